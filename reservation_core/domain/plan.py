@@ -1,0 +1,78 @@
+"""The nouns of planning: what the planner is told, and what it decides.
+
+Times are timezone-aware UTC datetimes, lengths are timedeltas, ranges are half-open.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from reservation_core.domain.model import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A job in line: `gpus` cards on each of `nodes` distinct nodes, all of one type.
+
+    `length` is the range it will be allocated (start allowance + duration). `gpu_type` None means any type.
+    The line's order is (-priority, seq): a greater priority first, then first come first served.
+    """
+
+    id: str
+    gpus: int
+    nodes: int
+    gpu_type: str | None
+    length: timedelta
+    priority: int
+    seq: int
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """Its place in the order of the line; smaller goes first."""
+        return (-self.priority, self.seq)
+
+
+@dataclass(frozen=True, slots=True)
+class Commitment:
+    """An open row of the ledger: a GPU promised for [start, end).
+
+    `held` says that its pod may exist. A held GPU is not free even when `end` is past: the pod overruns.
+    """
+
+    reservation_id: str
+    gpu_id: int
+    start: datetime
+    end: datetime
+    held: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedGpu:
+    """One card of a start; `rank` 0.. numbers the nodes of a gang in the order of the pods."""
+
+    gpu_id: int
+    node: str
+    index: int
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A decision: this job gets these cards for [start, end). `gpus` is ordered by rank, then index."""
+
+    id: str
+    start: datetime
+    end: datetime
+    gpus: tuple[PlacedGpu, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WaitEstimate:
+    """What a waiting job is told. `position` counts from 1 in the order of the line.
+
+    `estimated_start_at` is None only when it can't be placed on the current inventory.
+    """
+
+    id: str
+    position: int
+    reason: Reason
+    estimated_start_at: datetime | None
