@@ -1,0 +1,1 @@
+"""The rules, as pure functions: no I/O, no clock, no randomness."""

@@ -1,0 +1,71 @@
+"""What can go wrong by the rules. Each error carries a stable `code`; its text says what to do next."""
+
+
+class DomainError(Exception):
+    """A rule said no. `code` is stable and becomes the problem's `type`."""
+
+    code = "rule_broken"
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail)
+        self.detail = detail
+
+
+class NotFoundError(DomainError):
+    """There is no such thing, or it belongs to somebody else: the two look the same from outside."""
+
+    code = "not_found"
+
+
+class AlreadyFinalError(DomainError):
+    """The reservation has ended; nothing about it can change any more."""
+
+    code = "already_final"
+
+
+class NotExtendableError(DomainError):
+    """The reservation is in a state in which its duration can't be changed."""
+
+    code = "not_extendable"
+
+
+class CalendarConflictError(DomainError):
+    """The GPUs are promised to somebody else in that time."""
+
+    code = "calendar_conflict"
+
+
+class LimitExceededError(DomainError):
+    """The request goes beyond what the operators allow."""
+
+    code = "limit_exceeded"
+
+
+class StaleVersionError(DomainError):
+    """The thing has changed since the caller read it (If-Match)."""
+
+    code = "stale_version"
+
+
+class IdempotencyConflictError(DomainError):
+    """The Idempotency-Key was used before with another request."""
+
+    code = "idempotency_conflict"
+
+
+class NameTakenError(DomainError):
+    """The name is in use."""
+
+    code = "name_taken"
+
+
+class ForbiddenError(DomainError):
+    """The caller is known, and may not do this."""
+
+    code = "forbidden"
+
+
+class UnknownBookingError(DomainError):
+    """The booking that a job names does not exist for this user."""
+
+    code = "no_such_booking"

@@ -1,0 +1,358 @@
+"""The life of a reservation: which events move it where, and what has to be done about it.
+
+`queued → starting → running → ending → succeeded | failed | cancelled | expired`
+
+`transition` is the only place where a status changes. It decides; use cases carry the effects out. What the cluster or
+the clock reports late, twice or out of order changes nothing (no effects); what a user asks in vain is a typed error.
+GPUs go back only on `PodsGone`: an allocation is closed when its pods are known to be gone, not when that was asked for.
+"""
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any, assert_never
+
+from reservation_core.domain.errors import AlreadyFinalError, LimitExceededError, NotExtendableError
+from reservation_core.domain.model import FINAL_STATUSES, JobStatus, Reason, ReasonCode, Reservation
+
+SYSTEM = "system"
+
+
+@dataclass(frozen=True, slots=True)
+class BulkTransition:
+    """A transition that a batch statement makes for many rows at once: the statement takes its words from here."""
+
+    before: JobStatus
+    after: JobStatus
+    reason: ReasonCode
+    kind: str
+
+
+ALLOCATION = BulkTransition(JobStatus.QUEUED, JobStatus.STARTING, ReasonCode.ALLOCATED, "allocated")
+"""The planner's transition. It also counts `attempt` up and sets `range_end`."""
+
+SUBMISSION_KIND = "submitted"
+"""The kind of the event that a reservation is born with."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodsRunning:
+    """Every pod of the reservation runs, the last since `at`."""
+
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class PodsFinished:
+    """The workload came to an end by itself: all pods finished, or one failed. `reason` when the cluster knows better."""
+
+    at: datetime
+    exit_code: int | None
+    started_at: datetime | None = None
+    reason: Reason | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PodsLost:
+    """A pod that should exist provably does not, or its end could not be learned."""
+
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartRefused:
+    """The cluster will never run these pods."""
+
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class StartTimedOut:
+    """The pods did not run within the start allowance."""
+
+    allowance: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class PodsGone:
+    """No pod of the reservation exists any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndReached:
+    """The clock has passed the reservation's end."""
+
+
+@dataclass(frozen=True, slots=True)
+class WarningDue:
+    """The end is nearer than `before_s` seconds."""
+
+    before_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequested:
+    """Its owner or an administrator wants it to end."""
+
+    actor: str
+    by_admin: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendRequested:
+    """Its owner or an administrator wants it to last longer; `longest` is what the operators allow in all."""
+
+    actor: str
+    by: timedelta
+    longest: timedelta
+
+
+Event = (
+    PodsRunning
+    | PodsFinished
+    | PodsLost
+    | StartRefused
+    | StartTimedOut
+    | PodsGone
+    | EndReached
+    | WarningDue
+    | CancelRequested
+    | ExtendRequested
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePods:
+    """Ask the cluster to end and remove the pods."""
+
+
+@dataclass(frozen=True, slots=True)
+class MoveDeadline:
+    """Tell the cluster that its second belt moves with the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetRangeEnd:
+    """The ledger's range now ends at `to` (earlier: the rest goes back; later: may meet somebody else's range)."""
+
+    to: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseGpus:
+    """Close the ledger's rows: the hold ends now, and the range where it lay in the future."""
+
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class WakePlanner:
+    """What the planner knows of this reservation is no longer true."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One line for the append-only record."""
+
+    kind: str
+    actor: str = SYSTEM
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+Effect = DeletePods | MoveDeadline | SetRangeEnd | ReleaseGpus | WakePlanner | Record
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A transition that was decided and is to be written: the row before and after, and what else must happen."""
+
+    before: Reservation
+    after: Reservation
+    effects: tuple[Effect, ...]
+    at: datetime
+
+
+def transition(reservation: Reservation, event: Event, now: datetime) -> tuple[Reservation, tuple[Effect, ...]]:
+    """Decide what an event does to a reservation.
+
+    Returns the reservation afterwards and the effects to carry out; the same reservation and no effects when the event
+    says nothing new. Raises AlreadyFinalError, NotExtendableError or LimitExceededError for what a user asks in vain.
+    """
+    match event:
+        case PodsRunning():
+            return _running(reservation, event, now)
+        case PodsFinished():
+            return _finished(reservation, event)
+        case PodsLost():
+            return _broken(reservation, Reason(ReasonCode.POD_LOST, event.detail), "pod_lost")
+        case StartRefused():
+            if reservation.status is not JobStatus.STARTING:
+                return reservation, ()
+            return _broken(reservation, event.reason, "start_failed")
+        case StartTimedOut():
+            return _start_timed_out(reservation, event)
+        case PodsGone():
+            return _gone(reservation, now)
+        case EndReached():
+            return _end_reached(reservation, now)
+        case WarningDue():
+            return _warn(reservation, event, now)
+        case CancelRequested():
+            return _cancel(reservation, event, now)
+        case ExtendRequested():
+            return _extend(reservation, event)
+        case _:
+            assert_never(event)
+
+
+def decide(reservation: Reservation, event: Event, now: datetime) -> Change | None:
+    """Like `transition`, as a change to write; None when there is nothing to do."""
+    after, effects = transition(reservation, event, now)
+    if after is reservation and not effects:
+        return None
+    return Change(reservation, after, effects, now)
+
+
+def _running(reservation: Reservation, event: PodsRunning, now: datetime) -> tuple[Reservation, tuple[Effect, ...]]:
+    if reservation.status is not JobStatus.STARTING:
+        return reservation, ()
+    started_at = min(event.at, now)
+    ends_at = started_at + reservation.duration
+    if reservation.range_end is not None:
+        ends_at = min(ends_at, reservation.range_end)
+    after = replace(
+        reservation,
+        status=JobStatus.RUNNING,
+        reason=Reason(ReasonCode.RUNNING, f"Running until {ends_at:%Y-%m-%dT%H:%M:%SZ} at the latest."),
+        started_at=started_at,
+        ends_at=ends_at,
+        range_end=ends_at,
+    )
+    # What the start did not need goes back to the calendar, and the planner may have a use for it.
+    return after, (SetRangeEnd(ends_at), WakePlanner(), Record("started"))
+
+
+def _finished(reservation: Reservation, event: PodsFinished) -> tuple[Reservation, tuple[Effect, ...]]:
+    if reservation.status is JobStatus.ENDING and reservation.exit_code is None and event.exit_code is not None:
+        return replace(reservation, exit_code=event.exit_code), (Record("exited", data={"exit_code": event.exit_code}),)
+    if reservation.status not in (JobStatus.STARTING, JobStatus.RUNNING):
+        return reservation, ()
+    outcome, reason = _outcome(event)
+    after = replace(
+        reservation,
+        status=JobStatus.ENDING,
+        outcome=outcome,
+        reason=reason,
+        exit_code=event.exit_code,
+        started_at=reservation.started_at or event.started_at or event.at,
+    )
+    return after, (DeletePods(), Record("finished", data={"exit_code": event.exit_code}))
+
+
+def _outcome(event: PodsFinished) -> tuple[JobStatus, Reason]:
+    if event.reason is not None:
+        expired = event.reason.code is ReasonCode.DURATION_REACHED
+        return (JobStatus.EXPIRED if expired else JobStatus.FAILED), event.reason
+    if event.exit_code is None:
+        detail = "The pod is over, but how it ended could not be learned. Its log may tell; submit the job again."
+        return JobStatus.FAILED, Reason(ReasonCode.POD_LOST, detail)
+    if event.exit_code == 0:
+        return JobStatus.SUCCEEDED, Reason(ReasonCode.COMPLETED, "The command ended with exit code 0.")
+    if event.exit_code > 128:
+        detail = f"The command was ended by signal {event.exit_code - 128}; its log may tell why."
+        return JobStatus.FAILED, Reason(ReasonCode.KILLED_BY_SIGNAL, detail)
+    detail = f"The command ended with exit code {event.exit_code}; its log may tell why."
+    return JobStatus.FAILED, Reason(ReasonCode.COMMAND_FAILED, detail)
+
+
+def _broken(reservation: Reservation, reason: Reason, kind: str) -> tuple[Reservation, tuple[Effect, ...]]:
+    """The pods can't go on: clean up, then fail."""
+    if reservation.status not in (JobStatus.STARTING, JobStatus.RUNNING):
+        return reservation, ()
+    after = replace(reservation, status=JobStatus.ENDING, outcome=JobStatus.FAILED, reason=reason)
+    return after, (DeletePods(), Record(kind))
+
+
+def _start_timed_out(reservation: Reservation, event: StartTimedOut) -> tuple[Reservation, tuple[Effect, ...]]:
+    if reservation.status is not JobStatus.STARTING:
+        return reservation, ()
+    seconds = int(event.allowance.total_seconds())
+    detail = f"The pods did not run within {seconds} s of the allocation. Submit the job again, or ask an administrator."
+    return _broken(reservation, Reason(ReasonCode.START_TIMEOUT, detail), "start_timed_out")
+
+
+def _gone(reservation: Reservation, now: datetime) -> tuple[Reservation, tuple[Effect, ...]]:
+    if reservation.status is not JobStatus.ENDING or reservation.outcome is None:
+        return reservation, ()
+    after = replace(reservation, status=reservation.outcome, outcome=None, finished_at=now)
+    return after, (ReleaseGpus(now), WakePlanner(), Record(reservation.outcome.value))
+
+
+def _end_reached(reservation: Reservation, now: datetime) -> tuple[Reservation, tuple[Effect, ...]]:
+    if reservation.status is not JobStatus.RUNNING or reservation.ends_at is None or now < reservation.ends_at:
+        return reservation, ()
+    seconds = int(reservation.duration.total_seconds())
+    detail = f"The job reached its end after {seconds} s. Extend a job in time with `gpu-dev extend`."
+    after = replace(
+        reservation,
+        status=JobStatus.ENDING,
+        outcome=JobStatus.EXPIRED,
+        reason=Reason(ReasonCode.DURATION_REACHED, detail),
+    )
+    return after, (DeletePods(), Record("end_reached"))
+
+
+def _warn(reservation: Reservation, event: WarningDue, now: datetime) -> tuple[Reservation, tuple[Effect, ...]]:
+    if reservation.status is not JobStatus.RUNNING or reservation.ends_at is None:
+        return reservation, ()
+    if reservation.warned_s is not None and reservation.warned_s <= event.before_s:
+        return reservation, ()
+    left = int((reservation.ends_at - now).total_seconds())
+    if left > event.before_s:
+        return reservation, ()
+    data = {"ends_at": reservation.ends_at.isoformat(), "seconds_left": max(left, 0)}
+    return replace(reservation, warned_s=event.before_s), (Record("end_warning", data=data),)
+
+
+def _cancel(reservation: Reservation, event: CancelRequested, now: datetime) -> tuple[Reservation, tuple[Effect, ...]]:
+    if reservation.status in FINAL_STATUSES:
+        raise AlreadyFinalError(
+            f"{reservation.id} has already ended ({reservation.status.value}); there is nothing to cancel."
+        )
+    code = ReasonCode.CANCELLED_BY_ADMIN if event.by_admin else ReasonCode.CANCELLED_BY_USER
+    reason = Reason(code, f"Cancelled by {event.actor}.")
+    match reservation.status:
+        case JobStatus.QUEUED:
+            after = replace(reservation, status=JobStatus.CANCELLED, reason=reason, finished_at=now)
+            return after, (WakePlanner(), Record("cancelled", event.actor))
+        case JobStatus.STARTING | JobStatus.RUNNING:
+            after = replace(reservation, status=JobStatus.ENDING, outcome=JobStatus.CANCELLED, reason=reason)
+            return after, (DeletePods(), Record("cancel_requested", event.actor))
+        case _:
+            # It is ending already, for whatever reason: the first reason stands.
+            return reservation, ()
+
+
+def _extend(reservation: Reservation, event: ExtendRequested) -> tuple[Reservation, tuple[Effect, ...]]:
+    if reservation.status in FINAL_STATUSES:
+        raise AlreadyFinalError(f"{reservation.id} has already ended; submit a new job instead.")
+    if reservation.status is JobStatus.ENDING:
+        raise NotExtendableError(f"{reservation.id} is ending and can't be extended; submit a new job instead.")
+    duration = reservation.duration + event.by
+    if duration > event.longest:
+        raise LimitExceededError(
+            f"{reservation.id} would last {int(duration.total_seconds())} s; at most "
+            f"{int(event.longest.total_seconds())} s are allowed. Extend it by less."
+        )
+    record = Record("extended", event.actor, {"by_s": int(event.by.total_seconds())})
+    if reservation.status is JobStatus.QUEUED:
+        return replace(reservation, duration=duration), (WakePlanner(), record)
+    range_end = None if reservation.range_end is None else reservation.range_end + event.by
+    ends_at = None if reservation.ends_at is None else reservation.ends_at + event.by
+    reason = reservation.reason
+    if ends_at is not None:
+        reason = Reason(ReasonCode.RUNNING, f"Running until {ends_at:%Y-%m-%dT%H:%M:%SZ} at the latest.")
+    after = replace(
+        reservation, duration=duration, range_end=range_end, ends_at=ends_at, reason=reason, warned_s=None
+    )
+    move = () if range_end is None else (SetRangeEnd(range_end),)
+    return after, (*move, MoveDeadline(), WakePlanner(), record)

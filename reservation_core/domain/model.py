@@ -1,0 +1,268 @@
+"""The nouns of the system: nodes, GPUs, reservations, allocations, and why things are as they are.
+
+Times are timezone-aware UTC datetimes, durations are timedeltas, memory is in bytes. Ranges are half-open.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+
+class JobStatus(StrEnum):
+    """Where a reservation stands in its life; `lifecycle.transition` is the only place that changes it."""
+
+    QUEUED = "queued"
+    STARTING = "starting"
+    RUNNING = "running"
+    ENDING = "ending"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+
+
+FINAL_STATUSES = frozenset({JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.CANCELLED, JobStatus.EXPIRED})
+LIVE_STATUSES = frozenset({JobStatus.STARTING, JobStatus.RUNNING, JobStatus.ENDING})
+
+
+class ReservationKind(StrEnum):
+    """What a reservation is: a job waits for GPUs and then runs; a booking holds GPUs for a slot."""
+
+    JOB = "job"
+    BOOKING = "booking"
+
+
+class Role(StrEnum):
+    """What a user may do: `admin` sees and changes everything."""
+
+    USER = "user"
+    ADMIN = "admin"
+
+
+class GpuCondition(StrEnum):
+    """What is known of a card apart from its holders. Only `usable` cards get new allocations."""
+
+    USABLE = "usable"
+    QUARANTINED = "quarantined"
+    FOREIGN = "foreign"
+    LOST = "lost"
+    MAINTENANCE = "maintenance"
+
+
+class GpuState(StrEnum):
+    """What a card shows to people: its condition, or else whether somebody holds it."""
+
+    FREE = "free"
+    HELD = "held"
+    QUARANTINED = "quarantined"
+    FOREIGN = "foreign"
+    LOST = "lost"
+    MAINTENANCE = "maintenance"
+
+
+class ReasonCode(StrEnum):
+    """Why a reservation is in its state. Stable: clients and tests match on it."""
+
+    # waiting
+    SUBMITTED = "submitted"
+    WAITING_FOR_GPUS = "waiting_for_gpus"
+    BEHIND_IN_LINE = "behind_in_line"
+    NO_SUCH_TYPE = "no_such_type"
+    LARGER_THAN_ANY_NODE = "larger_than_any_node"
+    NOT_ENOUGH_NODES = "not_enough_nodes"
+    NODE_UNAVAILABLE = "node_unavailable"
+    # holding GPUs
+    ALLOCATED = "allocated"
+    RUNNING = "running"
+    # ending and final
+    COMPLETED = "completed"
+    COMMAND_FAILED = "command_failed"
+    KILLED_BY_SIGNAL = "killed_by_signal"
+    OUT_OF_MEMORY = "out_of_memory"
+    CANCELLED_BY_USER = "cancelled_by_user"
+    CANCELLED_BY_ADMIN = "cancelled_by_admin"
+    DURATION_REACHED = "duration_reached"
+    START_FAILED = "start_failed"
+    START_TIMEOUT = "start_timeout"
+    POD_LOST = "pod_lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """A stable code, and a sentence for a person that says what it means here and what to do."""
+
+    code: ReasonCode
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One card as the planner knows it. `id` is the ledger's key; (node, index) is what people say."""
+
+    id: int
+    node: str
+    index: int
+    gpu_type: str
+    uuid: str | None = None
+    memory_bytes: int | None = None
+    condition: GpuCondition = GpuCondition.USABLE
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One machine and its cards, in index order. `available` is false while it is not ready, cordoned or removed."""
+
+    name: str
+    gpus: tuple[Gpu, ...]
+    available: bool = True
+    unavailable_detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What a pod runs. An empty `command` is a session: the GPUs are held and nothing is started in them."""
+
+    command: tuple[str, ...] = ()
+    image: str | None = None
+    env: tuple[tuple[str, str], ...] = ()
+    working_dir: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AllocatedGpu:
+    """One GPU of a reservation, as the ledger has it: rank 0.. numbers the pods of a gang."""
+
+    gpu_id: int
+    node: str
+    index: int
+    uuid: str | None
+    rank: int
+    starts_at: datetime
+    ends_at: datetime
+    held: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """A job or booking, whole: the database row that everything else follows.
+
+    `gpus` is per node, `nodes` the number of nodes. `attempt` counts allocations (0 = never allocated).
+    `outcome` is set while `ending`: the final status it will take once its pods are gone.
+    `range_end` is the end of its allocations' range while it holds any; `ends_at` the job's own end once it runs.
+    `warned_s` is the smallest warning (seconds before the end) already given.
+    """
+
+    id: str
+    seq: int
+    kind: ReservationKind
+    user_id: int
+    user: str
+    name: str | None
+    status: JobStatus
+    reason: Reason
+    gpus: int
+    gpu_type: str | None
+    nodes: int
+    duration: timedelta
+    priority: int
+    workload: Workload
+    created_at: datetime
+    version: int
+    attempt: int = 0
+    outcome: JobStatus | None = None
+    range_end: datetime | None = None
+    started_at: datetime | None = None
+    ends_at: datetime | None = None
+    finished_at: datetime | None = None
+    exit_code: int | None = None
+    warned_s: int | None = None
+
+
+class PodPhase(StrEnum):
+    """What the cluster reports of a pod. `gone` means it provably no longer exists."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    FINISHED = "finished"
+    GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True)
+class PodName:
+    """A pod's identity: reservation, attempt and rank; `str()` is its name in the cluster."""
+
+    reservation_id: str
+    attempt: int
+    rank: int
+
+    def __str__(self) -> str:
+        return f"{self.reservation_id}-{self.attempt}-{self.rank}"
+
+    @classmethod
+    def parse(cls, text: str) -> "PodName":
+        """Read a pod's name back. Raises ValueError for a name that is not ours."""
+        reservation_id, attempt, rank = text.rsplit("-", 2)
+        return cls(reservation_id, int(attempt), int(rank))
+
+
+@dataclass(frozen=True, slots=True)
+class PodStatus:
+    """One observation of one of our pods."""
+
+    name: PodName
+    phase: PodPhase
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    exit_code: int | None = None
+    reason: Reason | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PodSpec:
+    """What to run on one node for a reservation. `env` is complete: the user's variables and ours.
+
+    `deadline` is the second belt: the cluster itself ends the pod then, should nobody else do so.
+    """
+
+    name: PodName
+    user: str
+    node: str
+    gpu_indices: tuple[int, ...]
+    gpu_uuids: tuple[str | None, ...]
+    workload: Workload
+    env: tuple[tuple[str, str], ...]
+    deadline: datetime
+    grace: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class GpuReport:
+    """One card as the cluster reports it."""
+
+    index: int
+    gpu_type: str
+    uuid: str | None
+    memory_bytes: int | None
+    condition: GpuCondition = GpuCondition.USABLE
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReport:
+    """One node as the cluster reports it; `detail` says why when it is not ready or not schedulable."""
+
+    name: str
+    ready: bool
+    schedulable: bool
+    gpus: tuple[GpuReport, ...]
+    labels: tuple[tuple[str, str], ...] = ()
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignPod:
+    """A pod outside our control that uses GPUs on one of our nodes; `gpu_indices` is None when its cards are unknown."""
+
+    node: str
+    description: str
+    gpu_count: int
+    gpu_indices: tuple[int, ...] | None

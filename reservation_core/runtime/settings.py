@@ -1,0 +1,107 @@
+"""Settings, from the environment (prefix `GPU_DEV_`, `__` for nesting) and, for secrets, from files.
+
+`GPU_DEV_SECRETS_DIR` names a directory in which a file `gpu_dev_database_url` may hold the database's URL.
+"""
+
+import os
+from datetime import timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class ClusterKind(StrEnum):
+    """What runs pods."""
+
+    LOCAL = "local"
+    KUBERNETES = "kubernetes"
+
+
+Seconds = Annotated[float, Field(gt=0, le=86_400 * 400)]
+
+
+class CommonSettings(BaseSettings):
+    """What every process reads."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="GPU_DEV_",
+        env_nested_delimiter="__",
+        extra="ignore",
+        hide_input_in_errors=True,
+        secrets_dir=os.environ.get("GPU_DEV_SECRETS_DIR"),
+    )
+
+    home: Path = Path(".gpu-dev")
+    database_url: SecretStr | None = None
+    database_pool: Annotated[int, Field(ge=1, le=200)] = 10
+    cluster: ClusterKind = ClusterKind.LOCAL
+    local_gpus: str | None = None
+    log_level: str = "INFO"
+    log_json: bool = True
+
+
+class ApiSettings(CommonSettings):
+    """The API service."""
+
+    listen: str = "127.0.0.1:8080"
+    max_body_bytes: Annotated[int, Field(ge=1024, le=16 * 2**20)] = 256 * 1024
+    max_duration_s: Seconds = 86_400 * 30
+    token_cache_s: Annotated[float, Field(ge=0, le=60)] = 2.0
+    submit_batch: Annotated[int, Field(ge=1, le=1000)] = 100
+
+    @property
+    def max_duration(self) -> timedelta:
+        """The longest a job may last, extensions included."""
+        return timedelta(seconds=self.max_duration_s)
+
+
+class ProcessorSettings(CommonSettings):
+    """The reservation processor."""
+
+    start_allowance_s: Seconds = 120
+    end_grace_s: Seconds = 10
+    lease_s: Seconds = 3
+    sweep_s: Seconds = 0.5
+    resync_s: Seconds = 5
+    reload_s: Seconds = 60
+    plan_batch: Annotated[int, Field(ge=1, le=100_000)] = 1000
+    plan_window: Annotated[int, Field(ge=10, le=1_000_000)] = 20_000
+    estimates: Annotated[int, Field(ge=0, le=100_000)] = 500
+    estimate_s: Seconds = 1
+    pod_operations_parallel: Annotated[int, Field(ge=1, le=1000)] = 8
+    pod_operations_per_s: Annotated[float, Field(gt=0, le=100_000)] = 200
+    max_reads: Annotated[int, Field(ge=1, le=100)] = 5
+    visibility_s: Seconds = 10
+
+    @property
+    def start_allowance(self) -> timedelta:
+        """How long pods may take from allocation to running."""
+        return timedelta(seconds=self.start_allowance_s)
+
+    @property
+    def end_grace(self) -> timedelta:
+        """How long pods have between SIGTERM and SIGKILL."""
+        return timedelta(seconds=self.end_grace_s)
+
+
+class UpdaterSettings(CommonSettings):
+    """The availability updater."""
+
+
+class ExpirySettings(CommonSettings):
+    """The reservation expiry."""
+
+    warn_before_s: tuple[int, ...] = (1800, 900, 300)
+    start_allowance_s: Seconds = 120
+    ending_patience_s: Seconds = 60
+    idempotency_keep_s: Seconds = 86_400
+
+
+class StandaloneSettings(ApiSettings, ProcessorSettings, ExpirySettings, UpdaterSettings):
+    """All in one process."""
+
+    update_every_s: Seconds = 30
+    expire_every_s: Seconds = 1
