@@ -69,3 +69,9 @@ class UnknownBookingError(DomainError):
     """The booking that a job names does not exist for this user."""
 
     code = "no_such_booking"
+
+
+class UserDisabledError(DomainError):
+    """The user that something is wanted for can't use the system any more."""
+
+    code = "user_disabled"

@@ -1,0 +1,66 @@
+"""Tokens: the bearer credentials of users. A secret is shown once, at creation; only its digest is stored."""
+
+from datetime import datetime, timedelta
+
+from reservation_core.domain.errors import ForbiddenError, NotFoundError, UserDisabledError
+from reservation_core.ports import IdSource, Principal, TokenRecord, UnitOfWork
+
+
+async def create(
+    uow: UnitOfWork,
+    principal: Principal,
+    *,
+    name: str | None,
+    user: str | None,
+    expires_in: timedelta | None,
+    ids: IdSource,
+    now: datetime,
+) -> tuple[TokenRecord, str]:
+    """Make a token for the caller, or (administrators) for `user`; returns it and its secret.
+
+    Raises ForbiddenError, NotFoundError for an unknown user, UserDisabledError.
+    """
+    user_id = principal.user_id
+    if user is not None and user != principal.user:
+        if not principal.is_admin:
+            # The same words whether that user exists or not.
+            raise ForbiddenError("Only administrators make tokens for others. Leave `user` out to make one for yourself.")
+        record = await uow.identities.user(user)
+        if record is None:
+            raise NotFoundError(f"There is no user {user!r}. Create it first with POST /v1/users.")
+        if record.disabled_at is not None:
+            raise UserDisabledError(f"User {user!r} is disabled, so a token would not work. Make it for another user.")
+        user_id = record.id
+    secret = ids.new_secret()
+    expires_at = None if expires_in is None else now + expires_in
+    token = await uow.identities.create_token(ids.new_id("tok"), user_id, name, ids.digest(secret), expires_at, now)
+    await uow.events.append(
+        actor=principal.user, kind="token_created", at=now, subject=token.id, data={"user": token.user}
+    )
+    return token, secret
+
+
+async def page(
+    uow: UnitOfWork, principal: Principal, *, user: str | None, after: str | None, limit: int
+) -> list[TokenRecord]:
+    """The caller's tokens; for administrators everybody's, or those of `user`."""
+    if not principal.is_admin:
+        if user not in (None, principal.user):
+            return []
+        return await uow.identities.tokens(principal.user_id, after=after, limit=limit)
+    if user is None:
+        return await uow.identities.tokens(None, after=after, limit=limit)
+    record = await uow.identities.user(user)
+    return [] if record is None else await uow.identities.tokens(record.id, after=after, limit=limit)
+
+
+async def revoke(uow: UnitOfWork, principal: Principal, token_id: str, now: datetime) -> TokenRecord:
+    """End a token: the caller's own, or for administrators anybody's. Raises NotFoundError."""
+    owner = None if principal.is_admin else principal.user_id
+    token = await uow.identities.revoke_token(token_id, owner, now)
+    if token is None:
+        raise NotFoundError(f"You have no token {token_id!r}. `gpu-dev tokens list` shows those you have.")
+    await uow.events.append(
+        actor=principal.user, kind="token_revoked", at=now, subject=token.id, data={"user": token.user}
+    )
+    return token

@@ -1,0 +1,63 @@
+"""Users: who may use the system. Only administrators make them or end them."""
+
+from datetime import datetime
+
+from reservation_core.domain.errors import ForbiddenError, NameTakenError, NotFoundError
+from reservation_core.domain.model import Role
+from reservation_core.ports import Principal, UnitOfWork, UserRecord
+
+RESERVED_NAMES = frozenset({"me", "system"})
+"""`me` is the caller in addresses, `system` the actor of what nobody asked for."""
+
+
+def require_admin(principal: Principal) -> None:
+    """Raises ForbiddenError for anybody but an administrator."""
+    if not principal.is_admin:
+        raise ForbiddenError("Only administrators may do this. Ask one of them to do it for you.")
+
+
+async def create(uow: UnitOfWork, principal: Principal, name: str, role: Role, now: datetime) -> UserRecord:
+    """Make a user. Raises ForbiddenError, NameTakenError."""
+    require_admin(principal)
+    if name in RESERVED_NAMES:
+        raise NameTakenError(f"{name!r} has a meaning of its own here and can't name a user; choose another name.")
+    user = await uow.identities.create_user(name, role, now)
+    await uow.events.append(
+        actor=principal.user, kind="user_created", at=now, subject=f"user:{name}", data={"role": role.value}
+    )
+    return user
+
+
+async def find(uow: UnitOfWork, principal: Principal, name: str) -> UserRecord:
+    """One user: oneself (also as `me`), or for administrators anybody. Raises NotFoundError."""
+    wanted = principal.user if name == "me" else name
+    if principal.is_admin or wanted == principal.user:
+        user = await uow.identities.user(wanted)
+        if user is not None:
+            return user
+    raise _unknown(name)
+
+
+async def page(uow: UnitOfWork, principal: Principal, *, after: str | None, limit: int) -> list[UserRecord]:
+    """All users by name. Raises ForbiddenError."""
+    require_admin(principal)
+    return await uow.identities.users(after=after, limit=limit)
+
+
+async def disable(uow: UnitOfWork, principal: Principal, name: str, now: datetime) -> UserRecord:
+    """Stop a user's tokens from working; their jobs go on. Raises ForbiddenError, NotFoundError.
+
+    Nobody disables themselves, so that an administrator is always left.
+    """
+    require_admin(principal)
+    if name in ("me", principal.user):
+        raise ForbiddenError("You can't disable yourself. Ask another administrator to do it.")
+    user = await uow.identities.disable_user(name, now)
+    if user is None:
+        raise _unknown(name)
+    await uow.events.append(actor=principal.user, kind="user_disabled", at=now, subject=f"user:{name}")
+    return user
+
+
+def _unknown(name: str) -> NotFoundError:
+    return NotFoundError(f"There is no user {name!r}, or it is not yours to see. `gpu-dev users list` shows who there is.")
