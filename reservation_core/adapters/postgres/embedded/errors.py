@@ -1,0 +1,9 @@
+"""What can go wrong around the embedded server; every text says what to do next."""
+
+
+class EmbeddedPostgresError(Exception):
+    """The embedded PostgreSQL can't be used as asked."""
+
+
+class AlreadyInUseError(EmbeddedPostgresError):
+    """Another process works in the same home."""

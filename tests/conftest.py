@@ -1,0 +1,157 @@
+"""Fixtures that many tests share: a real PostgreSQL with our schema, and a runtime on it.
+
+One embedded server per test session, in a folder that is removed at the end; one template database, migrated once; one
+fresh database per test. `GPU_DEV_TEST_DATABASE_URL` (a role that may create databases) names another server to use.
+"""
+
+import asyncio
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, quote, unquote, urlsplit
+
+import psutil
+import pytest
+from pytest_postgresql import factories
+from pytest_postgresql.executors import NoopExecutor
+from pytest_postgresql.janitor import DatabaseJanitor
+
+from reservation_core.adapters.postgres.embedded.errors import AlreadyInUseError
+from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
+from reservation_core.runtime.settings import StandaloneSettings
+from reservation_core.runtime.wiring import Runtime
+
+# A test's server needs no power cut survived; everything else is as in earnest.
+TEST_SERVER_SETTINGS = {
+    "fsync": "off",
+    "full_page_writes": "off",
+    "max_connections": "200",
+    "autovacuum_naptime": "60s",
+}
+
+
+class Server(NoopExecutor):
+    """A bare server: what is built on it starts from `template1`."""
+
+    template_dbname = "template1"  # type: ignore[assignment]
+
+
+@pytest.fixture(scope="session")
+def database_server() -> Iterator[NoopExecutor]:
+    """The server of this test session, as pytest-postgresql describes one."""
+    given = os.environ.get("GPU_DEV_TEST_DATABASE_URL")
+    if given:
+        yield _described(given)
+        return
+    folder = Path(tempfile.gettempdir()) / f"gpu-dev-tests-{os.getuid()}"
+    folder.mkdir(mode=0o711, exist_ok=True)
+    _remove_leftovers(folder)
+    server = EmbeddedPostgres(folder / str(os.getpid()), settings=TEST_SERVER_SETTINGS)
+    server.start()
+    try:
+        yield _described(server.libpq_url)
+    finally:
+        server.destroy()
+        shutil.rmtree(folder / str(os.getpid()))
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """End the servers of test sessions that were killed."""
+    for home in folder.iterdir():
+        if home.name.isdigit() and not psutil.pid_exists(int(home.name)):
+            with suppress(AlreadyInUseError):  # another session is at it
+                EmbeddedPostgres(home, settings=TEST_SERVER_SETTINGS).destroy()
+                shutil.rmtree(home, ignore_errors=True)
+
+
+def _described(url: str) -> NoopExecutor:
+    parts = urlsplit(url)
+    host = parts.hostname or parse_qs(parts.query).get("host", ["127.0.0.1"])[0]
+    return Server(
+        host=host,
+        port=parts.port or 5432,
+        user=unquote(parts.username or "postgres"),
+        password=unquote(parts.password) if parts.password else None,
+        dbname="postgres",
+        options="",
+    )
+
+
+def _url(server: NoopExecutor, database: str) -> str:
+    password = f":{quote(server.password, safe='')}" if server.password else ""
+    user = f"{quote(server.user, safe='')}{password}"
+    if server.host.startswith("/"):
+        return f"postgresql+asyncpg://{user}@/{database}?host={quote(server.host, safe='/')}&port={server.port}"
+    return f"postgresql+asyncpg://{user}@{server.host}:{server.port}/{database}"
+
+
+def _migrate(**where: Any) -> None:
+    """Bring the template database to the newest schema. In a thread: the calling one may belong to an event loop."""
+    try:
+        from reservation_core.adapters.postgres.migrating import upgrade
+    except ModuleNotFoundError:  # until the migrations land
+        import psycopg
+        from pgmq.install import get_embedded_install_sql
+
+        with psycopg.connect(
+            host=where["host"], port=where["port"], user=where["user"], dbname=where["dbname"]
+        ) as connection:
+            root = Path(__file__).parents[1]
+            connection.execute((root / "migrations/versions/0001_foundation.sql").read_text().encode())
+            connection.execute(get_embedded_install_sql().encode())
+            for queue in ("gpu_jobs", "pod_operations", "gpu_jobs_dlq", "pod_operations_dlq"):
+                connection.execute("SELECT pgmq.create(%s)", (queue,))
+        return
+
+    server = Server(where["host"], where["port"], where["user"], "", where["dbname"], where["password"])
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(lambda: asyncio.run(upgrade(_url(server, where["dbname"])))).result()
+
+
+migrated_server = factories.postgresql_noproc(
+    depends_on="database_server", dbname=f"gpu_dev_test_{os.getpid()}", load=[_migrate]
+)
+"""The server with a migrated template database on it."""
+
+
+@pytest.fixture
+def database_url(migrated_server: NoopExecutor) -> Iterator[str]:
+    """A fresh, migrated database: its URL as SQLAlchemy with asyncpg takes it."""
+    janitor = _janitor(migrated_server, migrated_server.template_dbname)
+    with janitor:
+        yield _url(migrated_server, janitor.dbname)
+
+
+@pytest.fixture
+def empty_database_url(database_server: NoopExecutor) -> Iterator[str]:
+    """A fresh database without any of our tables."""
+    janitor = _janitor(database_server, None)
+    with janitor:
+        yield _url(database_server, janitor.dbname)
+
+
+def _janitor(server: NoopExecutor, template: str | None) -> DatabaseJanitor:
+    return DatabaseJanitor(
+        user=server.user,
+        host=server.host,
+        port=server.port,
+        password=server.password,
+        dbname=f"test_{uuid.uuid4().hex}",
+        template_dbname=template,
+    )
+
+
+@pytest.fixture
+async def runtime(database_url: str, tmp_path: Path) -> AsyncIterator[Runtime]:
+    """Adapters on a fresh database, with a local cluster of four simulated cards."""
+    from reservation_core.runtime.wiring import open_runtime
+
+    settings = StandaloneSettings(home=tmp_path / "home", local_gpus="h100:4")
+    async with open_runtime(settings, database_url) as opened:
+        yield opened
