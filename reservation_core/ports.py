@@ -25,7 +25,7 @@ from reservation_core.domain.model import (
     Reservation,
     Role,
 )
-from reservation_core.domain.policy import Commitment, Start, Waiting, WaitEstimate
+from reservation_core.domain.plan import Commitment, Start, WaitEstimate, Waiting
 
 
 class QueueName(StrEnum):
@@ -274,7 +274,7 @@ class Planning(Protocol):
         """Let the next planner start at once."""
         ...
 
-    async def snapshot(self, window: int) -> PlanningSnapshot:
+    async def snapshot(self, window: int, start_allowance: timedelta) -> PlanningSnapshot:
         """Nodes, open allocations and the first `window` waiting jobs of each requested type."""
         ...
 
@@ -282,11 +282,15 @@ class Planning(Protocol):
         """Only the inventory."""
         ...
 
-    async def changed(self, ids: Sequence[str]) -> tuple[list[Waiting], list[Commitment]]:
+    async def changed(
+        self, ids: Sequence[str], start_allowance: timedelta
+    ) -> tuple[list[Waiting], list[Commitment]]:
         """What is now true of these reservations: waiting, holding, or (absent from both) neither."""
         ...
 
-    async def more_waiting(self, gpu_type: str | None, after: tuple[int, int] | None, limit: int) -> list[Waiting]:
+    async def more_waiting(
+        self, gpu_type: str | None, after: tuple[int, int] | None, limit: int, start_allowance: timedelta
+    ) -> list[Waiting]:
         """The next waiting jobs of one requested type after (-priority, seq)."""
         ...
 
@@ -300,6 +304,10 @@ class Planning(Protocol):
     async def publish_estimates(self, epoch: int, estimates: Sequence[WaitEstimate], now: datetime) -> None:
         """Replace what waiting jobs are told: place in line, reason, estimated start."""
         ...
+
+
+class DatabaseUnavailableError(Exception):
+    """The database could not be reached or went away; nothing of the transaction is known to have happened."""
 
 
 class LostLeadershipError(Exception):
@@ -379,7 +387,7 @@ class Inventory(Protocol):
     async def update(
         self, nodes: Sequence[NodeReport], foreign: Sequence[ForeignPod], now: datetime
     ) -> list[dict[str, Any]]:
-        """Make the tables say what the cluster says; returns what changed (one dict a change), and wakes the planner."""
+        """Make the tables say what the cluster says; returns what changed (one dict a change)."""
         ...
 
     async def gpus(self, *, after: tuple[str, int] | None, limit: int) -> list[GpuView]:
@@ -527,6 +535,10 @@ class UnitOfWork(Protocol):
 
     async def hold_pod_lock(self, reservation_id: str) -> None:
         """Wait until nobody else creates or finalises this reservation's pods; held until the transaction ends."""
+        ...
+
+    async def try_pod_locks(self, reservation_ids: Sequence[str]) -> set[str]:
+        """Take those of these locks that are free now, without waiting; returns whose were taken."""
         ...
 
     def wake(self, channel: Channel) -> None:

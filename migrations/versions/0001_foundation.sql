@@ -75,14 +75,24 @@ CREATE TABLE reservations (
     finished_at  timestamptz,
     exit_code    integer,
     warned_s     integer CHECK (warned_s >= 0),
+    -- The key of the waiting line: requested type ('' is any), then priority, then arrival.
+    line_type     text GENERATED ALWAYS AS (coalesce(gpu_type, '')) STORED,
+    line_priority integer GENERATED ALWAYS AS (-priority) STORED,
     CHECK ((status = 'ending') = (outcome IS NOT NULL)),
     CHECK ((status IN ('succeeded', 'failed', 'cancelled', 'expired')) = (finished_at IS NOT NULL)),
     CHECK (status <> 'running' OR (started_at IS NOT NULL AND ends_at IS NOT NULL)),
     CHECK (status NOT IN ('starting', 'running') OR attempt >= 1)
-) WITH (fillfactor = 80);
+) WITH (
+    -- Every row changes a handful of times and is then kept: vacuum and analyze by count, so that the line's index
+    -- stays short and its statistics true however long the history is.
+    fillfactor = 80,
+    autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000,
+    autovacuum_analyze_scale_factor = 0.0, autovacuum_analyze_threshold = 5000
+);
 
 -- The line of each requested type, in order. Everything the planner asks of waiting jobs is answered by it.
-CREATE INDEX reservations_line ON reservations (gpu_type, (-priority), seq) WHERE status = 'queued';
+CREATE INDEX reservations_line ON reservations (line_type, line_priority, seq) INCLUDE (gpus, nodes, duration)
+    WHERE status = 'queued';
 -- What may have pods, oldest change first: the resync and the expiry look here.
 CREATE INDEX reservations_live ON reservations (status, changed_at) WHERE status IN ('starting', 'running', 'ending');
 CREATE INDEX reservations_ends ON reservations (ends_at) WHERE status = 'running';
@@ -116,7 +126,7 @@ CREATE TABLE wait_estimates (
     reason             text NOT NULL,
     estimated_start_at timestamptz,
     planned_at         timestamptz NOT NULL
-);
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 2000);
 
 -- Who, what, before, after, why. Append-only: the database refuses anything else.
 CREATE TABLE events (

@@ -1,0 +1,1 @@
+"""The ports' implementations, one package a technology."""

@@ -1,0 +1,1 @@
+"""What the system does, one module each: decide in the domain, act through ports."""

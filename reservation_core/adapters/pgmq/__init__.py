@@ -1,0 +1,1 @@
+"""PGMQ, on the transaction of the unit of work."""

@@ -1,0 +1,121 @@
+"""The queues, through the `pgmq` package's SQLAlchemy client and always inside a given transaction."""
+
+import json
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from pgmq.sqlalchemy_async_queue import PGMQueue
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from reservation_core.ports import DeadLetter, QueuedMessage, QueueMetrics, QueueName
+
+_ERROR_LIMIT = 4000
+
+
+async def open_client(engine: AsyncEngine) -> PGMQueue:
+    """The package's client on our engine; it installs nothing and keeps no connection of its own."""
+    client = PGMQueue(engine=engine, init_extension=False)
+    await client.init()
+    return client
+
+
+class PgmqQueue:
+    """See ports.Queue."""
+
+    def __init__(self, client: PGMQueue, connection: AsyncConnection) -> None:
+        self._client = client
+        self._connection = connection
+
+    async def send(self, queue: QueueName, bodies: Sequence[dict[str, Any]]) -> None:
+        """Send all in one statement."""
+        if bodies:
+            await self._client.send_batch(queue.value, list(bodies), conn=self._connection)
+
+    async def read(self, queue: QueueName, *, visibility: timedelta, limit: int) -> list[QueuedMessage]:
+        """Take up to `limit` visible messages and hide them for `visibility` (whole seconds)."""
+        seconds = max(1, round(visibility.total_seconds()))
+        found = await self._client.read_batch(queue.value, vt=seconds, batch_size=limit, conn=self._connection)
+        return [QueuedMessage(m.msg_id, m.read_ct, m.enqueued_at, m.message) for m in found]
+
+    async def delete(self, queue: QueueName, ids: Sequence[int]) -> None:
+        """Forget handled messages."""
+        if ids:
+            await self._client.delete_batch(queue.value, list(ids), conn=self._connection)
+
+    async def postpone(self, queue: QueueName, ids: Sequence[int], by: timedelta) -> None:
+        """Make messages visible again only after `by` (whole seconds)."""
+        if ids:
+            await self._connection.execute(
+                text("SELECT pgmq.set_vt(CAST(:queue AS text), CAST(:ids AS bigint[]), CAST(:vt AS integer))"),
+                {"queue": queue.value, "ids": list(ids), "vt": round(by.total_seconds())},
+            )
+
+    async def bury(self, queue: QueueName, message: QueuedMessage, error: str) -> None:
+        """Move a message, with its error, to the dead-letter queue; nothing if somebody else has taken it away."""
+        deleted = await self._client.delete_batch(queue.value, [message.id], conn=self._connection)
+        if not deleted:
+            return
+        headers = {
+            "error": error.replace("\x00", "")[:_ERROR_LIMIT],
+            "read_count": message.read_count,
+            "original_id": message.id,
+            "enqueued_at": message.enqueued_at.isoformat(),
+        }
+        # The client only sends objects; the queue takes any JSON, and a dead letter must be what it was.
+        await self._connection.execute(
+            text("SELECT pgmq.send(CAST(:queue AS text), CAST(:body AS jsonb), CAST(:headers AS jsonb))"),
+            {"queue": queue.dead_letters, "body": json.dumps(message.body), "headers": json.dumps(headers)},
+        )
+
+    async def dead_letters(self, queue: QueueName, limit: int) -> list[DeadLetter]:
+        """The oldest dead letters, without taking them."""
+        rows = await self._connection.execute(
+            text(
+                "SELECT msg_id, enqueued_at, message, headers FROM pgmq."  # noqa: S608 - a name from our enum
+                f"q_{queue.dead_letters} ORDER BY msg_id LIMIT :limit"
+            ),
+            {"limit": limit},
+        )
+        return [
+            DeadLetter(
+                id=row.msg_id,
+                queue=queue.value,
+                enqueued_at=row.enqueued_at,
+                body=row.message,
+                error=str((row.headers or {}).get("error", "no error was recorded")),
+                read_count=int((row.headers or {}).get("read_count", 0)),
+                original_id=(row.headers or {}).get("original_id"),
+            )
+            for row in rows
+        ]
+
+    async def redrive(self, queue: QueueName, ids: Sequence[int] | None) -> int:
+        """Send dead letters to their queue again, in one statement."""
+        result = await self._connection.execute(
+            text(
+                f"""
+                WITH taken AS (
+                    DELETE FROM pgmq.q_{queue.dead_letters}
+                    WHERE CAST(:ids AS bigint[]) IS NULL OR msg_id = ANY(CAST(:ids AS bigint[]))
+                    RETURNING msg_id, message
+                ), sent AS (
+                    SELECT pgmq.send_batch(CAST(:queue AS text), array_agg(message ORDER BY msg_id))
+                    FROM taken HAVING count(*) > 0
+                )
+                SELECT (SELECT count(*) FROM taken), (SELECT count(*) FROM sent)
+                """  # noqa: S608 - a name from our enum
+            ),
+            {"queue": queue.value, "ids": None if ids is None else list(ids)},
+        )
+        return int(result.one()[0])
+
+    async def metrics(self) -> list[QueueMetrics]:
+        """Depth and age of every queue that is ours."""
+        ours = {name for queue in QueueName for name in (queue.value, queue.dead_letters)}
+        return [
+            QueueMetrics(m.queue_name, m.queue_length, m.oldest_msg_age_sec)
+            for m in await self._client.metrics_all(conn=self._connection)
+            if m.queue_name in ours
+        ]

@@ -1,0 +1,135 @@
+"""Jobs as people read them: with place in line, reason, estimated start and GPUs."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from itertools import groupby
+from typing import Any
+
+from sqlalchemy import Row
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from reservation_core.adapters.postgres.queries import statement
+from reservation_core.adapters.postgres.rows import allocated_gpu_of, reservation_of
+from reservation_core.domain.model import JobStatus, Reason, ReasonCode
+from reservation_core.ports import JobFilter, JobView
+
+_FIRST_PRIORITY = -(2**31)
+_LAST_SEQ = 2**63 - 1
+
+
+class JobViews:
+    """The reading half of ports.Reservations."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def view(self, reservation_id: str, user_id: int | None) -> JobView | None:
+        """One job as its owner (None: an administrator) sees it."""
+        found = await self._connection.execute(
+            statement("view_reservation"), {"id": reservation_id, "user_id": user_id}
+        )
+        views = await self._views(found.all())
+        return views[0] if views else None
+
+    async def views(self, which: JobFilter, *, limit: int, before_seq: int | None) -> list[JobView]:
+        """Newest first."""
+        parameters: dict[str, Any] = {
+            "limit": limit,
+            "before_seq": _LAST_SEQ if before_seq is None else before_seq,
+            "statuses": None if which.statuses is None else [status.value for status in which.statuses],
+        }
+        user_id = which.user_id
+        if which.user is not None:
+            named = await self._connection.execute(statement("user_id_of_name"), {"name": which.user})
+            named_id = named.scalar_one_or_none()
+            if named_id is None or user_id not in (None, named_id):
+                return []
+            user_id = named_id
+        if user_id is None:
+            found = await self._connection.execute(statement("view_reservations"), parameters)
+        else:
+            found = await self._connection.execute(
+                statement("view_user_reservations"), {**parameters, "user_id": user_id}
+            )
+        return await self._views(found.all())
+
+    async def waiting_views(self, user_id: int | None, *, limit: int, after: tuple[int, int] | None) -> list[JobView]:
+        """Who waits, in line order."""
+        after_priority, after_seq = (_FIRST_PRIORITY, 0) if after is None else after
+        found = await self._connection.execute(
+            statement("view_waiting"),
+            {"user_id": user_id, "limit": limit, "after_priority": after_priority, "after_seq": after_seq},
+        )
+        return await self._views(found.all())
+
+    async def waiting_totals(self) -> list[tuple[str | None, int, int]]:
+        """Per requested type: waiting jobs and GPUs."""
+        found = await self._connection.execute(statement("waiting_totals"))
+        return [(row.gpu_type, row.jobs, row.gpus) for row in found]
+
+    async def _views(self, rows: Sequence[Row[Any]]) -> list[JobView]:
+        ids = [row.id for row in rows if row.attempt > 0]
+        allocations = {}
+        if ids:
+            found = await self._connection.execute(statement("reservation_allocations"), {"ids": ids})
+            allocations = {
+                reservation_id: tuple(allocated_gpu_of(row) for row in group)
+                for reservation_id, group in groupby(found, key=lambda row: row.reservation_id)
+            }
+        beyond = await self._beyond_the_plan([r for r in rows if r.status == "queued" and r.position is None])
+        return [beyond.get(row.id) or _view(row, allocations.get(row.id, ())) for row in rows]
+
+    async def _beyond_the_plan(self, rows: Sequence[Row[Any]]) -> dict[str, JobView]:
+        """Jobs that the planner has not estimated one by one: place and start from the work before them in their line."""
+        if not rows:
+            return {}
+        ordered = sorted(rows, key=lambda row: (row.line_type, row.line_priority, row.seq))
+        froms: list[tuple[int, int]] = []
+        for i, row in enumerate(ordered):
+            previous = ordered[i - 1] if i and ordered[i - 1].line_type == row.line_type else None
+            froms.append((_FIRST_PRIORITY, 0) if previous is None else (previous.line_priority, previous.seq))
+        found = await self._connection.execute(
+            statement("places_in_line"),
+            {
+                "ids": [row.id for row in ordered],
+                "types": [row.line_type for row in ordered],
+                "priorities": [row.line_priority for row in ordered],
+                "seqs": [row.seq for row in ordered],
+                "from_priorities": [priority for priority, _ in froms],
+                "from_seqs": [seq for _, seq in froms],
+            },
+        )
+        parts = {row.id: row for row in found}
+        cards = {row.gpu_type: row.cards for row in await self._connection.execute(statement("usable_cards"))}
+        now = (await self._connection.execute(statement("transaction_time"))).scalar_one()
+        views = {}
+        jobs, work = 0, 0.0
+        for i, row in enumerate(ordered):
+            if i and ordered[i - 1].line_type != row.line_type:
+                jobs, work = 0, 0.0
+            jobs += parts[row.id].jobs
+            work += float(parts[row.id].work)
+            own = row.gpus * row.nodes * row.duration.total_seconds()
+            usable = cards.get(row.gpu_type, 0) if row.gpu_type is not None else sum(cards.values())
+            views[row.id] = _beyond(row, jobs, work - own, usable, now)
+        return views
+
+
+def _view(row: Row[Any], allocations: tuple[Any, ...]) -> JobView:
+    reservation = reservation_of(row)
+    if row.wait_code is not None:
+        reservation = replace(reservation, reason=Reason(ReasonCode(row.wait_code), row.wait_reason))
+    return JobView(reservation, row.position, row.estimated_start_at, allocations)
+
+
+def _beyond(row: Row[Any], place: int, work_before: float, usable: int, now: datetime) -> JobView:
+    reservation = reservation_of(row)
+    if reservation.status is JobStatus.QUEUED and place > 1:
+        detail = (
+            f"{place - 1} jobs stand before it in this line. The estimate is the work before it "
+            "shared by all usable cards; it becomes exact as the job comes nearer."
+        )
+        reservation = replace(reservation, reason=Reason(ReasonCode.BEHIND_IN_LINE, detail))
+    estimate = now + timedelta(seconds=work_before / usable) if usable else None
+    return JobView(reservation, place, estimate, ())

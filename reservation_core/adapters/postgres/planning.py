@@ -1,0 +1,178 @@
+"""What the planner reads from and writes to PostgreSQL. Every write is fenced by the epoch of its lease."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from itertools import groupby
+from typing import Any
+
+from sqlalchemy import Row
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from reservation_core.adapters.postgres.queries import statement
+from reservation_core.adapters.postgres.reservations import CALENDAR_CONSTRAINT, HOLD_CONSTRAINT, violates
+from reservation_core.domain.errors import CalendarConflictError
+from reservation_core.domain.lifecycle import ALLOCATION
+from reservation_core.domain.model import Gpu, GpuCondition, Node
+from reservation_core.domain.plan import Commitment, Start, WaitEstimate, Waiting
+from reservation_core.ports import LostLeadershipError, PlanningSnapshot, PlanOutcome
+
+_FIRST = (-(2**31), 0)
+
+
+class PostgresPlanning:
+    """See ports.Planning."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def acquire(self, holder: str, ttl: timedelta) -> int | None:
+        """Become the planner; None when somebody else is."""
+        found = await self._connection.execute(
+            statement("acquire_lease"), {"holder": holder, "ttl_s": ttl.total_seconds()}
+        )
+        return found.scalar_one_or_none()
+
+    async def renew(self, epoch: int, ttl: timedelta) -> bool:
+        """Stay the planner; false when somebody else is by now."""
+        found = await self._connection.execute(
+            statement("renew_lease"), {"epoch": epoch, "ttl_s": ttl.total_seconds()}
+        )
+        return found.scalar_one_or_none() is not None
+
+    async def release(self, epoch: int) -> None:
+        """Let the next planner start at once."""
+        await self._connection.execute(statement("release_lease"), {"epoch": epoch})
+
+    async def snapshot(self, window: int, start_allowance: timedelta) -> PlanningSnapshot:
+        """Everything in one consistent view."""
+        # READ COMMITTED sees a new snapshot with every statement: what a later one sees as gone may still be in an
+        # earlier one's answer. Reading the line first and the ledger last errs on the safe side.
+        rows = (await self._connection.execute(statement("waiting_windows"), {"limit": window + 1})).all()
+        waiting: list[Waiting] = []
+        complete: set[str | None] = set()
+        for gpu_type, group in groupby(rows, key=lambda row: row.gpu_type):
+            line = [_waiting(row, start_allowance) for row in group]
+            if len(line) <= window:
+                complete.add(gpu_type)
+            waiting += line[:window]
+        nodes = await self.nodes()
+        held = await self._connection.execute(statement("open_allocations"))
+        return PlanningSnapshot(nodes, tuple(_commitment(row) for row in held), tuple(waiting), frozenset(complete))
+
+    async def nodes(self) -> tuple[Node, ...]:
+        """The inventory, nodes by name and cards by index."""
+        rows = await self._connection.execute(statement("planning_gpus"))
+        return tuple(
+            Node(name, tuple(_gpu(row) for row in cards), cards[0].available, cards[0].detail)
+            for name, cards in ((name, list(group)) for name, group in groupby(rows, key=lambda row: row.node))
+        )
+
+    async def changed(
+        self, ids: Sequence[str], start_allowance: timedelta
+    ) -> tuple[list[Waiting], list[Commitment]]:
+        """What is now true of these reservations."""
+        waiting = await self._connection.execute(statement("waiting_of"), {"ids": list(ids)})
+        line = [_waiting(row, start_allowance) for row in waiting]
+        held = await self._connection.execute(statement("open_allocations_of"), {"ids": list(ids)})
+        return line, [_commitment(row) for row in held]
+
+    async def more_waiting(
+        self, gpu_type: str | None, after: tuple[int, int] | None, limit: int, start_allowance: timedelta
+    ) -> list[Waiting]:
+        """The next jobs of one requested type's line."""
+        after_priority, after_seq = _FIRST if after is None else after
+        rows = await self._connection.execute(
+            statement("more_waiting"),
+            {
+                "line_type": gpu_type or "",
+                "after_priority": after_priority,
+                "after_seq": after_seq,
+                "limit": limit,
+            },
+        )
+        return [_waiting(row, start_allowance) for row in rows]
+
+    async def commit(self, epoch: int, starts: Sequence[Start], now: datetime) -> PlanOutcome:
+        """Allocate what was planned, if this is still the planner and the ledger agrees."""
+        await self._fence(epoch)
+        if not starts:
+            return PlanOutcome(frozenset())
+        placed = [(start.id, gpu.gpu_id, gpu.rank) for start in starts for gpu in start.gpus]
+        try:
+            result = await self._connection.execute(
+                statement("commit_starts"),
+                {
+                    "ids": [start.id for start in starts],
+                    "reasons": [_allocation_detail(start) for start in starts],
+                    "range_ends": [start.end for start in starts],
+                    "gpu_owners": [owner for owner, _, _ in placed],
+                    "gpu_ids": [gpu_id for _, gpu_id, _ in placed],
+                    "ranks": [rank for _, _, rank in placed],
+                    "before": ALLOCATION.before.value,
+                    "after": ALLOCATION.after.value,
+                    "reason_code": ALLOCATION.reason.value,
+                    "event_kind": ALLOCATION.kind,
+                    "now": now,
+                },
+            )
+        except IntegrityError as error:
+            if violates(error, CALENDAR_CONSTRAINT, HOLD_CONSTRAINT):
+                raise CalendarConflictError("The ledger refused the plan: a GPU is not free. Plan again.") from error
+            raise
+        row = result.one()
+        started = frozenset(row.ids)
+        expected = sum(len(start.gpus) for start in starts if start.id in started)
+        if row.cards != expected:
+            raise RuntimeError(f"{row.cards} ledger rows were written where the plan has {expected}")
+        return PlanOutcome(started)
+
+    async def publish_estimates(self, epoch: int, estimates: Sequence[WaitEstimate], now: datetime) -> None:
+        """Write what has changed of what waiting jobs are told."""
+        await self._fence(epoch)
+        if not estimates:
+            return
+        await self._connection.execute(
+            statement("publish_estimates"),
+            {
+                "ids": [e.id for e in estimates],
+                "positions": [e.position for e in estimates],
+                "reason_codes": [e.reason.code.value for e in estimates],
+                "reasons": [e.reason.detail for e in estimates],
+                "estimated": [e.estimated_start_at for e in estimates],
+                "now": now,
+            },
+        )
+
+    async def _fence(self, epoch: int) -> None:
+        found = await self._connection.execute(statement("check_epoch"), {"epoch": epoch})
+        if found.scalar_one_or_none() is None:
+            raise LostLeadershipError(f"epoch {epoch} is over: another planner has taken the lease")
+
+
+def _waiting(row: Row[Any], start_allowance: timedelta) -> Waiting:
+    return Waiting(
+        id=row.id,
+        gpus=row.gpus,
+        nodes=row.nodes,
+        gpu_type=row.gpu_type,
+        length=start_allowance + timedelta(seconds=row.duration_s),
+        priority=row.priority,
+        seq=row.seq,
+    )
+
+
+def _commitment(row: Row[Any]) -> Commitment:
+    return Commitment(row.reservation_id, row.gpu_id, row.starts_at, row.ends_at, row.held)
+
+
+def _gpu(row: Row[Any]) -> Gpu:
+    return Gpu(row.id, row.node, row.index, row.gpu_type, row.uuid, row.memory_bytes, GpuCondition(row.condition))
+
+
+def _allocation_detail(start: Start) -> str:
+    by_node: dict[str, list[int]] = {}
+    for gpu in start.gpus:
+        by_node.setdefault(gpu.node, []).append(gpu.index)
+    places = "; ".join(f"{node} {','.join(map(str, sorted(indices)))}" for node, indices in by_node.items())
+    return f"Given GPUs {places}; its pods are being started."

@@ -1,0 +1,257 @@
+"""Reservations in PostgreSQL: submitting, changing and finding them. Reading for people is in `job_views`."""
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import groupby
+
+from sqlalchemy import CursorResult
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from reservation_core.adapters.postgres.job_views import JobViews
+from reservation_core.adapters.postgres.queries import statement
+from reservation_core.adapters.postgres.rows import allocated_gpu_of, reservation_of, seconds, workload_document
+from reservation_core.contracts import JobMessage, PodOperation
+from reservation_core.domain.errors import CalendarConflictError
+from reservation_core.domain.lifecycle import (
+    SUBMISSION_KIND,
+    Change,
+    DeletePods,
+    MoveDeadline,
+    Record,
+    ReleaseGpus,
+    SetRangeEnd,
+    WakePlanner,
+)
+from reservation_core.domain.model import AllocatedGpu, JobStatus, Reservation
+from reservation_core.ports import NewReservation, Queue, QueueName, Submitted
+
+CALENDAR_CONSTRAINT = "allocations_calendar"
+HOLD_CONSTRAINT = "allocations_hold"
+
+
+class WriteConflictError(RuntimeError):
+    """Fewer rows were written than decided: somebody changed one between reading and writing. Read again."""
+
+
+def violates(error: IntegrityError, *constraints: str) -> bool:
+    """Whether the database refused because of one of these constraints."""
+    return any(name in str(error.orig) for name in constraints)
+
+
+class PostgresReservations(JobViews):
+    """See ports.Reservations."""
+
+    def __init__(self, connection: AsyncConnection, queue: Queue) -> None:
+        super().__init__(connection)
+        self._connection = connection
+        self._queue = queue
+
+    async def submit(self, batch: Sequence[NewReservation], now: datetime) -> list[Submitted]:
+        """Store a batch in one statement, then look up what repeated Idempotency-Keys were answered with."""
+        rows = [new.reservation for new in batch]
+        result = await self._connection.execute(
+            statement("submit_reservations"),
+            {
+                "ids": [r.id for r in rows],
+                "kinds": [r.kind.value for r in rows],
+                "user_ids": [r.user_id for r in rows],
+                "names": [r.name for r in rows],
+                "gpus": [r.gpus for r in rows],
+                "gpu_types": [r.gpu_type for r in rows],
+                "nodes": [r.nodes for r in rows],
+                "durations": [seconds(r.duration) for r in rows],
+                "priorities": [r.priority for r in rows],
+                "workloads": [json.dumps(workload_document(r.workload)) for r in rows],
+                "actors": [new.actor for new in batch],
+                "keys": [new.idempotency_key for new in batch],
+                "request_hashes": [new.request_hash for new in batch],
+                "answers": [new.answer for new in batch],
+                "status": rows[0].status.value,
+                "reason_code": rows[0].reason.code.value,
+                "reason": rows[0].reason.detail,
+                "event_kind": SUBMISSION_KIND,
+                "now": now,
+            },
+        )
+        stored = {row.id for row in result}
+        repeated = [new for new in batch if new.reservation.id not in stored]
+        if not repeated:
+            return [Submitted(new.reservation.id) for new in batch]
+        answers = await self._stored_answers(repeated)
+        return [
+            Submitted(new.reservation.id) if new.reservation.id in stored else _replay(new, answers) for new in batch
+        ]
+
+    async def _stored_answers(self, repeated: Sequence[NewReservation]) -> dict[tuple[int, str], tuple[bytes, bytes]]:
+        found = await self._connection.execute(
+            statement("stored_answers"),
+            {
+                "user_ids": [new.reservation.user_id for new in repeated],
+                "keys": [new.idempotency_key for new in repeated],
+            },
+        )
+        return {(row.user_id, row.key): (row.request_hash, row.answer) for row in found}
+
+    async def lock(self, ids: Sequence[str]) -> dict[str, Reservation]:
+        """Read and lock rows until the transaction ends."""
+        found = await self._connection.execute(statement("lock_reservations"), {"ids": list(ids)})
+        return {row.id: reservation_of(row) for row in found}
+
+    async def get(self, ids: Sequence[str]) -> dict[str, Reservation]:
+        """Read rows without locking."""
+        found = await self._connection.execute(statement("get_reservations"), {"ids": list(ids)})
+        return {row.id: reservation_of(row) for row in found}
+
+    async def allocations(self, ids: Sequence[str]) -> dict[str, tuple[AllocatedGpu, ...]]:
+        """The GPUs of each reservation's newest attempt."""
+        found = await self._connection.execute(statement("reservation_allocations"), {"ids": list(ids)})
+        return {
+            reservation_id: tuple(allocated_gpu_of(row) for row in rows)
+            for reservation_id, rows in groupby(found, key=lambda row: row.reservation_id)
+        }
+
+    async def apply(self, changes: Sequence[Change]) -> None:
+        """Write transitions: rows first, then the ledger, the record and the messages."""
+        if not changes:
+            return
+        await self._update_rows(changes)
+        await self._update_ledger(changes)
+        await self._record(changes)
+        await self._send(changes)
+
+    async def _update_rows(self, changes: Sequence[Change]) -> None:
+        rows = [change.after for change in changes]
+        result = await self._connection.execute(
+            statement("update_reservations"),
+            {
+                "ids": [r.id for r in rows],
+                "versions": [change.before.version for change in changes],
+                "statuses": [r.status.value for r in rows],
+                "reason_codes": [r.reason.code.value for r in rows],
+                "reasons": [r.reason.detail for r in rows],
+                "durations": [seconds(r.duration) for r in rows],
+                "outcomes": [None if r.outcome is None else r.outcome.value for r in rows],
+                "range_ends": [r.range_end for r in rows],
+                "started_ats": [r.started_at for r in rows],
+                "ends_ats": [r.ends_at for r in rows],
+                "finished_ats": [r.finished_at for r in rows],
+                "exit_codes": [r.exit_code for r in rows],
+                "warned": [r.warned_s for r in rows],
+                "now": changes[0].at,
+            },
+        )
+        _assert_count(result, len(rows))
+        left_line = [
+            c.after.id
+            for c in changes
+            if c.before.status is JobStatus.QUEUED and c.after.status is not JobStatus.QUEUED
+        ]
+        if left_line:
+            await self._connection.execute(statement("forget_estimates"), {"ids": left_line})
+
+    async def _update_ledger(self, changes: Sequence[Change]) -> None:
+        ends = [(c.after.id, e.to) for c in changes for e in c.effects if isinstance(e, SetRangeEnd)]
+        if ends:
+            try:
+                await self._connection.execute(
+                    statement("move_range_ends"), {"ids": [i for i, _ in ends], "range_ends": [to for _, to in ends]}
+                )
+            except IntegrityError as error:
+                if violates(error, CALENDAR_CONSTRAINT):
+                    raise CalendarConflictError(
+                        "These GPUs are promised to somebody else right after the job's end. "
+                        "Extend by less, or submit a new job for the rest."
+                    ) from error
+                raise
+        released = [(c.after.id, e.at) for c in changes for e in c.effects if isinstance(e, ReleaseGpus)]
+        if released:
+            await self._connection.execute(
+                statement("release_allocations"),
+                {"ids": [i for i, _ in released], "ats": [at for _, at in released]},
+            )
+
+    async def _record(self, changes: Sequence[Change]) -> None:
+        lines = [(c, e) for c in changes for e in c.effects if isinstance(e, Record)]
+        if not lines:
+            return
+        await self._connection.execute(
+            statement("record_reservation_events"),
+            {
+                "ids": [c.after.id for c, _ in lines],
+                "ats": [c.at for c, _ in lines],
+                "actors": [e.actor for _, e in lines],
+                "kinds": [e.kind for _, e in lines],
+                "befores": [c.before.status.value for c, _ in lines],
+                "afters": [c.after.status.value for c, _ in lines],
+                "reason_codes": [c.after.reason.code.value for c, _ in lines],
+                "reasons": [c.after.reason.detail for c, _ in lines],
+                "datas": [json.dumps(e.data) for _, e in lines],
+            },
+        )
+
+    async def _send(self, changes: Sequence[Change]) -> None:
+        operations = []
+        looks = []
+        for change in changes:
+            kinds = {type(effect) for effect in change.effects}
+            row = change.after
+            if DeletePods in kinds:
+                operations.append(PodOperation(op="delete", id=row.id, attempt=row.attempt).model_dump())
+            elif MoveDeadline in kinds:
+                operations.append(PodOperation(op="deadline", id=row.id, attempt=row.attempt).model_dump())
+            if WakePlanner in kinds:
+                looks.append(JobMessage(kind="changed", id=row.id).model_dump())
+        await self._queue.send(QueueName.POD_OPERATIONS, operations)
+        await self._queue.send(QueueName.GPU_JOBS, looks)
+
+    async def due(self, now: datetime, limit: int) -> list[str]:
+        """Running past their end."""
+        found = await self._connection.execute(statement("due_reservations"), {"now": now, "limit": limit})
+        return [row.id for row in found]
+
+    async def warnable(self, now: datetime, thresholds_s: Sequence[int], limit: int) -> list[str]:
+        """Running, with a warning due."""
+        if not thresholds_s:
+            return []
+        found = await self._connection.execute(
+            statement("warnable_reservations"),
+            {
+                "now": now,
+                "thresholds": list(thresholds_s),
+                "farthest_s": float(max(thresholds_s)),
+                "limit": limit,
+            },
+        )
+        return [row.id for row in found]
+
+    async def stuck(self, *, starting_before: datetime, ending_before: datetime, limit: int) -> list[str]:
+        """Starting or ending for too long."""
+        found = await self._connection.execute(
+            statement("stuck_reservations"),
+            {"starting_before": starting_before, "ending_before": ending_before, "limit": limit},
+        )
+        return [row.id for row in found]
+
+    async def live(self) -> list[Reservation]:
+        """All that may have pods."""
+        found = await self._connection.execute(statement("live_reservations"))
+        return [reservation_of(row) for row in found]
+
+    async def resend(self, ids: Sequence[str]) -> None:
+        """Send the pod operation that fits each row's state again."""
+        if ids:
+            await self._connection.execute(statement("resend_pod_operations"), {"ids": list(ids)})
+
+
+def _replay(new: NewReservation, answers: dict[tuple[int, str], tuple[bytes, bytes]]) -> Submitted:
+    request_hash, answer = answers[new.reservation.user_id, new.idempotency_key or ""]
+    if request_hash != new.request_hash:
+        return Submitted(new.reservation.id, conflict=True)
+    return Submitted(new.reservation.id, replayed_answer=answer)
+
+
+def _assert_count(result: CursorResult[object], expected: int) -> None:
+    if result.rowcount != expected:
+        raise WriteConflictError(f"{result.rowcount} of {expected} reservations were still as they were read")

@@ -1,0 +1,85 @@
+"""Reading rows of the tables back into the domain's objects."""
+
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import Row
+
+from reservation_core.domain.model import (
+    AllocatedGpu,
+    JobStatus,
+    Reason,
+    ReasonCode,
+    Reservation,
+    ReservationKind,
+    Workload,
+)
+
+
+def reservation_of(row: Row[Any]) -> Reservation:
+    """One row of `reservations` with its user's name as `user_name`."""
+    return Reservation(
+        id=row.id,
+        seq=row.seq,
+        kind=ReservationKind(row.kind),
+        user_id=row.user_id,
+        user=row.user_name,
+        name=row.name,
+        status=JobStatus(row.status),
+        reason=Reason(ReasonCode(row.reason_code), row.reason),
+        gpus=row.gpus,
+        gpu_type=row.gpu_type,
+        nodes=row.nodes,
+        duration=row.duration,
+        priority=row.priority,
+        workload=workload_of(row.workload),
+        created_at=row.created_at,
+        version=row.version,
+        attempt=row.attempt,
+        outcome=None if row.outcome is None else JobStatus(row.outcome),
+        range_end=row.range_end,
+        started_at=row.started_at,
+        ends_at=row.ends_at,
+        finished_at=row.finished_at,
+        exit_code=row.exit_code,
+        warned_s=row.warned_s,
+    )
+
+
+def workload_of(stored: dict[str, Any]) -> Workload:
+    """The workload as stored."""
+    return Workload(
+        command=tuple(stored.get("command", ())),
+        image=stored.get("image"),
+        env=tuple(stored.get("env", {}).items()),
+        working_dir=stored.get("working_dir"),
+    )
+
+
+def workload_document(workload: Workload) -> dict[str, Any]:
+    """The workload as it is stored."""
+    document: dict[str, Any] = {"command": list(workload.command), "env": dict(workload.env)}
+    if workload.image is not None:
+        document["image"] = workload.image
+    if workload.working_dir is not None:
+        document["working_dir"] = workload.working_dir
+    return document
+
+
+def allocated_gpu_of(row: Row[Any]) -> AllocatedGpu:
+    """One row of the ledger with its card and node."""
+    return AllocatedGpu(
+        gpu_id=row.gpu_id,
+        node=row.node,
+        index=row.index,
+        uuid=row.uuid,
+        rank=row.rank,
+        starts_at=row.starts_at,
+        ends_at=row.ends_at,
+        held=row.held,
+    )
+
+
+def seconds(duration: timedelta) -> float:
+    """A duration as PostgreSQL's make_interval wants it."""
+    return duration.total_seconds()

@@ -1,0 +1,109 @@
+-- name: acquire_lease
+-- Become the planner if nobody is, or if the lease ran out.
+UPDATE planner_lease SET epoch = epoch + 1, holder = :holder,
+       expires_at = clock_timestamp() + make_interval(secs => :ttl_s)
+WHERE expires_at < clock_timestamp() OR holder = :holder
+RETURNING epoch;
+
+-- name: renew_lease
+-- Stay the planner.
+UPDATE planner_lease SET expires_at = clock_timestamp() + make_interval(secs => :ttl_s)
+WHERE epoch = :epoch RETURNING epoch;
+
+-- name: release_lease
+-- Let the next planner start at once.
+UPDATE planner_lease SET expires_at = '-infinity', holder = NULL WHERE epoch = :epoch;
+
+-- name: check_epoch
+-- The fence: whoever takes the lease over waits for this transaction, or this transaction sees that it happened.
+SELECT epoch FROM planner_lease WHERE epoch = :epoch FOR SHARE;
+
+-- name: planning_gpus
+-- The inventory: every card of every node that has not been removed for good.
+SELECT n.name AS node, n.ready AND n.schedulable AND n.removed_at IS NULL AS available, n.detail,
+       g.id, g.index, g.gpu_type, g.uuid, g.memory_bytes, g.condition
+FROM nodes n JOIN gpus g ON g.node_id = n.id
+ORDER BY n.name, g.index;
+
+-- name: open_allocations
+-- Every open row of the ledger.
+SELECT reservation_id, gpu_id, lower(during) AS starts_at, upper(during) AS ends_at, held
+FROM allocations WHERE released_at IS NULL;
+
+-- name: open_allocations_of
+-- The open rows of these reservations.
+SELECT reservation_id, gpu_id, lower(during) AS starts_at, upper(during) AS ends_at, held
+FROM allocations WHERE released_at IS NULL AND reservation_id = ANY(CAST(:ids AS text[]));
+
+-- name: waiting_of
+-- Which of these wait.
+SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq
+FROM reservations WHERE id = ANY(CAST(:ids AS text[])) AND status = 'queued' AND kind = 'job';
+
+-- name: waiting_windows
+-- The first jobs of each requested type's line (one more than the window tells that there are more).
+WITH RECURSIVE types AS (
+    (SELECT line_type FROM reservations WHERE status = 'queued' ORDER BY line_type LIMIT 1)
+    UNION ALL
+    SELECT (SELECT r.line_type FROM reservations r WHERE r.status = 'queued' AND r.line_type > t.line_type
+            ORDER BY r.line_type LIMIT 1)
+    FROM types t WHERE t.line_type IS NOT NULL
+)
+SELECT w.* FROM types t CROSS JOIN LATERAL (
+    SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq
+    FROM reservations r WHERE r.status = 'queued' AND r.kind = 'job' AND r.line_type = t.line_type
+    ORDER BY r.line_type, r.line_priority, r.seq LIMIT :limit
+) w
+WHERE t.line_type IS NOT NULL;
+
+-- name: more_waiting
+-- The next jobs of one line.
+SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq
+FROM reservations
+WHERE status = 'queued' AND kind = 'job' AND line_type = :line_type
+  AND (line_priority, seq) > (:after_priority, :after_seq)
+ORDER BY line_type, line_priority, seq LIMIT :limit;
+
+-- name: commit_starts
+-- Allocate: rows that still wait move to starting, with their GPUs, events and create messages, in one statement.
+WITH started AS (
+    UPDATE reservations r
+    SET status = :after, reason_code = :reason_code, reason = i.reason, attempt = r.attempt + 1,
+        version = r.version + 1, changed_at = CAST(:now AS timestamptz), range_end = i.range_end
+    FROM unnest(CAST(:ids AS text[]), CAST(:reasons AS text[]), CAST(:range_ends AS timestamptz[]))
+         AS i (id, reason, range_end)
+    WHERE r.id = i.id AND r.status = :before
+    RETURNING r.id, r.attempt, r.range_end, r.reason
+), placed AS (
+    INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, created_at)
+    SELECT s.id, s.attempt, g.gpu_id, g.rank, tstzrange(:now, s.range_end), true, :now
+    FROM started s
+    JOIN unnest(CAST(:gpu_owners AS text[]), CAST(:gpu_ids AS bigint[]), CAST(:ranks AS integer[]))
+         AS g (reservation_id, gpu_id, rank) ON g.reservation_id = s.id
+    RETURNING reservation_id
+), forgotten AS (
+    DELETE FROM wait_estimates e USING started s WHERE e.reservation_id = s.id
+), recorded AS (
+    INSERT INTO events (reservation_id, at, actor, kind, before, after, reason_code, reason)
+    SELECT id, :now, 'planner', :event_kind, :before, :after, :reason_code, reason FROM started
+), sent AS (
+    SELECT pgmq.send_batch('pod_operations', array_agg(
+        jsonb_build_object('v', 1, 'op', 'create', 'id', id, 'attempt', attempt)))
+    FROM started HAVING count(*) > 0
+)
+SELECT (SELECT coalesce(array_agg(id), '{}') FROM started) AS ids, (SELECT count(*) FROM placed) AS cards,
+       (SELECT count(*) FROM sent) AS messages;
+
+-- name: publish_estimates
+-- What waiting jobs are told; only rows that say something new are written.
+INSERT INTO wait_estimates AS e (reservation_id, position, reason_code, reason, estimated_start_at, planned_at)
+SELECT i.id, i.position, i.reason_code, i.reason, i.estimated_start_at, CAST(:now AS timestamptz)
+FROM unnest(CAST(:ids AS text[]), CAST(:positions AS integer[]), CAST(:reason_codes AS text[]),
+            CAST(:reasons AS text[]), CAST(:estimated AS timestamptz[]))
+     AS i (id, position, reason_code, reason, estimated_start_at)
+JOIN reservations r ON r.id = i.id AND r.status = 'queued'
+ON CONFLICT (reservation_id) DO UPDATE
+SET position = excluded.position, reason_code = excluded.reason_code, reason = excluded.reason,
+    estimated_start_at = excluded.estimated_start_at, planned_at = excluded.planned_at
+WHERE (e.position, e.reason_code, e.reason, e.estimated_start_at)
+      IS DISTINCT FROM (excluded.position, excluded.reason_code, excluded.reason, excluded.estimated_start_at);

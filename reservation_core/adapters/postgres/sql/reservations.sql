@@ -1,0 +1,149 @@
+-- name: submit_reservations
+-- Store a batch: idempotency keys, rows, events and messages in one statement.
+WITH input AS (
+    SELECT * FROM unnest(
+        CAST(:ids AS text[]), CAST(:kinds AS text[]), CAST(:user_ids AS bigint[]), CAST(:names AS text[]),
+        CAST(:gpus AS integer[]), CAST(:gpu_types AS text[]), CAST(:nodes AS integer[]), CAST(:durations AS float8[]),
+        CAST(:priorities AS integer[]), CAST(:workloads AS text[]), CAST(:actors AS text[]), CAST(:keys AS text[]),
+        CAST(:request_hashes AS bytea[]), CAST(:answers AS bytea[])
+    ) WITH ORDINALITY AS i (
+        id, kind, user_id, name, gpus, gpu_type, nodes, duration_s, priority, workload, actor, key, request_hash, answer,
+        place
+    )
+), keys AS (
+    INSERT INTO idempotency_keys (user_id, key, request_hash, status, answer, created_at)
+    SELECT user_id, key, request_hash, 202, answer, CAST(:now AS timestamptz) FROM input WHERE key IS NOT NULL
+    ON CONFLICT (user_id, key) DO NOTHING
+    RETURNING user_id, key
+), stored AS (
+    INSERT INTO reservations (id, kind, user_id, name, status, reason_code, reason, gpus, gpu_type, nodes, duration,
+                              priority, workload, created_at, changed_at)
+    SELECT i.id, i.kind, i.user_id, i.name, :status, :reason_code, :reason, i.gpus, i.gpu_type, i.nodes,
+           make_interval(secs => i.duration_s), i.priority, CAST(i.workload AS jsonb), :now, :now
+    FROM input i LEFT JOIN keys k ON k.user_id = i.user_id AND k.key = i.key
+    WHERE i.key IS NULL OR k.key IS NOT NULL
+    ORDER BY i.place
+    RETURNING id, seq
+), recorded AS (
+    INSERT INTO events (reservation_id, at, actor, kind, before, after, reason_code, reason)
+    SELECT s.id, :now, i.actor, :event_kind, NULL, :status, :reason_code, :reason
+    FROM stored s JOIN input i ON i.id = s.id ORDER BY s.seq
+), sent AS (
+    SELECT pgmq.send_batch('gpu_jobs',
+        array_agg(jsonb_build_object('v', 1, 'kind', 'submitted', 'id', id) ORDER BY seq))
+    FROM stored HAVING count(*) > 0
+)
+SELECT id, (SELECT count(*) FROM sent) AS messages FROM stored;
+
+-- name: stored_answers
+-- What these Idempotency-Keys were answered with.
+SELECT user_id, key, request_hash, status, answer FROM idempotency_keys
+WHERE (user_id, key) IN (
+    SELECT * FROM unnest(CAST(:user_ids AS bigint[]), CAST(:keys AS text[]))
+);
+
+-- name: lock_reservations
+-- Read rows and keep others from changing them, always in the same order.
+SELECT r.*, u.name AS user_name FROM reservations r JOIN users u ON u.id = r.user_id
+WHERE r.id = ANY(CAST(:ids AS text[])) ORDER BY r.id FOR NO KEY UPDATE OF r;
+
+-- name: get_reservations
+-- Read rows.
+SELECT r.*, u.name AS user_name FROM reservations r JOIN users u ON u.id = r.user_id
+WHERE r.id = ANY(CAST(:ids AS text[]));
+
+-- name: reservation_allocations
+-- The GPUs of each reservation's newest attempt.
+SELECT a.reservation_id, a.gpu_id, n.name AS node, g.index, g.uuid, a.rank, lower(a.during) AS starts_at,
+       upper(a.during) AS ends_at, a.held
+FROM allocations a
+JOIN reservations r ON r.id = a.reservation_id AND r.attempt = a.attempt
+JOIN gpus g ON g.id = a.gpu_id
+JOIN nodes n ON n.id = g.node_id
+WHERE a.reservation_id = ANY(CAST(:ids AS text[]))
+ORDER BY a.reservation_id, a.rank, g.index;
+
+-- name: update_reservations
+-- Write rows after a transition; the version must still be the one that was read.
+UPDATE reservations r
+SET status = i.status, reason_code = i.reason_code, reason = i.reason,
+    duration = make_interval(secs => i.duration_s), outcome = i.outcome, range_end = i.range_end,
+    started_at = i.started_at, ends_at = i.ends_at, finished_at = i.finished_at, exit_code = i.exit_code,
+    warned_s = i.warned_s, version = r.version + 1, changed_at = CAST(:now AS timestamptz)
+FROM unnest(
+    CAST(:ids AS text[]), CAST(:versions AS integer[]), CAST(:statuses AS text[]), CAST(:reason_codes AS text[]),
+    CAST(:reasons AS text[]), CAST(:durations AS float8[]), CAST(:outcomes AS text[]),
+    CAST(:range_ends AS timestamptz[]), CAST(:started_ats AS timestamptz[]), CAST(:ends_ats AS timestamptz[]),
+    CAST(:finished_ats AS timestamptz[]), CAST(:exit_codes AS integer[]), CAST(:warned AS integer[])
+) AS i (id, version, status, reason_code, reason, duration_s, outcome, range_end, started_at, ends_at, finished_at,
+        exit_code, warned_s)
+WHERE r.id = i.id AND r.version = i.version;
+
+-- name: forget_estimates
+-- Who has left the line is told nothing more about it.
+DELETE FROM wait_estimates WHERE reservation_id = ANY(CAST(:ids AS text[]));
+
+-- name: move_range_ends
+-- The open rows of these reservations now end then; an empty range is not a range.
+UPDATE allocations a
+SET during = tstzrange(lower(a.during), greatest(i.range_end, lower(a.during) + interval '1 microsecond'))
+FROM unnest(CAST(:ids AS text[]), CAST(:range_ends AS timestamptz[])) AS i (id, range_end)
+WHERE a.reservation_id = i.id AND a.released_at IS NULL;
+
+-- name: release_allocations
+-- Close the open rows: the hold is over, and what lay in the future goes back to the calendar.
+UPDATE allocations a
+SET held = false, released_at = i.at,
+    during = tstzrange(lower(a.during),
+                       least(upper(a.during), greatest(i.at, lower(a.during) + interval '1 microsecond')))
+FROM unnest(CAST(:ids AS text[]), CAST(:ats AS timestamptz[])) AS i (id, at)
+WHERE a.reservation_id = i.id AND a.released_at IS NULL;
+
+-- name: record_reservation_events
+-- The append-only record of transitions, in the order they were decided.
+INSERT INTO events (reservation_id, at, actor, kind, before, after, reason_code, reason, data)
+SELECT i.id, i.at, i.actor, i.kind, i.before, i.after, i.reason_code, i.reason, CAST(i.data AS jsonb)
+FROM unnest(
+    CAST(:ids AS text[]), CAST(:ats AS timestamptz[]), CAST(:actors AS text[]), CAST(:kinds AS text[]),
+    CAST(:befores AS text[]), CAST(:afters AS text[]), CAST(:reason_codes AS text[]), CAST(:reasons AS text[]),
+    CAST(:datas AS text[])
+) WITH ORDINALITY AS i (id, at, actor, kind, before, after, reason_code, reason, data, place)
+ORDER BY i.place;
+
+-- name: due_reservations
+-- Running past their end, the longest overdue first.
+SELECT id FROM reservations WHERE status = 'running' AND ends_at <= CAST(:now AS timestamptz)
+ORDER BY ends_at LIMIT :limit;
+
+-- name: warnable_reservations
+-- Running, near enough to their end for a warning that was not given yet.
+SELECT r.id FROM reservations r
+WHERE r.status = 'running' AND r.ends_at <= CAST(:now AS timestamptz) + make_interval(secs => :farthest_s)
+  AND EXISTS (
+      SELECT 1 FROM unnest(CAST(:thresholds AS integer[])) AS t (before_s)
+      WHERE r.ends_at <= CAST(:now AS timestamptz) + make_interval(secs => t.before_s)
+        AND (r.warned_s IS NULL OR r.warned_s > t.before_s)
+  )
+ORDER BY r.ends_at LIMIT :limit;
+
+-- name: stuck_reservations
+-- Starting or ending for longer than they should.
+SELECT id FROM reservations
+WHERE (status = 'starting' AND changed_at < CAST(:starting_before AS timestamptz))
+   OR (status = 'ending' AND changed_at < CAST(:ending_before AS timestamptz))
+ORDER BY changed_at LIMIT :limit;
+
+-- name: live_reservations
+-- All that may have pods.
+SELECT r.*, u.name AS user_name FROM reservations r JOIN users u ON u.id = r.user_id
+WHERE r.status IN ('starting', 'running', 'ending');
+
+-- name: resend_pod_operations
+-- Say again what should happen to the pods of rows that still need it.
+WITH fitting AS (
+    SELECT jsonb_build_object('v', 1, 'op', CASE status WHEN 'starting' THEN 'create' ELSE 'delete' END,
+                              'id', id, 'attempt', attempt) AS message
+    FROM reservations
+    WHERE id = ANY(CAST(:ids AS text[])) AND status IN ('starting', 'ending') AND attempt >= 1
+)
+SELECT pgmq.send_batch('pod_operations', array_agg(message)) FROM fitting HAVING count(*) > 0;

@@ -1,0 +1,67 @@
+-- name: view_reservation
+-- One job with what it is told while it waits; a null user sees everybody's.
+SELECT r.*, u.name AS user_name, e.position, e.estimated_start_at, e.reason_code AS wait_code, e.reason AS wait_reason
+FROM reservations r JOIN users u ON u.id = r.user_id
+LEFT JOIN wait_estimates e ON e.reservation_id = r.id AND r.status = 'queued'
+WHERE r.id = :id AND (CAST(:user_id AS bigint) IS NULL OR r.user_id = :user_id) AND r.kind = 'job';
+
+-- name: view_reservations
+-- Everybody's jobs, newest first.
+SELECT r.*, u.name AS user_name, e.position, e.estimated_start_at, e.reason_code AS wait_code, e.reason AS wait_reason
+FROM reservations r JOIN users u ON u.id = r.user_id
+LEFT JOIN wait_estimates e ON e.reservation_id = r.id AND r.status = 'queued'
+WHERE r.kind = 'job' AND r.seq < :before_seq
+  AND (CAST(:statuses AS text[]) IS NULL OR r.status = ANY(CAST(:statuses AS text[])))
+ORDER BY r.seq DESC LIMIT :limit;
+
+-- name: view_user_reservations
+-- One user's jobs, newest first.
+SELECT r.*, u.name AS user_name, e.position, e.estimated_start_at, e.reason_code AS wait_code, e.reason AS wait_reason
+FROM reservations r JOIN users u ON u.id = r.user_id
+LEFT JOIN wait_estimates e ON e.reservation_id = r.id AND r.status = 'queued'
+WHERE r.kind = 'job' AND r.user_id = :user_id AND r.seq < :before_seq
+  AND (CAST(:statuses AS text[]) IS NULL OR r.status = ANY(CAST(:statuses AS text[])))
+ORDER BY r.seq DESC LIMIT :limit;
+
+-- name: view_waiting
+-- Who waits, in line order; a null user sees everybody.
+SELECT r.*, u.name AS user_name, e.position, e.estimated_start_at, e.reason_code AS wait_code, e.reason AS wait_reason
+FROM reservations r JOIN users u ON u.id = r.user_id
+LEFT JOIN wait_estimates e ON e.reservation_id = r.id
+WHERE r.status = 'queued' AND r.kind = 'job' AND (r.line_priority, r.seq) > (:after_priority, :after_seq)
+  AND (CAST(:user_id AS bigint) IS NULL OR r.user_id = :user_id)
+ORDER BY r.line_priority, r.seq LIMIT :limit;
+
+-- name: places_in_line
+-- For jobs beyond the planned part of a line: how many stand up to and including each, and their work in GPU-seconds.
+-- The keys of one line come in order, so every part of the line is walked once.
+SELECT k.id, part.jobs, part.work
+FROM unnest(CAST(:ids AS text[]), CAST(:types AS text[]), CAST(:priorities AS integer[]), CAST(:seqs AS bigint[]),
+            CAST(:from_priorities AS integer[]), CAST(:from_seqs AS bigint[]))
+     AS k (id, line_type, line_priority, seq, from_priority, from_seq)
+CROSS JOIN LATERAL (
+    SELECT count(*) AS jobs, coalesce(sum(r.gpus * r.nodes * extract(epoch FROM r.duration)), 0) AS work
+    FROM reservations r
+    WHERE r.status = 'queued' AND r.line_type = k.line_type
+      AND (r.line_priority, r.seq) > (k.from_priority, k.from_seq)
+      AND (r.line_priority, r.seq) <= (k.line_priority, k.seq)
+) part;
+
+-- name: usable_cards
+-- How many cards of each type could take a job at all.
+SELECT g.gpu_type, count(*) AS cards FROM gpus g JOIN nodes n ON n.id = g.node_id
+WHERE g.condition = 'usable' AND n.removed_at IS NULL AND n.ready AND n.schedulable
+GROUP BY g.gpu_type;
+
+-- name: waiting_totals
+-- How many wait for each requested type.
+SELECT nullif(line_type, '') AS gpu_type, count(*) AS jobs, sum(gpus * nodes) AS gpus
+FROM reservations WHERE status = 'queued' GROUP BY line_type ORDER BY line_type;
+
+-- name: user_id_of_name
+-- A user's key.
+SELECT id FROM users WHERE name = :name;
+
+-- name: transaction_time
+-- The database's clock, for estimates made while reading.
+SELECT now();

@@ -1,0 +1,124 @@
+"""One transaction, and every repository on it. Nobody commits but this."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from functools import cached_property
+
+import asyncpg
+from pgmq.sqlalchemy_async_queue import PGMQueue
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from reservation_core.adapters.pgmq.queue import PgmqQueue
+from reservation_core.adapters.postgres.events import PostgresEvents
+from reservation_core.adapters.postgres.idempotency import PostgresIdempotency
+from reservation_core.adapters.postgres.identities import PostgresIdentities
+from reservation_core.adapters.postgres.inventory import PostgresInventory
+from reservation_core.adapters.postgres.planning import PostgresPlanning
+from reservation_core.adapters.postgres.reservations import PostgresReservations
+from reservation_core.adapters.postgres.wakeups import PostgresWakeups
+from reservation_core.ports import Channel, DatabaseUnavailableError, UnitOfWork, UnitOfWorkFactory
+
+# Connection trouble, as the driver says it below SQLAlchemy. 57P01..3: the server is going down or coming up.
+_UNAVAILABLE_SQLSTATES = ("08", "57P0", "53300")
+
+
+class PostgresUnitOfWork:
+    """See ports.UnitOfWork."""
+
+    def __init__(self, connection: AsyncConnection, client: PGMQueue) -> None:
+        self._connection = connection
+        self._client = client
+        self.wakes: set[Channel] = set()
+
+    @cached_property
+    def queue(self) -> PgmqQueue:
+        """The queues."""
+        return PgmqQueue(self._client, self._connection)
+
+    @cached_property
+    def reservations(self) -> PostgresReservations:
+        """Reservations and their ledger."""
+        return PostgresReservations(self._connection, self.queue)
+
+    @cached_property
+    def planning(self) -> PostgresPlanning:
+        """The planner's reads and writes."""
+        return PostgresPlanning(self._connection)
+
+    @cached_property
+    def events(self) -> PostgresEvents:
+        """The record."""
+        return PostgresEvents(self._connection)
+
+    @cached_property
+    def inventory(self) -> PostgresInventory:
+        """Nodes and GPUs."""
+        return PostgresInventory(self._connection, self.queue)
+
+    @cached_property
+    def identities(self) -> PostgresIdentities:
+        """Users and tokens."""
+        return PostgresIdentities(self._connection)
+
+    @cached_property
+    def idempotency(self) -> PostgresIdempotency:
+        """Answers kept for repeated requests."""
+        return PostgresIdempotency(self._connection)
+
+    async def hold_pod_lock(self, reservation_id: str) -> None:
+        """Wait for this reservation's pod lock and keep it until the transaction ends."""
+        await self._connection.execute(
+            text("SELECT pg_advisory_xact_lock(hashtextextended(:id, 0))"), {"id": reservation_id}
+        )
+
+    async def try_pod_locks(self, reservation_ids: Sequence[str]) -> set[str]:
+        """Take those of these pod locks that are free."""
+        found = await self._connection.execute(
+            text(
+                "SELECT id FROM (SELECT id, pg_try_advisory_xact_lock(hashtextextended(id, 0)) AS taken "
+                "FROM unnest(CAST(:ids AS text[])) AS i (id)) AS locks WHERE taken"
+            ),
+            {"ids": sorted(reservation_ids)},
+        )
+        return {row.id for row in found}
+
+    def wake(self, channel: Channel) -> None:
+        """Wake listeners once this transaction has committed."""
+        self.wakes.add(channel)
+
+
+def unit_of_work_factory(engine: AsyncEngine, client: PGMQueue, wakeups: PostgresWakeups) -> UnitOfWorkFactory:
+    """Transactions on an engine; their wake-ups go out after commit."""
+
+    @asynccontextmanager
+    async def unit_of_work() -> AsyncIterator[UnitOfWork]:
+        try:
+            async with engine.begin() as connection:
+                uow = PostgresUnitOfWork(connection, client)
+                yield uow
+        except (DBAPIError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError, PoolTimeoutError) as error:
+            if _unavailable(error):
+                raise DatabaseUnavailableError(f"the database is not available ({type(error).__name__})") from error
+            raise
+        for channel in uow.wakes:
+            wakeups.wake(channel)
+
+    return unit_of_work
+
+
+def _unavailable(error: BaseException) -> bool:
+    if isinstance(error, ConnectionError | FileNotFoundError | PoolTimeoutError | asyncpg.InterfaceError):
+        return True
+    if isinstance(error, DBAPIError):
+        if error.connection_invalidated:
+            return True
+        cause = error.orig
+        sqlstate = getattr(cause, "sqlstate", None) or ""
+        return sqlstate.startswith(_UNAVAILABLE_SQLSTATES) or isinstance(
+            getattr(cause, "__cause__", None), ConnectionError | OSError | asyncpg.InterfaceError
+        )
+    sqlstate = getattr(error, "sqlstate", None) or ""
+    return sqlstate.startswith(_UNAVAILABLE_SQLSTATES)

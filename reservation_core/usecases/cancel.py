@@ -1,0 +1,23 @@
+"""Cancelling a job on behalf of its owner or an administrator."""
+
+from datetime import datetime
+
+from reservation_core.domain.lifecycle import CancelRequested, decide
+from reservation_core.ports import JobView, Principal, UnitOfWork
+from reservation_core.usecases.changing import carry_out
+from reservation_core.usecases.owned import lock_owned, view_owned
+
+
+async def cancel(
+    uow: UnitOfWork, principal: Principal, job_id: str, expected_version: int | None, now: datetime
+) -> JobView:
+    """Cancel at once while it waits, or bring its end about while it holds GPUs.
+
+    Raises NotFoundError, StaleVersionError, AlreadyFinalError.
+    """
+    reservation = await lock_owned(uow, principal, job_id, expected_version)
+    by_admin = reservation.user_id != principal.user_id
+    change = decide(reservation, CancelRequested(principal.user, by_admin), now)
+    if change is not None:
+        await carry_out(uow, [change])
+    return await view_owned(uow, principal, job_id)

@@ -1,0 +1,19 @@
+"""Carrying out transitions: write them, and wake whoever has work from them."""
+
+from collections.abc import Sequence
+
+from reservation_core.domain.lifecycle import Change, DeletePods, MoveDeadline, WakePlanner
+from reservation_core.ports import Channel, UnitOfWork
+
+
+async def carry_out(uow: UnitOfWork, changes: Sequence[Change]) -> None:
+    """Write changes with everything that belongs to them; listeners are woken after commit."""
+    if not changes:
+        return
+    await uow.reservations.apply(changes)
+    uow.wake(Channel.EVENTS)
+    effects = [effect for change in changes for effect in change.effects]
+    if any(isinstance(effect, WakePlanner) for effect in effects):
+        uow.wake(Channel.GPU_JOBS)
+    if any(isinstance(effect, DeletePods | MoveDeadline) for effect in effects):
+        uow.wake(Channel.POD_OPERATIONS)

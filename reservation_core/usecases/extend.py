@@ -1,0 +1,29 @@
+"""Extending a job on behalf of its owner or an administrator."""
+
+from datetime import datetime, timedelta
+
+from reservation_core.domain.lifecycle import ExtendRequested, decide
+from reservation_core.ports import JobView, Principal, UnitOfWork
+from reservation_core.usecases.changing import carry_out
+from reservation_core.usecases.owned import lock_owned, view_owned
+
+
+async def extend(
+    uow: UnitOfWork,
+    principal: Principal,
+    job_id: str,
+    by: timedelta,
+    expected_version: int | None,
+    longest: timedelta,
+    now: datetime,
+) -> JobView:
+    """Let a job last longer by `by`, up to `longest` in all.
+
+    Raises NotFoundError, StaleVersionError, AlreadyFinalError, NotExtendableError, LimitExceededError, or
+    CalendarConflictError when its GPUs are promised to somebody else by then.
+    """
+    reservation = await lock_owned(uow, principal, job_id, expected_version)
+    change = decide(reservation, ExtendRequested(principal.user, by, longest), now)
+    if change is not None:
+        await carry_out(uow, [change])
+    return await view_owned(uow, principal, job_id)

@@ -1,0 +1,41 @@
+"""Finding a reservation on behalf of somebody: what is not theirs does not exist for them."""
+
+from reservation_core.domain.errors import NotFoundError, StaleVersionError
+from reservation_core.domain.model import Reservation
+from reservation_core.ports import JobView, Principal, UnitOfWork
+
+
+def visible_user(principal: Principal) -> int | None:
+    """Whose reservations a caller sees: their own, or (None) everybody's."""
+    return None if principal.is_admin else principal.user_id
+
+
+def no_such_job(job_id: str) -> NotFoundError:
+    """The same words whether the job never was or belongs to somebody else."""
+    return NotFoundError(f"There is no job {job_id} of yours. `gpu-dev list` shows your jobs.")
+
+
+async def lock_owned(
+    uow: UnitOfWork, principal: Principal, job_id: str, expected_version: int | None
+) -> Reservation:
+    """Lock a reservation to change it.
+
+    Raises NotFoundError when it is not the caller's, StaleVersionError when it has changed since it was read.
+    """
+    reservation = (await uow.reservations.lock([job_id])).get(job_id)
+    if reservation is None or not (principal.is_admin or reservation.user_id == principal.user_id):
+        raise no_such_job(job_id)
+    if expected_version is not None and expected_version != reservation.version:
+        raise StaleVersionError(
+            f"{job_id} has changed: it is at version {reservation.version}, not {expected_version}. "
+            "Read it again and decide anew."
+        )
+    return reservation
+
+
+async def view_owned(uow: UnitOfWork, principal: Principal, job_id: str) -> JobView:
+    """Read a job. Raises NotFoundError when it is not the caller's."""
+    view = await uow.reservations.view(job_id, visible_user(principal))
+    if view is None:
+        raise no_such_job(job_id)
+    return view

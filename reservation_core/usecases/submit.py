@@ -1,0 +1,69 @@
+"""Accepting jobs: from a request to a row and its message, in one transaction for many."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from reservation_core.contracts import JobSubmit
+from reservation_core.domain.errors import ForbiddenError, LimitExceededError, UnknownBookingError
+from reservation_core.domain.model import (
+    JobStatus,
+    Reason,
+    ReasonCode,
+    Reservation,
+    ReservationKind,
+    Workload,
+)
+from reservation_core.ports import Channel, IdSource, NewReservation, Principal, Submitted, UnitOfWorkFactory
+
+ACCEPTED = Reason(ReasonCode.SUBMITTED, "Accepted; it will be planned in a moment.")
+
+
+def prepare(
+    request: JobSubmit, principal: Principal, *, ids: IdSource, longest: timedelta, now: datetime
+) -> NewReservation:
+    """A job as it will be stored.
+
+    Raises LimitExceededError, ForbiddenError or UnknownBookingError for what the rules refuse.
+    """
+    if request.duration > longest:
+        raise LimitExceededError(
+            f"duration is {int(request.duration.total_seconds())} s; at most {int(longest.total_seconds())} s are "
+            "allowed. Ask for less and extend the job while it runs."
+        )
+    if request.priority > 0 and not principal.is_admin:
+        raise ForbiddenError("Only administrators may raise a job's priority above 0. Leave it out, or lower it.")
+    if request.booking_id is not None:
+        raise UnknownBookingError(f"You have no booking {request.booking_id}. Leave booking_id out.")
+    reservation = Reservation(
+        id=ids.new_id("job"),
+        seq=0,
+        kind=ReservationKind.JOB,
+        user_id=principal.user_id,
+        user=principal.user,
+        name=request.name,
+        status=JobStatus.QUEUED,
+        reason=ACCEPTED,
+        gpus=request.gpus,
+        gpu_type=request.gpu_type,
+        nodes=request.nodes,
+        duration=request.duration,
+        priority=request.priority,
+        workload=Workload(
+            command=tuple(request.workload.command),
+            image=request.workload.image,
+            env=tuple(request.workload.env.items()),
+            working_dir=request.workload.working_dir,
+        ),
+        created_at=now,
+        version=1,
+    )
+    return NewReservation(reservation, actor=principal.user)
+
+
+async def submit(uow_factory: UnitOfWorkFactory, batch: Sequence[NewReservation], now: datetime) -> list[Submitted]:
+    """Store a batch; when this returns, it is durable. Answers come in the order given."""
+    async with uow_factory() as uow:
+        answers = await uow.reservations.submit(batch, now)
+        uow.wake(Channel.GPU_JOBS)
+        uow.wake(Channel.EVENTS)
+    return answers
