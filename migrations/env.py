@@ -1,0 +1,17 @@
+"""Alembic's entry: runs the revisions on the connection that `reservation_core.adapters.postgres.migrating` hands over.
+
+All pending revisions run in one transaction: a migration happens whole or not at all.
+"""
+
+from alembic import context
+
+from reservation_core.adapters.postgres.migrating import MigrationError
+
+connection = context.config.attributes.get("connection")
+if connection is None or context.is_offline_mode():
+    raise MigrationError(
+        "Migrations need a connection of the program's own. Run `python -m reservation_core.runtime.database migrate`."
+    )
+context.configure(connection=connection, transaction_per_migration=False)
+with context.begin_transaction():
+    context.run_migrations()

@@ -1,0 +1,63 @@
+"""SQL scripts of many statements, run whole inside the transaction of a migration."""
+
+from typing import Any
+
+import sqlalchemy
+
+
+class MissingExtensionError(Exception):
+    """The server lacks an extension that the schema needs; the text says how to provide it."""
+
+
+def execute_script(connection: sqlalchemy.Connection, sql: str) -> None:
+    """Run many statements in the connection's transaction, in one round trip and without parameters.
+
+    Raises what asyncpg raises. The statements must not end the transaction themselves.
+    """
+    # The dialect begins its transaction with the first statement that goes through it; a script doesn't.
+    connection.exec_driver_sql("SELECT 1")
+
+    async def run(driver: Any) -> None:
+        if not driver.is_in_transaction():
+            raise RuntimeError("A script was about to run outside a transaction; begin one on this connection first.")
+        await driver.execute(sql)
+
+    # SQLAlchemy's pool proxy does not declare the method that its asyncpg adapter has.
+    adapter: Any = connection.connection.dbapi_connection
+    adapter.run_async(run)
+
+
+def available_extension(connection: sqlalchemy.Connection, name: str) -> str | None:
+    """The version of an extension that the server could install; None when it has none."""
+    found = connection.execute(
+        sqlalchemy.text("SELECT default_version FROM pg_available_extensions WHERE name = :name"), {"name": name}
+    ).scalar_one_or_none()
+    return None if found is None else str(found)
+
+
+def installed_extension(connection: sqlalchemy.Connection, name: str) -> str | None:
+    """The version of an extension in this database; None when it is not installed."""
+    found = connection.execute(
+        sqlalchemy.text("SELECT extversion FROM pg_extension WHERE extname = :name"), {"name": name}
+    ).scalar_one_or_none()
+    return None if found is None else str(found)
+
+
+def require_extension(connection: sqlalchemy.Connection, name: str) -> None:
+    """Make sure that an extension is installed or can be. Raises MissingExtensionError."""
+    if installed_extension(connection, name) is not None:
+        return
+    if available_extension(connection, name) is None:
+        raise MissingExtensionError(
+            f"The server has no {name}, which the ledger's constraints need. It is part of PostgreSQL's contrib:"
+            " install that on the server (Debian and Ubuntu: it comes with `postgresql`; Fedora: `postgresql-contrib`), then"
+            " migrate again."
+        )
+    may_create = connection.execute(
+        sqlalchemy.text("SELECT has_database_privilege(current_database(), 'CREATE')")
+    ).scalar_one()
+    if not may_create:
+        raise MissingExtensionError(
+            f"{name} is not installed in this database, and this role may not install it. Have its owner run"
+            f" `CREATE EXTENSION {name};` in it (or `GRANT CREATE ON DATABASE …` to this role), then migrate again."
+        )
