@@ -50,7 +50,7 @@ def require_extension(connection: sqlalchemy.Connection, name: str) -> None:
     if available_extension(connection, name) is None:
         raise MissingExtensionError(
             f"The server has no {name}, which the ledger's constraints need. It is part of PostgreSQL's contrib:"
-            " install that on the server (Debian and Ubuntu: it comes with `postgresql`; Fedora: `postgresql-contrib`), then"
+            " install that on the server (Debian, Ubuntu: part of `postgresql`; Fedora: `postgresql-contrib`), then"
             " migrate again."
         )
     may_create = connection.execute(

@@ -1,0 +1,58 @@
+"""Answers kept for Idempotency-Keys, in PostgreSQL: whoever comes second waits for the first, and gets its answer."""
+
+from datetime import datetime
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from reservation_core.adapters.postgres.queries import statement
+from reservation_core.domain.errors import IdempotencyConflictError
+from reservation_core.ports import StoredAnswer
+
+# A key can vanish between our two looks when it is old enough to be forgotten just then.
+_LOOKS = 3
+
+
+class PostgresIdempotency:
+    """See ports.Idempotency."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def claim(self, user_id: int, key: str, request_hash: bytes, now: datetime) -> StoredAnswer | None:
+        """Take the key (None: it was free), or get its answer. `request_hash` is a SHA-256.
+
+        Raises IdempotencyConflictError when the key belongs to another request, or its answer was not kept.
+        """
+        mine = {"user_id": user_id, "key": key}
+        for _ in range(_LOOKS):
+            claimed = await self._connection.scalar(
+                statement("claim_key"), {**mine, "request_hash": request_hash, "now": now}
+            )
+            if claimed:
+                return None
+            row = (await self._connection.execute(statement("answer_of_key"), mine)).one_or_none()
+            if row is None:
+                continue
+            if bytes(row.request_hash) != request_hash:
+                raise IdempotencyConflictError(
+                    "This Idempotency-Key was used before with another request. Send a new key with a new request."
+                )
+            if row.status is None:
+                raise IdempotencyConflictError(
+                    "This Idempotency-Key was used before and its answer was not kept. Look whether the request was"
+                    " carried out; if not, send it again with a new key."
+                )
+            return StoredAnswer(bytes(row.request_hash), row.status, bytes(row.answer))
+        raise IdempotencyConflictError("This Idempotency-Key is just being forgotten. Send the request with a new key.")
+
+    async def store(self, user_id: int, key: str, status: int, body: bytes) -> None:
+        """Keep the answer of a key claimed in this transaction. Raises LookupError when it was not claimed."""
+        result = await self._connection.execute(
+            statement("store_answer"), {"user_id": user_id, "key": key, "status": status, "answer": body}
+        )
+        if result.rowcount != 1:
+            raise LookupError("An answer was to be kept for an Idempotency-Key that nobody claimed; claim it first.")
+
+    async def forget(self, before: datetime) -> int:
+        """Delete keys claimed before that time; returns how many."""
+        return (await self._connection.execute(statement("forget_keys"), {"before": before})).rowcount

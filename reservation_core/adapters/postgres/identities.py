@@ -1,0 +1,110 @@
+"""Users and tokens in PostgreSQL. Only digests of tokens are stored."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Row
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from reservation_core.adapters.postgres.queries import statement
+from reservation_core.domain.errors import NameTakenError
+from reservation_core.domain.model import Role
+from reservation_core.ports import Principal, TokenRecord, UserRecord
+
+
+class PostgresIdentities:
+    """See ports.Identities."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def principal(self, digest: bytes, now: datetime) -> Principal | None:
+        """Whose token this is, if it is valid now and its user is not disabled."""
+        result = await self._connection.execute(statement("principal_of_digest"), {"digest": digest, "now": now})
+        row = result.one_or_none()
+        if row is None:
+            return None
+        return Principal(row.user_id, row.user_name, Role(row.role), row.token_id, row.expires_at)
+
+    async def create_user(self, name: str, role: Role, now: datetime) -> UserRecord:
+        """Store a new user. Raises NameTakenError; the transaction stays usable."""
+        result = await self._connection.execute(
+            statement("create_user"), {"name": name, "role": role.value, "now": now}
+        )
+        row = result.one_or_none()
+        if row is None:
+            raise NameTakenError(
+                f"There is a user {name} already (disabled ones keep their name); choose another name."
+            )
+        return _user(row)
+
+    async def user(self, name: str) -> UserRecord | None:
+        """One user, disabled or not."""
+        row = (await self._connection.execute(statement("user_by_name"), {"name": name})).one_or_none()
+        return None if row is None else _user(row)
+
+    async def users(self, *, after: str | None, limit: int) -> list[UserRecord]:
+        """Users after a name, in order of their names."""
+        result = await self._connection.execute(statement("users_by_name"), {"after": after or "", "limit": limit})
+        return [_user(row) for row in result]
+
+    async def disable_user(self, name: str, now: datetime) -> UserRecord | None:
+        """Disable a user; their tokens stop working at once. None when there is no such user."""
+        row = (await self._connection.execute(statement("disable_user"), {"name": name, "now": now})).one_or_none()
+        return None if row is None else _user(row)
+
+    async def create_token(
+        self, token_id: str, user_id: int, name: str | None, digest: bytes, expires_at: datetime | None, now: datetime
+    ) -> TokenRecord:
+        """Store a token's digest (32 bytes)."""
+        result = await self._connection.execute(
+            statement("create_token"),
+            {
+                "id": token_id,
+                "user_id": user_id,
+                "name": name,
+                "digest": digest,
+                "expires_at": expires_at,
+                "now": now,
+            },
+        )
+        return _token(result.one())
+
+    async def tokens(self, user_id: int | None, *, after: str | None, limit: int) -> list[TokenRecord]:
+        """Tokens after an id, in order of their ids, revoked ones too; None means everybody's."""
+        values: dict[str, Any] = {"after": after or "", "limit": limit}
+        if user_id is None:
+            result = await self._connection.execute(statement("tokens_of_everybody"), values)
+        else:
+            result = await self._connection.execute(statement("tokens_of_user"), {"user_id": user_id, **values})
+        return [_token(row) for row in result]
+
+    async def revoke_token(self, token_id: str, user_id: int | None, now: datetime) -> TokenRecord | None:
+        """Revoke a token; a second time changes nothing. None when this user (None: anybody) has no such token."""
+        result = await self._connection.execute(
+            statement("revoke_token"), {"id": token_id, "user_id": user_id, "now": now}
+        )
+        row = result.one_or_none()
+        return None if row is None else _token(row)
+
+    async def touch_tokens(self, used: dict[str, datetime]) -> None:
+        """Write when tokens (by id) were last used. Times never go back; unknown ids are nothing."""
+        if used:
+            await self._connection.execute(statement("touch_tokens"), {"ids": list(used), "times": list(used.values())})
+
+
+def _user(row: Row[Any]) -> UserRecord:
+    return UserRecord(row.id, row.name, Role(row.role), row.created_at, row.disabled_at)
+
+
+def _token(row: Row[Any]) -> TokenRecord:
+    return TokenRecord(
+        id=row.id,
+        user_id=row.user_id,
+        user=row.user_name,
+        name=row.name,
+        created_at=row.created_at,
+        expires_at=row.expires_at,
+        revoked_at=row.revoked_at,
+        last_used_at=row.last_used_at,
+    )

@@ -1,0 +1,158 @@
+"""Nodes and GPUs in PostgreSQL: written in batches when the cluster's report differs, read with their holders."""
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from reservation_core.adapters.postgres.queries import statement
+from reservation_core.contracts import JobMessage
+from reservation_core.domain.inventory import InventoryChange, KnownGpu, KnownNode, Reconciliation, reconcile
+from reservation_core.domain.lifecycle import SYSTEM
+from reservation_core.domain.model import ForeignPod, GpuCondition, GpuState, NodeReport
+from reservation_core.ports import GpuView, NodeView, Queue, QueueName
+
+
+class PostgresInventory:
+    """See ports.Inventory."""
+
+    def __init__(self, connection: AsyncConnection, queue: Queue) -> None:
+        self._connection = connection
+        self._queue = queue
+
+    async def update(
+        self, nodes: Sequence[NodeReport], foreign: Sequence[ForeignPod], now: datetime
+    ) -> list[dict[str, Any]]:
+        """Make the tables say what a complete report of the cluster says, and record every change.
+
+        Returns the changes: `{kind, node, index, before, after}`, the last two with the fields that differ. Sends one
+        message to the planner when it could decide otherwise now. Without changes only `last_seen_at` is written, at
+        most once a minute.
+        """
+        await self._connection.execute(statement("lock_inventory"))
+        found = reconcile(await self._known_nodes(), await self._known_gpus(now), nodes, foreign)
+        await self._write(found, now)
+        await self._connection.execute(statement("touch_nodes"), {"names": [n.name for n in nodes], "now": now})
+        if found.replan:
+            await self._queue.send(QueueName.GPU_JOBS, [JobMessage(kind="inventory").model_dump()])
+        return [_described(change) for change in found.changes]
+
+    async def gpus(self, *, after: tuple[str, int] | None, limit: int) -> list[GpuView]:
+        """Cards after (node, index), in that order; those of removed nodes only while somebody holds them."""
+        node, index = after or ("", -1)
+        result = await self._connection.execute(
+            statement("gpu_views"), {"after_node": node, "after_index": index, "limit": limit}
+        )
+        return [
+            GpuView(
+                node=row.node,
+                index=row.card_index,
+                uuid=row.uuid,
+                gpu_type=row.gpu_type,
+                memory_bytes=row.memory_bytes,
+                state=GpuState(row.state),
+                holder_id=row.holder_id,
+                holder_user=row.holder_user,
+                holder_user_id=row.holder_user_id,
+                free_at=row.free_at,
+            )
+            for row in result
+        ]
+
+    async def nodes(self, *, after: str | None, limit: int) -> list[NodeView]:
+        """Nodes after a name, in order; removed ones only while somebody holds a card of theirs."""
+        result = await self._connection.execute(statement("node_views"), {"after": after or "", "limit": limit})
+        return [
+            NodeView(
+                name=row.name,
+                ready=row.ready,
+                schedulable=row.schedulable,
+                detail=row.detail,
+                gpu_types=tuple(row.gpu_types),
+                gpus=row.gpus,
+                free=row.free,
+                last_seen_at=row.last_seen_at,
+                removed_at=row.removed_at,
+                labels=row.labels,
+            )
+            for row in result
+        ]
+
+    async def gpu_counts(self) -> list[tuple[str, GpuState, int]]:
+        """(gpu_type, state, count) of what `gpus` shows."""
+        result = await self._connection.execute(statement("gpu_counts"))
+        return [(row.gpu_type, GpuState(row.state), row.cards) for row in result]
+
+    async def _known_nodes(self) -> list[KnownNode]:
+        result = await self._connection.execute(statement("known_nodes"))
+        return [KnownNode(row.name, row.ready, row.schedulable, row.detail, row.labels, row.removed) for row in result]
+
+    async def _known_gpus(self, now: datetime) -> list[KnownGpu]:
+        result = await self._connection.execute(statement("known_gpus"), {"now": now})
+        return [
+            KnownGpu(
+                row.node,
+                row.card_index,
+                row.gpu_type,
+                row.uuid,
+                row.memory_bytes,
+                GpuCondition(row.condition),
+                row.in_use,
+            )
+            for row in result
+        ]
+
+    async def _write(self, found: Reconciliation, now: datetime) -> None:
+        """Three statements at most, however much has changed."""
+        if found.nodes:
+            await self._connection.execute(
+                statement("write_nodes"),
+                {
+                    "names": [n.name for n in found.nodes],
+                    "ready": [n.ready for n in found.nodes],
+                    "schedulable": [n.schedulable for n in found.nodes],
+                    "details": [n.detail for n in found.nodes],
+                    "labels": [json.dumps(dict(n.labels)) for n in found.nodes],
+                    "removed": [n.removed for n in found.nodes],
+                    "now": now,
+                },
+            )
+        if found.gpus:
+            await self._connection.execute(
+                statement("write_gpus"),
+                {
+                    "nodes": [g.node for g in found.gpus],
+                    "indices": [g.index for g in found.gpus],
+                    "types": [g.gpu_type for g in found.gpus],
+                    "uuids": [g.uuid for g in found.gpus],
+                    "memory": [g.memory_bytes for g in found.gpus],
+                    "conditions": [g.condition.value for g in found.gpus],
+                    "now": now,
+                },
+            )
+        if found.changes:
+            await self._connection.execute(
+                statement("record_inventory_events"),
+                {
+                    "subjects": [c.subject for c in found.changes],
+                    "kinds": [c.kind for c in found.changes],
+                    "befores": [c.word_before for c in found.changes],
+                    "afters": [c.word_after for c in found.changes],
+                    "datas": [json.dumps(_described(c)) for c in found.changes],
+                    "actor": SYSTEM,
+                    "now": now,
+                },
+            )
+
+
+def _described(change: InventoryChange) -> dict[str, Any]:
+    """A change as plain data."""
+    return {
+        "kind": change.kind,
+        "node": change.node,
+        "index": change.index,
+        "before": change.before,
+        "after": change.after,
+    }

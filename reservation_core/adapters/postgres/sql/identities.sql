@@ -1,0 +1,70 @@
+-- name: principal_of_digest
+-- Whose token this is, if it is valid now and its user is not disabled.
+SELECT t.id AS token_id, t.expires_at, u.id AS user_id, u.name AS user_name, u.role
+FROM tokens t JOIN users u ON u.id = t.user_id
+WHERE t.digest = :digest AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > :now)
+  AND u.disabled_at IS NULL;
+
+-- name: create_user
+-- A new user; no row when the name is taken.
+INSERT INTO users (name, role, created_at) VALUES (:name, :role, :now)
+ON CONFLICT (name) DO NOTHING
+RETURNING id, name, role, created_at, disabled_at;
+
+-- name: user_by_name
+-- One user.
+SELECT id, name, role, created_at, disabled_at FROM users WHERE name = :name;
+
+-- name: users_by_name
+-- Users after a name, in order.
+SELECT id, name, role, created_at, disabled_at FROM users
+WHERE name > :after ORDER BY name LIMIT :limit;
+
+-- name: disable_user
+-- Disable a user; the first time stands.
+UPDATE users SET disabled_at = coalesce(disabled_at, :now) WHERE name = :name
+RETURNING id, name, role, created_at, disabled_at;
+
+-- name: create_token
+-- Store a token's digest.
+WITH stored AS (
+    INSERT INTO tokens (id, user_id, name, digest, created_at, expires_at)
+    VALUES (:id, :user_id, :name, :digest, :now, :expires_at)
+    RETURNING *
+)
+SELECT s.id, s.user_id, u.name AS user_name, s.name, s.created_at, s.expires_at, s.revoked_at, s.last_used_at
+FROM stored s JOIN users u ON u.id = s.user_id;
+
+-- name: tokens_of_user
+-- One user's tokens after an id, in order.
+SELECT t.id, t.user_id, u.name AS user_name, t.name, t.created_at, t.expires_at, t.revoked_at, t.last_used_at
+FROM tokens t JOIN users u ON u.id = t.user_id
+WHERE t.user_id = :user_id AND t.id > :after ORDER BY t.id LIMIT :limit;
+
+-- name: tokens_of_everybody
+-- All tokens after an id, in order.
+SELECT t.id, t.user_id, u.name AS user_name, t.name, t.created_at, t.expires_at, t.revoked_at, t.last_used_at
+FROM tokens t JOIN users u ON u.id = t.user_id
+WHERE t.id > :after ORDER BY t.id LIMIT :limit;
+
+-- name: revoke_token
+-- Revoke a token of a user (null: of anybody); the first time stands.
+WITH revoked AS (
+    UPDATE tokens SET revoked_at = coalesce(revoked_at, :now)
+    WHERE id = :id AND (CAST(:user_id AS bigint) IS NULL OR user_id = CAST(:user_id AS bigint))
+    RETURNING *
+)
+SELECT r.id, r.user_id, u.name AS user_name, r.name, r.created_at, r.expires_at, r.revoked_at, r.last_used_at
+FROM revoked r JOIN users u ON u.id = r.user_id;
+
+-- name: touch_tokens
+-- Write when tokens were last used; a row that another writer has at hand is left to it, so nobody waits.
+WITH used AS (
+    SELECT * FROM unnest(CAST(:ids AS text[]), CAST(:times AS timestamptz[])) AS used (id, at)
+), mine AS (
+    SELECT t.id FROM tokens t WHERE t.id = ANY(CAST(:ids AS text[])) ORDER BY t.id
+    FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE tokens t SET last_used_at = used.at
+FROM used JOIN mine USING (id)
+WHERE t.id = used.id AND (t.last_used_at IS NULL OR t.last_used_at < used.at);

@@ -1,0 +1,113 @@
+-- name: lock_inventory
+-- Wait for other updaters: reading, comparing and writing must not interleave.
+SELECT pg_advisory_xact_lock(hashtextextended('inventory', 0));
+
+-- name: known_nodes
+-- Every node ever seen.
+SELECT name, ready, schedulable, detail, labels, removed_at IS NOT NULL AS removed FROM nodes;
+
+-- name: known_gpus
+-- Every card ever seen, and whether somebody of ours has it now.
+SELECT n.name AS node, g.index AS card_index, g.gpu_type, g.uuid, g.memory_bytes, g.condition,
+       EXISTS (
+           SELECT 1 FROM allocations a
+           WHERE a.gpu_id = g.id AND a.released_at IS NULL AND (a.held OR a.during @> CAST(:now AS timestamptz))
+       ) AS in_use
+FROM gpus g JOIN nodes n ON n.id = g.node_id;
+
+-- name: write_nodes
+-- New nodes and changed ones. A removed node keeps the time when it was last seen.
+INSERT INTO nodes (name, ready, schedulable, detail, labels, last_seen_at, removed_at)
+SELECT w.name, w.ready, w.schedulable, w.detail, CAST(w.labels AS jsonb), CAST(:now AS timestamptz),
+       CASE WHEN w.removed THEN CAST(:now AS timestamptz) END
+FROM unnest(CAST(:names AS text[]), CAST(:ready AS boolean[]), CAST(:schedulable AS boolean[]),
+            CAST(:details AS text[]), CAST(:labels AS text[]), CAST(:removed AS boolean[]))
+     AS w (name, ready, schedulable, detail, labels, removed)
+ON CONFLICT (name) DO UPDATE SET
+    ready = excluded.ready, schedulable = excluded.schedulable, detail = excluded.detail, labels = excluded.labels,
+    last_seen_at = CASE WHEN excluded.removed_at IS NULL THEN excluded.last_seen_at ELSE nodes.last_seen_at END,
+    removed_at = excluded.removed_at;
+
+-- name: write_gpus
+-- New cards and changed ones. What an administrator has set meanwhile stands.
+INSERT INTO gpus (node_id, index, gpu_type, uuid, memory_bytes, condition, updated_at)
+SELECT n.id, w.index, w.gpu_type, w.uuid, w.memory_bytes, w.condition, CAST(:now AS timestamptz)
+FROM unnest(CAST(:nodes AS text[]), CAST(:indices AS integer[]), CAST(:types AS text[]), CAST(:uuids AS text[]),
+            CAST(:memory AS bigint[]), CAST(:conditions AS text[]))
+     AS w (node, index, gpu_type, uuid, memory_bytes, condition)
+JOIN nodes n ON n.name = w.node
+ON CONFLICT (node_id, index) DO UPDATE SET
+    gpu_type = excluded.gpu_type, uuid = excluded.uuid, memory_bytes = excluded.memory_bytes,
+    condition = CASE WHEN gpus.condition IN ('quarantined', 'maintenance') THEN gpus.condition
+                     ELSE excluded.condition END,
+    updated_at = excluded.updated_at;
+
+-- name: touch_nodes
+-- Write that nodes were seen, for those where that is older than a minute.
+UPDATE nodes SET last_seen_at = CAST(:now AS timestamptz)
+WHERE name = ANY(CAST(:names AS text[])) AND last_seen_at <= CAST(:now AS timestamptz) - interval '1 minute';
+
+-- name: record_inventory_events
+-- One line of the record for each change.
+INSERT INTO events (subject, at, actor, kind, before, after, data)
+SELECT w.subject, CAST(:now AS timestamptz), CAST(:actor AS text), w.kind, w.before, w.after, CAST(w.data AS jsonb)
+FROM unnest(CAST(:subjects AS text[]), CAST(:kinds AS text[]), CAST(:befores AS text[]), CAST(:afters AS text[]),
+            CAST(:datas AS text[])) WITH ORDINALITY AS w (subject, kind, before, after, data, place)
+ORDER BY w.place;
+
+-- name: gpu_views
+-- Cards with their holder, by node and index. Cards of removed nodes are shown while somebody holds them.
+SELECT n.name AS node, g.index AS card_index, g.uuid, g.gpu_type, g.memory_bytes,
+       CASE WHEN g.condition <> 'usable' THEN g.condition WHEN h.id IS NULL THEN 'free' ELSE 'held' END AS state,
+       h.id AS holder_id, h.user_name AS holder_user, h.user_id AS holder_user_id, h.free_at
+FROM nodes n
+JOIN gpus g ON g.node_id = n.id
+LEFT JOIN LATERAL (
+    SELECT r.id, r.user_id, u.name AS user_name, upper(a.during) AS free_at
+    FROM allocations a
+    JOIN reservations r ON r.id = a.reservation_id
+    JOIN users u ON u.id = r.user_id
+    WHERE a.gpu_id = g.id AND a.released_at IS NULL AND (a.held OR a.during @> statement_timestamp())
+    ORDER BY a.held DESC
+    LIMIT 1
+) h ON true
+WHERE n.name >= :after_node AND (n.name, g.index) > (:after_node, CAST(:after_index AS integer))
+  AND (n.removed_at IS NULL OR h.id IS NOT NULL)
+ORDER BY n.name, g.index LIMIT :limit;
+
+-- name: node_views
+-- Nodes with their cards counted, by name. Removed nodes are shown while somebody holds a card of theirs.
+SELECT n.name, n.ready, n.schedulable, n.detail, n.labels, n.last_seen_at, n.removed_at,
+       c.gpu_types, c.gpus, c.free
+FROM nodes n
+CROSS JOIN LATERAL (
+    SELECT coalesce(array_agg(DISTINCT g.gpu_type), '{}') AS gpu_types, count(*) AS gpus,
+           count(*) FILTER (WHERE g.condition = 'usable' AND NOT g.in_use) AS free,
+           coalesce(bool_or(g.in_use), false) AS in_use
+    FROM (
+        SELECT gpus.gpu_type, gpus.condition, EXISTS (
+            SELECT 1 FROM allocations a
+            WHERE a.gpu_id = gpus.id AND a.released_at IS NULL AND (a.held OR a.during @> statement_timestamp())
+        ) AS in_use
+        FROM gpus WHERE gpus.node_id = n.id
+    ) g
+) c
+WHERE n.name > :after AND (n.removed_at IS NULL OR c.in_use)
+ORDER BY n.name LIMIT :limit;
+
+-- name: gpu_counts
+-- How many cards of each type are in each state, apart from those of removed nodes that nobody holds.
+SELECT g.gpu_type, g.state, count(*) AS cards
+FROM (
+    SELECT gpus.gpu_type, nodes.removed_at, u.in_use,
+           CASE WHEN gpus.condition <> 'usable' THEN gpus.condition WHEN u.in_use THEN 'held' ELSE 'free' END AS state
+    FROM gpus JOIN nodes ON nodes.id = gpus.node_id
+    CROSS JOIN LATERAL (
+        SELECT EXISTS (
+            SELECT 1 FROM allocations a
+            WHERE a.gpu_id = gpus.id AND a.released_at IS NULL AND (a.held OR a.during @> statement_timestamp())
+        ) AS in_use
+    ) u
+) g
+WHERE g.removed_at IS NULL OR g.in_use
+GROUP BY g.gpu_type, g.state ORDER BY g.gpu_type, g.state;

@@ -1,0 +1,203 @@
+"""What the inventory should say, given what is known and what the cluster reports.
+
+Nothing is ever deleted: a node that is no longer reported is `removed`, a card that is no longer reported `lost`.
+A condition that an administrator set (`quarantined`, `maintenance`) stands until an administrator changes it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from reservation_core.domain.model import ForeignPod, GpuCondition, GpuReport, NodeReport
+
+ADMINISTRATORS_CONDITIONS = frozenset({GpuCondition.QUARANTINED, GpuCondition.MAINTENANCE})
+REMOVED_DETAIL = "The cluster no longer reports this node."
+
+# What of a node or a card the planner decides by; other changes don't wake it.
+_PLANNED_BY = frozenset({"ready", "schedulable", "removed", "gpu_type", "uuid", "condition"})
+
+
+@dataclass(frozen=True, slots=True)
+class KnownNode:
+    """A node as the inventory has it."""
+
+    name: str
+    ready: bool
+    schedulable: bool
+    detail: str | None
+    labels: Mapping[str, str]
+    removed: bool
+
+    @property
+    def word(self) -> str:
+        """Its state in one word, for the record."""
+        if self.removed:
+            return "removed"
+        if not self.ready:
+            return "not_ready"
+        return "ready" if self.schedulable else "not_schedulable"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownGpu:
+    """A card as the inventory has it. `in_use`: one of our reservations holds it, or has it in its range, now."""
+
+    node: str
+    index: int
+    gpu_type: str
+    uuid: str | None
+    memory_bytes: int | None
+    condition: GpuCondition
+    in_use: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class InventoryChange:
+    """One difference: `before` and `after` hold only the fields that differ (all of them for what is new)."""
+
+    kind: str
+    node: str
+    index: int | None
+    word_before: str | None
+    word_after: str
+    before: dict[str, Any]
+    after: dict[str, Any]
+
+    @property
+    def replan(self) -> bool:
+        """Whether the planner could decide otherwise now."""
+        return not _PLANNED_BY.isdisjoint(self.after)
+
+    @property
+    def subject(self) -> str:
+        """What changed, as people say it: a node, or a card as `node/index`."""
+        return self.node if self.index is None else f"{self.node}/{self.index}"
+
+
+@dataclass(slots=True)
+class Reconciliation:
+    """What to write: nodes and cards as they should be, only those that differ, and each difference."""
+
+    nodes: list[KnownNode] = field(default_factory=list)
+    gpus: list[KnownGpu] = field(default_factory=list)
+    changes: list[InventoryChange] = field(default_factory=list)
+
+    @property
+    def replan(self) -> bool:
+        """Whether the planner must hear of it."""
+        return any(change.replan for change in self.changes)
+
+
+def reconcile(
+    known_nodes: Iterable[KnownNode],
+    known_gpus: Iterable[KnownGpu],
+    reports: Sequence[NodeReport],
+    foreign: Sequence[ForeignPod],
+) -> Reconciliation:
+    """Compare the inventory with a complete report of the cluster (all its nodes) and of foreign GPU users."""
+    result = Reconciliation()
+    nodes = {node.name: node for node in known_nodes}
+    gpus: dict[str, dict[int, KnownGpu]] = {}
+    for gpu in known_gpus:
+        gpus.setdefault(gpu.node, {})[gpu.index] = gpu
+    pods: dict[str, list[ForeignPod]] = {}
+    for pod in foreign:
+        pods.setdefault(pod.node, []).append(pod)
+    reported = {report.name: report for report in reports}
+    for name in sorted(nodes.keys() | reported.keys()):
+        report = reported.get(name)
+        node_after = _removed(nodes[name]) if report is None else _node(report, pods.get(name, []))
+        _compare_node(result, nodes.get(name), node_after)
+        known = gpus.get(name, {})
+        cards = {} if report is None else {card.index: card for card in report.gpus}
+        for index in sorted(known.keys() | cards.keys()):
+            before = known.get(index)
+            _compare_gpu(result, before, _gpu(name, index, before, cards.get(index), pods.get(name, [])))
+    return result
+
+
+def _removed(node: KnownNode) -> KnownNode:
+    return node if node.removed else replace(node, ready=False, removed=True, detail=REMOVED_DETAIL)
+
+
+def _node(report: NodeReport, pods: Sequence[ForeignPod]) -> KnownNode:
+    details = [report.detail] if report.detail else []
+    details.extend(
+        f"{pod.description} uses {pod.gpu_count} GPUs here that can't be told apart: no free card is given out until"
+        " it ends."
+        for pod in sorted(pods, key=lambda pod: pod.description)
+        if pod.gpu_indices is None
+    )
+    return KnownNode(
+        name=report.name,
+        ready=report.ready,
+        schedulable=report.schedulable,
+        detail=" ".join(details) or None,
+        labels=dict(report.labels),
+        removed=False,
+    )
+
+
+def _gpu(node: str, index: int, known: KnownGpu | None, card: GpuReport | None, pods: Sequence[ForeignPod]) -> KnownGpu:
+    """How a card should be; it is known, reported, or both."""
+    if card is None:
+        if known is None:
+            raise ValueError(f"{node}/{index} is neither known nor reported; ask only for cards of one of the two.")
+        after = replace(known, condition=GpuCondition.LOST)
+    else:
+        in_use = known is not None and known.in_use
+        foreign = any(
+            index in pod.gpu_indices if pod.gpu_indices is not None else pod.gpu_count > 0 and not in_use
+            for pod in pods
+        )
+        condition = GpuCondition.FOREIGN if foreign else card.condition
+        after = KnownGpu(node, index, card.gpu_type, card.uuid, card.memory_bytes, condition, in_use)
+    if known is not None and known.condition in ADMINISTRATORS_CONDITIONS:
+        return replace(after, condition=known.condition)
+    return after
+
+
+def _compare_node(result: Reconciliation, before: KnownNode | None, after: KnownNode) -> None:
+    if before == after:
+        return
+    result.nodes.append(after)
+    if before is None:
+        kind = "node_added"
+    elif after.removed:
+        kind = "node_removed"
+    else:
+        kind = "node_returned" if before.removed else "node_changed"
+    result.changes.append(
+        InventoryChange(
+            kind, after.name, None, None if before is None else before.word, after.word, *_difference(before, after)
+        )
+    )
+
+
+def _compare_gpu(result: Reconciliation, before: KnownGpu | None, after: KnownGpu) -> None:
+    if before == after:
+        return
+    result.gpus.append(after)
+    result.changes.append(
+        InventoryChange(
+            "gpu_added" if before is None else "gpu_changed",
+            after.node,
+            after.index,
+            None if before is None else before.condition.value,
+            after.condition.value,
+            *_difference(before, after),
+        )
+    )
+
+
+def _difference(
+    before: KnownNode | KnownGpu | None, after: KnownNode | KnownGpu
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The fields that differ, before and after; what names the thing and who uses it are no differences."""
+    unsaid = {"name", "node", "index", "in_use"}
+    new = {key: value for key, value in asdict(after).items() if key not in unsaid}
+    if before is None:
+        return {}, new
+    old = {key: value for key, value in asdict(before).items() if key not in unsaid}
+    differing = [key for key in new if new[key] != old[key]]
+    return {key: old[key] for key in differing}, {key: new[key] for key in differing}
