@@ -24,6 +24,7 @@ from pytest_postgresql.janitor import DatabaseJanitor
 
 from reservation_core.adapters.postgres.embedded.errors import AlreadyInUseError
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
+from reservation_core.adapters.postgres.migrating import upgrade
 from reservation_core.runtime.settings import StandaloneSettings
 from reservation_core.runtime.wiring import Runtime
 
@@ -93,22 +94,6 @@ def _url(server: NoopExecutor, database: str) -> str:
 
 def _migrate(**where: Any) -> None:
     """Bring the template database to the newest schema. In a thread: the calling one may belong to an event loop."""
-    try:
-        from reservation_core.adapters.postgres.migrating import upgrade
-    except ModuleNotFoundError:  # until the migrations land
-        import psycopg
-        from pgmq.install import get_embedded_install_sql
-
-        with psycopg.connect(
-            host=where["host"], port=where["port"], user=where["user"], dbname=where["dbname"]
-        ) as connection:
-            root = Path(__file__).parents[1]
-            connection.execute((root / "migrations/versions/0001_foundation.sql").read_text().encode())
-            connection.execute(get_embedded_install_sql().encode())
-            for queue in ("gpu_jobs", "pod_operations", "gpu_jobs_dlq", "pod_operations_dlq"):
-                connection.execute("SELECT pgmq.create(%s)", (queue,))
-        return
-
     server = Server(where["host"], where["port"], where["user"], "", where["dbname"], where["password"])
     with ThreadPoolExecutor(1) as thread:
         thread.submit(lambda: asyncio.run(upgrade(_url(server, where["dbname"])))).result()

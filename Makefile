@@ -1,0 +1,84 @@
+# Everything sets itself up in .venv from nothing but Python 3.11+ and make, and is quick the second time.
+#   make up    the whole system on this machine, in the foreground (Ctrl-C ends it)
+#   make demo  the same, runs a job over REST, checks what it saw, and ends by itself
+#   make test  all tests              ARGS="-k name" passes arguments on, here and for bench
+#   make check format, lint, types, import rules
+#   make bench the benchmarks
+# Paths are relative throughout, so that the folder's own path may hold spaces.
+
+.PHONY: help up demo test check bench lock format clean
+.DEFAULT_GOAL := help
+.SUFFIXES:
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+PY := .venv/bin/python
+PIP := $(PY) -m pip --disable-pip-version-check --no-input
+RUN := .venv/.runtime-is-installed
+DEV := .venv/.dev-is-installed
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1	\2/p' Makefile
+
+up: $(RUN) ## the whole system on this machine, in the foreground
+	@exec $(PY) -m standalone
+
+demo: $(RUN) ## one job from REST to its log, checked; ends by itself
+	@exec $(PY) -m standalone.demo
+
+test: $(DEV) ## every test
+	@$(PY) -m pytest $(ARGS)
+
+check: $(DEV) ## format, lint, types, import rules
+	@$(PY) -m ruff format --check .
+	@$(PY) -m ruff check .
+	@$(PY) -m mypy
+	@$(PY) -c 'from importlinter.cli import lint_imports_command as c; c()' --no-cache
+
+bench: $(DEV) ## the benchmarks
+	@$(PY) -m benchmarks $(ARGS)
+
+format: $(DEV) ## bring the code into form
+	@$(PY) -m ruff check --fix-only .
+	@$(PY) -m ruff format .
+
+# Needs `uv` (pip install uv). The files it writes hold names, versions and hashes, no addresses.
+LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	--no-emit-index-url --no-emit-find-links pyproject.toml
+lock: ## choose the newest dependencies that pyproject.toml allows
+	$(LOCK) --upgrade --extra build -o requirements.lock
+	$(LOCK) --upgrade --extra build --extra dev -c requirements.lock -o requirements-dev.lock
+
+clean: ## remove the environment and caches; data (.gpu-dev) stays
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The environment. A stamp is written only when its step is done, so that a step that broke off is done again.
+.venv/.is-created:
+	@rm -rf .venv
+	@for python in "$${PYTHON:-python3}" python3.13 python3.12 python3.11 python3.14; do \
+	  if "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then found="$$python"; break; fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+	  echo "Python 3.11 or newer is needed, and none was found. Install it (Debian, Ubuntu: apt install python3 python3-venv)," >&2; \
+	  echo "or name one: make PYTHON=/path/to/python3" >&2; exit 1; \
+	fi; \
+	echo "Creating .venv with $$("$$found" --version)" >&2; \
+	if ! "$$found" -m venv .venv >.venv.log 2>&1; then \
+	  cat .venv.log >&2; rm -rf .venv .venv.log; \
+	  echo "The virtual environment could not be created. On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; \
+	fi; \
+	rm -f .venv.log; touch $@
+
+# Only wheels whose hashes are in the lock: nothing is built but this project, and nothing else is fetched for that.
+INSTALL := $(PIP) install --quiet --no-deps
+$(RUN): requirements.lock pyproject.toml .venv/.is-created
+	@echo "Installing what the lock names; this happens once" >&2
+	@$(INSTALL) --require-hashes --only-binary :all: -r requirements.lock
+	@$(INSTALL) --no-build-isolation --editable .
+	@touch $@
+
+$(DEV): requirements-dev.lock $(RUN)
+	@echo "Installing what development needs; this happens once" >&2
+	@$(INSTALL) --require-hashes --only-binary :all: -r requirements-dev.lock
+	@touch $@
