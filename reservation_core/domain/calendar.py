@@ -1,0 +1,216 @@
+"""When GPUs are free: the ledger's rows per card, and the earliest time at which enough cards are free together.
+
+Inside the planner a time is an int of microseconds since 1970 (UTC) and a length an int of microseconds: a plan
+compares times a million times, and comparing datetimes costs several times as much. Ranges are half-open. A *window* is
+a closed range of start times: at every start in it something fits.
+"""
+
+from bisect import insort
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+FOREVER = 2**62
+"""Later than every time there is."""
+
+OVERRUN = 60_000_000
+"""How much longer (in microseconds from now) a pod is thought to run that should have ended already."""
+
+Range = tuple[int, int]
+"""[start, end) of a busy range, or the closed [first, last] of a window."""
+
+Row = tuple[int, int, bool, str]
+"""(start, end, held, reservation id): one open row of the ledger on a card."""
+
+
+def to_micros(moment: datetime) -> int:
+    """A timezone-aware datetime as microseconds since 1970, exactly."""
+    since = moment - EPOCH
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+def to_moment(micros: int) -> datetime:
+    """Microseconds since 1970 as a UTC datetime."""
+    return EPOCH + timedelta(microseconds=micros)
+
+
+def length_micros(length: timedelta) -> int:
+    """A length in microseconds, exactly."""
+    return (length.days * 86_400 + length.seconds) * 1_000_000 + length.microseconds
+
+
+class GpuCalendar:
+    """The open rows of one card, in order of start.
+
+    A held row counts as busy from now on, whatever its start says, until its end, or until `OVERRUN` from now when that
+    is past. A row that is not held and has ended counts for nothing.
+    """
+
+    __slots__ = ("rows",)
+
+    def __init__(self, rows: Iterable[Row] = ()) -> None:
+        self.rows: list[Row] = sorted(rows)
+
+    def add(self, row: Row) -> None:
+        """Put one more row in."""
+        if self.rows:
+            insort(self.rows, row)
+        else:
+            self.rows.append(row)
+
+    def remove(self, reservation_id: str) -> None:
+        """Take all rows of a reservation out."""
+        self.rows = [row for row in self.rows if row[3] != reservation_id]
+
+    def is_free(self, now: int) -> bool:
+        """Whether nobody has the card at `now`."""
+        return not any(held or start <= now < end for start, end, held, _ in self.rows)
+
+    def next_start(self, now: int) -> int:
+        """When the next range after `now` begins, or FOREVER."""
+        for start, _, _, _ in self.rows:
+            if start > now:
+                return start
+        return FOREVER
+
+    def overruns(self, now: int) -> bool:
+        """Whether a pod may still be there although its range is over."""
+        return any(held and end <= now for _, end, held, _ in self.rows)
+
+    def has_edge(self, at: int) -> bool:
+        """Whether a row starts or ends at exactly this time."""
+        return any(at in (start, end) for start, end, _, _ in self.rows)
+
+    def busy(self, now: int) -> list[Range]:
+        """Busy ranges from `now` on: disjoint, in order, not touching."""
+        if not self.rows:
+            return []
+        ranges: list[Range] = []
+        for start, end, held, _ in self.rows:
+            if held:
+                ranges.append((min(start, now), end if end > now else now + OVERRUN))
+            elif end > now:
+                ranges.append((start, end))
+        return merge(ranges) if len(ranges) > 1 else ranges
+
+
+def merge(ranges: Iterable[Range]) -> list[Range]:
+    """The same time as disjoint ranges in order; touching ones become one."""
+    merged: list[Range] = []
+    for start, end in sorted(ranges):
+        if merged and start <= merged[-1][1]:
+            if end > merged[-1][1]:
+                merged[-1] = (merged[-1][0], end)
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def free_intervals(busy: Sequence[Range], start: int, end: int) -> list[Range]:
+    """What `busy` (disjoint, in order) leaves free of [start, end)."""
+    free: list[Range] = []
+    for busy_start, busy_end in busy:
+        if busy_start >= end:
+            break
+        if busy_start > start:
+            free.append((start, busy_start))
+        start = max(start, busy_end)
+    if start < end:
+        free.append((start, end))
+    return free
+
+
+def is_free_during(busy: Sequence[Range], start: int, end: int) -> bool:
+    """Whether nothing in `busy` overlaps [start, end)."""
+    return not any(busy_start < end and start < busy_end for busy_start, busy_end in busy)
+
+
+def start_windows(busy: Sequence[Range], length: int, now: int) -> list[Range]:
+    """The windows, from `now` on, in which something of this length can start on one card.
+
+    `busy` is disjoint and in order. The last window never closes (it ends at FOREVER).
+    """
+    windows: list[Range] = []
+    free_from = now
+    for start, end in busy:
+        if start - free_from >= length:
+            windows.append((free_from, start - length))
+        free_from = max(free_from, end)
+    windows.append((free_from, FOREVER))
+    return windows
+
+
+def windows_of_at_least(count: int, windows: Sequence[Sequence[Range]]) -> list[Range]:
+    """The windows that at least `count` of these window lists share. Empty when there are fewer lists than that.
+
+    Each list must be as `start_windows` makes them: in order, disjoint, the last one never closing.
+    """
+    if count > len(windows):
+        return []
+    if count == 1 and len(windows) == 1:
+        return list(windows[0])
+    if all(len(each) == 1 for each in windows):
+        firsts = sorted([each[0][0] for each in windows])
+        return [(firsts[count - 1], FOREVER)]
+    # At equal times openings (0) come before closings (1): windows are closed, so they still share that instant.
+    edges = sorted(
+        [(first, 0) for each in windows for first, _ in each] + [(last, 1) for each in windows for _, last in each]
+    )
+    shared: list[Range] = []
+    depth = opened = 0
+    for at, closing in edges:
+        if closing:
+            if depth == count:
+                shared.append((opened, at))
+            depth -= 1
+        else:
+            depth += 1
+            if depth == count:
+                opened = at
+    return shared
+
+
+def node_windows(cards: Sequence[Sequence[Range]], gpus: int, length: int, now: int) -> list[Range]:
+    """The windows in which `gpus` of a node's cards, given by their busy ranges, are free for `length`."""
+    return windows_of_at_least(gpus, [start_windows(busy, length, now) for busy in cards])
+
+
+def earliest_start(windows: Sequence[Sequence[Range]], nodes: int, now: int) -> int | None:
+    """The first time from `now` on that lies in the windows of at least `nodes` nodes; None when there is none.
+
+    `windows` may have been made for an earlier `now`. Nodes without windows are skipped.
+    """
+    if nodes == 1:
+        best = FOREVER
+        for each in windows:
+            for first, last in each:
+                if last >= now:
+                    best = min(best, max(first, now))
+                    break
+        return best if best < FOREVER else None
+    shared = windows_of_at_least(nodes, [each for each in windows if each])
+    for first, last in shared:
+        if last >= now:
+            return max(first, now)
+    return None
+
+
+def earliest_fit(
+    nodes: Sequence[Sequence[GpuCalendar]], gpus: int, node_count: int, length: int, now: int
+) -> tuple[int, list[tuple[int, list[int]]]] | None:
+    """When `gpus` cards on each of `node_count` nodes are free together for `length`, at the earliest.
+
+    `nodes` holds the calendars of each node's cards, all of one type. Answers the start, and for every node that could
+    take part then its position and the positions of its free cards; None when it could never be.
+    """
+    busy = [[card.busy(now) for card in cards] for cards in nodes]
+    start = earliest_start([node_windows(cards, gpus, length, now) for cards in busy], node_count, now)
+    if start is None:
+        return None
+    able: list[tuple[int, list[int]]] = []
+    for position, cards in enumerate(busy):
+        free = [index for index, card in enumerate(cards) if is_free_during(card, start, start + length)]
+        if len(free) >= gpus:
+            able.append((position, free))
+    return start, able

@@ -1,0 +1,133 @@
+"""When everybody who waits will start: one pass over the whole calendar, each in line order at its earliest fit.
+
+The forecast is conservative: it reserves a place for each job given those before it, and lets nobody pass. The real
+line moves at least as fast for its head; a job behind the head can be put off by backfill.
+"""
+
+from collections.abc import Iterable
+from heapq import heapify, heappop, heappush
+
+from reservation_core.domain.calendar import (
+    FOREVER,
+    Range,
+    earliest_start,
+    is_free_during,
+    length_micros,
+    merge,
+    node_windows,
+    to_moment,
+)
+from reservation_core.domain.model import Reason
+from reservation_core.domain.placement import Pool
+from reservation_core.domain.plan import WaitEstimate, Waiting
+from reservation_core.domain.reasons import Capacity, behind_in_line, waiting_for_gpus
+
+_CACHE_SIZE = 64
+
+
+class PoolForecast:
+    """The calendar of one pool from `now` on, and the places reserved in it so far."""
+
+    def __init__(self, pool: Pool, now: int) -> None:
+        self.gpu_type = pool.gpu_type
+        self._now = now
+        self._busy: list[list[list[Range]]] = [[card.calendar.busy(now) for card in node.cards] for node in pool.nodes]
+        # For each number of GPUs: (a time before which the node can't have so many free, node position).
+        self._bounds: dict[int, list[tuple[int, int]]] = {}
+        self._windows: dict[tuple[int, int], list[list[Range] | None]] = {}
+
+    def earliest(self, gpus: int, nodes: int, length: int) -> tuple[int, list[int]] | None:
+        """The earliest start of such a job, and the positions of its nodes; None when it could never be."""
+        if nodes == 1:
+            return self._earliest_on_one_node(gpus, length)
+        key = (gpus, length)
+        known = self._windows.get(key)
+        if known is None:
+            if len(self._windows) >= _CACHE_SIZE:
+                del self._windows[next(iter(self._windows))]
+            known = self._windows[key] = [None] * len(self._busy)
+        windows = [
+            each if each is not None else node_windows(self._busy[position], gpus, length, self._now)
+            for position, each in enumerate(known)
+        ]
+        known[:] = windows
+        start = earliest_start(windows, nodes, self._now)
+        if start is None:
+            return None
+        able = [p for p, each in enumerate(windows) if any(first <= start <= last for first, last in each)]
+        return start, able[:nodes]
+
+    def _earliest_on_one_node(self, gpus: int, length: int) -> tuple[int, list[int]] | None:
+        bounds = self._bounds.get(gpus)
+        if bounds is None:
+            bounds = self._bounds[gpus] = [
+                (bound, position)
+                for position in range(len(self._busy))
+                if (bound := self._bound(position, gpus)) < FOREVER
+            ]
+            heapify(bounds)
+        best: tuple[int, int] | None = None
+        looked_at: list[tuple[int, int]] = []
+        # A bound only ever grows as places are reserved, so an old one is still a bound.
+        while bounds and (best is None or bounds[0] < best):
+            bound, position = heappop(bounds)
+            actual = self._bound(position, gpus)
+            if actual > bound:
+                heappush(bounds, (actual, position))
+                continue
+            looked_at.append((bound, position))
+            start = node_windows(self._busy[position], gpus, length, self._now)[0][0]
+            if best is None or (start, position) < best:
+                best = (start, position)
+        for each in looked_at:
+            heappush(bounds, each)
+        return None if best is None else (best[0], [best[1]])
+
+    def _bound(self, position: int, gpus: int) -> int:
+        windows = node_windows(self._busy[position], gpus, 1, self._now)
+        return windows[0][0] if windows else FOREVER
+
+    def reserve(self, start: int, length: int, gpus: int, positions: list[int]) -> None:
+        """Take `gpus` cards on each of these nodes for [start, start + length)."""
+        end = start + length
+        for position in positions:
+            wanted = gpus
+            for number, busy in enumerate(self._busy[position]):
+                if wanted and is_free_during(busy, start, end):
+                    self._busy[position][number] = merge([*busy, (start, end)])
+                    wanted -= 1
+            for windows in self._windows.values():
+                windows[position] = None
+
+
+def forecast(jobs: Iterable[Waiting], pools: dict[str, Pool], capacity: Capacity, now: int) -> list[WaitEstimate]:
+    """What waiting jobs, given in the order of the line from its start, are told at `now` (microseconds)."""
+    forecasts = {gpu_type: PoolForecast(pool, now) for gpu_type, pool in pools.items()}
+    refusals: dict[tuple[int, int, str | None], Reason | None] = {}
+    headed: set[str] = set()
+    answer: list[WaitEstimate] = []
+    for position, job in enumerate(jobs, 1):
+        shape = (job.gpus, job.nodes, job.gpu_type)
+        if shape not in refusals:
+            refusals[shape] = capacity.unplaceable(*shape)
+        refusal = refusals[shape]
+        if refusal is not None:
+            answer.append(WaitEstimate(job.id, position, refusal, None))
+            continue
+        types = [each for each in pools if job.gpu_type in (None, each) and capacity.could_run_on(each, *shape[:2])]
+        chosen, start = _reserve(job, [forecasts[each] for each in types])
+        headless = [each for each in types if each not in headed]
+        if headless:
+            headed.add(chosen if chosen in headless else headless[0])
+        reason = waiting_for_gpus(*shape) if headless else behind_in_line(job.gpu_type)
+        answer.append(WaitEstimate(job.id, position, reason, to_moment(start)))
+    return answer
+
+
+def _reserve(job: Waiting, forecasts: list[PoolForecast]) -> tuple[str, int]:
+    """Reserve a job's place where it starts first; answers the type and the start."""
+    length = length_micros(job.length)
+    fits = [(found, each) for each in forecasts if (found := each.earliest(job.gpus, job.nodes, length)) is not None]
+    (start, positions), chosen = min(fits, key=lambda fit: (fit[0][0], fit[1].gpu_type))
+    chosen.reserve(start, length, job.gpus, positions)
+    return chosen.gpu_type, start

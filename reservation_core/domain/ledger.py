@@ -1,0 +1,85 @@
+"""The ledger's open rows in memory: by card, by reservation, and by the times at which something about them changes."""
+
+from collections.abc import Iterable, Sequence
+from heapq import heapify, heappop, heappush
+
+from reservation_core.domain.calendar import GpuCalendar, Row, to_micros
+from reservation_core.domain.plan import Commitment, PlacedGpu
+
+_STALE_EDGES = 4096
+
+
+class Ledger:
+    """Calendars by GPU id, kept also for cards that are in no pool (their node may come back)."""
+
+    def __init__(self) -> None:
+        self.calendars: dict[int, GpuCalendar] = {}
+        self.by_reservation: dict[str, tuple[tuple[int, Row], ...]] = {}
+        self._rows = 0
+        self._edges: list[tuple[int, int]] = []
+        self._edges_before = -(2**62)
+
+    def calendar(self, gpu_id: int) -> GpuCalendar:
+        """The calendar of a card; an empty one when nothing is known of it."""
+        if gpu_id not in self.calendars:
+            self.calendars[gpu_id] = GpuCalendar()
+        return self.calendars[gpu_id]
+
+    def replace(self, reservation_id: str, commitments: Sequence[Commitment]) -> list[int]:
+        """Make these the rows of a reservation; answers the ids of the cards it has or had, none if nothing changed."""
+        before = self.by_reservation.get(reservation_id, ())
+        if not before and not commitments:
+            return []
+        after = tuple(
+            sorted(
+                (each.gpu_id, (to_micros(each.start), to_micros(each.end), each.held, reservation_id))
+                for each in commitments
+            )
+        )
+        if after == before:
+            return []
+        for gpu_id in {gpu_id for gpu_id, _ in before}:
+            self.calendars[gpu_id].remove(reservation_id)
+        self._rows -= len(before)
+        self.by_reservation.pop(reservation_id, None)
+        for gpu_id, row in after:
+            self.calendar(gpu_id).add(row)
+        if after:
+            self._remember(reservation_id, after)
+        return [gpu_id for gpu_id, _ in (*before, *after)]
+
+    def book(self, reservation_id: str, placed: Iterable[PlacedGpu], row: Row) -> None:
+        """Note a start that its pool has already written into the calendars."""
+        rows = tuple(sorted([(gpu.gpu_id, row) for gpu in placed]))
+        before = self.by_reservation.get(reservation_id)
+        self._rows -= len(before) if before else 0
+        self._remember(reservation_id, tuple(sorted((*before, *rows))) if before else rows)
+
+    def _remember(self, reservation_id: str, rows: tuple[tuple[int, Row], ...]) -> None:
+        self.by_reservation[reservation_id] = rows
+        self._rows += len(rows)
+        for gpu_id, (start, end, _, _) in rows:
+            if start > self._edges_before:
+                heappush(self._edges, (start, gpu_id))
+            heappush(self._edges, (end, gpu_id))
+        # Rows that went before their time leave their edges behind.
+        if len(self._edges) > 4 * self._rows + _STALE_EDGES:
+            self._edges = [
+                (at, gpu_id)
+                for rows in self.by_reservation.values()
+                for gpu_id, (start, end, _, _) in rows
+                for at in (start, end)
+                if at > self._edges_before
+            ]
+            heapify(self._edges)
+
+    def edges_until(self, now: int) -> list[int]:
+        """The cards on which a range began or ended since the last call, up to `now`."""
+        self._edges_before = now
+        edges = self._edges
+        changed: list[int] = []
+        while edges and edges[0][0] <= now:
+            at, gpu_id = heappop(edges)
+            if self.calendars[gpu_id].has_edge(at):
+                changed.append(gpu_id)
+        return changed

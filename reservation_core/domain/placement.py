@@ -1,0 +1,292 @@
+"""Which cards: the choice of nodes and cards for one job in the GPUs of one type, so that large gaps survive.
+
+Best fit: of the nodes that can take it, those with the fewest free cards; on a node the smallest run of neighbouring
+cards that is long enough; and where some free cards are promised to others later, those first, as long as the job ends
+before. Sets of cards and of nodes are int bit masks, which keeps a choice among thousands of nodes to a few operations.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import pairwise
+
+from reservation_core.domain.calendar import (
+    GpuCalendar,
+    Range,
+    Row,
+    earliest_start,
+    is_free_during,
+    node_windows,
+)
+from reservation_core.domain.model import Gpu
+from reservation_core.domain.plan import PlacedGpu
+
+_WINDOW_CACHE_SIZE = 8
+"""For how many (gpus, length) a pool remembers its nodes' windows: there is one head of the line, seldom more."""
+
+
+def bits(mask: int) -> Iterator[int]:
+    """The single bits of a mask, lowest first."""
+    while mask:
+        low = mask & -mask
+        yield low
+        mask ^= low
+
+
+@lru_cache(maxsize=65_536)
+def pick_cards(free: int, gpus: int) -> int:
+    """Which `gpus` of the `free` cards (bit masks): neighbours if possible, from the shortest run that is long enough.
+
+    Without such a run the longest runs come first, so that the job is in as few pieces as can be.
+    """
+    runs: list[tuple[int, int]] = []  # (length, lowest bit's number)
+    position = 0
+    rest = free
+    while rest:
+        skip = (rest & -rest).bit_length() - 1
+        rest >>= skip
+        position += skip
+        length = (~rest & (rest + 1)).bit_length() - 1
+        runs.append((length, position))
+        rest >>= length
+        position += length
+    fitting = [run for run in runs if run[0] >= gpus]
+    if fitting:
+        return ((1 << gpus) - 1) << min(fitting)[1]
+    picked = 0
+    for length, first in sorted(runs, key=lambda run: (-run[0], run[1])):
+        taken = min(length, gpus)
+        picked |= ((1 << taken) - 1) << first
+        gpus -= taken
+        if not gpus:
+            break
+    return picked
+
+
+class Card:
+    """One usable card in a pool: its bit on its node, its calendar, and what a start says of it at rank 0."""
+
+    __slots__ = ("bit", "calendar", "placed")
+
+    def __init__(self, gpu: Gpu, bit: int, calendar: GpuCalendar) -> None:
+        self.bit = bit
+        self.calendar = calendar
+        self.placed = PlacedGpu(gpu.id, gpu.node, gpu.index, 0)
+
+    def placed_at(self, rank: int) -> PlacedGpu:
+        """What a start says of this card at a rank."""
+        here = self.placed
+        return here if rank == 0 else PlacedGpu(here.gpu_id, here.node, here.index, rank)
+
+
+class NodeCards:
+    """The usable cards of one type on one node, and which of them are free now.
+
+    `upcoming` holds, for the cards that are free now and promised to somebody later, their bit and that start.
+    """
+
+    __slots__ = ("by_bit", "cards", "free", "position", "upcoming")
+
+    def __init__(self, position: int, gpus: list[Gpu], calendars: dict[int, GpuCalendar]) -> None:
+        gpus = sorted(gpus, key=lambda gpu: gpu.index)
+        # Neighbouring indices get neighbouring bits; any larger step leaves one bit out, however large it is.
+        number = 0
+        numbers = [number]
+        for left, right in pairwise(gpus):
+            number += 1 if right.index == left.index + 1 else 2
+            numbers.append(number)
+        self.position = position
+        self.cards = [Card(gpu, 1 << number, calendars[gpu.id]) for gpu, number in zip(gpus, numbers, strict=True)]
+        self.by_bit = {card.bit: card for card in self.cards}
+        self.free = 0
+        self.upcoming: list[tuple[int, int]] = []
+
+
+@dataclass(slots=True)
+class Shadow:
+    """Where and when the head of the line will start at the latest: `cards` maps node positions to masks of cards."""
+
+    start: int
+    cards: dict[int, int]
+    nodes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.nodes = sum(1 << position for position in self.cards)
+
+
+Spots = list[tuple[NodeCards, int]]
+"""A choice: for each node, in the order of ranks, the mask of its cards."""
+
+
+class Pool:
+    """All usable cards of one type on available nodes, kept ready for the question «who can start now».
+
+    The cards that are free now are kept by node in `_buckets`: the mask of the nodes with exactly so many free cards.
+    `refresh` must be called for every node whose calendars changed or where time has passed an edge.
+    """
+
+    def __init__(self, gpu_type: str, nodes: list[list[Gpu]], calendars: dict[int, GpuCalendar]) -> None:
+        self.gpu_type = gpu_type
+        self.nodes = [NodeCards(position, gpus, calendars) for position, gpus in enumerate(nodes)]
+        self.free = 0
+        self.version = 0
+        self.overrun = 0
+        self.stale = set(range(len(nodes)))
+        largest = max((len(node.cards) for node in self.nodes), default=0)
+        self._buckets = [0] * (largest + 1)
+        self._buckets[0] = (1 << len(nodes)) - 1
+        self._upcoming = 0
+        self._windows: dict[tuple[int, int], list[list[Range] | None]] = {}
+
+    def refresh(self, now: int) -> None:
+        """Look again at the nodes in `stale`."""
+        if self.stale:
+            for position in self.stale:
+                self._refresh_node(self.nodes[position], now)
+            self.stale.clear()
+
+    def _refresh_node(self, node: NodeCards, now: int) -> None:
+        free = 0
+        upcoming: list[tuple[int, int]] = []
+        overrun = False
+        for card in node.cards:
+            calendar = card.calendar
+            if not calendar.rows:
+                free |= card.bit
+            elif calendar.is_free(now):
+                free |= card.bit
+                # No row is held here, and those that cover no time from now on never matter again.
+                if calendar.rows[-1][0] > now:
+                    upcoming.append((card.bit, calendar.next_start(now)))
+            elif calendar.overruns(now):
+                overrun = True
+        place = 1 << node.position
+        node.upcoming = upcoming
+        self._upcoming = self._upcoming | place if upcoming else self._upcoming & ~place
+        self.overrun = self.overrun | place if overrun else self.overrun & ~place
+        self._set_free(node, free)
+
+    def _set_free(self, node: NodeCards, free: int) -> None:
+        before, after = node.free.bit_count(), free.bit_count()
+        node.free = free
+        if before != after:
+            place = 1 << node.position
+            self._buckets[before] &= ~place
+            self._buckets[after] |= place
+            self.free += after - before
+        self.version += 1
+        for windows in self._windows.values():
+            windows[node.position] = None
+
+    def has_room(self, gpus: int, nodes: int) -> bool:
+        """Whether enough nodes have enough free cards now, whatever is promised to others later."""
+        if self.free < gpus * nodes:
+            return False
+        for members in self._buckets[gpus:]:
+            if members:
+                nodes -= members.bit_count()
+                if nodes <= 0:
+                    return True
+        return False
+
+    def place(self, gpus: int, nodes: int, end: int, shadow: Shadow | None) -> tuple[int, Spots] | None:
+        """Where a job can start now and run until `end` without touching `shadow`; None when it can't.
+
+        Answers how many free cards its nodes have left then, and the cards.
+        """
+        limited = self._upcoming
+        if shadow is not None and shadow.start < end:
+            limited |= shadow.nodes
+        else:
+            shadow = None
+        spots: Spots = []
+        left = 0
+        for count in range(gpus, len(self._buckets)):
+            members = self._buckets[count]
+            # Promised cards first: a job that ends in time is best put where a long one can't go.
+            for place in bits(members & limited) if limited else ():
+                node = self.nodes[place.bit_length() - 1]
+                mask = _pick_limited(node, gpus, end, shadow)
+                if mask:
+                    spots.append((node, mask))
+                    left += count - gpus
+                    if len(spots) == nodes:
+                        return left, spots
+            members &= ~limited
+            while members:
+                place = members & -members
+                members ^= place
+                node = self.nodes[place.bit_length() - 1]
+                spots.append((node, pick_cards(node.free, gpus)))
+                left += count - gpus
+                if len(spots) == nodes:
+                    return left, spots
+        return None
+
+    def occupy(self, spots: Spots, row: Row) -> tuple[PlacedGpu, ...]:
+        """Write a start into the calendars of its cards; answers them in the order of rank and index."""
+        placed: list[PlacedGpu] = []
+        for rank, (node, mask) in enumerate(spots):
+            for bit in bits(mask):
+                card = node.by_bit[bit]
+                card.calendar.add(row)
+                placed.append(card.placed_at(rank))
+            if node.upcoming:
+                node.upcoming = [each for each in node.upcoming if not each[0] & mask]
+                if not node.upcoming:
+                    self._upcoming &= ~(1 << node.position)
+            self._set_free(node, node.free & ~mask)
+        return tuple(placed)
+
+    def earliest(self, gpus: int, nodes: int, length: int, now: int) -> int | None:
+        """The earliest start of a job on these cards by their calendars alone; None when it could never be."""
+        return earliest_start(self._windows_for(gpus, length, now), nodes, now)
+
+    def shadow(self, gpus: int, nodes: int, length: int, now: int) -> Shadow | None:
+        """The earliest fit as concrete cards, chosen so that little of what is free now is kept from others."""
+        windows = self._windows_for(gpus, length, now)
+        start = earliest_start(windows, nodes, now)
+        if start is None:
+            return None
+        able = [node for node in self.nodes if any(first <= start <= last for first, last in windows[node.position])]
+        able.sort(key=lambda node: (node.free.bit_count(), node.position))
+        taken: dict[int, int] = {}
+        for node in able[:nodes]:
+            cards = [c for c in node.cards if is_free_during(c.calendar.busy(now), start, start + length)]
+            cards.sort(key=lambda card: (bool(card.bit & node.free), card.bit))
+            taken[node.position] = sum(card.bit for card in cards[:gpus])
+        return Shadow(start, taken)
+
+    def _windows_for(self, gpus: int, length: int, now: int) -> list[list[Range]]:
+        known = self._windows.get((gpus, length))
+        if known is None:
+            if len(self._windows) >= _WINDOW_CACHE_SIZE:
+                del self._windows[next(iter(self._windows))]
+            known = self._windows[gpus, length] = [None] * len(self.nodes)
+        answer: list[list[Range]] = []
+        for node in self.nodes:
+            windows = known[node.position]
+            if windows is None:
+                windows = node_windows([card.calendar.busy(now) for card in node.cards], gpus, length, now)
+                # What an overrun is thought to last moves with `now`, so that is never remembered.
+                if not self.overrun >> node.position & 1:
+                    known[node.position] = windows
+            answer.append(windows)
+        return answer
+
+
+def _pick_limited(node: NodeCards, gpus: int, end: int, shadow: Shadow | None) -> int:
+    """The choice on a node where some cards are promised to others later; 0 when not enough are free until `end`."""
+    free = node.free
+    promised = 0
+    for bit, start in node.upcoming:
+        if start < end:
+            free &= ~bit
+        else:
+            promised |= bit
+    if shadow is not None:
+        free &= ~shadow.cards.get(node.position, 0)
+    if free.bit_count() < gpus:
+        return 0
+    tight = free & promised
+    return pick_cards(tight if tight.bit_count() >= gpus else free, gpus)

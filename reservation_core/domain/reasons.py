@@ -1,0 +1,122 @@
+"""Why a job waits: what the inventory could ever give, and the typed reasons with a sentence that says what to do."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from reservation_core.domain.model import GpuCondition, Node, Reason, ReasonCode
+
+
+@dataclass(slots=True)
+class TypeCapacity:
+    """For one type of GPU, how many nodes have at least so many cards: `whole[k]` of all cards, `usable[k]` of those
+    that are usable on available nodes."""
+
+    whole: list[int] = field(default_factory=lambda: [0])
+    usable: list[int] = field(default_factory=lambda: [0])
+
+    def add_node(self, cards: int, usable: int) -> None:
+        """Count one more node."""
+        for counts, number in ((self.whole, cards), (self.usable, usable)):
+            counts.extend([0] * (number + 1 - len(counts)))
+            for at_least in range(1, number + 1):
+                counts[at_least] += 1
+
+    @property
+    def largest(self) -> int:
+        """The most cards of this type on one node."""
+        return len(self.whole) - 1
+
+
+def _fits(counts: list[int], gpus: int, nodes: int) -> bool:
+    return gpus < len(counts) and counts[gpus] >= nodes
+
+
+class Capacity:
+    """What the inventory could give if nobody held anything, by type of GPU."""
+
+    def __init__(self, nodes: Iterable[Node]) -> None:
+        self.types: dict[str, TypeCapacity] = {}
+        for node in nodes:
+            for gpu_type in {gpu.gpu_type for gpu in node.gpus}:
+                cards = [gpu for gpu in node.gpus if gpu.gpu_type == gpu_type]
+                usable = sum(gpu.condition is GpuCondition.USABLE for gpu in cards) if node.available else 0
+                self.types.setdefault(gpu_type, TypeCapacity()).add_node(len(cards), usable)
+
+    def could_run_on(self, gpu_type: str, gpus: int, nodes: int) -> bool:
+        """Whether the usable cards of this type are enough for such a job."""
+        capacity = self.types.get(gpu_type)
+        return capacity is not None and _fits(capacity.usable, gpus, nodes)
+
+    def unplaceable(self, gpus: int, nodes: int, gpu_type: str | None) -> Reason | None:
+        """Why no such job could start even if nobody held anything; None when it could."""
+        wanted = self.types if gpu_type is None else {t: c for t, c in self.types.items() if t == gpu_type}
+        if not wanted:
+            return self._no_such_type(gpu_type)
+        if any(_fits(capacity.usable, gpus, nodes) for capacity in wanted.values()):
+            return None
+        of_type = "" if gpu_type is None else f"{gpu_type} "
+        if any(_fits(capacity.whole, gpus, nodes) for capacity in wanted.values()):
+            return Reason(
+                ReasonCode.NODE_UNAVAILABLE,
+                f"{_sized(gpus, nodes, of_type)} would fit, but nodes or cards that it needs are unavailable now. "
+                "It starts when they are back; an operator sees them with `gpu-dev gpus`.",
+            )
+        able = max(c.whole[gpus] if gpus < len(c.whole) else 0 for c in wanted.values())
+        if able:
+            fewer = "one node" if able == 1 else f"at most {able} nodes"
+            return Reason(
+                ReasonCode.NOT_ENOUGH_NODES,
+                f"It asks for {nodes} nodes with {_cards(gpus, of_type)} each, and there {_nodes_are(able)}. "
+                f"Cancel it and submit it for {fewer}, or with fewer GPUs per node.",
+            )
+        largest = max(capacity.largest for capacity in wanted.values())
+        return Reason(
+            ReasonCode.LARGER_THAN_ANY_NODE,
+            f"It asks for {_cards(gpus, of_type)} on one node, and the largest node has {largest}. "
+            f"Cancel it and submit it with at most {largest} per node; --nodes takes several nodes.",
+        )
+
+    def _no_such_type(self, gpu_type: str | None) -> Reason:
+        if not self.types:
+            return Reason(
+                ReasonCode.NO_SUCH_TYPE,
+                "No GPUs are known here yet. It starts when a node with GPUs joins; ask an operator when that will be.",
+            )
+        return Reason(
+            ReasonCode.NO_SUCH_TYPE,
+            f"There is no GPU of type {gpu_type!r} here; there are: {', '.join(sorted(self.types))}. "
+            "Cancel it and submit it with one of these, or without a type.",
+        )
+
+
+def waiting_for_gpus(gpus: int, nodes: int, gpu_type: str | None) -> Reason:
+    """The reason of the job that goes next: everything it could use is taken."""
+    of_type = "" if gpu_type is None else f"{gpu_type} "
+    return Reason(
+        ReasonCode.WAITING_FOR_GPUS,
+        f"Next in line: it starts as soon as {_sized(gpus, nodes, of_type)} can be had for its whole duration. "
+        "There is nothing to do; fewer GPUs or another type might be free sooner.",
+    )
+
+
+def behind_in_line(gpu_type: str | None) -> Reason:
+    """The reason of everybody after that: somebody before it in line goes first."""
+    pool = "GPUs" if gpu_type is None else f"{gpu_type} GPUs"
+    return Reason(
+        ReasonCode.BEHIND_IN_LINE,
+        f"Others before it in the line for {pool} go first. "
+        "There is nothing to do; a shorter job or one with fewer GPUs may start sooner in a gap.",
+    )
+
+
+def _cards(gpus: int, of_type: str) -> str:
+    return f"{gpus} {of_type}{'GPU' if gpus == 1 else 'GPUs'}"
+
+
+def _sized(gpus: int, nodes: int, of_type: str) -> str:
+    where = "on one node" if nodes == 1 else f"on each of {nodes} nodes"
+    return f"{_cards(gpus, of_type)} {where}"
+
+
+def _nodes_are(able: int) -> str:
+    return "is 1 such node" if able == 1 else f"are {able} such nodes"
