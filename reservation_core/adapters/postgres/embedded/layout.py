@@ -168,23 +168,24 @@ def _usable_binaries(account: Account) -> Path:
         raise EmbeddedPostgresError(f"{server} can't be run by this user. Check its permissions or reinstall.")
     target = _shared_root() / f"postgres-{packaged_version()}-{server.stat().st_size}"
     if not target.exists():
-        _copy(packaged, target)
-    return target
+        _copy(packaged.parent, target)
+    return target / PACKAGE / packaged.name
 
 
-def _copy(packaged: Path, target: Path) -> None:
-    """Copy what a server needs, readable by all, and put it in place in one step."""
+def _copy(package: Path, target: Path) -> None:
+    """Copy what a server needs, readable by all, and put it in place in one step.
+
+    The package's own libraries lie in a folder beside it, where its programs look for them.
+    """
     fresh = Path(tempfile.mkdtemp(prefix="copying-", dir=target.parent))
+    skip = shutil.ignore_patterns("*.a", "*.py", "__pycache__", "include", "pgxs", "pkgconfig")
     try:
-        for part in ("bin", "lib", "share"):
-            skip = shutil.ignore_patterns("*.a", "pgxs", "pkgconfig")
-            shutil.copytree(packaged / part, fresh / part, symlinks=True, ignore=skip)
-        for folder, _, files in os.walk(fresh):
-            Path(folder).chmod(0o755)
-            for name in files:
-                path = Path(folder) / name
-                if not path.is_symlink():
-                    path.chmod(0o755 if path.parent.name == "bin" else 0o644)
+        for source in (package, package.with_name(f"{PACKAGE}.libs")):
+            if source.exists():
+                shutil.copytree(source, fresh / source.name, symlinks=True, ignore=skip)
+        for path in (fresh, *fresh.rglob("*")):
+            if not path.is_symlink():
+                path.chmod(0o755 if path.is_dir() or path.parent.name == "bin" else 0o644)
         try:
             fresh.rename(target)
         except OSError:

