@@ -1,0 +1,82 @@
+"""Asking the person at the terminal for what is missing, and failing clearly where there is no terminal."""
+
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from enum import StrEnum
+from typing import TypeVar
+
+import typer
+
+from gpu_dev.durations import parse_duration
+from gpu_dev.errors import UsageError
+from gpu_dev.terminal import say
+from reservation_core.contracts import MAX_GPUS_PER_NODE
+
+T = TypeVar("T")
+
+
+class Interrupted(StrEnum):
+    """What somebody who pressed Ctrl-C wants to become of the job."""
+
+    CANCEL = "cancel"
+    DETACH = "detach"
+    GO_ON = "go-on"
+
+
+def can_ask() -> bool:
+    """Whether somebody is there to answer."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def needed(value: T | None, option: str, question: str, read: Callable[[str], T], example: str) -> T:
+    """The value, or what the person answers (asked again until it can be read).
+
+    Raises UsageError, with a command that would do, where nobody can be asked.
+    """
+    if value is not None:
+        return value
+    if not can_ask():
+        raise UsageError(f"{option} is missing, and there is no terminal to ask at.", next_command=example)
+    while True:
+        answer: str = typer.prompt(question, err=True)
+        try:
+            return read(answer)
+        except UsageError as error:
+            say(error.detail)
+
+
+def read_gpus(text: str) -> int:
+    """A number of cards on one node. Raises UsageError."""
+    if not (text.strip().isascii() and text.strip().isdigit()) or not 1 <= int(text) <= MAX_GPUS_PER_NODE:
+        raise UsageError(f"{text!r} is not a number of GPUs from 1 to {MAX_GPUS_PER_NODE}.")
+    return int(text)
+
+
+def needed_gpus(gpus: int | None, example: str) -> int:
+    """How many cards on each node."""
+    return needed(gpus, "--gpus", "How many GPUs?", read_gpus, example)
+
+
+def needed_duration(text: str | None, example: str) -> timedelta:
+    """For how long."""
+    given = None if text is None else parse_duration(text)
+    return needed(given, "--for", "For how long (such as 4h, 90m, 2d)?", parse_duration, example)
+
+
+def ask_after_interrupt(job_id: str) -> Interrupted:
+    """What to do after Ctrl-C; a second Ctrl-C, or the end of input, detaches."""
+    try:
+        while True:
+            answer: str = typer.prompt(
+                f"\n{job_id}: [c]ancel the job, [d]etach and let it go on, or [g]o on following?",
+                default="g",
+                show_default=False,
+                prompt_suffix=" ",
+                err=True,
+            )
+            for choice in Interrupted:
+                if answer and choice.value.startswith(answer.strip().lower()):
+                    return choice
+    except (KeyboardInterrupt, EOFError, typer.Abort):
+        return Interrupted.DETACH

@@ -1,0 +1,213 @@
+"""The typed client: one method for each call of the REST interface, the contracts' models in and out.
+
+Errors are those of `gpu_dev.errors`; times are UTC datetimes, durations timedeltas. Lists are read page by page as they
+are used.
+"""
+
+import uuid
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Self, TypeVar
+from urllib.parse import quote
+
+from pydantic import BaseModel
+
+from gpu_dev.exchange import Exchange, read_answer
+from gpu_dev.streams import ResumableLog, follow_events, follow_log, read_events, read_log
+from reservation_core.contracts import (
+    DeadLetterOut,
+    GpuOut,
+    Job,
+    JobEvent,
+    JobExtend,
+    JobSubmit,
+    NodeOut,
+    Page,
+    QueuePage,
+    Redrive,
+    Redriven,
+    TokenCreate,
+    TokenCreated,
+    TokenOut,
+    UserCreate,
+    UserOut,
+    Wire,
+)
+from reservation_core.domain.model import JobStatus
+
+W = TypeVar("W", bound=Wire)
+M = TypeVar("M", bound=BaseModel)
+
+PAGE = 500
+QUIET_S = 1.0
+
+
+class GpuDevClient:
+    """A user's view of one server. Use it as a context manager, or `close` it."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def server(self) -> str:
+        """The server's base URL."""
+        return self._exchange.server
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._exchange.close()
+
+    def pause(self, seconds: float) -> None:
+        """Wait before asking again."""
+        self._exchange.sleep(seconds)
+
+    # jobs
+
+    def submit(self, request: JobSubmit, *, idempotency_key: str | None = None) -> Job:
+        """Ask for GPUs. The key is made here unless given, and is the same for every try of this call."""
+        return self._post(Job, "/v1/jobs", request, idempotency_key=idempotency_key)
+
+    def job(self, job_id: str) -> Job:
+        """One job."""
+        return self.job_with_etag(job_id)[0]
+
+    def job_with_etag(self, job_id: str) -> tuple[Job, str | None]:
+        """One job, and the ETag to give as `if_match` when a change must not meet somebody else's."""
+        response = self._exchange.send("GET", _job_path(job_id))
+        return read_answer(Job, response.content), response.headers.get("etag")
+
+    def jobs(self, statuses: Iterable[JobStatus] = (), *, user: str | None = None) -> Iterator[Job]:
+        """Jobs, newest first; of everybody for administrators, of `user` where given."""
+        params: dict[str, Any] = {"status": sorted(status.value for status in statuses)}
+        if user is not None:
+            params["user"] = user
+        return self._items(Page[Job], "/v1/jobs", params)
+
+    def cancel(self, job_id: str, *, if_match: str | None = None) -> Job:
+        """End a job, or take it out of the line."""
+        return self._post(Job, f"{_job_path(job_id)}/cancel", if_match=if_match)
+
+    def extend(self, job_id: str, by: timedelta, *, if_match: str | None = None) -> Job:
+        """Make a job last longer."""
+        return self._post(Job, f"{_job_path(job_id)}/extend", JobExtend(by=by), if_match=if_match)
+
+    def log(self, job_id: str) -> Iterator[bytes]:
+        """What the job has printed so far."""
+        return read_log(self._exchange, _job_path(job_id))
+
+    def follow_log(self, job_id: str, log: ResumableLog) -> Iterator[bytes]:
+        """What the job prints, from where `log` stands, until the job has ended."""
+        return follow_log(self._exchange, _job_path(job_id), lambda: self.job(job_id), log)
+
+    def events(self, job_id: str, *, after: int = 0) -> Iterator[JobEvent]:
+        """The job's events so far, later than the event `after`."""
+        return read_events(self._exchange, _job_path(job_id), after, QUIET_S)
+
+    def follow_events(self, job_id: str, *, after: int = 0) -> Iterator[JobEvent]:
+        """The job's events later than the event `after`, until its last."""
+        return follow_events(self._exchange, _job_path(job_id), lambda: self.job(job_id), after)
+
+    # inventory and line
+
+    def gpus(self) -> Iterator[GpuOut]:
+        """Every card, by node and index."""
+        return self._items(Page[GpuOut], "/v1/gpus")
+
+    def nodes(self) -> Iterator[NodeOut]:
+        """Every node, by name."""
+        return self._items(Page[NodeOut], "/v1/nodes")
+
+    def queue(self, limit: int = PAGE) -> QueuePage:
+        """The first `limit` who wait, in line order, with totals over everybody's jobs."""
+        first: QueuePage | None = None
+        cursor: str | None = None
+        while True:
+            params: dict[str, Any] = {"limit": min(PAGE, limit - (len(first.items) if first else 0))}
+            if cursor is not None:
+                params["cursor"] = cursor
+            page = read_answer(QueuePage, self._exchange.send("GET", "/v1/queue", params=params).content)
+            if first is None:
+                first = page
+            else:
+                first.items.extend(page.items)
+            cursor = first.next_cursor = page.next_cursor
+            if cursor is None or len(first.items) >= limit:
+                return first
+
+    # people
+
+    def me(self) -> UserOut:
+        """Whose token this is."""
+        return read_answer(UserOut, self._exchange.send("GET", "/v1/users/me").content)
+
+    def users(self) -> Iterator[UserOut]:
+        """Every user (administrators only)."""
+        return self._items(Page[UserOut], "/v1/users")
+
+    def create_user(self, request: UserCreate) -> UserOut:
+        """Add a user (administrators only)."""
+        return self._post(UserOut, "/v1/users", request)
+
+    def disable_user(self, name: str) -> None:
+        """Make a user's tokens stop working (administrators only); their jobs go on."""
+        self._exchange.send("DELETE", f"/v1/users/{quote(name, safe='')}")
+
+    def tokens(self) -> Iterator[TokenOut]:
+        """One's tokens, or everybody's for administrators."""
+        return self._items(Page[TokenOut], "/v1/tokens")
+
+    def create_token(self, request: TokenCreate) -> TokenCreated:
+        """A new token; its secret is in this answer and nowhere else."""
+        return self._post(TokenCreated, "/v1/tokens", request)
+
+    def revoke_token(self, token_id: str) -> None:
+        """Make a token stop working."""
+        self._exchange.send("DELETE", f"/v1/tokens/{quote(token_id, safe='')}")
+
+    # operators
+
+    def dead_letters(self, queue: str, limit: int = PAGE) -> list[DeadLetterOut]:
+        """The oldest messages of a queue that could not be handled (administrators only)."""
+        params = {"queue": queue, "limit": limit}
+        answer = self._exchange.send("GET", "/v1/dead-letters", params=params)
+        return read_answer(Page[DeadLetterOut], answer.content).items
+
+    def redrive(self, queue: str, ids: list[int] | None) -> Redriven:
+        """Send dead letters of a queue (all when `ids` is None) to it again (administrators only)."""
+        return self._post(Redriven, f"/v1/dead-letters/{quote(queue, safe='')}/redrive", Redrive(ids=ids))
+
+    def _post(
+        self,
+        model: type[M],
+        path: str,
+        body: Wire | None = None,
+        *,
+        idempotency_key: str | None = None,
+        if_match: str | None = None,
+    ) -> M:
+        headers = {"Idempotency-Key": idempotency_key or str(uuid.uuid4())}
+        if if_match is not None:
+            headers["If-Match"] = if_match
+        return read_answer(model, self._exchange.send("POST", path, body=body, headers=headers).content)
+
+    def _items(self, model: type[Page[W]], path: str, params: dict[str, Any] | None = None) -> Iterator[W]:
+        asked: dict[str, Any] = {**(params or {}), "limit": PAGE}
+        while True:
+            page = read_answer(model, self._exchange.send("GET", path, params=asked).content)
+            yield from page.items
+            if page.next_cursor is None:
+                return
+            asked["cursor"] = page.next_cursor
+
+
+def _job_path(job_id: str) -> str:
+    return f"/v1/jobs/{quote(job_id, safe='')}"

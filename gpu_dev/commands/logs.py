@@ -1,0 +1,58 @@
+"""`logs` and `events`."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from gpu_dev.following import waiting_line
+from gpu_dev.options import JobId, Output
+from gpu_dev.output import Format, show_list, show_one
+from gpu_dev.session import client_for, whole_id
+from gpu_dev.streams import ResumableLog
+from gpu_dev.terminal import put, say
+from gpu_dev.views import EVENT
+from reservation_core.domain.model import JobStatus
+
+logs_app = typer.Typer(add_completion=False)
+events_app = typer.Typer(add_completion=False)
+
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")]
+
+
+@logs_app.command()
+def logs(ctx: typer.Context, job_id: JobId, follow: Follow = False) -> None:
+    """Print a job's output. A gang's lines begin with `[rank]`."""
+    with client_for(ctx) as client:
+        job = client.job(whole_id(client, job_id))
+        if job.status is JobStatus.QUEUED:
+            say(f"{job.id}: {waiting_line(job)}")
+        chunks = client.follow_log(job.id, ResumableLog(job.nodes)) if follow else client.log(job.id)
+        for chunk in chunks:
+            sys.stdout.buffer.write(chunk)
+            sys.stdout.buffer.flush()
+
+
+@events_app.command()
+def events(
+    ctx: typer.Context,
+    job_id: JobId,
+    follow: Follow = False,
+    after: Annotated[int, typer.Option(min=0, help="Only events later than this one.")] = 0,
+    output: Output = Format.TABLE,
+) -> None:
+    """Print what happened to a job: who, what, and why. With --follow, JSON is one object a line."""
+    with client_for(ctx) as client:
+        whole = whole_id(client, job_id)
+        if not follow:
+            put(show_list(list(client.events(whole, after=after)), EVENT, output))
+            return
+        for event in client.follow_events(whole, after=after):
+            match output:
+                case Format.JSON:
+                    put(event.model_dump_json() + "\n")
+                case Format.YAML:
+                    put("---\n" + show_one(event, EVENT, output))
+                case Format.TABLE | Format.WIDE | Format.NAME:
+                    row = show_list([event], EVENT, output)
+                    put(row if output is Format.NAME else row.partition("\n")[2])

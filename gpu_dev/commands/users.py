@@ -1,0 +1,56 @@
+"""`users list|add|disable|me`."""
+
+from itertools import islice
+from typing import Annotated
+
+import typer
+
+from gpu_dev.options import Output
+from gpu_dev.output import Format, show_list, show_one
+from gpu_dev.requests import checked
+from gpu_dev.session import client_for
+from gpu_dev.terminal import put
+from gpu_dev.views import USER
+from reservation_core.contracts import UserCreate
+from reservation_core.domain.model import Role
+
+app = typer.Typer(no_args_is_help=True, add_completion=False)
+_MOST = 100_000
+
+
+@app.command("list")
+def list_users(ctx: typer.Context, output: Output = Format.TABLE) -> None:
+    """List users (administrators)."""
+    with client_for(ctx) as client:
+        put(show_list(list(islice(client.users(), _MOST)), USER, output))
+
+
+@app.command()
+def add(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(help="Lower-case letters, digits, and . _ @ - inside.")],
+    role: Annotated[Role, typer.Option(help="What the user may do.")] = Role.USER,
+    output: Annotated[Format | None, typer.Option("--output", "-o", help="Show the user so.")] = None,
+) -> None:
+    """Add a user (administrators). Then make a token for them."""
+    with client_for(ctx) as client:
+        user = client.create_user(checked(UserCreate, {"name": name, "role": role}))
+    if output is not None:
+        put(show_one(user, USER, output))
+    else:
+        put(f"{user.name} added. A token for them: gpu-dev tokens create --user {user.name}\n")
+
+
+@app.command()
+def disable(ctx: typer.Context, name: str) -> None:
+    """Make a user's tokens stop working (administrators); their jobs go on."""
+    with client_for(ctx) as client:
+        client.disable_user(name)
+    put(f"{name} disabled\n")
+
+
+@app.command()
+def me(ctx: typer.Context, output: Output = Format.TABLE) -> None:
+    """Show whose token this is."""
+    with client_for(ctx) as client:
+        put(show_one(client.me(), USER, output))

@@ -1,0 +1,191 @@
+"""One request and its answer over HTTP: authorisation, patience with broken connections, typed errors.
+
+Every call may be repeated: GET and DELETE by their nature, POST by the Idempotency-Key that is made once for the call
+and sent with every try. So a connection that breaks after the server acted never makes it act twice.
+"""
+
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from http import HTTPStatus
+from socket import IPPROTO_TCP, SO_KEEPALIVE, SOL_SOCKET
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import httpx
+from pydantic import BaseModel, ValidationError
+
+from gpu_dev.connection import Connection, is_loopback
+from gpu_dev.errors import ApiError, ClientError, NotLoggedInError, UnexpectedAnswerError, UnreachableError
+from reservation_core.contracts import Problem
+
+M = TypeVar("M", bound=BaseModel)
+
+BRIEF_S = (0.2, 0.5)
+"""Pauses between tries while this server has never answered: it is probably not there."""
+PATIENT_S = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 8.0)
+"""Pauses between tries once it has answered: it is probably being restarted."""
+TIMEOUT = httpx.Timeout(30.0, connect=5.0)
+# Streams may be silent for long: keep-alive probes of the connection tell a dead peer from a quiet one.
+_LINUX_KEEPALIVE = {4: 30, 5: 10, 6: 3}  # TCP_KEEPIDLE, TCP_KEEPINTVL (seconds), TCP_KEEPCNT
+_AWAY = frozenset({HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT})
+_SHOWN_CHARACTERS = 200
+
+
+class Exchange:
+    """The HTTP side of the client; safe to use from several threads."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        transport: httpx.BaseTransport | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.server = connection.server
+        self.sleep = sleep
+        self._has_token = connection.token is not None
+        headers = {"User-Agent": "gpu-dev", "Accept": "application/json, application/problem+json"}
+        if connection.token is not None:
+            headers["Authorization"] = f"Bearer {connection.token}"
+        self._http = httpx.Client(
+            base_url=connection.server,
+            headers=headers,
+            timeout=TIMEOUT,
+            transport=transport or _transport(connection.server),
+            trust_env=False,
+        )
+        self._answered = False
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._http.close()
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        body: BaseModel | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> httpx.Response:
+        """Send until there is an answer, and return it when it is a 2xx.
+
+        Raises ApiError for the server's refusals, UnreachableError when tries run out, NotLoggedInError without token.
+        """
+        self._need_token()
+        content = None if body is None else body.model_dump_json(exclude_unset=True).encode()
+        sent = dict(headers or {})
+        if content is not None:
+            sent["Content-Type"] = "application/json"
+        tried = 0
+        while True:
+            try:
+                response = self._http.request(method, path, params=params, content=content, headers=sent)
+            except httpx.TransportError as error:
+                failure: ClientError = self.unreachable(error)
+            except httpx.InvalidURL as error:
+                raise UnreachableError(f"{self.server} is not an address that can be asked: {error}.") from error
+            else:
+                self._answered = True
+                if response.is_success:
+                    return response
+                failure = problem_error(response)
+                if response.status_code not in _AWAY:
+                    raise failure
+            pauses = PATIENT_S if self._answered else BRIEF_S
+            if tried == len(pauses):
+                raise failure
+            self.sleep(pauses[tried])
+            tried += 1
+
+    @contextmanager
+    def stream(
+        self,
+        path: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        silence_s: float | None = None,
+    ) -> Iterator[httpx.Response]:
+        """Open one streaming GET; a silence longer than `silence_s` seconds is a read timeout.
+
+        Raises ApiError when the server refuses, httpx.TransportError when the connection breaks.
+        """
+        self._need_token()
+        timeout = httpx.Timeout(30.0, connect=5.0, read=silence_s)
+        with self._http.stream("GET", path, params=params, headers=dict(headers or {}), timeout=timeout) as response:
+            self._answered = True
+            if not response.is_success:
+                response.read()
+                raise problem_error(response)
+            yield response
+
+    def unreachable(self, error: Exception) -> UnreachableError:
+        """The error to raise when the server stays silent."""
+        return UnreachableError(
+            f"{self.server} does not answer ({_in_words(error)}). Is it running, and is the address right?",
+            next_command="gpu-dev up" if is_loopback(self.server) else f"curl {self.server}/readyz",
+        )
+
+    def _need_token(self) -> None:
+        if not self._has_token:
+            raise NotLoggedInError(f"There is no token for {self.server}.", next_command="gpu-dev login")
+
+
+def read_answer(model: type[M], content: bytes | str) -> M:
+    """Read an answer. Fields that this client doesn't know yet are passed over.
+
+    Raises UnexpectedAnswerError when it isn't what the contract says.
+    """
+    try:
+        return model.model_validate_json(content, extra="ignore")
+    except ValidationError as error:
+        where = ", ".join(sorted({".".join(map(str, e["loc"])) or "everything" for e in error.errors()})[:5])
+        raise UnexpectedAnswerError(
+            f"The answer is not a {model.__name__} as this client knows it (see: {where}). "
+            "Is this address a GPU Dev Server, and of the same version as this client?"
+        ) from error
+
+
+def problem_error(response: httpx.Response) -> ApiError:
+    """The error for a read answer that isn't a success, whether or not it carries problem details."""
+    if "problem+json" in response.headers.get("content-type", ""):
+        try:
+            return ApiError(read_answer(Problem, response.content))
+        except UnexpectedAnswerError:
+            # A problem in a shape we don't know is still a refusal: its status and text say what can be said.
+            pass
+    detail = " ".join(response.text.split())[:_SHOWN_CHARACTERS] or "no explanation was given"
+    title = response.reason_phrase or "Refused"
+    return ApiError(
+        Problem(
+            type="about:blank",
+            title=title,
+            status=response.status_code,
+            detail=f"The server answered {response.status_code} {title}: {detail}",
+        )
+    )
+
+
+def _transport(server: str) -> httpx.HTTPTransport:
+    """A transport that honours the environment's proxies for far servers, and never uses one for this machine's own."""
+    url = urlsplit(server)
+    host = url.hostname or ""
+    proxy = None
+    if not is_loopback(server) and not urllib.request.proxy_bypass(host):
+        proxy = urllib.request.getproxies().get(url.scheme)
+    options = [(SOL_SOCKET, SO_KEEPALIVE, 1), *((IPPROTO_TCP, name, value) for name, value in _LINUX_KEEPALIVE.items())]
+    return httpx.HTTPTransport(proxy=proxy, socket_options=options)
+
+
+def _in_words(error: Exception) -> str:
+    match error:
+        case httpx.ConnectTimeout() | httpx.ReadTimeout() | httpx.WriteTimeout() | httpx.PoolTimeout():
+            return "no answer in time"
+        case httpx.ConnectError():
+            return "no connection"
+        case _:
+            return "the connection broke"

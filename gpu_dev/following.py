@@ -1,0 +1,94 @@
+"""Following a job: what it waits for, on stderr, until it starts; its output; and how it ended, as an exit code."""
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import assert_never
+
+from gpu_dev.client import GpuDevClient
+from gpu_dev.errors import ExitCode, WaitTimeoutError
+from gpu_dev.output import local_time
+from gpu_dev.terminal import say
+from gpu_dev.views import placed
+from reservation_core.contracts import Job
+from reservation_core.domain.model import FINAL_STATUSES, JobStatus
+
+_FIRST_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 2.0
+_MAX_CODE = 255
+
+
+def waiting_line(job: Job) -> str:
+    """What a job is doing now, in one line."""
+    match job.status:
+        case JobStatus.QUEUED:
+            parts = ["waiting"]
+            if job.queue_position is not None:
+                parts.append(f"place {job.queue_position} in line")
+            if job.estimated_start_at is not None:
+                parts.append(f"starts about {local_time(job.estimated_start_at)}")
+            return f"{', '.join(parts)} ({job.reason.code.value}: {job.reason.detail})"
+        case JobStatus.STARTING:
+            return f"starting on {placed(job.allocations) or 'its GPUs'}"
+        case JobStatus.RUNNING:
+            return f"running on {placed(job.allocations)} until {local_time(job.ends_at)} at the latest"
+        case JobStatus.ENDING:
+            return f"ending ({job.reason.code.value}: {job.reason.detail})"
+        case JobStatus.SUCCEEDED | JobStatus.FAILED | JobStatus.CANCELLED | JobStatus.EXPIRED:
+            code = "" if job.exit_code is None else f", exit code {job.exit_code}"
+            return f"{job.status.value} ({job.reason.code.value}: {job.reason.detail}){code}"
+        case _:
+            assert_never(job.status)
+
+
+def exit_code_of(job: Job) -> int:
+    """The exit code for a job that has ended: its own where it has one (128 + n when signal n killed it)."""
+    match job.status:
+        case JobStatus.SUCCEEDED:
+            return ExitCode.OK
+        case JobStatus.EXPIRED:
+            return ExitCode.TIMEOUT
+        case JobStatus.FAILED:
+            code = job.exit_code
+            if code is None or code == 0:
+                return ExitCode.JOB_FAILED
+            return 128 - code if -_MAX_CODE <= code < 0 else min(code, _MAX_CODE)
+        case JobStatus.CANCELLED:
+            return ExitCode.JOB_FAILED
+        case JobStatus.QUEUED | JobStatus.STARTING | JobStatus.RUNNING | JobStatus.ENDING:
+            raise ValueError(f"{job.id} has not ended; wait for it before asking how it ended")
+        case _:
+            assert_never(job.status)
+
+
+def wait_until(client: GpuDevClient, job: Job, done: Callable[[Job], bool], *, timeout: timedelta | None = None) -> Job:
+    """Ask again and again until `done` says so, telling on stderr whenever something changes; returns the job then.
+
+    Raises WaitTimeoutError when `timeout` has passed; the job goes on.
+    """
+    limit = None if timeout is None else time.monotonic() + timeout.total_seconds()
+    told = ""
+    pause = _FIRST_PAUSE_S
+    while True:
+        line = waiting_line(job)
+        if line != told:
+            say(f"{job.id}: {line}")
+            told, pause = line, _FIRST_PAUSE_S
+        if done(job):
+            return job
+        left = pause if limit is None else limit - time.monotonic()
+        if left <= 0:
+            raise WaitTimeoutError(f"{job.id} is still {job.status.value}.", next_command=f"gpu-dev show {job.id}")
+        client.pause(min(pause, left))
+        pause = min(pause * 1.5, _LONGEST_PAUSE_S)
+        job = client.job(job.id)
+
+
+def has_started(job: Job) -> bool:
+    """Whether a job's pods run or ran, so that there may be output."""
+    return job.status not in (JobStatus.QUEUED, JobStatus.STARTING)
+
+
+def has_ended(job: Job) -> bool:
+    """Whether a job is in a final state."""
+    return job.status in FINAL_STATUSES

@@ -1,0 +1,129 @@
+"""`gpu-dev`: the table of commands, the options before them, and how errors become words and exit codes.
+
+A command's module is imported when the command is used: help and completion stay quick.
+"""
+
+import importlib
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from gpu_dev.errors import ApiError, ClientError, ExitCode
+from gpu_dev.terminal import say
+
+JOBS = "Jobs"
+LOOK = "GPUs and the line"
+PEOPLE = "People and tokens"
+OPERATE = "Operate"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One command: the module and the Typer application in it, and what `--help` says of it."""
+
+    module: str
+    app: str
+    help: str
+    panel: str
+
+
+COMMANDS = {
+    "run": Entry("run", "run_app", "Submit a job, follow its output, and end with its exit code.", JOBS),
+    "submit": Entry("run", "submit_app", "Submit a job and print its id.", JOBS),
+    "list": Entry("jobs", "list_app", "List jobs.", JOBS),
+    "show": Entry("jobs", "show_app", "Show one job.", JOBS),
+    "explain": Entry("jobs", "explain_app", "Say why a job waits (or ended), and what would help.", JOBS),
+    "logs": Entry("logs", "logs_app", "Print a job's output.", JOBS),
+    "events": Entry("logs", "events_app", "Print what happened to a job.", JOBS),
+    "extend": Entry("jobs", "extend_app", "Give a job more time.", JOBS),
+    "cancel": Entry("jobs", "cancel_app", "End jobs, or take them out of the line.", JOBS),
+    "gpus": Entry("inventory", "gpus_app", "Show how many GPUs are free, and when the next one is.", LOOK),
+    "nodes": Entry("inventory", "nodes_app", "List the nodes.", LOOK),
+    "queue": Entry("queue", "app", "Show who waits and why; `queue dlq`: messages that failed.", LOOK),
+    "login": Entry("login", "login_app", "Remember a server and a token for it.", PEOPLE),
+    "logout": Entry("login", "logout_app", "Forget the token of a server.", PEOPLE),
+    "tokens": Entry("tokens", "app", "List, create and revoke tokens.", PEOPLE),
+    "users": Entry("users", "app", "List, add and disable users; `users me`: who am I.", PEOPLE),
+    "up": Entry("operate", "up_app", "Run the whole system on this machine, in the foreground.", OPERATE),
+    "db": Entry("operate", "db_app", "Bring the database's schema up to date, or show where it stands.", OPERATE),
+    "psql": Entry("operate", "psql_app", "Open psql on the embedded database.", OPERATE),
+    "completion": Entry("completion", "app", "Print the completion script of a shell.", OPERATE),
+}
+
+
+class CommandTable(TyperGroup):
+    """A group whose commands are stand-ins, good enough for help, until one of them is really used."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        for name, entry in COMMANDS.items():
+            self.commands[name] = TyperCommand(name=name, help=entry.help, rich_help_panel=entry.panel)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Put the real command in its stand-in's place, then go on as ever."""
+        entry = COMMANDS.get(args[0])
+        if entry is not None:
+            module = importlib.import_module(f"gpu_dev.commands.{entry.module}")
+            command = typer.main.get_command(getattr(module, entry.app))
+            command.name = args[0]
+            command.help = command.help or entry.help
+            self.commands[args[0]] = command
+        return super().resolve_command(ctx, args)
+
+
+app = typer.Typer(
+    name="gpu-dev",
+    cls=CommandTable,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback()
+def options(
+    server: Annotated[
+        str | None, typer.Option(help="The server's address (env: GPU_DEV_SERVER; else the login; else this machine).")
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help="A file with the token (else env: GPU_DEV_TOKEN; else the login).")
+    ] = None,
+) -> None:
+    """One place where people who share GPUs get them.
+
+    Start with:  gpu-dev run --gpus 1 --for 1h -- python train.py
+    """
+    # What is given here is read from the context by `gpu_dev.session`.
+    del server, token_file
+
+
+def main() -> None:
+    """Run the command line; ends the process with a documented exit code."""
+    try:
+        app(prog_name="gpu-dev")
+    except ClientError as error:
+        report(error)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(ExitCode.INTERRUPTED)
+
+
+def report(error: ClientError) -> None:
+    """Tell an error on stderr: what is wrong, every rule that was broken, times that would do, what to type next."""
+    typer.secho("error: ", fg="red", err=True, nl=False)
+    if isinstance(error, ApiError):
+        problem = error.problem
+        # Some servers' details begin with the title; nobody needs to read it twice.
+        say(problem.detail if problem.detail.startswith(problem.title) else f"{problem.title}: {problem.detail}")
+        for rule in problem.broken_rules or ():
+            say(f"  - {rule.code}: {rule.detail}")
+        for slot in problem.nearest_slots or ():
+            say(f"  free from {slot.start.astimezone():%Y-%m-%d %H:%M} to {slot.end.astimezone():%Y-%m-%d %H:%M}")
+    else:
+        say(error.detail)
+    if error.next_command is not None:
+        say(f"try: {error.next_command}")

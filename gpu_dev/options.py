@@ -1,0 +1,23 @@
+"""Options and arguments that several commands share."""
+
+from typing import Annotated
+
+import typer
+
+from gpu_dev.output import Format
+from gpu_dev.session import complete_job_id
+
+JobId = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID",
+        help="A job's id, or as much of it as fits one job only; `job-` may be left out.",
+        autocompletion=complete_job_id,
+    ),
+]
+Output = Annotated[Format, typer.Option("--output", "-o", help="How to show it.")]
+Watch = Annotated[bool, typer.Option("--watch", "-w", help="Show it again every 2 s until Ctrl-C.")]
+JobIds = Annotated[
+    list[str],
+    typer.Argument(metavar="ID...", help="Ids, or their beginnings.", autocompletion=complete_job_id),
+]

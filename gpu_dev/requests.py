@@ -1,0 +1,77 @@
+"""From what was typed to a request: the contract checks it here already, and its complaints become usage errors."""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from gpu_dev.errors import UsageError
+from reservation_core.contracts import JobSubmit, Wire
+
+W = TypeVar("W", bound=Wire)
+_OPTIONS = {
+    "duration": "--for",
+    "gpu_type": "--type",
+    "gpus": "--gpus",
+    "nodes": "--nodes",
+    "name": "--name",
+    "priority": "--priority",
+    "booking_id": "--booking",
+    "workload.image": "--image",
+    "workload.env": "--env",
+    "workload.working_dir": "--working-dir",
+    "workload.command": "the command",
+}
+
+
+def checked(model: type[W], fields: Mapping[str, Any]) -> W:
+    """A request from its fields. Raises UsageError that names each option that is wrong."""
+    try:
+        return model.model_validate(fields)
+    except ValidationError as error:
+        raise UsageError(_complaints(error)) from error
+
+
+def read_submit(path: str) -> JobSubmit:
+    """A whole request as JSON from a file, or from stdin for `-`. Raises UsageError."""
+    try:
+        content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path} can't be read: {error.strerror}.") from error
+    try:
+        return JobSubmit.model_validate_json(content)
+    except ValidationError as error:
+        raise UsageError(f"{'stdin' if path == '-' else path} is no job: {_complaints(error)}") from error
+
+
+def read_env(pairs: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
+    """Variables from `NAME=value`, or `NAME` to take the value from here (so that it isn't on the command line).
+
+    Raises UsageError.
+    """
+    read = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals and name not in environ:
+            raise UsageError(f"--env {name}: there is no such variable here. Set it, or write --env {name}=VALUE.")
+        read[name] = value if equals else environ[name]
+    return read
+
+
+def read_working_dir(text: str | None) -> str | None:
+    """An absolute path; a relative one is taken from the folder one is in."""
+    return None if text is None else os.path.normpath(Path.cwd() / text)
+
+
+def _complaints(error: ValidationError) -> str:
+    """What is wrong, option by option, without the values."""
+    said = []
+    for one in error.errors(include_input=False, include_url=False):
+        path = ".".join(map(str, one["loc"]))
+        option = next((flag for field, flag in _OPTIONS.items() if path == field or path.startswith(f"{field}.")), path)
+        text = one["msg"].removeprefix("Value error, ")
+        said.append(f"{option}: {text}" if option else text)
+    return "; ".join(dict.fromkeys(said)) + "."
