@@ -1,0 +1,245 @@
+"""The local cluster: pods are processes on this machine, each below a supervisor that outlives the control plane.
+
+Whatever is true is on disk and in the process table (see `pod_directories`), so several processes may share a home, and
+one that is killed loses nothing. Workloads run as the control plane's own user: this cluster keeps GPUs apart, not
+people, and belongs on a machine whose users trust each other.
+"""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import datetime, timedelta
+from os import environ
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from reservation_core.adapters.local import supervisor
+from reservation_core.adapters.local.inventory import Inventory
+from reservation_core.adapters.local.pod_directories import PodDirectories, is_pod_name
+from reservation_core.domain.model import NodeReport, PodPhase, PodSpec, PodStatus, Reason, ReasonCode
+from reservation_core.ports import Clock, ClusterUnavailableError, PodListing, PodRefusedError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_LOOK_EVERY_S = 0.1
+_SWEEP_EVERY = 20  # looks between two looks at pods that have finished
+_LAUNCH_PATIENCE_S = 30.0
+_PRUNE_EVERY = timedelta(hours=1)
+_LOG_CHUNK = 64 * 1024
+_LAUNCHERS = 8
+# What an interpreter may need to find its own libraries; nothing else of this process reaches a supervisor.
+_INTERPRETER_ENV = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+
+
+class LocalCluster:
+    """Runs pods below `home` (GPU_DEV_HOME). `gpus` is GPU_DEV_LOCAL_GPUS, or None for the cards that NVML reports.
+
+    Raises BadGpusSettingError for a setting that can't be understood.
+    """
+
+    def __init__(self, home: Path, gpus: str | None, clock: Clock) -> None:
+        self._inventory = Inventory(gpus)
+        self._pods = PodDirectories(home)
+        self._clock = clock
+        self._launchers = ThreadPoolExecutor(_LAUNCHERS, thread_name_prefix="local-cluster-launch")
+        self._workers = ThreadPoolExecutor(4, thread_name_prefix="local-cluster")
+        self._watchers: set[asyncio.Event] = set()
+        self._pruned_at: datetime | None = None
+        self._prepared = False
+        self._closed = False
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the cards exist in the setting only."""
+        return self._inventory.simulated
+
+    async def list_nodes(self) -> list[NodeReport]:
+        """This machine, or the nodes of the setting. A node without cards says in `detail` what to set."""
+        return await self._call(self._inventory.nodes)
+
+    async def list_pods(self) -> PodListing:
+        """All our pods that exist, and processes of others that compute on our cards."""
+        return await self._call(self._list_pods)
+
+    async def find_pods(self, reservation_id: str) -> list[PodStatus]:
+        """One reservation's pods that exist now, of every attempt."""
+        return await self._call(self._find_pods, reservation_id)
+
+    async def watch(self) -> AsyncIterator[PodStatus]:
+        """Every existing pod once, then every change, `gone` last; a `gone` pod keeps its exit code and times."""
+        watched = _Watched(self._pods)
+        wake = asyncio.Event()
+        self._watchers.add(wake)
+        try:
+            while True:
+                wake.clear()
+                for status in await self._call(watched.look):
+                    yield status
+                try:
+                    async with asyncio.timeout(_LOOK_EVERY_S):
+                        await wake.wait()
+                except TimeoutError:
+                    continue
+        finally:
+            self._watchers.discard(wake)
+
+    async def create_pod(self, spec: PodSpec) -> None:
+        """Start a pod; one that exists or ever ran is left alone. Returns once its supervisor owns it.
+
+        Raises PodRefusedError for a node that is not ours and for text that no process can be given. A command that
+        can't be run makes a finished pod with exit code 127 or 126.
+        """
+        if spec.node not in self._inventory.node_names():
+            detail = f"This cluster has no node {spec.node!r}. Submit the job again: it will be placed anew."
+            raise PodRefusedError(Reason(ReasonCode.START_FAILED, detail))
+        await self._run(self._launchers, self._create, spec)
+        self._wake_watchers()
+
+    async def delete_pod(self, name: str, grace: timedelta) -> None:
+        """Ask for a pod's end; its supervisor sees to it and removes the pod, whatever becomes of this process."""
+        if not is_pod_name(name):
+            return
+        await self._call(self._pods.ask_for_end, name, grace)
+        self._wake_watchers()
+        now = self._clock.now()
+        if self._pruned_at is None or now - self._pruned_at > _PRUNE_EVERY:
+            self._pruned_at = now
+            await self._call(self._pods.prune, now)
+
+    async def extend_deadline(self, name: str, deadline: datetime) -> None:
+        """Move the second belt. An earlier one is noticed within 30 s."""
+        if is_pod_name(name):
+            await self._call(self._pods.move_deadline, name, deadline)
+
+    async def pod_logs(self, name: str, *, follow: bool) -> AsyncIterator[bytes]:
+        """What the pod has printed, in chunks of at most 64 KiB; with `follow` until it has ended."""
+        offset = 0
+        while is_pod_name(name):
+            # Asked before reading: what is printed before the end is there to be read after it.
+            over = not follow or await self._call(self._is_over, name)
+            while chunk := await self._call(self._read_log, name, offset):
+                offset += len(chunk)
+                yield chunk
+            if over:
+                return
+            await asyncio.sleep(_LOOK_EVERY_S)
+
+    async def close(self) -> None:
+        """Let go of threads and the driver; pods go on, watchers end with ClusterUnavailableError."""
+        self._closed = True
+        self._wake_watchers()
+        await asyncio.to_thread(self._launchers.shutdown)
+        await asyncio.to_thread(self._workers.shutdown)
+        await asyncio.to_thread(self._inventory.close)
+
+    async def _call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run what blocks in a thread of ours; what the system refuses says nothing about any pod."""
+        return await self._run(self._workers, function, *args, **kwargs)
+
+    async def _run(self, pool: ThreadPoolExecutor, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        def guarded() -> T:
+            try:
+                if not self._prepared:
+                    self._pods.prepare()
+                    self._prepared = True
+                return function(*args, **kwargs)
+            except OSError as problem:
+                raise ClusterUnavailableError(
+                    f"The local cluster could not do its work below {self._pods.home}: {problem}. "
+                    "Look at the disk's space and permissions, and at the limits on processes and open files."
+                ) from problem
+
+        if self._closed:
+            raise ClusterUnavailableError("The local cluster's adapter was closed; open a new one.")
+        return await asyncio.get_running_loop().run_in_executor(pool, guarded)
+
+    def _wake_watchers(self) -> None:
+        for wake in self._watchers:
+            wake.set()
+
+    def _list_pods(self) -> PodListing:
+        pods = (self._pods.observe(name) for name in self._pods.names())
+        return PodListing(tuple(pod for pod in pods if pod is not None), tuple(self._inventory.foreign()))
+
+    def _find_pods(self, reservation_id: str) -> list[PodStatus]:
+        names = [name for name in self._pods.names() if name.rsplit("-", 2)[0] == reservation_id]
+        return [pod for pod in map(self._pods.observe, names) if pod is not None]
+
+    def _is_over(self, name: str) -> bool:
+        status = self._pods.observe(name)
+        return status is None or status.phase is PodPhase.FINISHED
+
+    def _read_log(self, name: str, offset: int) -> bytes:
+        try:
+            with self._pods.log(name).open("rb") as file:
+                file.seek(offset)
+                return file.read(_LOG_CHUNK)
+        except FileNotFoundError:
+            return b""
+
+    def _create(self, spec: PodSpec) -> None:
+        if not self._pods.publish(spec):
+            return
+        name = str(spec.name)
+        arguments = [str(self._pods.pods / name), str(self._pods.tombstones / name), str(self._pods.log(name))]
+        try:
+            launched = subprocess.run(  # our own program, and no text of a user's in argv
+                [sys.executable, "-I", "-S", supervisor.__file__, *arguments],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                cwd="/",
+                env={key: environ[key] for key in _INTERPRETER_ENV if key in environ},
+                timeout=_LAUNCH_PATIENCE_S,
+                check=False,
+                start_new_session=True,
+            )
+        except subprocess.TimeoutExpired as problem:
+            raise ClusterUnavailableError(
+                f"Pod {name} was not started within {_LAUNCH_PATIENCE_S:.0f} s. The machine may be busy; try again."
+            ) from problem
+        answer = launched.stdout.decode("utf-8", "replace")
+        if answer == "gone":
+            self._pods.observe(name)  # a directory made after the pod's removal goes away again
+        elif answer not in ("started", "exists"):
+            why = answer.removeprefix("failed ") or launched.stderr.decode("utf-8", "replace")[-500:]
+            raise ClusterUnavailableError(f"Pod {name} could not be started: {why}. Try again.")
+
+
+class _Watched:
+    """What one watcher was told of each pod."""
+
+    def __init__(self, pods: PodDirectories) -> None:
+        self._pods = pods
+        self._told: dict[str, PodStatus] = {}
+        self._looks = 0
+
+    def look(self) -> list[PodStatus]:
+        """What has changed since the last look."""
+        changes: list[PodStatus] = []
+        there: set[str] = set()
+        self._looks += 1
+        for name in self._pods.names():
+            told = self._told.get(name)
+            if told is not None and told.phase is PodPhase.FINISHED and self._looks % _SWEEP_EVERY:
+                there.add(name)  # nothing changes any more but its removal
+                continue
+            status = self._pods.observe(name)
+            if status is None:
+                continue
+            there.add(name)
+            if status != told:
+                self._told[name] = status
+                changes.append(status)
+        for name in self._told.keys() - there:
+            changes += self._farewell(name, self._told.pop(name))
+        return changes
+
+    def _farewell(self, name: str, told: PodStatus) -> list[PodStatus]:
+        last = self._pods.last_words(name)
+        if last is None or told.phase is PodPhase.FINISHED:
+            return [replace(told, phase=PodPhase.GONE)]
+        return [last, replace(last, phase=PodPhase.GONE)]

@@ -1,0 +1,211 @@
+"""Which cards this machine has: what NVML reports, or what `GPU_DEV_LOCAL_GPUS` says where cards are simulated.
+
+The setting: nodes separated by `;`, each `[name=]type:count[,type:count...]`, as in `h100:4` or `a=h100:8;b=t4:2,l4:2`.
+Indices run on within a node. A node without a name is called after this machine.
+"""
+
+import re
+import socket
+import threading
+from typing import Any
+
+import psutil
+
+from reservation_core.adapters.local.processes import belongs_to_a_pod
+from reservation_core.domain.gpu_types import GPU_TYPE, normalised_gpu_type, usual_memory_bytes
+from reservation_core.domain.model import ForeignPod, GpuCondition, GpuReport, NodeReport
+from reservation_core.ports import ClusterUnavailableError
+
+MAX_NODES = 64
+MAX_GPUS_PER_NODE = 1024
+MAX_GPUS = 16_384
+SIMULATED_LABEL = ("gpu-dev/simulated", "true")
+_NODE_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+_EXAMPLE = "Write it like `h100:4`, or `a=h100:8;b=t4:2,l4:2` for two nodes."
+NO_GPUS = (
+    "No NVIDIA GPU was found on this machine ({}). Set GPU_DEV_LOCAL_GPUS, for example GPU_DEV_LOCAL_GPUS=h100:4, "
+    "to go on with simulated cards."
+)
+
+
+class BadGpusSettingError(ValueError):
+    """`GPU_DEV_LOCAL_GPUS` does not say which cards there are."""
+
+
+def short_hostname() -> str:
+    """This machine's name without its domain; `localhost` where it has none that would do as a node's name."""
+    name = socket.gethostname().split(".")[0]
+    return name if _NODE_NAME.fullmatch(name) else "localhost"
+
+
+def parse_gpus(text: str, default_node: str) -> tuple[NodeReport, ...]:
+    """Read the setting: simulated nodes with cards whose UUIDs stay the same (`GPU-sim-<node>-<index>`).
+
+    Raises BadGpusSettingError, which says where the text is wrong and how to write it.
+    """
+    nodes: dict[str, NodeReport] = {}
+    parts = [part.strip() for part in text.strip().removesuffix(";").split(";")]
+    if len(parts) > MAX_NODES:
+        raise _bad(f"{len(parts)} nodes are more than {MAX_NODES}")
+    for part in parts:
+        name, given, cards = part.rpartition("=")
+        name = name.strip() if given else default_node
+        if not _NODE_NAME.fullmatch(name):
+            raise _bad(f"{name!r} is no name for a node (letters, digits, `.`, `_` and `-`, at most 63)")
+        if name in nodes:
+            raise _bad(f"two nodes are called {name!r}; give each a name of its own")
+        types = _types(cards)
+        gpus = tuple(
+            GpuReport(index, gpu_type, f"GPU-sim-{name}-{index}", usual_memory_bytes(gpu_type))
+            for index, gpu_type in enumerate(types)
+        )
+        nodes[name] = NodeReport(name, ready=True, schedulable=True, gpus=gpus, labels=(SIMULATED_LABEL,))
+    total = sum(len(node.gpus) for node in nodes.values())
+    if total > MAX_GPUS:
+        raise _bad(f"{total} GPUs are more than {MAX_GPUS}")
+    return tuple(nodes.values())
+
+
+def _types(cards: str) -> list[str]:
+    types: list[str] = []
+    for card in cards.split(","):
+        gpu_type, _, count = (piece.strip() for piece in card.partition(":"))
+        if not GPU_TYPE.fullmatch(gpu_type):
+            raise _bad(f"{card.strip()!r} is not `type:count` with a type in lower-case letters, digits, `.`, `_`, `-`")
+        if not re.fullmatch(r"[0-9]{1,5}", count) or int(count) < 1:
+            raise _bad(f"{card.strip()!r} has no count of cards (a whole number from 1)")
+        if len(types) + int(count) > MAX_GPUS_PER_NODE:
+            raise _bad(f"one node can't have more than {MAX_GPUS_PER_NODE} GPUs")
+        types += [gpu_type] * int(count)
+    return types
+
+
+def _bad(problem: str) -> BadGpusSettingError:
+    return BadGpusSettingError(f"GPU_DEV_LOCAL_GPUS can't be understood: {problem}. {_EXAMPLE}")
+
+
+class Inventory:
+    """The nodes of the local cluster. Methods block; thread-safe. `setting` None asks NVML."""
+
+    def __init__(self, setting: str | None, default_node: str | None = None) -> None:
+        self._node = default_node or short_hostname()
+        self._simulated = None if setting is None or not setting.strip() else parse_gpus(setting, self._node)
+        self._lock = threading.Lock()
+        self._nvml: Any = None
+        self._seen: dict[int, GpuReport] = {}
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the cards exist in the setting only."""
+        return self._simulated is not None
+
+    def nodes(self) -> list[NodeReport]:
+        """Every node with its cards. Raises ClusterUnavailableError when the driver is there and does not answer."""
+        if self._simulated is not None:
+            return list(self._simulated)
+        with self._lock:
+            nvml, why = self._driver()
+            gpus = () if nvml is None else self._cards(nvml)
+        detail = None if gpus else NO_GPUS.format(why or "the driver lists none")
+        return [NodeReport(self._node, ready=True, schedulable=True, gpus=gpus, detail=detail)]
+
+    def node_names(self) -> frozenset[str]:
+        """The names alone, without asking the driver."""
+        if self._simulated is not None:
+            return frozenset(node.name for node in self._simulated)
+        return frozenset({self._node})
+
+    def foreign(self) -> list[ForeignPod]:
+        """Processes that compute on our cards and do not belong to our pods; none where cards are simulated."""
+        if self._simulated is not None:
+            return []
+        with self._lock:
+            nvml, _ = self._driver()
+            users = {} if nvml is None else self._compute_processes(nvml)
+        foreign = []
+        for pid, indices in sorted(users.items()):
+            if not belongs_to_a_pod(pid):
+                text = f"process {pid} ({_process_name(pid)})"
+                foreign.append(ForeignPod(self._node, text, len(indices), tuple(sorted(indices))))
+        return foreign
+
+    def close(self) -> None:
+        """Let go of the driver."""
+        with self._lock:
+            if self._nvml is not None:
+                self._nvml.nvmlShutdown()
+                self._nvml = None
+
+    def _driver(self) -> tuple[Any, str | None]:
+        """NVML, initialised; or None and why this machine has none."""
+        if self._nvml is None:
+            import pynvml  # noqa: PLC0415 -- not needed, and not loaded, where cards are simulated
+
+            try:
+                pynvml.nvmlInit()
+            except pynvml.NVMLError as problem:
+                if getattr(problem, "value", None) in _no_driver(pynvml):
+                    return None, str(problem)
+                raise ClusterUnavailableError(
+                    f"The NVIDIA driver does not answer: {problem}. Look at `nvidia-smi` and the kernel's log."
+                ) from problem
+            self._nvml = pynvml
+        return self._nvml, None
+
+    def _cards(self, nvml: Any) -> tuple[GpuReport, ...]:
+        try:
+            return tuple(self._card(nvml, index) for index in range(nvml.nvmlDeviceGetCount()))
+        except nvml.NVMLError as problem:
+            raise ClusterUnavailableError(
+                f"The NVIDIA driver could not list its cards: {problem}. Look at `nvidia-smi`."
+            ) from problem
+
+    def _card(self, nvml: Any, index: int) -> GpuReport:
+        try:
+            handle = nvml.nvmlDeviceGetHandleByIndex(index)
+            report = GpuReport(
+                index=index,
+                gpu_type=normalised_gpu_type(_text(nvml.nvmlDeviceGetName(handle))),
+                uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
+                memory_bytes=int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
+            )
+        except nvml.NVMLError as problem:
+            known = self._seen.get(index)
+            if problem.value != nvml.NVML_ERROR_GPU_IS_LOST or known is None:
+                raise
+            return GpuReport(index, known.gpu_type, known.uuid, known.memory_bytes, GpuCondition.LOST)
+        self._seen[index] = report
+        return report
+
+    def _compute_processes(self, nvml: Any) -> dict[int, set[int]]:
+        users: dict[int, set[int]] = {}
+        try:
+            for index in range(nvml.nvmlDeviceGetCount()):
+                handle = nvml.nvmlDeviceGetHandleByIndex(index)
+                for process in nvml.nvmlDeviceGetComputeRunningProcesses(handle):
+                    users.setdefault(int(process.pid), set()).add(index)
+        except nvml.NVMLError as problem:
+            raise ClusterUnavailableError(
+                f"The NVIDIA driver could not list the processes on its cards: {problem}. Look at `nvidia-smi`."
+            ) from problem
+        return users
+
+
+def _no_driver(nvml: Any) -> tuple[int, ...]:
+    return (
+        nvml.NVML_ERROR_LIBRARY_NOT_FOUND,
+        nvml.NVML_ERROR_DRIVER_NOT_LOADED,
+        nvml.NVML_ERROR_FUNCTION_NOT_FOUND,
+        nvml.NVML_ERROR_NOT_SUPPORTED,
+    )
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _process_name(pid: int) -> str:
+    try:
+        return psutil.Process(pid).name()
+    except psutil.Error:
+        return "its name can't be read"

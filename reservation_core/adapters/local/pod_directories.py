@@ -1,0 +1,294 @@
+"""What the local cluster keeps on disk: a directory per pod while it exists, then a tombstone, and its log.
+
+`pods/<name>/` is there while the pod exists (`supervisor.py` says what is in it), `tombstones/<name>/` for a day after
+it is gone, `logs/<name>.log` from its start on. A pod's directory appears whole (made in `staging/`, then renamed) and
+goes in one step (renamed to its tombstone), so that whoever is killed in between leaves nothing half done.
+
+Who may do what: the holder of the flock on `pods/<name>/lock` owns the pod. That is its supervisor as long as it lives;
+only without one may anybody else end its strays, write its `exit.json` or remove it. All methods block.
+"""
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import re
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from reservation_core.adapters.local.pod_files import as_json, tidy, write_atomically
+from reservation_core.adapters.local.processes import MARKER, ProcessId, end_strays, is_running, send_signal
+from reservation_core.domain.model import PodName, PodPhase, PodSpec, PodStatus, Reason, ReasonCode
+from reservation_core.ports import PodRefusedError
+
+_POD_NAME = re.compile(r"[a-z0-9]{1,16}-[a-z0-9]{1,64}-[0-9]{1,9}-[0-9]{1,9}")
+_BASE_ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/", "LANG": "C.UTF-8", "USER": "nobody"}
+_TOMBSTONE_AGE = timedelta(days=1)
+_STRAYS_PATIENCE_S = 5.0
+_REMOVE_PATIENCE_S = 2.0
+_LOST = "The pod's supervisor ended without a word, and what was left of the pod was ended. Submit the job again."
+
+
+def is_pod_name(name: str) -> bool:
+    """Whether a name could be a pod's; nothing else ever becomes part of a path."""
+    return _POD_NAME.fullmatch(name) is not None
+
+
+class PodDirectories:
+    """The directories below `home`. Any method may raise OSError; none takes an error for «gone»."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home.absolute()
+        self.pods = self.home / "pods"
+        self.tombstones = self.home / "tombstones"
+        self.logs = self.home / "logs"
+        self._staging = self.home / "staging"
+        # Supervisors known to have run, so that asking for them again costs two system calls.
+        self._running: dict[str, tuple[ProcessId, PodStatus]] = {}
+
+    def prepare(self) -> None:
+        """Make the directories, for this user alone."""
+        self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for directory in (self.pods, self.tombstones, self.logs, self._staging):
+            directory.mkdir(mode=0o700, exist_ok=True)
+
+    def names(self) -> list[str]:
+        """The pods that exist, finished ones too."""
+        return sorted(name for name in os.listdir(self.pods) if is_pod_name(name))  # noqa: PTH208
+
+    def log(self, name: str) -> Path:
+        """Where a pod's output is."""
+        return self.logs / f"{name}.log"
+
+    def publish(self, spec: PodSpec) -> bool:
+        """Make a pod's directory, unless the pod exists or ever did. Returns whether it may have to be started.
+
+        Raises PodRefusedError for what no process can be given.
+        """
+        name = str(spec.name)
+        if not is_pod_name(name):
+            raise PodRefusedError(Reason(ReasonCode.START_FAILED, f"{name!r} is no name for a pod."))
+        if (self.tombstones / name).exists():
+            return False
+        directory = self.pods / name
+        if directory.exists():
+            return not (directory / "started").exists()
+        content = _spec_fields(spec)
+        staging = Path(tempfile.mkdtemp(prefix=f"{name}.", dir=self._staging))
+        try:
+            _write(staging / "spec", content)
+            _write(staging / "deadline", repr(spec.deadline.timestamp()).encode())
+            _write(staging / "lock", b"")
+            (staging / "scratch").mkdir(mode=0o700)
+            staging.rename(directory)
+        except OSError as problem:
+            shutil.rmtree(staging, ignore_errors=True)
+            if problem.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            return not (directory / "started").exists()
+        return True
+
+    def observe(self, name: str) -> PodStatus | None:
+        """What is true of a pod now; None when it is provably gone. Finishes what a killed process left half done."""
+        directory = self.pods / name
+        known = self._running.get(name)
+        if known is not None and is_running(known[0]) and not (directory / "exit.json").exists():
+            return known[1]
+        ended = self._ended(directory)
+        if ended is not None:
+            if (directory / "delete").exists():
+                return None if self._remove(name) else ended
+            return ended
+        state = _read_json(directory / "state.json")
+        if state is None and not (directory / "started").exists():
+            return self._not_started(name)
+        status = _status_from(name, state)
+        supervisor = _process(state, "supervisor")
+        if supervisor is None or not is_running(supervisor):
+            return self._without_supervisor(name, status, state)
+        if status.phase is PodPhase.RUNNING:
+            self._running[name] = (supervisor, status)
+        if (directory / "delete").exists():
+            # Whoever asked may have been killed before it could send the signal.
+            send_signal(supervisor, signal.SIGTERM)
+        return status
+
+    def last_words(self, name: str) -> PodStatus | None:
+        """How a pod that is gone had ended, as its tombstone has it."""
+        return self._ended(self.tombstones / name)
+
+    def ask_for_end(self, name: str, grace: timedelta) -> None:
+        """Have a pod ended and removed. Unknown names are nothing."""
+        directory = self.pods / name
+        until = time.monotonic() + _REMOVE_PATIENCE_S
+        with contextlib.suppress(FileNotFoundError):
+            write_atomically(str(directory / "delete"), repr(max(0.0, grace.total_seconds())).encode())
+        while directory.exists() and time.monotonic() < until:
+            if not (directory / "started").exists() or (directory / "exit.json").exists():
+                # Over, or not begun; its supervisor may be about to leave or about to begin: both take moments.
+                if self._remove(name):
+                    return
+            else:
+                supervisor = _process(_read_json(directory / "state.json"), "supervisor")
+                if supervisor is not None and is_running(supervisor) is not False:
+                    send_signal(supervisor, signal.SIGTERM)
+                    send_signal(supervisor, signal.SIGCONT)
+                    return
+                if self.observe(name) is None:
+                    return
+            time.sleep(0.005)
+
+    def move_deadline(self, name: str, deadline: datetime) -> None:
+        """Change when the supervisor ends the pod by itself. Unknown names are nothing."""
+        with contextlib.suppress(FileNotFoundError):
+            write_atomically(str(self.pods / name / "deadline"), repr(deadline.timestamp()).encode())
+
+    def prune(self, now: datetime) -> None:
+        """Forget pods that have been gone for a day, and what was left half made."""
+        for directory in (self.tombstones, self._staging):
+            for entry in os.scandir(directory):
+                with contextlib.suppress(FileNotFoundError):
+                    age = now - datetime.fromtimestamp(entry.stat(follow_symlinks=False).st_mtime, UTC)
+                    if age > _TOMBSTONE_AGE:
+                        shutil.rmtree(entry.path, ignore_errors=True)
+
+    def _ended(self, directory: Path) -> PodStatus | None:
+        ended = _read_json(directory / "exit.json")
+        if ended is None:
+            return None
+        reason = None
+        if ended["reason"] is not None:
+            reason = Reason(ReasonCode(ended["reason"]), ended["detail"])
+        return PodStatus(
+            PodName.parse(directory.name),
+            PodPhase.FINISHED,
+            started_at=_time(ended["started_at"]),
+            finished_at=_time(ended["finished_at"]),
+            exit_code=ended["exit_code"],
+            reason=reason,
+        )
+
+    def _not_started(self, name: str) -> PodStatus | None:
+        directory = self.pods / name
+        if not directory.exists():
+            self._running.pop(name, None)
+            self.pods.stat()  # a home that is missing altogether says nothing about its pods
+            return None
+        if ((directory / "delete").exists() or (self.tombstones / name).exists()) and self._remove(name):
+            return None
+        return PodStatus(PodName.parse(name), PodPhase.PENDING)
+
+    def _without_supervisor(self, name: str, status: PodStatus, state: dict[str, Any] | None) -> PodStatus | None:
+        """The pod was started and its supervisor does not seem to live: make sure, then clean up and say so."""
+        directory = self.pods / name
+        with self._owned(name) as owned:
+            if not owned:
+                # It lives after all, or has just moved the pod to its tombstone, or somebody else cleans up.
+                return status if directory.exists() else self._not_started(name)
+            ended = self._ended(directory)
+            if ended is not None:
+                return ended
+            if not end_strays(name, self.log(name), _process(state, "workload"), _STRAYS_PATIENCE_S):
+                return status
+            started = None if status.started_at is None else status.started_at.timestamp()
+            fields: dict[str, str | float | bool | None] = {
+                "exit_code": None,
+                "started_at": started,
+                "finished_at": None,
+                "reason": ReasonCode.POD_LOST.value,
+                "detail": _LOST,
+            }
+            write_atomically(str(directory / "exit.json"), as_json(fields))
+        return self.observe(name)
+
+    def _remove(self, name: str) -> bool:
+        """Move a pod that has ended or never began to its tombstone. False while a supervisor owns it."""
+        directory, tombstone = self.pods / name, self.tombstones / name
+        with self._owned(name) as owned:
+            if not owned:
+                return not directory.exists()
+            if (directory / "started").exists() and not (directory / "exit.json").exists():
+                return False
+            try:
+                directory.rename(tombstone)
+            except OSError as problem:
+                if problem.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+                # Made anew by a late create while it was being removed, and therefore never started.
+                shutil.rmtree(directory, ignore_errors=True)
+        self._running.pop(name, None)
+        tidy(str(tombstone))
+        return True
+
+    @contextlib.contextmanager
+    def _owned(self, name: str) -> Iterator[bool]:
+        """Own the pod while the block runs; false when somebody else does or it is not there."""
+        path = self.pods / name / "lock"
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            yield False
+            return
+        try:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                owned = os.path.samestat(os.fstat(fd), path.stat())
+            except (BlockingIOError, FileNotFoundError):
+                owned = False
+            yield owned
+        finally:
+            os.close(fd)
+
+
+def _spec_fields(spec: PodSpec) -> bytes:
+    """The spec as the supervisor reads it; raises PodRefusedError for NUL characters, which can't be passed on."""
+    base = {name: os.environ.get(name, default) for name, default in _BASE_ENV.items()}
+    env = {**base, **dict(spec.env), MARKER: str(spec.name)}
+    fields = [str(spec.name), repr(max(0.0, spec.grace.total_seconds())), spec.workload.working_dir or ""]
+    fields += [str(len(spec.workload.command)), *spec.workload.command]
+    fields += [str(len(env)), *(text for variable in env.items() for text in variable)]
+    if any("\0" in field for field in fields):
+        detail = "The command, its variables or its working directory contain a NUL character. Remove it."
+        raise PodRefusedError(Reason(ReasonCode.START_FAILED, detail))
+    try:
+        return b"".join(os.fsencode(field) + b"\0" for field in fields)
+    except UnicodeEncodeError as problem:
+        detail = "The command, its variables or its working directory contain text that has no UTF-8 form. Correct it."
+        raise PodRefusedError(Reason(ReasonCode.START_FAILED, detail)) from problem
+
+
+def _write(path: Path, content: bytes) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "wb") as file:
+        file.write(content)
+
+
+def _read_json(path: Path) -> dict[str, Any] | None:
+    try:
+        fields: dict[str, Any] = json.loads(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return fields
+
+
+def _process(state: dict[str, Any] | None, who: str) -> ProcessId | None:
+    if state is None or state[f"{who}_pid"] is None:
+        return None
+    return ProcessId(state[f"{who}_pid"], state[f"{who}_ticks"], state["boot_id"])
+
+
+def _status_from(name: str, state: dict[str, Any] | None) -> PodStatus:
+    started_at = None if state is None else _time(state["started_at"])
+    phase = PodPhase.PENDING if started_at is None else PodPhase.RUNNING
+    return PodStatus(PodName.parse(name), phase, started_at=started_at)
+
+
+def _time(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

@@ -1,0 +1,193 @@
+"""A pod's processes, from the fork of the workload to the death of its last descendant."""
+
+# ruff: noqa: PTH110, PTH123, S606, TID251
+# Part of the supervisor, which starts once per pod: importing pathlib alone would cost it 5 ms.
+
+import os
+import select
+import signal
+import time
+
+from reservation_core.adapters.local.kernel import (
+    PR_SET_CHILD_SUBREAPER,
+    PR_SET_PDEATHSIG,
+    boot_id,
+    descendants,
+    prctl,
+    signal_group,
+    signal_process,
+    start_ticks,
+)
+from reservation_core.adapters.local.pod_files import Spec, as_json, read_seconds, write_atomically
+
+NOT_EXECUTABLE = 126
+NOT_FOUND = 127
+LONGEST_SLEEP_S = 30.0
+
+
+class Ending:
+    """Whether somebody asked for the end by SIGTERM or SIGINT."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def __call__(self, _number: int, _frame: object) -> None:
+        self.asked = True
+
+
+class PodProcess:
+    """The workload's process and everything that comes of it."""
+
+    def __init__(self, pod_dir: str, tombstone: str, log: str, spec: Spec, wake: int) -> None:
+        self.dir = pod_dir
+        self.tombstone = tombstone
+        self.log = log
+        self.spec = spec
+        self.wake = wake
+        self.contained = prctl(PR_SET_CHILD_SUBREAPER, 1)
+        self.pid = 0
+        self.status: int | None = None
+        self.childless = True
+        self.started_at: float | None = None
+
+    def write_state(self) -> None:
+        """Say who runs. `started_at` is null until the command itself runs."""
+        me = os.getpid()
+        fields = {
+            "supervisor_pid": me,
+            "supervisor_ticks": start_ticks(me),
+            "workload_pid": self.pid or None,
+            "workload_ticks": start_ticks(self.pid) if self.pid else None,
+            "boot_id": boot_id(),
+            "contained": self.contained,
+            "started_at": self.started_at,
+        }
+        write_atomically(self.dir + "/state.json", as_json(fields))
+
+    def start(self, umask: int) -> tuple[int, str] | None:
+        """Start the workload. Returns None when it runs, or (exit code, why it can't)."""
+        if not self.spec.command:
+            self.started_at = time.time()
+            self.write_state()
+            return None
+        go_read, go_write = os.pipe()
+        error_read, error_write = os.pipe()
+        parent = os.getpid()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(go_write)
+            self._become_workload(parent, go_read, error_write, umask)
+        self.childless = False
+        os.close(go_read)
+        os.close(error_write)
+        # It must be known whom to look for before the first instruction of the workload runs.
+        self.write_state()
+        os.write(go_write, b"g")
+        os.close(go_write)
+        with open(error_read, "rb") as file:
+            error = file.read()
+        self.started_at = time.time()
+        if error:
+            code, _, detail = error.decode("utf-8", "replace").partition(" ")
+            return int(code), detail
+        self.write_state()
+        return None
+
+    def _become_workload(self, parent: int, go: int, error: int, umask: int) -> None:
+        """In the child: a session of its own that dies with the supervisor. Never returns."""
+        code, what = NOT_EXECUTABLE, "the workload could not be set up"
+        try:
+            os.setsid()
+            prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != parent or os.read(go, 1) != b"g":
+                os._exit(NOT_EXECUTABLE)
+            # Handlers end with exec; what Python ignores would go on being ignored.
+            signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+            signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+            os.umask(umask)
+            out = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+            os.dup2(out, 1)
+            os.dup2(out, 2)
+            os.close(out)
+            directory = self.spec.working_dir or self.dir + "/scratch"
+            what = f"its working directory {directory} can't be entered"
+            os.chdir(directory)
+            what = f"the command {self.spec.command[0]} can't be run"
+            os.execvpe(self.spec.command[0], self.spec.command, self.spec.env)
+        except (OSError, ValueError) as problem:
+            missing = isinstance(problem, FileNotFoundError) and what.startswith("the command")
+            code = NOT_FOUND if missing else NOT_EXECUTABLE
+            why = os.strerror(problem.errno) if isinstance(problem, OSError) and problem.errno else str(problem)
+            os.write(error, f"{code} {what}: {why}".encode("utf-8", "replace"))
+        finally:
+            os._exit(code)
+
+    def reap(self) -> None:
+        """Collect every child that has ended. Without children there are no descendants: orphans come to us."""
+        while not self.childless:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                self.childless = True
+                return
+            if pid == 0:
+                return
+            if pid == self.pid:
+                self.status = status
+
+    def has_ended(self) -> bool:
+        """Whether the command's own process is over; others of the pod may not be."""
+        return self.status is not None
+
+    def sleep(self, seconds: float) -> None:
+        """Until a signal comes, at most `seconds`."""
+        if select.select([self.wake], [], [], max(0.0, seconds))[0]:
+            os.read(self.wake, 4096)
+
+    def hold(self, ending: "Ending") -> str | None:
+        """Wait for the end. Returns None when the workload ended by itself, else why it is to be ended."""
+        # Whoever asked before state.json was there could not send a signal; whoever asks from now on can.
+        ending.asked = ending.asked or os.path.exists(self.dir + "/delete")
+        while True:
+            self.reap()
+            if self.has_ended():
+                return None
+            if ending.asked:
+                return "asked"
+            left = (read_seconds(self.dir + "/deadline") or float("inf")) - time.time()
+            if left <= 0:
+                return "duration_reached"
+            self.sleep(min(left, LONGEST_SLEEP_S))
+
+    def terminate(self, grace_s: float) -> None:
+        """SIGTERM to the workload's group and wait for its end, at most `grace_s`."""
+        if not self.pid or self.has_ended():
+            return
+        signal_group(self.pid, signal.SIGTERM)
+        signal_group(self.pid, signal.SIGCONT)
+        until = time.monotonic() + grace_s
+        while time.monotonic() < until:
+            self.sleep(min(until - time.monotonic(), LONGEST_SLEEP_S))
+            self.reap()
+            if self.has_ended():
+                return
+            less = read_seconds(self.dir + "/delete")
+            if less is not None and less < grace_s:  # asked again, with less patience
+                grace_s = less
+                until = min(until, time.monotonic() + less)
+
+    def kill_everything(self) -> None:
+        """SIGKILL until no descendant is left, however long that takes: until then its GPUs are not free."""
+        if self.pid and not self.contained:
+            signal_group(self.pid, signal.SIGKILL)
+        pause = 0.01
+        while True:
+            self.reap()
+            if self.childless:
+                return
+            for pid in descendants(os.getpid()) if self.contained else ():
+                signal_process(pid, signal.SIGKILL)
+            if not self.contained:
+                signal_process(self.pid, signal.SIGKILL)
+            self.sleep(pause)
+            pause = min(pause * 1.5, 1.0)

@@ -1,0 +1,79 @@
+"""One word for each model of card: what drivers call `NVIDIA H100 80GB HBM3` people ask for as `h100`."""
+
+import re
+
+GPU_TYPE = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+"""What a normalised type looks like: the same as in requests and in the ledger."""
+
+UNKNOWN = "unknown"
+
+# First match wins, so longer names stand before those that they contain. `{}` takes the memory in GB.
+_MODELS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(pattern, re.IGNORECASE), name)
+    for pattern, name in (
+        (r"\bGB300\b", "gb300"),
+        (r"\bGB200\b", "gb200"),
+        (r"\bB300\b", "b300"),
+        (r"\bB200\b", "b200"),
+        (r"\bGH200\b", "gh200"),
+        (r"\bH200\b", "h200"),
+        (r"\bH100\b.*\bNVL\b", "h100-nvl"),
+        (r"\bH100\b", "h100"),
+        (r"\bH800\b", "h800"),
+        (r"\bH20\b", "h20"),
+        (r"\bA100\b.*?\b(\d+)\s*GB", "a100-{}gb"),
+        (r"\bA100\b", "a100"),
+        (r"\bA800\b", "a800"),
+        (r"\bA30\b", "a30"),
+        (r"\bA40\b", "a40"),
+        (r"\bA16\b", "a16"),
+        (r"\bA10G\b", "a10g"),
+        (r"\bA10\b", "a10"),
+        (r"\bA2\b", "a2"),
+        (r"\bL40S\b", "l40s"),
+        (r"\bL40\b", "l40"),
+        (r"\bL4\b", "l4"),
+        (r"\bV100S?\b.*?\b(\d+)\s*GB", "v100-{}gb"),
+        (r"\bV100S?\b", "v100"),
+        (r"\bP100\b", "p100"),
+        (r"\bP40\b", "p40"),
+        (r"\bP4\b", "p4"),
+        (r"\bT4\b", "t4"),
+        (r"\bK80\b", "k80"),
+        (r"\bMI(\d{3}[AX]?)\b", "mi{}"),
+        (r"\bRTX\s+PRO\s+(\d{4})\b", "rtx-pro-{}"),
+        (r"\bRTX\s+(\d{4})\s+Ada\b", "rtx-{}-ada"),
+        (r"\bRTX\s+(A\d{4})\b", "rtx-{}"),
+        (r"\b(?:GeForce\s+|TITAN\s+)?([GR]TX\s+\d{3,4}(?:\s+Ti)?(?:\s+SUPER)?(?:\s+D)?)\b", "{}"),
+        (r"\bTITAN\s+(\w+)\b", "titan-{}"),
+    )
+)
+_VENDOR = re.compile(r"\b(nvidia|amd|intel|tesla|geforce|radeon|instinct|graphics|corporation)\b")
+
+_GIB = 2**30
+_MEMORY_GIB = {
+    "b200": 180, "gb200": 186, "h200": 141, "h100": 80, "a100-80gb": 80, "a100-40gb": 40, "a100": 40, "a10g": 24,
+    "a10": 24, "l40s": 48, "l40": 48, "l4": 24, "v100": 16, "v100-32gb": 32, "v100-16gb": 16, "t4": 16, "mi300x": 192,
+}  # fmt: skip
+
+
+def normalised_gpu_type(name: str) -> str:
+    """The type of a card from its driver's name for it; an unknown model becomes a slug of its name.
+
+    Always matches GPU_TYPE; `unknown` for a name without a letter or digit.
+    """
+    for pattern, model in _MODELS:
+        match = pattern.search(name)
+        if match:
+            return _slug(model.format(*match.groups()))
+    return _slug(_VENDOR.sub(" ", name.lower())) or _slug(name) or UNKNOWN
+
+
+def usual_memory_bytes(gpu_type: str) -> int | None:
+    """How much memory such a card has, in bytes, for cards that are only simulated; None for models not listed here."""
+    size = _MEMORY_GIB.get(gpu_type)
+    return None if size is None else size * _GIB
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-._")[:63].rstrip("-._")

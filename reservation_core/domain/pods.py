@@ -1,0 +1,86 @@
+"""What runs for a reservation: one pod per node, with the variables that tell the workload what it was given."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from itertools import groupby
+
+from reservation_core.domain.model import AllocatedGpu, PodName, PodSpec, Reservation
+
+FIRST_MASTER_PORT = 20_000
+MASTER_PORTS = 10_000
+
+
+def master_port(reservation_id: str) -> int:
+    """Where the pods of a gang meet: 20000 to 29999, the same for every pod and every attempt of a reservation."""
+    value = 2_166_136_261
+    for byte in reservation_id.encode():  # FNV-1a: Python's own hash() differs from process to process
+        value = (value ^ byte) * 16_777_619 % 2**32
+    return FIRST_MASTER_PORT + value % MASTER_PORTS
+
+
+def pod_environment(
+    reservation: Reservation,
+    node: str,
+    gpu_indices: Sequence[int],
+    rank: int,
+    node_names: Sequence[str],
+    master_port: int,
+    master_address: str = "127.0.0.1",
+) -> tuple[tuple[str, str], ...]:
+    """A pod's variables: the user's, then ours, which win. `node_names` are the gang's nodes in the order of ranks."""
+    ours = {
+        "CUDA_VISIBLE_DEVICES": ",".join(str(index) for index in gpu_indices),
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "GPU_DEV_JOB_ID": reservation.id,
+        "GPU_DEV_NODE": node,
+    }
+    if len(node_names) > 1:
+        ours |= {
+            "NNODES": str(len(node_names)),
+            "NODE_RANK": str(rank),
+            "MASTER_ADDR": master_address,
+            "MASTER_PORT": str(master_port),
+        }
+    return tuple({**dict(reservation.workload.env), **ours}.items())
+
+
+def pod_specs(
+    reservation: Reservation,
+    allocations: tuple[AllocatedGpu, ...],
+    now: datetime,
+    grace: timedelta,
+    belt: timedelta,
+    master_address: str = "127.0.0.1",
+) -> tuple[PodSpec, ...]:
+    """The pods of a reservation's newest attempt, one per rank, in the order of ranks.
+
+    `belt` is how long after the range's end the cluster waits before it ends a pod by itself. A reservation without a
+    range is taken to start `now`.
+    """
+    ends_at = reservation.range_end or max((gpu.ends_at for gpu in allocations), default=now + reservation.duration)
+    by_rank = sorted(allocations, key=lambda gpu: (gpu.rank, gpu.index))
+    ranks = {rank: tuple(gpus) for rank, gpus in groupby(by_rank, key=lambda gpu: gpu.rank)}
+    node_names = [gpus[0].node for gpus in ranks.values()]
+    port = master_port(reservation.id)
+    return tuple(
+        PodSpec(
+            name=PodName(reservation.id, reservation.attempt, rank),
+            user=reservation.user,
+            node=gpus[0].node,
+            gpu_indices=tuple(gpu.index for gpu in gpus),
+            gpu_uuids=tuple(gpu.uuid for gpu in gpus),
+            workload=reservation.workload,
+            env=pod_environment(
+                reservation,
+                gpus[0].node,
+                [gpu.index for gpu in gpus],
+                rank,
+                node_names,
+                port,
+                master_address,
+            ),
+            deadline=ends_at + belt,
+            grace=grace,
+        )
+        for rank, gpus in ranks.items()
+    )
