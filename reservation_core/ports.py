@@ -282,9 +282,7 @@ class Planning(Protocol):
         """Only the inventory."""
         ...
 
-    async def changed(
-        self, ids: Sequence[str], start_allowance: timedelta
-    ) -> tuple[list[Waiting], list[Commitment]]:
+    async def changed(self, ids: Sequence[str], start_allowance: timedelta) -> tuple[list[Waiting], list[Commitment]]:
         """What is now true of these reservations: waiting, holding, or (absent from both) neither."""
         ...
 
@@ -515,6 +513,33 @@ class Idempotency(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class EndedJob:
+    """A job that has ended, with the event that says so."""
+
+    event_id: int
+    status: JobStatus
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime
+
+
+class Measurements(Protocol):
+    """What metrics are made of; every call is cheap however many jobs there were."""
+
+    async def job_counts(self) -> list[tuple[JobStatus, int]]:
+        """Jobs that have not ended, by status; all four statuses, zeros too."""
+        ...
+
+    async def newest_event(self, settled_before: datetime) -> int:
+        """The newest event older than that; 0 when there is none."""
+        ...
+
+    async def ended(self, after_event: int, up_to_event: int, limit: int) -> list[EndedJob]:
+        """Jobs whose final event is in (after_event, up_to_event], in event order."""
+        ...
+
+
 class UnitOfWork(Protocol):
     """One transaction and everything that can be done in it."""
 
@@ -530,6 +555,8 @@ class UnitOfWork(Protocol):
     def identities(self) -> Identities: ...
     @property
     def idempotency(self) -> Idempotency: ...
+    @property
+    def measurements(self) -> Measurements: ...
     @property
     def queue(self) -> Queue: ...
 

@@ -1,4 +1,4 @@
-"""Logging of every process: structlog to stderr, one JSON object a line (or coloured text with `GPU_DEV_LOG_JSON=false`).
+"""Logging of every process: structlog to stderr, one JSON object a line (or text, with `GPU_DEV_LOG_JSON=false`).
 
 Libraries that log by the standard library come out in the same form. Nothing is redacted here because secrets are
 never passed to a log call: what holds one has a type without it in its repr.

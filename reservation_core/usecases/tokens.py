@@ -24,7 +24,7 @@ async def create(
     if user is not None and user != principal.user:
         if not principal.is_admin:
             # The same words whether that user exists or not.
-            raise ForbiddenError("Only administrators make tokens for others. Leave `user` out to make one for yourself.")
+            raise ForbiddenError("Only administrators make tokens for others. Leave `user` out to make your own.")
         record = await uow.identities.user(user)
         if record is None:
             raise NotFoundError(f"There is no user {user!r}. Create it first with POST /v1/users.")

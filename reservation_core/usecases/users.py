@@ -60,4 +60,4 @@ async def disable(uow: UnitOfWork, principal: Principal, name: str, now: datetim
 
 
 def _unknown(name: str) -> NotFoundError:
-    return NotFoundError(f"There is no user {name!r}, or it is not yours to see. `gpu-dev users list` shows who there is.")
+    return NotFoundError(f"There is no user {name!r}, or they are not yours to see. GET /v1/users/me shows yourself.")

@@ -16,6 +16,7 @@ from reservation_core.adapters.postgres.events import PostgresEvents
 from reservation_core.adapters.postgres.idempotency import PostgresIdempotency
 from reservation_core.adapters.postgres.identities import PostgresIdentities
 from reservation_core.adapters.postgres.inventory import PostgresInventory
+from reservation_core.adapters.postgres.measurements import PostgresMeasurements
 from reservation_core.adapters.postgres.planning import PostgresPlanning
 from reservation_core.adapters.postgres.reservations import PostgresReservations
 from reservation_core.adapters.postgres.wakeups import PostgresWakeups
@@ -67,6 +68,11 @@ class PostgresUnitOfWork:
     def idempotency(self) -> PostgresIdempotency:
         """Answers kept for repeated requests."""
         return PostgresIdempotency(self._connection)
+
+    @cached_property
+    def measurements(self) -> PostgresMeasurements:
+        """What metrics are made of."""
+        return PostgresMeasurements(self._connection)
 
     async def hold_pod_lock(self, reservation_id: str) -> None:
         """Wait for this reservation's pod lock and keep it until the transaction ends."""

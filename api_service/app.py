@@ -1,0 +1,77 @@
+"""The application: routes, the gate before them, and what runs beside them."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from api_service.gate import Gate
+from api_service.problems import of_exception
+from api_service.routes import (
+    dead_letters,
+    inventory,
+    job_events,
+    job_logs,
+    jobs,
+    operations,
+    tokens,
+    users,
+)
+from api_service.services import Services
+from reservation_core.runtime.settings import ApiSettings
+from reservation_core.runtime.wiring import Runtime
+
+# Routes are tried in order: the ones that are asked most come first.
+_ROUTERS = (
+    jobs.router,
+    job_events.router,
+    job_logs.router,
+    inventory.router,
+    tokens.router,
+    users.router,
+    dead_letters.router,
+    operations.router,
+)
+
+
+def create_app(runtime: Runtime, settings: ApiSettings) -> FastAPI:
+    """The ASGI application on a runtime that stays open as long as the application runs.
+
+    Background work begins and ends with the application's lifespan. `app.state.services.wakeups.stop()` ends open
+    streams: a server must call it before it waits for connections to close.
+    """
+    services = Services.of(runtime, settings)
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        async with services.running():
+            yield
+
+    app = FastAPI(
+        title="GPU Dev Server",
+        version="1",
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        redirect_slashes=False,
+        exception_handlers={HTTPException: _problem, RequestValidationError: _problem},
+    )
+    for router in _ROUTERS:
+        # Not include_router: the routes are complete as they are, and a flat list is matched faster.
+        app.router.routes.extend(router.routes)
+    app.state.services = services
+    app.state.operations = [route for route in app.router.routes if isinstance(route, APIRoute)]
+    app.add_middleware(Gate, services=services)
+    return app
+
+
+async def _problem(request: Request, error: Exception) -> Response:
+    response = of_exception(error, request)
+    if response is None:
+        raise error
+    return response

@@ -1,0 +1,114 @@
+"""Who calls: bearer tokens, looked up by digest, remembered for a moment.
+
+A verified token is remembered for `token_cache_s` seconds, so a token that another process revokes works that much
+longer; what this process revokes stops at once. Expiry needs no lookup and is checked on every call.
+"""
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
+
+import structlog
+
+from api_service.problems import ProblemError
+from reservation_core.ports import Clock, IdSource, Principal, UnitOfWorkFactory
+
+_MAX_REMEMBERED = 10_000
+_MAX_SECRET = 512
+_log = structlog.get_logger(__name__)
+
+
+class Authenticator:
+    """Turns `Authorization` headers into principals."""
+
+    def __init__(self, uow: UnitOfWorkFactory, ids: IdSource, clock: Clock, ttl_s: float) -> None:
+        self._uow = uow
+        self._ids = ids
+        self._clock = clock
+        self._ttl_s = ttl_s
+        self._known: dict[bytes, tuple[Principal, float]] = {}
+        self._looking: dict[bytes, asyncio.Task[Principal | None]] = {}
+        # Counts what was revoked here: a lookup that began before may have read the old truth and is not remembered.
+        self._revocations = 0
+        self._used: dict[str, datetime] = {}
+
+    async def principal(self, header: str | None) -> Principal:
+        """Whose call this is. Raises ProblemError (401) without a valid credential."""
+        secret = _secret_in(header)
+        digest = self._ids.digest(secret)
+        now = self._clock.now()
+        known = self._known.get(digest)
+        if known is not None and asyncio.get_running_loop().time() < known[1]:
+            principal: Principal | None = known[0]
+        else:
+            principal = await self._look_up_once(digest, now)
+        if principal is None or (principal.expires_at is not None and principal.expires_at <= now):
+            raise _unauthenticated("invalid_token", "This token is unknown, expired or revoked. Use another token.")
+        self._used[principal.token_id] = now
+        return principal
+
+    def forget_token(self, token_id: str) -> None:
+        """A token was revoked here: stop believing it at once."""
+        self._forget(lambda principal: principal.token_id == token_id)
+
+    def forget_user(self, name: str) -> None:
+        """A user was disabled here: stop believing their tokens at once."""
+        self._forget(lambda principal: principal.user == name)
+
+    async def write_last_used(self) -> None:
+        """Write down when tokens were last used; what can't be written now is kept for the next time."""
+        used, self._used = self._used, {}
+        if not used:
+            return
+        try:
+            async with self._uow() as uow:
+                await uow.identities.touch_tokens(used)
+        except Exception:
+            self._used = used | self._used
+            raise
+
+    def _forget(self, gone: Callable[[Principal], bool]) -> None:
+        self._revocations += 1
+        self._looking.clear()
+        self._known = {digest: known for digest, known in self._known.items() if not gone(known[0])}
+
+    async def _look_up_once(self, digest: bytes, now: datetime) -> Principal | None:
+        """Callers with the same token at the same time share one lookup."""
+        looking = self._looking.get(digest)
+        if looking is None:
+            looking = asyncio.create_task(self._look_up(digest, now))
+            self._looking[digest] = looking
+            looking.add_done_callback(lambda task: self._looked_up(digest, task))
+        # Shielded: one caller going away must not fail the others.
+        return await asyncio.shield(looking)
+
+    def _looked_up(self, digest: bytes, task: "asyncio.Task[Principal | None]") -> None:
+        if self._looking.get(digest) is task:
+            del self._looking[digest]
+        if not task.cancelled() and task.exception() is not None:
+            _log.warning("token_lookup_failed", error=type(task.exception()).__name__)
+
+    async def _look_up(self, digest: bytes, now: datetime) -> Principal | None:
+        revocations = self._revocations
+        async with self._uow() as uow:
+            principal = await uow.identities.principal(digest, now)
+        if principal is not None and revocations == self._revocations:
+            if len(self._known) >= _MAX_REMEMBERED:
+                self._known.clear()
+            self._known[digest] = (principal, asyncio.get_running_loop().time() + self._ttl_s)
+        return principal
+
+
+def _secret_in(header: str | None) -> str:
+    if header is None:
+        raise _unauthenticated(None, "Send a token: `Authorization: Bearer <token>`. `gpu-dev login` stores one.")
+    scheme, _, secret = header.partition(" ")
+    secret = secret.strip()
+    if scheme.lower() != "bearer" or not 0 < len(secret) <= _MAX_SECRET or not secret.isascii():
+        raise _unauthenticated("invalid_request", "The Authorization header must read `Bearer <token>`.")
+    return secret
+
+
+def _unauthenticated(error: str | None, detail: str) -> ProblemError:
+    challenge = 'Bearer realm="gpu-dev"' + ("" if error is None else f', error="{error}"')
+    return ProblemError(401, "unauthenticated", detail, headers={"WWW-Authenticate": challenge})

@@ -1,0 +1,127 @@
+"""What /openapi.json says beyond what FastAPI can see: bodies, problems, headers and the credential.
+
+Routes read their bodies themselves (see `bodies`), so their models are named in `reads(...)`; every problem that a
+route answers with is named in `problems(...)`.
+"""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from api_service.problems import MEDIA_TYPE
+from reservation_core import contracts
+
+DESCRIPTION = """\
+One place where people who share GPUs get them. Send a bearer token with every call under `/v1`. Errors are problem
+details (RFC 9457) whose `type` is stable. Repeat a POST safely with an `Idempotency-Key`; change only what you have
+seen with `If-Match`.
+"""
+_BODIES: tuple[type[BaseModel], ...] = (
+    contracts.JobSubmit,
+    contracts.JobExtend,
+    contracts.TokenCreate,
+    contracts.UserCreate,
+    contracts.Redrive,
+)
+_REF = "#/components/schemas/"
+_EXPLAINED: Mapping[int, str] = {
+    400: "Malformed: not JSON, or a header or cursor that can't be read.",
+    401: "No valid token.",
+    403: "Known, but not allowed: for administrators only.",
+    404: "There is no such thing, or it is somebody else's.",
+    405: "The address does not take this method.",
+    409: "It can't be done in this state, or the Idempotency-Key was used with another request.",
+    412: "It has changed since the version in If-Match.",
+    413: "The body is too large.",
+    415: "The body is not JSON.",
+    422: "The request breaks rules; `broken_rules` lists them.",
+    503: "The database, the cluster or the server is not available at this moment.",
+}
+_IDEMPOTENCY_KEY = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "The same key with the same request gets the same answer; with another request 409. Kept for a day.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]([ -~]{0,253}[!-~])?$"},
+}
+_IF_MATCH = {
+    "name": "If-Match",
+    "in": "header",
+    "required": False,
+    "description": "The ETag that the change is meant for, or `*`.",
+    "schema": {"type": "string", "pattern": r'^(\*|"[1-9][0-9]{0,8}")$'},
+}
+_ETAG = {"description": "The job's version, for If-Match.", "schema": {"type": "string"}}
+
+
+def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The problems a route under /v1 answers with; 401, 405, 422, 500 and 503 belong to all."""
+    every = sorted({401, 422, 503, *statuses})
+    return {
+        status: {
+            "description": _EXPLAINED[status],
+            "content": {MEDIA_TYPE: {"schema": {"$ref": _REF + "Problem"}}},
+        }
+        for status in every
+    }
+
+
+def answers(status: int, description: str, *, etag: bool = False) -> dict[int | str, dict[str, Any]]:
+    """What a route answers when all is well, beyond its model."""
+    return {status: {"description": description, **({"headers": {"ETag": _ETAG}} if etag else {})}}
+
+
+def stream(media_type: str, description: str, example: str) -> dict[int | str, dict[str, Any]]:
+    """A stream as the answer."""
+    return {
+        200: {
+            "description": description,
+            "content": {media_type: {"schema": {"type": "string"}, "example": example}},
+        }
+    }
+
+
+def reads(model: type[BaseModel] | None, *, required: bool = True, if_match: bool = False) -> dict[str, Any]:
+    """A POST's body and headers, as `openapi_extra`."""
+    parameters = [_IDEMPOTENCY_KEY, *([_IF_MATCH] if if_match else [])]
+    if model is None:
+        return {"parameters": parameters}
+    schema = {"$ref": _REF + model.__name__}
+    return {
+        "parameters": parameters,
+        "requestBody": {"required": required, "content": {"application/json": {"schema": schema}}},
+    }
+
+
+def openapi(app: FastAPI) -> dict[str, Any]:
+    """The whole document, made once."""
+    if app.openapi_schema is None:
+        document = get_openapi(
+            title=app.title, version=app.version, description=DESCRIPTION, routes=app.routes, tags=app.openapi_tags
+        )
+        components = document.setdefault("components", {})
+        schemas = components.setdefault("schemas", {})
+        _, inputs = models_json_schema([(model, "validation") for model in _BODIES], ref_template=_REF + "{model}")
+        _, outputs = models_json_schema([(contracts.Problem, "serialization")], ref_template=_REF + "{model}")
+        for found in (inputs, outputs):
+            for name, schema in found["$defs"].items():
+                schemas.setdefault(name, schema)
+        components["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer"}}
+        for path, operations in document["paths"].items():
+            for operation in operations.values():
+                if path.startswith("/v1/"):
+                    operation["security"] = [{"bearer": []}]
+                operation["responses"].setdefault(
+                    "500",
+                    {
+                        "description": HTTPStatus.INTERNAL_SERVER_ERROR.phrase,
+                        "content": {MEDIA_TYPE: {"schema": {"$ref": _REF + "Problem"}}},
+                    },
+                )
+        app.openapi_schema = document
+    return app.openapi_schema

@@ -1,0 +1,126 @@
+"""Streams that follow a job: how they are woken, and how they end.
+
+The whole process has one subscription to the events channel; every open stream waits on it. A wake-up says only that
+something happened to some job: each stream then reads what is new for its own.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from datetime import timedelta
+
+import structlog
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from api_service.problems import ProblemError
+from reservation_core.ports import Channel, DatabaseUnavailableError, Wakeups
+
+SWEEP_S = 1.0
+RECHECK_S = 15.0
+_RETRY_S = 1.0
+_log = structlog.get_logger(__name__)
+
+
+class SharedWakeups:
+    """One listener for all streams of the process."""
+
+    def __init__(self, wakeups: Wakeups) -> None:
+        self._wakeups = wakeups
+        self._next = asyncio.Event()
+        self.stopping = asyncio.Event()
+
+    async def run(self) -> None:
+        """Pass wake-ups on until cancelled. Without a database, streams live by their sweep until it is back."""
+        while True:
+            try:
+                async with self._wakeups.subscribe(Channel.EVENTS) as subscription:
+                    while True:
+                        if await subscription.wait(timedelta(seconds=30)):
+                            self._ring()
+            except (DatabaseUnavailableError, OSError) as error:
+                _log.warning("events_not_heard", error=type(error).__name__)
+                await asyncio.sleep(_RETRY_S)
+
+    def stop(self) -> None:
+        """End all streams: the process is about to."""
+        self.stopping.set()
+        self._ring()
+
+    def ticket(self) -> asyncio.Event:
+        """Taken before reading, so that what happens between reading and waiting is not missed."""
+        return self._next
+
+    async def wait(self, ticket: asyncio.Event, timeout_s: float = SWEEP_S) -> None:
+        """Until something happened since the ticket was taken, or the time ran out."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await ticket.wait()
+        except TimeoutError:
+            return
+
+    def _ring(self) -> None:
+        rung, self._next = self._next, asyncio.Event()
+        rung.set()
+
+
+class LiveStream(Response):
+    """A response that goes on until its chunks end, the client leaves, the caller's token ends or the process stops.
+
+    An exception of the chunks leaves the response visibly incomplete (the connection is closed in its middle).
+    """
+
+    def __init__(
+        self,
+        chunks: AsyncGenerator[bytes],
+        *,
+        media_type: str,
+        wakeups: SharedWakeups,
+        recheck: Callable[[], Awaitable[object]],
+    ) -> None:
+        super().__init__(media_type=media_type, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        del self.headers["content-length"]
+        self._chunks = chunks
+        self._wakeups = wakeups
+        self._recheck = recheck
+
+    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve it."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        pump = asyncio.create_task(self._pump(send))
+        gone = asyncio.create_task(_disconnected(receive))
+        others = {
+            asyncio.create_task(self._wakeups.stopping.wait()),
+            asyncio.create_task(self._until_not_allowed()),
+        }
+        try:
+            await asyncio.wait({pump, gone, *others}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            finished = pump.done()
+            for task in (pump, gone, *others):
+                task.cancel()
+            await asyncio.gather(pump, gone, *others, return_exceptions=True)
+            await self._chunks.aclose()
+        if finished and not pump.cancelled() and (error := pump.exception()) is not None:
+            raise error
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _pump(self, send: Send) -> None:
+        async with aclosing(self._chunks) as chunks:
+            async for chunk in chunks:
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+
+    async def _until_not_allowed(self) -> None:
+        while True:
+            await asyncio.sleep(RECHECK_S)
+            try:
+                await self._recheck()
+            except ProblemError:
+                return
+            except DatabaseUnavailableError:
+                continue
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

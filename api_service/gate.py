@@ -1,0 +1,118 @@
+"""The outermost layer of every request: an id, a verified caller, a measured time, and an answer whatever happens.
+
+Everything under /v1 needs a credential, asked for here and not route by route, so that no route can forget it. Plain
+ASGI: a middleware class of the framework's would cost as much again as the whole request.
+"""
+
+import re
+import time
+from itertools import count
+from secrets import token_hex
+
+import structlog
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api_service.problems import ProblemError, of_exception, respond
+from api_service.services import Services
+from reservation_core.ports import ClusterUnavailableError, DatabaseUnavailableError
+
+PROTECTED = "/v1/"
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_log = structlog.get_logger(__name__)
+
+
+class Gate:
+    """Wraps the whole application."""
+
+    def __init__(self, app: ASGIApp, services: Services) -> None:
+        self._app = app
+        self._services = services
+        # Unique over processes by its first part, cheap by its second.
+        self._prefix = token_hex(6)
+        self._numbers = count(1)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request; anything but HTTP goes on untouched."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = time.perf_counter()
+        headers = Headers(scope=scope)
+        given = headers.get("x-request-id")
+        request_id = given if given and _REQUEST_ID.fullmatch(given) else f"{self._prefix}-{next(self._numbers):x}"
+        scope["request_id"] = request_id
+        status = 0
+
+        async def send_marked(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
+            await send(message)
+
+        try:
+            if scope["path"].startswith(PROTECTED):
+                scope["principal"] = await self._services.authenticator.principal(_authorization(headers))
+            await self._app(scope, receive, send_marked)
+        except Exception as error:  # noqa: BLE001 - the last one to see it: it is logged and answered here
+            if status:
+                # The answer has begun: leaving it incomplete is the only way to say that it is wrong.
+                _log.warning("answer_broken_off", request_id=request_id, error=type(error).__name__, exc_info=error)
+            else:
+                await self._answer(error, Request(scope, receive), request_id, send_marked)
+        finally:
+            self._note(scope, request_id, status, time.perf_counter() - began)
+
+    async def _answer(self, error: Exception, request: Request, request_id: str, send: Send) -> None:
+        response = of_exception(error, request)
+        if response is None:
+            match error:
+                case DatabaseUnavailableError():
+                    code, what = "database_unavailable", "The database"
+                case ClusterUnavailableError():
+                    code, what = "cluster_unavailable", "The cluster"
+                case _:
+                    code, what = "", ""
+            if code:
+                detail = f"{what} can't be reached at this moment. Send the request again (with its Idempotency-Key)."
+                response = respond(503, code, detail, request_id=request_id, headers={"Retry-After": "2"})
+                _log.warning(code, request_id=request_id, error=str(error))
+            else:
+                self._services.metrics.unforeseen_error()
+                _log.error("unforeseen_error", request_id=request_id, exc_info=error)
+                detail = (
+                    "Something went wrong in the server. Send the request again; if it fails again, tell an "
+                    f"administrator the request id {request_id}."
+                )
+                response = respond(500, "internal_error", detail, request_id=request_id)
+        await response(request.scope, request.receive, send)
+
+    def _note(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
+        route = scope.get("route")
+        template = getattr(route, "path", None) or "unmatched"
+        method = scope["method"] if route is not None else "other"
+        self._services.metrics.request(method, template, status, seconds)
+        # Successes at DEBUG: a line for each would cost more than the request. Who did what is in the record of events.
+        log = _log.error if status >= 500 else _log.info if status >= 400 or not status else _log.debug
+        log(
+            "request",
+            request_id=request_id,
+            method=scope["method"],
+            route=template,
+            status=status,
+            ms=round(seconds * 1000, 1),
+        )
+
+
+def _authorization(headers: Headers) -> str | None:
+    values = headers.getlist("authorization")
+    if len(values) > 1:
+        raise ProblemError(
+            401,
+            "unauthenticated",
+            "Send one Authorization header, not several.",
+            headers={"WWW-Authenticate": 'Bearer realm="gpu-dev", error="invalid_request"'},
+        )
+    return values[0] if values else None

@@ -1,0 +1,163 @@
+"""A job's log from its pods: one pod's bytes as they are, a gang's lines each with its rank."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+
+import structlog
+
+from api_service.following import SWEEP_S
+from api_service.services import Services
+from reservation_core.domain.model import FINAL_STATUSES, JobStatus, PodName, Reservation
+from reservation_core.ports import ClusterUnavailableError, DatabaseUnavailableError
+
+_LONGEST_LINE = 64 * 1024
+_AHEAD = 64
+_WITHOUT_OUTPUT = frozenset({JobStatus.QUEUED, JobStatus.STARTING})
+_log = structlog.get_logger(__name__)
+
+
+class _PodLog:
+    """One pod's log, read over and over from its start, each byte passed on once."""
+
+    def __init__(self, services: Services, name: PodName) -> None:
+        self._cluster = services.runtime.cluster
+        self._name = str(name)
+        self._passed = 0
+
+    async def read(self, *, follow: bool) -> AsyncGenerator[bytes]:
+        """What was not passed on yet. Raises ClusterUnavailableError."""
+        position = 0
+        chunks = self._cluster.pod_logs(self._name, follow=follow)
+        try:
+            async for chunk in chunks:
+                fresh = chunk[max(self._passed - position, 0) :]
+                position += len(chunk)
+                self._passed = max(self._passed, position)
+                if fresh:
+                    yield fresh
+        finally:
+            await _close(chunks)
+
+
+async def read_log(services: Services, job: Reservation) -> AsyncGenerator[bytes]:
+    """The log so far. Raises ClusterUnavailableError before the answer begins."""
+    chunks = _joined([_PodLog(services, name) for name in _pods(job)], follow=False)
+    # The first chunk now: a cluster that can't be asked is then a problem and not a broken stream.
+    first = await anext(chunks, None)
+
+    async def whole() -> AsyncGenerator[bytes]:
+        async with aclosing(chunks):
+            if first is not None:
+                yield first
+                async for chunk in chunks:
+                    yield chunk
+
+    return whole()
+
+
+async def follow_log(services: Services, job: Reservation) -> AsyncGenerator[bytes]:
+    """The log until the job has ended and everything was passed on; waits for a job that has not started."""
+    pods: list[_PodLog] = []
+    while True:
+        ticket = services.wakeups.ticket()
+        job = await _newest(services, job)
+        # Read the state first, then the log: what was printed before a final state is then never missed.
+        ended = job.status in FINAL_STATUSES
+        if job.status not in _WITHOUT_OUTPUT:
+            if not pods:
+                pods = [_PodLog(services, name) for name in _pods(job)]
+            try:
+                async with aclosing(_joined(pods, follow=not ended)) as chunks:
+                    async for chunk in chunks:
+                        yield chunk
+            except ClusterUnavailableError as error:
+                _log.warning("log_not_read", job=job.id, error=str(error))
+                await asyncio.sleep(SWEEP_S)
+                continue
+        if ended:
+            return
+        await services.wakeups.wait(ticket)
+
+
+def _pods(job: Reservation) -> list[PodName]:
+    return [PodName(job.id, job.attempt, rank) for rank in range(job.nodes)] if job.attempt else []
+
+
+async def _newest(services: Services, job: Reservation) -> Reservation:
+    try:
+        async with services.stream_reads, services.runtime.uow() as uow:
+            return (await uow.reservations.get([job.id])).get(job.id, job)
+    except DatabaseUnavailableError as error:
+        _log.warning("log_not_followed", job=job.id, error=str(error))
+        return job
+
+
+async def _joined(pods: list[_PodLog], *, follow: bool) -> AsyncGenerator[bytes]:
+    if len(pods) == 1:
+        async with aclosing(pods[0].read(follow=follow)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+        return
+    if not follow:
+        for rank, pod in enumerate(pods):
+            async with aclosing(_lines(pod, rank, follow=False)) as lines:
+                async for line in lines:
+                    yield line
+        return
+    async with aclosing(_merged(pods)) as lines:
+        async for line in lines:
+            yield line
+
+
+async def _merged(pods: list[_PodLog]) -> AsyncGenerator[bytes]:
+    """All ranks as they print, line by line."""
+    queue: asyncio.Queue[bytes | Exception | None] = asyncio.Queue(_AHEAD)
+
+    async def pass_on(pod: _PodLog, rank: int) -> None:
+        try:
+            async with aclosing(_lines(pod, rank, follow=True)) as lines:
+                async for line in lines:
+                    await queue.put(line)
+        except ClusterUnavailableError as error:
+            await queue.put(error)
+        else:
+            await queue.put(None)
+
+    tasks = [asyncio.create_task(pass_on(pod, rank)) for rank, pod in enumerate(pods)]
+    try:
+        going = len(tasks)
+        while going:
+            item = await queue.get()
+            if isinstance(item, Exception):
+                raise item
+            if item is None:
+                going -= 1
+            else:
+                yield item
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _lines(pod: _PodLog, rank: int, *, follow: bool) -> AsyncGenerator[bytes]:
+    """A pod's log with `[rank] ` before each line; a very long line is cut."""
+    mark = f"[{rank}] ".encode()
+    partial = b""
+    async with aclosing(pod.read(follow=follow)) as chunks:
+        async for chunk in chunks:
+            *whole, partial = (partial + chunk).split(b"\n")
+            if whole:
+                yield b"".join(mark + line + b"\n" for line in whole)
+            if len(partial) > _LONGEST_LINE:
+                yield mark + partial + b"\n"
+                partial = b""
+    if partial:
+        yield mark + partial + b"\n"
+
+
+async def _close(chunks: AsyncIterator[bytes]) -> None:
+    """The port promises an iterator; where it is a generator, it is closed now and not by the garbage collector."""
+    if isinstance(chunks, AsyncGenerator):
+        await chunks.aclose()

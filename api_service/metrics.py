@@ -1,0 +1,122 @@
+"""What Prometheus reads: queues, jobs, GPUs and requests.
+
+Depths and counts are read from the database when asked for (at most once a second). How long jobs waited and ran is
+counted from the record as they end, in every API process alike: with several, take the `max` over them, not the sum.
+The record is read up to ten seconds ago, because rows of transactions that commit late have earlier ids.
+"""
+
+import asyncio
+from datetime import datetime, timedelta
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.platform_collector import PlatformCollector
+from prometheus_client.process_collector import ProcessCollector
+
+from reservation_core.ports import Clock, DatabaseUnavailableError, UnitOfWork, UnitOfWorkFactory
+
+_REUSE_S = 1.0
+_SETTLED = timedelta(seconds=10)
+_PAGE = 5000
+_MAX_PAGES = 20
+_LONG_BUCKETS = (1, 2, 5, 10, 30, 60, 300, 900, 1800, 3600, 4 * 3600, 12 * 3600, 86_400, 3 * 86_400, 7 * 86_400)
+_log = structlog.get_logger(__name__)
+
+
+class Metrics:
+    """The process's metrics, in a registry of their own so that several applications can live in one process."""
+
+    def __init__(self, uow: UnitOfWorkFactory, clock: Clock, *, settled: timedelta = _SETTLED) -> None:
+        self._uow = uow
+        self._clock = clock
+        self._settled = settled
+        self._lock = asyncio.Lock()
+        self._text = b""
+        self._fresh_until = 0.0
+        self._seen_event: int | None = None
+        registry = self._registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        PlatformCollector(registry=registry)
+        GCCollector(registry=registry)
+        self._depth = Gauge("gpu_dev_queue_depth", "Messages in a queue.", ["queue"], registry=registry)
+        self._age = Gauge("gpu_dev_queue_oldest_seconds", "Age of the oldest message.", ["queue"], registry=registry)
+        self._jobs = Gauge("gpu_dev_jobs", "Jobs that have not ended, by status.", ["status"], registry=registry)
+        self._gpus = Gauge("gpu_dev_gpus", "GPUs by type and state.", ["gpu_type", "state"], registry=registry)
+        self._database = Gauge("gpu_dev_database_up", "Whether the database answered this time.", registry=registry)
+        self._ended = Counter("gpu_dev_jobs_ended", "Jobs that ended, by final status.", ["status"], registry=registry)
+        self._wait = Histogram(
+            "gpu_dev_job_wait_seconds",
+            "Submission to start, of jobs as they end.",
+            buckets=_LONG_BUCKETS,
+            registry=registry,
+        )
+        self._run = Histogram(
+            "gpu_dev_job_run_seconds", "Start to end, of jobs as they end.", buckets=_LONG_BUCKETS, registry=registry
+        )
+        labels = ["method", "route"]
+        self._requests = Counter("gpu_dev_http_requests", "Requests.", [*labels, "status"], registry=registry)
+        self._latency = Histogram("gpu_dev_http_request_seconds", "Time to answer.", labels, registry=registry)
+        self._unforeseen = Counter("gpu_dev_http_unforeseen_errors", "Answers 500.", registry=registry)
+        # Looking a label set up takes longer than counting: kept per route, of which there are few.
+        self._children: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+
+    def request(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count one request that was answered."""
+        key = (method, route, status)
+        children = self._children.get(key)
+        if children is None:
+            children = (self._requests.labels(method, route, str(status)), self._latency.labels(method, route))
+            self._children[key] = children
+        children[0].inc()
+        children[1].observe(seconds)
+
+    def unforeseen_error(self) -> None:
+        """Count an exception that nobody expected."""
+        self._unforeseen.inc()
+
+    async def text(self) -> bytes:
+        """The exposition. Without a database: what the process itself knows, and `gpu_dev_database_up 0`."""
+        async with self._lock:
+            if asyncio.get_running_loop().time() >= self._fresh_until:
+                try:
+                    async with self._uow() as uow:
+                        await self._read(uow)
+                    self._database.set(1)
+                except DatabaseUnavailableError:
+                    self._database.set(0)
+                self._text = generate_latest(self._registry)
+                self._fresh_until = asyncio.get_running_loop().time() + _REUSE_S
+            return self._text
+
+    async def _read(self, uow: UnitOfWork) -> None:
+        queues = await uow.queue.metrics()
+        jobs = await uow.measurements.job_counts()
+        gpus = await uow.inventory.gpu_counts()
+        await self._count_ended(uow, self._clock.now() - self._settled)
+        for gauge in (self._depth, self._age, self._jobs, self._gpus):
+            gauge.clear()
+        for queue in queues:
+            self._depth.labels(queue.queue).set(queue.depth)
+            self._age.labels(queue.queue).set(queue.oldest_age_s or 0)
+        for status, count in jobs:
+            self._jobs.labels(status.value).set(count)
+        for gpu_type, state, count in gpus:
+            self._gpus.labels(gpu_type, state.value).set(count)
+
+    async def _count_ended(self, uow: UnitOfWork, settled_before: datetime) -> None:
+        newest = await uow.measurements.newest_event(settled_before)
+        if self._seen_event is None:
+            # Counters begin at zero with the process; what was before is history.
+            self._seen_event = newest
+        for _ in range(_MAX_PAGES):
+            ended = await uow.measurements.ended(self._seen_event, newest, _PAGE)
+            for job in ended:
+                self._ended.labels(job.status.value).inc()
+                if job.started_at is not None:
+                    self._wait.observe((job.started_at - job.created_at).total_seconds())
+                    self._run.observe((job.finished_at - job.started_at).total_seconds())
+            self._seen_event = ended[-1].event_id if len(ended) == _PAGE else newest
+            if len(ended) < _PAGE:
+                return
+        _log.warning("metrics_behind", seen_event=self._seen_event, newest_event=newest)

@@ -1,0 +1,29 @@
+"""ETag and If-Match: a change is made only to what the caller has seen."""
+
+import re
+
+from starlette.requests import Request
+
+from api_service.problems import ProblemError
+from reservation_core.ports import JobView
+
+_ETAG = re.compile(r'"([1-9][0-9]{0,8})"')
+
+
+def etag(view: JobView) -> str:
+    """The version of a job, as a strong entity tag."""
+    return f'"{view.reservation.version}"'
+
+
+def expected_version(request: Request) -> int | None:
+    """The version in If-Match; None without one and for `*`. Raises ProblemError (400) for anything else."""
+    values = request.headers.getlist("if-match")
+    if not values or values == ["*"]:
+        return None
+    found = _ETAG.fullmatch(values[0].strip()) if len(values) == 1 else None
+    if found is None:
+        detail = (
+            'If-Match must be the ETag of an earlier answer, such as "3", or *. Leave it out to change whatever is.'
+        )
+        raise ProblemError(400, "bad_if_match", detail)
+    return int(found[1])

@@ -1,0 +1,159 @@
+"""What the use cases return, as the wire shows it: the only place that decides who sees what of it."""
+
+from itertools import groupby
+
+from reservation_core import contracts
+from reservation_core.domain.model import PodName, Reason
+from reservation_core.ports import (
+    DeadLetter,
+    EventRecord,
+    GpuView,
+    JobView,
+    NodeView,
+    Principal,
+    TokenRecord,
+    UserRecord,
+)
+
+
+def job(view: JobView) -> contracts.Job:
+    """A job; its allocations are those of its newest attempt, one entry a pod."""
+    row = view.reservation
+    by_rank = groupby(sorted(view.allocations, key=lambda gpu: (gpu.rank, gpu.index)), key=lambda gpu: gpu.rank)
+    allocations = []
+    for rank, group in by_rank:
+        gpus = list(group)
+        allocations.append(
+            contracts.AllocationOut(
+                node=gpus[0].node,
+                gpu_indices=[gpu.index for gpu in gpus],
+                gpu_uuids=[gpu.uuid for gpu in gpus],
+                pod=str(PodName(row.id, row.attempt, rank)),
+            )
+        )
+    return contracts.Job(
+        id=row.id,
+        name=row.name,
+        user=row.user,
+        status=row.status,
+        reason=reason(row.reason),
+        gpus=row.gpus,
+        gpu_type=row.gpu_type,
+        nodes=row.nodes,
+        duration=row.duration,
+        priority=row.priority,
+        created_at=row.created_at,
+        queue_position=view.queue_position,
+        estimated_start_at=view.estimated_start_at,
+        started_at=row.started_at,
+        ends_at=row.ends_at,
+        finished_at=row.finished_at,
+        exit_code=row.exit_code,
+        allocations=allocations,
+    )
+
+
+def reason(value: Reason) -> contracts.ReasonOut:
+    """A reason."""
+    return contracts.ReasonOut(code=value.code, detail=value.detail)
+
+
+def queue_entry(view: JobView) -> contracts.QueueEntry:
+    """One who waits."""
+    row = view.reservation
+    return contracts.QueueEntry(
+        id=row.id,
+        user=row.user,
+        name=row.name,
+        queue_position=view.queue_position,
+        reason=reason(row.reason),
+        gpus=row.gpus,
+        gpu_type=row.gpu_type,
+        nodes=row.nodes,
+        duration=row.duration,
+        priority=row.priority,
+        created_at=row.created_at,
+        estimated_start_at=view.estimated_start_at,
+    )
+
+
+def gpu(view: GpuView, caller: Principal) -> contracts.GpuOut:
+    """A card; who holds it only to its holder and to administrators."""
+    holder = None
+    if view.holder_id is not None:
+        yours = view.holder_user_id == caller.user_id
+        seen = yours or caller.is_admin
+        holder = contracts.Holder(
+            id=view.holder_id if seen else None, user=view.holder_user if seen else None, yours=yours
+        )
+    return contracts.GpuOut(
+        node=view.node,
+        index=view.index,
+        uuid=view.uuid,
+        gpu_type=view.gpu_type,
+        memory_bytes=view.memory_bytes,
+        state=view.state,
+        holder=holder,
+        free_at=view.free_at,
+    )
+
+
+def node(view: NodeView) -> contracts.NodeOut:
+    """A node."""
+    return contracts.NodeOut(
+        name=view.name,
+        ready=view.ready,
+        schedulable=view.schedulable,
+        detail=view.detail,
+        gpu_types=list(view.gpu_types),
+        gpus=view.gpus,
+        free=view.free,
+        last_seen_at=view.last_seen_at,
+        labels=view.labels,
+    )
+
+
+def event(record: EventRecord) -> contracts.JobEvent:
+    """An event of a job's life."""
+    return contracts.JobEvent(
+        id=record.id,
+        at=record.at,
+        kind=record.kind,
+        actor=record.actor,
+        before=record.before,
+        after=record.after,
+        reason=None if record.reason is None else reason(record.reason),
+        data=record.data,
+    )
+
+
+def token(record: TokenRecord) -> contracts.TokenOut:
+    """A token, without its secret."""
+    return contracts.TokenOut(
+        id=record.id,
+        user=record.user,
+        name=record.name,
+        created_at=record.created_at,
+        expires_at=record.expires_at,
+        revoked_at=record.revoked_at,
+        last_used_at=record.last_used_at,
+    )
+
+
+def user(record: UserRecord) -> contracts.UserOut:
+    """A user."""
+    return contracts.UserOut(
+        name=record.name, role=record.role, created_at=record.created_at, disabled_at=record.disabled_at
+    )
+
+
+def dead_letter(letter: DeadLetter) -> contracts.DeadLetterOut:
+    """A message that could not be handled."""
+    return contracts.DeadLetterOut(
+        id=letter.id,
+        queue=letter.queue,
+        enqueued_at=letter.enqueued_at,
+        body=letter.body,
+        error=letter.error,
+        read_count=letter.read_count,
+    )

@@ -1,0 +1,154 @@
+"""Errors as RFC 9457 problem details: which status each kind has, and how exceptions become answers.
+
+`type` is the stable `urn:gpu-dev:problem:<code>`, `detail` says what to do next. Nothing that was sent is sent back but
+the names of fields: values may be secrets.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from reservation_core.contracts import BrokenRule, Problem
+from reservation_core.domain import errors
+
+MEDIA_TYPE = "application/problem+json"
+TYPE_PREFIX = "urn:gpu-dev:problem:"
+MAX_BROKEN_RULES = 100
+_MAX_PART = 64
+
+STATUS_OF: Mapping[type[errors.DomainError], int] = {
+    errors.NotFoundError: 404,
+    errors.AlreadyFinalError: 409,
+    errors.NotExtendableError: 409,
+    errors.CalendarConflictError: 409,
+    errors.LimitExceededError: 422,
+    errors.StaleVersionError: 412,
+    errors.IdempotencyConflictError: 409,
+    errors.NameTakenError: 409,
+    errors.ForbiddenError: 403,
+    errors.UnknownBookingError: 422,
+    errors.UserDisabledError: 409,
+}
+"""The status of every kind of broken rule; a test holds it complete."""
+
+_HTTP_PROBLEMS: Mapping[int, tuple[str, str]] = {
+    400: ("bad_request", "The request is not well-formed HTTP. Look at /docs for what this call takes."),
+    404: ("no_such_route", "There is nothing at this address. Look at /docs for what there is."),
+    405: ("method_not_allowed", "This address does not take this method; the Allow header says which it takes."),
+}
+
+
+class ProblemError(Exception):
+    """A request that is answered with a problem of the API's own making."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        detail: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        broken_rules: Sequence[BrokenRule] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.headers = headers
+        self.broken_rules = broken_rules
+
+
+def respond(
+    status: int,
+    code: str,
+    detail: str,
+    *,
+    request_id: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    broken_rules: Sequence[BrokenRule] | None = None,
+) -> Response:
+    """A problem as a response. `request_id` becomes `instance`, so that the log can be searched for it."""
+    problem = Problem(
+        type=TYPE_PREFIX + code,
+        title=HTTPStatus(status).phrase,
+        status=status,
+        detail=_printable(detail),
+        instance=None if request_id is None else f"urn:gpu-dev:request:{request_id}",
+        broken_rules=None if broken_rules is None else list(broken_rules),
+    )
+    body = problem.model_dump_json(exclude_none=True).encode()
+    return Response(body, status_code=status, media_type=MEDIA_TYPE, headers=dict(headers or {}))
+
+
+def broken_rules(found: Iterable[Mapping[str, Any]]) -> list[BrokenRule]:
+    """Every broken field as pydantic found it, by name and never by value."""
+    rules = []
+    for count, error in enumerate(found):
+        if count == MAX_BROKEN_RULES:
+            rules.append(BrokenRule(code="more", detail="More fields are wrong; correct these first."))
+            break
+        where = ".".join(_printable(str(part))[:_MAX_PART] for part in error["loc"]) or "body"
+        text = str(error["msg"]).removeprefix("Value error, ")
+        rules.append(BrokenRule(code=str(error["type"]), detail=f"{where}: {_printable(text)}"))
+    return rules
+
+
+def invalid(found: Iterable[Mapping[str, Any]]) -> ProblemError:
+    """422 with every broken field."""
+    rules = broken_rules(found)
+    detail = "The request breaks the rules listed in `broken_rules`; correct these fields and send it again."
+    return ProblemError(422, "invalid_request", detail, broken_rules=rules)
+
+
+def of_validation(error: ValidationError) -> ProblemError:
+    """422 of a body that does not fit its model."""
+    return invalid(error.errors(include_url=False, include_input=False, include_context=False))
+
+
+def of_exception(error: Exception, request: Request) -> Response | None:
+    """The answer to an exception that has one; None for what nobody foresaw."""
+    request_id = request.scope.get("request_id")
+    match error:
+        case ProblemError():
+            found = error
+        case errors.DomainError():
+            found = ProblemError(STATUS_OF.get(type(error), 409), error.code, error.detail)
+        case RequestValidationError():
+            # FastAPI's places begin with `path`, `query` or `header`: those words help and stay.
+            found = invalid(error.errors())
+        case HTTPException():
+            code, detail = _HTTP_PROBLEMS.get(error.status_code, ("http_error", "The request can't be served."))
+            headers = dict(error.headers or {})
+            if error.status_code == 405:
+                headers["Allow"] = ", ".join(_allowed_methods(request))
+            found = ProblemError(error.status_code, code, detail, headers=headers)
+        case _:
+            return None
+    return respond(
+        found.status,
+        found.code,
+        found.detail,
+        request_id=request_id,
+        headers=found.headers,
+        broken_rules=found.broken_rules,
+    )
+
+
+def _allowed_methods(request: Request) -> list[str]:
+    """Starlette tells the methods of the first route that fits the address; this tells those of all."""
+    methods: set[str] = set()
+    for route in request.app.state.operations:
+        if route.path_regex.match(request.scope["path"]):
+            methods |= route.methods
+    return sorted(methods)
+
+
+def _printable(text: str) -> str:
+    """Names of fields come from the client and may hold what no JSON can carry (lone surrogates)."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

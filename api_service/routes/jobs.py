@@ -1,0 +1,158 @@
+"""Jobs: submit, list, look at, cancel, extend."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request
+from pydantic import Field
+from starlette.responses import Response
+
+from api_service import bodies, presenting
+from api_service.documents import answers, problems, reads
+from api_service.idempotency import Answer, conflict, key_of, once, replay, request_hash
+from api_service.pagination import PageQuery, decode, encode
+from api_service.preconditions import etag, expected_version
+from api_service.services import Caller, Served, services_of
+from reservation_core.contracts import Job, JobExtend, JobSubmit, Page, UserName
+from reservation_core.domain.model import JobStatus
+from reservation_core.ports import JobFilter, JobView, Principal, UnitOfWork
+from reservation_core.usecases.cancel import cancel
+from reservation_core.usecases.extend import extend
+from reservation_core.usecases.owned import view_owned, visible_user
+from reservation_core.usecases.submit import prepare
+
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+
+JobId = Annotated[str, Path(pattern="^job-[0-9a-z]{1,32}$", description="A job's id.", examples=["job-7f3k9q2m"])]
+_LIST = "jobs"
+
+
+class JobsQuery(PageQuery):
+    """Which jobs to list."""
+
+    status: Annotated[
+        list[JobStatus] | None, Field(max_length=16, description="Only these statuses; may be given several times.")
+    ] = None
+    user: Annotated[UserName | None, Field(description="Only this user's jobs.")] = None
+
+
+@router.post(
+    "",
+    status_code=202,
+    response_model=Job,
+    summary="Submit a job",
+    responses=answers(202, "Accepted and durable: it waits for GPUs.", etag=True) | problems(400, 403, 409, 413, 415),
+    openapi_extra=reads(JobSubmit),
+)
+async def submit_job(request: Request) -> Response:
+    """Ask for GPUs. The job waits in line, runs when it is given GPUs, and ends after `duration` at the latest."""
+    # No dependencies here: this is the one call whose time counts in microseconds.
+    services = services_of(request)
+    caller: Principal = request.scope["principal"]
+    runtime, settings = services.runtime, services.settings
+    key = key_of(request)
+    body = await bodies.read(request, JobSubmit, limit=settings.max_body_bytes)
+    new = prepare(body, caller, ids=runtime.ids, longest=settings.max_duration, now=runtime.clock.now())
+    view = JobView(new.reservation, None, None, ())
+    answer = presenting.job(view).model_dump_json().encode()
+    if key is not None:
+        wanted = request_hash("POST /v1/jobs", body.model_dump_json().encode())
+        new = replace(new, idempotency_key=key, request_hash=wanted, answer=answer)
+    stored = await services.submissions.submit(new)
+    if stored.conflict:
+        raise conflict()
+    if stored.replayed_answer is not None:
+        return replay(202, stored.replayed_answer)
+    headers = {"ETag": etag(view), "Location": f"/v1/jobs/{new.reservation.id}"}
+    return Response(answer, status_code=202, media_type="application/json", headers=headers)
+
+
+@router.get("", response_model=Page[Job], summary="List jobs", responses=problems(400))
+async def list_jobs(services: Served, caller: Caller, query: Annotated[JobsQuery, Query()]) -> Response:
+    """Your jobs, newest first; for administrators everybody's."""
+    after = decode(_LIST, query.cursor, (int,))
+    which = JobFilter(
+        user_id=visible_user(caller),
+        statuses=None if query.status is None else frozenset(query.status),
+        user=query.user,
+    )
+    async with services.runtime.uow() as uow:
+        views = await uow.reservations.views(
+            which, limit=query.limit + 1, before_seq=None if after is None else int(after[0])
+        )
+    more = len(views) > query.limit
+    views = views[: query.limit]
+    page = Page[Job](
+        items=[presenting.job(view) for view in views],
+        next_cursor=encode(_LIST, (views[-1].reservation.seq,)) if more else None,
+    )
+    return Response(page.model_dump_json(), media_type="application/json")
+
+
+@router.get(
+    "/{job_id}",
+    response_model=Job,
+    summary="Look at a job",
+    responses=answers(200, "The job as it is now.", etag=True) | problems(404),
+)
+async def get_job(services: Served, caller: Caller, job_id: JobId) -> Response:
+    """One job, with its place in line, its estimated start or its GPUs."""
+    async with services.runtime.uow() as uow:
+        view = await view_owned(uow, caller, job_id)
+    return _answer(view).response()
+
+
+@router.post(
+    "/{job_id}/cancel",
+    response_model=Job,
+    summary="Cancel a job",
+    responses=answers(200, "The job, cancelled or ending.", etag=True) | problems(400, 404, 409, 412),
+    openapi_extra=reads(None, if_match=True),
+)
+async def cancel_job(request: Request, services: Served, caller: Caller, job_id: JobId) -> Response:
+    """End a job: at once while it waits, by SIGTERM, a grace period and SIGKILL while it runs."""
+    expected = expected_version(request)
+    now = services.runtime.clock.now()
+
+    async def act(uow: UnitOfWork) -> JobView:
+        return await cancel(uow, caller, job_id, expected, now)
+
+    return await _change(request, services, caller, b"", act)
+
+
+@router.post(
+    "/{job_id}/extend",
+    response_model=Job,
+    summary="Extend a job",
+    responses=answers(200, "The job with its new end.", etag=True) | problems(400, 404, 409, 412, 413, 415),
+    openapi_extra=reads(JobExtend, if_match=True),
+)
+async def extend_job(request: Request, services: Served, caller: Caller, job_id: JobId) -> Response:
+    """Let a job last longer, if its GPUs are not promised to somebody else by then."""
+    expected = expected_version(request)
+    body = await bodies.read(request, JobExtend, limit=services.settings.max_body_bytes)
+    longest = services.settings.max_duration
+    now = services.runtime.clock.now()
+
+    async def act(uow: UnitOfWork) -> JobView:
+        return await extend(uow, caller, job_id, body.by, expected, longest, now)
+
+    return await _change(request, services, caller, body.model_dump_json().encode(), act)
+
+
+async def _change(
+    request: Request,
+    services: Served,
+    caller: Principal,
+    canonical: bytes,
+    act: Callable[[UnitOfWork], Awaitable[JobView]],
+) -> Response:
+    async def acted(uow: UnitOfWork) -> Answer:
+        return _answer(await act(uow))
+
+    return await once(request, caller, canonical, services.runtime.uow, acted)
+
+
+def _answer(view: JobView) -> Answer:
+    return Answer(200, presenting.job(view).model_dump_json().encode(), etag=etag(view))

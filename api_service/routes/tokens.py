@@ -1,0 +1,80 @@
+"""Tokens: one's own credentials."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request
+from pydantic import Field
+from starlette.responses import Response
+
+from api_service import bodies, presenting
+from api_service.documents import answers, problems, reads
+from api_service.idempotency import Answer, once
+from api_service.pagination import PageQuery, decode, encode
+from api_service.services import Caller, Served
+from reservation_core.contracts import Page, TokenCreate, TokenCreated, TokenOut, UserName
+from reservation_core.ports import UnitOfWork
+from reservation_core.usecases import tokens
+
+router = APIRouter(prefix="/v1/tokens", tags=["tokens"])
+
+TokenId = Annotated[str, Path(pattern="^tok-[0-9a-z]{1,32}$", description="A token's id.", examples=["tok-2m7f3k9q"])]
+
+
+class TokensQuery(PageQuery):
+    """Which tokens to list."""
+
+    user: Annotated[UserName | None, Field(description="Only this user's tokens.")] = None
+
+
+@router.post(
+    "",
+    status_code=201,
+    response_model=TokenCreated,
+    summary="Make a token",
+    responses=answers(201, "The token. Its secret is in this answer and nowhere else.")
+    | problems(400, 403, 404, 409, 413, 415),
+    openapi_extra=reads(TokenCreate),
+)
+async def create_token(request: Request, services: Served, caller: Caller) -> Response:
+    """A token for yourself; administrators make them for others too. A repeated request gets `token: null`."""
+    body = await bodies.read(request, TokenCreate, limit=services.settings.max_body_bytes)
+    runtime = services.runtime
+    now = runtime.clock.now()
+
+    async def act(uow: UnitOfWork) -> Answer:
+        record, secret = await tokens.create(
+            uow, caller, name=body.name, user=body.user, expires_in=body.expires_in, ids=runtime.ids, now=now
+        )
+        shown = presenting.token(record).model_dump()
+        return Answer(
+            201,
+            TokenCreated(**shown, token=secret).model_dump_json().encode(),
+            kept=TokenCreated(**shown, token=None).model_dump_json().encode(),
+        )
+
+    return await once(request, caller, body.model_dump_json().encode(), runtime.uow, act)
+
+
+@router.get("", response_model=Page[TokenOut], summary="List tokens", responses=problems(400))
+async def list_tokens(services: Served, caller: Caller, query: Annotated[TokensQuery, Query()]) -> Response:
+    """Your tokens by id, without their secrets; for administrators everybody's."""
+    key = decode("tokens", query.cursor, (str,))
+    async with services.runtime.uow() as uow:
+        found = await tokens.page(
+            uow, caller, user=query.user, after=None if key is None else str(key[0]), limit=query.limit + 1
+        )
+    records = found[: query.limit]
+    page = Page[TokenOut](
+        items=[presenting.token(record) for record in records],
+        next_cursor=encode("tokens", (records[-1].id,)) if len(found) > query.limit else None,
+    )
+    return Response(page.model_dump_json(), media_type="application/json")
+
+
+@router.delete("/{token_id}", response_model=TokenOut, summary="Revoke a token", responses=problems(404))
+async def revoke_token(services: Served, caller: Caller, token_id: TokenId) -> Response:
+    """Make a token stop working: at once here, within seconds on other servers."""
+    async with services.runtime.uow() as uow:
+        record = await tokens.revoke(uow, caller, token_id, services.runtime.clock.now())
+    services.authenticator.forget_token(token_id)
+    return Response(presenting.token(record).model_dump_json(), media_type="application/json")

@@ -1,0 +1,99 @@
+"""What the routes work with: one object per application, reached through `request.app.state.services`."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Annotated
+
+import structlog
+from fastapi import Depends, Request
+
+from api_service.auth import Authenticator
+from api_service.following import SharedWakeups
+from api_service.metrics import Metrics
+from api_service.submission import SubmissionWriter
+from reservation_core.ports import DatabaseUnavailableError, NewReservation, Principal, Submitted
+from reservation_core.runtime.settings import ApiSettings
+from reservation_core.runtime.wiring import Runtime
+from reservation_core.usecases.submit import submit
+
+LAST_USED_EVERY_S = 30.0
+_STREAM_READERS = 4
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Everything with a life as long as the application's. `stream_reads` keeps streams from taking all connections."""
+
+    runtime: Runtime
+    settings: ApiSettings
+    authenticator: Authenticator
+    submissions: SubmissionWriter
+    wakeups: SharedWakeups
+    metrics: Metrics
+    stream_reads: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_STREAM_READERS))
+
+    @classmethod
+    def of(cls, runtime: Runtime, settings: ApiSettings) -> "Services":
+        """Put them together; nothing runs yet."""
+
+        async def store(batch: Sequence[NewReservation]) -> list[Submitted]:
+            return await submit(runtime.uow, batch, runtime.clock.now())
+
+        return cls(
+            runtime=runtime,
+            settings=settings,
+            authenticator=Authenticator(runtime.uow, runtime.ids, runtime.clock, settings.token_cache_s),
+            submissions=SubmissionWriter(store, settings.submit_batch),
+            wakeups=SharedWakeups(runtime.wakeups),
+            metrics=Metrics(runtime.uow, runtime.clock),
+        )
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Run what works in the background; on the way out write what was accepted, then stop."""
+        writer = asyncio.create_task(self.submissions.run())
+        background = [asyncio.create_task(self.wakeups.run()), asyncio.create_task(self._write_last_used())]
+        try:
+            yield
+        finally:
+            self.wakeups.stop()
+            self.submissions.close()
+            await writer
+            for task in background:
+                task.cancel()
+            for result in await asyncio.gather(*background, return_exceptions=True):
+                if isinstance(result, Exception):
+                    _log.error("background_task_failed", error=repr(result))
+            with suppress(DatabaseUnavailableError):
+                await self.authenticator.write_last_used()
+
+    async def _write_last_used(self) -> None:
+        while True:
+            await asyncio.sleep(LAST_USED_EVERY_S)
+            try:
+                await self.authenticator.write_last_used()
+            except DatabaseUnavailableError as error:
+                _log.warning("last_used_not_written", error=str(error))
+
+
+def services_of(request: Request) -> Services:
+    """The application's services."""
+    services: Services = request.app.state.services
+    return services
+
+
+async def _services(request: Request) -> Services:
+    return services_of(request)
+
+
+async def _caller(request: Request) -> Principal:
+    """Set by the gate, which lets nobody in without."""
+    principal: Principal = request.scope["principal"]
+    return principal
+
+
+Served = Annotated[Services, Depends(_services)]
+Caller = Annotated[Principal, Depends(_caller)]

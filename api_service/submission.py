@@ -1,0 +1,113 @@
+"""Submissions that share a commit.
+
+A commit costs the same for one job as for a hundred, so requests that come while one commit is under way wait for the
+next and share it. One task writes; every request is answered only after its own commit. Why not one transaction each:
+measured, sharing is nearly twice as fast at 32 connections, and the wait is one commit at most.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from api_service.problems import ProblemError
+from reservation_core.ports import DatabaseUnavailableError, NewReservation, Submitted
+
+_MAX_WAITING = 10_000
+_log = structlog.get_logger(__name__)
+
+Store = Callable[[Sequence[NewReservation]], Awaitable[list[Submitted]]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Pending:
+    new: NewReservation
+    answer: "asyncio.Future[Submitted]"
+
+
+class SubmissionWriter:
+    """Collects submissions and stores them in batches of at most `limit`, by `store` (one transaction a call)."""
+
+    def __init__(self, store: Store, limit: int) -> None:
+        self._store = store
+        self._limit = limit
+        self._waiting: deque[_Pending] = deque()
+        self._arrived = asyncio.Event()
+        self._closing = False
+
+    async def submit(self, new: NewReservation) -> Submitted:
+        """Store one submission; returns after its commit.
+
+        A caller that goes away changes nothing: what was handed in is stored. Raises ProblemError (503) while the
+        process stops or too much waits, and whatever storing it raised.
+        """
+        if self._closing or len(self._waiting) >= _MAX_WAITING:
+            detail = "The server can't take jobs at this moment. Send the request again in a few seconds."
+            raise ProblemError(503, "unavailable", detail, headers={"Retry-After": "2"})
+        pending = _Pending(new, asyncio.get_running_loop().create_future())
+        self._waiting.append(pending)
+        self._arrived.set()
+        return await pending.answer
+
+    async def run(self) -> None:
+        """Write batches until `close`; everything handed in before is written."""
+        while True:
+            if not self._waiting:
+                if self._closing:
+                    return
+                self._arrived.clear()
+                await self._arrived.wait()
+                # Requests that the same turn of the loop brought in are taken along.
+                await asyncio.sleep(0)
+                continue
+            await self._write(self._take())
+
+    def close(self) -> None:
+        """Take nothing more; `run` returns once what waits is written."""
+        self._closing = True
+        self._arrived.set()
+
+    def _take(self) -> list[_Pending]:
+        """The next batch, oldest first; never two with one user and key: the second needs the answer of the first."""
+        batch: list[_Pending] = []
+        keys: set[tuple[int, str]] = set()
+        later: list[_Pending] = []
+        while self._waiting and len(batch) < self._limit:
+            pending = self._waiting.popleft()
+            key = pending.new.idempotency_key
+            if key is not None:
+                owned = (pending.new.reservation.user_id, key)
+                if owned in keys:
+                    later.append(pending)
+                    continue
+                keys.add(owned)
+            batch.append(pending)
+        self._waiting.extendleft(reversed(later))
+        return batch
+
+    async def _write(self, batch: Sequence[_Pending]) -> None:
+        try:
+            answers = await self._store([pending.new for pending in batch])
+        except DatabaseUnavailableError as error:
+            # Trying each by itself would only wait longer for the same answer.
+            for pending in batch:
+                _fail(pending, error)
+        except Exception as error:  # noqa: BLE001 - every failure is handed to those who wait for it
+            if len(batch) == 1:
+                _fail(batch[0], error)
+                return
+            _log.warning("submit_batch_failed", size=len(batch), error=type(error).__name__)
+            # One bad row must not fail the others. Ids stay the same, so nothing can be stored twice.
+            for pending in batch:
+                await self._write([pending])
+        else:
+            for pending, answer in zip(batch, answers, strict=True):
+                if not pending.answer.done():
+                    pending.answer.set_result(answer)
+
+
+def _fail(pending: _Pending, error: Exception) -> None:
+    if not pending.answer.done():
+        pending.answer.set_exception(error)

@@ -1,0 +1,20 @@
+-- What metrics are made of. Every statement is answered from an index, however many jobs there were.
+
+-- name: unended_job_counts
+-- Jobs that wait or hold GPUs, by status; the partial indexes of the line and of live jobs answer each half.
+SELECT status, count(*) AS jobs FROM reservations WHERE status = 'queued' AND kind = 'job' GROUP BY status
+UNION ALL
+SELECT status, count(*) AS jobs FROM reservations
+WHERE status IN ('starting', 'running', 'ending') AND kind = 'job' GROUP BY status;
+
+-- name: newest_settled_event
+-- The newest event before a time, walking the record backwards from its end.
+SELECT id FROM events WHERE at < :settled_before ORDER BY id DESC LIMIT 1;
+
+-- name: ended_jobs
+-- Jobs whose final event lies in a stretch of the record, in its order.
+SELECT e.id AS event_id, r.status, r.created_at, r.started_at, r.finished_at
+FROM events e JOIN reservations r ON r.id = e.reservation_id
+WHERE e.id > :after_event AND e.id <= :up_to_event AND e.before IS DISTINCT FROM e.after
+  AND e.after IN ('succeeded', 'failed', 'cancelled', 'expired') AND r.finished_at IS NOT NULL AND r.kind = 'job'
+ORDER BY e.id LIMIT :limit;
