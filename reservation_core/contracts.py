@@ -41,7 +41,7 @@ def _clean(text: str) -> str:
 def _seconds(value: object) -> object:
     """Durations are a number of seconds or ISO 8601; nothing else that a timedelta could be read from."""
     if isinstance(value, bool) or not isinstance(value, int | float | str | timedelta):
-        raise ValueError("must be a number of seconds or an ISO 8601 duration such as PT4H")
+        raise ValueError("must be a number of seconds or an ISO 8601 duration such as PT4H")  # noqa: TRY004 - pydantic
     if isinstance(value, str) and not value.startswith(("P", "p")):
         raise ValueError("must be a number of seconds or an ISO 8601 duration such as PT4H")
     if isinstance(value, int | float) and not 0 < value < 10**9:

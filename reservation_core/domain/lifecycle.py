@@ -2,8 +2,8 @@
 
 `queued → starting → running → ending → succeeded | failed | cancelled | expired`
 
-`transition` is the only place where a status changes. It decides; use cases carry the effects out. What the cluster or
-the clock reports late, twice or out of order changes nothing (no effects); what a user asks in vain is a typed error.
+`transition` is the only place where a status changes. It decides; use cases carry the effects out. What the cluster
+or the clock reports late, twice or out of order changes nothing (no effects); what a user asks in vain is a typed error.
 GPUs go back only on `PodsGone`: an allocation is closed when its pods are known to be gone, not when that was asked for.
 """
 
@@ -43,7 +43,7 @@ class PodsRunning:
 
 @dataclass(frozen=True, slots=True)
 class PodsFinished:
-    """The workload came to an end by itself: all pods finished, or one failed. `reason` when the cluster knows better."""
+    """The workload ended by itself: all pods finished, or one failed. `reason` when the cluster knows better."""
 
     at: datetime
     exit_code: int | None
@@ -276,7 +276,9 @@ def _start_timed_out(reservation: Reservation, event: StartTimedOut) -> tuple[Re
     if reservation.status is not JobStatus.STARTING:
         return reservation, ()
     seconds = int(event.allowance.total_seconds())
-    detail = f"The pods did not run within {seconds} s of the allocation. Submit the job again, or ask an administrator."
+    detail = (
+        f"The pods did not run within {seconds} s of the allocation. Submit the job again, or ask an administrator."
+    )
     return _broken(reservation, Reason(ReasonCode.START_TIMEOUT, detail), "start_timed_out")
 
 
@@ -351,8 +353,6 @@ def _extend(reservation: Reservation, event: ExtendRequested) -> tuple[Reservati
     reason = reservation.reason
     if ends_at is not None:
         reason = Reason(ReasonCode.RUNNING, f"Running until {ends_at:%Y-%m-%dT%H:%M:%SZ} at the latest.")
-    after = replace(
-        reservation, duration=duration, range_end=range_end, ends_at=ends_at, reason=reason, warned_s=None
-    )
+    after = replace(reservation, duration=duration, range_end=range_end, ends_at=ends_at, reason=reason, warned_s=None)
     move = () if range_end is None else (SetRangeEnd(range_end),)
     return after, (*move, MoveDeadline(), WakePlanner(), record)

@@ -260,7 +260,7 @@ class NodeReport:
 
 @dataclass(frozen=True, slots=True)
 class ForeignPod:
-    """A pod outside our control that uses GPUs on one of our nodes; `gpu_indices` is None when its cards are unknown."""
+    """A pod outside our control that uses GPUs of our nodes; `gpu_indices` is None when its cards are unknown."""
 
     node: str
     description: str

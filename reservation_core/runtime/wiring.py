@@ -1,10 +1,24 @@
-"""Which adapters a process works with."""
+"""Which adapters a process works with, opened and closed together."""
 
+import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from typing import assert_never
 
+from reservation_core.adapters.clock import SystemClock
+from reservation_core.adapters.identity.ids import RandomIds
+from reservation_core.adapters.local.cluster import LocalCluster
+from reservation_core.adapters.pgmq.queue import open_client
+from reservation_core.adapters.postgres.engine import open_engine
+from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
+from reservation_core.adapters.postgres.wakeups import PostgresWakeups
 from reservation_core.ports import Clock, Cluster, IdSource, UnitOfWorkFactory, Wakeups
+from reservation_core.runtime.settings import ClusterKind, CommonSettings
+
+
+class SettingsError(Exception):
+    """A process can't start with these settings; the text says which to change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,3 +30,45 @@ class Runtime:
     clock: Clock
     ids: IdSource
     cluster: Cluster
+
+
+def database_url_of(settings: CommonSettings) -> str:
+    """The database's URL. Raises SettingsError when there is none."""
+    if settings.database_url is None:
+        raise SettingsError(
+            "GPU_DEV_DATABASE_URL is not set. Set it to a PostgreSQL URL, or run `make up`, which brings a server."
+        )
+    return settings.database_url.get_secret_value()
+
+
+def open_cluster(settings: CommonSettings, clock: Clock) -> Cluster:
+    """The cluster that the settings name."""
+    match settings.cluster:
+        case ClusterKind.LOCAL:
+            return LocalCluster(settings.home, settings.local_gpus, clock)
+        case ClusterKind.KUBERNETES:
+            raise SettingsError("GPU_DEV_CLUSTER=kubernetes is not available yet. Use GPU_DEV_CLUSTER=local.")
+        case _:
+            assert_never(settings.cluster)
+
+
+@asynccontextmanager
+async def open_runtime(
+    settings: CommonSettings, database_url: str | None = None, *, application: str = "gpu-dev"
+) -> AsyncIterator[Runtime]:
+    """Everything a process needs, while the block runs. The database must have been migrated."""
+    url = database_url or database_url_of(settings)
+    clock = SystemClock()
+    engine = open_engine(url, pool=settings.database_pool, application=application)
+    wakeups = PostgresWakeups(url, application)
+    cluster = open_cluster(settings, clock)
+    listening = asyncio.create_task(wakeups.run(), name="wake-ups")
+    try:
+        client = await open_client(engine)
+        yield Runtime(unit_of_work_factory(engine, client, wakeups), wakeups, clock, RandomIds(), cluster)
+    finally:
+        listening.cancel()
+        with suppress(asyncio.CancelledError):
+            await listening
+        await cluster.close()
+        await engine.dispose()

@@ -15,9 +15,7 @@ def no_such_job(job_id: str) -> NotFoundError:
     return NotFoundError(f"There is no job {job_id} of yours. `gpu-dev list` shows your jobs.")
 
 
-async def lock_owned(
-    uow: UnitOfWork, principal: Principal, job_id: str, expected_version: int | None
-) -> Reservation:
+async def lock_owned(uow: UnitOfWork, principal: Principal, job_id: str, expected_version: int | None) -> Reservation:
     """Lock a reservation to change it.
 
     Raises NotFoundError when it is not the caller's, StaleVersionError when it has changed since it was read.

@@ -81,7 +81,7 @@ class JobViews:
         return [beyond.get(row.id) or _view(row, allocations.get(row.id, ())) for row in rows]
 
     async def _beyond_the_plan(self, rows: Sequence[Row[Any]]) -> dict[str, JobView]:
-        """Jobs that the planner has not estimated one by one: place and start from the work before them in their line."""
+        """Jobs not estimated one by one: place and start from the work before them in their line."""
         if not rows:
             return {}
         ordered = sorted(rows, key=lambda row: (row.line_type, row.line_priority, row.seq))

@@ -35,9 +35,7 @@ class PostgresPlanning:
 
     async def renew(self, epoch: int, ttl: timedelta) -> bool:
         """Stay the planner; false when somebody else is by now."""
-        found = await self._connection.execute(
-            statement("renew_lease"), {"epoch": epoch, "ttl_s": ttl.total_seconds()}
-        )
+        found = await self._connection.execute(statement("renew_lease"), {"epoch": epoch, "ttl_s": ttl.total_seconds()})
         return found.scalar_one_or_none() is not None
 
     async def release(self, epoch: int) -> None:
@@ -68,9 +66,7 @@ class PostgresPlanning:
             for name, cards in ((name, list(group)) for name, group in groupby(rows, key=lambda row: row.node))
         )
 
-    async def changed(
-        self, ids: Sequence[str], start_allowance: timedelta
-    ) -> tuple[list[Waiting], list[Commitment]]:
+    async def changed(self, ids: Sequence[str], start_allowance: timedelta) -> tuple[list[Waiting], list[Commitment]]:
         """What is now true of these reservations."""
         waiting = await self._connection.execute(statement("waiting_of"), {"ids": list(ids)})
         line = [_waiting(row, start_allowance) for row in waiting]
@@ -167,7 +163,7 @@ def _commitment(row: Row[Any]) -> Commitment:
 
 
 def _gpu(row: Row[Any]) -> Gpu:
-    return Gpu(row.id, row.node, row.index, row.gpu_type, row.uuid, row.memory_bytes, GpuCondition(row.condition))
+    return Gpu(row.id, row.node, row.card_index, row.gpu_type, row.uuid, row.memory_bytes, GpuCondition(row.condition))
 
 
 def _allocation_detail(start: Start) -> str:

@@ -71,7 +71,7 @@ def allocated_gpu_of(row: Row[Any]) -> AllocatedGpu:
     return AllocatedGpu(
         gpu_id=row.gpu_id,
         node=row.node,
-        index=row.index,
+        index=row.card_index,
         uuid=row.uuid,
         rank=row.rank,
         starts_at=row.starts_at,

@@ -21,7 +21,7 @@ SELECT epoch FROM planner_lease WHERE epoch = :epoch FOR SHARE;
 -- name: planning_gpus
 -- The inventory: every card of every node that has not been removed for good.
 SELECT n.name AS node, n.ready AND n.schedulable AND n.removed_at IS NULL AS available, n.detail,
-       g.id, g.index, g.gpu_type, g.uuid, g.memory_bytes, g.condition
+       g.id, g.index AS card_index, g.gpu_type, g.uuid, g.memory_bytes, g.condition
 FROM nodes n JOIN gpus g ON g.node_id = n.id
 ORDER BY n.name, g.index;
 

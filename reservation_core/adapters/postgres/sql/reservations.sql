@@ -54,7 +54,7 @@ WHERE r.id = ANY(CAST(:ids AS text[]));
 
 -- name: reservation_allocations
 -- The GPUs of each reservation's newest attempt.
-SELECT a.reservation_id, a.gpu_id, n.name AS node, g.index, g.uuid, a.rank, lower(a.during) AS starts_at,
+SELECT a.reservation_id, a.gpu_id, n.name AS node, g.index AS card_index, g.uuid, a.rank, lower(a.during) AS starts_at,
        upper(a.during) AS ends_at, a.held
 FROM allocations a
 JOIN reservations r ON r.id = a.reservation_id AND r.attempt = a.attempt
@@ -123,6 +123,7 @@ WHERE r.status = 'running' AND r.ends_at <= CAST(:now AS timestamptz) + make_int
       SELECT 1 FROM unnest(CAST(:thresholds AS integer[])) AS t (before_s)
       WHERE r.ends_at <= CAST(:now AS timestamptz) + make_interval(secs => t.before_s)
         AND (r.warned_s IS NULL OR r.warned_s > t.before_s)
+        AND r.duration > make_interval(secs => t.before_s)
   )
 ORDER BY r.ends_at LIMIT :limit;
 

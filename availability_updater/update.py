@@ -1,0 +1,18 @@
+"""One look at the cluster."""
+
+from typing import Any
+
+import structlog
+
+from reservation_core.runtime.wiring import Runtime
+from reservation_core.usecases.update_inventory import update_inventory
+
+_log = structlog.get_logger(__name__)
+
+
+async def run_once(runtime: Runtime) -> list[dict[str, Any]]:
+    """Bring the inventory up to date; returns what changed."""
+    changes = await update_inventory(runtime.uow, runtime.cluster, runtime.clock)
+    for change in changes:
+        _log.info("the inventory changed", **{f"inventory_{key}": value for key, value in change.items()})
+    return changes

@@ -1,0 +1,53 @@
+"""Running a component as a program: `--help`, settings from the environment, logging, the event loop, exit codes."""
+
+import argparse
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import pydantic
+import uvloop
+
+from reservation_core.ports import ClusterUnavailableError, DatabaseUnavailableError
+from reservation_core.runtime.logs import configure
+from reservation_core.runtime.settings import CommonSettings
+from reservation_core.runtime.wiring import SettingsError
+
+S = TypeVar("S", bound=CommonSettings)
+
+
+def run_program(
+    name: str, about: str, settings_type: type[S], main: Callable[[S], Awaitable[None]], arguments: list[str]
+) -> int:
+    """Run `main` with its settings; returns the exit code (0 done, 1 unavailable now, 2 unusable settings)."""
+    parser = argparse.ArgumentParser(
+        prog=f"python -m {name}",
+        description=about,
+        epilog="Settings come from the environment: " + ", ".join(_variables(settings_type)) + ".",
+    )
+    parser.parse_args(arguments)
+    try:
+        settings = settings_type()
+    except pydantic.ValidationError as error:
+        for problem in error.errors(include_url=False, include_input=False):
+            variable = "GPU_DEV_" + "__".join(str(part) for part in problem["loc"]).upper()
+            sys.stderr.write(f"{name}: {variable}: {problem['msg']}\n")
+        return 2
+    configure(settings)
+    try:
+        uvloop.run(_awaited(main, settings))
+    except SettingsError as error:
+        sys.stderr.write(f"{name}: {error}\n")
+        return 2
+    except (DatabaseUnavailableError, ClusterUnavailableError) as error:
+        sys.stderr.write(f"{name}: {error}. Try again when it is back.\n")
+        return 1
+    return 0
+
+
+async def _awaited(main: Callable[[S], Awaitable[None]], settings: S) -> None:
+    await main(settings)
+
+
+def _variables(settings_type: type[CommonSettings]) -> list[str]:
+    return sorted(f"GPU_DEV_{field.upper()}" for field in settings_type.model_fields)

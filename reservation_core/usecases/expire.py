@@ -1,0 +1,111 @@
+"""Ending what is due, warning before, repairing what is stuck. Level-triggered: the next run makes up for a missed one."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from reservation_core.domain.lifecycle import EndReached, Event, StartTimedOut, WarningDue, decide
+from reservation_core.domain.model import JobStatus, Reservation
+from reservation_core.ports import Channel, Clock, UnitOfWork, UnitOfWorkFactory
+from reservation_core.usecases.changing import carry_out
+
+_BATCH = 500
+Finder = Callable[[UnitOfWork, datetime], Awaitable[list[str]]]
+EventOf = Callable[[Reservation, datetime], Event | None]
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiryRules:
+    """When to warn (seconds before the end) and how long things may take."""
+
+    warn_before_s: Sequence[int]
+    start_allowance: timedelta
+    ending_patience: timedelta
+    idempotency_keep: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiryReport:
+    """What one run did."""
+
+    ended: int
+    warned: int
+    timed_out: int
+    resent: int
+    forgotten_keys: int
+
+
+async def expire(uow_factory: UnitOfWorkFactory, clock: Clock, rules: ExpiryRules) -> ExpiryReport:
+    """Look once at everything that has a time, and act on what is due."""
+    ended = await _each_batch(uow_factory, clock, _due, lambda _row, _now: EndReached())
+    warned = await _each_batch(
+        uow_factory, clock, _warnable(rules.warn_before_s), _warning(sorted(rules.warn_before_s))
+    )
+    timed_out, resent = await _repair_stuck(uow_factory, clock, rules)
+    async with uow_factory() as uow:
+        forgotten = await uow.idempotency.forget(clock.now() - rules.idempotency_keep)
+    return ExpiryReport(ended, warned, timed_out, resent, forgotten)
+
+
+async def _due(uow: UnitOfWork, now: datetime) -> list[str]:
+    return await uow.reservations.due(now, _BATCH)
+
+
+def _warnable(thresholds: Sequence[int]) -> Finder:
+    async def find(uow: UnitOfWork, now: datetime) -> list[str]:
+        return await uow.reservations.warnable(now, thresholds, _BATCH)
+
+    return find
+
+
+def _warning(thresholds: Sequence[int]) -> EventOf:
+    def event(row: Reservation, now: datetime) -> Event | None:
+        """The nearest warning that is due; a warning longer than the whole job would say nothing."""
+        if row.ends_at is None:
+            return None
+        left = (row.ends_at - now).total_seconds()
+        due = [before for before in thresholds if left <= before < row.duration.total_seconds()]
+        return WarningDue(due[0]) if due else None
+
+    return event
+
+
+async def _each_batch(uow_factory: UnitOfWorkFactory, clock: Clock, find: Finder, event_of: EventOf) -> int:
+    done = 0
+    while True:
+        async with uow_factory() as uow:
+            ids = await find(uow, clock.now())
+            rows = await uow.reservations.lock(ids) if ids else {}
+            now = clock.now()
+            changes = []
+            for row in rows.values():
+                event = event_of(row, now)
+                change = None if event is None else decide(row, event, now)
+                if change is not None:
+                    changes.append(change)
+            await carry_out(uow, changes)
+        done += len(changes)
+        # A batch without any change would be found again and again.
+        if len(ids) < _BATCH or not changes:
+            return done
+
+
+async def _repair_stuck(uow_factory: UnitOfWorkFactory, clock: Clock, rules: ExpiryRules) -> tuple[int, int]:
+    now = clock.now()
+    async with uow_factory() as uow:
+        ids = await uow.reservations.stuck(
+            starting_before=now - rules.start_allowance, ending_before=now - rules.ending_patience, limit=_BATCH
+        )
+        rows = await uow.reservations.lock(ids) if ids else {}
+        changes = [
+            change
+            for row in rows.values()
+            if row.status is JobStatus.STARTING
+            and (change := decide(row, StartTimedOut(rules.start_allowance), now)) is not None
+        ]
+        await carry_out(uow, changes)
+        ending = [row.id for row in rows.values() if row.status is JobStatus.ENDING]
+        if ending:
+            await uow.reservations.resend(ending)
+            uow.wake(Channel.POD_OPERATIONS)
+    return len(changes), len(ending)

@@ -1,0 +1,186 @@
+"""The planner's cycle: read what changed, decide a batch from memory, commit it in one fenced transaction.
+
+The picture in memory is a cache of the database. Whenever the database disagrees (a guard fails, a constraint refuses),
+it is thrown away and read anew; a periodic reload repairs whatever a lost message could have left wrong.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import pydantic
+
+from reservation_core.contracts import JobMessage
+from reservation_core.domain.errors import CalendarConflictError
+from reservation_core.domain.plan import Commitment, Start
+from reservation_core.domain.policy import PlanningState
+from reservation_core.ports import Channel, Clock, QueuedMessage, QueueName, UnitOfWork, UnitOfWorkFactory
+
+
+@dataclass(frozen=True, slots=True)
+class PlannerRules:
+    """How the planner works: sizes of what it reads and writes at once, and its timing."""
+
+    start_allowance: timedelta
+    window: int
+    batch: int
+    messages: int
+    estimates: int
+    estimate_every: timedelta
+    reload_every: timedelta
+    visibility: timedelta
+    max_reads: int
+
+
+@dataclass(frozen=True, slots=True)
+class CycleOutcome:
+    """What one cycle did. `more` says that another is worth running at once."""
+
+    started: int = 0
+    messages: int = 0
+    conflict: bool = False
+    more: bool = False
+
+
+@dataclass(slots=True)
+class _Inbox:
+    """One batch of messages, sorted by what they ask for."""
+
+    handled: list[int]
+    ids: list[str]
+    inventory: bool
+    broken: list[tuple[QueuedMessage, str]]
+
+
+class Planner:
+    """Plans for one epoch; a new epoch needs a new planner."""
+
+    def __init__(self, uow_factory: UnitOfWorkFactory, clock: Clock, epoch: int, rules: PlannerRules) -> None:
+        self._uow = uow_factory
+        self._clock = clock
+        self._epoch = epoch
+        self._rules = rules
+        self._state: PlanningState | None = None
+        self._loaded_at: datetime | None = None
+        self._estimated_at: datetime | None = None
+        self._estimates_stale = True
+
+    async def cycle(self) -> CycleOutcome:
+        """Read, decide, commit. Raises LostLeadershipError when another planner has taken over."""
+        now = self._clock.now()
+        async with self._uow() as uow:
+            messages = await uow.queue.read(
+                QueueName.GPU_JOBS, visibility=self._rules.visibility, limit=self._rules.messages
+            )
+        inbox = _sort(messages)
+        state = await self._refreshed(inbox, now)
+        starts = state.plan_starts(self._clock.now(), self._rules.batch)
+        if messages or starts:
+            self._estimates_stale = True
+        committed = await self._commit(state, starts, inbox)
+        if committed is None:
+            return CycleOutcome(messages=len(messages), conflict=True, more=True)
+        more = len(messages) == self._rules.messages or len(starts) == self._rules.batch
+        return CycleOutcome(committed, len(messages), more=more)
+
+    async def publish_estimates(self) -> None:
+        """Tell waiting jobs what the plan says, if it may have changed and was not told just now."""
+        now = self._clock.now()
+        state = self._state
+        due = self._estimated_at is None or now - self._estimated_at >= self._rules.estimate_every
+        if state is None or not due or not self._estimates_stale:
+            return
+        self._estimates_stale = False
+        self._estimated_at = now
+        estimates = state.estimates(now, self._rules.estimates)
+        if estimates:
+            async with self._uow() as uow:
+                await uow.planning.publish_estimates(self._epoch, estimates, now)
+
+    async def _refreshed(self, inbox: _Inbox, now: datetime) -> PlanningState:
+        """The picture, brought up to date with what the messages point to."""
+        state = self._state
+        if state is None or self._loaded_at is None or now - self._loaded_at >= self._rules.reload_every:
+            return await self._reload(now)
+        if inbox.ids or inbox.inventory:
+            async with self._uow() as uow:
+                if inbox.inventory:
+                    state.set_nodes(await uow.planning.nodes())
+                await self._apply_changed(uow, state, inbox.ids)
+        low_water = max(1, self._rules.window // 2)
+        for gpu_type, after in state.needs_refill(low_water):
+            async with self._uow() as uow:
+                jobs = await uow.planning.more_waiting(gpu_type, after, self._rules.window, self._rules.start_allowance)
+            state.refill(gpu_type, jobs, complete=len(jobs) < self._rules.window)
+        return state
+
+    async def _reload(self, now: datetime) -> PlanningState:
+        async with self._uow() as uow:
+            seen = await uow.planning.snapshot(self._rules.window, self._rules.start_allowance)
+        self._state = PlanningState(seen.nodes, seen.commitments, seen.waiting, seen.complete_types)
+        self._loaded_at = now
+        self._estimates_stale = True
+        return self._state
+
+    async def _apply_changed(self, uow: UnitOfWork, state: PlanningState, ids: list[str]) -> None:
+        if not ids:
+            return
+        waiting, commitments = await uow.planning.changed(ids, self._rules.start_allowance)
+        in_line = {job.id: job for job in waiting}
+        held: dict[str, list[Commitment]] = {}
+        for commitment in commitments:
+            held.setdefault(commitment.reservation_id, []).append(commitment)
+        for reservation_id in ids:
+            state.set_reservation(reservation_id, in_line.get(reservation_id), held.get(reservation_id, ()))
+
+    async def _commit(self, state: PlanningState, starts: list[Start], inbox: _Inbox) -> int | None:
+        """Write the plan and forget its messages; None when the ledger refused and the picture is to be read anew."""
+        if not (starts or inbox.handled or inbox.broken):
+            return 0
+        try:
+            async with self._uow() as uow:
+                outcome = await uow.planning.commit(self._epoch, starts, self._clock.now())
+                await uow.queue.delete(QueueName.GPU_JOBS, inbox.handled)
+                await self._set_aside(uow, inbox)
+                if outcome.started:
+                    uow.wake(Channel.POD_OPERATIONS)
+                    uow.wake(Channel.EVENTS)
+        except CalendarConflictError:
+            self._state = None
+            return None
+        except BaseException:
+            # Whether it was committed is not known; the database knows.
+            self._state = None
+            raise
+        for start in starts:
+            if start.id not in outcome.started:
+                state.set_reservation(start.id, None, ())
+        return len(outcome.started)
+
+    async def _set_aside(self, uow: UnitOfWork, inbox: _Inbox) -> None:
+        """Messages that can't be read: again later, and after enough tries to the dead letters."""
+        for message, error in inbox.broken:
+            if message.read_count >= self._rules.max_reads:
+                await uow.queue.bury(QueueName.GPU_JOBS, message, error)
+            else:
+                await uow.queue.postpone(QueueName.GPU_JOBS, [message.id], timedelta(seconds=message.read_count))
+
+
+def _sort(messages: list[QueuedMessage]) -> _Inbox:
+    inbox = _Inbox([], [], inventory=False, broken=[])
+    ids: dict[str, None] = {}
+    for message in messages:
+        try:
+            body = JobMessage.model_validate(message.body)
+        except pydantic.ValidationError as error:
+            inbox.broken.append((message, f"not a JobMessage: {error}"))
+            continue
+        if body.kind == "inventory":
+            inbox.inventory = True
+        elif body.id is None:
+            inbox.broken.append((message, f"a message of kind {body.kind} must name an id"))
+            continue
+        else:
+            ids[body.id] = None
+        inbox.handled.append(message.id)
+    inbox.ids = list(ids)
+    return inbox

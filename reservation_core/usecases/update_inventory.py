@@ -1,0 +1,16 @@
+"""Bringing `nodes` and `gpus` to what the cluster reports."""
+
+from typing import Any
+
+from reservation_core.ports import Channel, Clock, Cluster, UnitOfWorkFactory
+
+
+async def update_inventory(uow_factory: UnitOfWorkFactory, cluster: Cluster, clock: Clock) -> list[dict[str, Any]]:
+    """Look once and write what changed; returns the changes. Raises ClusterUnavailableError with nothing written."""
+    nodes = await cluster.list_nodes()
+    listing = await cluster.list_pods()
+    async with uow_factory() as uow:
+        changes = await uow.inventory.update(nodes, listing.foreign, clock.now())
+        if changes:
+            uow.wake(Channel.GPU_JOBS)
+    return changes

@@ -1,0 +1,28 @@
+"""One look at everything that has a time."""
+
+from datetime import timedelta
+
+import structlog
+
+from reservation_core.runtime.settings import ExpirySettings
+from reservation_core.runtime.wiring import Runtime
+from reservation_core.usecases.expire import ExpiryReport, ExpiryRules, expire
+
+_log = structlog.get_logger(__name__)
+
+
+async def run_once(runtime: Runtime, settings: ExpirySettings) -> ExpiryReport:
+    """Act on what is due; returns what was done."""
+    report = await expire(
+        runtime.uow,
+        runtime.clock,
+        ExpiryRules(
+            warn_before_s=settings.warn_before_s,
+            start_allowance=timedelta(seconds=settings.start_allowance_s),
+            ending_patience=timedelta(seconds=settings.ending_patience_s),
+            idempotency_keep=timedelta(seconds=settings.idempotency_keep_s),
+        ),
+    )
+    if report.ended or report.timed_out or report.resent:
+        _log.info("expired", ended=report.ended, timed_out=report.timed_out, resent=report.resent)
+    return report

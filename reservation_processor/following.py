@@ -1,0 +1,43 @@
+"""Following pods: observations are gathered for a moment and applied together."""
+
+import asyncio
+from contextlib import aclosing
+from typing import Any
+
+from reservation_core.domain.model import PodStatus
+from reservation_core.runtime.wiring import Runtime
+from reservation_core.usecases.observe import observe
+
+_BATCH = 200
+_AGAIN_S = 0.2
+
+
+async def follow(runtime: Runtime) -> None:
+    """Watch the cluster until it fails or this is cancelled."""
+    observed: asyncio.Queue[PodStatus] = asyncio.Queue(maxsize=_BATCH * 5)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(_gather(runtime, observed))
+        group.create_task(_apply(runtime, observed))
+
+
+async def _gather(runtime: Runtime, observed: asyncio.Queue[PodStatus]) -> None:
+    stream: Any = runtime.cluster.watch()
+    async with aclosing(stream):
+        async for status in stream:
+            await observed.put(status)
+
+
+async def _apply(runtime: Runtime, observed: asyncio.Queue[PodStatus]) -> None:
+    loop = asyncio.get_running_loop()
+    while True:
+        batch = [await observed.get()]
+        while len(batch) < _BATCH and not observed.empty():
+            batch.append(observed.get_nowait())
+        for status in await observe(runtime.uow, runtime.cluster, batch, runtime.clock):
+            # Somebody is busy with this pod right now: look again in a moment (or at the next resync).
+            loop.call_later(_AGAIN_S, _offer, observed, status)
+
+
+def _offer(observed: asyncio.Queue[PodStatus], status: PodStatus) -> None:
+    if not observed.full():
+        observed.put_nowait(status)
