@@ -1,0 +1,59 @@
+"""psql on the system's database: the one that comes with the embedded server, or the system's."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from sqlalchemy.engine import make_url
+
+from reservation_core.adapters.postgres.embedded.errors import EmbeddedPostgresError
+from reservation_core.adapters.postgres.embedded.layout import packaged_binaries
+from reservation_core.runtime.database import operators_database
+from reservation_core.runtime.settings import CommonSettings
+
+
+def open_psql(arguments: list[str]) -> int:
+    """Run psql with `arguments` on the database that the settings mean; returns psql's exit code.
+
+    The embedded server is started for the time being when the system isn't up. The password, if any, goes by the
+    environment: never where `ps` shows it.
+    """
+    program = _program()
+    if program is None:
+        sys.stderr.write("There is no psql. Install PostgreSQL's client (Debian: apt install postgresql-client).\n")
+        return 1
+    try:
+        with operators_database(CommonSettings()) as url:
+            environment = {**os.environ, **connection_variables(url)}
+            return subprocess.run([program, *arguments], check=False, env=environment).returncode
+    except EmbeddedPostgresError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def connection_variables(url: str) -> dict[str, str]:
+    """A database URL as the environment variables that psql reads."""
+    parts = make_url(url)
+    query = {name: value if isinstance(value, str) else value[0] for name, value in parts.query.items()}
+    found = {
+        "PGHOST": parts.host or query.get("host"),
+        "PGPORT": query.get("port") if parts.port is None else str(parts.port),
+        "PGUSER": parts.username,
+        "PGPASSWORD": parts.password,
+        "PGDATABASE": parts.database,
+        "PGSSLMODE": query.get("sslmode") or query.get("ssl"),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _program() -> str | None:
+    """The packaged psql, which is as new as the server; else the system's."""
+    try:
+        packaged = packaged_binaries() / "bin" / "psql"
+    except EmbeddedPostgresError:
+        packaged = Path()
+    return str(packaged) if packaged.is_file() and os.access(packaged, os.X_OK) else shutil.which("psql")

@@ -1,0 +1,152 @@
+"""The system, composed: database, components, timers, the first token, and the words that tell a person it is up."""
+
+import asyncio
+import os
+import shlex
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import structlog
+
+from api_service.app import create_app
+from api_service.server import serve
+from availability_updater.update import run_once as update_once
+from reservation_core.adapters.local.inventory import SIMULATED_LABEL
+from reservation_core.adapters.postgres.embedded.lock import FolderLock
+from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
+from reservation_core.adapters.postgres.migrating import upgrade
+from reservation_core.domain.model import NodeReport
+from reservation_core.runtime.settings import StandaloneSettings
+from reservation_core.runtime.shutdown import stop_on_signals
+from reservation_core.runtime.wiring import Runtime, open_runtime
+from reservation_expiry.expire import run_once as expire_once
+from reservation_processor.process import run as process
+from standalone.administrator import AdminToken, ensure_admin_token
+from standalone.components import ComponentFailedError, every, run_together
+
+_LOOK_AFTER_DATABASE = timedelta(seconds=0.5)
+
+_log = structlog.get_logger(__name__)
+
+
+async def run_system(settings: StandaloneSettings) -> None:
+    """Run everything until SIGTERM or SIGINT.
+
+    Raises AlreadyInUseError, EmbeddedPostgresError, MigrationError, ComponentFailedError.
+    """
+    settings = settings.model_copy(update={"home": settings.home.absolute()})
+    _make_home(settings.home)
+    lock = FolderLock(settings.home / "lock")
+    lock.acquire(f"The home {settings.home}")
+    try:
+        server = None if settings.database_url is not None else EmbeddedPostgres(settings.home)
+        stop = stop_on_signals(at_once=None if server is None else server.ask_to_stop)
+        async with _database(settings, server) as url:
+            await upgrade(url)
+            async with open_runtime(settings, url, application="gpu-dev-standalone") as runtime:
+                await _run(runtime, settings, server, stop)
+    finally:
+        lock.release()
+
+
+def _make_home(home: Path) -> None:
+    # Root's database runs as a user of its own, which has to pass through here; nobody else may look.
+    home.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
+
+
+@asynccontextmanager
+async def _database(settings: StandaloneSettings, server: EmbeddedPostgres | None) -> AsyncIterator[str]:
+    """The database's URL, with the embedded server running for as long as the block does when there is one."""
+    if settings.database_url is not None:
+        yield settings.database_url.get_secret_value()
+    elif server is not None:
+        # In this thread, not on another: nothing else has to be served yet, and a signal ends it all.
+        server.start()
+        try:
+            yield server.url
+        finally:
+            await asyncio.to_thread(server.stop)
+
+
+async def _run(
+    runtime: Runtime, settings: StandaloneSettings, server: EmbeddedPostgres | None, stop: asyncio.Event
+) -> None:
+    # Before anything listens: the first job must not be told that there are no GPUs.
+    await update_once(runtime)
+    token = await ensure_admin_token(runtime.uow, runtime.ids, settings.home, runtime.clock.now())
+    nodes = await runtime.cluster.list_nodes()
+
+    async def expire() -> None:
+        await expire_once(runtime, settings)
+
+    async def update() -> None:
+        await update_once(runtime)
+
+    def greet(url: str) -> None:
+        sys.stdout.write(greeting(url, settings, token, nodes))
+        sys.stdout.flush()
+
+    components = {
+        "API": serve(create_app(runtime, settings), settings.listen, stop=stop, ready=greet),
+        "processor": process(runtime, settings, stop),
+        "expiry": every(timedelta(seconds=settings.expire_every_s), expire, stop),
+        "updater": every(timedelta(seconds=settings.update_every_s), update, stop),
+    }
+    if server is not None:
+        components["database server"] = _watch(server, stop)
+    await run_together(components, stop)
+    _log.info("ended in order; running jobs go on and are taken up at the next start")
+
+
+async def _watch(server: EmbeddedPostgres, stop: asyncio.Event) -> None:
+    """Fail when the database server ends before we stop it."""
+
+    async def look() -> None:
+        if not server.alive():
+            raise ComponentFailedError(f"it ended by itself; {server.log} may say why. Start the system again.")
+
+    await every(_LOOK_AFTER_DATABASE, look, stop)
+
+
+def greeting(url: str, settings: StandaloneSettings, token: AdminToken, nodes: list[NodeReport]) -> str:
+    """What a person needs to know to use a system that is up at `url`."""
+    url = url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
+    command = '["sh", "-c", "echo I was given GPU $CUDA_VISIBLE_DEVICES"]'
+    body = f'{{"gpus": 1, "duration": 60, "workload": {{"command": {command}}}}}'
+    curl = (
+        f'curl -H "Authorization: Bearer $(cat {shlex.quote(str(token.path))})" -H "Content-Type: application/json" '
+        f"-d '{body}' {url}/v1/jobs"
+    )
+    database = "GPU_DEV_DATABASE_URL" if settings.database_url is not None else "embedded PostgreSQL"
+    return f"""
+GPU Dev Server is up.
+
+  URL       {url}  (reference: {url}/docs)
+  token     {token.path}  (user admin{", new" if token.made else ""})
+  GPUs      {_cards(nodes)}
+  database  {database}; look into it with: gpu-dev psql
+
+Submit a job:
+
+  {curl}
+
+Ctrl-C ends the server. Jobs that run then go on and are taken up again at the next start.
+"""
+
+
+def _cards(nodes: list[NodeReport]) -> str:
+    """Which cards there are, and plainly whether they exist."""
+    counts: dict[str, int] = {}
+    for node in nodes:
+        for gpu in node.gpus:
+            counts[gpu.gpu_type] = counts.get(gpu.gpu_type, 0) + 1
+    if not counts:
+        details = " ".join(node.detail for node in nodes if node.detail)
+        return f"none. {details or 'Set GPU_DEV_LOCAL_GPUS=h100:4 to simulate four.'}"
+    told = ", ".join(f"{count} x {gpu_type}" for gpu_type, count in sorted(counts.items()))
+    if any(SIMULATED_LABEL in node.labels for node in nodes):
+        return f"{told}, SIMULATED (GPU_DEV_LOCAL_GPUS): jobs get card numbers, but there are no such cards"
+    return told
