@@ -1,0 +1,210 @@
+"""The inventory's tables: batches in, history kept, one message to the planner if it matters, and what readers see."""
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import event, text
+
+from reservation_core.adapters.pgmq.queue import PgmqQueue, open_client
+from reservation_core.adapters.postgres.inventory import PostgresInventory
+from reservation_core.domain.model import ForeignPod, GpuReport, GpuState, NodeReport
+
+GIB = 2**30
+SOMEBODY_WAITS = text(
+    "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+)
+
+
+def report(name: str = "node-a", cards: int = 2, **fields) -> NodeReport:
+    gpus = tuple(GpuReport(index, "h100", f"GPU-{name}-{index}", 80 * GIB) for index in range(cards))
+    return NodeReport(name, **{"ready": True, "schedulable": True, "gpus": gpus, "labels": (("zone", "1"),), **fields})
+
+
+@pytest.fixture
+async def update(engine, seed):
+    client = await open_client(engine)
+
+    async def update(*nodes: NodeReport, foreign: tuple[ForeignPod, ...] = (), at=seed.now):
+        async with engine.begin() as connection:
+            inventory = PostgresInventory(connection, PgmqQueue(client, connection))
+            return await inventory.update(nodes, foreign, at)
+
+    return update
+
+
+@pytest.fixture
+async def read(engine):
+    client = await open_client(engine)
+
+    async def read(what: str, **values):
+        async with engine.begin() as connection:
+            inventory = PostgresInventory(connection, PgmqQueue(client, connection))
+            return await getattr(inventory, what)(**values)
+
+    return read
+
+
+async def messages(seed) -> list[object]:
+    """Takes what was sent to the planner."""
+    rows = await seed.rows("SELECT message FROM pgmq.q_gpu_jobs ORDER BY msg_id")
+    await seed.run("DELETE FROM pgmq.q_gpu_jobs")
+    return [row["message"] for row in rows]
+
+
+async def test_a_new_node_is_stored_recorded_and_told(seed, update, read) -> None:
+    changes = await update(report())
+    assert [(c["kind"], c["node"], c["index"]) for c in changes] == [
+        ("node_added", "node-a", None),
+        ("gpu_added", "node-a", 0),
+        ("gpu_added", "node-a", 1),
+    ]
+    assert await messages(seed) == [{"v": 1, "kind": "inventory", "id": None}]
+    cards = await read("gpus", after=None, limit=10)
+    assert [(c.node, c.index, c.uuid, c.memory_bytes, c.state) for c in cards] == [
+        ("node-a", 0, "GPU-node-a-0", 80 * GIB, GpuState.FREE),
+        ("node-a", 1, "GPU-node-a-1", 80 * GIB, GpuState.FREE),
+    ]
+    (node,) = await read("nodes", after=None, limit=10)
+    assert (node.gpu_types, node.gpus, node.free, node.labels) == (("h100",), 2, 2, {"zone": "1"})
+    assert (node.last_seen_at, node.removed_at) == (seed.now, None)
+    recorded = await seed.rows("SELECT subject, actor, kind, before, after, data, at FROM events ORDER BY id")
+    assert [(e["subject"], e["kind"], e["before"], e["after"]) for e in recorded] == [
+        ("node-a", "node_added", None, "ready"),
+        ("node-a/0", "gpu_added", None, "usable"),
+        ("node-a/1", "gpu_added", None, "usable"),
+    ]
+    assert recorded[1]["data"]["after"]["uuid"] == "GPU-node-a-0"
+    assert {(e["actor"], e["at"]) for e in recorded} == {("system", seed.now)}
+
+
+async def test_nothing_new_writes_nothing_but_the_time_once_a_minute(seed, update) -> None:
+    await update(report())
+    await messages(seed)
+    before = await seed.rows("SELECT CAST(xmin AS text) FROM gpus ORDER BY id")
+    for seconds, seen in ((30, 0), (59, 0), (60, 60), (90, 60)):
+        assert await update(report(), at=seed.now + timedelta(seconds=seconds)) == []
+        last = await seed.rows("SELECT last_seen_at FROM nodes")
+        assert last == [{"last_seen_at": seed.now + timedelta(seconds=seen)}]
+    assert await seed.rows("SELECT CAST(xmin AS text) FROM gpus ORDER BY id") == before
+    assert await seed.run("SELECT count(*) FROM events") == 3
+    assert await messages(seed) == []
+
+
+async def test_a_node_that_is_gone_is_kept_as_removed(seed, update, read) -> None:
+    await update(report(), report("node-b", 1))
+    await messages(seed)
+    later = seed.now + seed.hour
+    await update(report("node-b", 1), at=later)
+    assert await messages(seed) == [{"v": 1, "kind": "inventory", "id": None}]
+    rows = await seed.rows("SELECT name, ready, removed_at, last_seen_at FROM nodes ORDER BY name")
+    assert rows[0] == {"name": "node-a", "ready": False, "removed_at": later, "last_seen_at": seed.now}
+    assert await seed.run("SELECT count(*) FROM gpus WHERE condition = 'lost'") == 2
+    assert [n.name for n in await read("nodes", after=None, limit=10)] == ["node-b"]
+    assert [c.node for c in await read("gpus", after=None, limit=10)] == ["node-b"]
+    assert await read("gpu_counts") == [("h100", GpuState.FREE, 1)]
+    await update(report("node-b", 1), at=later + seed.hour)
+    assert await messages(seed) == []
+    ids = await seed.rows("SELECT id FROM gpus ORDER BY id")
+    await update(report(), report("node-b", 1), at=later + seed.hour)
+    assert await seed.rows("SELECT id FROM gpus ORDER BY id") == ids
+    assert await seed.run("SELECT count(*) FROM gpus WHERE condition = 'usable'") == 3
+    assert await seed.run("SELECT count(*) FROM nodes WHERE removed_at IS NULL AND ready") == 2
+
+
+async def test_cards_of_a_removed_node_are_shown_while_held(seed, update, read) -> None:
+    await update(report())
+    user = await seed.user()
+    await seed.job("job-a", user, "starting", attempt=1)
+    await seed.allocate("job-a", await seed.run("SELECT id FROM gpus WHERE index = 1"))
+    await update()
+    (card,) = await read("gpus", after=None, limit=10)
+    assert (card.index, card.state, card.holder_id, card.holder_user, card.holder_user_id, card.free_at) == (
+        1, GpuState.LOST, "job-a", "ada", user, seed.now + seed.hour,
+    )  # fmt: skip
+    (node,) = await read("nodes", after=None, limit=10)
+    assert (node.removed_at, node.free) == (seed.now, 0)
+    assert await read("gpu_counts") == [("h100", GpuState.LOST, 1)]
+
+
+async def test_what_an_administrator_sets_between_read_and_write_stands(seed, engine, update) -> None:
+    await update(report())
+    async with engine.begin() as administrator:
+        await administrator.exec_driver_sql("UPDATE gpus SET condition = 'maintenance' WHERE index = 0")
+        # The updater has read `usable` by now, wants `lost`, and waits for this row.
+        racing = asyncio.create_task(update(report(cards=0), at=seed.now + seed.hour))
+        async with engine.connect() as other, asyncio.timeout(10):
+            while not await other.scalar(SOMEBODY_WAITS):
+                await other.rollback()
+    await racing
+    found = await seed.rows("SELECT condition FROM gpus ORDER BY index")
+    assert [row["condition"] for row in found] == ["maintenance", "lost"]
+
+
+async def test_updaters_at_the_same_time_record_a_change_once(seed, update) -> None:
+    changes = await asyncio.gather(*(update(report(), report("node-b")) for _ in range(4)))
+    assert sorted(map(len, changes)) == [0, 0, 0, 6]
+    assert await seed.run("SELECT count(*) FROM events") == 6
+    assert len(await messages(seed)) == 1
+
+
+async def test_foreign_pods_take_cards(seed, update, read) -> None:
+    await update(report(), report("node-b"))
+    user = await seed.user()
+    await seed.job("job-a", user, "starting", attempt=1)
+    await seed.allocate("job-a", await seed.run("SELECT min(id) FROM gpus WHERE uuid = 'GPU-node-b-0'"))
+    pods = (ForeignPod("node-a", "their/known", 1, (1,)), ForeignPod("node-b", "their/unknown", 1, None))
+    await messages(seed)
+    await update(report(), report("node-b"), foreign=pods)
+    states = [(c.node, c.index, c.state.value) for c in await read("gpus", after=None, limit=10)]
+    assert states == [
+        ("node-a", 0, "free"),
+        ("node-a", 1, "foreign"),
+        ("node-b", 0, "held"),
+        ("node-b", 1, "foreign"),
+    ]
+    known, unknown = await read("nodes", after=None, limit=10)
+    assert known.detail is None
+    assert "their/unknown uses 1 GPUs here that can't be told apart" in unknown.detail
+    assert len(await messages(seed)) == 1
+    assert await update(report(), report("node-b"), foreign=pods) == []
+    await update(report(), report("node-b"))
+    assert {c.state.value for c in await read("gpus", after=None, limit=10)} == {"free", "held"}
+
+
+async def test_lists_go_on_after_the_last_seen(update, read) -> None:
+    await update(report(), report("node-b"), report("node-c", 1))
+    first = await read("gpus", after=None, limit=3)
+    rest = await read("gpus", after=(first[-1].node, first[-1].index), limit=3)
+    assert [(c.node, c.index) for c in first + rest] == [
+        ("node-a", 0), ("node-a", 1), ("node-b", 0), ("node-b", 1), ("node-c", 0),
+    ]  # fmt: skip
+    assert [n.name for n in await read("nodes", after="node-a", limit=1)] == ["node-b"]
+    assert await read("gpu_counts") == [("h100", GpuState.FREE, 5)]
+
+
+async def test_a_node_that_changes_says_what_was_and_is(seed, update) -> None:
+    await update(report())
+    (change,) = await update(report(ready=False, detail="Disk is full."))
+    assert change == {
+        "kind": "node_changed",
+        "node": "node-a",
+        "index": None,
+        "before": {"ready": True, "detail": None},
+        "after": {"ready": False, "detail": "Disk is full."},
+    }
+    swapped = replace(report(ready=False, detail="Disk is full."), gpus=(GpuReport(0, "a100", None, None),))
+    changes = await update(swapped)
+    assert [(c["index"], c["after"]) for c in changes] == [
+        (0, {"gpu_type": "a100", "uuid": None, "memory_bytes": None}),
+        (1, {"condition": "lost"}),
+    ]
+
+
+async def test_a_large_cluster_is_few_statements(seed, engine, update) -> None:
+    nodes = [report(f"node-{number}", 8) for number in range(300)]
+    seen = []
+    event.listen(engine.sync_engine, "before_cursor_execute", lambda *args: seen.append(args[2]))
+    assert len(await update(*nodes)) == 300 * 9
+    assert len(seen) <= 8

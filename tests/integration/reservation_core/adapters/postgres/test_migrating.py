@@ -1,0 +1,253 @@
+"""Up, down and up again, with data; both ways PGMQ comes in; and errors that say what to do."""
+
+import asyncio
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from pgmq.install import get_embedded_install_sql
+from sqlalchemy import make_url, text
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.pool import NullPool
+
+from reservation_core.adapters.postgres import migrating
+from tests.integration.reservation_core.adapters.postgres.conftest import Seed
+
+QUEUES = ["gpu_jobs", "gpu_jobs_dlq", "pod_operations", "pod_operations_dlq"]
+
+
+def pool(url: str) -> AsyncEngine:
+    return create_async_engine(url, poolclass=NullPool)
+
+
+async def answer(url: str, sql: str):
+    async with pool(url).begin() as connection:
+        return (await connection.exec_driver_sql(sql)).scalar()
+
+
+async def script(url: str, sql: str) -> None:
+    async with pool(url).connect() as connection:
+        await connection.execution_options(isolation_level="AUTOCOMMIT")
+        raw = await connection.get_raw_connection()
+        await raw.driver_connection.execute(sql)
+
+
+async def leftovers(url: str) -> list[str]:
+    """What is ours and still there: relations, functions, schemas, apart from Alembic's own table."""
+    async with pool(url).begin() as connection:
+        found = await connection.execute(
+            text(
+                "SELECT relname FROM pg_class WHERE relnamespace IN (SELECT oid FROM pg_namespace "
+                "WHERE nspname IN ('public', 'pgmq')) AND relname NOT LIKE 'alembic_version%' UNION ALL "
+                "SELECT p.proname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace "
+                "WHERE n.nspname IN ('public', 'pgmq') AND NOT EXISTS (SELECT FROM pg_depend d "
+                "WHERE d.objid = p.oid AND d.deptype = 'e') UNION ALL "
+                "SELECT nspname FROM pg_namespace WHERE nspname = 'pgmq'"
+            )
+        )
+        return sorted(found.scalars())
+
+
+async def fill(url: str) -> None:
+    """At least one row in every table and a message in a queue."""
+    seed = Seed(pool(url))
+    user = await seed.user()
+    card, _ = await seed.node()
+    await seed.job("job-a", user, "starting", attempt=1)
+    await seed.job("job-b", user)
+    await seed.allocate("job-a", card)
+    await seed.run("INSERT INTO events (reservation_id, at, actor, kind) VALUES ('job-a', now(), 'ada', 'submitted')")
+    await seed.run(
+        "INSERT INTO wait_estimates (reservation_id, position, reason_code, reason, planned_at) "
+        "VALUES ('job-b', 1, 'waiting_for_gpus', 'Waits.', now())"
+    )
+    await seed.run(
+        "INSERT INTO tokens (id, user_id, digest, created_at) VALUES ('tok-a', :user, sha256('x'), now())", user=user
+    )
+    await seed.run(
+        "INSERT INTO idempotency_keys (user_id, key, request_hash, created_at) "
+        "VALUES (:user, 'k', sha256('x'), now())", user=user
+    )  # fmt: skip
+    for queue in QUEUES:
+        await seed.run("SELECT pgmq.send(CAST(:queue AS text), CAST('{}' AS jsonb))", queue=queue)
+
+
+async def test_up_down_up_with_data(empty_database_url) -> None:
+    url = empty_database_url
+    before = await migrating.status(url)
+    assert (before.current, before.pending) == (None, migrating.revisions())
+    await migrating.upgrade(url)
+    for _ in range(2):
+        assert (await migrating.status(url)).current == migrating.revisions()[-1]
+        await fill(url)
+        await migrating.downgrade(url, "base")
+        assert await leftovers(url) == []
+        await migrating.upgrade(url)
+    assert (await migrating.status(url)).pending == ()
+    assert await answer(url, "SELECT array_agg(queue_name ORDER BY queue_name) FROM pgmq.meta") == QUEUES
+
+
+async def test_each_revision_can_be_left_and_entered_again(empty_database_url) -> None:
+    await migrating.upgrade(empty_database_url)
+    await fill(empty_database_url)
+    for revision in reversed(migrating.revisions()):
+        await migrating.downgrade(empty_database_url, revision)
+        assert (await migrating.status(empty_database_url)).current == revision
+    await migrating.upgrade(empty_database_url)
+    assert await answer(empty_database_url, "SELECT count(*) FROM queue_status") == 1
+
+
+async def test_migrators_at_the_same_time_take_turns(empty_database_url) -> None:
+    await asyncio.gather(*(migrating.upgrade(empty_database_url) for _ in range(4)))
+    assert (await migrating.status(empty_database_url)).pending == ()
+
+
+async def test_a_failed_migration_keeps_nothing(empty_database_url) -> None:
+    await script(empty_database_url, "CREATE VIEW gpu_status AS SELECT 1 AS mine")
+    with pytest.raises(migrating.MigrationError, match=r"gpu_status.*Nothing of this run was kept"):
+        await migrating.upgrade(empty_database_url)
+    assert await leftovers(empty_database_url) == ["gpu_status"]
+
+
+def test_file_names_and_revisions_are_one_line() -> None:
+    config = Config()
+    config.set_main_option("script_location", str(migrating.migrations_folder()))
+    scripts = ScriptDirectory.from_config(config)
+    walked = [script.revision for script in scripts.walk_revisions()]
+    assert tuple(reversed(walked)) == migrating.revisions()
+
+
+async def test_a_current_database_is_recognised_without_alembic(database_url, empty_database_url) -> None:
+    program = (
+        "import asyncio, sys\n"
+        "from sqlalchemy.ext.asyncio import create_async_engine\n"
+        "from reservation_core.adapters.postgres import migrating\n"
+        "async def main(url):\n"
+        "    async with create_async_engine(url).connect() as connection:\n"
+        "        print(await migrating.is_current(connection), 'alembic' in sys.modules, 'pgmq' in sys.modules)\n"
+        "asyncio.run(main(sys.argv[1]))\n"
+    )
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", program, url],
+            check=True,
+            capture_output=True,
+            text=True,
+            cwd=migrating.migrations_folder().parent,
+        ).stdout.split()
+        for url in (database_url, empty_database_url)
+    ]
+    assert said == [["True", "False", "False"], ["False", "False", "False"]]
+
+
+async def test_a_database_of_a_newer_program_is_left_alone(database_url) -> None:
+    await script(database_url, "UPDATE alembic_version SET version_num = '9999_future'")
+    for act in (migrating.upgrade(database_url), migrating.status(database_url)):
+        with pytest.raises(migrating.MigrationError, match="newer program"):
+            await act
+
+
+async def test_an_unknown_target_is_refused(database_url) -> None:
+    with pytest.raises(migrating.MigrationError, match="choose one of: base, 0001_foundation"):
+        await migrating.downgrade(database_url, "0815")
+
+
+async def test_an_unreachable_database_is_said_without_its_password() -> None:
+    with pytest.raises(migrating.MigrationError, match="can't be reached") as raised:
+        await migrating.upgrade("postgresql://ada:hunter2@/db?host=/nonexistent")
+    assert "hunter2" not in str(raised.value)
+
+
+async def test_a_missing_database_is_said(database_url) -> None:
+    missing = make_url(database_url).set(database="no_such_database").render_as_string(hide_password=False)
+    with pytest.raises(migrating.MigrationError, match="no_such_database"):
+        await migrating.status(missing)
+
+
+# --- PGMQ that was there before, or comes from the server
+
+
+async def test_a_pgmq_that_was_there_before_stays(empty_database_url) -> None:
+    await script(empty_database_url, get_embedded_install_sql() + "; SELECT pgmq.create('theirs');")
+    await migrating.upgrade(empty_database_url)
+    assert await answer(empty_database_url, "SELECT origin FROM pgmq_origin") == "found"
+    await migrating.downgrade(empty_database_url, "base")
+    assert await answer(empty_database_url, "SELECT array_agg(queue_name) FROM pgmq.meta") == ["theirs"]
+    await migrating.upgrade(empty_database_url)
+
+
+async def test_a_queue_of_others_keeps_pgmq_that_we_installed(empty_database_url) -> None:
+    await migrating.upgrade(empty_database_url)
+    assert await answer(empty_database_url, "SELECT origin FROM pgmq_origin") == "sql"
+    await script(empty_database_url, "SELECT pgmq.create('theirs')")
+    await migrating.downgrade(empty_database_url, "base")
+    assert await answer(empty_database_url, "SELECT array_agg(queue_name) FROM pgmq.meta") == ["theirs"]
+
+
+async def test_a_pgmq_that_is_too_old_is_refused(empty_database_url) -> None:
+    old = "CREATE SCHEMA pgmq; CREATE FUNCTION pgmq.create(text) RETURNS void LANGUAGE sql AS ''"
+    await script(empty_database_url, old)
+    with pytest.raises(migrating.MigrationError, match=r"lacks pgmq\.send.*Update it"):
+        await migrating.upgrade(empty_database_url)
+
+
+@pytest.fixture
+def extensions() -> Iterator[Path]:
+    """A folder that the server, whoever it runs as, can read extensions from."""
+    folder = Path(tempfile.mkdtemp(prefix="gpu-dev-extensions-", dir="/tmp"))
+    (folder / "extension").mkdir()
+    for path in (folder, folder / "extension"):
+        path.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+async def look_for_extensions_in(url: str, *folders: object) -> None:
+    if int(await answer(url, "SHOW server_version_num")) < 180_000:
+        pytest.skip("only PostgreSQL 18 and newer can be told where to look for extensions")
+    await script(
+        url,
+        f'ALTER DATABASE "{make_url(url).database}" SET extension_control_path = '
+        f"'{':'.join(str(folder) for folder in folders)}'",
+    )
+
+
+async def test_the_servers_extension_is_preferred(empty_database_url, extensions) -> None:
+    (extensions / "extension" / "pgmq.control").write_text(
+        "default_version = '1.13.0'\nschema = 'pgmq'\nrelocatable = false\nsuperuser = false\n"
+    )
+    (extensions / "extension" / "pgmq--1.13.0.sql").write_text(get_embedded_install_sql())
+    await look_for_extensions_in(empty_database_url, extensions, "$system")
+    for _ in range(2):
+        await migrating.upgrade(empty_database_url)
+        assert (
+            await answer(empty_database_url, "SELECT origin || ' ' || version FROM pgmq_origin") == "extension 1.13.0"
+        )
+        assert await answer(empty_database_url, "SELECT count(*) FROM pg_extension WHERE extname = 'pgmq'") == 1
+        await fill(empty_database_url)
+        await migrating.downgrade(empty_database_url, "base")
+        assert await leftovers(empty_database_url) == []
+        assert await answer(empty_database_url, "SELECT count(*) FROM pg_extension WHERE extname = 'pgmq'") == 0
+
+
+async def test_a_server_without_btree_gist_is_told_what_to_install(empty_database_url, extensions) -> None:
+    await look_for_extensions_in(empty_database_url, extensions)
+    with pytest.raises(migrating.MigrationError, match=r"btree_gist.*contrib.*migrate again"):
+        await migrating.upgrade(empty_database_url)
+
+
+@pytest.mark.parametrize("number", [90_624, 140_012])
+def test_an_old_server_is_refused(number) -> None:
+    with pytest.raises(migrating.MigrationError, match="15 or newer is needed"):
+        migrating.check_server_version(number)
+
+
+@pytest.mark.parametrize("number", [150_000, 180_001])
+def test_a_newer_server_will_do(number) -> None:
+    migrating.check_server_version(number)

@@ -1,0 +1,141 @@
+"""What the database itself refuses, whatever the code does: the ledger's guards, bounds, the record's permanence."""
+
+import pytest
+from sqlalchemy.exc import DBAPIError, IntegrityError
+
+LEDGER = "INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, created_at) "
+
+
+async def two_jobs_one_card(seed):
+    user = await seed.user()
+    (card,) = await seed.node(cards=1)
+    for job in ("job-a", "job-b"):
+        await seed.job(job, user, "starting", attempt=1)
+    return card
+
+
+async def test_the_calendar_refuses_an_overlap(seed) -> None:
+    card = await two_jobs_one_card(seed)
+    await seed.allocate("job-a", card, held=False)
+    with pytest.raises(IntegrityError, match="allocations_calendar"):
+        await seed.allocate("job-b", card, seed.now + seed.hour / 2, seed.now + 2 * seed.hour, held=False)
+
+
+async def test_the_calendar_counts_released_rows_too(seed) -> None:
+    card = await two_jobs_one_card(seed)
+    await seed.allocate("job-a", card, held=False)
+    await seed.run("UPDATE allocations SET released_at = :now", now=seed.now + seed.hour)
+    with pytest.raises(IntegrityError, match="allocations_calendar"):
+        await seed.allocate("job-b", card, held=False)
+
+
+async def test_ranges_that_touch_are_no_overlap(seed) -> None:
+    card = await two_jobs_one_card(seed)
+    await seed.allocate("job-a", card, held=False)
+    await seed.allocate("job-b", card, seed.now + seed.hour, seed.now + 2 * seed.hour, held=False)
+
+
+async def test_two_cards_have_two_calendars(seed) -> None:
+    user = await seed.user()
+    cards = await seed.node(cards=2)
+    await seed.job("job-a", user, "starting", attempt=1)
+    for card in cards:
+        await seed.allocate("job-a", card)
+
+
+async def test_a_card_is_held_once_even_in_different_ranges(seed) -> None:
+    card = await two_jobs_one_card(seed)
+    await seed.allocate("job-a", card)
+    with pytest.raises(IntegrityError, match="allocations_hold"):
+        await seed.allocate("job-b", card, seed.now + seed.hour, seed.now + 2 * seed.hour)
+
+
+@pytest.mark.parametrize(
+    "during",
+    [
+        "'empty'",
+        "tstzrange('2030-01-01Z', NULL)",
+        "tstzrange(NULL, '2030-01-01Z')",
+        "tstzrange('2030-01-01Z', '2030-01-02Z', '[]')",
+        "tstzrange('2030-01-01Z', '2030-01-02Z', '()')",
+    ],
+)
+async def test_ranges_are_bounded_and_half_open(seed, during) -> None:
+    card = await two_jobs_one_card(seed)
+    with pytest.raises(IntegrityError, match="allocations_during_check"):
+        await seed.run(f"{LEDGER} VALUES ('job-a', 1, :gpu, 0, {during}, false, now())", gpu=card)
+
+
+async def test_a_released_card_is_not_held(seed) -> None:
+    card = await two_jobs_one_card(seed)
+    await seed.allocate("job-a", card)
+    with pytest.raises(IntegrityError, match="allocations_check"):
+        await seed.run("UPDATE allocations SET released_at = now()")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"status": "sleeping"},
+        {"status": "ending"},
+        {"outcome": "failed"},
+        {"status": "succeeded"},
+        {"status": "ending", "outcome": "running"},
+        {"status": "running", "attempt": 1},
+        {"status": "starting"},
+        {"job_id": "JOB 1"},
+        {"job_id": "tok-1"},
+        {"kind": "lease"},
+        {"gpus": 0},
+        {"nodes": 0},
+        {"gpu_type": "H100"},
+        {"name": ""},
+        {"priority": 1001},
+        {"version": 0},
+        {"warned_s": -1},
+    ],
+    ids=str,
+)
+async def test_reservations_out_of_bounds_are_refused(seed, fields) -> None:
+    user = await seed.user()
+    with pytest.raises(IntegrityError, match="CheckViolation"):
+        await seed.job(**{"job_id": "job-a", "user_id": user, **fields})
+
+
+async def test_a_job_needs_a_user(seed) -> None:
+    with pytest.raises(IntegrityError, match="ForeignKeyViolation"):
+        await seed.job("job-a", 4711)
+
+
+@pytest.mark.parametrize("table", ["reservations", "gpus", "nodes", "users"])
+async def test_what_the_ledger_names_cannot_be_deleted(seed, table) -> None:
+    card = await two_jobs_one_card(seed)
+    await seed.allocate("job-a", card)
+    with pytest.raises(IntegrityError, match=r"foreign key|RESTRICT"):
+        await seed.run(f"DELETE FROM {table}")
+
+
+@pytest.mark.parametrize(
+    "change", ["UPDATE events SET actor = 'nobody'", "DELETE FROM events", "TRUNCATE events", "TRUNCATE events CASCADE"]
+)
+async def test_the_record_is_append_only(seed, change) -> None:
+    await seed.run("INSERT INTO events (at, actor, kind) VALUES (:now, 'system', 'user_created')", now=seed.now)
+    with pytest.raises(DBAPIError, match="append-only"):
+        await seed.run(change)
+    assert await seed.run("SELECT count(*) FROM events WHERE actor = 'system'") == 1
+
+
+async def test_a_token_is_stored_as_a_digest(seed) -> None:
+    user = await seed.user()
+    with pytest.raises(IntegrityError, match="tokens_digest_check"):
+        await seed.run(
+            "INSERT INTO tokens (id, user_id, digest, created_at) VALUES ('tok-1', :user, 'secret', :now)",
+            user=user, now=seed.now,
+        )  # fmt: skip
+
+
+async def test_there_is_one_planner_lease(seed) -> None:
+    with pytest.raises(IntegrityError):
+        await seed.run("INSERT INTO planner_lease (epoch, expires_at) VALUES (1, now())")
+    with pytest.raises(IntegrityError):
+        await seed.run("INSERT INTO planner_lease (singleton, epoch, expires_at) VALUES (false, 1, now())")

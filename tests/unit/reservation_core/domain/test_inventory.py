@@ -1,0 +1,120 @@
+"""What the inventory should say after a report: which conditions stand or change, and what the planner must hear."""
+
+from dataclasses import replace
+
+import pytest
+
+from reservation_core.domain.inventory import KnownGpu, KnownNode, Reconciliation, reconcile
+from reservation_core.domain.model import ForeignPod, GpuCondition, GpuReport, NodeReport
+
+NODE = KnownNode("node-a", ready=True, schedulable=True, detail=None, labels={"zone": "1"}, removed=False)
+CARDS = [KnownGpu("node-a", index, "h100", f"GPU-{index}", 80, GpuCondition.USABLE) for index in (0, 1)]
+REPORT = NodeReport(
+    "node-a",
+    ready=True,
+    schedulable=True,
+    gpus=tuple(GpuReport(index, "h100", f"GPU-{index}", 80) for index in (0, 1)),
+    labels=(("zone", "1"),),
+)
+
+
+def conditions(result: Reconciliation) -> dict[int, str]:
+    return {gpu.index: gpu.condition.value for gpu in result.gpus}
+
+
+def test_an_unchanged_report_changes_nothing() -> None:
+    assert reconcile([NODE], CARDS, [REPORT], []) == Reconciliation()
+
+
+def test_a_new_node_comes_with_its_cards() -> None:
+    result = reconcile([], [], [REPORT], [])
+    assert [(c.kind, c.subject) for c in result.changes] == [
+        ("node_added", "node-a"),
+        ("gpu_added", "node-a/0"),
+        ("gpu_added", "node-a/1"),
+    ]
+    assert result.replan
+
+
+def test_a_node_that_is_not_reported_is_removed_and_its_cards_lost() -> None:
+    result = reconcile([NODE], CARDS, [], [])
+    assert [(n.name, n.removed, n.ready) for n in result.nodes] == [("node-a", True, False)]
+    assert conditions(result) == {0: "lost", 1: "lost"}
+    assert result.replan
+    again = reconcile(result.nodes, result.gpus, [], [])
+    assert again == Reconciliation()
+
+
+def test_a_removed_node_can_return() -> None:
+    gone = reconcile([NODE], CARDS, [], [])
+    back = reconcile(gone.nodes, gone.gpus, [REPORT], [])
+    assert [c.kind for c in back.changes] == ["node_returned", "gpu_changed", "gpu_changed"]
+    assert back.nodes == [NODE]
+    assert conditions(back) == {0: "usable", 1: "usable"}
+
+
+def test_a_card_that_vanishes_is_lost_and_usable_when_it_is_back() -> None:
+    gone = reconcile([NODE], CARDS, [replace(REPORT, gpus=REPORT.gpus[:1])], [])
+    assert conditions(gone) == {1: "lost"}
+    assert gone.gpus[0].uuid == "GPU-1"
+    back = reconcile([NODE], [CARDS[0], *gone.gpus], [REPORT], [])
+    assert conditions(back) == {1: "usable"}
+
+
+def test_another_card_in_the_place_is_a_change() -> None:
+    swapped = replace(REPORT, gpus=(GpuReport(0, "a100", "GPU-9", 40), REPORT.gpus[1]))
+    (change,) = reconcile([NODE], CARDS, [swapped], []).changes
+    assert change.before == {"gpu_type": "h100", "uuid": "GPU-0", "memory_bytes": 80}
+    assert change.after == {"gpu_type": "a100", "uuid": "GPU-9", "memory_bytes": 40}
+    assert change.replan
+
+
+@pytest.mark.parametrize("set_by_hand", [GpuCondition.QUARANTINED, GpuCondition.MAINTENANCE])
+def test_what_an_administrator_set_stands(set_by_hand) -> None:
+    cards = [replace(CARDS[0], condition=set_by_hand), CARDS[1]]
+    pod = ForeignPod("node-a", "theirs/pod", 1, (0,))
+    for reports, foreign in (([REPORT], []), ([REPORT], [pod]), ([replace(REPORT, gpus=REPORT.gpus[1:])], [])):
+        assert reconcile([NODE], cards, reports, foreign) == Reconciliation()
+    assert conditions(reconcile([NODE], cards, [], [])) == {1: "lost"}
+
+
+def test_a_foreign_pod_with_known_cards_takes_just_these() -> None:
+    pod = ForeignPod("node-a", "theirs/pod", 1, (1,))
+    result = reconcile([NODE], CARDS, [REPORT], [pod])
+    assert conditions(result) == {1: "foreign"}
+    assert result.nodes == []
+    over = reconcile([NODE], [CARDS[0], *result.gpus], [REPORT], [])
+    assert conditions(over) == {1: "usable"}
+
+
+def test_a_foreign_pod_with_unknown_cards_takes_what_is_free_and_the_node_says_so() -> None:
+    cards = [replace(CARDS[0], in_use=True), CARDS[1]]
+    pod = ForeignPod("node-a", "theirs/pod", 1, None)
+    result = reconcile([NODE], cards, [replace(REPORT, detail="Warm.")], [pod])
+    assert conditions(result) == {1: "foreign"}
+    (node,) = result.nodes
+    assert node.detail is not None
+    assert node.detail.startswith("Warm. theirs/pod uses 1 GPUs here")
+    over = reconcile(result.nodes, [cards[0], *result.gpus], [REPORT], [])
+    assert conditions(over) == {1: "usable"}
+    assert over.nodes == [NODE]
+
+
+def test_foreign_pods_elsewhere_are_nothing() -> None:
+    assert reconcile([NODE], CARDS, [REPORT], [ForeignPod("node-z", "x", 1, None)]) == Reconciliation()
+
+
+@pytest.mark.parametrize(
+    ("report", "replan"),
+    [
+        (replace(REPORT, ready=False), True),
+        (replace(REPORT, schedulable=False), True),
+        (replace(REPORT, detail="Warm."), False),
+        (replace(REPORT, labels=(("zone", "2"),)), False),
+        (replace(REPORT, gpus=(replace(REPORT.gpus[0], memory_bytes=79), REPORT.gpus[1])), False),
+    ],
+)
+def test_the_planner_hears_only_of_what_it_decides_by(report, replan) -> None:
+    result = reconcile([NODE], CARDS, [report], [])
+    assert len(result.changes) == 1
+    assert result.replan is replan
