@@ -68,6 +68,8 @@ class PostgresReservations(JobViews):
                 "keys": [new.idempotency_key for new in batch],
                 "request_hashes": [new.request_hash for new in batch],
                 "answers": [new.answer for new in batch],
+                # When it was accepted, as its submitter was told; the commit may come a moment later.
+                "created_ats": [r.created_at for r in rows],
                 "status": rows[0].status.value,
                 "reason_code": rows[0].reason.code.value,
                 "reason": rows[0].reason.detail,

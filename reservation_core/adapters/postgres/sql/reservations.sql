@@ -5,10 +5,10 @@ WITH input AS (
         CAST(:ids AS text[]), CAST(:kinds AS text[]), CAST(:user_ids AS bigint[]), CAST(:names AS text[]),
         CAST(:gpus AS integer[]), CAST(:gpu_types AS text[]), CAST(:nodes AS integer[]), CAST(:durations AS float8[]),
         CAST(:priorities AS integer[]), CAST(:workloads AS text[]), CAST(:actors AS text[]), CAST(:keys AS text[]),
-        CAST(:request_hashes AS bytea[]), CAST(:answers AS bytea[])
+        CAST(:request_hashes AS bytea[]), CAST(:answers AS bytea[]), CAST(:created_ats AS timestamptz[])
     ) WITH ORDINALITY AS i (
         id, kind, user_id, name, gpus, gpu_type, nodes, duration_s, priority, workload, actor, key, request_hash, answer,
-        place
+        created_at, place
     )
 ), keys AS (
     INSERT INTO idempotency_keys (user_id, key, request_hash, status, answer, created_at)
@@ -19,7 +19,7 @@ WITH input AS (
     INSERT INTO reservations (id, kind, user_id, name, status, reason_code, reason, gpus, gpu_type, nodes, duration,
                               priority, workload, created_at, changed_at)
     SELECT i.id, i.kind, i.user_id, i.name, :status, :reason_code, :reason, i.gpus, i.gpu_type, i.nodes,
-           make_interval(secs => i.duration_s), i.priority, CAST(i.workload AS jsonb), :now, :now
+           make_interval(secs => i.duration_s), i.priority, CAST(i.workload AS jsonb), i.created_at, :now
     FROM input i LEFT JOIN keys k ON k.user_id = i.user_id AND k.key = i.key
     WHERE i.key IS NULL OR k.key IS NOT NULL
     ORDER BY i.place

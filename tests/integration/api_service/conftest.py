@@ -1,0 +1,96 @@
+"""The application over a real database, and callers of every kind."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from datetime import timedelta
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from api_service.app import create_app
+from reservation_core.domain.model import Role
+from reservation_core.ports import Principal
+from reservation_core.runtime.settings import ApiSettings
+from reservation_core.runtime.wiring import Runtime
+from tests.integration.api_service.people import People
+
+
+@pytest.fixture
+def settings() -> ApiSettings:
+    """What the tests run with; the token cache is on, as in earnest."""
+    return ApiSettings(max_body_bytes=64 * 1024)
+
+
+@pytest.fixture
+async def people(runtime: Runtime) -> People:
+    """Everybody who may call, made without the API."""
+    now = runtime.clock.now()
+    secrets: dict[str, str | None] = {"anonymous": None, "unknown": "gpudev_never-was"}
+    principals = {}
+    async with runtime.uow() as uow:
+        for name, role in (("alice", Role.USER), ("bob", Role.USER), ("root", Role.ADMIN)):
+            user = await uow.identities.create_user(name, role, now - timedelta(days=1))
+            secret = secrets[name] = runtime.ids.new_secret()
+            token = await uow.identities.create_token(
+                runtime.ids.new_id("tok"), user.id, name, runtime.ids.digest(secret), None, now
+            )
+            principals[name] = Principal(user.id, name, role, token.id, None)
+        for name, expires in (("expired", now - timedelta(seconds=1)), ("revoked", None)):
+            secret = secrets[name] = runtime.ids.new_secret()
+            token = await uow.identities.create_token(
+                runtime.ids.new_id("tok"),
+                principals["alice"].user_id,
+                name,
+                runtime.ids.digest(secret),
+                expires,
+                now - timedelta(hours=1),
+            )
+            if name == "revoked":
+                await uow.identities.revoke_token(token.id, None, now)
+    return People(secrets, principals)
+
+
+@pytest.fixture
+async def app(runtime: Runtime, settings: ApiSettings) -> AsyncIterator[FastAPI]:
+    """The application with its background work running."""
+    made = create_app(runtime, settings)
+    async with made.router.lifespan_context(made):
+        yield made
+
+
+@pytest.fixture
+async def calling(app: FastAPI, people: People) -> AsyncIterator[Callable[[str], httpx.AsyncClient]]:
+    """A client by kind of caller."""
+    async with AsyncExitStack() as stack:
+        clients: dict[str, httpx.AsyncClient] = {}
+
+        def client(who: str) -> httpx.AsyncClient:
+            if who not in clients:
+                secret = people.secrets[who]
+                headers = {} if secret is None else {"Authorization": f"Bearer {secret}"}
+                # Exceptions must come out as answers: nothing may be left to the test client.
+                transport = httpx.ASGITransport(app, raise_app_exceptions=True)
+                clients[who] = httpx.AsyncClient(transport=transport, base_url="http://api", headers=headers)
+                stack.push_async_callback(clients[who].aclose)
+            return clients[who]
+
+        yield client
+
+
+@pytest.fixture
+def alice(calling: Callable[[str], httpx.AsyncClient]) -> httpx.AsyncClient:
+    """A user."""
+    return calling("alice")
+
+
+@pytest.fixture
+def bob(calling: Callable[[str], httpx.AsyncClient]) -> httpx.AsyncClient:
+    """Another user."""
+    return calling("bob")
+
+
+@pytest.fixture
+def root(calling: Callable[[str], httpx.AsyncClient]) -> httpx.AsyncClient:
+    """An administrator."""
+    return calling("root")

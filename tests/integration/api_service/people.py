@@ -1,0 +1,27 @@
+"""Who calls the API in these tests, and what they ask for."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from reservation_core.ports import Principal
+
+JOB: dict[str, Any] = {"gpus": 1, "duration": "PT1H", "workload": {"command": ["true"]}}
+NOBODIES = ("anonymous", "unknown", "expired", "revoked")
+
+
+@dataclass(frozen=True)
+class People:
+    """Secrets by kind of caller: alice and bob (users), root (administrator), and those whose tokens don't work."""
+
+    secrets: dict[str, str | None]
+    principals: dict[str, Principal]
+
+
+async def submitted(client: httpx.AsyncClient, **fields: Any) -> dict[str, Any]:
+    """A job that was accepted."""
+    response = await client.post("/v1/jobs", json={**JOB, **fields})
+    assert response.status_code == 202, response.text
+    answer: dict[str, Any] = response.json()
+    return answer

@@ -1,0 +1,195 @@
+"""Who may do what: every route × every kind of caller × whose thing it is; made from the routes: none is left out."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from starlette.routing import Route
+
+from reservation_core.runtime.wiring import Runtime
+from tests.integration.api_service.people import NOBODIES, People, submitted
+
+OPEN = {"/healthz", "/readyz", "/metrics", "/openapi.json", "/docs"}
+
+
+@dataclass(frozen=True)
+class Call:
+    """One operation on a thing of alice's; the statuses say what each caller gets."""
+
+    owner: int
+    other: int
+    admin: int
+    body: Any = None
+    query: str = ""
+
+
+CALLS: dict[tuple[str, str], Call] = {
+    ("POST", "/v1/jobs"): Call(202, 202, 202, {"gpus": 1, "duration": 60, "workload": {}}),
+    ("GET", "/v1/jobs"): Call(200, 200, 200),
+    ("GET", "/v1/jobs/{job_id}"): Call(200, 404, 200),
+    ("POST", "/v1/jobs/{job_id}/cancel"): Call(200, 404, 200),
+    ("POST", "/v1/jobs/{job_id}/extend"): Call(200, 404, 200, {"by": 60}),
+    ("GET", "/v1/jobs/{job_id}/events"): Call(200, 404, 200),
+    ("GET", "/v1/jobs/{job_id}/logs"): Call(200, 404, 200),
+    ("GET", "/v1/gpus"): Call(200, 200, 200),
+    ("GET", "/v1/nodes"): Call(200, 200, 200),
+    ("GET", "/v1/queue"): Call(200, 200, 200),
+    ("POST", "/v1/tokens"): Call(201, 403, 201, {"user": "alice"}),
+    ("GET", "/v1/tokens"): Call(200, 200, 200),
+    ("DELETE", "/v1/tokens/{token_id}"): Call(200, 404, 200),
+    ("POST", "/v1/users"): Call(403, 403, 201, {"name": "carol"}),
+    ("GET", "/v1/users"): Call(403, 403, 200),
+    ("GET", "/v1/users/{name}"): Call(200, 404, 200),
+    ("DELETE", "/v1/users/{name}"): Call(403, 403, 200),
+    ("GET", "/v1/dead-letters"): Call(403, 403, 200, query="?queue=gpu_jobs"),
+    ("POST", "/v1/dead-letters/{queue}/redrive"): Call(403, 403, 200),
+}
+
+
+def test_every_operation_is_in_the_matrix(app: FastAPI) -> None:
+    routes = {
+        (method, route.path)
+        for route in app.router.routes
+        if isinstance(route, Route)
+        for method in route.methods or ()
+        if route.path not in OPEN
+    }
+    assert routes == set(CALLS)
+
+
+async def _alices_things(alice: httpx.AsyncClient) -> dict[str, str]:
+    job = await submitted(alice)
+    token = (await alice.post("/v1/tokens", json={"name": "spare"})).json()
+    return {"job_id": job["id"], "token_id": token["id"], "name": "alice", "queue": "gpu_jobs"}
+
+
+@pytest.mark.parametrize(("method", "path"), CALLS)
+async def test_matrix(calling: Callable[[str], httpx.AsyncClient], method: str, path: str) -> None:
+    # Administrators last: what they do (disable alice, say) succeeds.
+    for role in (*NOBODIES, "other", "owner", "admin"):
+        await _one_cell(calling, method, path, role)
+
+
+async def _one_cell(calling: Callable[[str], httpx.AsyncClient], method: str, path: str, role: str) -> None:
+    call = CALLS[method, path]
+    things = await _alices_things(calling("alice"))
+    if path.endswith("/events"):
+        await calling("alice").post(f"/v1/jobs/{things['job_id']}/cancel")  # so that the stream ends
+    who = {"owner": "alice", "other": "bob", "admin": "root"}.get(role, role)
+    response = await calling(who).request(method, path.format(**things) + call.query, json=call.body)
+    if role in NOBODIES:
+        assert response.status_code == 401, (role, response.text)
+        assert response.headers["www-authenticate"].startswith("Bearer")
+    else:
+        assert response.status_code == getattr(call, role), (role, response.text)
+    if response.status_code >= 400:
+        problem = response.json()
+        assert response.headers["content-type"] == "application/problem+json"
+        assert problem["type"].startswith("urn:gpu-dev:problem:")
+        assert problem["detail"]
+    if role == "other" and response.status_code == 404:
+        await _looks_like_one_that_never_was(calling("bob"), method, path, things, call, response)
+
+
+async def _looks_like_one_that_never_was(
+    client: httpx.AsyncClient, method: str, path: str, things: dict[str, str], call: Call, response: httpx.Response
+) -> None:
+    """What is somebody else's and what never was must not be told apart."""
+    never = {"job_id": "job-zzzzzzzz", "token_id": "tok-zzzzzzzz", "name": "nobody", "queue": "gpu_jobs"}
+    missing = await client.request(method, path.format(**never) + call.query, json=call.body)
+    text = response.text
+    for key in ("job_id", "token_id", "name"):
+        text = text.replace(things[key], never[key])
+    drop = {"instance"}
+    assert {k: v for k, v in missing.json().items() if k not in drop} == {
+        k: v for k, v in json.loads(text).items() if k not in drop
+    }
+
+
+async def test_lists_show_only_ones_own(alice: httpx.AsyncClient, bob: httpx.AsyncClient) -> None:
+    job = await submitted(alice, name="secret plan")
+    for path in ("/v1/jobs", "/v1/queue", "/v1/tokens", "/v1/gpus", "/v1/jobs?user=alice", "/v1/tokens?user=alice"):
+        text = (await bob.get(path)).text
+        assert job["id"] not in text, path
+        assert "alice" not in text, path
+        assert "secret plan" not in text, path
+    queue = (await bob.get("/v1/queue")).json()
+    assert queue["items"] == []
+    assert queue["totals"] == [{"gpu_type": None, "jobs": 1, "gpus": 1}]
+
+
+async def test_a_revoked_token_stops_at_once(alice: httpx.AsyncClient, app: FastAPI) -> None:
+    made = (await alice.post("/v1/tokens", json={})).json()
+    header = {"Authorization": f"Bearer {made['token']}"}
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://api", headers=header) as spare:
+        assert (await spare.get("/v1/jobs")).status_code == 200
+        assert (await alice.delete(f"/v1/tokens/{made['id']}")).status_code == 200
+        assert (await spare.get("/v1/jobs")).status_code == 401
+
+
+async def test_a_disabled_users_tokens_stop_at_once(bob: httpx.AsyncClient, root: httpx.AsyncClient) -> None:
+    assert (await bob.get("/v1/users/me")).json()["name"] == "bob"
+    assert (await root.delete("/v1/users/bob")).status_code == 200
+    assert (await bob.get("/v1/users/me")).status_code == 401
+    refused = await root.post("/v1/tokens", json={"user": "bob"})
+    assert (refused.status_code, refused.json()["type"]) == (409, "urn:gpu-dev:problem:user_disabled")
+
+
+async def test_nobody_disables_themselves(root: httpx.AsyncClient) -> None:
+    for name in ("root", "me"):
+        assert (await root.delete(f"/v1/users/{name}")).status_code == 403
+
+
+async def test_expiry_is_checked_although_the_token_is_remembered(
+    app: FastAPI, alice: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = (await alice.post("/v1/tokens", json={"expires_in": 3600})).json()
+    header = {"Authorization": f"Bearer {made['token']}"}
+    authenticator = app.state.services.authenticator
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://api", headers=header) as spare:
+        assert (await spare.get("/v1/users/me")).status_code == 200
+        later = authenticator._clock.now() + timedelta(hours=1)
+
+        class Later:
+            def now(self) -> Any:
+                return later
+
+        authenticator._clock = Later()
+        assert (await spare.get("/v1/users/me")).status_code == 401
+
+
+async def test_last_use_is_written_in_batches(
+    app: FastAPI, alice: httpx.AsyncClient, runtime: Runtime, people: People
+) -> None:
+    await alice.get("/v1/jobs")
+    mine = people.principals["alice"]
+
+    async def last_used() -> Any:
+        async with runtime.uow() as uow:
+            tokens = await uow.identities.tokens(mine.user_id, after=None, limit=10)
+        return {token.id: token.last_used_at for token in tokens}[mine.token_id]
+
+    assert await last_used() is None
+    await app.state.services.authenticator.write_last_used()
+    assert await last_used() is not None
+
+
+async def test_several_or_malformed_credentials_are_refused(app: FastAPI, people: People) -> None:
+    secret = people.secrets["alice"]
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://api") as client:
+        for headers in (
+            [("Authorization", f"Bearer {secret}"), ("Authorization", f"Bearer {secret}")],
+            [("Authorization", f"Basic {secret}")],
+            [("Authorization", "Bearer")],
+            [("Authorization", "Bearer " + "x" * 10_000)],
+            [("Authorization", "Bearer \xff\xfe")],
+        ):
+            encoded = [(name.encode(), value.encode("latin-1")) for name, value in headers]
+            assert (await client.get("/v1/jobs", headers=encoded)).status_code == 401
+        assert (await client.get("/v1/nothing")).status_code == 401
+        assert (await client.get("/v1/jobs", headers={"Authorization": f"bearer {secret}"})).status_code == 200
