@@ -157,9 +157,9 @@ class GpuDevClient:
         """Add a user (administrators only)."""
         return self._post(UserOut, "/v1/users", request)
 
-    def disable_user(self, name: str) -> None:
+    def disable_user(self, name: str) -> UserOut:
         """Make a user's tokens stop working (administrators only); their jobs go on."""
-        self._exchange.send("DELETE", f"/v1/users/{quote(name, safe='')}")
+        return read_answer(UserOut, self._exchange.send("DELETE", f"/v1/users/{quote(name, safe='')}").content)
 
     def tokens(self) -> Iterator[TokenOut]:
         """One's tokens, or everybody's for administrators."""
@@ -169,9 +169,9 @@ class GpuDevClient:
         """A new token; its secret is in this answer and nowhere else."""
         return self._post(TokenCreated, "/v1/tokens", request)
 
-    def revoke_token(self, token_id: str) -> None:
+    def revoke_token(self, token_id: str) -> TokenOut:
         """Make a token stop working."""
-        self._exchange.send("DELETE", f"/v1/tokens/{quote(token_id, safe='')}")
+        return read_answer(TokenOut, self._exchange.send("DELETE", f"/v1/tokens/{quote(token_id, safe='')}").content)
 
     # operators
 

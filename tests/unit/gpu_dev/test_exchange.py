@@ -1,0 +1,162 @@
+"""Broken connections, refusals and strange answers."""
+
+import httpx
+import pytest
+
+from gpu_dev.client import GpuDevClient
+from gpu_dev.connection import Connection
+from gpu_dev.errors import ApiError, ExitCode, NotLoggedInError, UnexpectedAnswerError, UnreachableError
+from gpu_dev.exchange import BRIEF_S, PATIENT_S, Exchange
+from reservation_core.contracts import JobSubmit
+from reservation_core.domain.model import JobStatus
+from tests.unit.gpu_dev.examples import a_client, a_job
+
+REQUEST = JobSubmit.model_validate({"gpus": 1, "duration": 60, "workload": {}})
+
+
+def answer(status: int = 202, **changed: object) -> httpx.Response:
+    return httpx.Response(status, text=a_job(**changed).model_dump_json(), headers={"content-type": "application/json"})
+
+
+def test_every_try_of_a_submit_has_the_same_key_and_another_submit_another() -> None:
+    seen: list[tuple[str, bytes]] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        seen.append((request.headers["idempotency-key"], request.content))
+        if len(seen) < 3:
+            raise httpx.ReadError("the connection broke after the request was sent")
+        return answer()
+
+    client = a_client(handler)
+    client.submit(REQUEST)
+    client.submit(REQUEST)
+    assert len(seen) == 4
+    assert len({seen[0], seen[1], seen[2]}) == 1
+    assert seen[3][0] != seen[0][0]
+
+
+def test_a_server_that_was_never_there_is_given_up_soon() -> None:
+    pauses: list[float] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("refused")
+
+    with pytest.raises(UnreachableError, match="does not answer") as caught:
+        a_client(handler, pauses).job("job-7f3k9q2m")
+    assert pauses == list(BRIEF_S)
+    assert caught.value.exit_code is ExitCode.UNAVAILABLE
+
+
+def test_a_server_that_was_there_is_waited_for() -> None:
+    pauses: list[float] = []
+    answers = iter([answer(200), httpx.ConnectError("refused"), httpx.Response(503, text="starting"), answer(200)])
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        one = next(answers)
+        if isinstance(one, Exception):
+            raise one
+        return one
+
+    client = a_client(handler, pauses)
+    client.job("job-7f3k9q2m")
+    client.job("job-7f3k9q2m")
+    assert pauses == list(PATIENT_S[:2])
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        (400, ExitCode.REFUSED),
+        (401, ExitCode.AUTH),
+        (403, ExitCode.AUTH),
+        (404, ExitCode.NOT_FOUND),
+        (409, ExitCode.REFUSED),
+        (412, ExitCode.REFUSED),
+        (422, ExitCode.REFUSED),
+        (500, ExitCode.UNAVAILABLE),
+    ],
+)
+def test_a_refusal_is_told_at_once_with_the_problem(status: int, code: ExitCode) -> None:
+    calls = 0
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        nonlocal calls
+        calls += 1
+        return httpx.Response(
+            status,
+            json={
+                "type": "urn:x",
+                "title": "No",
+                "status": status,
+                "detail": "Do this.",
+                "from_the_future": 1,
+                "broken_rules": [{"code": "too_many", "detail": "At most 8."}],
+            },
+            headers={"content-type": "application/problem+json"},
+        )
+
+    with pytest.raises(ApiError) as caught:
+        a_client(handler).submit(REQUEST)
+    assert calls == 1
+    assert caught.value.exit_code is code
+    assert caught.value.problem.broken_rules is not None
+    assert caught.value.problem.broken_rules[0].code == "too_many"
+
+
+@pytest.mark.parametrize("content_type", ["text/html", "application/problem+json"])
+def test_a_refusal_without_a_problem_is_still_one(content_type: str) -> None:
+    def handler(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(404, text="<h1>not here</h1>", headers={"content-type": content_type})
+
+    with pytest.raises(ApiError, match="not here") as caught:
+        a_client(handler).job("job-7f3k9q2m")
+    assert caught.value.exit_code is ExitCode.NOT_FOUND
+
+
+def test_fields_of_a_newer_server_are_passed_over() -> None:
+    newer = a_job().model_dump(mode="json") | {"mood": "good", "reason": {"code": "submitted", "detail": "", "x": 1}}
+    assert a_client(lambda request: httpx.Response(200, json=newer)).job("job-7f3k9q2m").id == "job-7f3k9q2m"
+
+
+@pytest.mark.parametrize("text", ["<html>", "{}", "[]", '{"id": 7}', ""])
+def test_something_else_at_that_address_is_told_apart(text: str) -> None:
+    with pytest.raises(UnexpectedAnswerError, match="same version"):
+        a_client(lambda request: httpx.Response(200, text=text)).job("job-7f3k9q2m")
+
+
+def test_a_redirect_does_not_take_the_token_elsewhere() -> None:
+    hosts = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        hosts.append(request.url.host)
+        return httpx.Response(307, headers={"location": "http://evil.test/v1/jobs"})
+
+    with pytest.raises(ApiError):
+        a_client(handler).submit(REQUEST)
+    assert set(hosts) == {"server.test"}
+
+
+def test_without_a_token_nothing_is_sent() -> None:
+    def handler(request: httpx.Request) -> httpx.Response:
+        raise AssertionError("sent")
+
+    exchange = Exchange(Connection("http://server.test", None), transport=httpx.MockTransport(handler))
+    with pytest.raises(NotLoggedInError) as caught:
+        GpuDevClient(exchange).job("job-7f3k9q2m")
+    assert caught.value.next_command == "gpu-dev login"
+
+
+def test_lists_are_read_page_by_page_as_they_are_used() -> None:
+    cursors = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        cursor = request.url.params.get("cursor")
+        cursors.append(cursor)
+        assert request.url.params.get_list("status") == ["queued", "running"]
+        following = {None: "b", "b": None}[cursor]
+        return httpx.Response(200, json={"items": [a_job().model_dump(mode="json")] * 2, "next_cursor": following})
+
+    jobs = a_client(handler).jobs({JobStatus.RUNNING, JobStatus.QUEUED})
+    assert cursors == []
+    assert len(list(jobs)) == 4
+    assert cursors == [None, "b"]

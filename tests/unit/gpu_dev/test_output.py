@@ -1,0 +1,118 @@
+"""How answers look in each format."""
+
+import json
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+import yaml
+
+from gpu_dev.output import Format, show_list, show_one
+from gpu_dev.views import GPU_TYPE, JOB, JOB_DETAILS, summarise
+from reservation_core.contracts import GpuOut
+from tests.unit.gpu_dev.examples import NOON, a_job
+
+
+@pytest.fixture
+def in_tokyo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("in_tokyo")
+def test_a_table_has_local_times_and_short_durations() -> None:
+    header, row = show_list([a_job()], JOB, Format.TABLE).splitlines()
+    assert header.split() == ["ID", "NAME", "USER", "STATUS", "GPUS", "FOR", "PLACE", "STARTS/ENDS"]
+    assert row.split() == ["job-7f3k9q2m", "train", "alice", "queued", "2", "h100", "4h", "3", "2026-03-01", "22:00:00"]
+
+
+def test_wide_has_more_columns() -> None:
+    header = show_list([a_job()], JOB, Format.WIDE).splitlines()[0]
+    assert header.split()[-5:] == ["WHERE", "REASON", "EXIT", "PRIORITY", "CREATED"]
+
+
+@pytest.mark.usefixtures("in_tokyo")
+def test_json_is_the_wire_in_utc() -> None:
+    read = json.loads(show_list([a_job()], JOB, Format.JSON))
+    assert read["next_cursor"] is None
+    [job] = read["items"]
+    assert (job["estimated_start_at"], job["duration"]) == ("2026-03-01T13:00:00.000Z", "PT4H")
+
+
+def test_yaml_says_the_same_as_json() -> None:
+    one = a_job(name="ünï: - x")
+    assert yaml.safe_load(show_one(one, JOB, Format.YAML)) == json.loads(show_one(one, JOB, Format.JSON))
+
+
+def test_name_is_ids_alone() -> None:
+    assert show_list([a_job(), a_job(id="job-00000000")], JOB, Format.NAME) == "job-7f3k9q2m\njob-00000000\n"
+    assert show_list([], JOB, Format.NAME) == ""
+
+
+def test_an_empty_table_says_what_to_do() -> None:
+    assert "gpu-dev run" in show_list([], JOB, Format.TABLE)
+
+
+@pytest.mark.parametrize("form", [Format.TABLE, Format.WIDE])
+def test_names_cannot_steer_the_terminal(form: Format) -> None:
+    evil = a_job(name="\x1b[2J\x07gone\r\n[bold]x[/bold]\u202e")
+    for shown in (show_list([evil], JOB, form), show_one(evil, JOB_DETAILS, form)):
+        assert not set(shown) & {"\x1b", "\x07", "\r", "\u202e"}
+        assert r"\x1b[2J\x07gone\r\n[bold]x[/bold]" in shown
+
+
+def test_a_long_cell_is_never_cut_or_wrapped() -> None:
+    name = "n" * 500
+    assert name in show_list([a_job(name=name)], JOB, Format.TABLE)
+
+
+def test_no_colour_off_a_terminal() -> None:
+    assert "\x1b" not in show_list([a_job(status="running")], JOB, Format.TABLE)
+
+
+@pytest.mark.parametrize(("no_color", "coloured"), [("", True), ("1", False)])
+def test_colour_on_a_terminal_unless_it_is_not_wanted(
+    monkeypatch: pytest.MonkeyPatch, no_color: str, coloured: bool
+) -> None:
+    monkeypatch.setenv("NO_COLOR", no_color)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert ("\x1b[32m" in show_list([a_job(status="running")], JOB, Format.TABLE)) is coloured
+
+
+def a_card(node: str, index: int, state: str, free_in_h: int | None = None, kind: str = "h100") -> GpuOut:
+    free_at = None if free_in_h is None else NOON + timedelta(hours=free_in_h)
+    holder = {"id": None, "user": None, "yours": False} if state == "held" else None
+    return GpuOut.model_validate(
+        {
+            "node": node,
+            "index": index,
+            "uuid": None,
+            "gpu_type": kind,
+            "memory_bytes": None,
+            "state": state,
+            "holder": holder,
+            "free_at": free_at,
+        }
+    )
+
+
+def test_cards_are_counted_by_type_with_the_next_free_time() -> None:
+    cards = [
+        a_card("n1", 0, "held", 3),
+        a_card("n1", 1, "held", 2),
+        a_card("n2", 0, "lost", 1),
+        a_card("n1", 2, "free", kind="t4"),
+        a_card("n2", 3, "free", kind="t4"),
+        a_card("n2", 4, "free", kind="t4"),
+    ]
+    h100, t4 = summarise(cards)
+    assert (h100.total, h100.free, h100.held, h100.unusable) == (3, 0, 2, 1)
+    # The lost card's time means nothing: it will not be free then.
+    assert h100.next_free_at == NOON + timedelta(hours=2)
+    assert (t4.free, t4.most_free_on_one_node, t4.next_free_at) == (3, 2, None)
+    assert "now" in show_list([t4], GPU_TYPE, Format.TABLE)
