@@ -123,8 +123,11 @@ class EmbeddedPostgres:
 
     def destroy(self) -> None:
         """Stop the server and delete its files, wherever they are. Only for homes that were meant to be temporary."""
-        if self._lock is None and layouts.existing(self._home, server_account()) is not None:
-            self.start()
+        layout = layouts.existing(self._home, server_account())
+        if self._lock is None and layout is not None:
+            lock = FolderLock(layout.base / "lock")
+            lock.acquire(f"The database of {self._home}")
+            self._layout, self._lock = layout, lock
         self.stop()
         layouts.remove(self._home)
 

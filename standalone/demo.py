@@ -1,0 +1,335 @@
+"""`python -m standalone.demo`: the whole system at work, on this machine, in a home of its own that is gone afterwards.
+
+It starts the system as a process of its own and talks to it as any client would: over HTTP, with a token. Everything it
+shows it also checks; it ends with 0 only when all of it was true and nothing was left behind.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import psycopg
+from httpx_sse import connect_sse
+
+from reservation_core.adapters.local.inventory import Inventory
+from reservation_core.adapters.postgres.embedded.errors import EmbeddedPostgresError
+from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
+
+_SIMULATED = "h100:4"
+_PATIENCE_S = 30.0
+_FINAL = ("succeeded", "failed", "cancelled", "expired")
+_WORKLOAD = """
+echo "I am job $GPU_DEV_JOB_ID on node $GPU_DEV_NODE"
+echo "CUDA_VISIBLE_DEVICES=$CUDA_VISIBLE_DEVICES"
+if [ "$1" = real ]; then
+  nvidia-smi -i "$CUDA_VISIBLE_DEVICES" --query-gpu=index,uuid,name --format=csv,noheader
+fi
+"""
+
+
+class DemoFailedError(Exception):
+    """Something was not as it should be; the text says what."""
+
+
+class Demo:
+    """One run against a system that is up. `simulated` says whether the cards exist."""
+
+    def __init__(self, http: httpx.Client, home: Path, *, simulated: bool) -> None:
+        self._http = http
+        self._home = home
+        self._simulated = simulated
+        self._submitted: list[str] = []
+        self.checked = 0
+
+    def run(self) -> None:
+        """Show and check everything. Raises DemoFailedError."""
+        free = self._free_gpus()
+        _say(f"Cards: {len(free)} free on {len({gpu['node'] for gpu in free})} node(s)")
+        self._check(bool(free), "there is at least one free GPU")
+        try:
+            self._one_job(min(2, max(_per_node(free).values())))
+            self._waiting_in_line(free)
+            self._nothing_left(len(free))
+        except BaseException:
+            self._end_all()
+            raise
+
+    def _one_job(self, gpus: int) -> None:
+        _title(f"A job with {gpus} GPU(s), from POST /v1/jobs to its log")
+        command = ["sh", "-c", _WORKLOAD, "sh", "simulated" if self._simulated else "real"]
+        job = self._submit({"name": "demo", "gpus": gpus, "duration": 60, "workload": {"command": command}})
+        for event in self._life(job["id"]):
+            change = f"{event['before'] or 'new'} -> {event['after']}" if event["after"] else ""
+            _say(f"{event['at'][11:23]}  {event['kind']:<16} {change:<22} {(event['reason'] or {}).get('detail', '')}")
+        self._queues()
+
+        job = self._job(job["id"])
+        self._check(
+            job["status"] == "succeeded", f"the job succeeded (it is {job['status']}: {job['reason']['detail']})"
+        )
+        log = self._http.get(f"/v1/jobs/{job['id']}/logs").raise_for_status().text
+        _say("its log:")
+        for line in log.splitlines():
+            _say(f"  | {line}")
+        [allocation] = job["allocations"]
+        indices = ",".join(str(index) for index in allocation["gpu_indices"])
+        self._check(len(allocation["gpu_indices"]) == gpus, f"it was given {gpus} GPU(s)")
+        self._check(
+            f"CUDA_VISIBLE_DEVICES={indices}" in log.splitlines(), f"the process saw exactly its GPUs, {indices}"
+        )
+        self._check(f"job {job['id']} on node {allocation['node']}" in log, "it knew its job and its node")
+        if not self._simulated:
+            seen = all(uuid in log for uuid in allocation["gpu_uuids"])
+            self._check(seen, "nvidia-smi inside the job named the same cards as the ledger")
+
+    def _waiting_in_line(self, free: list[dict[str, Any]]) -> None:
+        _title("All GPUs taken, and one more job")
+        sleep = {"command": ["sleep", "600"]}
+        holders = [
+            self._submit({"name": "holder", "gpus": count, "duration": 600, "workload": sleep})["id"]
+            for count in _per_node(free).values()
+        ]
+        self._until(lambda: all(self._job(holder)["status"] == "running" for holder in holders), "they all run")
+        self._check(not self._free_gpus(), "no GPU is free now")
+
+        command = ["sh", "-c", _WORKLOAD, "sh", "simulated"]
+        waiting = self._submit({"name": "patient", "gpus": 1, "duration": 60, "workload": {"command": command}})["id"]
+        job = self._until(lambda: self._told(waiting), f"{waiting} is told when it will start")
+        _say(f"{waiting} waits: place {job['queue_position']} in line, estimated start {job['estimated_start_at']}")
+        _say(f"  because {job['reason']['code']}: {job['reason']['detail']}")
+        self._check(job["queue_position"] == 1, "it is first in line")
+        first_end = min(self._job(holder)["ends_at"] for holder in holders)
+        self._check(job["estimated_start_at"][:16] >= first_end[:16], "it is not promised a GPU before one is free")
+
+        _title("The GPUs are given back by a cancel, and the waiting job gets one")
+        for holder in holders:
+            self._http.post(f"/v1/jobs/{holder}/cancel").raise_for_status()
+        for holder in holders:
+            ended = self._until(partial(self._ended, holder), f"{holder} ends")
+            _say(f"{holder}: {ended['status']}, {ended['reason']['detail']}")
+            self._check(ended["status"] == "cancelled", "the cancelled job is cancelled")
+        job = self._until(lambda: self._ended(waiting), f"{waiting} ends")
+        _say(f"{waiting}: {job['status']}, on GPU {job['allocations'][0]['gpu_indices']} since {job['started_at']}")
+        self._check(job["status"] == "succeeded", "the job that waited has run")
+
+    def _nothing_left(self, free: int) -> None:
+        _title("Afterwards")
+        self._until(lambda: len(self._free_gpus()) == free, f"all {free} GPUs are free again")
+        _say(f"{free} of {free} GPUs are free again")
+        self._check(not self._http.get("/v1/queue").raise_for_status().json()["items"], "nobody waits")
+        self._until(lambda: not _processes_of(self._submitted), "no process of any job is left")
+        _say("no process of any job is left")
+        self._until(lambda: not any(depth for _, depth, _ in self._queue_rows()), "every queue is empty")
+        self._queues()
+
+    def _end_all(self) -> None:
+        """After a failure: leave no job running on this machine."""
+        for job in self._submitted:
+            with suppress(httpx.HTTPError):
+                self._http.post(f"/v1/jobs/{job}/cancel")
+        with suppress(DemoFailedError):
+            self._until(lambda: not _processes_of(self._submitted), "no process of any job is left")
+
+    def _submit(self, body: dict[str, Any]) -> dict[str, Any]:
+        answer = self._http.post("/v1/jobs", json=body)
+        self._check(answer.status_code == 202, f"POST /v1/jobs is accepted (it is {answer.status_code}: {answer.text})")
+        job: dict[str, Any] = answer.json()
+        self._submitted.append(job["id"])
+        _say(f"POST /v1/jobs -> 202 {job['id']} ({body['name']}, {body['gpus']} GPU(s))")
+        return job
+
+    def _life(self, job_id: str) -> Iterator[dict[str, Any]]:
+        """The job's events as they come; the stream ends with its last."""
+        with connect_sse(self._http, "GET", f"/v1/jobs/{job_id}/events") as stream:
+            for message in stream.iter_sse():
+                event: dict[str, Any] = json.loads(message.data)
+                yield event
+
+    def _queues(self) -> None:
+        told = ", ".join(f"{name} {depth} waiting of {total} sent" for name, depth, total in self._queue_rows())
+        _say(f"PGMQ: {told}")
+
+    def _queue_rows(self) -> list[tuple[str, int, int]]:
+        """PGMQ's queues, dead letters too, straight from the database: name, messages now, messages ever."""
+        statement = "SELECT queue_name, queue_length, total_messages FROM pgmq.metrics_all() ORDER BY queue_name"
+        with psycopg.connect(EmbeddedPostgres(self._home).libpq_url) as connection:
+            return connection.execute(statement).fetchall()
+
+    def _free_gpus(self) -> list[dict[str, Any]]:
+        gpus = self._http.get("/v1/gpus", params={"limit": 500}).raise_for_status().json()["items"]
+        return [gpu for gpu in gpus if gpu["state"] == "free"]
+
+    def _job(self, job_id: str) -> dict[str, Any]:
+        job: dict[str, Any] = self._http.get(f"/v1/jobs/{job_id}").raise_for_status().json()
+        return job
+
+    def _told(self, job_id: str) -> dict[str, Any] | None:
+        """The job, once the planner has looked at it."""
+        job = self._job(job_id)
+        planned = job["reason"]["code"] != "submitted" and job["queue_position"] is not None
+        return job if planned and job["estimated_start_at"] is not None else None
+
+    def _ended(self, job_id: str) -> dict[str, Any] | None:
+        job = self._job(job_id)
+        return job if job["status"] in _FINAL else None
+
+    def _check(self, true: bool, what: str) -> None:
+        if not true:
+            raise DemoFailedError(f"not true: {what}")
+        self.checked += 1
+
+    def _until(self, condition: Callable[[], Any], what: str) -> Any:
+        """Ask until the answer is something; returns it. Raises DemoFailedError when that takes too long."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while not (answer := condition()):
+            if time.monotonic() > deadline:
+                raise DemoFailedError(f"not within {_PATIENCE_S:.0f} s: {what}")
+            time.sleep(0.05)
+        self.checked += 1
+        return answer
+
+
+def main() -> int:
+    """Run the demonstration; returns 0 when everything was as it should be."""
+    began = time.monotonic()
+    home = Path(tempfile.mkdtemp(prefix="gpu-dev-demo-"))
+    environment, simulated = _environment(home)
+    _title("The system")
+    if simulated:
+        _say(f"The cards are SIMULATED (GPU_DEV_LOCAL_GPUS={environment['GPU_DEV_LOCAL_GPUS']}): jobs are real")
+        _say("processes and get real card numbers, but there are no such cards.")
+    try:
+        try:
+            with _system(home, environment) as http:
+                demo = Demo(http, home, simulated=simulated)
+                demo.run()
+            _check_database_gone(home)
+        except (DemoFailedError, EmbeddedPostgresError, httpx.HTTPError, psycopg.Error) as error:
+            _failed(error, home)
+            return 1
+    finally:
+        EmbeddedPostgres(home).destroy()
+        shutil.rmtree(home, ignore_errors=True)
+    _title(f"All {demo.checked} checks held, in {time.monotonic() - began:.0f} s")
+    _say("`make up` starts the system to stay.")
+    return 0
+
+
+def _check_database_gone(home: Path) -> None:
+    if EmbeddedPostgres(home).pid is not None:
+        raise DemoFailedError("the database server still runs after the system has ended")
+
+
+def _environment(home: Path) -> tuple[dict[str, str], bool]:
+    """The environment for the system, and whether its cards are simulated."""
+    environment = {name: value for name, value in os.environ.items() if name != "GPU_DEV_DATABASE_URL"}
+    environment |= {"GPU_DEV_HOME": str(home), "GPU_DEV_CLUSTER": "local", "GPU_DEV_LISTEN": "127.0.0.1:0"}
+    environment |= {"GPU_DEV_LOG_JSON": "true", "PYTHONUNBUFFERED": "1"}
+    if environment.get("GPU_DEV_LOCAL_GPUS"):
+        return environment, True
+    inventory = Inventory(None)
+    try:
+        real = any(node.gpus for node in inventory.nodes())
+    finally:
+        inventory.close()
+    if not real:
+        environment["GPU_DEV_LOCAL_GPUS"] = _SIMULATED
+    return environment, not real
+
+
+@contextmanager
+def _system(home: Path, environment: dict[str, str]) -> Iterator[httpx.Client]:
+    """The system in a process of its own, and a client of it; ends it in order. Raises DemoFailedError."""
+    with (home / "server.log").open("wb") as log:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "standalone"],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
+    try:
+        url = _address(server)
+        token = (home / "admin-token").read_text(encoding="ascii").strip()
+        _say(f"{url} is up")
+        # Not through a proxy: it is this machine.
+        with httpx.Client(
+            base_url=url, headers={"Authorization": f"Bearer {token}"}, timeout=30, trust_env=False
+        ) as http:
+            yield http
+        server.terminate()
+        if server.wait(timeout=_PATIENCE_S) != 0:
+            raise DemoFailedError(f"the system ended with exit code {server.returncode}")
+    except subprocess.TimeoutExpired:
+        raise DemoFailedError(f"the system did not end within {_PATIENCE_S:.0f} s of SIGTERM") from None
+    finally:
+        if server.poll() is None:
+            server.terminate()
+            try:
+                server.wait(timeout=_PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                server.kill()
+        if server.stdout is not None:
+            server.stdout.close()
+        server.wait()
+
+
+def _address(server: "subprocess.Popen[str]") -> str:
+    """The URL that the system prints once it is up. Raises DemoFailedError when it ends instead."""
+    for line in server.stdout or ():
+        words = line.split()
+        if words[:1] == ["URL"]:
+            return words[1]
+    raise DemoFailedError(f"the system did not start (exit code {server.wait()})")
+
+
+def _processes_of(jobs: list[str]) -> list[int]:
+    """Live processes on this machine that carry one of these jobs' ids in their environment."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("GPU_DEV_JOB_ID") in jobs and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process.pid)
+        except (psutil.Error, OSError):
+            continue  # gone meanwhile, or another user's: ours would be readable
+    return found
+
+
+def _per_node(gpus: list[dict[str, Any]]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for gpu in gpus:
+        counts[gpu["node"]] = counts.get(gpu["node"], 0) + 1
+    return counts
+
+
+def _failed(error: Exception, home: Path) -> None:
+    sys.stdout.flush()
+    log = (home / "server.log").read_text(encoding="utf-8", errors="replace").splitlines()[-15:]
+    told = "\n".join(["", "The system's last words:", *log, "", f"The demo FAILED: {error}", ""])
+    sys.stderr.write(told)
+
+
+def _title(text: str) -> None:
+    sys.stdout.write(f"\n== {text}\n")
+    sys.stdout.flush()
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"   {text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
