@@ -99,7 +99,7 @@ class PodDirectories:
         """What is true of a pod now; None when it is provably gone. Finishes what a killed process left half done."""
         directory = self.pods / name
         known = self._running.get(name)
-        if known is not None and is_running(known[0]) and not (directory / "exit.json").exists():
+        if known is not None and not _any_exists(directory, "exit.json", "delete") and is_running(known[0]):
             return known[1]
         ended = self._ended(directory)
         if ended is not None:
@@ -262,6 +262,10 @@ def _spec_fields(spec: PodSpec) -> bytes:
     except UnicodeEncodeError as problem:
         detail = "The command, its variables or its working directory contain text that has no UTF-8 form. Correct it."
         raise PodRefusedError(Reason(ReasonCode.START_FAILED, detail)) from problem
+
+
+def _any_exists(directory: Path, *names: str) -> bool:
+    return any(os.path.exists(f"{directory}/{name}") for name in names)  # noqa: PTH110 -- asked ten times a second
 
 
 def _write(path: Path, content: bytes) -> None:
