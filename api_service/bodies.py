@@ -42,10 +42,13 @@ def parse(raw: bytes, model: type[M]) -> M:
     """Raises ProblemError: 400 malformed, 422 not what the model allows."""
     try:
         value = json.loads(raw.decode("utf-8"), object_pairs_hook=_object, parse_constant=_no_constant)
+        if b"\\u" in raw:
+            # Half a surrogate pair can be escaped, but neither stored nor sent back.
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
     except _TwiceError as error:
         raise ProblemError(400, "malformed_json", "A name stands twice in one JSON object. Send it once.") from error
-    except UnicodeDecodeError as error:
-        raise ProblemError(400, "malformed_json", "The body is not UTF-8. Encode it as UTF-8.") from error
+    except UnicodeError as error:
+        raise ProblemError(400, "malformed_json", "The body holds what UTF-8 can't say. Encode it as UTF-8.") from error
     except (ValueError, RecursionError) as error:
         # The parser's own words would quote what was sent.
         raise ProblemError(400, "malformed_json", "The body is not well-formed JSON (RFC 8259). Correct it.") from error

@@ -317,7 +317,7 @@ class DeadLetterOut(Wire):
 class Redrive(Wire):
     """Which dead letters to send again; all when `ids` is null."""
 
-    ids: Annotated[list[int], Field(max_length=1000)] | None = None
+    ids: Annotated[list[Annotated[int, Field(strict=True, ge=1, le=2**63 - 1)]], Field(max_length=1000)] | None = None
 
 
 class Redriven(Wire):

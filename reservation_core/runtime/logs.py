@@ -34,7 +34,13 @@ def configure(settings: CommonSettings) -> None:
     if settings.log_json:
         last = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     else:
-        last = [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+        last = [
+            structlog.dev.ConsoleRenderer(
+                colors=sys.stderr.isatty(),
+                # The default prints every local variable, secrets among them.
+                exception_formatter=structlog.dev.plain_traceback,
+            )
+        ]
     structlog.configure(
         processors=[*shared, *last],
         wrapper_class=structlog.make_filtering_bound_logger(level),
