@@ -1,6 +1,7 @@
-"""What every cluster does, whatever runs its pods. A cluster's own tests inherit this and provide the two fixtures.
+"""What every cluster does, whatever runs its pods. A cluster's own tests inherit this and provide two fixtures.
 
-`cluster` is a Cluster with a node `NODE`; `make_spec(*command, **changes)` gives a PodSpec for it, of a fresh reservation.
+`cluster` is a Cluster with a node `NODE`; `make_spec(*command, **changes)` gives a PodSpec for it, of a fresh
+reservation.
 """
 
 import asyncio
@@ -56,7 +57,7 @@ async def watching(cluster: Cluster) -> AsyncIterator[list[PodStatus]]:
 
     async def watch() -> None:
         async for status in cluster.watch():
-            seen.append(status)
+            seen.append(status)  # noqa: PERF401 -- each is to be seen as it comes
 
     task = asyncio.create_task(watch())
     try:

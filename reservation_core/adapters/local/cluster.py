@@ -8,7 +8,7 @@ people, and belongs on a machine whose users trust each other.
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -47,7 +47,7 @@ class LocalCluster:
         self._clock = clock
         self._launchers = ThreadPoolExecutor(_LAUNCHERS, thread_name_prefix="local-cluster-launch")
         self._workers = ThreadPoolExecutor(4, thread_name_prefix="local-cluster")
-        self._watchers: set[asyncio.Event] = set()
+        self._watchers: set[_Watched] = set()
         self._pruned_at: datetime | None = None
         self._prepared = False
         self._closed = False
@@ -72,20 +72,18 @@ class LocalCluster:
     async def watch(self) -> AsyncIterator[PodStatus]:
         """Every existing pod once, then every change, `gone` last; a `gone` pod keeps its exit code and times."""
         watched = _Watched(self._pods)
-        wake = asyncio.Event()
-        self._watchers.add(wake)
+        self._watchers.add(watched)
+        clock = asyncio.get_running_loop().time
         try:
             while True:
-                wake.clear()
                 for status in await self._call(watched.look):
                     yield status
-                try:
-                    async with asyncio.timeout(_LOOK_EVERY_S):
-                        await wake.wait()
-                except TimeoutError:
-                    continue
+                look_at = clock() + _LOOK_EVERY_S
+                while await watched.hinted(look_at - clock()):
+                    for status in await self._call(watched.look_at, watched.take_hints()):
+                        yield status
         finally:
-            self._watchers.discard(wake)
+            self._watchers.discard(watched)
 
     async def create_pod(self, spec: PodSpec) -> None:
         """Start a pod; one that exists or ever ran is left alone. Returns once its supervisor owns it.
@@ -97,14 +95,14 @@ class LocalCluster:
             detail = f"This cluster has no node {spec.node!r}. Submit the job again: it will be placed anew."
             raise PodRefusedError(Reason(ReasonCode.START_FAILED, detail))
         await self._run(self._launchers, self._create, spec)
-        self._wake_watchers()
+        self._hint_watchers(str(spec.name))
 
     async def delete_pod(self, name: str, grace: timedelta) -> None:
         """Ask for a pod's end; its supervisor sees to it and removes the pod, whatever becomes of this process."""
         if not is_pod_name(name):
             return
         await self._call(self._pods.ask_for_end, name, grace)
-        self._wake_watchers()
+        self._hint_watchers(name)
         now = self._clock.now()
         if self._pruned_at is None or now - self._pruned_at > _PRUNE_EVERY:
             self._pruned_at = now
@@ -131,7 +129,6 @@ class LocalCluster:
     async def close(self) -> None:
         """Let go of threads and the driver; pods go on, watchers end with ClusterUnavailableError."""
         self._closed = True
-        self._wake_watchers()
         await asyncio.to_thread(self._launchers.shutdown)
         await asyncio.to_thread(self._workers.shutdown)
         await asyncio.to_thread(self._inventory.close)
@@ -157,9 +154,9 @@ class LocalCluster:
             raise ClusterUnavailableError("The local cluster's adapter was closed; open a new one.")
         return await asyncio.get_running_loop().run_in_executor(pool, guarded)
 
-    def _wake_watchers(self) -> None:
-        for wake in self._watchers:
-            wake.set()
+    def _hint_watchers(self, name: str) -> None:
+        for watched in self._watchers:
+            watched.hint(name)
 
     def _list_pods(self) -> PodListing:
         pods = (self._pods.observe(name) for name in self._pods.names())
@@ -216,6 +213,29 @@ class _Watched:
         self._pods = pods
         self._told: dict[str, PodStatus] = {}
         self._looks = 0
+        self._hints: set[str] = set()
+        self._hint = asyncio.Event()
+
+    def hint(self, name: str) -> None:
+        """This pod has just changed: look at it now rather than with all others."""
+        self._hints.add(name)
+        self._hint.set()
+
+    def take_hints(self) -> set[str]:
+        """The pods hinted at since the last call."""
+        hints, self._hints = self._hints, set()
+        self._hint.clear()
+        return hints
+
+    async def hinted(self, seconds: float) -> bool:
+        """Wait for a hint, at most that long."""
+        if seconds <= 0:
+            return False
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._hint.wait()
+        except TimeoutError:
+            return False
 
     def look(self) -> list[PodStatus]:
         """What has changed since the last look."""
@@ -227,18 +247,28 @@ class _Watched:
             if told is not None and told.phase is PodPhase.FINISHED and self._looks % _SWEEP_EVERY:
                 there.add(name)  # nothing changes any more but its removal
                 continue
-            status = self._pods.observe(name)
-            if status is None:
-                continue
+            changes += self.look_at([name])
             there.add(name)
-            if status != told:
-                self._told[name] = status
-                changes.append(status)
         for name in self._told.keys() - there:
-            changes += self._farewell(name, self._told.pop(name))
+            changes += self._farewell(name)
         return changes
 
-    def _farewell(self, name: str, told: PodStatus) -> list[PodStatus]:
+    def look_at(self, names: Iterable[str]) -> list[PodStatus]:
+        """What has changed about these pods since they were last looked at."""
+        changes: list[PodStatus] = []
+        for name in names:
+            status = self._pods.observe(name)
+            if status is None:
+                changes += self._farewell(name)
+            elif status != self._told.get(name):
+                self._told[name] = status
+                changes.append(status)
+        return changes
+
+    def _farewell(self, name: str) -> list[PodStatus]:
+        told = self._told.pop(name, None)
+        if told is None:
+            return []
         last = self._pods.last_words(name)
         if last is None or told.phase is PodPhase.FINISHED:
             return [replace(told, phase=PodPhase.GONE)]

@@ -5,8 +5,12 @@
 
 import os
 import select
-import signal
 import time
+
+try:
+    import _signal as signal  # type: ignore[import-not-found]  # `signal` takes 5 ms to make enums of the numbers
+except ImportError:
+    import signal
 
 from reservation_core.adapters.local.kernel import (
     PR_SET_CHILD_SUBREAPER,

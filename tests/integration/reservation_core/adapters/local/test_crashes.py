@@ -269,7 +269,9 @@ async def test_kills_at_any_moment_of_the_start(
     await eventually(lambda: not processes_below(home))
 
 
-async def test_another_process_of_the_same_home_is_seen(home: Path, cluster: LocalCluster, make_spec: SpecMaker) -> None:
+async def test_another_process_of_the_same_home_is_seen(
+    home: Path, cluster: LocalCluster, make_spec: SpecMaker
+) -> None:
     other = LocalCluster(home, f"{NODE}=h100:4", SystemClock())
     spec = make_spec("sleep", "600")
     async with watching(cluster) as seen:

@@ -35,7 +35,7 @@ WAIT = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); ti
 
 def daemon_command(pid_file: Path, then: str, *, bare: bool = False) -> tuple[str, ...]:
     """A command that starts the daemon, waits until it runs, and goes on with `then`."""
-    start = f"'{sys.executable}' -c \"$0\" \"$1\" \"$2\" {'bare' if bare else ''}"
+    start = f'\'{sys.executable}\' -c "$0" "$1" "$2" {"bare" if bare else ""}'
     return "sh", "-c", f'{start}; while [ ! -s "$1" ]; do sleep 0.01; done; {then}', DAEMON, str(pid_file), WAIT
 
 

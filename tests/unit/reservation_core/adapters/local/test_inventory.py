@@ -1,5 +1,6 @@
 """GPU_DEV_LOCAL_GPUS: what it may say, and what is told to those who write something else."""
 
+# ruff: noqa: N802 -- the driver has names of its own
 import pytest
 
 from reservation_core.adapters.local.inventory import BadGpusSettingError, Inventory, parse_gpus
