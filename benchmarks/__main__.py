@@ -1,0 +1,31 @@
+"""`python -m benchmarks [NAME ...]`: run all benchmarks, or those named; print each figure with its target."""
+
+import argparse
+import importlib
+import sys
+import time
+
+NAMES = ("submit_throughput", "allocation_throughput", "allocation_latency", "backlog_drain", "start_up")
+
+
+def main(arguments: list[str]) -> int:
+    """Run and report; 1 when a target was missed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(NAMES))
+    names = parser.parse_args(arguments).names or NAMES
+    for name in names:
+        if name not in NAMES:
+            parser.error(f"there is no benchmark {name}; there are {', '.join(NAMES)}")
+    missed = 0
+    for name in names:
+        started = time.monotonic()
+        figures = importlib.import_module(f"benchmarks.{name}").measure()
+        for figure in figures:
+            print(figure, flush=True)
+            missed += not figure.met
+        print(f"    ({name} took {time.monotonic() - started:.0f} s)", flush=True)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,89 @@
+"""The API service in a process of its own, as benchmarks use it, and its peer: a POST of the same framework that does nothing.
+
+`python -m benchmarks.api_process durable|nothing DATABASE_URL HOME` prints the base URL and serves until SIGTERM.
+"""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import uvicorn
+import uvloop
+from fastapi import FastAPI
+
+from api_service.app import create_app
+from api_service.server import serve
+from reservation_core.domain.model import Role
+from reservation_core.runtime.logs import configure
+from reservation_core.runtime.settings import ApiSettings
+from reservation_core.runtime.shutdown import stop_on_signals
+from reservation_core.runtime.wiring import Runtime, open_runtime
+
+
+async def _durable(url: str, home: Path) -> None:
+    settings = ApiSettings(home=home, local_gpus="h100:1", listen="127.0.0.1:0")
+    configure(settings)
+    async with open_runtime(settings, url, application="bench-api") as runtime:
+        token = await _token(runtime)
+        await serve(
+            create_app(runtime, settings),
+            settings.listen,
+            stop=stop_on_signals(),
+            ready=lambda address: print(address, token, flush=True),
+        )
+
+
+async def _token(runtime: Runtime) -> str:
+    secret = runtime.ids.new_secret()
+    async with runtime.uow() as uow:
+        user = await uow.identities.user("bench") or await uow.identities.create_user(
+            "bench", Role.ADMIN, runtime.clock.now()
+        )
+        await uow.identities.create_token(
+            runtime.ids.new_id("tok"), user.id, None, runtime.ids.digest(secret), None, runtime.clock.now()
+        )
+    return secret
+
+
+async def _nothing() -> None:
+    app = FastAPI()
+
+    @app.post("/v1/jobs", status_code=202)
+    async def nothing() -> dict[str, str]:
+        return {"status": "queued"}
+
+    config = uvicorn.Config(app, port=0, http="httptools", log_config=None, access_log=False)
+    server = uvicorn.Server(config)
+    serving = asyncio.create_task(server.serve())
+    while not server.started:
+        await asyncio.sleep(0.01)
+    print(f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}", "none", flush=True)
+    await serving
+
+
+@contextmanager
+def api_process(kind: str, url: str, home: Path) -> Iterator[tuple[str, str]]:
+    """Run one; its base URL and a token."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.api_process", kind, url, str(home)],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "GPU_DEV_LOG_LEVEL": "WARNING"},
+    )
+    try:
+        assert process.stdout is not None
+        address, token = process.stdout.readline().decode().split()
+        yield address, token
+    finally:
+        process.terminate()
+        process.wait(30)
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+if __name__ == "__main__":
+    kind, database_url, home_folder = sys.argv[1:]
+    uvloop.run(_nothing() if kind == "nothing" else _durable(database_url, Path(home_folder)))

@@ -1,0 +1,85 @@
+"""The second start of the whole standalone system until /readyz is 200, and its memory at rest."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import httpx
+import psutil
+
+from benchmarks.figures import Figure
+
+ROUNDS = 3
+REST_S = 5.0
+_PATIENCE_S = 60.0
+
+
+def measure() -> list[Figure]:
+    """A first start makes the home; then so many more."""
+    starts: list[float] = []
+    memory: list[float] = []
+    with tempfile.TemporaryDirectory() as home:
+        _one(Path(home), rest_s=0)
+        for _ in range(ROUNDS):
+            seconds, mebibytes = _one(Path(home), rest_s=REST_S)
+            starts.append(seconds)
+            memory.append(mebibytes)
+    return [
+        Figure("start-up to /readyz 200, second run", " s", starts, 5, at_least=False),
+        Figure("memory at rest, all processes (proportional set size)", " MB", memory, 400, at_least=False),
+    ]
+
+
+def _one(home: Path, *, rest_s: float) -> tuple[float, float]:
+    """One life: seconds until ready, and MB of all its processes after a rest."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        listen = f"127.0.0.1:{probe.getsockname()[1]}"
+    started = time.monotonic()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "standalone"],
+        env={**os.environ, "GPU_DEV_HOME": str(home), "GPU_DEV_LISTEN": listen, "GPU_DEV_LOCAL_GPUS": "h100:4"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        _wait_ready(f"http://{listen}/readyz", process)
+        seconds = time.monotonic() - started
+        time.sleep(rest_s)
+        return seconds, _pss(process.pid, home) / 1e6
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(_PATIENCE_S)
+
+
+def _wait_ready(url: str, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            if httpx.get(url, timeout=1).status_code == 200:
+                return
+        except httpx.TransportError:
+            time.sleep(0.01)
+    raise RuntimeError(f"the system did not become ready (exit code {process.poll()})")
+
+
+def _pss(pid: int, home: Path) -> int:
+    """Bytes of the process, its children, and the database server's processes, shared pages counted once."""
+    everybody = {pid}
+    root = psutil.Process(pid)
+    everybody.update(child.pid for child in root.children(recursive=True))
+    postmaster = (home / "postgres" / "postmaster.pid").read_text().split("\n", 1)[0]
+    server = psutil.Process(int(postmaster))
+    everybody.update([server.pid, *(child.pid for child in server.children(recursive=True))])
+    total = 0
+    for each in everybody:
+        try:
+            total += int(psutil.Process(each).memory_full_info().pss)
+        except psutil.NoSuchProcess:
+            continue
+    return total
