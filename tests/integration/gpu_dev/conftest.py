@@ -1,0 +1,174 @@
+"""A whole system behind real HTTP, and the command line as the program that people run."""
+
+import asyncio
+import io
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+import structlog
+
+from api_service.app import create_app
+from api_service.server import serve
+from gpu_dev.main import main
+from reservation_core.domain.model import Role
+from reservation_core.runtime.settings import StandaloneSettings
+from reservation_core.runtime.wiring import Runtime, open_runtime
+from reservation_core.usecases.update_inventory import update_inventory
+from reservation_processor.process import run as process
+
+ROOT = Path(__file__).parents[3]
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How a command ended and what it wrote."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@dataclass
+class System:
+    """A running system: its address, and the tokens of `alice`, `bob` (users) and `admin`."""
+
+    url: str
+    tokens: dict[str, str]
+    folder: Path
+    started: list[subprocess.Popen[str]] = field(default_factory=list)
+
+    def environment(self, who: str) -> dict[str, str]:
+        """What the command line of one of them finds around it."""
+        return {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.folder),
+            "XDG_CONFIG_HOME": str(self.folder / "config"),
+            "GPU_DEV_HOME": str(self.folder / "nothing-here"),
+            "GPU_DEV_SERVER": self.url,
+            "GPU_DEV_TOKEN": self.tokens.get(who, ""),
+            "TZ": "UTC",
+        }
+
+    def cli(self, *words: str, who: str = "alice", stdin: str = "", **more: str) -> Finished:
+        """Run `gpu-dev` to its end, off a terminal: its `main` in this process, which is quicker than a new one."""
+        out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.TextIOWrapper(io.BytesIO(), "utf-8")
+        with (
+            patch.dict(os.environ, {**self.environment(who), **more}, clear=True),
+            patch("sys.argv", ["gpu-dev", *words]),
+            patch("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin.encode()))),
+            patch("sys.stdout", out),
+            patch("sys.stderr", err),
+            pytest.raises(SystemExit) as ended,
+        ):
+            main()
+        texts = []
+        for stream in (out, err):
+            stream.seek(0)
+            texts.append(stream.read())
+        return Finished(int(ended.value.code or 0), *texts)
+
+    def begin(self, *words: str, who: str = "alice", **more: str) -> subprocess.Popen[str]:
+        """Start `gpu-dev` off a terminal; it is ended with the test."""
+        started = subprocess.Popen(
+            [sys.executable, "-m", "gpu_dev", *words],
+            env={**self.environment(who), **more},
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.started.append(started)
+        return started
+
+
+async def _people(runtime: Runtime) -> dict[str, str]:
+    tokens = {}
+    now = runtime.clock.now()
+    async with runtime.uow() as uow:
+        for name, role in (("alice", Role.USER), ("bob", Role.USER), ("admin", Role.ADMIN)):
+            user = await uow.identities.create_user(name, role, now)
+            tokens[name] = runtime.ids.new_secret()
+            digest = runtime.ids.digest(tokens[name])
+            await uow.identities.create_token(runtime.ids.new_id("tok"), user.id, None, digest, None, now)
+    return tokens
+
+
+class _Thread(threading.Thread):
+    """The system in an event loop of its own, so that tests can be blocking clients as real ones are."""
+
+    def __init__(self, database_url: str, folder: Path) -> None:
+        super().__init__(daemon=True)
+        self.database_url = database_url
+        self.folder = folder
+        self.loop = asyncio.new_event_loop()
+        self.up = threading.Event()
+        self.stopping = asyncio.Event()
+        self.url = ""
+        self.tokens: dict[str, str] = {}
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self.loop.run_until_complete(self._serve())
+        except BaseException as error:  # noqa: BLE001 - the test's own thread raises it again
+            self.error = error
+        finally:
+            self.loop.close()
+            self.up.set()
+
+    async def _serve(self) -> None:
+        settings = StandaloneSettings(
+            home=self.folder / "home", local_gpus="h100:4", end_grace_s=1, sweep_s=0.1, estimate_s=0.1, resync_s=0.5
+        )
+        async with open_runtime(settings, self.database_url) as runtime:
+            self.tokens = await _people(runtime)
+            await update_inventory(runtime.uow, runtime.cluster, runtime.clock)
+            processing = asyncio.create_task(process(runtime, settings, self.stopping))
+            try:
+                await serve(create_app(runtime, settings), "127.0.0.1:0", stop=self.stopping, ready=self._ready)
+            finally:
+                self.stopping.set()
+                await processing
+
+    def _ready(self, url: str) -> None:
+        self.url = url
+        self.up.set()
+
+
+@pytest.fixture
+def server_log(tmp_path: Path) -> Iterator[Path]:
+    """Where the server's log goes: it shares the process, and must not end up in what a command writes."""
+    path = tmp_path / "server.log"
+    with path.open("w") as file:
+        structlog.configure(logger_factory=structlog.PrintLoggerFactory(file))
+        yield path
+        structlog.reset_defaults()
+
+
+@pytest.fixture
+def system(database_url: str, tmp_path: Path, server_log: Path) -> Iterator[System]:
+    """Four simulated h100 on one node, everything that serves them, and three people."""
+    thread = _Thread(database_url, tmp_path)
+    thread.start()
+    assert thread.up.wait(30)
+    if thread.error is not None:
+        raise thread.error
+    running = System(thread.url, thread.tokens, tmp_path)
+    try:
+        yield running
+    finally:
+        for one in running.started:
+            one.kill()
+            one.communicate()
+        thread.loop.call_soon_threadsafe(thread.stopping.set)
+        thread.join(30)
+    if thread.error is not None:
+        raise thread.error

@@ -1,0 +1,106 @@
+"""Ctrl-C at a real terminal (a pseudo one): cancel, detach, go on, and a second Ctrl-C."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.integration.gpu_dev.conftest import ROOT, System
+from tests.waiting import eventually_sync
+
+SCRIPT = "echo up; while [ ! -e go ]; do sleep 0.05; done; echo done"
+
+
+class AtTerminal:
+    """`gpu-dev run` with a terminal for stdin and stderr and a pipe for stdout."""
+
+    def __init__(self, system: System, *words: str) -> None:
+        self.master, slave = pty.openpty()
+        os.set_blocking(self.master, False)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "gpu_dev", *words],
+            env={**system.environment("alice"), "TERM": "xterm"},
+            cwd=ROOT,
+            stdin=slave,
+            stderr=slave,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        os.close(slave)
+        self.shown = ""
+
+    def shows(self, text: str) -> None:
+        """Wait until the terminal shows it; what was shown up to then is done with."""
+
+        def found() -> bool:
+            try:
+                self.shown += os.read(self.master, 65_536).decode()
+            except (BlockingIOError, OSError):
+                pass
+            return text in self.shown
+
+        eventually_sync(found, timeout=20)
+        self.shown = self.shown.partition(text)[2]
+
+    def prints(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline()
+
+    def interrupt(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+
+    def answer(self, text: str) -> None:
+        os.write(self.master, text.encode())
+
+
+@contextmanager
+def running(system: System) -> Iterator[AtTerminal]:
+    folder = system.folder / "work"
+    folder.mkdir()
+    folder.chmod(0o777)
+    at = AtTerminal(system, "run", "-g", "1", "-d", "10m", "--working-dir", str(folder), "--", "sh", "-c", SCRIPT)
+    try:
+        assert at.prints() == "up\n"
+        at.interrupt()
+        at.shows("[g]o on following?")
+        yield at
+    finally:
+        at.process.kill()
+        at.process.communicate()
+        os.close(at.master)
+
+
+def status_of_the_job(system: System) -> str:
+    [job] = json.loads(system.cli("list", "--all", "-o", "json").stdout)["items"]
+    return str(job["status"])
+
+
+def test_cancel(system: System) -> None:
+    with running(system) as at:
+        at.answer("c\n")
+        at.shows("is cancelled")
+        assert at.process.wait(20) == 130
+    eventually_sync(lambda: status_of_the_job(system) == "cancelled")
+
+
+def test_a_second_ctrl_c_detaches(system: System) -> None:
+    with running(system) as at:
+        at.interrupt()
+        at.shows("gpu-dev logs -f job-")
+        assert at.process.wait(20) == 130
+    assert status_of_the_job(system) == "running"
+
+
+def test_go_on_loses_and_repeats_nothing(system: System) -> None:
+    with running(system) as at:
+        at.answer("x\n")
+        at.shows("[g]o on following?")
+        at.answer("\n")
+        (system.folder / "work" / "go").touch()
+        assert at.prints() == "done\n"
+        assert at.process.wait(20) == 0
+        assert at.prints() == ""

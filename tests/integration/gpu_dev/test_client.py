@@ -1,0 +1,76 @@
+"""The typed client against the real API where connections break after the server has acted."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+import httpx
+import pytest
+
+from gpu_dev.client import GpuDevClient
+from gpu_dev.connection import Connection
+from gpu_dev.errors import ApiError, ExitCode
+from gpu_dev.exchange import Exchange
+from reservation_core.contracts import JobSubmit
+from tests.integration.gpu_dev.conftest import System
+
+SESSION = JobSubmit.model_validate({"gpus": 1, "duration": 600, "workload": {}})
+
+
+class LosesAnswers(httpx.BaseTransport):
+    """Passes every request on, and loses the first answers to POSTs."""
+
+    def __init__(self, lost: int) -> None:
+        self.inner = httpx.HTTPTransport()
+        self.lost = lost
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        response = self.inner.handle_request(request)
+        if request.method == "POST" and self.lost:
+            self.lost -= 1
+            response.close()
+            raise httpx.ReadError("the answer was lost")
+        return response
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+@contextmanager
+def client_of(system: System, who: str = "alice", lost: int = 0) -> Iterator[GpuDevClient]:
+    exchange = Exchange(
+        Connection(system.url, system.tokens[who]), transport=LosesAnswers(lost), sleep=lambda seconds: None
+    )
+    with GpuDevClient(exchange) as client:
+        yield client
+
+
+def test_a_submit_whose_answers_are_lost_submits_once(system: System) -> None:
+    with client_of(system, lost=2) as client:
+        job = client.submit(SESSION)
+        assert [one.id for one in client.jobs()] == [job.id]
+
+
+def test_an_extension_whose_answer_is_lost_extends_once(system: System) -> None:
+    with client_of(system) as client:
+        job = client.submit(SESSION)
+    with client_of(system, lost=1) as client:
+        assert client.extend(job.id, timedelta(minutes=5)).duration == timedelta(minutes=15)
+        assert client.job(job.id).duration == timedelta(minutes=15)
+
+
+def test_a_change_can_be_tied_to_what_was_seen(system: System) -> None:
+    with client_of(system) as client:
+        job, etag = client.job_with_etag(client.submit(SESSION).id)
+        client.extend(job.id, timedelta(minutes=5))
+        with pytest.raises(ApiError) as caught:
+            client.cancel(job.id, if_match=etag)
+        assert (caught.value.problem.status, caught.value.exit_code) == (412, ExitCode.REFUSED)
+
+
+def test_a_token_whose_answer_is_lost_has_no_secret(system: System) -> None:
+    from reservation_core.contracts import TokenCreate
+
+    with client_of(system, lost=1) as client:
+        assert client.create_token(TokenCreate(name="x")).token is None
+        assert [one.name for one in client.tokens() if one.name] == ["x"]

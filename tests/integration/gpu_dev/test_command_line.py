@@ -1,0 +1,178 @@
+"""The command line against the real system: real HTTP, real database, real processes with simulated cards."""
+
+import json
+import signal
+
+import pytest
+
+from tests.integration.gpu_dev.conftest import System
+from tests.waiting import eventually_sync
+
+CARDS = "import os; print(os.environ['CUDA_VISIBLE_DEVICES'].count(',') + 1, 'cards')"
+
+
+def test_it_is_a_program(system: System) -> None:
+    ran = system.begin("run", "-g", "1", "-d", "1m", "--", "sh", "-c", "echo out; echo err >&2; exit 3")
+    out, err = ran.communicate(timeout=30)
+    assert (ran.returncode, out) == (3, "out\nerr\n"), err
+
+
+def status_of(system: System, job_id: str) -> str:
+    return json.loads(system.cli("show", job_id, "-o", "json").stdout)["status"]
+
+
+def test_run_prints_the_output_and_ends_with_the_jobs_code(system: System) -> None:
+    ran = system.cli(
+        "run", "--gpus", "2", "--type", "H100", "--for", "5m", "--env", "GREETING=hello there", "--", "python3", "-c",
+        f"{CARDS}; print(os.environ['GREETING']); raise SystemExit(7)",
+    )  # fmt: skip
+    assert (ran.returncode, ran.stdout) == (7, "2 cards\nhello there\n"), ran.stderr
+    assert "failed (command_failed" in ran.stderr
+    ok = system.cli("run", "-g", "1", "-d", "1m", "true", "--not-ours")
+    assert (ok.returncode, ok.stdout) == (0, ""), ok.stderr
+
+
+def test_submit_wait_and_look_at_it(system: System) -> None:
+    made = system.cli("submit", "--gpus", "1", "--for", "PT5M", "--name", "nap", "--wait", "--", "false")
+    assert made.returncode == 1
+    job_id = made.stdout.strip()
+    listed = system.cli("list", "--all", "-o", "name")
+    assert listed.stdout.split() == [job_id]
+    assert system.cli("list").stdout.startswith("No jobs.")
+    shown = json.loads(system.cli("show", job_id[4:9], "-o", "json").stdout)
+    assert (shown["id"], shown["status"], shown["exit_code"], shown["duration"]) == (job_id, "failed", 1, "PT5M")
+    events = json.loads(system.cli("events", job_id, "-o", "json").stdout)["items"]
+    assert [events[0]["kind"], events[-1]["after"]] == ["submitted", "failed"]
+    followed = [json.loads(line) for line in system.cli("events", job_id, "-f", "-o", "json").stdout.splitlines()]
+    assert followed == events
+    asked = system.cli("submit", "--json-file", "-", stdin='{"gpus":1,"duration":60,"workload":{"command":["true"]}}')
+    assert asked.returncode == 0
+    assert asked.stdout.startswith("job-")
+
+
+def test_who_waits_is_told_why_and_can_leave(system: System) -> None:
+    holding = system.cli("submit", "-g", "4", "-d", "10m", "--", "sleep", "600").stdout.strip()
+    eventually_sync(lambda: status_of(system, holding) == "running")
+    waiting = system.cli("submit", "-g", "3", "-d", "1h", "--", "true").stdout.strip()
+    timed = system.cli("submit", "-g", "1", "-d", "1h", "--wait", "--timeout", "1s", "--", "true")
+    assert timed.returncode == 124
+    assert f"try: gpu-dev show {timed.stdout.strip()}" in timed.stderr
+
+    def explained() -> bool:
+        said = json.loads(system.cli("explain", waiting, "-o", "json").stdout)
+        return bool(said["job"]["estimated_start_at"]) and said["job"]["queue_position"] == 1
+
+    eventually_sync(explained)
+    text = system.cli("explain", waiting).stdout
+    assert "Place in line: 1." in text
+    assert "What would help:" in text
+    queue = json.loads(system.cli("queue", "-o", "json").stdout)
+    assert [one["id"] for one in queue["items"]] == [waiting, timed.stdout.strip()]
+    assert queue["totals"] == [{"gpu_type": None, "jobs": 2, "gpus": 4}]
+    [kind] = json.loads(system.cli("gpus", "-o", "json").stdout)["items"]
+    assert (kind["gpu_type"], kind["total"], kind["free"], kind["held"]) == ("h100", 4, 0, 4)
+    assert kind["next_free_at"]
+    assert len(system.cli("gpus", "--each", "-o", "name").stdout.splitlines()) == 4
+    assert "another user" in system.cli("gpus", "--each", who="bob").stdout
+    extended = system.cli("extend", holding, "--by", "30m")
+    assert "now lasts 40m" in extended.stdout, extended.stderr
+    ended = system.cli("cancel", waiting, "zzzzzzzz", holding)
+    assert ended.returncode == 3
+    assert "zzzzzzzz" in ended.stderr
+    eventually_sync(lambda: status_of(system, holding) == "cancelled")
+    assert status_of(system, waiting) == "cancelled"
+    again = system.cli("cancel", waiting)
+    assert again.returncode == 4
+    assert "already ended" in again.stderr
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["ctrl-c", "sigterm"])
+def test_stopping_run_off_a_terminal_cancels_the_job(system: System, number: int, code: int) -> None:
+    going = system.begin("run", "-g", "1", "-d", "10m", "--", "sh", "-c", "echo up; sleep 600")
+    assert going.stdout is not None
+    assert going.stdout.readline() == "up\n"
+    going.send_signal(number)
+    assert going.wait(20) == code
+    [job_id] = system.cli("list", "--all", "-o", "name").stdout.split()
+    eventually_sync(lambda: status_of(system, job_id) == "cancelled")
+
+
+def test_run_can_be_told_to_detach(system: System) -> None:
+    going = system.begin(
+        "run", "-g", "1", "-d", "10m", "--on-interrupt", "detach", "--", "sh", "-c", "echo up; sleep 600"
+    )
+    assert going.stdout is not None
+    assert going.stdout.readline() == "up\n"
+    going.send_signal(signal.SIGINT)
+    assert going.wait(20) == 130
+    [job_id] = system.cli("list", "-o", "name").stdout.split()
+    assert status_of(system, job_id) == "running"
+    assert system.cli("logs", job_id).stdout == "up\n"
+    following = system.begin("logs", "-f", job_id)
+    assert following.stdout is not None
+    assert following.stdout.readline() == "up\n"
+    assert system.cli("cancel", job_id).returncode == 0
+    assert following.wait(20) == 0
+
+
+def test_what_belongs_to_others_is_not_there(system: System) -> None:
+    job_id = system.cli("submit", "-g", "1", "-d", "1m", "--", "true").stdout.strip()
+    for words in (["show"], ["logs"], ["logs", "-f"], ["events"], ["cancel"], ["explain"], ["extend", "--by", "1h"]):
+        asked = system.cli(*words, job_id, who="bob")
+        assert (asked.returncode, asked.stdout) == (3, ""), words
+        assert "try: gpu-dev list --all" in asked.stderr
+    assert system.cli("show", job_id, who="admin").returncode == 0
+
+
+def test_people_and_tokens(system: System) -> None:
+    assert "carol added" in system.cli("users", "add", "carol", who="admin").stdout
+    made = system.cli("tokens", "create", "--user", "carol", "--name", "laptop", "--expires-in", "30d", who="admin")
+    token = made.stdout.strip()
+    assert made.returncode == 0
+    me = system.cli("users", "me", "-o", "json", GPU_DEV_TOKEN=token)
+    assert json.loads(me.stdout)["name"] == "carol"
+    [listed] = json.loads(system.cli("tokens", "list", "-o", "json", GPU_DEV_TOKEN=token).stdout)["items"]
+    assert (listed["name"], "token" in listed) == ("laptop", False)
+    assert system.cli("tokens", "revoke", listed["id"], GPU_DEV_TOKEN=token).returncode == 0
+    refused = system.cli("users", "me", GPU_DEV_TOKEN=token)
+    assert (refused.returncode, token in refused.stderr) == (6, False)
+    assert "try: gpu-dev login" in refused.stderr
+    assert system.cli("users", "list").returncode == 6
+    assert system.cli("users", "add", "Carol!", who="admin").returncode == 2
+    assert system.cli("users", "disable", "carol", who="admin").returncode == 0
+
+
+def test_login_checks_the_token_and_keeps_it_private(system: System) -> None:
+    alone = {"GPU_DEV_SERVER": "", "GPU_DEV_TOKEN": ""}
+    wrong = system.cli("login", system.url, "--token-stdin", stdin="not-a-token\n", **alone)
+    assert wrong.returncode == 6
+    assert system.cli("list", **alone).returncode in (5, 6)
+    right = system.cli("login", system.url, "--token-stdin", stdin=system.tokens["alice"] + "\n", **alone)
+    assert "as alice (user)" in right.stdout, right.stderr
+    path = system.folder / "config" / "gpu-dev" / "login.json"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert json.loads(system.cli("users", "me", "-o", "json", **alone).stdout)["name"] == "alice"
+    no_terminal = system.cli("login", system.url, **alone)
+    assert (no_terminal.returncode, "--token-stdin" in no_terminal.stderr) == (2, True)
+    assert system.cli("logout", **alone).returncode == 0
+    assert system.tokens["alice"] not in path.read_text()
+
+
+def test_dead_letters_are_for_operators(system: System) -> None:
+    assert system.cli("queue", "dlq").returncode == 6
+    empty = system.cli("queue", "dlq", who="admin")
+    assert (empty.returncode, empty.stdout) == (0, "No dead letters: every message could be handled.\n")
+    assert system.cli("queue", "dlq", "--all", who="admin").stdout == (
+        "gpu_jobs: 0 sent again\npod_operations: 0 sent again\n"
+    )
+    gone = system.cli("queue", "dlq", "--redrive", "gpu_jobs/999", who="admin")
+    assert "1 of the messages named are no longer there" in gone.stderr
+
+
+def test_what_the_rules_refuse(system: System) -> None:
+    too_long = system.cli("submit", "-g", "1", "-d", "60d", "--", "true")
+    assert too_long.returncode == 4
+    assert system.cli("submit", "-g", "1", "--priority", "5", "-d", "1h", "--", "true").returncode == 6
+    nobody_there = system.cli("list", GPU_DEV_SERVER="http://127.0.0.1:1")
+    assert (nobody_there.returncode, "try: gpu-dev up" in nobody_there.stderr) == (5, True)
+    assert system.cli("nodes", "-o", "yaml").stdout.startswith("items:\n- name: ")

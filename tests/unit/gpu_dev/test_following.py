@@ -1,0 +1,100 @@
+"""How a job ended, as an exit code; what it waits for, in words; and waiting no longer than asked."""
+
+from datetime import timedelta
+
+import httpx
+import pytest
+
+from gpu_dev.errors import WaitTimeoutError
+from gpu_dev.explaining import as_text, explain
+from gpu_dev.following import exit_code_of, has_ended, wait_until, waiting_line
+from gpu_dev.views import TypeSummary
+from reservation_core.domain.model import JobStatus, ReasonCode
+from tests.unit.gpu_dev.examples import NOON, a_client, a_job
+
+
+@pytest.mark.parametrize(
+    ("status", "exit_code", "expected"),
+    [
+        ("succeeded", 0, 0),
+        ("succeeded", None, 0),
+        ("failed", 3, 3),
+        ("failed", 255, 255),
+        ("failed", 137, 137),
+        ("failed", -9, 137),
+        ("failed", 4096, 255),
+        # A failed job is never taken for a success, whatever its code.
+        ("failed", None, 1),
+        ("failed", 0, 1),
+        ("cancelled", None, 1),
+        ("cancelled", 0, 1),
+        ("expired", 143, 124),
+        ("expired", None, 124),
+    ],
+)
+def test_exit_codes(status: str, exit_code: int | None, expected: int) -> None:
+    assert exit_code_of(a_job(status=status, exit_code=exit_code)) == expected
+
+
+@pytest.mark.parametrize("status", ["queued", "starting", "running", "ending"])
+def test_what_has_not_ended_has_no_exit_code(status: str) -> None:
+    with pytest.raises(ValueError, match="has not ended"):
+        exit_code_of(a_job(status=status))
+
+
+def test_a_waiting_job_says_its_place_its_reason_and_its_start() -> None:
+    line = waiting_line(a_job())
+    assert "place 3 in line" in line
+    assert "waiting_for_gpus: 2 h100 are free at 13:00." in line
+    assert "starts about 2026-03-01" in line
+
+
+def test_waiting_tells_each_change_once(capsys: pytest.CaptureFixture[str]) -> None:
+    states = iter([a_job(), a_job(), a_job(queue_position=2), a_job(status="cancelled")])
+    client = a_client(lambda request: httpx.Response(200, text=next(states).model_dump_json()))
+    assert wait_until(client, a_job(), has_ended).status is JobStatus.CANCELLED
+    told = capsys.readouterr()
+    first, second, third = told.err.splitlines()
+    assert "place 3 in line" in first
+    assert "place 2 in line" in second
+    assert "cancelled" in third
+    assert told.out == ""
+
+
+def test_waiting_ends_with_its_timeout() -> None:
+    client = a_client(lambda request: httpx.Response(200, text=a_job().model_dump_json()))
+    with pytest.raises(WaitTimeoutError, match="still queued") as caught:
+        wait_until(client, a_job(), has_ended, timeout=timedelta(0))
+    assert caught.value.next_command == "gpu-dev show job-7f3k9q2m"
+
+
+@pytest.mark.parametrize("code", list(ReasonCode))
+def test_every_reason_is_explained_with_something_to_do(code: ReasonCode) -> None:
+    said = explain(a_job(reason={"code": code, "detail": "Because."}), [])
+    assert said.what_would_help
+    assert code.value in as_text(said)
+
+
+def kind(name: str, on_one_node: int, *, next_free: bool = False) -> TypeSummary:
+    return TypeSummary(
+        gpu_type=name,
+        total=8,
+        free=on_one_node,
+        held=8 - on_one_node,
+        unusable=0,
+        most_free_on_one_node=on_one_node,
+        next_free_at=NOON if next_free else None,
+    )
+
+
+def test_what_would_help_a_waiting_job_is_what_is_free() -> None:
+    text = as_text(explain(a_job(gpus=4), [kind("a100-80gb", 4), kind("h100", 1), kind("t4", 3)]))
+    assert "--type a100-80gb" in text
+    assert "1 h100 is free on one node now: --gpus 1" in text
+    assert "t4" not in text
+    assert "becomes free about" in as_text(explain(a_job(), [kind("h100", 0, next_free=True)]))
+
+
+def test_a_wrong_type_is_told_the_right_ones() -> None:
+    job = a_job(gpu_type="h200", reason={"code": "no_such_type", "detail": "There is no h200."})
+    assert "h100, t4" in as_text(explain(job, [kind("h100", 0), kind("t4", 0)]))
