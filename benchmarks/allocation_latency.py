@@ -100,7 +100,7 @@ async def _submit(address: str, token: str, *, seconds: float) -> dict[str, floa
 
 
 async def _process(url: str, home: Path, stamps: Path) -> None:
-    settings = ProcessorSettings(home=home, local_gpus="h100:1", **cast(Any, _QUIET))
+    settings = ProcessorSettings(home=home, local_gpus="h100:1", **cast("Any", _QUIET))
     configure(settings)
     stop = stop_on_signals()
     allocated: dict[str, float] = {}

@@ -57,7 +57,8 @@ WITH job AS (
     INSERT INTO events (reservation_id, at, actor, kind, before, after)
     SELECT id, now(), 'peer', 'allocated', 'queued', 'starting' FROM started
 )
-SELECT pgmq.send('pod_operations', jsonb_build_object('v', 1, 'op', 'create', 'id', id, 'attempt', attempt)) FROM started
+SELECT pgmq.send('pod_operations', jsonb_build_object('v', 1, 'op', 'create', 'id', id, 'attempt', attempt))
+FROM started
 """
 
 

@@ -1,4 +1,4 @@
-"""The API service in a process of its own, as benchmarks use it, and its peer: a POST of the same framework that does nothing.
+"""The API service in a process of its own, and its peer: a POST of the same framework that does nothing.
 
 `python -m benchmarks.api_process durable|nothing DATABASE_URL HOME` prints the base URL and serves until SIGTERM.
 """

@@ -46,9 +46,7 @@ async def add_cluster(url: str, *, nodes: int, gpus_per_node: int) -> None:
         await connection.execute(
             text(
                 "INSERT INTO nodes (name, ready, schedulable, last_seen_at) "
-                "SELECT 'node-' || lpad(n::text, 5, '0'), true, true, now() FROM generate_series(1, :nodes) n".replace(
-                    "n::text", "CAST(n AS text)"
-                )
+                "SELECT 'node-' || lpad(CAST(n AS text), 5, '0'), true, true, now() FROM generate_series(1, :nodes) n"
             ),
             {"nodes": nodes},
         )
@@ -72,8 +70,8 @@ async def add_waiting(url: str, jobs: int, *, prefix: str) -> None:
                 "WITH stored AS ("
                 "INSERT INTO reservations (id, kind, user_id, status, reason_code, reason, gpus, gpu_type, nodes, "
                 "duration, priority, workload, created_at, changed_at) "
-                "SELECT 'job-' || :prefix || lpad(CAST(n AS text), 8, '0'), 'job', u.id, 'queued', 'submitted', 'x', 1, "
-                "'h100', 1, interval '1 hour', 0, CAST('{\"command\": [\"true\"]}' AS jsonb), now(), now() "
+                "SELECT 'job-' || :prefix || lpad(CAST(n AS text), 8, '0'), 'job', u.id, 'queued', 'submitted', 'x', "
+                "1, 'h100', 1, interval '1 hour', 0, CAST('{\"command\": [\"true\"]}' AS jsonb), now(), now() "
                 "FROM users u, generate_series(1, :jobs) n WHERE u.name = 'bench' RETURNING id, seq) "
                 "SELECT count(*) FROM (SELECT pgmq.send_batch('gpu_jobs', array_agg("
                 "jsonb_build_object('v', 1, 'kind', 'submitted', 'id', id) ORDER BY seq)) "

@@ -13,6 +13,7 @@ import httpx
 import psutil
 
 from benchmarks.figures import Figure
+from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
 
 ROUNDS = 3
 REST_S = 5.0
@@ -25,10 +26,13 @@ def measure() -> list[Figure]:
     memory: list[float] = []
     with tempfile.TemporaryDirectory() as home:
         _one(Path(home), rest_s=0)
-        for _ in range(ROUNDS):
-            seconds, mebibytes = _one(Path(home), rest_s=REST_S)
-            starts.append(seconds)
-            memory.append(mebibytes)
+        try:
+            for _ in range(ROUNDS):
+                seconds, megabytes = _one(Path(home), rest_s=REST_S)
+                starts.append(seconds)
+                memory.append(megabytes)
+        finally:
+            EmbeddedPostgres(Path(home)).destroy()  # its files may lie elsewhere
     return [
         Figure("start-up to /readyz 200, second run", " s", starts, 5, at_least=False),
         Figure("memory at rest, all processes (proportional set size)", " MB", memory, 400, at_least=False),
@@ -73,7 +77,7 @@ def _pss(pid: int, home: Path) -> int:
     everybody = {pid}
     root = psutil.Process(pid)
     everybody.update(child.pid for child in root.children(recursive=True))
-    postmaster = (home / "postgres" / "postmaster.pid").read_text().split("\n", 1)[0]
+    postmaster = (home / "postgres" / "data" / "postmaster.pid").read_text().split("\n", 1)[0]
     server = psutil.Process(int(postmaster))
     everybody.update([server.pid, *(child.pid for child in server.children(recursive=True))])
     total = 0
