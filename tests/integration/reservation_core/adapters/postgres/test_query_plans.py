@@ -89,6 +89,8 @@ CASES: list[tuple[str, dict[str, Any], set[str]]] = [
     ("answer_of_key", {"user_id": 7, "key": "key-6"}, {"idempotency_keys_pkey"}),
     ("forget_keys", {"before": NOW.replace(year=2000)}, {"idempotency_keys_age"}),
 ]
+# The line is walked from a place in it and in its order: the index answers both, nothing is sorted or filtered away.
+WALKS = {"more_waiting", "waiting_windows"}
 LARGE = {"reservations", "events", "tokens", "idempotency_keys", "allocations"}
 
 
@@ -116,7 +118,9 @@ async def test_hot_statements_use_their_index(database_url) -> None:
         nodes = await explain(engine, name, values)
         used = {node["Index Name"] for node in nodes if "Index Name" in node}
         read_whole = {node["Relation Name"] for node in nodes if node["Node Type"] == "Seq Scan"} & LARGE
-        if not wanted <= used or read_whole:
+        found_by = " ".join(node.get("Index Cond", "") for node in nodes)
+        walked = "line_type" in found_by and not any("Sort" in node["Node Type"] for node in nodes)
+        if not wanted <= used or read_whole or (name in WALKS and not walked):
             wrong.append(f"{name}: wants {sorted(wanted)}, uses {sorted(used)}, reads all of {sorted(read_whole)}")
     await engine.dispose()
     assert wrong == []
