@@ -1,0 +1,423 @@
+"""The life of a reservation: every transition and refusal by example, and any order of events by property."""
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reservation_core.domain.errors import AlreadyFinalError, LimitExceededError, NotExtendableError
+from reservation_core.domain.lifecycle import (
+    CancelRequested,
+    Change,
+    DeletePods,
+    EndReached,
+    Event,
+    ExtendRequested,
+    MoveDeadline,
+    PodsFinished,
+    PodsGone,
+    PodsLost,
+    PodsRunning,
+    Record,
+    ReleaseGpus,
+    SetRangeEnd,
+    StartRefused,
+    StartTimedOut,
+    WakePlanner,
+    WarningDue,
+    decide,
+    transition,
+)
+from reservation_core.domain.model import (
+    FINAL_STATUSES,
+    JobStatus,
+    Reason,
+    ReasonCode,
+    Reservation,
+    ReservationKind,
+    Workload,
+)
+
+T0 = datetime(2030, 1, 1, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+ALLOWANCE = timedelta(minutes=2)
+REFUSED = Reason(ReasonCode.START_FAILED, "The image does not exist.")
+LIFE = (JobStatus.QUEUED, JobStatus.STARTING, JobStatus.RUNNING, JobStatus.ENDING)
+TYPED = (AlreadyFinalError, NotExtendableError, LimitExceededError)
+
+
+def queued() -> Reservation:
+    """A job that waits."""
+    return Reservation(
+        id="job-1",
+        seq=1,
+        kind=ReservationKind.JOB,
+        user_id=1,
+        user="alice",
+        name=None,
+        status=JobStatus.QUEUED,
+        reason=Reason(ReasonCode.SUBMITTED, "Accepted."),
+        gpus=1,
+        gpu_type=None,
+        nodes=1,
+        duration=HOUR,
+        priority=0,
+        workload=Workload(),
+        created_at=T0,
+        version=1,
+    )
+
+
+def starting(row: Reservation | None = None, now: datetime = T0) -> Reservation:
+    """What the planner's bulk statement makes of a waiting job."""
+    row = row or queued()
+    return replace(row, status=JobStatus.STARTING, attempt=row.attempt + 1, range_end=now + ALLOWANCE + row.duration)
+
+
+def running() -> Reservation:
+    """Running since ten seconds after its allocation."""
+    return transition(starting(), PodsRunning(T0 + timedelta(seconds=10)), T0 + timedelta(seconds=11))[0]
+
+
+def ending(event: Event | None = None) -> Reservation:
+    """Ending, by default because it was cancelled."""
+    return transition(running(), event or CancelRequested("alice"), T0 + timedelta(minutes=1))[0]
+
+
+def final(event: Event | None = None) -> Reservation:
+    """Over, by default because it was cancelled."""
+    return transition(ending(event), PodsGone(), T0 + timedelta(minutes=2))[0]
+
+
+def kinds(effects: tuple[object, ...]) -> list[type]:
+    return [type(effect) for effect in effects]
+
+
+def test_running_pods_make_it_run_and_give_back_what_the_start_did_not_need() -> None:
+    begun = T0 + timedelta(seconds=10)
+    after, effects = transition(starting(), PodsRunning(begun), begun + timedelta(seconds=1))
+    assert (after.status, after.started_at, after.ends_at) == (JobStatus.RUNNING, begun, begun + HOUR)
+    assert after.range_end == after.ends_at
+    assert effects == (SetRangeEnd(begun + HOUR), WakePlanner(), Record("started"))
+
+
+def test_a_late_start_is_cut_at_the_end_of_its_range() -> None:
+    late = T0 + ALLOWANCE + timedelta(minutes=30)
+    after, _ = transition(starting(), PodsRunning(late), late)
+    assert after.ends_at == T0 + ALLOWANCE + HOUR
+
+
+def test_a_start_reported_from_the_future_counts_from_now() -> None:
+    after, _ = transition(starting(), PodsRunning(T0 + HOUR), T0)
+    assert after.started_at == T0
+
+
+@pytest.mark.parametrize("row", [queued(), running(), ending(), final()])
+def test_running_pods_say_nothing_new_to_others(row: Reservation) -> None:
+    assert transition(row, PodsRunning(T0), T0) == (row, ())
+
+
+@pytest.mark.parametrize(
+    ("event", "outcome", "code"),
+    [
+        (PodsFinished(T0, 0), JobStatus.SUCCEEDED, ReasonCode.COMPLETED),
+        (PodsFinished(T0, 3), JobStatus.FAILED, ReasonCode.COMMAND_FAILED),
+        (PodsFinished(T0, 128), JobStatus.FAILED, ReasonCode.COMMAND_FAILED),
+        (PodsFinished(T0, 137), JobStatus.FAILED, ReasonCode.KILLED_BY_SIGNAL),
+        (PodsFinished(T0, None), JobStatus.FAILED, ReasonCode.POD_LOST),
+        (
+            PodsFinished(T0, 137, reason=Reason(ReasonCode.OUT_OF_MEMORY, "Too large.")),
+            JobStatus.FAILED,
+            ReasonCode.OUT_OF_MEMORY,
+        ),
+        (
+            PodsFinished(T0, 143, reason=Reason(ReasonCode.DURATION_REACHED, "Time is up.")),
+            JobStatus.EXPIRED,
+            ReasonCode.DURATION_REACHED,
+        ),
+    ],
+)
+@pytest.mark.parametrize("row", [starting(), running()])
+def test_finished_pods_end_it(row: Reservation, event: PodsFinished, outcome: JobStatus, code: ReasonCode) -> None:
+    after, effects = transition(row, event, T0)
+    assert (after.status, after.outcome, after.reason.code, after.exit_code) == (
+        JobStatus.ENDING,
+        outcome,
+        code,
+        event.exit_code,
+    )
+    assert kinds(effects) == [DeletePods, Record]
+
+
+def test_an_exit_code_that_comes_while_ending_is_kept_and_changes_no_outcome() -> None:
+    row = ending()
+    after, effects = transition(row, PodsFinished(T0, 143), T0)
+    assert after == replace(row, exit_code=143)
+    assert kinds(effects) == [Record]
+    assert transition(after, PodsFinished(T0, 0), T0) == (after, ())
+
+
+@pytest.mark.parametrize("row", [queued(), final()])
+def test_finished_pods_say_nothing_to_others(row: Reservation) -> None:
+    assert transition(row, PodsFinished(T0, 0), T0) == (row, ())
+
+
+@pytest.mark.parametrize("row", [starting(), running()])
+def test_a_lost_pod_fails_it(row: Reservation) -> None:
+    after, effects = transition(row, PodsLost("It is gone."), T0)
+    assert (after.status, after.outcome) == (JobStatus.ENDING, JobStatus.FAILED)
+    assert after.reason == Reason(ReasonCode.POD_LOST, "It is gone.")
+    assert kinds(effects) == [DeletePods, Record]
+
+
+@pytest.mark.parametrize("row", [queued(), ending(), final()])
+def test_a_lost_pod_says_nothing_to_others(row: Reservation) -> None:
+    assert transition(row, PodsLost("It is gone."), T0) == (row, ())
+
+
+@pytest.mark.parametrize(
+    ("event", "code"),
+    [(StartRefused(REFUSED), ReasonCode.START_FAILED), (StartTimedOut(ALLOWANCE), ReasonCode.START_TIMEOUT)],
+)
+def test_a_start_that_does_not_come_about_fails_it(event: Event, code: ReasonCode) -> None:
+    after, effects = transition(starting(), event, T0)
+    assert (after.status, after.outcome, after.reason.code) == (JobStatus.ENDING, JobStatus.FAILED, code)
+    assert kinds(effects) == [DeletePods, Record]
+    for row in (queued(), running(), ending(), final()):
+        assert transition(row, event, T0) == (row, ())
+
+
+@pytest.mark.parametrize(
+    ("event", "status"),
+    [
+        (CancelRequested("alice"), JobStatus.CANCELLED),
+        (PodsFinished(T0, 0), JobStatus.SUCCEEDED),
+        (PodsFinished(T0, 1), JobStatus.FAILED),
+        (PodsLost("It is gone."), JobStatus.FAILED),
+    ],
+)
+def test_gone_pods_give_the_gpus_back_and_end_it_for_good(event: Event, status: JobStatus) -> None:
+    row = ending(event)
+    after, effects = transition(row, PodsGone(), T0 + HOUR)
+    assert (after.status, after.outcome, after.finished_at) == (status, None, T0 + HOUR)
+    assert after.reason == row.reason
+    assert effects == (ReleaseGpus(T0 + HOUR), WakePlanner(), Record(status.value))
+
+
+@pytest.mark.parametrize("row", [queued(), starting(), running(), final()])
+def test_gone_pods_release_nothing_of_others(row: Reservation) -> None:
+    assert transition(row, PodsGone(), T0) == (row, ())
+
+
+def test_the_end_is_reached_at_its_moment_and_not_before() -> None:
+    row = running()
+    assert row.ends_at is not None
+    assert transition(row, EndReached(), row.ends_at - timedelta(microseconds=1)) == (row, ())
+    after, effects = transition(row, EndReached(), row.ends_at)
+    assert (after.status, after.outcome) == (JobStatus.ENDING, JobStatus.EXPIRED)
+    assert after.reason.code is ReasonCode.DURATION_REACHED
+    assert kinds(effects) == [DeletePods, Record]
+
+
+@pytest.mark.parametrize("row", [queued(), starting(), ending(), final()])
+def test_only_what_runs_reaches_its_end(row: Reservation) -> None:
+    assert transition(row, EndReached(), T0 + 100 * HOUR) == (row, ())
+
+
+def test_a_warning_is_given_once_and_only_a_nearer_one_after_it() -> None:
+    row = running()
+    assert row.ends_at is not None
+    early = row.ends_at - timedelta(seconds=901)
+    assert transition(row, WarningDue(900), early) == (row, ())
+    now = row.ends_at - timedelta(seconds=900)
+    warned, effects = transition(row, WarningDue(900), now)
+    assert warned.warned_s == 900
+    assert effects == (Record("end_warning", data={"ends_at": row.ends_at.isoformat(), "seconds_left": 900}),)
+    assert transition(warned, WarningDue(900), now) == (warned, ())
+    assert transition(warned, WarningDue(1800), now) == (warned, ())
+    nearer, _ = transition(warned, WarningDue(300), row.ends_at)
+    assert nearer.warned_s == 300
+
+
+@pytest.mark.parametrize("row", [queued(), starting(), ending(), final()])
+def test_only_what_runs_is_warned(row: Reservation) -> None:
+    assert transition(row, WarningDue(900), T0 + 100 * HOUR) == (row, ())
+
+
+def test_a_waiting_job_is_cancelled_at_once() -> None:
+    after, effects = transition(queued(), CancelRequested("alice"), T0)
+    assert (after.status, after.finished_at) == (JobStatus.CANCELLED, T0)
+    assert after.reason == Reason(ReasonCode.CANCELLED_BY_USER, "Cancelled by alice.")
+    assert effects == (WakePlanner(), Record("cancelled", "alice"))
+
+
+@pytest.mark.parametrize("row", [starting(), running()])
+def test_what_holds_gpus_is_brought_to_its_end_first(row: Reservation) -> None:
+    after, effects = transition(row, CancelRequested("root", by_admin=True), T0)
+    assert (after.status, after.outcome, after.finished_at) == (JobStatus.ENDING, JobStatus.CANCELLED, None)
+    assert after.reason.code is ReasonCode.CANCELLED_BY_ADMIN
+    assert effects == (DeletePods(), Record("cancel_requested", "root"))
+
+
+def test_the_first_reason_of_an_end_stands() -> None:
+    row = ending(PodsFinished(T0, 0))
+    assert transition(row, CancelRequested("alice"), T0) == (row, ())
+
+
+def test_what_is_over_is_not_cancelled() -> None:
+    with pytest.raises(AlreadyFinalError, match="nothing to cancel"):
+        transition(final(), CancelRequested("alice"), T0)
+
+
+def test_a_waiting_job_is_extended_by_its_duration() -> None:
+    after, effects = transition(queued(), ExtendRequested("alice", HOUR, 2 * HOUR), T0)
+    assert after == replace(queued(), duration=2 * HOUR)
+    assert effects == (WakePlanner(), Record("extended", "alice", {"by_s": 3600}))
+
+
+def test_a_starting_job_is_extended_by_its_range() -> None:
+    row = starting()
+    assert row.range_end is not None
+    after, effects = transition(row, ExtendRequested("alice", HOUR, 2 * HOUR), T0)
+    assert (after.duration, after.range_end, after.ends_at) == (2 * HOUR, row.range_end + HOUR, None)
+    assert kinds(effects) == [SetRangeEnd, MoveDeadline, WakePlanner, Record]
+
+
+def test_a_running_job_is_extended_by_its_end_and_warned_anew() -> None:
+    row = replace(running(), warned_s=300)
+    assert row.ends_at is not None
+    after, effects = transition(row, ExtendRequested("alice", HOUR, 2 * HOUR), T0)
+    assert (after.duration, after.ends_at, after.warned_s) == (2 * HOUR, row.ends_at + HOUR, None)
+    assert after.range_end == after.ends_at
+    assert effects[0] == SetRangeEnd(row.ends_at + HOUR)
+    assert kinds(effects) == [SetRangeEnd, MoveDeadline, WakePlanner, Record]
+
+
+@pytest.mark.parametrize(
+    ("row", "error", "words"),
+    [
+        (final(), AlreadyFinalError, "submit a new job"),
+        (ending(), NotExtendableError, "submit a new job"),
+        (queued(), LimitExceededError, "Extend it by less"),
+        (running(), LimitExceededError, "Extend it by less"),
+    ],
+)
+def test_what_can_not_be_extended_says_what_to_do(row: Reservation, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        transition(row, ExtendRequested("alice", 2 * HOUR, 2 * HOUR), T0)
+
+
+def test_decide_answers_none_when_there_is_nothing_to_write() -> None:
+    assert decide(running(), PodsRunning(T0), T0) is None
+    change = decide(queued(), CancelRequested("alice"), T0)
+    assert isinstance(change, Change)
+    assert (change.before, change.at) == (queued(), T0)
+
+
+@dataclass(frozen=True)
+class Allocated:
+    """The planner's own transition, made by a statement: here only so that it takes its turn among the events."""
+
+
+EVENTS = st.one_of(
+    st.just(Allocated()),
+    st.builds(PodsRunning, at=st.integers(-10, 8000).map(lambda s: T0 + timedelta(seconds=s))),
+    st.builds(
+        PodsFinished,
+        at=st.integers(-10, 8000).map(lambda s: T0 + timedelta(seconds=s)),
+        exit_code=st.sampled_from([None, 0, 1, 137, 255]),
+        reason=st.sampled_from([None, Reason(ReasonCode.DURATION_REACHED, "Time is up."), REFUSED]),
+    ),
+    st.just(PodsLost("It is gone.")),
+    st.just(StartRefused(REFUSED)),
+    st.just(StartTimedOut(ALLOWANCE)),
+    st.just(PodsGone()),
+    st.just(EndReached()),
+    st.builds(WarningDue, before_s=st.sampled_from([300, 900, 1800])),
+    st.builds(CancelRequested, actor=st.just("alice"), by_admin=st.booleans()),
+    st.builds(
+        ExtendRequested,
+        actor=st.just("alice"),
+        by=st.integers(1, 7200).map(lambda s: timedelta(seconds=s)),
+        longest=st.just(4 * HOUR),
+    ),
+)
+
+
+def _place(status: JobStatus) -> int:
+    return len(LIFE) if status in FINAL_STATUSES else LIFE.index(status)
+
+
+def _check_state(row: Reservation) -> None:
+    assert (row.outcome is not None) == (row.status is JobStatus.ENDING)
+    assert row.outcome is None or row.outcome in FINAL_STATUSES
+    assert (row.finished_at is not None) == (row.status in FINAL_STATUSES)
+    if row.status is JobStatus.RUNNING:
+        assert row.started_at is not None
+        assert row.ends_at is not None
+    if row.status is JobStatus.QUEUED:
+        assert (row.attempt, row.range_end, row.started_at, row.ends_at) == (0, None, None, None)
+    if row.ends_at is not None:
+        assert row.range_end is not None
+        assert row.started_at is not None
+        assert row.ends_at <= row.range_end
+        assert row.ends_at - row.started_at <= row.duration
+
+
+def _check_step(before: Reservation, event: Event, after: Reservation, effects: tuple[object, ...]) -> None:
+    done = kinds(effects)
+    assert _place(after.status) >= _place(before.status)
+    if before.status in FINAL_STATUSES:
+        assert (after, done) == (before, [])
+    assert (after != before) == (Record in done)
+    assert done.count(Record) <= 1
+    assert (ReleaseGpus in done) == (before.status is JobStatus.ENDING and isinstance(event, PodsGone))
+    assert (DeletePods in done) == (before.status is not JobStatus.ENDING and after.status is JobStatus.ENDING)
+    assert SetRangeEnd in done or before.range_end == after.range_end
+    assert all(effect.to == after.range_end for effect in effects if isinstance(effect, SetRangeEnd))
+    if not isinstance(event, ExtendRequested):
+        assert after.duration == before.duration
+        # An end never slips by itself: only somebody who asks moves it away.
+        if before.range_end is not None and after.range_end is not None:
+            assert after.range_end <= before.range_end
+        if before.ends_at is not None:
+            assert after.ends_at == before.ends_at
+    if (after.status in FINAL_STATUSES) != (before.status in FINAL_STATUSES):
+        assert WakePlanner in done
+
+
+@settings(max_examples=1000, deadline=None)
+@given(st.lists(st.tuples(EVENTS, st.integers(0, 2000), st.booleans()), max_size=25))
+def test_any_order_of_events_is_a_legal_life(events: list[tuple[Event | Allocated, int, bool]]) -> None:
+    row, now = queued(), T0
+    deleted = released = 0
+    for event, seconds, twice in events:
+        now += timedelta(seconds=seconds)
+        if isinstance(event, Allocated):
+            row = starting(row, now) if row.status is JobStatus.QUEUED else row
+            continue
+        for _ in range(1 + twice):
+            before = row
+            try:
+                row, effects = transition(before, event, now)
+            except TYPED:
+                assert isinstance(event, CancelRequested | ExtendRequested)
+                continue
+            _check_step(before, event, row, effects)
+            _check_state(row)
+            deleted += kinds(effects).count(DeletePods)
+            released += kinds(effects).count(ReleaseGpus)
+            assert released <= deleted <= 1
+        if twice and not isinstance(event, ExtendRequested):
+            assert decide_quietly(row, event, now) is None
+    assert released == (row.status in FINAL_STATUSES and row.attempt > 0)
+
+
+def decide_quietly(row: Reservation, event: Event, now: datetime) -> Change | None:
+    """What an event said once more does; a refusal does nothing."""
+    try:
+        return decide(row, event, now)
+    except TYPED:
+        return None
