@@ -1,0 +1,129 @@
+"""The whole system as a process of its own, as a person would start it."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import psutil
+
+from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
+from tests.waiting import eventually_sync
+
+ROOT = Path(__file__).parents[2]
+FINAL = ("succeeded", "failed", "cancelled", "expired")
+
+
+class SystemProcess:
+    """`python -m standalone` with a home of its own, four simulated cards and a free port."""
+
+    def __init__(self, home: Path, **settings: str) -> None:
+        self.home = home
+        self.jobs: list[str] = []
+        self._settings = settings
+        self._process: subprocess.Popen[str] | None = None
+        self._log = home.with_name(f"{home.name}.log")
+        self.url = ""
+
+    def launch(self) -> "subprocess.Popen[str]":
+        """Start the process without waiting for anything."""
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("GPU_DEV_")}
+        environment |= {"GPU_DEV_HOME": str(self.home), "GPU_DEV_LOCAL_GPUS": "h100:4"}
+        environment |= {"GPU_DEV_LISTEN": "127.0.0.1:0", "PYTHONUNBUFFERED": "1", **self._settings}
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "standalone"],
+                cwd=ROOT,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        return self._process
+
+    def start(self) -> httpx.Client:
+        """Start, wait until it says that it is up, and return an administrator's client."""
+        process = self.launch()
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.split()[:1] == ["URL"]:
+                self.url = line.split()[1]
+                break
+        else:
+            raise AssertionError(f"the system did not start:\n{self.log}")
+        return self.client()
+
+    def client(self) -> httpx.Client:
+        """A client with the token of the admin-token file."""
+        headers = {"Authorization": f"Bearer {self.token}"}
+        return httpx.Client(base_url=self.url, headers=headers, timeout=30, trust_env=False)
+
+    @property
+    def token(self) -> str:
+        """What the admin-token file holds."""
+        return (self.home / "admin-token").read_text().strip()
+
+    @property
+    def log(self) -> str:
+        """What it wrote to stderr, over all starts."""
+        return self._log.read_text()
+
+    @property
+    def process(self) -> "subprocess.Popen[str]":
+        """The process."""
+        assert self._process is not None
+        return self._process
+
+    def submit(self, http: httpx.Client, gpus: int, *command: str) -> str:
+        """Submit a job; returns its id."""
+        answer = http.post("/v1/jobs", json={"gpus": gpus, "duration": 300, "workload": {"command": command}})
+        assert answer.status_code == 202, answer.text
+        self.jobs.append(answer.json()["id"])
+        return self.jobs[-1]
+
+    def end(self, number: signal.Signals) -> int:
+        """Send a signal and return the exit code."""
+        self.process.send_signal(number)
+        return self.wait()
+
+    def wait(self) -> int:
+        """Wait for the process's end; returns its exit code."""
+        code = self.process.wait(timeout=120)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        return code
+
+    def job_processes(self) -> list[psutil.Process]:
+        """Live processes of the jobs submitted through this object."""
+        return [process for process in psutil.process_iter() if _job_of(process) in self.jobs]
+
+    def clear(self) -> None:
+        """Leave nothing behind, whatever the test did."""
+        if self._process is not None:
+            self._process.kill()
+            self.wait()
+        for process in self.job_processes():
+            process.kill()
+        EmbeddedPostgres(self.home).destroy()
+
+
+def ended(http: httpx.Client, job: str) -> dict[str, object]:
+    """Wait for a job's end; returns it."""
+
+    def look() -> dict[str, object] | None:
+        found: dict[str, object] = http.get(f"/v1/jobs/{job}").raise_for_status().json()
+        return found if found["status"] in FINAL else None
+
+    return eventually_sync(look, 30)  # type: ignore[return-value]
+
+
+def _job_of(process: psutil.Process) -> str | None:
+    try:
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return None
+        return process.environ().get("GPU_DEV_JOB_ID")
+    except (psutil.Error, OSError):
+        return None
