@@ -6,8 +6,6 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import TypeVar
 
-import typer
-
 from gpu_dev.durations import parse_duration
 from gpu_dev.errors import UsageError
 from gpu_dev.terminal import say
@@ -29,6 +27,19 @@ def can_ask() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
+def ask(question: str) -> str:
+    """The person's answer to a question. Raises EOFError at the end of input.
+
+    Question and echo stay off stdout, which may be a pipe that waits for the answer of the command.
+    """
+    sys.stderr.write(f"{question} ")
+    sys.stderr.flush()
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line.strip()
+
+
 def needed(value: T | None, option: str, question: str, read: Callable[[str], T], example: str) -> T:
     """The value, or what the person answers (asked again until it can be read).
 
@@ -39,9 +50,10 @@ def needed(value: T | None, option: str, question: str, read: Callable[[str], T]
     if not can_ask():
         raise UsageError(f"{option} is missing, and there is no terminal to ask at.", next_command=example)
     while True:
-        answer: str = typer.prompt(question, err=True)
         try:
-            return read(answer)
+            return read(ask(question))
+        except EOFError as error:
+            raise UsageError(f"{option} is missing.", next_command=example) from error
         except UsageError as error:
             say(error.detail)
 
@@ -68,15 +80,9 @@ def ask_after_interrupt(job_id: str) -> Interrupted:
     """What to do after Ctrl-C; a second Ctrl-C, or the end of input, detaches."""
     try:
         while True:
-            answer: str = typer.prompt(
-                f"\n{job_id}: [c]ancel the job, [d]etach and let it go on, or [g]o on following?",
-                default="g",
-                show_default=False,
-                prompt_suffix=" ",
-                err=True,
-            )
+            answer = ask(f"\n{job_id}: [c]ancel the job, [d]etach and let it go on, or [g]o on?").lower() or "g"
             for choice in Interrupted:
-                if answer and choice.value.startswith(answer.strip().lower()):
+                if choice.value.startswith(answer):
                     return choice
-    except (KeyboardInterrupt, EOFError, typer.Abort):
+    except (KeyboardInterrupt, EOFError):
         return Interrupted.DETACH

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from getpass import getpass
 from typing import Annotated
 
 import typer
@@ -31,7 +32,7 @@ def login(
     if token_stdin:
         token = checked_token(sys.stdin.read(), "stdin")
     elif can_ask():
-        token = checked_token(typer.prompt(f"Token for {url}", hide_input=True, err=True), "The answer")
+        token = checked_token(getpass(f"Token for {url} (not shown): ", stream=sys.stderr), "The answer")
     else:
         raise UsageError(
             "There is no terminal to ask for the token at.", next_command="gpu-dev login --token-stdin < token-file"

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from tests.integration.gpu_dev.conftest import ROOT, System
 from tests.waiting import eventually_sync
@@ -37,10 +37,8 @@ class AtTerminal:
         """Wait until the terminal shows it; what was shown up to then is done with."""
 
         def found() -> bool:
-            try:
+            with suppress(OSError):  # nothing there yet, or the other end is closed
                 self.shown += os.read(self.master, 65_536).decode()
-            except (BlockingIOError, OSError):
-                pass
             return text in self.shown
 
         eventually_sync(found, timeout=20)
@@ -66,7 +64,7 @@ def running(system: System) -> Iterator[AtTerminal]:
     try:
         assert at.prints() == "up\n"
         at.interrupt()
-        at.shows("[g]o on following?")
+        at.shows("[g]o on?")
         yield at
     finally:
         at.process.kill()
@@ -98,9 +96,23 @@ def test_a_second_ctrl_c_detaches(system: System) -> None:
 def test_go_on_loses_and_repeats_nothing(system: System) -> None:
     with running(system) as at:
         at.answer("x\n")
-        at.shows("[g]o on following?")
+        at.shows("[g]o on?")
         at.answer("\n")
         (system.folder / "work" / "go").touch()
         assert at.prints() == "done\n"
         assert at.process.wait(20) == 0
         assert at.prints() == ""
+
+
+def test_what_is_missing_is_asked_for_and_only_the_answer_is_on_stdout(system: System) -> None:
+    at = AtTerminal(system, "submit", "--", "true")
+    at.shows("How many GPUs?")
+    at.answer("1\n")
+    at.shows("For how long")
+    at.answer("5x\n")
+    at.shows("not a duration")
+    at.answer("5m\n")
+    assert at.prints().startswith("job-")
+    assert at.process.wait(20) == 0
+    at.process.communicate()
+    os.close(at.master)

@@ -1,5 +1,6 @@
 """From words on the command line to a request."""
 
+import io
 from pathlib import Path
 
 import pytest
@@ -52,11 +53,15 @@ def test_where_nobody_can_be_asked_the_command_to_use_is_told(monkeypatch: pytes
         assert caught.value.next_command == "gpu-dev run --gpus 1 --for 1h -- x"
 
 
-def test_at_a_terminal_it_asks_until_it_understands(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = iter(["many", "0", "2"])
+def test_at_a_terminal_it_asks_until_it_understands(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr("gpu_dev.asking.can_ask", lambda: True)
-    monkeypatch.setattr("typer.prompt", lambda *asked, **how: next(answers))
+    monkeypatch.setattr("sys.stdin", io.StringIO("many\n0\n2\n"))
     assert needed_gpus(None, "") == 2
+    with pytest.raises(UsageError, match="--gpus is missing"):
+        needed_gpus(None, "")
+    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize("text", ["0", "65", "-1", "1.5", "²", ""])
