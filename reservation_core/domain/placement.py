@@ -248,7 +248,11 @@ class Pool:
         start = earliest_start(windows, nodes, now)
         if start is None:
             return None
-        able = [node for node in self.nodes if any(first <= start <= last for first, last in windows[node.position])]
+        able = [
+            node
+            for node, each in zip(self.nodes, windows, strict=True)
+            if each and (each[0][0] <= start if len(each) == 1 else any(a <= start <= b for a, b in each))
+        ]
         able.sort(key=lambda node: (node.free.bit_count(), node.position))
         taken: dict[int, int] = {}
         for node in able[:nodes]:

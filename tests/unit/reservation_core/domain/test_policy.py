@@ -132,6 +132,17 @@ def test_the_heads_place_is_found_anew_when_a_node_goes() -> None:
     assert [(start.id, start.gpus[0].node) for start in state.plan_starts(at(0), 10)] == [("job-3", "b")]
 
 
+def test_the_heads_place_is_found_anew_when_somebody_will_end_earlier() -> None:
+    nodes = [node("a", 2), node("b", 2, first_id=10)]
+    rows = [held("r0", 0, -5, 30), held("r10", 10, -5, 50)]
+    state = state_of(nodes, rows, [job(1, 2), job(2, minutes=999)])
+    assert [start.gpus[0].node for start in state.plan_starts(T0, 10)] == ["b"]
+    state.set_reservation("job-2", None, ())
+    state.set_reservation("r10", None, [held("r10", 10, -5, 10)])
+    state.set_reservation("job-3", job(3, minutes=999), ())
+    assert [start.gpus[0].node for start in state.plan_starts(T0, 10)] == ["a"]
+
+
 def test_when_the_head_is_cancelled_the_next_one_goes() -> None:
     state = state_of([node("a", 2)], [held("r0", 0, -5, 30)], [job(1, 2), job(2, minutes=99)])
     assert started(state) == []
