@@ -8,6 +8,7 @@ import re
 import time
 from itertools import count
 from secrets import token_hex
+from urllib.parse import parse_qsl
 
 import structlog
 from starlette.datastructures import Headers
@@ -19,6 +20,8 @@ from api_service.services import Services
 from reservation_core.ports import ClusterUnavailableError, DatabaseUnavailableError
 
 PROTECTED = "/v1/"
+REPEATABLE = frozenset({"status"})
+_MAX_PARAMETERS = 50
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _log = structlog.get_logger(__name__)
 
@@ -55,6 +58,8 @@ class Gate:
         try:
             if scope["path"].startswith(PROTECTED):
                 scope["principal"] = await self._services.authenticator.principal(_authorization(headers))
+            if scope["query_string"]:
+                _refuse_repeated_parameters(scope["query_string"])
             await self._app(scope, receive, send_marked)
         except Exception as error:  # noqa: BLE001 - the last one to see it: it is logged and answered here
             if status:
@@ -104,6 +109,19 @@ class Gate:
             status=status,
             ms=round(seconds * 1000, 1),
         )
+
+
+def _refuse_repeated_parameters(query: bytes) -> None:
+    """A name given twice would mean its last value here and its first to somebody else."""
+    try:
+        pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True, max_num_fields=_MAX_PARAMETERS)
+    except ValueError as error:
+        detail = f"Give at most {_MAX_PARAMETERS} parameters in the address."
+        raise ProblemError(400, "too_many_parameters", detail) from error
+    names = [name for name, _ in pairs if name not in REPEATABLE]
+    if len(set(names)) != len(names):
+        detail = f"Give each parameter in the address once; only {', '.join(sorted(REPEATABLE))} may be repeated."
+        raise ProblemError(422, "repeated_parameter", detail)
 
 
 def _authorization(headers: Headers) -> str | None:

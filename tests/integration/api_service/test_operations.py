@@ -1,0 +1,115 @@
+"""Health, readiness and metrics, also while the database is away."""
+
+import asyncio
+from datetime import timedelta
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from api_service.metrics import Metrics
+from api_service.server import ListenError, open_socket
+from reservation_core.domain.lifecycle import PodsFinished, PodsGone, PodsRunning
+from reservation_core.ports import DatabaseUnavailableError
+from reservation_core.runtime.wiring import Runtime
+from tests.integration.api_service.people import JOB, submitted
+from tests.integration.api_service.test_streams import happen, start
+
+
+class _Away:
+    """A database that can't be reached."""
+
+    def __call__(self) -> "_Away":
+        return self
+
+    async def __aenter__(self) -> None:
+        raise DatabaseUnavailableError("away")
+
+    async def __aexit__(self, *_: object) -> None:
+        return None
+
+
+async def test_ready_means_that_the_database_answers(
+    calling: object, app: FastAPI, alice: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://api") as nobody:
+        assert (await nobody.get("/readyz")).status_code == 200
+        assert (await alice.get("/v1/jobs")).status_code == 200
+        runtime = app.state.services.runtime
+        monkeypatch.setattr(type(runtime), "uow", property(lambda _self: _Away()))
+        unready = await nobody.get("/readyz")
+        assert (unready.status_code, unready.headers["retry-after"]) == (503, "1")
+        assert unready.headers["content-type"] == "application/problem+json"
+        assert (await nobody.get("/healthz")).status_code == 200
+        # Alice's token is remembered, so her call gets as far as the database.
+        refused = await alice.get("/v1/jobs")
+        assert (refused.status_code, refused.json()["type"]) == (503, "urn:gpu-dev:problem:database_unavailable")
+        lost = await alice.post("/v1/jobs", json=JOB)
+        assert lost.status_code == 503
+
+
+async def test_a_stopping_server_is_not_ready(app: FastAPI, alice: httpx.AsyncClient) -> None:
+    app.state.services.wakeups.stop()
+    assert (await alice.get("/readyz")).json()["type"] == "urn:gpu-dev:problem:stopping"
+
+
+async def test_what_was_handed_in_is_written_before_the_end(app: FastAPI, alice: httpx.AsyncClient) -> None:
+    services = app.state.services
+    posts = [asyncio.create_task(alice.post("/v1/jobs", json=JOB)) for _ in range(20)]
+    while not services.submissions._waiting:
+        await asyncio.sleep(0)
+    services.submissions.close()
+    answers = await asyncio.gather(*posts)
+    taken = [answer.json()["id"] for answer in answers if answer.status_code == 202]
+    assert taken
+    assert {answer.status_code for answer in answers} <= {202, 503}
+    listed = {job["id"] for job in (await alice.get("/v1/jobs?limit=500")).json()["items"]}
+    assert listed == set(taken)
+
+
+async def test_metrics_count_jobs_as_they_end(runtime: Runtime, alice: httpx.AsyncClient, app: FastAPI) -> None:
+    metrics = Metrics(runtime.uow, runtime.clock, settled=timedelta(0))
+    before = (await metrics.text()).decode()
+    assert "gpu_dev_job_wait_seconds_count 0.0" in before
+    done = (await submitted(alice))["id"]
+    await start(runtime, done)
+    await happen(runtime, done, PodsRunning(runtime.clock.now()), PodsFinished(runtime.clock.now(), 0), PodsGone())
+    waiting = await submitted(alice)
+    await alice.post(f"/v1/jobs/{(await submitted(alice))['id']}/cancel")
+    metrics._fresh_until = 0
+    text = (await metrics.text()).decode()
+    assert waiting["id"] not in text
+    for line in (
+        'gpu_dev_jobs{status="queued"} 1.0',
+        'gpu_dev_jobs{status="running"} 0.0',
+        'gpu_dev_jobs_ended_total{status="succeeded"} 1.0',
+        'gpu_dev_jobs_ended_total{status="cancelled"} 1.0',
+        "gpu_dev_job_wait_seconds_count 1.0",
+        "gpu_dev_job_run_seconds_count 1.0",
+        'gpu_dev_queue_depth{queue="gpu_jobs_dlq"} 0.0',
+        "gpu_dev_database_up 1.0",
+    ):
+        assert line in text, line
+    metrics._fresh_until = 0
+    assert 'gpu_dev_jobs_ended_total{status="succeeded"} 1.0' in (await metrics.text()).decode()
+    served = (await alice.get("/metrics")).text
+    assert 'gpu_dev_http_requests_total{method="POST",route="/v1/jobs",status="202"} 3.0' in served
+
+
+async def test_metrics_without_a_database(runtime: Runtime) -> None:
+    metrics = Metrics(_Away(), runtime.clock)  # type: ignore[arg-type]
+    assert "gpu_dev_database_up 0.0" in (await metrics.text()).decode()
+
+
+def test_addresses_that_cant_be_listened_on_are_refused_with_the_remedy() -> None:
+    with open_socket("127.0.0.1:0") as taken:
+        taken.listen()
+        for listen in (
+            "8080",
+            "127.0.0.1:x",
+            ":80",
+            "127.0.0.1:70000",
+            f"127.0.0.1:{taken.getsockname()[1]}",
+        ):
+            with pytest.raises(ListenError, match="GPU_DEV_LISTEN"):
+                open_socket(listen)

@@ -1,0 +1,96 @@
+"""How submissions share commits."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from api_service.problems import ProblemError
+from api_service.submission import SubmissionWriter
+from reservation_core.ports import DatabaseUnavailableError, NewReservation, Submitted
+from tests.unit.api_service.test_presenting import JOB
+
+
+class Store:
+    """Keeps the batches it was given; the first waits for `go`."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[NewReservation]] = []
+        self.go = asyncio.Event()
+
+    async def __call__(self, batch: Sequence[NewReservation]) -> list[Submitted]:
+        self.batches.append(list(batch))
+        await self.go.wait()
+        if any(new.reservation.name == "bad" for new in batch):
+            raise ValueError("refused")
+        if any(new.reservation.name == "away" for new in batch):
+            raise DatabaseUnavailableError("away")
+        return [Submitted(new.reservation.id) for new in batch]
+
+
+def _new(number: int, *, key: str | None = None, user_id: int = 1, name: str | None = None) -> NewReservation:
+    return NewReservation(replace(JOB, id=f"job-{number}", user_id=user_id, name=name), "alice", idempotency_key=key)
+
+
+async def _submit_all(store: Store, news: list[NewReservation], limit: int = 100) -> list[Submitted | BaseException]:
+    writer = SubmissionWriter(store, limit)
+    running = asyncio.create_task(writer.run())
+    submits = [asyncio.create_task(writer.submit(new)) for new in news]
+    await asyncio.sleep(0)
+    store.go.set()
+    answers = await asyncio.gather(*submits, return_exceptions=True)
+    writer.close()
+    await running
+    return answers
+
+
+async def test_batches_keep_the_order_and_the_limit() -> None:
+    store = Store()
+    answers = await _submit_all(store, [_new(i) for i in range(25)], limit=10)
+    assert [answer.reservation_id for answer in answers if isinstance(answer, Submitted)] == [
+        f"job-{i}" for i in range(25)
+    ]
+    assert [new.reservation.id for batch in store.batches for new in batch] == [f"job-{i}" for i in range(25)]
+    assert max(len(batch) for batch in store.batches) == 10
+
+
+async def test_one_users_key_is_never_twice_in_a_batch() -> None:
+    store = Store()
+    await _submit_all(store, [_new(0), _new(1, key="k"), _new(2, key="k"), _new(3, key="k", user_id=2), _new(4)])
+    for batch in store.batches:
+        owned = [(new.reservation.user_id, new.idempotency_key) for new in batch if new.idempotency_key]
+        assert len(set(owned)) == len(owned)
+    assert sum(len(batch) for batch in store.batches) == 5
+    assert len(store.batches) == 2
+
+
+async def test_a_bad_row_fails_alone() -> None:
+    answers = await _submit_all(Store(), [_new(0), _new(1, name="bad"), _new(2)])
+    assert [type(answer) for answer in answers] == [Submitted, ValueError, Submitted]
+
+
+async def test_without_a_database_nothing_is_tried_again() -> None:
+    store = Store()
+    answers = await _submit_all(store, [_new(0), _new(1, name="away"), _new(2)])
+    assert {type(answer) for answer in answers} == {DatabaseUnavailableError}
+    assert len(store.batches) == 1
+
+
+async def test_a_caller_that_leaves_changes_nothing() -> None:
+    store = Store()
+    writer = SubmissionWriter(store, 10)
+    running = asyncio.create_task(writer.run())
+    leaving = asyncio.create_task(writer.submit(_new(0)))
+    staying = asyncio.create_task(writer.submit(_new(1)))
+    while not store.batches:
+        await asyncio.sleep(0)
+    leaving.cancel()
+    store.go.set()
+    assert (await staying).reservation_id == "job-1"
+    writer.close()
+    await running
+    assert [new.reservation.id for batch in store.batches for new in batch] == ["job-0", "job-1"]
+    with pytest.raises(ProblemError) as caught:
+        await writer.submit(_new(2))
+    assert caught.value.status == 503
