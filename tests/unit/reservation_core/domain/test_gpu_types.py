@@ -1,7 +1,7 @@
 """Drivers' names for cards become the words that people ask with."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reservation_core.domain.gpu_types import GPU_TYPE, normalised_gpu_type, usual_memory_bytes
@@ -53,6 +53,7 @@ def test_names_of_cards(name: str, gpu_type: str) -> None:
     assert normalised_gpu_type(name) == gpu_type
 
 
+@settings(deadline=None)
 @given(st.text(max_size=200))
 def test_whatever_a_driver_says_becomes_a_type_that_can_be_asked_for(name: str) -> None:
     assert GPU_TYPE.fullmatch(normalised_gpu_type(name))

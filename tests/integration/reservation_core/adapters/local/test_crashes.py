@@ -1,6 +1,7 @@
 """Whatever is killed, whenever: a pod runs at most once, nothing of it stays behind, and what is said of it is true."""
 
 import asyncio
+import json
 import os
 import shutil
 import signal
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -17,6 +19,7 @@ import pytest
 from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.local import supervisor
 from reservation_core.adapters.local.cluster import LocalCluster
+from reservation_core.adapters.local.kernel import boot_id, start_ticks
 from reservation_core.adapters.local.pod_directories import PodDirectories
 from reservation_core.domain.model import PodPhase, PodSpec, ReasonCode
 from reservation_core.ports import ClusterUnavailableError
@@ -257,8 +260,9 @@ async def test_kills_at_any_moment_of_the_start(
         process = launch(home, str(spec.name))
         threading.Event().wait(number * 0.002)
         for victim in processes_below(home):
-            if str(spec.name) in " ".join(victim.cmdline()):
-                victim.kill()
+            with suppress(psutil.Error):  # it may have ended meanwhile
+                if str(spec.name) in " ".join(victim.cmdline()):
+                    victim.kill()
         process.communicate()
         await cluster.create_pod(spec)
     for spec in specs:
@@ -297,7 +301,27 @@ async def test_a_home_that_cannot_be_read_says_nothing_about_pods(
     assert await status_of(cluster, spec) is not None
 
 
-async def test_pids_are_not_enough_to_be_adopted(home: Path, cluster: LocalCluster, make_spec: SpecMaker) -> None:
+async def test_whoever_holds_the_lock_is_not_dead(home: Path, cluster: LocalCluster, make_spec: SpecMaker) -> None:
+    """Where a supervisor can't be found in the process table, it is its lock that says that it lives."""
+    spec = make_spec("sleep", "600")
+    await cluster.create_pod(spec)
+    await eventually(reaches(cluster, spec, PodPhase.RUNNING))
+    state_file = home / "pods" / str(spec.name) / "state.json"
+    state = json.loads(state_file.read_text())
+    state_file.write_text(json.dumps(state | {"supervisor_ticks": 1}))
+    newcomer = LocalCluster(home, f"{NODE}=h100:4", SystemClock())
+    status = await status_of(newcomer, spec)
+    await newcomer.close()
+    state_file.write_text(json.dumps(state))
+    assert status is not None
+    assert status.phase is PodPhase.RUNNING
+    assert supervisor_of(home, spec).is_running()
+
+
+@pytest.mark.parametrize("same", ["boot", "start"])
+async def test_pids_are_not_enough_to_be_adopted(
+    home: Path, cluster: LocalCluster, make_spec: SpecMaker, same: str
+) -> None:
     """After a reboot the pids of a pod may be somebody else's: who must be neither believed nor killed."""
     spec = make_spec("sleep", "600")
     prepared(home).publish(spec)
@@ -305,9 +329,19 @@ async def test_pids_are_not_enough_to_be_adopted(home: Path, cluster: LocalClust
     bystander = subprocess.Popen(["sleep", "600"], start_new_session=True)
     try:
         (directory / "started").touch()
+        ticks = start_ticks(bystander.pid) if same == "start" else 1
         (directory / "state.json").write_text(
-            f'{{"supervisor_pid": {bystander.pid}, "supervisor_ticks": 1, "workload_pid": {bystander.pid}, '
-            f'"workload_ticks": 1, "boot_id": "another", "contained": true, "started_at": 1.5}}'
+            json.dumps(
+                {
+                    "supervisor_pid": bystander.pid,
+                    "supervisor_ticks": ticks,
+                    "workload_pid": bystander.pid,
+                    "workload_ticks": ticks,
+                    "boot_id": boot_id() if same == "boot" else "another",
+                    "contained": True,
+                    "started_at": 1.5,
+                }
+            )
         )
         status = await finished(cluster, spec)
         assert status.reason is not None
