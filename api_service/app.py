@@ -66,7 +66,8 @@ def create_app(runtime: Runtime, settings: ApiSettings) -> FastAPI:
         app.router.routes.extend(router.routes)
     app.state.services = services
     app.state.operations = [route for route in app.router.routes if isinstance(route, APIRoute)]
-    app.add_middleware(Gate, services=services)
+    express = [route for route in app.state.operations if route.endpoint is jobs.submit_job]
+    app.add_middleware(Gate, services=services, express=express)
     return app
 
 

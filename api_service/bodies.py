@@ -41,7 +41,7 @@ async def read_optional(request: Request, model: type[M], *, limit: int) -> M:
 def parse(raw: bytes, model: type[M]) -> M:
     """Raises ProblemError: 400 malformed, 422 not what the model allows."""
     try:
-        value = json.loads(raw.decode("utf-8"), object_pairs_hook=_object, parse_constant=_no_constant)
+        value = _STRICT_JSON.decode(raw.decode("utf-8"))
         if b"\\u" in raw:
             # Half a surrogate pair can be escaped, but neither stored nor sent back.
             json.dumps(value, ensure_ascii=False).encode("utf-8")
@@ -87,6 +87,9 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_constant(_name: str) -> NoReturn:
     raise ValueError("NaN and Infinity are not JSON")
+
+
+_STRICT_JSON = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_no_constant)
 
 
 def _too_large(limit: int) -> ProblemError:
