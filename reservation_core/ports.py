@@ -230,15 +230,18 @@ class Reservations(Protocol):
         ...
 
     async def stuck(self, *, starting_before: datetime, ending_before: datetime, limit: int) -> list[str]:
-        """Starting since before the one time, or ending since before the other."""
+        """Starting since before the one time, or ending since before the other: the oldest `limit` of each."""
         ...
 
     async def live(self) -> list[Reservation]:
         """All that may have pods: starting, running, ending."""
         ...
 
-    async def resend(self, ids: Sequence[str]) -> None:
-        """Send the pod operation that fits each row's state again (create while starting, delete while ending)."""
+    async def resend(self, ids: Sequence[str]) -> int:
+        """Send the pod operation that fits each row's state again (create while starting, delete while ending).
+
+        Nothing is sent that waits in the queue already. Returns how many messages were sent.
+        """
         ...
 
 

@@ -105,7 +105,7 @@ async def _repair_stuck(uow_factory: UnitOfWorkFactory, clock: Clock, rules: Exp
         ]
         await carry_out(uow, changes)
         ending = [row.id for row in rows.values() if row.status is JobStatus.ENDING]
-        if ending:
-            await uow.reservations.resend(ending)
+        resent = await uow.reservations.resend(ending)
+        if resent:
             uow.wake(Channel.POD_OPERATIONS)
-    return len(changes), len(ending)
+    return len(changes), resent

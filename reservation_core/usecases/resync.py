@@ -48,9 +48,10 @@ async def resync(uow_factory: UnitOfWorkFactory, cluster: Cluster, clock: Clock,
 
     seen, resend = _compare(live.values(), pods, late)
     await observe(uow_factory, cluster, seen, clock)
+    resent = 0
     if resend:
         async with uow_factory() as uow:
-            await uow.reservations.resend(resend)
+            resent = await uow.reservations.resend(resend)
             uow.wake(Channel.POD_OPERATIONS)
     orphans = 0
     for status in listing.pods:
@@ -63,7 +64,7 @@ async def resync(uow_factory: UnitOfWorkFactory, cluster: Cluster, clock: Clock,
             # No create can bring it back: its row is final, gone, or at another attempt.
             await cluster.delete_pod(str(status.name), rules.grace)
             orphans += 1
-    return ResyncReport(len(resend), orphans, len(seen))
+    return ResyncReport(resent, orphans, len(seen))
 
 
 def _compare(

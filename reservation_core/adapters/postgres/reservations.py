@@ -241,10 +241,12 @@ class PostgresReservations(JobViews):
         found = await self._connection.execute(statement("live_reservations"))
         return [reservation_of(row) for row in found]
 
-    async def resend(self, ids: Sequence[str]) -> None:
-        """Send the pod operation that fits each row's state again."""
-        if ids:
-            await self._connection.execute(statement("resend_pod_operations"), {"ids": list(ids)})
+    async def resend(self, ids: Sequence[str]) -> int:
+        """Send the pod operation that fits each row's state again, where it does not wait in the queue."""
+        if not ids:
+            return 0
+        sent = await self._connection.execute(statement("resend_pod_operations"), {"ids": list(ids)})
+        return len(sent.all())
 
 
 def _replay(new: NewReservation, answers: dict[tuple[int, str], tuple[bytes, bytes]]) -> Submitted:

@@ -1,7 +1,8 @@
 -- name: submit_reservations
--- Store a batch: idempotency keys, rows, events and messages in one statement.
+-- Store a batch: idempotency keys, rows, events and messages in one statement. Of those that name the same key, in this
+-- batch or before, the first is stored. Keys are taken in their own order, so that two batches never wait in a circle.
 WITH input AS (
-    SELECT * FROM unnest(
+    SELECT *, row_number() OVER (PARTITION BY user_id, key ORDER BY place) AS turn FROM unnest(
         CAST(:ids AS text[]), CAST(:kinds AS text[]), CAST(:user_ids AS bigint[]), CAST(:names AS text[]),
         CAST(:gpus AS integer[]), CAST(:gpu_types AS text[]), CAST(:nodes AS integer[]), CAST(:durations AS float8[]),
         CAST(:priorities AS integer[]), CAST(:workloads AS text[]), CAST(:actors AS text[]), CAST(:keys AS text[]),
@@ -12,7 +13,8 @@ WITH input AS (
     )
 ), keys AS (
     INSERT INTO idempotency_keys (user_id, key, request_hash, status, answer, created_at)
-    SELECT user_id, key, request_hash, 202, answer, CAST(:now AS timestamptz) FROM input WHERE key IS NOT NULL
+    SELECT user_id, key, request_hash, 202, answer, CAST(:now AS timestamptz) FROM input
+    WHERE key IS NOT NULL AND turn = 1 ORDER BY user_id, key
     ON CONFLICT (user_id, key) DO NOTHING
     RETURNING user_id, key
 ), stored AS (
@@ -21,7 +23,7 @@ WITH input AS (
     SELECT i.id, i.kind, i.user_id, i.name, :status, :reason_code, :reason, i.gpus, i.gpu_type, i.nodes,
            make_interval(secs => i.duration_s), i.priority, CAST(i.workload AS jsonb), i.created_at, :now
     FROM input i LEFT JOIN keys k ON k.user_id = i.user_id AND k.key = i.key
-    WHERE i.key IS NULL OR k.key IS NOT NULL
+    WHERE i.key IS NULL OR (k.key IS NOT NULL AND i.turn = 1)
     ORDER BY i.place
     RETURNING id, seq
 ), recorded AS (
@@ -128,11 +130,12 @@ WHERE r.status = 'running' AND r.ends_at <= CAST(:now AS timestamptz) + make_int
 ORDER BY r.ends_at LIMIT :limit;
 
 -- name: stuck_reservations
--- Starting or ending for longer than they should.
-SELECT id FROM reservations
-WHERE (status = 'starting' AND changed_at < CAST(:starting_before AS timestamptz))
-   OR (status = 'ending' AND changed_at < CAST(:ending_before AS timestamptz))
-ORDER BY changed_at LIMIT :limit;
+-- Starting or ending for longer than they should, the oldest of each: ends that are stuck for long hide no start.
+(SELECT id FROM reservations WHERE status = 'starting' AND changed_at < CAST(:starting_before AS timestamptz)
+ ORDER BY changed_at LIMIT :limit)
+UNION ALL
+(SELECT id FROM reservations WHERE status = 'ending' AND changed_at < CAST(:ending_before AS timestamptz)
+ ORDER BY changed_at LIMIT :limit);
 
 -- name: live_reservations
 -- All that may have pods.
@@ -140,11 +143,14 @@ SELECT r.*, u.name AS user_name FROM reservations r JOIN users u ON u.id = r.use
 WHERE r.status IN ('starting', 'running', 'ending');
 
 -- name: resend_pod_operations
--- Say again what should happen to the pods of rows that still need it.
+-- Say again what should happen to the pods of rows that still need it, unless that is in the queue already: however
+-- long the cluster is down, the queue holds one such message for each row.
 WITH fitting AS (
     SELECT jsonb_build_object('v', 1, 'op', CASE status WHEN 'starting' THEN 'create' ELSE 'delete' END,
                               'id', id, 'attempt', attempt) AS message
     FROM reservations
     WHERE id = ANY(CAST(:ids AS text[])) AND status IN ('starting', 'ending') AND attempt >= 1
 )
-SELECT pgmq.send_batch('pod_operations', array_agg(message)) FROM fitting HAVING count(*) > 0;
+SELECT pgmq.send_batch('pod_operations', array_agg(message)) FROM fitting
+WHERE NOT EXISTS (SELECT FROM pgmq.q_pod_operations q WHERE q.message = fitting.message)
+HAVING count(*) > 0;

@@ -1,0 +1,31 @@
+"""The world that the tests of use cases begin with."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from reservation_core.adapters.pgmq.queue import open_client
+from reservation_core.adapters.postgres.engine import open_engine
+from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
+from reservation_core.adapters.postgres.wakeups import PostgresWakeups
+from reservation_core.domain.model import Role
+from reservation_core.ports import Principal
+from reservation_core.usecases.update_inventory import update_inventory
+from tests.clocks import SettableClock
+from tests.integration.reservation_core.usecases.world import World
+from tests.scripted_cluster import ScriptedCluster
+
+
+@pytest.fixture
+async def world(database_url: str) -> AsyncIterator[World]:
+    """Two nodes `a` and `b` of two h100 each, and a user alice."""
+    engine = open_engine(database_url, pool=5, application="test")
+    clock, cluster = SettableClock(), ScriptedCluster()
+    try:
+        uow = unit_of_work_factory(engine, await open_client(engine), PostgresWakeups(database_url, "test"))
+        async with uow() as work:
+            user = await work.identities.create_user("alice", Role.USER, clock.now())
+        await update_inventory(uow, cluster, clock)
+        yield World(uow, clock, cluster, Principal(user.id, user.name, user.role, "tok-x", None))
+    finally:
+        await engine.dispose()

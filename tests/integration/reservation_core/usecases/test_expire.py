@@ -1,0 +1,150 @@
+"""Every branch of the expiry: ends, warnings, starts that never come about, ends that do not come to an end."""
+
+from datetime import timedelta
+
+import pytest
+
+from reservation_core.domain.model import JobStatus, PodPhase
+from reservation_core.usecases import expire as expiry
+from reservation_core.usecases.expire import ExpiryReport, ExpiryRules, expire
+from tests.integration.reservation_core.usecases.world import ALLOWANCE, World, pod
+
+RULES = ExpiryRules(
+    warn_before_s=(1800, 900, 300),
+    start_allowance=ALLOWANCE,
+    ending_patience=timedelta(minutes=1),
+    idempotency_keep=timedelta(days=1),
+)
+NOTHING = ExpiryReport(0, 0, 0, 0, 0)
+
+
+async def once(world: World) -> ExpiryReport:
+    return await expire(world.uow, world.clock, RULES)
+
+
+async def test_with_nothing_due_nothing_is_done(world: World) -> None:
+    await world.ran()
+    await world.submitted()
+    world.clock.go_on(timedelta(minutes=29))
+    assert await once(world) == NOTHING
+
+
+async def test_a_job_past_its_end_is_ended_once_and_becomes_expired(world: World) -> None:
+    job_id = await world.ran(duration=60)
+    world.clock.go_on(timedelta(seconds=59))
+    assert (await once(world)).ended == 0
+    world.clock.go_on(timedelta(seconds=1))
+    assert (await once(world)).ended == 1
+    assert (await once(world)).ended == 0
+    assert (await world.row(job_id)).status is JobStatus.ENDING
+    await world.operate()
+    row = await world.row(job_id)
+    assert (row.status, row.reason.code.value) == (JobStatus.EXPIRED, "duration_reached")
+    assert world.cluster.deleted == [str(pod(job_id))]
+    assert not any(card.held for card in await world.cards(job_id))
+
+
+async def test_each_warning_is_given_once_in_its_time(world: World) -> None:
+    job_id = await world.ran(duration=3600)
+    given = []
+    for minute in range(60):
+        report = await once(world)
+        if report.warned:
+            given.append(60 - minute)
+        assert (await once(world)).warned == 0
+        world.clock.go_on(timedelta(minutes=1))
+    assert given == [30, 15, 5]
+    warnings = [event.data for event in await world.events(job_id) if event.kind == "end_warning"]
+    assert [warning["seconds_left"] for warning in warnings] == [1800, 900, 300]
+
+
+async def test_only_warnings_shorter_than_the_job_are_given(world: World) -> None:
+    job_id = await world.ran(duration=900)
+    given = []
+    for minute in range(15):
+        if (await once(world)).warned:
+            given.append(15 - minute)
+        world.clock.go_on(timedelta(minutes=1))
+    assert given == [5]
+    assert (await world.kinds(job_id)).count("end_warning") == 1
+
+
+async def test_a_run_that_was_missed_gives_the_nearest_warning_only(world: World) -> None:
+    job_id = await world.ran(duration=3600)
+    world.clock.go_on(timedelta(minutes=58))
+    assert (await once(world)).warned == 1
+    assert (await once(world)).warned == 0
+    assert (await world.row(job_id)).warned_s == 300
+
+
+async def test_a_job_stuck_starting_fails_with_its_reason(world: World) -> None:
+    job_id = await world.started()
+    world.clock.go_on(ALLOWANCE)
+    assert (await once(world)).timed_out == 0
+    world.clock.go_on(timedelta(seconds=1))
+    assert (await once(world)).timed_out == 1
+    await world.operate()
+    row = await world.row(job_id)
+    assert (row.status, row.reason.code.value) == (JobStatus.FAILED, "start_timeout")
+    assert not any(card.held for card in await world.cards(job_id))
+
+
+async def test_an_end_that_got_stuck_is_asked_for_again(world: World) -> None:
+    world.cluster.obedient = False
+    job_id = await world.ran(duration=60)
+    world.clock.go_on(timedelta(minutes=1))
+    await once(world)
+    await world.operate()
+    world.clock.go_on(timedelta(minutes=1))
+    assert (await once(world)).resent == 0
+    world.clock.go_on(timedelta(seconds=1))
+    assert (await once(world)).resent == 1
+    await world.operate()
+    assert world.cluster.deleted == [str(pod(job_id))] * 2
+    assert (await world.row(job_id)).status is JobStatus.ENDING
+    # The pod's card stays held: it is not known to be gone.
+    assert all(card.held for card in await world.cards(job_id))
+    await world.see(world.cluster.show(pod(job_id), PodPhase.GONE))
+    assert (await world.row(job_id)).status is JobStatus.EXPIRED
+
+
+async def test_what_is_asked_for_already_is_not_asked_for_again(world: World) -> None:
+    """Else a cluster that is down for an hour would leave a message for every run and every stuck job."""
+    await world.ran(duration=60)
+    world.clock.go_on(timedelta(hours=1))
+    await once(world)
+    world.clock.go_on(timedelta(hours=1))
+    for _ in range(5):
+        await once(world)
+    assert await world.depth("pod_operations") == 1
+
+
+async def test_more_than_one_batch_is_ended_in_one_run(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expiry, "_BATCH", 2)
+    jobs = [await world.ran(duration=60) for _ in range(4)]
+    world.clock.go_on(timedelta(minutes=1))
+    assert (await once(world)).ended == 4
+    assert {(await world.row(job_id)).status for job_id in jobs} == {JobStatus.ENDING}
+
+
+async def test_ends_that_are_stuck_keep_no_start_from_timing_out(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expiry, "_BATCH", 2)
+    world.cluster.obedient = False
+    for _ in range(2):
+        await world.ran(duration=60)
+    world.clock.go_on(timedelta(minutes=1))
+    await once(world)
+    await world.operate()
+    starting = await world.started()
+    world.clock.go_on(timedelta(minutes=3))
+    await once(world)
+    assert (await world.row(starting)).status is JobStatus.ENDING
+
+
+async def test_old_idempotency_keys_are_forgotten(world: World) -> None:
+    async with world.uow() as uow:
+        await uow.reservations.submit([world.new(key="k")], world.clock.now())
+    world.clock.go_on(timedelta(hours=23))
+    assert (await once(world)).forgotten_keys == 0
+    world.clock.go_on(timedelta(hours=2))
+    assert (await once(world)).forgotten_keys == 1

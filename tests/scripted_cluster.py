@@ -1,0 +1,92 @@
+"""A cluster that does what a test says, for orders of events that a real one shows only by chance."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from reservation_core.domain.model import GpuReport, NodeReport, PodName, PodPhase, PodSpec, PodStatus, Reason
+from reservation_core.ports import ClusterUnavailableError, PodListing, PodRefusedError
+
+
+class ScriptedCluster:
+    """See ports.Cluster. Pods are what `pods` says; a delete is only noted unless `obedient`."""
+
+    def __init__(self, cards: dict[str, int] | None = None, gpu_type: str = "h100") -> None:
+        self.cards = {"a": 2, "b": 2} if cards is None else cards
+        self.gpu_type = gpu_type
+        self.pods: dict[PodName, PodStatus] = {}
+        self.created: list[PodSpec] = []
+        self.deleted: list[str] = []
+        self.deadlines: dict[str, datetime] = {}
+        self.refusal: Reason | None = None
+        self.down = False
+        self.obedient = True
+
+    def show(self, name: PodName, phase: PodPhase, **more: object) -> PodStatus:
+        """Make a pod look like this from now on; answers what a watcher would see."""
+        status = PodStatus(name, phase, **more)  # type: ignore[arg-type]
+        if phase is PodPhase.GONE:
+            self.pods.pop(name, None)
+        else:
+            self.pods[name] = status
+        return status
+
+    def _ask(self) -> None:
+        if self.down:
+            raise ClusterUnavailableError("the scripted cluster is down")
+
+    async def list_nodes(self) -> list[NodeReport]:
+        """The cards of the script."""
+        self._ask()
+        return [
+            NodeReport(node, True, True, tuple(GpuReport(i, self.gpu_type, None, None) for i in range(count)))
+            for node, count in self.cards.items()
+        ]
+
+    async def list_pods(self) -> PodListing:
+        """All that there are."""
+        self._ask()
+        return PodListing(tuple(self.pods.values()))
+
+    async def find_pods(self, reservation_id: str) -> list[PodStatus]:
+        """One reservation's."""
+        self._ask()
+        return [status for name, status in self.pods.items() if name.reservation_id == reservation_id]
+
+    async def watch(self) -> AsyncIterator[PodStatus]:
+        """Every pod once."""
+        for status in list(self.pods.values()):
+            yield status
+
+    async def create_pod(self, spec: PodSpec) -> None:
+        """Note it, and show it as pending."""
+        self._ask()
+        if self.refusal is not None:
+            raise PodRefusedError(self.refusal)
+        self.created.append(spec)
+        self.pods.setdefault(spec.name, PodStatus(spec.name, PodPhase.PENDING))
+
+    async def delete_pod(self, name: str, grace: timedelta) -> None:
+        """Note it, and do it when obedient."""
+        self._ask()
+        self.deleted.append(name)
+        if self.obedient:
+            self.pods.pop(PodName.parse(name), None)
+
+    async def extend_deadline(self, name: str, deadline: datetime) -> None:
+        """Note it."""
+        self._ask()
+        self.deadlines[name] = deadline
+
+    async def pod_logs(self, name: str, *, follow: bool) -> AsyncIterator[bytes]:
+        """Nothing is ever printed."""
+        for nothing in ():
+            yield nothing
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+
+def former(name: PodName) -> PodName:
+    """The same pod of the attempt before."""
+    return replace(name, attempt=name.attempt - 1)
