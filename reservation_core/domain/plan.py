@@ -14,7 +14,8 @@ class Waiting:
     """A job in line: `gpus` cards on each of `nodes` distinct nodes, all of one type.
 
     `length` is the range it will be allocated (start allowance + duration). `gpu_type` None means any type.
-    The line's order is (-priority, seq): a greater priority first, then first come first served.
+    The line's order is (-priority, seq): a greater priority first, then first come first served. `version` is that of
+    the row when it was read; a plan holds only as long as the row is the same.
     """
 
     id: str
@@ -24,6 +25,7 @@ class Waiting:
     length: timedelta
     priority: int
     seq: int
+    version: int | None = None
 
     @property
     def key(self) -> tuple[int, int]:
@@ -57,17 +59,21 @@ class PlacedGpu:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A decision: this job gets these cards for [start, end). `gpus` is ordered by rank, then index."""
+    """A decision: this job gets these cards for [start, end). `gpus` is ordered by rank, then index.
+
+    `version` is that of the row it was decided for; None holds for any.
+    """
 
     id: str
     start: datetime
     end: datetime
     gpus: tuple[PlacedGpu, ...]
+    version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class WaitEstimate:
-    """What a waiting job is told. `position` counts from 1 in the order of the line.
+    """What a waiting job is told. `position` counts from 1 in the line of the requested type.
 
     `estimated_start_at` is None only when it can't be placed on the current inventory.
     """

@@ -336,7 +336,7 @@ class PlanningState:
             self._line.remove(job.id)
             if pool.gpu_type in self._heads:
                 this.backfilled.add(pool.gpu_type)
-            this.starts.append(Start(job.id, this.now, this.now + job.length, placed))
+            this.starts.append(Start(job.id, this.now, this.now + job.length, placed, job.version))
             return True
         headless = [pool for pool in pools if pool.gpu_type not in self._heads]
         if len(headless) > 1:

@@ -92,9 +92,8 @@ class Planner:
         self._estimates_stale = False
         self._estimated_at = now
         estimates = state.estimates(now, self._rules.estimates)
-        if estimates:
-            async with self._uow() as uow:
-                await uow.planning.publish_estimates(self._epoch, estimates, now)
+        async with self._uow() as uow:
+            await uow.planning.publish_estimates(self._epoch, estimates, now)
 
     async def _refreshed(self, inbox: _Inbox, now: datetime) -> PlanningState:
         """The picture, brought up to date with what the messages point to."""

@@ -102,6 +102,7 @@ class PostgresPlanning:
                     "ids": [start.id for start in starts],
                     "reasons": [_allocation_detail(start) for start in starts],
                     "range_ends": [start.end for start in starts],
+                    "versions": [start.version for start in starts],
                     "gpu_owners": [owner for owner, _, _ in placed],
                     "gpu_ids": [gpu_id for _, gpu_id, _ in placed],
                     "ranks": [rank for _, _, rank in placed],
@@ -124,10 +125,8 @@ class PostgresPlanning:
         return PlanOutcome(started)
 
     async def publish_estimates(self, epoch: int, estimates: Sequence[WaitEstimate], now: datetime) -> None:
-        """Write what has changed of what waiting jobs are told."""
+        """Make what waiting jobs are told be this; only what has changed is written."""
         await self._fence(epoch)
-        if not estimates:
-            return
         await self._connection.execute(
             statement("publish_estimates"),
             {
@@ -155,6 +154,7 @@ def _waiting(row: Row[Any], start_allowance: timedelta) -> Waiting:
         length=start_allowance + timedelta(seconds=row.duration_s),
         priority=row.priority,
         seq=row.seq,
+        version=row.version,
     )
 
 

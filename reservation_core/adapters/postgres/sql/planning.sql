@@ -37,7 +37,7 @@ FROM allocations WHERE released_at IS NULL AND reservation_id = ANY(CAST(:ids AS
 
 -- name: waiting_of
 -- Which of these wait.
-SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq
+SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq, version
 FROM reservations WHERE id = ANY(CAST(:ids AS text[])) AND status = 'queued' AND kind = 'job';
 
 -- name: waiting_windows
@@ -50,7 +50,7 @@ WITH RECURSIVE types AS (
     FROM types t WHERE t.line_type IS NOT NULL
 )
 SELECT w.* FROM types t CROSS JOIN LATERAL (
-    SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq
+    SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq, version
     FROM reservations r WHERE r.status = 'queued' AND r.kind = 'job' AND r.line_type = t.line_type
     ORDER BY r.line_type, r.line_priority, r.seq LIMIT :limit
 ) w
@@ -58,21 +58,23 @@ WHERE t.line_type IS NOT NULL;
 
 -- name: more_waiting
 -- The next jobs of one line.
-SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq
+SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq, version
 FROM reservations
 WHERE status = 'queued' AND kind = 'job' AND line_type = :line_type
   AND (line_priority, seq) > (:after_priority, :after_seq)
 ORDER BY line_type, line_priority, seq LIMIT :limit;
 
 -- name: commit_starts
--- Allocate: rows that still wait move to starting, with their GPUs, events and create messages, in one statement.
+-- Allocate: rows that still wait as they were when planned (an extension in between makes another job of it) move to
+-- starting, with their GPUs, events and create messages, in one statement.
 WITH started AS (
     UPDATE reservations r
     SET status = :after, reason_code = :reason_code, reason = i.reason, attempt = r.attempt + 1,
         version = r.version + 1, changed_at = CAST(:now AS timestamptz), range_end = i.range_end
-    FROM unnest(CAST(:ids AS text[]), CAST(:reasons AS text[]), CAST(:range_ends AS timestamptz[]))
-         AS i (id, reason, range_end)
-    WHERE r.id = i.id AND r.status = :before
+    FROM unnest(CAST(:ids AS text[]), CAST(:reasons AS text[]), CAST(:range_ends AS timestamptz[]),
+                CAST(:versions AS integer[]))
+         AS i (id, reason, range_end, version)
+    WHERE r.id = i.id AND r.status = :before AND (i.version IS NULL OR r.version = i.version)
     RETURNING r.id, r.attempt, r.range_end, r.reason
 ), placed AS (
     INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, created_at)
@@ -95,7 +97,11 @@ SELECT (SELECT coalesce(array_agg(id), '{}') FROM started) AS ids, (SELECT count
        (SELECT count(*) FROM sent) AS messages;
 
 -- name: publish_estimates
--- What waiting jobs are told; only rows that say something new are written.
+-- What waiting jobs are told; only rows that say something new are written. Who is no longer among the first of the line
+-- (others came in before) or has left it is told nothing here.
+WITH outdated AS (
+    DELETE FROM wait_estimates WHERE reservation_id <> ALL(CAST(:ids AS text[]))
+)
 INSERT INTO wait_estimates AS e (reservation_id, position, reason_code, reason, estimated_start_at, planned_at)
 SELECT i.id, i.position, i.reason_code, i.reason, i.estimated_start_at, CAST(:now AS timestamptz)
 FROM unnest(CAST(:ids AS text[]), CAST(:positions AS integer[]), CAST(:reason_codes AS text[]),
