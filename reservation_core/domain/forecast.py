@@ -4,6 +4,7 @@ The forecast is conservative: it reserves a place for each job given those befor
 line moves at least as fast for its head; a job behind the head can be put off by backfill.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 
@@ -106,7 +107,11 @@ def forecast(jobs: Iterable[Waiting], pools: dict[str, Pool], capacity: Capacity
     refusals: dict[tuple[int, int, str | None], Reason | None] = {}
     headed: set[str] = set()
     answer: list[WaitEstimate] = []
-    for position, job in enumerate(jobs, 1):
+    places: Counter[str | None] = Counter()
+    for job in jobs:
+        # A place in the line of the requested type: who waits for other cards is not before anybody here.
+        places[job.gpu_type] += 1
+        position = places[job.gpu_type]
         shape = (job.gpus, job.nodes, job.gpu_type)
         if shape not in refusals:
             refusals[shape] = capacity.unplaceable(*shape)

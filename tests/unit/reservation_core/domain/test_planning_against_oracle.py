@@ -146,7 +146,8 @@ def test_estimates_are_possible_in_order_and_exact_for_the_first(world: World) -
     estimates = state.estimates(T0, FOREVER_LIMIT)
     line = sorted(state._line.jobs.values(), key=lambda each: each.key)
     assert [each.id for each in estimates] == [each.id for each in line]
-    assert [each.position for each in estimates] == list(range(1, len(line) + 1))
+    types = [job.gpu_type for job in line]
+    assert [each.position for each in estimates] == [types[: n + 1].count(each) for n, each in enumerate(types)]
     latest: dict[tuple[object, ...], datetime] = {}
     first = True
     for wanted, estimate in zip(line, estimates, strict=True):
