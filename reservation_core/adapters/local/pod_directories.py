@@ -86,6 +86,8 @@ class PodDirectories:
             _write(staging / "spec", content)
             _write(staging / "deadline", repr(spec.deadline.timestamp()).encode())
             _write(staging / "lock", b"")
+            # Room to ask for the end with: a disk that the workload filled must not keep its GPUs.
+            _write(staging / "delete.new", b" " * 32)
             (staging / "scratch").mkdir(mode=0o700)
             staging.rename(directory)
         except OSError as problem:
