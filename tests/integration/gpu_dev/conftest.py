@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from unittest.mock import patch
@@ -16,12 +17,17 @@ import structlog
 
 from api_service.app import create_app
 from api_service.server import serve
+from gpu_dev.client import GpuDevClient
+from gpu_dev.connection import Connection
+from gpu_dev.errors import ApiError
+from gpu_dev.exchange import Exchange
 from gpu_dev.main import main
-from reservation_core.domain.model import Role
+from reservation_core.domain.model import FINAL_STATUSES, JobStatus, Role
 from reservation_core.runtime.settings import StandaloneSettings
 from reservation_core.runtime.wiring import Runtime, open_runtime
 from reservation_core.usecases.update_inventory import update_inventory
 from reservation_processor.process import run as process
+from tests.waiting import eventually_sync
 
 ROOT = Path(__file__).parents[3]
 
@@ -143,6 +149,21 @@ class _Thread(threading.Thread):
         self.up.set()
 
 
+def _end_all_jobs(system: System) -> None:
+    connection = Connection(system.url, system.tokens["admin"])
+    with GpuDevClient(Exchange(connection)) as client:
+
+        def none_left() -> bool:
+            left = list(client.jobs(frozenset(JobStatus) - FINAL_STATUSES))
+            for job in left:
+                if job.status is not JobStatus.ENDING:
+                    with suppress(ApiError):  # it has ended meanwhile
+                        client.cancel(job.id)
+            return not left
+
+        eventually_sync(none_left, timeout=30)
+
+
 @pytest.fixture
 def server_log(tmp_path: Path) -> Iterator[Path]:
     """Where the server's log goes: it shares the process, and must not end up in what a command writes."""
@@ -168,6 +189,9 @@ def system(database_url: str, tmp_path: Path, server_log: Path) -> Iterator[Syst
         for one in running.started:
             one.kill()
             one.communicate()
+        if thread.error is None:
+            # Pods outlive the control plane by design, so nothing may run when it goes.
+            _end_all_jobs(running)
         thread.loop.call_soon_threadsafe(thread.stopping.set)
         thread.join(30)
     if thread.error is not None:
