@@ -96,19 +96,29 @@ async def _run(
         "updater": every(timedelta(seconds=settings.update_every_s), update, stop),
     }
     if server is not None:
-        components["database server"] = _watch(server, stop)
-    await run_together(components, stop)
+        components["database server"] = watch(server, stop)
+    try:
+        await run_together(components, stop)
+    except ComponentFailedError as error:
+        if server is not None and not server.alive():
+            # Whichever component met it first: this is the cause.
+            raise ComponentFailedError(_database_ended(server)) from error
+        raise
     _log.info("ended in order; running jobs go on and are taken up at the next start")
 
 
-async def _watch(server: EmbeddedPostgres, stop: asyncio.Event) -> None:
+async def watch(server: EmbeddedPostgres, stop: asyncio.Event) -> None:
     """Fail when the database server ends before we stop it."""
 
     async def look() -> None:
         if not server.alive():
-            raise ComponentFailedError(f"it ended by itself; {server.log} may say why. Start the system again.")
+            raise ComponentFailedError(_database_ended(server))
 
     await every(_LOOK_AFTER_DATABASE, look, stop)
+
+
+def _database_ended(server: EmbeddedPostgres) -> str:
+    return f"The database server ended by itself; {server.log} may say why. Start the system again."
 
 
 def greeting(url: str, settings: StandaloneSettings, token: AdminToken, nodes: list[NodeReport]) -> str:

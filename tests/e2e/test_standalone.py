@@ -76,7 +76,7 @@ def test_when_the_database_server_dies_the_system_ends_with_an_error(system: Sys
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     assert system.wait() == 1
-    assert "standalone: " in system.log.splitlines()[-1]
+    assert system.log.splitlines()[-1].startswith("standalone: The database server ended by itself;")
 
 
 def test_a_second_system_in_the_same_home_is_refused_and_told_who_is_there(system: SystemProcess) -> None:

@@ -1,0 +1,38 @@
+"""What the composed system watches and says."""
+
+import asyncio
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from reservation_core.adapters.local.inventory import parse_gpus
+from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
+from reservation_core.runtime.settings import StandaloneSettings
+from standalone import system
+from standalone.administrator import AdminToken
+from standalone.components import ComponentFailedError
+
+
+@pytest.fixture(autouse=True)
+def look_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(system, "_LOOK_AFTER_DATABASE", timedelta(milliseconds=1))
+
+
+async def test_a_database_server_that_is_gone_is_noticed(tmp_path: Path) -> None:
+    with pytest.raises(ComponentFailedError, match="The database server ended by itself"):
+        await system.watch(EmbeddedPostgres(tmp_path), asyncio.Event())
+
+
+def test_the_greeting_tells_the_url_the_token_file_and_that_cards_are_simulated(tmp_path: Path) -> None:
+    settings = StandaloneSettings(home=tmp_path)
+    token = AdminToken(tmp_path / "it's" / "admin-token", made=True)
+    told = system.greeting("http://0.0.0.0:80", settings, token, list(parse_gpus("h100:4", "here")))
+    assert "http://127.0.0.1:80/v1/jobs" in told
+    assert str(token.path) in told
+    assert "4 x h100, SIMULATED" in told
+
+
+def test_without_any_card_the_greeting_says_what_to_set(tmp_path: Path) -> None:
+    token = AdminToken(tmp_path / "admin-token", made=False)
+    assert "GPU_DEV_LOCAL_GPUS=" in system.greeting("http://x:1", StandaloneSettings(home=tmp_path), token, [])
