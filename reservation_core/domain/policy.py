@@ -236,10 +236,12 @@ class PlanningState:
     def _pass(self, this: _Round) -> None:
         """Go through the lines of the pools in which something changed, from the start."""
         any_type = [each for each in self._line.shape_lines(None) if self._pools_for(None, each.shape)]
-        # A job that asks for any type ties the pools together: where it goes depends on all of them.
-        types = set(self._pools) if any_type else self._dirty & self._pools.keys()
+        # A job that asks for any type ties the pools together: where it goes depends on all of them. And where somebody
+        # arrived meanwhile, they are looked at in the same pass, so that all start in the order of the line.
+        arrived = {job.gpu_type for job in self._arrivals.values()}
+        types = {each for each in self._pools if any_type or each in self._dirty or each in arrived}
         self._dirty = types
-        self._arrivals = {} if any_type else {i: job for i, job in self._arrivals.items() if job.gpu_type not in types}
+        self._arrivals = {}
         last_heads = {gpu_type: self._heads.pop(gpu_type) for gpu_type in types if gpu_type in self._heads}
         shape_lines = [each for gpu_type in sorted(types) for each in self._line.shape_lines(gpu_type)] + any_type
         cursors = [

@@ -183,6 +183,16 @@ def test_a_refill_does_not_bring_back_who_has_started() -> None:
     assert [each.id for each in state.estimates(T0, 10)] == ["job-2", "job-3"]
 
 
+def test_who_just_arrived_in_one_pool_starts_in_order_with_who_was_let_in_in_another() -> None:
+    nodes = (node("a", 1), node("b", 1, "a100", first_id=10))
+    state = World(nodes, (held("r0", 0, -5, 60),), (job(2),)).state()
+    assert state.plan_starts(T0, 10) == []
+    state.set_reservation("job-1", job(1, gpu_type="a100"), ())
+    state.set_reservation("r0", None, ())
+    assert [start.id for start in state.plan_starts(T0, 1)] == ["job-1"]
+    assert [start.id for start in state.plan_starts(T0, 1)] == ["job-2"]
+
+
 def test_telling_the_same_again_changes_nothing() -> None:
     state = World((node("a", 2),), (), (job(1), job(2, 2))).state()
     (start,) = state.plan_starts(T0, 10)

@@ -165,6 +165,29 @@ def test_any_type_is_the_head_where_it_could_start_first() -> None:
     assert started(state_of(nodes, rows, [job(1, 2, gpu_type=None), *later])) == ["job-3"]
 
 
+def test_a_change_in_one_pool_moves_those_behind_an_any_type_head_in_another() -> None:
+    nodes = [node("a", 2, "h100"), node("b", 2, "a100", first_id=10)]
+    rows = [held("r0", 0, -5, 30), held("r10", 10, -5, 20)]
+    state = state_of(nodes, rows, [job(1, 2, gpu_type=None), job(2, minutes=99, gpu_type="a100")])
+    assert started(state) == []
+    state.set_reservation("r0", None, ())
+    assert started(state) == ["job-1", "job-2"]
+
+
+def test_who_comes_in_before_the_head_need_not_mind_its_shadow() -> None:
+    state = state_of([node("a", 2)], [held("r0", 0, -5, 30)], [job(1, 2), job(2, minutes=99)])
+    assert started(state) == []
+    state.set_reservation("job-3", job(3, minutes=99, priority=5), ())
+    assert started(state) == ["job-3"]
+
+
+def test_the_heads_shadow_moves_on_while_a_pod_overruns() -> None:
+    state = state_of([node("a", 2)], [held("r0", 0, -5, -1)], [job(1, 2), job(2, minutes=99)])
+    assert started(state) == []
+    state.set_reservation("job-3", job(3, minutes=1), ())
+    assert started(state, 5) == ["job-3"]
+
+
 def test_a_gang_takes_distinct_nodes_in_the_order_of_ranks() -> None:
     nodes = [node(name, 4, first_id=first) for name, first in (("a", 0), ("b", 10), ("c", 20))]
     (start,) = state_of(nodes, [held("r10", 10, -1, 9)], [job(1, 3, 2)]).plan_starts(T0, 10)
