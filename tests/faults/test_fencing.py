@@ -1,0 +1,183 @@
+"""One planner at a time: a leader that is stopped, killed or asked to go loses the lead and can't act on old plans."""
+
+import asyncio
+import signal
+from datetime import timedelta
+
+import pytest
+
+from reservation_core.domain.model import JobStatus
+from reservation_core.ports import LostLeadershipError
+from reservation_core.runtime.wiring import Runtime
+from reservation_core.usecases.plan_and_allocate import Planner, PlannerRules
+from tests.faults.invariants import assert_never_doubled, assert_nothing_left
+from tests.faults.system import ProcessorProcess, System
+from tests.faults.watched_runtime import watched
+from tests.waiting import eventually
+
+LEASE_S = 1.0
+LEADING = '"event": "leading"'
+STEPPED_DOWN = "another processor leads now"
+RULES = PlannerRules(
+    start_allowance=timedelta(seconds=60),
+    window=1000,
+    batch=1000,
+    messages=1000,
+    estimates=100,
+    estimate_every=timedelta(seconds=1),
+    reload_every=timedelta(seconds=60),
+    visibility=timedelta(seconds=2),
+    max_reads=5,
+)
+
+
+async def leads(process: ProcessorProcess) -> None:
+    """Wait until this one leads."""
+    await eventually(lambda: process.said(LEADING), timeout=20)
+
+
+async def follows(system: System, process: ProcessorProcess) -> None:
+    """Wait until this one works without leading: its pod operations are carried out by it then."""
+
+    async def connected() -> bool:
+        found = await system.rows(
+            "SELECT DISTINCT application_name FROM pg_stat_activity WHERE datname = current_database()"
+        )
+        return "reservation_processor wake-ups" in {row.application_name for row in found}
+
+    await eventually(connected, timeout=20)
+    assert process.returncode() is None
+
+
+async def lease(system: System) -> tuple[int, str | None]:
+    """The epoch, and who holds it."""
+    [row] = await system.rows("SELECT epoch, holder FROM planner_lease")
+    return row.epoch, row.holder
+
+
+def plans(system: System, holder: ProcessorProcess) -> str:
+    """How a processor's name in the lease begins."""
+    return f":{holder.pid}:"
+
+
+async def test_a_stopped_planner_wakes_up_too_late(system: System) -> None:
+    """SIGSTOP for longer than its lease, in the middle of its work; another takes over; SIGCONT."""
+    with system.processor(lease_s=LEASE_S) as first:
+        await leads(first)
+        with system.processor(lease_s=LEASE_S) as second:
+            ids = await system.submit(*(system.new(system.records.workload(work="sleep 0.1")) for _ in range(30)))
+            await eventually(lambda: system.records.started(), timeout=20)
+            first.send(signal.SIGSTOP)
+            await leads(second)
+            ids += await system.submit(*(system.new(system.records.workload(), gpus=2) for _ in range(10)))
+            first.send(signal.SIGCONT)
+            await eventually(lambda: first.said(STEPPED_DOWN), timeout=20)
+            for job_id in ids:
+                await system.reaches(job_id, JobStatus.SUCCEEDED, timeout=60)
+            assert plans(system, second) in str((await lease(system))[1])
+            await assert_nothing_left(system)
+            assert first.returncode() is None  # stepping down is not the end
+    await assert_never_doubled(system)
+
+
+async def test_a_killed_planner_is_followed_when_its_lease_has_run_out(system: System) -> None:
+    with system.processor(lease_s=LEASE_S) as first, system.processor(lease_s=LEASE_S) as second:
+        await eventually(lambda: first.said(LEADING) or second.said(LEADING), timeout=20)
+        leader, other = (first, second) if first.said(LEADING) else (second, first)
+        await follows(system, other)
+        epoch, _ = await lease(system)
+        [job_id] = await system.submit(system.new(system.records.workload(work="sleep 1")))
+        await system.reaches(job_id, JobStatus.RUNNING)
+        leader.end(signal.SIGKILL)
+        # The database's clock says when the lease ended; the successor asks four times in that span.
+        await leads(other)
+        [[late]] = await system.rows(
+            "SELECT extract(epoch FROM expires_at - clock_timestamp())::float8 FROM planner_lease"
+        )
+        assert late > -LEASE_S
+        assert (await lease(system))[0] == epoch + 1
+        await system.reaches(job_id, JobStatus.SUCCEEDED)
+    await assert_never_doubled(system)
+
+
+async def test_a_planner_that_is_asked_to_go_hands_over_at_once(system: System) -> None:
+    """Its lease would last an hour: only an orderly release lets the other lead."""
+    with system.processor(lease_s=3600) as first:
+        await leads(first)
+        # The successor asks often; what it must not have to wait for is the predecessor's lease.
+        with system.processor(lease_s=LEASE_S) as second:
+            await follows(system, second)
+            [job_id] = await system.submit(system.new(system.records.workload(work="sleep 1")))
+            await system.reaches(job_id, JobStatus.RUNNING)
+            assert first.end(signal.SIGTERM) == 0
+            await leads(second)
+            await system.reaches(job_id, JobStatus.SUCCEEDED)
+    await assert_never_doubled(system)
+
+
+async def overtaken(system: System) -> Planner:
+    """A planner with a picture in memory, whose lease has been taken by somebody else."""
+    async with system.runtime.uow() as uow:
+        epoch = await uow.planning.acquire("first", timedelta(seconds=60))
+    assert epoch is not None
+    planner = Planner(system.runtime.uow, system.runtime.clock, epoch, RULES)
+    await planner.cycle()
+    async with system.runtime.uow() as uow:
+        await uow.planning.release(epoch)
+        assert await uow.planning.acquire("second", timedelta(seconds=60)) == epoch + 1
+    return planner
+
+
+async def test_a_plan_of_an_old_epoch_is_refused_whole(system: System) -> None:
+    planner = await overtaken(system)
+    [job_id] = await system.submit(system.new(system.records.workload()))
+    with pytest.raises(LostLeadershipError):
+        await planner.cycle()
+    assert await system.status(job_id) is JobStatus.QUEUED
+    assert await system.rows("SELECT 1 FROM allocations") == []
+
+
+async def test_estimates_of_an_old_epoch_are_refused(system: System) -> None:
+    """The planner has seen the job and would now tell it when; somebody else has taken the lead in between."""
+    await system.submit(system.new(system.records.workload(), gpus=5))
+    planner = await overtaken(system)
+    with pytest.raises(LostLeadershipError):
+        await planner.publish_estimates()
+    assert await system.rows("SELECT 1 FROM wait_estimates") == []
+
+
+async def test_the_lease_is_not_taken_over_while_a_plan_commits(system: System) -> None:
+    """Whoever takes over waits for the plan that has passed the fence, so its picture contains it."""
+    passed, go_on = asyncio.Event(), asyncio.Event()
+
+    async def hold(runtime: Runtime) -> None:
+        async with runtime.uow() as uow:
+            await uow.planning.commit(epoch, [], runtime.clock.now())
+            passed.set()
+            await go_on.wait()
+
+    async with system.runtime.uow() as uow:
+        epoch = await uow.planning.acquire("first", timedelta(seconds=60))
+    assert epoch is not None
+    await system.rows("UPDATE planner_lease SET expires_at = '-infinity'")
+    committing = asyncio.create_task(hold(watched(system.runtime, lambda _moment: None)))
+    await passed.wait()
+
+    async def take() -> int | None:
+        async with system.runtime.uow() as uow:
+            return await uow.planning.acquire("second", timedelta(seconds=60))
+
+    taking = asyncio.create_task(take())
+
+    async def waits() -> bool:
+        return bool(
+            await system.rows(
+                "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+            )
+        )
+
+    await eventually(waits)
+    assert not taking.done()
+    go_on.set()
+    await committing
+    assert await taking == epoch + 1

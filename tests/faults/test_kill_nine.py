@@ -1,0 +1,142 @@
+"""`kill -9` of the processor at every step of a job's way; a normal one then brings everything to its true end."""
+
+import asyncio
+import signal
+from dataclasses import dataclass
+
+import pytest
+
+from reservation_core.domain.model import JobStatus
+from tests.faults.crashing_processor import LAST_WORDS
+from tests.faults.invariants import assert_never_doubled, assert_nothing_left, left_over, outcomes
+from tests.faults.system import QUICK, System
+from tests.waiting import eventually
+
+# Named moments, and the how manieth of its kind: not always the first, so that others are half way then.
+MOMENTS = {
+    "after_read_jobs": ("after read of gpu_jobs committed", 1),
+    "before_plan_commit": ("before plan committed", 1),
+    "after_plan_commit": ("after plan committed", 1),
+    "after_read_operations": ("after read of pod_operations committed", 2),
+    "before_pod_create": ("before create_pod", 2),
+    "after_pod_create": ("after create_pod", 3),
+    "before_observe_running": ("before running committed", 2),
+    "after_observe_running": ("after running committed", 2),
+    "before_observe_end": ("before ending committed", 1),
+    "after_observe_end": ("after ending committed", 2),
+    "before_pod_delete": ("before delete_pod", 2),
+    "during_pod_delete": ("after delete_pod", 2),
+    "before_close": ("before close committed", 2),
+    "after_close": ("after close committed", 2),
+}
+CONVERGES_WITHIN_S = 30
+AS_DELIVERED: dict[str, object] = dict.fromkeys(QUICK)
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """What was acknowledged, and how each has to end."""
+
+    expected: dict[str, tuple[JobStatus, int | None]]
+    short: frozenset[str]
+    cancelled: str
+
+
+async def submit_some(system: System) -> Jobs:
+    """Short ones (good, bad, a gang), one to be cancelled, one to expire, one that waits for the others' GPUs."""
+    records = system.records
+    ids = await system.submit(
+        system.new(records.workload()),
+        system.new(records.workload(3, work="sleep 0.3"), gpus=2),
+        system.new(records.workload(work="sleep 0.3"), gpus=1, nodes=2),
+        system.new(records.workload(5, work="sleep 1.5")),
+        system.new(records.workload(work="sleep 600", stubborn_s=0.3)),
+        system.new(records.workload(work="sleep 600"), duration=2),
+        system.new(records.workload(), gpus=4),
+    )
+    good, bad, gang, long, cancelled, expiring, waiting = ids
+    done, failed = JobStatus.SUCCEEDED, JobStatus.FAILED
+    expected = {
+        good: (done, 0), bad: (failed, 3), gang: (done, 0), long: (failed, 5), waiting: (done, 0),
+        cancelled: (JobStatus.CANCELLED, None), expiring: (JobStatus.EXPIRED, None),
+    }  # fmt: skip
+    return Jobs(expected, frozenset({good, bad, gang, long, waiting}), cancelled)
+
+
+async def go_on(system: System, jobs: Jobs) -> None:
+    """What users and the expiry do meanwhile: cancel what runs, end what is due."""
+    await system.expire()
+    if await system.status(jobs.cancelled) is JobStatus.RUNNING:
+        await system.cancel(jobs.cancelled)
+
+
+async def assert_converges(system: System, jobs: Jobs) -> None:
+    """Every acknowledged job reaches its true end, and nothing is left."""
+
+    async def ended() -> bool:
+        await go_on(system, jobs)
+        return await system.all_final()
+
+    try:
+        async with asyncio.timeout(CONVERGES_WITHIN_S):
+            await eventually(ended, timeout=CONVERGES_WITHIN_S)
+            await assert_nothing_left(system)
+    except TimeoutError as late:
+        raise AssertionError(f"not converged: {await left_over(system)}") from late
+    seen = await outcomes(system)
+    assert seen.keys() == jobs.expected.keys()
+    for job_id, (status, exit_code) in jobs.expected.items():
+        assert seen[job_id][0] is status
+        assert exit_code is None or seen[job_id][1] == exit_code
+    await assert_never_doubled(system)
+
+
+async def die(system: System, jobs: Jobs, moment: str, times: int, **settings: object) -> None:
+    """Let a processor work until it is killed at that moment."""
+    program = ("-m", "tests.faults.crashing_processor", moment, str(times))
+    with system.processor(program=program, **settings) as crashing:
+
+        async def dead() -> bool:
+            await go_on(system, jobs)
+            return crashing.returncode() is not None
+
+        await eventually(dead, timeout=60)
+        assert crashing.returncode() == -signal.SIGKILL, crashing.log.read_text()
+        assert crashing.said(LAST_WORDS + moment)
+    # Whoever ran then ends while nobody watches.
+    await eventually(lambda: not {job for job, _ in system.records.open()} & jobs.short)
+
+
+@pytest.mark.parametrize("name", MOMENTS)
+async def test_a_processor_killed_anywhere_loses_nothing(system: System, name: str) -> None:
+    jobs = await submit_some(system)
+    await die(system, jobs, *MOMENTS[name])
+    with system.processor():
+        await assert_converges(system, jobs)
+
+
+async def test_with_settings_as_delivered_too(system: System) -> None:
+    """Messages that the dead one had read stay hidden for longer then, its lease too."""
+    jobs = await submit_some(system)
+    await die(system, jobs, *MOMENTS["after_read_operations"], **AS_DELIVERED)
+    with system.processor(**AS_DELIVERED):
+        await assert_converges(system, jobs)
+
+
+async def test_killed_again_and_again(system: System) -> None:
+    """Successors die too, one at each step; jobs go on all the while."""
+    jobs = await submit_some(system)
+    for name in ("after_plan_commit", "after_pod_create", "after_observe_end", "before_close"):
+        await die(system, jobs, MOMENTS[name][0], 1)
+    with system.processor():
+        await assert_converges(system, jobs)
+
+
+async def test_a_cancel_while_nobody_works_is_kept(system: System) -> None:
+    """The create that was sent before must not start it any more."""
+    jobs = await submit_some(system)
+    await die(system, jobs, *MOMENTS["after_plan_commit"])
+    assert await system.cancel(jobs.cancelled) is JobStatus.ENDING
+    with system.processor():
+        await assert_converges(system, jobs)
+    assert jobs.cancelled not in system.records.started()

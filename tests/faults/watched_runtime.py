@@ -1,0 +1,139 @@
+"""A runtime whose ports say what passes through them: the place where tests let things go wrong, outside the product.
+
+A moment is a text such as `before create_pod`, `after plan committed`. Whoever listens may kill the process there, or
+raise what a port may raise.
+"""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from reservation_core.domain.lifecycle import Change
+from reservation_core.domain.model import FINAL_STATUSES, PodSpec, PodStatus
+from reservation_core.domain.plan import Start
+from reservation_core.ports import Cluster, PlanOutcome, QueuedMessage, QueueName, UnitOfWork, UnitOfWorkFactory
+from reservation_core.runtime.wiring import Runtime
+
+Listener = Callable[[str], None]
+
+
+class _Delegating:
+    """Everything that isn't watched goes straight on."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+class WatchedCluster(_Delegating):
+    """Says `before X` and `after X` of every call X that asks or changes the cluster."""
+
+    def __init__(self, inner: Cluster, listener: Listener) -> None:
+        super().__init__(inner)
+        self._listener = listener
+
+    async def list_nodes(self) -> Any:
+        return await self._told("list_nodes", self._inner.list_nodes())
+
+    async def list_pods(self) -> Any:
+        return await self._told("list_pods", self._inner.list_pods())
+
+    async def find_pods(self, reservation_id: str) -> Any:
+        return await self._told("find_pods", self._inner.find_pods(reservation_id))
+
+    async def create_pod(self, spec: PodSpec) -> None:
+        await self._told("create_pod", self._inner.create_pod(spec))
+
+    async def delete_pod(self, name: str, grace: timedelta) -> None:
+        await self._told("delete_pod", self._inner.delete_pod(name, grace))
+
+    async def extend_deadline(self, name: str, deadline: datetime) -> None:
+        await self._told("extend_deadline", self._inner.extend_deadline(name, deadline))
+
+    async def watch(self) -> AsyncIterator[PodStatus]:
+        stream = self._inner.watch()
+        try:
+            async for status in stream:
+                self._listener("during watch")
+                yield status
+        finally:
+            await stream.aclose()
+
+    async def _told(self, name: str, call: Any) -> Any:
+        try:
+            self._listener(f"before {name}")
+        except BaseException:
+            call.close()
+            raise
+        answer = await call
+        self._listener(f"after {name}")
+        return answer
+
+
+class _WatchedUnitOfWork(_Delegating):
+    """Remembers what the transaction did that is worth a moment."""
+
+    def __init__(self, inner: UnitOfWork) -> None:
+        super().__init__(inner)
+        self.done: list[str] = []
+        self.queue = _WatchedQueue(inner.queue, self.done)
+        self.planning = _WatchedPlanning(inner.planning, self.done)
+        self.reservations = _WatchedReservations(inner.reservations, self.done)
+
+
+class _Noting(_Delegating):
+    def __init__(self, inner: Any, done: list[str]) -> None:
+        super().__init__(inner)
+        self._done = done
+
+
+class _WatchedQueue(_Noting):
+    async def read(self, queue: QueueName, *, visibility: timedelta, limit: int) -> list[QueuedMessage]:
+        found: list[QueuedMessage] = await self._inner.read(queue, visibility=visibility, limit=limit)
+        if found:
+            self._done.append(f"read of {queue.value}")
+        return found
+
+
+class _WatchedPlanning(_Noting):
+    async def commit(self, epoch: int, starts: Sequence[Start], now: datetime) -> PlanOutcome:
+        outcome: PlanOutcome = await self._inner.commit(epoch, starts, now)
+        if outcome.started:
+            self._done.append("plan")
+        return outcome
+
+
+class _WatchedReservations(_Noting):
+    async def apply(self, changes: Sequence[Change]) -> None:
+        await self._inner.apply(changes)
+        for change in changes:
+            if change.before.status is not change.after.status:
+                final = change.after.status in FINAL_STATUSES
+                self._done.append("close" if final else change.after.status.value)
+
+
+def watched(runtime: Runtime, listener: Listener) -> Runtime:
+    """The same runtime, heard by `listener`: `before X committed`, `after X committed` of what transactions do."""
+    return replace(
+        runtime,
+        uow=_watched_factory(runtime.uow, listener),
+        cluster=WatchedCluster(runtime.cluster, listener),  # type: ignore[arg-type]
+    )
+
+
+def _watched_factory(inner: UnitOfWorkFactory, listener: Listener) -> UnitOfWorkFactory:
+    @asynccontextmanager
+    async def unit_of_work() -> AsyncIterator[UnitOfWork]:
+        async with inner() as uow:
+            seen = _WatchedUnitOfWork(uow)
+            yield seen  # type: ignore[misc]
+            for act in seen.done:
+                listener(f"before {act} committed")
+        for act in seen.done:
+            listener(f"after {act} committed")
+
+    return unit_of_work
