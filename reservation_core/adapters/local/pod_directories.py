@@ -183,7 +183,11 @@ class PodDirectories:
             self._running.pop(name, None)
             self.pods.stat()  # a home that is missing altogether says nothing about its pods
             return None
-        if ((directory / "delete").exists() or (self.tombstones / name).exists()) and self._remove(name):
+        if (self.tombstones / name).exists():
+            # Made by a late create after the removal: no supervisor starts it, and it need not be removed to be gone.
+            self._remove(name)
+            return None
+        if (directory / "delete").exists() and self._remove(name):
             return None
         return PodStatus(PodName.parse(name), PodPhase.PENDING)
 
