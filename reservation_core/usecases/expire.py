@@ -1,4 +1,4 @@
-"""Ending what is due, warning before, repairing what is stuck. Level-triggered: the next run makes up for a missed one."""
+"""Ending what is due, warning before, repairing what is stuck. Level-triggered: a missed run is made up by the next."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass

@@ -63,6 +63,7 @@ class Planner:
         self._loaded_at: datetime | None = None
         self._estimated_at: datetime | None = None
         self._estimates_stale = True
+        self._low_water = max(1, rules.window // 2)
 
     async def cycle(self) -> CycleOutcome:
         """Read, decide, commit. Raises LostLeadershipError when another planner has taken over."""
@@ -79,7 +80,12 @@ class Planner:
         committed = await self._commit(state, starts, inbox)
         if committed is None:
             return CycleOutcome(messages=len(messages), conflict=True, more=True)
-        more = len(messages) == self._rules.messages or len(starts) == self._rules.batch
+        more = (
+            len(messages) == self._rules.messages
+            or len(starts) == self._rules.batch
+            # The line goes on in the database, and what is known of it is short.
+            or bool(state.needs_refill(self._low_water))
+        )
         return CycleOutcome(committed, len(messages), more=more)
 
     async def publish_estimates(self) -> None:
@@ -105,8 +111,7 @@ class Planner:
                 if inbox.inventory:
                     state.set_nodes(await uow.planning.nodes())
                 await self._apply_changed(uow, state, inbox.ids)
-        low_water = max(1, self._rules.window // 2)
-        for gpu_type, after in state.needs_refill(low_water):
+        for gpu_type, after in state.needs_refill(self._low_water):
             async with self._uow() as uow:
                 jobs = await uow.planning.more_waiting(gpu_type, after, self._rules.window, self._rules.start_allowance)
             state.refill(gpu_type, jobs, complete=len(jobs) < self._rules.window)

@@ -1,0 +1,89 @@
+"""Pod operations: the row says what should be; late, doubled and stale messages do nothing."""
+
+from datetime import timedelta
+
+import pytest
+
+from reservation_core.contracts import PodOperation
+from reservation_core.domain.model import JobStatus, PodPhase, Reason, ReasonCode
+from reservation_core.ports import ClusterUnavailableError
+from reservation_core.usecases.cancel import cancel
+from reservation_core.usecases.launch import perform
+from tests.integration.reservation_core.usecases.world import LAUNCH, World, pod
+
+
+async def told(world: World, op: str, job_id: str, attempt: int = 1) -> None:
+    operation = PodOperation.model_validate({"op": op, "id": job_id, "attempt": attempt})
+    async with world.uow() as uow:
+        await perform(uow, world.cluster, operation, world.clock, LAUNCH)
+
+
+async def cancelled(world: World, job_id: str) -> None:
+    async with world.uow() as uow:
+        await cancel(uow, world.who, job_id, None, world.clock.now())
+
+
+async def test_a_create_that_comes_after_the_cancel_creates_nothing(world: World) -> None:
+    job_id = await world.submitted()
+    await world.plan()
+    await cancelled(world, job_id)
+    await told(world, "delete", job_id)
+    assert (await world.row(job_id)).status is JobStatus.CANCELLED
+    await told(world, "create", job_id)
+    assert world.cluster.created == []
+
+
+@pytest.mark.parametrize("op", ["create", "delete", "deadline"])
+async def test_an_operation_of_another_attempt_does_nothing(world: World, op: str) -> None:
+    job_id = await world.ran()
+    await cancelled(world, job_id)
+    world.cluster.created.clear()
+    await told(world, op, job_id, attempt=2)
+    await told(world, op, "job-nobody")
+    assert (world.cluster.created, world.cluster.deleted, world.cluster.deadlines) == ([], [], {})
+
+
+@pytest.mark.parametrize("op", ["create", "delete"])
+async def test_a_running_job_is_neither_created_again_nor_deleted(world: World, op: str) -> None:
+    job_id = await world.ran()
+    world.cluster.created.clear()
+    await told(world, op, job_id)
+    assert (world.cluster.created, world.cluster.deleted) == ([], [])
+
+
+async def test_a_refused_pod_fails_the_job_and_removes_its_siblings(world: World) -> None:
+    world.cluster.refusal = Reason(ReasonCode.START_FAILED, "There is no such image.")
+    job_id = await world.submitted(nodes=2)
+    await world.plan()
+    world.cluster.show(pod(job_id, 0), PodPhase.RUNNING)
+    await world.operate()
+    row = await world.row(job_id)
+    assert (row.status, row.reason) == (JobStatus.FAILED, world.cluster.refusal)
+    assert world.cluster.pods == {}
+    assert not any(card.held for card in await world.cards(job_id))
+
+
+async def test_a_cluster_that_can_not_be_asked_concludes_nothing(world: World) -> None:
+    job_id = await world.ran()
+    await cancelled(world, job_id)
+    world.cluster.down = True
+    with pytest.raises(ClusterUnavailableError):
+        await told(world, "delete", job_id)
+    assert (await world.row(job_id)).status is JobStatus.ENDING
+    assert all(card.held for card in await world.cards(job_id))
+
+
+async def test_gpus_stay_held_until_the_pod_is_gone(world: World) -> None:
+    world.cluster.obedient = False
+    job_id = await world.ran(gpus=2, nodes=2)
+    waiting = await world.submitted()
+    await cancelled(world, job_id)
+    await world.operate()
+    await world.plan()
+    assert (await world.row(waiting)).status is JobStatus.QUEUED
+    assert all(card.held for card in await world.cards(job_id))
+    world.cluster.pods.clear()
+    await told(world, "delete", job_id)
+    world.clock.go_on(timedelta(seconds=1))
+    await world.plan()
+    assert (await world.row(waiting)).status is JobStatus.STARTING

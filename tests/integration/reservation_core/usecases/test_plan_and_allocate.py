@@ -1,0 +1,195 @@
+"""The planner's cycle on a real database: windows, priorities, reloads, fencing, and what waiting jobs are told."""
+
+from dataclasses import replace
+from datetime import timedelta
+from itertools import pairwise
+
+import pytest
+from sqlalchemy import text
+
+from reservation_core.domain.model import JobStatus
+from reservation_core.ports import LostLeadershipError, QueueName
+from reservation_core.usecases.cancel import cancel
+from reservation_core.usecases.plan_and_allocate import CycleOutcome, Planner
+from reservation_core.usecases.submit import submit
+from tests.integration.reservation_core.usecases.world import ALLOWANCE, World
+
+HOUR = timedelta(hours=1)
+
+
+async def many(world: World, count: int, **fields: object) -> list[str]:
+    answers = await submit(world.uow, [world.new(**fields) for _ in range(count)], world.clock.now())
+    return [answer.reservation_id for answer in answers]
+
+
+async def statuses(world: World, ids: list[str]) -> list[JobStatus]:
+    return [(await world.row(job_id)).status for job_id in ids]
+
+
+async def drained(planner: Planner) -> list[CycleOutcome]:
+    outcomes = [await planner.cycle()]
+    while outcomes[-1].more or outcomes[-1].started or outcomes[-1].messages:
+        outcomes.append(await planner.cycle())
+    return outcomes
+
+
+async def free_all(world: World, ids: list[str]) -> None:
+    for job_id in ids:
+        async with world.uow() as uow:
+            await cancel(uow, world.who, job_id, None, world.clock.now())
+    await world.operate()
+    world.clock.go_on(timedelta(seconds=1))
+
+
+async def test_a_line_longer_than_the_window_is_planned_to_its_end_in_order(world: World) -> None:
+    world.rules = replace(world.rules, window=10, batch=3)
+    ids = await many(world, 45)
+    planner = await world.planner()
+    started: list[str] = []
+    while len(started) < len(ids):
+        await drained(planner)
+        now_started = [i for i in ids if i not in started and (await world.row(i)).status is JobStatus.STARTING]
+        assert now_started == ids[len(started) : len(started) + len(now_started)]
+        assert now_started, "nobody starts although GPUs are free"
+        started += now_started
+        await free_all(world, now_started)
+    assert set(await statuses(world, ids)) == {JobStatus.CANCELLED}
+
+
+async def test_jobs_that_no_node_can_run_do_not_hide_those_behind_the_window(world: World) -> None:
+    world.rules = replace(world.rules, window=10)
+    await many(world, 25, gpus=3)
+    fits = await world.submitted()
+    planner = await world.planner()
+    await drained(planner)
+    assert (await world.row(fits)).status is JobStatus.STARTING
+
+
+async def test_a_greater_priority_goes_first(world: World) -> None:
+    first = await world.ran(gpus=2, nodes=2)
+    low, high = await world.submitted(gpus=2, nodes=2), await world.submitted(gpus=2, nodes=2, priority=5)
+    await free_all(world, [first])
+    await world.plan()
+    assert await statuses(world, [low, high]) == [JobStatus.QUEUED, JobStatus.STARTING]
+
+
+async def test_what_a_lost_message_left_wrong_is_put_right_by_the_reload(world: World) -> None:
+    planner = await world.planner()
+    await planner.cycle()
+    job_id = await world.submitted()
+    async with world.uow() as uow:
+        await uow._connection.execute(text("DELETE FROM pgmq.q_gpu_jobs"))
+    await planner.cycle()
+    assert (await world.row(job_id)).status is JobStatus.QUEUED
+    world.clock.go_on(world.rules.reload_every)
+    await planner.cycle()
+    assert (await world.row(job_id)).status is JobStatus.STARTING
+
+
+async def test_a_ledger_that_disagrees_wins(world: World) -> None:
+    planner = await world.planner()
+    other = await world.submitted(gpu_type="t4")
+    await drained(planner)
+    async with world.uow() as uow:
+        await uow._connection.execute(
+            text(
+                "INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, created_at) SELECT "
+                ":id, 0, id, 0, tstzrange(:now, :end), true, :now FROM gpus"
+            ),
+            {"id": other, "now": world.clock.now(), "end": world.clock.now() + HOUR},
+        )
+    job_id = await world.submitted()
+    assert (await planner.cycle()).conflict
+    assert not (await planner.cycle()).conflict
+    assert (await world.row(job_id)).status is JobStatus.QUEUED
+
+
+async def test_a_cancelled_job_is_not_started_by_a_plan_made_before(world: World) -> None:
+    planner = await world.planner()
+    await drained(planner)
+    ids = await many(world, 2)
+    async with world.uow() as uow:
+        messages = await uow.queue.read(QueueName.GPU_JOBS, visibility=timedelta(seconds=60), limit=100)
+        await cancel(uow, world.who, ids[0], None, world.clock.now())
+    assert messages
+    world.clock.go_on(world.rules.reload_every)
+    assert (await planner.cycle()).started == 1
+    assert await statuses(world, ids) == [JobStatus.CANCELLED, JobStatus.STARTING]
+
+
+async def test_a_deposed_planner_writes_nothing(world: World) -> None:
+    old = await world.planner()
+    await world.planner()
+    job_id = await world.submitted()
+    with pytest.raises(LostLeadershipError):
+        await old.cycle()
+    assert (await world.row(job_id)).status is JobStatus.QUEUED
+    assert await world.depth("gpu_jobs") > 0
+
+
+async def test_messages_that_can_not_be_read_go_to_the_dead_letters_and_stop_nobody(world: World) -> None:
+    world.rules = replace(world.rules, max_reads=1)
+    async with world.uow() as uow:
+        await uow.queue.send(
+            QueueName.GPU_JOBS, [{"kind": "nonsense"}, {"v": 1, "kind": "submitted"}, {"v": 99, "kind": "submitted"}]
+        )
+    job_id = await world.submitted()
+    await world.plan()
+    assert (await world.row(job_id)).status is JobStatus.STARTING
+    async with world.uow() as uow:
+        letters = await uow.queue.dead_letters(QueueName.GPU_JOBS, 10)
+    assert len(letters) == 3
+    assert all("JobMessage" in letter.error or "must name an id" in letter.error for letter in letters)
+
+
+async def test_places_and_estimates_go_on_beyond_the_estimated_part(world: World) -> None:
+    world.rules = replace(world.rules, estimates=3)
+    await world.ran(gpus=2, nodes=2)
+    ids = await many(world, 8, gpus=2, nodes=2)
+    await world.plan()
+    views = [await world.view(job_id) for job_id in ids]
+    assert [view.queue_position for view in views] == list(range(1, 9))
+    estimates = [view.estimated_start_at for view in views]
+    assert all(estimates[3:])
+    # The first three are the plan's own; those beyond share the work before them by the database's clock.
+    assert estimates[:3] == [world.clock.now() + HOUR + i * (HOUR + ALLOWANCE) for i in range(3)]
+    gaps = [later - sooner for sooner, later in pairwise(estimates[3:])]  # type: ignore[operator]
+    assert all(abs(gap - HOUR) < timedelta(minutes=1) for gap in gaps)
+    assert {view.reservation.reason.code.value for view in views[1:]} == {"behind_in_line"}
+    async with world.uow() as uow:
+        line = await uow.reservations.waiting_views(None, limit=100, after=None)
+    assert [view.reservation.id for view in line] == ids
+    assert [view.queue_position for view in line] == list(range(1, 9))
+
+
+async def test_who_is_passed_by_many_is_told_so(world: World) -> None:
+    world.rules = replace(world.rules, estimates=3)
+    await world.ran(gpus=2, nodes=2)
+    job_id = await world.submitted()
+    await world.plan()
+    assert (await world.view(job_id)).queue_position == 1
+    await many(world, 5, gpus=2, nodes=2, priority=5)
+    await world.plan()
+    assert (await world.view(job_id)).queue_position == 6
+
+
+async def test_estimates_are_written_only_as_often_as_the_rules_say(world: World) -> None:
+    world.rules = replace(world.rules, estimate_every=timedelta(seconds=10))
+    await world.ran(gpus=2, nodes=2)
+    planner = await world.planner()
+    first = await world.submitted()
+    await planner.cycle()
+    await planner.publish_estimates()
+    second = await world.submitted()
+    await planner.cycle()
+    await planner.publish_estimates()
+
+    async def told() -> set[str]:
+        async with world.uow() as uow:
+            rows = await uow._connection.execute(text("SELECT reservation_id FROM wait_estimates"))
+            return {row.reservation_id for row in rows}
+
+    assert await told() == {first}
+    world.clock.go_on(timedelta(seconds=10))
+    await planner.publish_estimates()
+    assert await told() == {first, second}
