@@ -3,9 +3,8 @@
 `queued → starting → running → ending → succeeded | failed | cancelled | expired`
 
 `transition` is the only place where a status changes. It decides; use cases carry the effects out. What the cluster
-or the clock reports late, twice or out of order changes nothing (no effects); what a user asks in vain is a typed
-error. GPUs go back only on `PodsGone`: an allocation is closed when its pods are known to be gone, not when that was
-asked for.
+or the clock reports late, twice or out of order changes nothing (no effects); a vain request is a typed error. GPUs go
+back only on `PodsGone`: an allocation is closed when its pods are known to be gone, not when that was asked for.
 """
 
 from dataclasses import dataclass, field, replace

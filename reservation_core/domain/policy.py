@@ -26,10 +26,8 @@ from reservation_core.domain.ledger import Ledger
 from reservation_core.domain.line import Key, Line, ShapeLine
 from reservation_core.domain.model import Gpu, GpuCondition, Node
 from reservation_core.domain.placement import Pool, Shadow, Spots
-from reservation_core.domain.plan import Commitment, PlacedGpu, Start, WaitEstimate, Waiting
+from reservation_core.domain.plan import Commitment, Start, WaitEstimate, Waiting
 from reservation_core.domain.reasons import Capacity
-
-__all__ = ["Commitment", "PlacedGpu", "PlanningState", "Start", "WaitEstimate", "Waiting"]
 
 SCAN_DEPTH = 1000
 """How many waiting jobs of one requested type that can't start a pass looks at before it gives up on the rest."""

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from reservation_core.domain.calendar import earliest_fit, length_micros, to_micros, to_moment
 from reservation_core.domain.model import ReasonCode
-from reservation_core.domain.policy import Commitment, PlanningState, Waiting
+from reservation_core.domain.plan import Commitment, Waiting
+from reservation_core.domain.policy import PlanningState
 from reservation_core.domain.reasons import Capacity
 from tests.unit.reservation_core.domain.worlds import (
     MINUTE,

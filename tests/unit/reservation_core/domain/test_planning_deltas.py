@@ -7,7 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from reservation_core.domain.model import GpuCondition, Node
-from reservation_core.domain.policy import Commitment, PlanningState
+from reservation_core.domain.plan import Commitment
+from reservation_core.domain.policy import PlanningState
 from tests.unit.reservation_core.domain.worlds import (
     MINUTE,
     T0,

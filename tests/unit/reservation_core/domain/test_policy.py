@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from reservation_core.domain.model import GpuCondition, Node, ReasonCode
-from reservation_core.domain.policy import Commitment, PlanningState, Waiting
+from reservation_core.domain.plan import Commitment, Waiting
+from reservation_core.domain.policy import PlanningState
 from tests.unit.reservation_core.domain.worlds import T0, World, at, held, job, node
 
 

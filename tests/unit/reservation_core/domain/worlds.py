@@ -8,7 +8,8 @@ from itertools import combinations, product
 from hypothesis import strategies as st
 
 from reservation_core.domain.model import Gpu, GpuCondition, Node
-from reservation_core.domain.policy import Commitment, PlanningState, Start, Waiting
+from reservation_core.domain.plan import Commitment, Start, Waiting
+from reservation_core.domain.policy import PlanningState
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
