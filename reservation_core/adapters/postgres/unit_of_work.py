@@ -1,5 +1,6 @@
 """One transaction, and every repository on it. Nobody commits but this."""
 
+import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property
@@ -24,6 +25,16 @@ from reservation_core.ports import Channel, DatabaseUnavailableError, UnitOfWork
 
 # Connection trouble, as the driver says it below SQLAlchemy. 57P01..3: the server is going down or coming up.
 _UNAVAILABLE_SQLSTATES = ("08", "57P0", "53300")
+# Below SQLAlchemy or without it. InternalClientError: the connection was lost in the middle of something, and the
+# driver no longer knows where it is.
+_UNAVAILABLE_ERRORS = (
+    ConnectionError,
+    TimeoutError,
+    socket.gaierror,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+)
+_DRIVER_ERRORS = (DBAPIError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 
 
 class PostgresUnitOfWork:
@@ -105,7 +116,7 @@ def unit_of_work_factory(engine: AsyncEngine, client: PGMQueue, wakeups: Postgre
             async with engine.begin() as connection:
                 uow = PostgresUnitOfWork(connection, client)
                 yield uow
-        except (DBAPIError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError, PoolTimeoutError) as error:
+        except (*_DRIVER_ERRORS, PoolTimeoutError) as error:
             if _unavailable(error):
                 raise DatabaseUnavailableError(f"the database is not available ({type(error).__name__})") from error
             raise
@@ -116,15 +127,21 @@ def unit_of_work_factory(engine: AsyncEngine, client: PGMQueue, wakeups: Postgre
 
 
 def _unavailable(error: BaseException) -> bool:
-    if isinstance(error, ConnectionError | FileNotFoundError | PoolTimeoutError | asyncpg.InterfaceError):
+    if isinstance(error, FileNotFoundError | PoolTimeoutError) or _is_connection_trouble(error):
         return True
     if isinstance(error, DBAPIError):
         if error.connection_invalidated:
             return True
         cause = error.orig
         sqlstate = getattr(cause, "sqlstate", None) or ""
-        return sqlstate.startswith(_UNAVAILABLE_SQLSTATES) or isinstance(
-            getattr(cause, "__cause__", None), ConnectionError | OSError | asyncpg.InterfaceError
+        driver_error = getattr(cause, "__cause__", None)
+        return sqlstate.startswith(_UNAVAILABLE_SQLSTATES) or (
+            isinstance(driver_error, OSError) or _is_connection_trouble(driver_error)
         )
     sqlstate = getattr(error, "sqlstate", None) or ""
     return sqlstate.startswith(_UNAVAILABLE_SQLSTATES)
+
+
+def _is_connection_trouble(error: BaseException | None) -> bool:
+    # A value that the driver can't send is an InterfaceError too, and a ValueError: waiting would not help it.
+    return isinstance(error, _UNAVAILABLE_ERRORS) and not isinstance(error, ValueError)

@@ -20,7 +20,14 @@ _log = structlog.get_logger(__name__)
 _RECONNECT_S = 0.5
 _REST_S = 0.004
 _NOTIFY = "SELECT pg_notify(channel, '') FROM unnest($1::text[]) AS marked (channel)"
-_CONNECTION_ERRORS = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError)
+# InternalClientError: the driver lost its connection in the middle of something and no longer knows where it is.
+_CONNECTION_ERRORS = (
+    OSError,
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    TimeoutError,
+)
 
 
 class ChannelSubscription:
