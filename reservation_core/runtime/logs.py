@@ -17,13 +17,8 @@ _LEVELS = {"DEBUG": logging.DEBUG, "INFO": logging.INFO, "WARNING": logging.WARN
 
 
 def configure(settings: CommonSettings) -> None:
-    """Set up logging for this process, once, before anything logs.
-
-    Raises ValueError for a level that does not exist.
-    """
-    level = _LEVELS.get(settings.log_level.upper())
-    if level is None:
-        raise ValueError(f"GPU_DEV_LOG_LEVEL must be one of {', '.join(_LEVELS)}, not {settings.log_level!r}.")
+    """Set up logging for this process, once, before anything logs."""
+    level = _LEVELS[settings.log_level]
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,

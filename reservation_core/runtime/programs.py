@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import pydantic
+import pydantic_settings
 import uvloop
 
 from reservation_core.ports import ClusterUnavailableError, DatabaseUnavailableError
@@ -32,6 +33,10 @@ def run_program(
         for problem in error.errors(include_url=False, include_input=False):
             variable = "GPU_DEV_" + "__".join(str(part) for part in problem["loc"]).upper()
             sys.stderr.write(f"{name}: {variable}: {problem['msg']}\n")
+        return 2
+    except pydantic_settings.SettingsError as error:
+        # A source of settings that can't be read at all, such as GPU_DEV_SECRETS_DIR naming a file.
+        sys.stderr.write(f"{name}: {error}. Correct the environment and start again.\n")
         return 2
     configure(settings)
     try:

@@ -7,10 +7,10 @@ import os
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import Field, SecretStr
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import BeforeValidator, Field, SecretStr
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 
 class ClusterKind(StrEnum):
@@ -20,7 +20,20 @@ class ClusterKind(StrEnum):
     KUBERNETES = "kubernetes"
 
 
+def _upper(value: object) -> object:
+    return value.upper() if isinstance(value, str) else value
+
+
+def _split(value: object) -> object:
+    """A list as people write it in an environment variable: `1800,900,300`, with or without brackets."""
+    return [part for part in value.strip(" []").split(",") if part.strip()] if isinstance(value, str) else value
+
+
+LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(_upper)]
 Seconds = Annotated[float, Field(gt=0, le=86_400 * 400)]
+WarningTimes = Annotated[
+    tuple[Annotated[int, Field(gt=0, le=86_400 * 400)], ...], NoDecode, BeforeValidator(_split), Field(max_length=20)
+]
 
 
 class CommonSettings(BaseSettings):
@@ -39,7 +52,7 @@ class CommonSettings(BaseSettings):
     database_pool: Annotated[int, Field(ge=1, le=200)] = 10
     cluster: ClusterKind = ClusterKind.LOCAL
     local_gpus: str | None = None
-    log_level: str = "INFO"
+    log_level: LogLevel = "INFO"
     log_json: bool = True
 
 
@@ -94,7 +107,7 @@ class UpdaterSettings(CommonSettings):
 class ExpirySettings(CommonSettings):
     """The reservation expiry."""
 
-    warn_before_s: tuple[int, ...] = (1800, 900, 300)
+    warn_before_s: WarningTimes = (1800, 900, 300)
     start_allowance_s: Seconds = 120
     ending_patience_s: Seconds = 60
     idempotency_keep_s: Seconds = 86_400

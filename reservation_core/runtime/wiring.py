@@ -6,11 +6,14 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import assert_never
 
+from sqlalchemy.exc import ArgumentError
+
 from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.identity.ids import RandomIds
 from reservation_core.adapters.local.cluster import LocalCluster
+from reservation_core.adapters.local.inventory import BadGpusSettingError
 from reservation_core.adapters.pgmq.queue import open_client
-from reservation_core.adapters.postgres.engine import open_engine
+from reservation_core.adapters.postgres.engine import engine_url, open_engine
 from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
 from reservation_core.adapters.postgres.wakeups import PostgresWakeups
 from reservation_core.ports import Clock, Cluster, IdSource, UnitOfWorkFactory, Wakeups
@@ -33,19 +36,30 @@ class Runtime:
 
 
 def database_url_of(settings: CommonSettings) -> str:
-    """The database's URL. Raises SettingsError when there is none."""
+    """The database's URL. Raises SettingsError when there is none, or none that can be read."""
     if settings.database_url is None:
         raise SettingsError(
             "GPU_DEV_DATABASE_URL is not set. Set it to a PostgreSQL URL, or run `make up`, which brings a server."
         )
-    return settings.database_url.get_secret_value()
+    url = settings.database_url.get_secret_value()
+    try:
+        engine_url(url)
+    except (ArgumentError, ValueError):
+        # Without the parser's own words: they may hold the password.
+        raise SettingsError(
+            "GPU_DEV_DATABASE_URL is not a URL. Write it like postgresql://user:password@host:5432/database."
+        ) from None
+    return url
 
 
 def open_cluster(settings: CommonSettings, clock: Clock) -> Cluster:
-    """The cluster that the settings name."""
+    """The cluster that the settings name. Raises SettingsError for settings that it can't work with."""
     match settings.cluster:
         case ClusterKind.LOCAL:
-            return LocalCluster(settings.home, settings.local_gpus, clock)
+            try:
+                return LocalCluster(settings.home, settings.local_gpus, clock)
+            except BadGpusSettingError as error:
+                raise SettingsError(str(error)) from error
         case ClusterKind.KUBERNETES:
             raise SettingsError("GPU_DEV_CLUSTER=kubernetes is not available yet. Use GPU_DEV_CLUSTER=local.")
         case _:

@@ -1,0 +1,70 @@
+"""The token bucket, in virtual time."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reservation_core.runtime.pacing import TokenBucket
+
+
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
+    """An event loop whose clock jumps to the next timer instead of waiting for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._at = 0.0
+
+    def time(self) -> float:
+        return self._at
+
+    def _run_once(self) -> None:
+        scheduled: list[Any] = self._scheduled  # type: ignore[attr-defined]
+        if not self._ready and scheduled:  # type: ignore[attr-defined]
+            self._at = max(self._at, scheduled[0].when())
+        super()._run_once()  # type: ignore[misc]
+
+
+def times(rate: float, burst: float, arrivals: list[float]) -> list[float]:
+    """When operations that ask at these times are let through."""
+
+    async def ask(bucket: TokenBucket, at: float) -> float:
+        await asyncio.sleep(at)
+        await bucket.take()
+        return asyncio.get_running_loop().time()
+
+    async def all_of_them() -> list[float]:
+        bucket = TokenBucket(rate, burst)
+        return sorted(await asyncio.gather(*(ask(bucket, at) for at in arrivals)))
+
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        return runner.run(all_of_them())
+
+
+def test_a_burst_goes_at_once_and_the_rest_at_its_rate() -> None:
+    assert times(2, 3, [0] * 7) == pytest.approx([0, 0, 0, 0.5, 1, 1.5, 2])
+
+
+def test_a_rest_earns_a_burst_and_no_more() -> None:
+    assert times(2, 3, [0] * 3 + [100] * 5) == pytest.approx([0, 0, 0, 100, 100, 100, 100.5, 101])
+
+
+def test_a_burst_below_one_still_lets_one_through() -> None:
+    assert times(1, 0, [0, 0]) == pytest.approx([0, 1])
+
+
+@given(
+    st.floats(0.1, 1000),
+    st.floats(0, 20),
+    st.lists(st.floats(0, 100), min_size=1, max_size=60),
+)
+def test_no_stretch_of_time_has_more_than_burst_and_rate_allow(
+    rate: float, burst: float, arrivals: list[float]
+) -> None:
+    through = times(rate, burst, arrivals)
+    for first, begun in enumerate(through):
+        for last in range(first, len(through)):
+            allowed = max(1.0, burst) + rate * (through[last] - begun)
+            assert last - first + 1 <= allowed + 1e-6 * len(arrivals) + 1e-9 * rate * 1000

@@ -1,0 +1,109 @@
+"""Programs: what they say, and the code they end with."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from reservation_core.ports import ClusterUnavailableError, DatabaseUnavailableError
+from reservation_core.runtime import programs
+from reservation_core.runtime.programs import run_program
+from reservation_core.runtime.settings import CommonSettings, ExpirySettings
+from reservation_core.runtime.wiring import SettingsError
+
+
+@pytest.fixture(autouse=True)
+def _as_a_program_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "configure", lambda _settings: None)
+    for name in [name for name in os.environ if name.startswith("GPU_DEV_")]:
+        monkeypatch.delenv(name)
+
+
+def code_of(error: Exception | None = None) -> int:
+    async def main(_settings: CommonSettings) -> None:
+        if error is not None:
+            raise error
+
+    return run_program("probe", "Probes.", CommonSettings, main, [])
+
+
+def test_a_program_that_is_done_ends_with_0(capsys: pytest.CaptureFixture[str]) -> None:
+    assert code_of() == 0
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (DatabaseUnavailableError("the database is not available"), 1),
+        (ClusterUnavailableError("the cluster did not answer"), 1),
+        (SettingsError("GPU_DEV_CLUSTER is not right"), 2),
+    ],
+)
+def test_trouble_is_told_in_one_line(error: Exception, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert code_of(error) == code
+    told = capsys.readouterr().err
+    assert told.startswith(f"probe: {error}")
+    assert told.count("\n") == 1
+
+
+def test_an_error_of_our_own_is_not_hidden() -> None:
+    with pytest.raises(ZeroDivisionError):
+        code_of(ZeroDivisionError())
+
+
+def test_help_tells_which_settings_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    async def main(_settings: ExpirySettings) -> None:
+        raise AssertionError("nothing is to be done")
+
+    with pytest.raises(SystemExit) as caught:
+        run_program("probe", "Probes.", ExpirySettings, main, ["--help"])
+    assert caught.value.code == 0
+    told = "".join(capsys.readouterr().out.split())
+    assert "GPU_DEV_WARN_BEFORE_S" in told
+    assert "GPU_DEV_DATABASE_URL" in told
+
+
+def test_a_bad_setting_is_named_and_its_value_is_not_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GPU_DEV_DATABASE_POOL", "hunter2")
+    assert code_of() == 2
+    told = capsys.readouterr().err
+    assert told.startswith("probe: GPU_DEV_DATABASE_POOL: ")
+    assert "hunter2" not in told
+
+
+@pytest.mark.parametrize("component", ["reservation_processor", "reservation_expiry", "availability_updater"])
+def test_every_component_has_its_help(component: str) -> None:
+    done = subprocess.run([sys.executable, "-m", component, "--help"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"python -m {component}" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "code"),
+    [
+        ("GPU_DEV_LOG_LEVEL", "loud", 2),
+        ("GPU_DEV_LOCAL_GPUS", "nonsense", 2),
+        ("GPU_DEV_DATABASE_URL", "hunter2", 2),
+        ("GPU_DEV_SECRETS_DIR", __file__, 2),
+        ("GPU_DEV_DATABASE_URL", "postgresql://gpu:hunter2@127.0.0.1:1/x", 1),
+        ("GPU_DEV_DATABASE_URL", "postgresql://gpu:hunter2@nowhere.invalid/x", 1),
+    ],
+)
+def test_a_component_that_can_not_start_says_why_in_one_line(tmp_path: Path, name: str, value: str, code: int) -> None:
+    given = {"GPU_DEV_DATABASE_URL": "postgresql://127.0.0.1:1/x", "GPU_DEV_HOME": str(tmp_path), name: value}
+    done = subprocess.run(
+        [sys.executable, "-m", "availability_updater"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "GPU_DEV_LOG_LEVEL": "ERROR", **given},
+    )
+    assert done.returncode == code
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr.startswith("availability_updater: ")
+    assert "hunter2" not in done.stderr

@@ -1,0 +1,121 @@
+"""Settings from the environment and from files: what is wrong is named, what is secret is not shown."""
+
+import os
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import pydantic
+import pytest
+
+from reservation_core.runtime.settings import (
+    ApiSettings,
+    ClusterKind,
+    CommonSettings,
+    ExpirySettings,
+    ProcessorSettings,
+    StandaloneSettings,
+)
+from reservation_core.runtime.wiring import SettingsError, database_url_of, open_cluster
+from tests.clocks import SettableClock
+
+URL = "postgresql://gpu:hunter2@db.example:5432/gpu_dev"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("GPU_DEV_")]:
+        monkeypatch.delenv(name)
+
+
+def test_every_component_works_without_settings() -> None:
+    settings = StandaloneSettings()
+    assert (settings.cluster, settings.start_allowance) == (ClusterKind.LOCAL, timedelta(minutes=2))
+    assert settings.warn_before_s == (1800, 900, 300)
+    # The processor counts on a start taking at most what the expiry allows it.
+    assert ProcessorSettings().start_allowance_s == ExpirySettings().start_allowance_s
+
+
+@pytest.mark.parametrize(
+    ("settings_type", "name", "value"),
+    [
+        (CommonSettings, "GPU_DEV_CLUSTER", "slurm"),
+        (CommonSettings, "GPU_DEV_DATABASE_POOL", "0"),
+        (CommonSettings, "GPU_DEV_LOG_LEVEL", "loud"),
+        (ApiSettings, "GPU_DEV_MAX_BODY_BYTES", "1"),
+        (ProcessorSettings, "GPU_DEV_LEASE_S", "0"),
+        (ProcessorSettings, "GPU_DEV_MAX_READS", "many"),
+        (ExpirySettings, "GPU_DEV_WARN_BEFORE_S", "60,-1"),
+        (ExpirySettings, "GPU_DEV_WARN_BEFORE_S", "soon"),
+    ],
+)
+def test_a_bad_value_is_refused_by_its_name(
+    monkeypatch: pytest.MonkeyPatch, settings_type: type[CommonSettings], name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(pydantic.ValidationError) as caught:
+        settings_type()
+    [problem] = caught.value.errors(include_input=False)
+    assert name == f"GPU_DEV_{problem['loc'][0]}".upper()
+
+
+@pytest.mark.parametrize("text", ["60,20", " 60 , 20 ", "[60, 20]"])
+def test_lists_are_written_as_people_write_them(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("GPU_DEV_WARN_BEFORE_S", text)
+    assert ExpirySettings().warn_before_s == (60, 20)
+
+
+def test_no_warnings_are_an_empty_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPU_DEV_WARN_BEFORE_S", "")
+    assert ExpirySettings().warn_before_s == ()
+
+
+def test_a_secret_is_in_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPU_DEV_DATABASE_URL", URL)
+    settings = CommonSettings()
+    assert database_url_of(settings) == URL
+    for text in (repr(settings), str(settings), settings.model_dump_json()):
+        assert "hunter2" not in text
+    monkeypatch.setenv("GPU_DEV_DATABASE_POOL", "hunter2")
+    with pytest.raises(pydantic.ValidationError) as caught:
+        CommonSettings()
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["hunter2", "postgresql://gpu:hunter2@db:port/x"])
+def test_an_unreadable_database_url_is_named_and_not_shown(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setenv("GPU_DEV_DATABASE_URL", url)
+    with pytest.raises(SettingsError, match="GPU_DEV_DATABASE_URL") as caught:
+        database_url_of(CommonSettings())
+    assert "hunter2" not in str(caught.value)
+    assert caught.value.__suppress_context__
+
+
+def test_a_database_is_needed() -> None:
+    with pytest.raises(SettingsError, match="GPU_DEV_DATABASE_URL is not set"):
+        database_url_of(CommonSettings())
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        (CommonSettings(local_gpus="h100:none"), "GPU_DEV_LOCAL_GPUS"),
+        (CommonSettings(cluster=ClusterKind.KUBERNETES), "GPU_DEV_CLUSTER"),
+    ],
+)
+def test_a_cluster_that_can_not_be_opened_says_what_to_set(settings: CommonSettings, name: str) -> None:
+    with pytest.raises(SettingsError, match=name):
+        open_cluster(settings, SettableClock())
+
+
+def test_secrets_come_from_files_too(tmp_path: Path) -> None:
+    """The directory is read when the program starts, so a program is started."""
+    (tmp_path / "gpu_dev_database_url").write_text(URL + "\n")
+    code = (
+        "from reservation_core.runtime.settings import CommonSettings as C;"
+        f"assert C().database_url.get_secret_value() == {URL!r}"
+    )
+    subprocess.run(
+        [sys.executable, "-c", code], check=True, env={**os.environ, "GPU_DEV_SECRETS_DIR": str(tmp_path)}, timeout=60
+    )
