@@ -17,6 +17,8 @@ def open_engine(url: str, *, pool: int, application: str) -> AsyncEngine:
         pool_size=pool,
         max_overflow=0,
         pool_timeout=30,
+        # Parameters hold people's variables and the digests of their tokens: no error text may show them.
+        hide_parameters=True,
         connect_args={
             "server_settings": {
                 "application_name": application,

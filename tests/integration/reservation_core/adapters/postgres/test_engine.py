@@ -1,0 +1,18 @@
+"""What the engine keeps to itself."""
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+
+from reservation_core.adapters.postgres.engine import open_engine
+
+
+async def test_no_error_shows_a_parameter(database_url: str) -> None:
+    engine = open_engine(database_url, pool=1, application="test")
+    try:
+        with pytest.raises(DBAPIError) as caught:
+            async with engine.begin() as connection:
+                await connection.execute(text("SELECT CAST(:secret AS text), 1 / 0"), {"secret": "hunter2"})
+        assert "hunter2" not in str(caught.value)
+    finally:
+        await engine.dispose()
