@@ -8,8 +8,9 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
-from api_service.gate import Gate
+from api_service.gate import ExpressGate, Gate
 from api_service.problems import of_exception
 from api_service.routes import (
     dead_letters,
@@ -38,6 +39,20 @@ _ROUTERS = (
 )
 
 
+class GatedApplication(FastAPI):
+    """The framework's application; what counts in microseconds takes the express gate past its layers."""
+
+    express: ExpressGate
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection."""
+        if self.express.takes(scope):
+            scope["app"] = self
+            await self.express(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
+
+
 def create_app(runtime: Runtime, settings: ApiSettings) -> FastAPI:
     """The ASGI application on a runtime that stays open as long as the application runs.
 
@@ -51,7 +66,7 @@ def create_app(runtime: Runtime, settings: ApiSettings) -> FastAPI:
         async with services.running():
             yield
 
-    app = FastAPI(
+    app = GatedApplication(
         title="GPU Dev Server",
         version="1",
         lifespan=lifespan,
@@ -67,7 +82,8 @@ def create_app(runtime: Runtime, settings: ApiSettings) -> FastAPI:
     app.state.services = services
     app.state.operations = [route for route in app.router.routes if isinstance(route, APIRoute)]
     express = [route for route in app.state.operations if route.endpoint is jobs.submit_job]
-    app.add_middleware(Gate, services=services, express=express)
+    app.add_middleware(Gate, services=services)
+    app.express = ExpressGate(services, express)
     return app
 
 
