@@ -113,9 +113,9 @@ def _stamping(runtime: Runtime, allocated: dict[str, float]) -> Runtime:
     """The same runtime; it notes when each start's transaction has committed."""
 
     @asynccontextmanager
-    async def unit_of_work() -> AsyncIterator[UnitOfWork]:
+    async def unit_of_work(*, one_statement: bool = False) -> AsyncIterator[UnitOfWork]:
         started: list[str] = []
-        async with runtime.uow() as uow:
+        async with runtime.uow(one_statement=one_statement) as uow:
             commit = uow.planning.commit
 
             async def noting(*args: Any) -> Any:

@@ -4,7 +4,7 @@ Nobody commits but the unit of work: `async with uow_factory() as uow:` is one t
 ends without an exception and rolled back otherwise.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -576,7 +576,15 @@ class UnitOfWork(Protocol):
         ...
 
 
-UnitOfWorkFactory = Callable[[], AbstractAsyncContextManager[UnitOfWork]]
+class UnitOfWorkFactory(Protocol):
+    """Opens units of work: `async with uow_factory() as uow:`."""
+
+    def __call__(self, *, one_statement: bool = False) -> AbstractAsyncContextManager[UnitOfWork]:
+        """A transaction; with `one_statement` each statement is one of its own, which saves two round trips.
+
+        That is only right for work whose every write is in a single statement.
+        """
+        ...
 
 
 class Wakeups(Protocol):

@@ -62,7 +62,8 @@ def prepare(
 
 async def submit(uow_factory: UnitOfWorkFactory, batch: Sequence[NewReservation], now: datetime) -> list[Submitted]:
     """Store a batch; when this returns, it is durable. Answers come in the order given."""
-    async with uow_factory() as uow:
+    # Rows, events, messages and keys are stored by a single statement: no transaction around it is needed.
+    async with uow_factory(one_statement=True) as uow:
         answers = await uow.reservations.submit(batch, now)
         uow.wake(Channel.GPU_JOBS)
         uow.wake(Channel.EVENTS)

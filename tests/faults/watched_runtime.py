@@ -127,8 +127,8 @@ def watched(runtime: Runtime, listener: Listener) -> Runtime:
 
 def _watched_factory(inner: UnitOfWorkFactory, listener: Listener) -> UnitOfWorkFactory:
     @asynccontextmanager
-    async def unit_of_work() -> AsyncIterator[UnitOfWork]:
-        async with inner() as uow:
+    async def unit_of_work(*, one_statement: bool = False) -> AsyncIterator[UnitOfWork]:
+        async with inner(one_statement=one_statement) as uow:
             seen = _WatchedUnitOfWork(uow)
             yield seen  # type: ignore[misc]
             for act in seen.done:

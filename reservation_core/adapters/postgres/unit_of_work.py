@@ -110,10 +110,12 @@ class PostgresUnitOfWork:
 def unit_of_work_factory(engine: AsyncEngine, client: PGMQueue, wakeups: PostgresWakeups) -> UnitOfWorkFactory:
     """Transactions on an engine; their wake-ups go out after commit."""
 
+    each_by_itself = engine.execution_options(isolation_level="AUTOCOMMIT")
+
     @asynccontextmanager
-    async def unit_of_work() -> AsyncIterator[UnitOfWork]:
+    async def unit_of_work(*, one_statement: bool = False) -> AsyncIterator[UnitOfWork]:
         try:
-            async with engine.begin() as connection:
+            async with each_by_itself.connect() if one_statement else engine.begin() as connection:
                 uow = PostgresUnitOfWork(connection, client)
                 yield uow
         except (*_DRIVER_ERRORS, PoolTimeoutError) as error:

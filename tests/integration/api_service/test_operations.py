@@ -19,7 +19,7 @@ from tests.integration.api_service.test_streams import happen, start
 class _Away:
     """A database that can't be reached."""
 
-    def __call__(self) -> "_Away":
+    def __call__(self, *, one_statement: bool = False) -> "_Away":
         return self
 
     async def __aenter__(self) -> None:
