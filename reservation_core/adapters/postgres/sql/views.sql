@@ -24,12 +24,27 @@ WHERE r.kind = 'job' AND r.user_id = :user_id AND r.seq < :before_seq
 ORDER BY r.seq DESC LIMIT :limit;
 
 -- name: view_waiting
--- Who waits, in line order; a null user sees everybody.
+-- Who waits, in line order; a null user sees everybody. The lines of all types are merged from the beginning of each, so
+-- that a page costs the same however long they are.
+WITH RECURSIVE types AS (
+    (SELECT line_type FROM reservations WHERE status = 'queued' ORDER BY line_type LIMIT 1)
+    UNION ALL
+    SELECT (SELECT r.line_type FROM reservations r WHERE r.status = 'queued' AND r.line_type > t.line_type
+            ORDER BY r.line_type LIMIT 1)
+    FROM types t WHERE t.line_type IS NOT NULL
+), first AS (
+    SELECT w.* FROM types t CROSS JOIN LATERAL (
+        SELECT * FROM reservations r
+        WHERE r.status = 'queued' AND r.kind = 'job' AND r.line_type = t.line_type
+          AND (r.line_priority, r.seq) > (:after_priority, :after_seq)
+          AND (CAST(:user_id AS bigint) IS NULL OR r.user_id = :user_id)
+        ORDER BY r.line_type, r.line_priority, r.seq LIMIT :limit
+    ) w
+    WHERE t.line_type IS NOT NULL
+)
 SELECT r.*, u.name AS user_name, e.position, e.estimated_start_at, e.reason_code AS wait_code, e.reason AS wait_reason
-FROM reservations r JOIN users u ON u.id = r.user_id
+FROM first r JOIN users u ON u.id = r.user_id
 LEFT JOIN wait_estimates e ON e.reservation_id = r.id
-WHERE r.status = 'queued' AND r.kind = 'job' AND (r.line_priority, r.seq) > (:after_priority, :after_seq)
-  AND (CAST(:user_id AS bigint) IS NULL OR r.user_id = :user_id)
 ORDER BY r.line_priority, r.seq LIMIT :limit;
 
 -- name: places_in_line
