@@ -67,7 +67,7 @@ class SharedWakeups:
 class LiveStream(Response):
     """A response that goes on until its chunks end, the client leaves, the caller's token ends or the process stops.
 
-    An exception of the chunks leaves the response visibly incomplete (the connection is closed in its middle).
+    Unless its chunks came to their end, the response stays visibly incomplete (the connection is closed in its middle).
     """
 
     def __init__(
@@ -103,7 +103,9 @@ class LiveStream(Response):
             await self._chunks.aclose()
         if finished and not pump.cancelled() and (error := pump.exception()) is not None:
             raise error
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        if finished:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        # Otherwise the end is missing on purpose: a stream cut short must not look like a whole one.
 
     async def _pump(self, send: Send) -> None:
         async with aclosing(self._chunks) as chunks:

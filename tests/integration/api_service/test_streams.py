@@ -60,6 +60,7 @@ class Stream:
         self.response = response
         self.text = ""
         self.ended = False
+        self.broken = False
 
     @property
     def events(self) -> list[dict[str, Any]]:
@@ -73,8 +74,11 @@ class Stream:
         return found
 
     async def read(self) -> None:
-        async for part in self.response.aiter_text():
-            self.text += part
+        try:
+            async for part in self.response.aiter_text():
+                self.text += part
+        except httpx.RemoteProtocolError:
+            self.broken = True
         self.ended = True
 
 
@@ -129,6 +133,7 @@ async def test_events_come_as_they_happen_and_resume(remote: httpx.AsyncClient, 
         await eventually(lambda: [event["kind"] for event in stream.events] == ["finished"])
         await happen(runtime, job_id, PodsGone())
         await eventually(lambda: stream.ended)
+        assert not stream.broken
         assert [event["after"] for event in stream.events] == ["ending", "succeeded"]
         last = stream.events[-1]["id"]
     for after, kinds in ((seen, ["finished", "succeeded"]), (last, [])):
@@ -160,6 +165,8 @@ async def test_streams_end_when_the_server_stops(served: Served, remote: httpx.A
         await eventually(lambda: events.events)
         served.stop.set()
         await eventually(lambda: events.ended and log.ended)
+        # What was cut short must not look whole: a reader would take the log for complete.
+        assert (events.broken, log.broken) == (True, True)
         await asyncio.wait_for(asyncio.shield(served.serving), 10)
 
 
