@@ -11,7 +11,7 @@ from typing import Any
 
 import structlog
 
-from reservation_core.ports import ClusterUnavailableError
+from reservation_core.ports import ClusterUnavailableError, DatabaseUnavailableError
 from reservation_core.runtime.wiring import SettingsError
 
 _PATIENCE = timedelta(seconds=20)
@@ -62,7 +62,8 @@ async def run_together(
 async def every(period: timedelta, act: Callable[[], Awaitable[object]], stop: asyncio.Event) -> None:
     """Act once each `period` until `stop` is set, first after one period.
 
-    A cluster that can't be asked just now is met by the next run: what is acted on is the state, not the occasion.
+    What the cluster or the database can't do just now is done at the next turn: what is acted on is the state, not the
+    occasion. Everything else travels.
     """
     while True:
         try:
@@ -70,7 +71,12 @@ async def every(period: timedelta, act: Callable[[], Awaitable[object]], stop: a
         except TimeoutError:
             try:
                 await act()
-            except ClusterUnavailableError as error:
-                _log.warning("the cluster could not be asked; trying again", error=str(error))
+            except* (ClusterUnavailableError, DatabaseUnavailableError) as errors:
+                _log.warning("not now; trying again at the next turn", error=_said(errors))
         else:
             return
+
+
+def _said(error: BaseException) -> str:
+    """An error's own words; for a group of errors, the first one's."""
+    return _said(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else str(error)

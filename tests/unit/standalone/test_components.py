@@ -4,8 +4,9 @@ import asyncio
 from datetime import timedelta
 
 import pytest
+from structlog.testing import capture_logs
 
-from reservation_core.ports import ClusterUnavailableError
+from reservation_core.ports import ClusterUnavailableError, DatabaseUnavailableError
 from reservation_core.runtime.wiring import SettingsError
 from standalone.components import ComponentFailedError, every, run_together
 
@@ -69,15 +70,34 @@ async def test_unusable_settings_keep_their_own_words() -> None:
         await run_together({"API": refuses()}, asyncio.Event())
 
 
-async def test_a_timer_goes_on_when_the_cluster_can_not_be_asked_and_fails_with_anything_else() -> None:
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        ClusterUnavailableError("not now"),
+        DatabaseUnavailableError("not now"),
+        ExceptionGroup("tasks", [ExceptionGroup("inner", [DatabaseUnavailableError("not now")])]),
+    ],
+    ids=lambda trouble: type(trouble).__name__,
+)
+async def test_a_timer_goes_on_when_somebody_is_away_and_fails_with_anything_else(trouble: Exception) -> None:
     stop, calls = asyncio.Event(), list[int]()
 
     async def act() -> None:
         calls.append(1)
         if len(calls) < 3:
-            raise ClusterUnavailableError("not now")
+            raise trouble
         raise ZeroDivisionError
 
-    with pytest.raises(ZeroDivisionError):
+    with capture_logs() as told, pytest.raises(ZeroDivisionError):
         await every(timedelta(milliseconds=1), act, stop)
     assert len(calls) == 3
+    assert [(line["log_level"], line["error"]) for line in told] == [("warning", "not now")] * 2
+
+
+async def test_a_mistake_beside_an_absence_is_not_hidden_by_it() -> None:
+    async def act() -> None:
+        raise ExceptionGroup("tasks", [DatabaseUnavailableError("not now"), ZeroDivisionError()])
+
+    with pytest.raises(ExceptionGroup) as caught:
+        await every(timedelta(milliseconds=1), act, asyncio.Event())
+    assert caught.group_contains(ZeroDivisionError)
