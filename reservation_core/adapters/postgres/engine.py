@@ -1,13 +1,20 @@
 """Connections to PostgreSQL: the pool of an engine, and single connections for listening."""
 
+from typing import Any
+
 import asyncpg
 from sqlalchemy import URL, make_url
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
+# What a URL may say that is meant for SQLAlchemy and that asyncpg itself does not know.
+_FOR_THE_POOL_ALONE = frozenset({"prepared_statement_cache_size"})
+
 
 def engine_url(url: str) -> URL:
-    """Any PostgreSQL URL as SQLAlchemy and asyncpg want it."""
-    return make_url(url).set(drivername="postgresql+asyncpg")
+    """Any PostgreSQL URL as SQLAlchemy and asyncpg want it. psql's `sslmode` is what asyncpg calls `ssl`."""
+    parts = make_url(url).set(drivername="postgresql+asyncpg")
+    mode = parts.query.get("sslmode")
+    return parts if mode is None else parts.difference_update_query(["sslmode"]).update_query_dict({"ssl": mode})
 
 
 def open_engine(url: str, *, pool: int, application: str) -> AsyncEngine:
@@ -34,14 +41,12 @@ def open_engine(url: str, *, pool: int, application: str) -> AsyncEngine:
 
 async def open_connection(url: str, application: str) -> asyncpg.Connection:
     """One connection outside the pool, for LISTEN and NOTIFY."""
+    where = {**_connect_arguments(url), "server_settings": {"application_name": application}}
+    return await asyncpg.connect(**{"timeout": 10, **where})
+
+
+def _connect_arguments(url: str) -> dict[str, Any]:
+    """Where and how to connect, exactly as the pool does: hosts, ports, TLS and whatever else the URL says."""
     parts = engine_url(url)
-    host = parts.query.get("host", parts.host)
-    return await asyncpg.connect(
-        user=parts.username,
-        password=parts.password,
-        host=list(host) if isinstance(host, tuple) else host,
-        port=parts.port,
-        database=parts.database,
-        server_settings={"application_name": application},
-        timeout=10,
-    )
+    _, arguments = parts.get_dialect()().create_connect_args(parts)
+    return {name: value for name, value in arguments.items() if name not in _FOR_THE_POOL_ALONE}
