@@ -19,7 +19,8 @@ from reservation_core.ports import (
 from reservation_core.runtime.settings import ProcessorSettings
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.plan_and_allocate import Planner, PlannerRules
-from reservation_core.usecases.resync import ResyncRules, resync
+from reservation_core.usecases.resync import Resync, ResyncRules
+from reservation_processor.belts import BELT
 from reservation_processor.following import follow
 
 _log = structlog.get_logger(__name__)
@@ -103,10 +104,12 @@ async def _resync(runtime: Runtime, settings: ProcessorSettings) -> None:
         starting_patience=timedelta(seconds=settings.resync_s),
         ending_patience=timedelta(seconds=settings.end_grace_s + settings.resync_s),
         grace=settings.end_grace,
+        belt=BELT,
     )
+    comparison = Resync(runtime.uow, runtime.cluster, runtime.clock, rules)
 
     async def once() -> None:
-        report = await resync(runtime.uow, runtime.cluster, runtime.clock, rules)
+        report = await comparison.once()
         if report.resent or report.orphans:
             _log.warning("repaired", resent=report.resent, orphans=report.orphans)
         await asyncio.sleep(settings.resync_s)

@@ -12,9 +12,8 @@ from reservation_core.runtime.pacing import TokenBucket
 from reservation_core.runtime.settings import ClusterKind, ProcessorSettings
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.launch import LaunchRules, perform
+from reservation_processor.belts import BELT
 from reservation_processor.leading import lead
-
-_BELT = timedelta(seconds=30)
 
 
 async def run(runtime: Runtime, settings: ProcessorSettings, stop: asyncio.Event) -> None:
@@ -25,7 +24,7 @@ async def run(runtime: Runtime, settings: ProcessorSettings, stop: asyncio.Event
 
 
 async def _operate(runtime: Runtime, settings: ProcessorSettings, stop: asyncio.Event) -> None:
-    rules = LaunchRules(settings.end_grace, _BELT, _master_address(settings))
+    rules = LaunchRules(settings.end_grace, BELT, _master_address(settings))
 
     async def handle(uow: UnitOfWork, message: QueuedMessage) -> None:
         try:

@@ -68,7 +68,7 @@ CREATE TABLE reservations (
     version      integer NOT NULL DEFAULT 1 CHECK (version >= 1),
     attempt      integer NOT NULL DEFAULT 0 CHECK (attempt >= 0),
     outcome      text CHECK (outcome IN ('succeeded', 'failed', 'cancelled', 'expired')),
-    changed_at   timestamptz NOT NULL,
+    changed_at   timestamptz NOT NULL, -- when the status last changed
     range_end    timestamptz,
     started_at   timestamptz,
     ends_at      timestamptz,

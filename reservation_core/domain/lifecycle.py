@@ -139,9 +139,7 @@ class SetRangeEnd:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseGpus:
-    """Close the ledger's rows: the hold ends now, and the range where it lay in the future."""
-
-    at: datetime
+    """Close the ledger's rows: the hold ends now, and so does the range."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +284,7 @@ def _gone(reservation: Reservation, now: datetime) -> tuple[Reservation, tuple[E
     if reservation.status is not JobStatus.ENDING or reservation.outcome is None:
         return reservation, ()
     after = replace(reservation, status=reservation.outcome, outcome=None, finished_at=now)
-    return after, (ReleaseGpus(now), WakePlanner(), Record(reservation.outcome.value))
+    return after, (ReleaseGpus(), WakePlanner(), Record(reservation.outcome.value))
 
 
 def _end_reached(reservation: Reservation, now: datetime) -> tuple[Reservation, tuple[Effect, ...]]:

@@ -101,7 +101,7 @@ class JobViews:
             },
         )
         parts = {row.id: row for row in found}
-        cards = {row.gpu_type: row.cards for row in await self._connection.execute(statement("usable_cards"))}
+        pools = {row.gpu_type: row for row in await self._connection.execute(statement("usable_cards"))}
         now = (await self._connection.execute(statement("transaction_time"))).scalar_one()
         views = {}
         jobs, work = 0, 0.0
@@ -111,8 +111,8 @@ class JobViews:
             jobs += parts[row.id].jobs
             work += float(parts[row.id].work)
             own = row.gpus * row.nodes * row.duration.total_seconds()
-            usable = cards.get(row.gpu_type, 0) if row.gpu_type is not None else sum(cards.values())
-            views[row.id] = _beyond(row, jobs, work - own, usable, now)
+            wanted = [pool for gpu_type, pool in pools.items() if row.gpu_type in (None, gpu_type)]
+            views[row.id] = _beyond(row, jobs, work - own, wanted, now)
         return views
 
 
@@ -123,13 +123,16 @@ def _view(row: Row[Any], allocations: tuple[Any, ...]) -> JobView:
     return JobView(reservation, row.position, row.estimated_start_at, allocations)
 
 
-def _beyond(row: Row[Any], place: int, work_before: float, usable: int, now: datetime) -> JobView:
+def _beyond(row: Row[Any], place: int, work_before: float, pools: Sequence[Row[Any]], now: datetime) -> JobView:
     reservation = reservation_of(row)
     if reservation.status is JobStatus.QUEUED and place > 1:
         detail = (
-            f"{place - 1} jobs stand before it in this line. The estimate is the work before it "
+            f"{place - 1} jobs stand before it in this line. The estimate is all the work before it, "
             "shared by all usable cards; it becomes exact as the job comes nearer."
         )
         reservation = replace(reservation, reason=Reason(ReasonCode.BEHIND_IN_LINE, detail))
-    estimate = now + timedelta(seconds=work_before / usable) if usable else None
+    usable = sum(pool.cards for pool in pools)
+    fits_now = place == 1 and sum(pool.free for pool in pools) >= row.gpus * row.nodes
+    promised = 0.0 if fits_now else float(sum(pool.promised for pool in pools))
+    estimate = now + timedelta(seconds=(promised + work_before) / usable) if usable else None
     return JobView(reservation, place, estimate, ())

@@ -50,6 +50,8 @@ class PostgresReservations(JobViews):
 
     async def submit(self, batch: Sequence[NewReservation], now: datetime) -> list[Submitted]:
         """Store a batch in one statement, then look up what repeated Idempotency-Keys were answered with."""
+        if not batch:
+            return []
         rows = [new.reservation for new in batch]
         result = await self._connection.execute(
             statement("submit_reservations"),
@@ -167,12 +169,9 @@ class PostgresReservations(JobViews):
                         "Extend by less, or submit a new job for the rest."
                     ) from error
                 raise
-        released = [(c.after.id, e.at) for c in changes for e in c.effects if isinstance(e, ReleaseGpus)]
+        released = [c.after.id for c in changes for e in c.effects if isinstance(e, ReleaseGpus)]
         if released:
-            await self._connection.execute(
-                statement("release_allocations"),
-                {"ids": [i for i, _ in released], "ats": [at for _, at in released]},
-            )
+            await self._connection.execute(statement("release_allocations"), {"ids": released})
 
     async def _record(self, changes: Sequence[Change]) -> None:
         lines = [(c, e) for c in changes for e in c.effects if isinstance(e, Record)]

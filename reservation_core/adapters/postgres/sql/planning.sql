@@ -66,7 +66,8 @@ ORDER BY line_type, line_priority, seq LIMIT :limit;
 
 -- name: commit_starts
 -- Allocate: rows that still wait as they were when planned (an extension in between makes another job of it) move to
--- starting, with their GPUs, events and create messages, in one statement.
+-- starting, with their GPUs, events and create messages, in one statement. Where a range begins and where it is closed
+-- is stamped by the database's clock: with those of several machines, the next could begin before the last has ended.
 WITH started AS (
     UPDATE reservations r
     SET status = :after, reason_code = :reason_code, reason = i.reason, attempt = r.attempt + 1,
@@ -78,7 +79,8 @@ WITH started AS (
     RETURNING r.id, r.attempt, r.range_end, r.reason
 ), placed AS (
     INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, created_at)
-    SELECT s.id, s.attempt, g.gpu_id, g.rank, tstzrange(:now, s.range_end), true, :now
+    SELECT s.id, s.attempt, g.gpu_id, g.rank, tstzrange(clock_timestamp(), s.range_end), true,
+           clock_timestamp()
     FROM started s
     JOIN unnest(CAST(:gpu_owners AS text[]), CAST(:gpu_ids AS bigint[]), CAST(:ranks AS integer[]))
          AS g (reservation_id, gpu_id, rank) ON g.reservation_id = s.id

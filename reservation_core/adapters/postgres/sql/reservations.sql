@@ -71,7 +71,8 @@ UPDATE reservations r
 SET status = i.status, reason_code = i.reason_code, reason = i.reason,
     duration = make_interval(secs => i.duration_s), outcome = i.outcome, range_end = i.range_end,
     started_at = i.started_at, ends_at = i.ends_at, finished_at = i.finished_at, exit_code = i.exit_code,
-    warned_s = i.warned_s, version = r.version + 1, changed_at = CAST(:now AS timestamptz)
+    warned_s = i.warned_s, version = r.version + 1,
+    changed_at = CASE WHEN r.status = i.status THEN r.changed_at ELSE CAST(:now AS timestamptz) END
 FROM unnest(
     CAST(:ids AS text[]), CAST(:versions AS integer[]), CAST(:statuses AS text[]), CAST(:reason_codes AS text[]),
     CAST(:reasons AS text[]), CAST(:durations AS float8[]), CAST(:outcomes AS text[]),
@@ -93,13 +94,13 @@ FROM unnest(CAST(:ids AS text[]), CAST(:range_ends AS timestamptz[])) AS i (id, 
 WHERE a.reservation_id = i.id AND a.released_at IS NULL;
 
 -- name: release_allocations
--- Close the open rows: the hold is over, and what lay in the future goes back to the calendar.
+-- Close the open rows: the hold is over, and what lay in the future goes back to the calendar. The database's clock, as
+-- where ranges begin (see commit_starts).
 UPDATE allocations a
-SET held = false, released_at = i.at,
+SET held = false, released_at = clock_timestamp(),
     during = tstzrange(lower(a.during),
-                       least(upper(a.during), greatest(i.at, lower(a.during) + interval '1 microsecond')))
-FROM unnest(CAST(:ids AS text[]), CAST(:ats AS timestamptz[])) AS i (id, at)
-WHERE a.reservation_id = i.id AND a.released_at IS NULL;
+                       least(upper(a.during), greatest(clock_timestamp(), lower(a.during) + interval '1 microsecond')))
+WHERE a.reservation_id = ANY(CAST(:ids AS text[])) AND a.released_at IS NULL;
 
 -- name: record_reservation_events
 -- The append-only record of transitions, in the order they were decided.

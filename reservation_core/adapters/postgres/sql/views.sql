@@ -63,8 +63,14 @@ CROSS JOIN LATERAL (
 ) part;
 
 -- name: usable_cards
--- How many cards of each type could take a job at all.
-SELECT g.gpu_type, count(*) AS cards FROM gpus g JOIN nodes n ON n.id = g.node_id
+-- Of each type: how many cards could take a job at all, how many of them are free, and the GPU-seconds still promised.
+SELECT g.gpu_type, count(*) AS cards, count(*) FILTER (WHERE a.gpu_id IS NULL) AS free,
+       coalesce(sum(greatest(extract(epoch FROM a.free_at - now()), 0)), 0) AS promised
+FROM gpus g
+JOIN nodes n ON n.id = g.node_id
+LEFT JOIN (
+    SELECT gpu_id, max(upper(during)) AS free_at FROM allocations WHERE released_at IS NULL GROUP BY gpu_id
+) a ON a.gpu_id = g.id
 WHERE g.condition = 'usable' AND n.removed_at IS NULL AND n.ready AND n.schedulable
 GROUP BY g.gpu_type;
 

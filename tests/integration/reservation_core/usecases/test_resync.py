@@ -7,15 +7,18 @@ import pytest
 from reservation_core.domain.model import JobStatus, PodPhase, ReasonCode
 from reservation_core.ports import ClusterUnavailableError, QueueName
 from reservation_core.usecases.cancel import cancel
-from reservation_core.usecases.resync import ResyncReport, ResyncRules, resync
-from tests.integration.reservation_core.usecases.world import World, pod
+from reservation_core.usecases.extend import extend
+from reservation_core.usecases.resync import Resync, ResyncReport, ResyncRules
+from tests.integration.reservation_core.usecases.world import LAUNCH, World, pod
 
 PATIENCE = timedelta(seconds=5)
-RULES = ResyncRules(starting_patience=PATIENCE, ending_patience=2 * PATIENCE, grace=timedelta(seconds=1))
+RULES = ResyncRules(
+    starting_patience=PATIENCE, ending_patience=2 * PATIENCE, grace=timedelta(seconds=1), belt=LAUNCH.belt
+)
 
 
 async def once(world: World) -> ResyncReport:
-    return await resync(world.uow, world.cluster, world.clock, RULES)
+    return await Resync(world.uow, world.cluster, world.clock, RULES).once()
 
 
 async def lose_messages(world: World) -> None:
@@ -26,7 +29,7 @@ async def lose_messages(world: World) -> None:
 
 async def test_where_all_is_as_it_should_be_nothing_is_done(world: World) -> None:
     await world.ran()
-    assert await once(world) == ResyncReport(resent=0, orphans=0, observed=1)
+    assert await once(world) == ResyncReport(resent=0, orphans=0, observed=0)
     assert world.cluster.deleted == []
 
 
@@ -101,3 +104,17 @@ async def test_a_cluster_that_can_not_be_asked_concludes_nothing(world: World) -
     with pytest.raises(ClusterUnavailableError):
         await once(world)
     assert (await world.row(job_id)).status is JobStatus.RUNNING
+
+
+async def test_a_lost_deadline_is_told_again_once(world: World) -> None:
+    job_id = await world.ran()
+    async with world.uow() as uow:
+        view = await extend(uow, world.who, job_id, timedelta(hours=1), None, timedelta(hours=9), world.clock.now())
+    await lose_messages(world)
+    comparison = Resync(world.uow, world.cluster, world.clock, RULES)
+    await comparison.once()
+    assert view.reservation.range_end is not None
+    assert world.cluster.deadlines == {str(pod(job_id)): view.reservation.range_end + LAUNCH.belt}
+    world.cluster.deadlines.clear()
+    await comparison.once()
+    assert world.cluster.deadlines == {}

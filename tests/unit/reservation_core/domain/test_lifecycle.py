@@ -203,7 +203,7 @@ def test_gone_pods_give_the_gpus_back_and_end_it_for_good(event: Event, status: 
     after, effects = transition(row, PodsGone(), T0 + HOUR)
     assert (after.status, after.outcome, after.finished_at) == (status, None, T0 + HOUR)
     assert after.reason == row.reason
-    assert effects == (ReleaseGpus(T0 + HOUR), WakePlanner(), Record(status.value))
+    assert effects == (ReleaseGpus(), WakePlanner(), Record(status.value))
 
 
 @pytest.mark.parametrize("row", [queued(), starting(), running(), final()])
