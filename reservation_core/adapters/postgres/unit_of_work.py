@@ -1,5 +1,6 @@
 """One transaction, and every repository on it. Nobody commits but this."""
 
+import errno
 import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -34,6 +35,8 @@ _UNAVAILABLE_ERRORS = (
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,
 )
+# The network's trouble that has no exception class of its own.
+_UNREACHABLE = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN, errno.ENETRESET})
 _DRIVER_ERRORS = (DBAPIError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 
 
@@ -114,12 +117,16 @@ def unit_of_work_factory(engine: AsyncEngine, client: PGMQueue, wakeups: Postgre
 
     @asynccontextmanager
     async def unit_of_work(*, one_statement: bool = False) -> AsyncIterator[UnitOfWork]:
+        connected = False
         try:
             async with each_by_itself.connect() if one_statement else engine.begin() as connection:
+                connected = True
                 uow = PostgresUnitOfWork(connection, client)
                 yield uow
         except (*_DRIVER_ERRORS, PoolTimeoutError) as error:
-            if _unavailable(error):
+            # Whatever the system says on the way there means that one can't get there: no such socket, no such host,
+            # or, when several addresses were tried, a bare OSError that tells them all.
+            if (isinstance(error, OSError) and not connected) or _unavailable(error):
                 raise DatabaseUnavailableError(f"the database is not available ({type(error).__name__})") from error
             raise
         for channel in uow.wakes:
@@ -129,7 +136,7 @@ def unit_of_work_factory(engine: AsyncEngine, client: PGMQueue, wakeups: Postgre
 
 
 def _unavailable(error: BaseException) -> bool:
-    if isinstance(error, FileNotFoundError | PoolTimeoutError) or _is_connection_trouble(error):
+    if isinstance(error, PoolTimeoutError) or _is_connection_trouble(error):
         return True
     if isinstance(error, DBAPIError):
         if error.connection_invalidated:
@@ -145,5 +152,7 @@ def _unavailable(error: BaseException) -> bool:
 
 
 def _is_connection_trouble(error: BaseException | None) -> bool:
+    if isinstance(error, OSError) and error.errno in _UNREACHABLE:
+        return True
     # A value that the driver can't send is an InterfaceError too, and a ValueError: waiting would not help it.
     return isinstance(error, _UNAVAILABLE_ERRORS) and not isinstance(error, ValueError)
