@@ -16,6 +16,9 @@ from reservation_core.runtime.wiring import SettingsError
 
 S = TypeVar("S", bound=CommonSettings)
 
+_TOLD = (SettingsError, DatabaseUnavailableError, ClusterUnavailableError)
+"""What a person can do something about; everything else is a mistake of ours and shows its traceback."""
+
 
 def run_program(
     name: str, about: str, settings_type: type[S], main: Callable[[S], Awaitable[None]], arguments: list[str]
@@ -41,13 +44,28 @@ def run_program(
     configure(settings)
     try:
         uvloop.run(_awaited(main, settings))
-    except SettingsError as error:
+    except _TOLD as error:
+        return _told(name, error)
+    except ExceptionGroup as group:
+        told, mistakes = group.split(_TOLD)
+        if told is None or mistakes is not None:
+            raise
+        return _told(name, _first(told.subgroup(SettingsError) or told))
+    return 0
+
+
+def _told(name: str, error: Exception) -> int:
+    """Say what is wrong in one line; returns the exit code."""
+    if isinstance(error, SettingsError):
         sys.stderr.write(f"{name}: {error}\n")
         return 2
-    except (DatabaseUnavailableError, ClusterUnavailableError) as error:
-        sys.stderr.write(f"{name}: {error}. Try again when it is back.\n")
-        return 1
-    return 0
+    sys.stderr.write(f"{name}: {error}. Try again when it is back.\n")
+    return 1
+
+
+def _first(error: Exception) -> Exception:
+    """The first error of a group that holds no group."""
+    return _first(error.exceptions[0]) if isinstance(error, ExceptionGroup) else error
 
 
 async def _awaited(main: Callable[[S], Awaitable[None]], settings: S) -> None:

@@ -49,9 +49,35 @@ def test_trouble_is_told_in_one_line(error: Exception, code: int, capsys: pytest
     assert told.count("\n") == 1
 
 
-def test_an_error_of_our_own_is_not_hidden() -> None:
-    with pytest.raises(ZeroDivisionError):
-        code_of(ZeroDivisionError())
+@pytest.mark.parametrize(
+    ("errors", "told", "code"),
+    [
+        ([DatabaseUnavailableError("away")], "away. Try again", 1),
+        ([ExceptionGroup("inner", [ClusterUnavailableError("silent")])], "silent. Try again", 1),
+        ([DatabaseUnavailableError("away"), SettingsError("GPU_DEV_X is not right")], "GPU_DEV_X is not right", 2),
+    ],
+)
+def test_trouble_of_several_tasks_is_told_in_one_line_too(
+    errors: list[Exception], told: str, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert code_of(ExceptionGroup("unhandled errors in a TaskGroup", errors)) == code
+    said = capsys.readouterr().err
+    assert said.startswith(f"probe: {told}")
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ZeroDivisionError(),
+        ExceptionGroup("tasks", [ZeroDivisionError()]),
+        ExceptionGroup("tasks", [DatabaseUnavailableError("away"), ZeroDivisionError()]),
+    ],
+)
+def test_an_error_of_our_own_is_not_hidden(error: Exception) -> None:
+    with pytest.raises(type(error)) as caught:
+        code_of(error)
+    assert caught.value is error
 
 
 def test_help_tells_which_settings_there_are(capsys: pytest.CaptureFixture[str]) -> None:
