@@ -1,8 +1,7 @@
 """Which adapters a process works with, opened and closed together."""
 
-import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -17,6 +16,7 @@ from reservation_core.adapters.postgres.engine import engine_url, open_engine
 from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
 from reservation_core.adapters.postgres.wakeups import PostgresWakeups
 from reservation_core.ports import Clock, Cluster, IdSource, UnitOfWorkFactory, Wakeups
+from reservation_core.runtime.companions import beside
 from reservation_core.runtime.settings import ClusterKind, CommonSettings
 
 
@@ -70,19 +70,18 @@ def open_cluster(settings: CommonSettings, clock: Clock) -> Cluster:
 async def open_runtime(
     settings: CommonSettings, database_url: str | None = None, *, application: str = "gpu-dev"
 ) -> AsyncIterator[Runtime]:
-    """Everything a process needs, while the block runs. The database must have been migrated."""
+    """Everything a process needs, while the block runs. The database must have been migrated.
+
+    When the task for wake-ups dies of an error, the block is cancelled and that error raised.
+    """
     url = database_url or database_url_of(settings)
     clock = SystemClock()
-    engine = open_engine(url, pool=settings.database_pool, application=application)
-    wakeups = PostgresWakeups(url, application)
-    cluster = open_cluster(settings, clock)
-    listening = asyncio.create_task(wakeups.run(), name="wake-ups")
-    try:
+    async with AsyncExitStack() as closing:
+        engine = open_engine(url, pool=settings.database_pool, application=application)
+        closing.push_async_callback(engine.dispose)
+        cluster = open_cluster(settings, clock)
+        closing.push_async_callback(cluster.close)
+        wakeups = PostgresWakeups(url, application)
+        await closing.enter_async_context(beside(wakeups.run(), name="wake-ups"))
         client = await open_client(engine)
         yield Runtime(unit_of_work_factory(engine, client, wakeups), wakeups, clock, RandomIds(), cluster)
-    finally:
-        listening.cancel()
-        with suppress(asyncio.CancelledError):
-            await listening
-        await cluster.close()
-        await engine.dispose()
