@@ -43,7 +43,10 @@ class PodsRunning:
 
 @dataclass(frozen=True, slots=True)
 class PodsFinished:
-    """The workload ended by itself: all pods finished, or one failed. `reason` when the cluster knows better."""
+    """The workload ended by itself: all pods finished, or one failed. `reason` when the cluster knows better.
+
+    `started_at` is None when it is not known to have run.
+    """
 
     at: datetime
     exit_code: int | None
@@ -235,13 +238,15 @@ def _finished(reservation: Reservation, event: PodsFinished) -> tuple[Reservatio
     if reservation.status not in (JobStatus.STARTING, JobStatus.RUNNING):
         return reservation, ()
     outcome, reason = _outcome(event)
+    # What never ran has no start: it would count as a run of no length.
+    began = None if reason.code is ReasonCode.START_FAILED else event.started_at
     after = replace(
         reservation,
         status=JobStatus.ENDING,
         outcome=outcome,
         reason=reason,
         exit_code=event.exit_code,
-        started_at=reservation.started_at or event.started_at or event.at,
+        started_at=reservation.started_at or began,
     )
     return after, (DeletePods(), Record("finished", data={"exit_code": event.exit_code}))
 

@@ -106,7 +106,12 @@ async def test_a_pod_that_never_ran_has_not_started(world: World) -> None:
     )
     assert "started" not in await world.kinds(job_id)
     row = await world.row(job_id)
-    assert (row.outcome, row.reason) == (JobStatus.FAILED, refused)
+    assert (row.outcome, row.reason, row.started_at) == (JobStatus.FAILED, refused, None)
+    await world.operate()
+    async with world.uow() as uow:
+        newest = await uow.measurements.newest_event(world.clock.now() + timedelta(days=1))
+        [ended] = await uow.measurements.ended(0, newest, 10)
+    assert (ended.status, ended.started_at) == (JobStatus.FAILED, None)
 
 
 async def test_the_same_told_twice_changes_nothing_more(world: World) -> None:

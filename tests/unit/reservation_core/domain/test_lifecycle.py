@@ -151,6 +151,24 @@ def test_finished_pods_end_it(row: Reservation, event: PodsFinished, outcome: Jo
     assert kinds(effects) == [DeletePods, Record]
 
 
+@pytest.mark.parametrize(
+    ("event", "started_at"),
+    [
+        (PodsFinished(T0 + HOUR, 127, started_at=T0, reason=REFUSED), None),
+        (PodsFinished(T0 + HOUR, 127, reason=REFUSED), None),
+        (PodsFinished(T0 + HOUR, None), None),
+        (PodsFinished(T0 + HOUR, 3, started_at=T0), T0),
+    ],
+)
+def test_only_what_ran_has_a_start(event: PodsFinished, started_at: datetime | None) -> None:
+    after, _ = transition(starting(), event, T0 + HOUR)
+    assert (after.status, after.started_at) == (JobStatus.ENDING, started_at)
+    over, _ = transition(after, PodsGone(), T0 + HOUR)
+    assert over.started_at == started_at
+    kept, _ = transition(running(), event, T0 + HOUR)
+    assert kept.started_at == running().started_at
+
+
 def test_an_exit_code_that_comes_while_ending_is_kept_and_changes_no_outcome() -> None:
     row = ending()
     after, effects = transition(row, PodsFinished(T0, 143), T0)
