@@ -6,6 +6,7 @@ A condition that an administrator set (`quarantined`, `maintenance`) stands unti
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from enum import Enum
 from typing import Any
 
 from reservation_core.domain.model import ForeignPod, GpuCondition, GpuReport, NodeReport
@@ -193,11 +194,20 @@ def _compare_gpu(result: Reconciliation, before: KnownGpu | None, after: KnownGp
 def _difference(
     before: KnownNode | KnownGpu | None, after: KnownNode | KnownGpu
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The fields that differ, before and after; what names the thing and who uses it are no differences."""
-    unsaid = {"name", "node", "index", "in_use"}
-    new = {key: value for key, value in asdict(after).items() if key not in unsaid}
+    """The fields that differ, before and after, as plain data."""
+    new = _fields(after)
     if before is None:
         return {}, new
-    old = {key: value for key, value in asdict(before).items() if key not in unsaid}
+    old = _fields(before)
     differing = [key for key in new if new[key] != old[key]]
     return {key: old[key] for key in differing}, {key: new[key] for key in differing}
+
+
+def _fields(thing: KnownNode | KnownGpu) -> dict[str, Any]:
+    """What can differ: neither what names the thing nor who uses it. Enums as the words they stand for."""
+    unsaid = {"name", "node", "index", "in_use"}
+    return {
+        key: value.value if isinstance(value, Enum) else value
+        for key, value in asdict(thing).items()
+        if key not in unsaid
+    }
