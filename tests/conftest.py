@@ -27,6 +27,7 @@ from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
 from reservation_core.adapters.postgres.migrating import upgrade
 from reservation_core.runtime.settings import StandaloneSettings
 from reservation_core.runtime.wiring import Runtime
+from tests.pods import end_all_pods
 
 # A test's server needs no power cut survived; everything else is as in earnest.
 TEST_SERVER_SETTINGS = {
@@ -134,9 +135,12 @@ def _janitor(server: NoopExecutor, template: str | None) -> DatabaseJanitor:
 
 @pytest.fixture
 async def runtime(database_url: str, tmp_path: Path) -> AsyncIterator[Runtime]:
-    """Adapters on a fresh database, with a local cluster of four simulated cards."""
+    """Adapters on a fresh database, with a local cluster of four simulated cards; no pod outlives the test."""
     from reservation_core.runtime.wiring import open_runtime
 
     settings = StandaloneSettings(home=tmp_path / "home", local_gpus="h100:4")
     async with open_runtime(settings, database_url) as opened:
-        yield opened
+        try:
+            yield opened
+        finally:
+            await end_all_pods(opened.cluster)
