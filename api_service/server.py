@@ -1,7 +1,6 @@
 """Serving the application with uvicorn, alone or inside another asyncio program."""
 
 import asyncio
-import gc
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,6 +9,7 @@ import structlog
 import uvicorn
 from fastapi import FastAPI
 
+from reservation_core.runtime.garbage import calm_garbage_collector
 from reservation_core.runtime.wiring import SettingsError
 
 STOP_PATIENCE_S = 10
@@ -101,7 +101,7 @@ async def serve(
             ready(address)
 
     server = _Server(config, tell_ready)
-    _calm_garbage_collector()
+    calm_garbage_collector()
 
     async def stop_in_order() -> None:
         await stop.wait()
@@ -115,10 +115,3 @@ async def serve(
         stopping.cancel()
         await asyncio.gather(stopping, return_exceptions=True)
         opened.close()
-
-
-def _calm_garbage_collector() -> None:
-    """Full collections over everything that was loaded are what slow answers come from: leave the loaded alone."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)

@@ -29,6 +29,7 @@ from benchmarks.figures import Figure
 from benchmarks.load import post
 from benchmarks.submit_throughput import BODY
 from reservation_core.ports import UnitOfWork
+from reservation_core.runtime.garbage import calm_garbage_collector
 from reservation_core.runtime.logs import configure
 from reservation_core.runtime.settings import ProcessorSettings
 from reservation_core.runtime.shutdown import stop_on_signals
@@ -105,6 +106,7 @@ async def _process(url: str, home: Path, stamps: Path) -> None:
     stop = stop_on_signals()
     allocated: dict[str, float] = {}
     async with open_runtime(settings, url, application="bench-processor") as runtime:
+        calm_garbage_collector()  # as the processor does
         await lead(_stamping(runtime, allocated), settings, stop)
     stamps.write_text(json.dumps(allocated))
 

@@ -295,8 +295,10 @@ class Planning(Protocol):
         """The next waiting jobs of one requested type after (-priority, seq)."""
         ...
 
-    async def commit(self, epoch: int, starts: Sequence[Start], now: datetime) -> PlanOutcome:
-        """Allocate and move to `starting`, with events and create messages.
+    async def commit(
+        self, epoch: int, starts: Sequence[Start], now: datetime, handled: Sequence[int] = ()
+    ) -> PlanOutcome:
+        """Allocate and move to `starting`, with events and create messages; forget the `handled` messages. One statement.
 
         Raises LostLeadershipError when the epoch is old, CalendarConflictError when the ledger refuses.
         """

@@ -8,6 +8,7 @@ import pydantic
 from reservation_core.contracts import PodOperation
 from reservation_core.ports import Channel, QueuedMessage, QueueName, UnitOfWork
 from reservation_core.runtime.consumer import Consumer, ConsumerRules
+from reservation_core.runtime.garbage import calm_garbage_collector
 from reservation_core.runtime.pacing import TokenBucket
 from reservation_core.runtime.settings import ClusterKind, ProcessorSettings
 from reservation_core.runtime.wiring import Runtime
@@ -18,6 +19,7 @@ from reservation_processor.leading import lead
 
 async def run(runtime: Runtime, settings: ProcessorSettings, stop: asyncio.Event) -> None:
     """Work until `stop` is set; then finish what is under way. Any error that can't be handled ends it."""
+    calm_garbage_collector()
     async with asyncio.TaskGroup() as group:
         group.create_task(_operate(runtime, settings, stop), name="pod operations")
         group.create_task(lead(runtime, settings, stop), name="leadership")

@@ -234,7 +234,13 @@ def _running(reservation: Reservation, event: PodsRunning, now: datetime) -> tup
 
 def _finished(reservation: Reservation, event: PodsFinished) -> tuple[Reservation, tuple[Effect, ...]]:
     if reservation.status is JobStatus.ENDING and reservation.exit_code is None and event.exit_code is not None:
-        return replace(reservation, exit_code=event.exit_code), (Record("exited", data={"exit_code": event.exit_code}),)
+        after = replace(reservation, exit_code=event.exit_code)
+        in_time = reservation.ends_at is not None and event.at < reservation.ends_at
+        if reservation.outcome is JobStatus.EXPIRED and in_time:
+            # It was over before its end; only nobody had looked before the clock did.
+            outcome, reason = _outcome(event)
+            after = replace(after, outcome=outcome, reason=reason)
+        return after, (Record("exited", data={"exit_code": event.exit_code}),)
     if reservation.status not in (JobStatus.STARTING, JobStatus.RUNNING):
         return reservation, ()
     outcome, reason = _outcome(event)

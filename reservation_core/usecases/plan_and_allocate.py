@@ -68,7 +68,7 @@ class Planner:
     async def cycle(self) -> CycleOutcome:
         """Read, decide, commit. Raises LostLeadershipError when another planner has taken over."""
         now = self._clock.now()
-        async with self._uow() as uow:
+        async with self._uow(one_statement=True) as uow:
             messages = await uow.queue.read(
                 QueueName.GPU_JOBS, visibility=self._rules.visibility, limit=self._rules.messages
             )
@@ -107,7 +107,7 @@ class Planner:
         if state is None or self._loaded_at is None or now - self._loaded_at >= self._rules.reload_every:
             return await self._reload(now)
         if inbox.ids or inbox.inventory:
-            async with self._uow() as uow:
+            async with self._uow(one_statement=True) as uow:
                 if inbox.inventory:
                     state.set_nodes(await uow.planning.nodes())
                 await self._apply_changed(uow, state, inbox.ids)
@@ -141,10 +141,8 @@ class Planner:
         if not (starts or inbox.handled or inbox.broken):
             return 0
         try:
-            async with self._uow() as uow:
-                outcome = await uow.planning.commit(self._epoch, starts, self._clock.now())
-                await uow.queue.delete(QueueName.GPU_JOBS, inbox.handled)
-                await self._set_aside(uow, inbox)
+            async with self._uow(one_statement=True) as uow:
+                outcome = await uow.planning.commit(self._epoch, starts, self._clock.now(), inbox.handled)
                 if outcome.started:
                     uow.wake(Channel.POD_OPERATIONS)
                     uow.wake(Channel.EVENTS)
@@ -158,15 +156,18 @@ class Planner:
         for start in starts:
             if start.id not in outcome.started:
                 state.set_reservation(start.id, None, ())
+        if inbox.broken:
+            await self._set_aside(inbox.broken)
         return len(outcome.started)
 
-    async def _set_aside(self, uow: UnitOfWork, inbox: _Inbox) -> None:
+    async def _set_aside(self, broken: list[tuple[QueuedMessage, str]]) -> None:
         """Messages that can't be read: again later, and after enough tries to the dead letters."""
-        for message, error in inbox.broken:
-            if message.read_count >= self._rules.max_reads:
-                await uow.queue.bury(QueueName.GPU_JOBS, message, error)
-            else:
-                await uow.queue.postpone(QueueName.GPU_JOBS, [message.id], timedelta(seconds=message.read_count))
+        async with self._uow() as uow:
+            for message, error in broken:
+                if message.read_count >= self._rules.max_reads:
+                    await uow.queue.bury(QueueName.GPU_JOBS, message, error)
+                else:
+                    await uow.queue.postpone(QueueName.GPU_JOBS, [message.id], timedelta(seconds=message.read_count))
 
 
 def _sort(messages: list[QueuedMessage]) -> _Inbox:

@@ -100,8 +100,10 @@ class _WatchedQueue(_Noting):
 
 
 class _WatchedPlanning(_Noting):
-    async def commit(self, epoch: int, starts: Sequence[Start], now: datetime) -> PlanOutcome:
-        outcome: PlanOutcome = await self._inner.commit(epoch, starts, now)
+    async def commit(
+        self, epoch: int, starts: Sequence[Start], now: datetime, handled: Sequence[int] = ()
+    ) -> PlanOutcome:
+        outcome: PlanOutcome = await self._inner.commit(epoch, starts, now, handled)
         if outcome.started:
             self._done.append("plan")
         return outcome
@@ -128,7 +130,8 @@ def watched(runtime: Runtime, listener: Listener) -> Runtime:
 def _watched_factory(inner: UnitOfWorkFactory, listener: Listener) -> UnitOfWorkFactory:
     @asynccontextmanager
     async def unit_of_work(*, one_statement: bool = False) -> AsyncIterator[UnitOfWork]:
-        async with inner(one_statement=one_statement) as uow:
+        # Always a transaction, so that there is a moment before its commit.
+        async with inner() as uow:
             seen = _WatchedUnitOfWork(uow)
             yield seen  # type: ignore[misc]
             for act in seen.done:

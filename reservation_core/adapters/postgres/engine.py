@@ -34,6 +34,9 @@ def open_engine(url: str, *, pool: int, application: str) -> AsyncEngine:
                 "idle_in_transaction_session_timeout": "60000",
                 # What was acknowledged must survive a crash, whatever the server's default is.
                 "synchronous_commit": "on",
+                # Our statements take arrays and use the same index whatever is in them; planning the long ones anew for
+                # every call would cost as much as running them.
+                "plan_cache_mode": "force_generic_plan",
             },
         },
     )

@@ -70,7 +70,11 @@ class PostgresPlanning:
         """What is now true of these reservations."""
         waiting = await self._connection.execute(statement("waiting_of"), {"ids": list(ids)})
         line = [_waiting(row, start_allowance) for row in waiting]
-        held = await self._connection.execute(statement("open_allocations_of"), {"ids": list(ids)})
+        in_line = {job.id for job in line}
+        others = [each for each in ids if each not in in_line]
+        if not others:
+            return line, []  # who waits holds nothing
+        held = await self._connection.execute(statement("open_allocations_of"), {"ids": others})
         return line, [_commitment(row) for row in held]
 
     async def more_waiting(
@@ -89,11 +93,10 @@ class PostgresPlanning:
         )
         return [_waiting(row, start_allowance) for row in rows]
 
-    async def commit(self, epoch: int, starts: Sequence[Start], now: datetime) -> PlanOutcome:
-        """Allocate what was planned, if this is still the planner and the ledger agrees."""
-        await self._fence(epoch)
-        if not starts:
-            return PlanOutcome(frozenset())
+    async def commit(
+        self, epoch: int, starts: Sequence[Start], now: datetime, handled: Sequence[int] = ()
+    ) -> PlanOutcome:
+        """Allocate what was planned and forget its messages, if this is still the planner and the ledger agrees."""
         placed = [(start.id, gpu.gpu_id, gpu.rank) for start in starts for gpu in start.gpus]
         try:
             result = await self._connection.execute(
@@ -111,6 +114,8 @@ class PostgresPlanning:
                     "reason_code": ALLOCATION.reason.value,
                     "event_kind": ALLOCATION.kind,
                     "now": now,
+                    "epoch": epoch,
+                    "handled": list(handled),
                 },
             )
         except IntegrityError as error:
@@ -118,6 +123,8 @@ class PostgresPlanning:
                 raise CalendarConflictError("The ledger refused the plan: a GPU is not free. Plan again.") from error
             raise
         row = result.one()
+        if not row.leads:
+            raise _lost(epoch)
         started = frozenset(row.ids)
         expected = sum(len(start.gpus) for start in starts if start.id in started)
         if row.cards != expected:
@@ -142,7 +149,11 @@ class PostgresPlanning:
     async def _fence(self, epoch: int) -> None:
         found = await self._connection.execute(statement("check_epoch"), {"epoch": epoch})
         if found.scalar_one_or_none() is None:
-            raise LostLeadershipError(f"epoch {epoch} is over: another planner has taken the lease")
+            raise _lost(epoch)
+
+
+def _lost(epoch: int) -> LostLeadershipError:
+    return LostLeadershipError(f"epoch {epoch} is over: another planner has taken the lease")
 
 
 def _waiting(row: Row[Any], start_allowance: timedelta) -> Waiting:

@@ -68,7 +68,10 @@ ORDER BY line_type, line_priority, seq LIMIT :limit;
 -- Allocate: rows that still wait as they were when planned (an extension in between makes another job of it) move to
 -- starting, with their GPUs, events and create messages, in one statement. Where a range begins and where it is closed
 -- is stamped by the database's clock: with those of several machines, the next could begin before the last has ended.
-WITH started AS (
+-- Nothing happens but under the fence (see check_epoch). The messages that led to the plan are forgotten along with it.
+WITH fence AS (
+    SELECT epoch FROM planner_lease WHERE epoch = :epoch FOR SHARE
+), started AS (
     UPDATE reservations r
     SET status = :after, reason_code = :reason_code, reason = i.reason, attempt = r.attempt + 1,
         version = r.version + 1, changed_at = CAST(:now AS timestamptz), range_end = i.range_end
@@ -76,6 +79,7 @@ WITH started AS (
                 CAST(:versions AS integer[]))
          AS i (id, reason, range_end, version)
     WHERE r.id = i.id AND r.status = :before AND (i.version IS NULL OR r.version = i.version)
+      AND EXISTS (SELECT FROM fence)
     RETURNING r.id, r.attempt, r.range_end, r.reason
 ), placed AS (
     INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, created_at)
@@ -94,9 +98,12 @@ WITH started AS (
     SELECT pgmq.send_batch('pod_operations', array_agg(
         jsonb_build_object('v', 1, 'op', 'create', 'id', id, 'attempt', attempt)))
     FROM started HAVING count(*) > 0
+), forgotten_messages AS (
+    SELECT pgmq.delete('gpu_jobs', CAST(:handled AS bigint[])) FROM fence
 )
-SELECT (SELECT coalesce(array_agg(id), '{}') FROM started) AS ids, (SELECT count(*) FROM placed) AS cards,
-       (SELECT count(*) FROM sent) AS messages;
+SELECT EXISTS (SELECT FROM fence) AS leads, (SELECT coalesce(array_agg(id), '{}') FROM started) AS ids,
+       (SELECT count(*) FROM placed) AS cards, (SELECT count(*) FROM sent) AS sent,
+       (SELECT count(*) FROM forgotten_messages) AS handled;
 
 -- name: publish_estimates
 -- What waiting jobs are told; only rows that say something new are written. Who is no longer among the first of the line

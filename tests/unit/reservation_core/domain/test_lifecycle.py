@@ -439,3 +439,15 @@ def decide_quietly(row: Reservation, event: Event, now: datetime) -> Change | No
         return decide(row, event, now)
     except TYPED:
         return None
+
+
+def test_who_finished_in_time_has_not_expired_however_late_it_is_seen() -> None:
+    row = running()
+    assert row.ends_at is not None
+    expired, _ = transition(row, EndReached(), row.ends_at + HOUR)
+    before, after = row.ends_at - timedelta(seconds=1), row.ends_at + timedelta(seconds=1)
+    seen, effects = transition(expired, PodsFinished(before, 0), row.ends_at + HOUR)
+    assert (seen.outcome, seen.exit_code) == (JobStatus.SUCCEEDED, 0)
+    assert effects == (Record("exited", data={"exit_code": 0}),)
+    late, _ = transition(expired, PodsFinished(after, 143), row.ends_at + HOUR)
+    assert (late.outcome, late.exit_code) == (JobStatus.EXPIRED, 143)
