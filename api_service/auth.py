@@ -11,7 +11,10 @@ from datetime import datetime
 import structlog
 
 from api_service.problems import ProblemError
-from reservation_core.ports import Clock, IdSource, Principal, UnitOfWorkFactory
+from reservation_core.ports.clock import Clock
+from reservation_core.ports.identities import Principal
+from reservation_core.ports.ids import IdSource
+from reservation_core.ports.transactions import UnitOfWorkFactory
 
 _MAX_REMEMBERED = 10_000
 _MAX_SECRET = 512

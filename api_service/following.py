@@ -14,7 +14,8 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from api_service.problems import ProblemError
-from reservation_core.ports import Channel, DatabaseUnavailableError, Wakeups
+from reservation_core.ports.transactions import DatabaseUnavailableError
+from reservation_core.ports.wakeups import Channel, Wakeups
 
 SWEEP_S = 1.0
 RECHECK_S = 15.0

@@ -19,7 +19,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api_service.problems import ProblemError, of_exception, respond
 from api_service.services import Services
-from reservation_core.ports import ClusterUnavailableError, DatabaseUnavailableError
+from reservation_core.ports.cluster import ClusterUnavailableError
+from reservation_core.ports.transactions import DatabaseUnavailableError
 
 PROTECTED = "/v1/"
 REPEATABLE = frozenset({"status"})

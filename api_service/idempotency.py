@@ -14,7 +14,8 @@ from starlette.responses import Response
 
 from api_service.problems import ProblemError
 from reservation_core.domain.errors import IdempotencyConflictError
-from reservation_core.ports import Principal, UnitOfWork, UnitOfWorkFactory
+from reservation_core.ports.identities import Principal
+from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 
 REPLAYED = "Idempotency-Replayed"
 _KEY = re.compile(r"[ -~]{1,255}")

@@ -9,7 +9,8 @@ import structlog
 from api_service.following import SWEEP_S
 from api_service.services import Services
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus, PodName, Reservation
-from reservation_core.ports import ClusterUnavailableError, DatabaseUnavailableError
+from reservation_core.ports.cluster import ClusterUnavailableError
+from reservation_core.ports.transactions import DatabaseUnavailableError
 
 _LONGEST_LINE = 64 * 1024
 _AHEAD = 64

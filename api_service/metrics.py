@@ -14,7 +14,8 @@ from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
-from reservation_core.ports import Clock, DatabaseUnavailableError, UnitOfWork, UnitOfWorkFactory
+from reservation_core.ports.clock import Clock
+from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWork, UnitOfWorkFactory
 
 _REUSE_S = 1.0
 _SETTLED = timedelta(seconds=10)

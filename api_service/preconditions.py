@@ -5,7 +5,7 @@ import re
 from starlette.requests import Request
 
 from api_service.problems import ProblemError
-from reservation_core.ports import JobView
+from reservation_core.ports.reservations import JobView
 
 _ETAG = re.compile(r'"([1-9][0-9]{0,8})"')
 

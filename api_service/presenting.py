@@ -4,16 +4,11 @@ from itertools import groupby
 
 from reservation_core import contracts
 from reservation_core.domain.model import PodName, Reason
-from reservation_core.ports import (
-    DeadLetter,
-    EventRecord,
-    GpuView,
-    JobView,
-    NodeView,
-    Principal,
-    TokenRecord,
-    UserRecord,
-)
+from reservation_core.ports.events import EventRecord
+from reservation_core.ports.identities import Principal, TokenRecord, UserRecord
+from reservation_core.ports.inventory import GpuView, NodeView
+from reservation_core.ports.queues import DeadLetter
+from reservation_core.ports.reservations import JobView
 
 
 def job(view: JobView) -> contracts.Job:

@@ -13,7 +13,9 @@ from api_service.auth import Authenticator
 from api_service.following import SharedWakeups
 from api_service.metrics import Metrics
 from api_service.submission import SubmissionWriter
-from reservation_core.ports import DatabaseUnavailableError, NewReservation, Principal, Submitted
+from reservation_core.ports.identities import Principal
+from reservation_core.ports.reservations import NewReservation, Submitted
+from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.settings import ApiSettings
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.submit import submit

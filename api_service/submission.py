@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import structlog
 
 from api_service.problems import ProblemError
-from reservation_core.ports import DatabaseUnavailableError, NewReservation, Submitted
+from reservation_core.ports.reservations import NewReservation, Submitted
+from reservation_core.ports.transactions import DatabaseUnavailableError
 
 _MAX_WAITING = 10_000
 _log = structlog.get_logger(__name__)

@@ -28,7 +28,7 @@ from benchmarks.databases import add_cluster, database
 from benchmarks.figures import Figure
 from benchmarks.load import post
 from benchmarks.submit_throughput import BODY
-from reservation_core.ports import UnitOfWork
+from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.runtime.garbage import calm_garbage_collector
 from reservation_core.runtime.logs import configure
 from reservation_core.runtime.settings import ProcessorSettings

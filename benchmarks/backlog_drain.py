@@ -18,7 +18,8 @@ from reservation_core.adapters.postgres.engine import open_engine
 from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
 from reservation_core.adapters.postgres.wakeups import PostgresWakeups
 from reservation_core.domain.lifecycle import Event, PodsFinished, PodsGone, decide
-from reservation_core.ports import QueueName, UnitOfWork, UnitOfWorkFactory
+from reservation_core.ports.queues import QueueName
+from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.usecases.changing import carry_out
 from reservation_core.usecases.plan_and_allocate import Planner
 

@@ -9,13 +9,10 @@ from datetime import timedelta
 
 import structlog
 
-from reservation_core.ports import (
-    Channel,
-    ClusterUnavailableError,
-    DatabaseUnavailableError,
-    LostLeadershipError,
-    Subscription,
-)
+from reservation_core.ports.cluster import ClusterUnavailableError
+from reservation_core.ports.planning import LostLeadershipError
+from reservation_core.ports.transactions import DatabaseUnavailableError
+from reservation_core.ports.wakeups import Channel, Subscription
 from reservation_core.runtime.settings import ProcessorSettings
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.plan_and_allocate import Planner, PlannerRules

@@ -6,7 +6,9 @@ from datetime import timedelta
 import pydantic
 
 from reservation_core.contracts import PodOperation
-from reservation_core.ports import Channel, QueuedMessage, QueueName, UnitOfWork
+from reservation_core.ports.queues import QueuedMessage, QueueName
+from reservation_core.ports.transactions import UnitOfWork
+from reservation_core.ports.wakeups import Channel
 from reservation_core.runtime.consumer import Consumer, ConsumerRules
 from reservation_core.runtime.garbage import calm_garbage_collector
 from reservation_core.runtime.pacing import TokenBucket

@@ -6,7 +6,9 @@ from datetime import datetime
 from pathlib import Path
 
 from reservation_core.domain.model import Role
-from reservation_core.ports import IdSource, UnitOfWork, UnitOfWorkFactory, UserRecord
+from reservation_core.ports.identities import UserRecord
+from reservation_core.ports.ids import IdSource
+from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 
 ADMINISTRATOR = "admin"
 _TOKEN_NAME = "the server's admin-token file"  # noqa: S105 - a name, not a secret

@@ -11,7 +11,8 @@ from typing import Any
 
 import structlog
 
-from reservation_core.ports import ClusterUnavailableError, DatabaseUnavailableError
+from reservation_core.ports.cluster import ClusterUnavailableError
+from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.wiring import SettingsError
 
 _PATIENCE = timedelta(seconds=20)

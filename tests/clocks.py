@@ -6,7 +6,7 @@ START = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
 
 class SettableClock:
-    """See ports.Clock: stands still until it is told to go on."""
+    """See ports.clock.Clock: stands still until it is told to go on."""
 
     def __init__(self, at: datetime = START) -> None:
         self.at = at

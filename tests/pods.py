@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from reservation_core.ports import Cluster
+from reservation_core.ports.cluster import Cluster
 from tests.waiting import eventually
 
 

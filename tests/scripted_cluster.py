@@ -5,11 +5,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from reservation_core.domain.model import GpuReport, NodeReport, PodName, PodPhase, PodSpec, PodStatus, Reason
-from reservation_core.ports import ClusterUnavailableError, PodListing, PodRefusedError
+from reservation_core.ports.cluster import ClusterUnavailableError, PodListing, PodRefusedError
 
 
 class ScriptedCluster:
-    """See ports.Cluster. Pods are what `pods` says; a delete is only noted unless `obedient`."""
+    """See ports.cluster.Cluster. Pods are what `pods` says; a delete is only noted unless `obedient`."""
 
     def __init__(self, cards: dict[str, int] | None = None, gpu_type: str = "h100") -> None:
         self.cards = {"a": 2, "b": 2} if cards is None else cards

@@ -12,7 +12,9 @@ from api_service.idempotency import Answer, once
 from api_service.pagination import DEFAULT_LIMIT, MAX_LIMIT
 from api_service.services import Caller, Served
 from reservation_core.contracts import DeadLetterOut, Page, Redrive, Redriven
-from reservation_core.ports import Channel, QueueName, UnitOfWork
+from reservation_core.ports.queues import QueueName
+from reservation_core.ports.transactions import UnitOfWork
+from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.users import require_admin
 
 router = APIRouter(prefix="/v1/dead-letters", tags=["operators"])

@@ -15,7 +15,9 @@ from api_service.problems import ProblemError
 from api_service.routes.jobs import JobId
 from api_service.services import Caller, Served, Services
 from reservation_core.domain.model import FINAL_STATUSES
-from reservation_core.ports import DatabaseUnavailableError, EventRecord, Principal
+from reservation_core.ports.events import EventRecord
+from reservation_core.ports.identities import Principal
+from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.usecases.owned import view_owned, visible_user
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])

@@ -16,7 +16,9 @@ from api_service.preconditions import etag, expected_version
 from api_service.services import Caller, Served, services_of
 from reservation_core.contracts import Job, JobExtend, JobSubmit, Page, UserName
 from reservation_core.domain.model import JobStatus
-from reservation_core.ports import JobFilter, JobView, Principal, UnitOfWork
+from reservation_core.ports.identities import Principal
+from reservation_core.ports.reservations import JobFilter, JobView
+from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.cancel import cancel
 from reservation_core.usecases.extend import extend
 from reservation_core.usecases.owned import view_owned, visible_user

@@ -11,7 +11,7 @@ from api_service.documents import openapi, problems
 from api_service.problems import ProblemError
 from api_service.reference_page import POLICY, render
 from api_service.services import Served
-from reservation_core.ports import DatabaseUnavailableError
+from reservation_core.ports.transactions import DatabaseUnavailableError
 
 router = APIRouter(tags=["operations"])
 

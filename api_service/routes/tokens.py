@@ -12,7 +12,7 @@ from api_service.idempotency import Answer, once
 from api_service.pagination import PageQuery, decode, encode
 from api_service.services import Caller, Served
 from reservation_core.contracts import Page, TokenCreate, TokenCreated, TokenOut, UserName
-from reservation_core.ports import UnitOfWork
+from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases import tokens
 
 router = APIRouter(prefix="/v1/tokens", tags=["tokens"])

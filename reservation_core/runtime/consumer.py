@@ -11,17 +11,10 @@ from datetime import timedelta
 
 import structlog
 
-from reservation_core.ports import (
-    Channel,
-    ClusterUnavailableError,
-    DatabaseUnavailableError,
-    QueuedMessage,
-    QueueName,
-    Subscription,
-    UnitOfWork,
-    UnitOfWorkFactory,
-    Wakeups,
-)
+from reservation_core.ports.cluster import ClusterUnavailableError
+from reservation_core.ports.queues import QueuedMessage, QueueName
+from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWork, UnitOfWorkFactory
+from reservation_core.ports.wakeups import Channel, Subscription, Wakeups
 from reservation_core.runtime.pacing import TokenBucket
 
 _log = structlog.get_logger(__name__)

@@ -9,7 +9,8 @@ import pydantic
 import pydantic_settings
 import uvloop
 
-from reservation_core.ports import ClusterUnavailableError, DatabaseUnavailableError
+from reservation_core.ports.cluster import ClusterUnavailableError
+from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.logs import configure
 from reservation_core.runtime.settings import CommonSettings
 from reservation_core.runtime.wiring import SettingsError

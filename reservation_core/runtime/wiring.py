@@ -15,7 +15,11 @@ from reservation_core.adapters.pgmq.queue import open_client
 from reservation_core.adapters.postgres.engine import engine_url, open_engine
 from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
 from reservation_core.adapters.postgres.wakeups import PostgresWakeups
-from reservation_core.ports import Clock, Cluster, IdSource, UnitOfWorkFactory, Wakeups
+from reservation_core.ports.clock import Clock
+from reservation_core.ports.cluster import Cluster
+from reservation_core.ports.ids import IdSource
+from reservation_core.ports.transactions import UnitOfWorkFactory
+from reservation_core.ports.wakeups import Wakeups
 from reservation_core.runtime.companions import beside
 from reservation_core.runtime.settings import ClusterKind, CommonSettings
 

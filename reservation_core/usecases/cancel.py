@@ -3,7 +3,9 @@
 from datetime import datetime
 
 from reservation_core.domain.lifecycle import CancelRequested, decide
-from reservation_core.ports import JobView, Principal, UnitOfWork
+from reservation_core.ports.identities import Principal
+from reservation_core.ports.reservations import JobView
+from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.changing import carry_out
 from reservation_core.usecases.owned import lock_owned, view_owned
 

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from reservation_core.domain.lifecycle import Change, DeletePods, MoveDeadline, WakePlanner
-from reservation_core.ports import Channel, UnitOfWork
+from reservation_core.ports.transactions import UnitOfWork
+from reservation_core.ports.wakeups import Channel
 
 
 async def carry_out(uow: UnitOfWork, changes: Sequence[Change]) -> None:

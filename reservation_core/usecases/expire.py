@@ -6,7 +6,9 @@ from datetime import datetime, timedelta
 
 from reservation_core.domain.lifecycle import EndReached, Event, StartTimedOut, WarningDue, decide
 from reservation_core.domain.model import JobStatus, Reservation
-from reservation_core.ports import Channel, Clock, UnitOfWork, UnitOfWorkFactory
+from reservation_core.ports.clock import Clock
+from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
+from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.changing import carry_out
 
 _BATCH = 500

@@ -11,7 +11,9 @@ from reservation_core.contracts import PodOperation
 from reservation_core.domain.lifecycle import PodsGone, StartRefused, decide
 from reservation_core.domain.model import JobStatus, PodName, Reservation
 from reservation_core.domain.pods import pod_specs
-from reservation_core.ports import Clock, Cluster, PodRefusedError, UnitOfWork
+from reservation_core.ports.clock import Clock
+from reservation_core.ports.cluster import Cluster, PodRefusedError
+from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.changing import carry_out
 
 

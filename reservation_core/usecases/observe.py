@@ -12,7 +12,9 @@ from reservation_core.domain.lifecycle import (
     decide,
 )
 from reservation_core.domain.model import JobStatus, PodPhase, PodStatus, ReasonCode, Reservation
-from reservation_core.ports import Clock, Cluster, UnitOfWork, UnitOfWorkFactory
+from reservation_core.ports.clock import Clock
+from reservation_core.ports.cluster import Cluster
+from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.usecases.changing import carry_out
 
 LOST_DETAIL = "The job's pod is gone and nobody asked for its end. Submit the job again."

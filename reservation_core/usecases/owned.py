@@ -2,7 +2,9 @@
 
 from reservation_core.domain.errors import NotFoundError, StaleVersionError
 from reservation_core.domain.model import Reservation
-from reservation_core.ports import JobView, Principal, UnitOfWork
+from reservation_core.ports.identities import Principal
+from reservation_core.ports.reservations import JobView
+from reservation_core.ports.transactions import UnitOfWork
 
 
 def visible_user(principal: Principal) -> int | None:

@@ -13,7 +13,10 @@ from reservation_core.contracts import JobMessage
 from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.plan import Commitment, Start
 from reservation_core.domain.policy import PlanningState
-from reservation_core.ports import Channel, Clock, QueuedMessage, QueueName, UnitOfWork, UnitOfWorkFactory
+from reservation_core.ports.clock import Clock
+from reservation_core.ports.queues import QueuedMessage, QueueName
+from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
+from reservation_core.ports.wakeups import Channel
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from reservation_core.domain.model import JobStatus, PodName, PodPhase, PodStatus, Reservation
-from reservation_core.ports import Channel, Clock, Cluster, UnitOfWorkFactory
+from reservation_core.ports.clock import Clock
+from reservation_core.ports.cluster import Cluster
+from reservation_core.ports.transactions import UnitOfWorkFactory
+from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.observe import disown, observe
 
 # What can be news to a row of this status; the rest is as it should be, and not worth locking the row.

@@ -13,7 +13,11 @@ from reservation_core.domain.model import (
     ReservationKind,
     Workload,
 )
-from reservation_core.ports import Channel, IdSource, NewReservation, Principal, Submitted, UnitOfWorkFactory
+from reservation_core.ports.identities import Principal
+from reservation_core.ports.ids import IdSource
+from reservation_core.ports.reservations import NewReservation, Submitted
+from reservation_core.ports.transactions import UnitOfWorkFactory
+from reservation_core.ports.wakeups import Channel
 
 ACCEPTED = Reason(ReasonCode.SUBMITTED, "Accepted; it will be planned in a moment.")
 

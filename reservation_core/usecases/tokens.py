@@ -3,7 +3,9 @@
 from datetime import datetime, timedelta
 
 from reservation_core.domain.errors import ForbiddenError, NotFoundError, UserDisabledError
-from reservation_core.ports import IdSource, Principal, TokenRecord, UnitOfWork
+from reservation_core.ports.identities import Principal, TokenRecord
+from reservation_core.ports.ids import IdSource
+from reservation_core.ports.transactions import UnitOfWork
 
 
 async def create(

@@ -2,7 +2,10 @@
 
 from typing import Any
 
-from reservation_core.ports import Channel, Clock, Cluster, UnitOfWorkFactory
+from reservation_core.ports.clock import Clock
+from reservation_core.ports.cluster import Cluster
+from reservation_core.ports.transactions import UnitOfWorkFactory
+from reservation_core.ports.wakeups import Channel
 
 
 async def update_inventory(uow_factory: UnitOfWorkFactory, cluster: Cluster, clock: Clock) -> list[dict[str, Any]]:

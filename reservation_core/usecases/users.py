@@ -4,7 +4,8 @@ from datetime import datetime
 
 from reservation_core.domain.errors import ForbiddenError, NameTakenError, NotFoundError
 from reservation_core.domain.model import Role
-from reservation_core.ports import Principal, UnitOfWork, UserRecord
+from reservation_core.ports.identities import Principal, UserRecord
+from reservation_core.ports.transactions import UnitOfWork
 
 RESERVED_NAMES = frozenset({"me", "system"})
 """`me` is the caller in addresses, `system` the actor of what nobody asked for."""

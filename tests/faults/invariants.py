@@ -1,7 +1,7 @@
 """What must be true whatever happened: of the ledger, of the workloads' own records, and of what is left behind."""
 
 from reservation_core.domain.model import JobStatus
-from reservation_core.ports import QueueName
+from reservation_core.ports.queues import QueueName
 from tests.faults.system import System, processes_below
 from tests.waiting import eventually
 

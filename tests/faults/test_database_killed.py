@@ -20,7 +20,7 @@ from api_service.server import serve
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
 from reservation_core.adapters.postgres.migrating import upgrade
 from reservation_core.domain.model import JobStatus
-from reservation_core.ports import DatabaseUnavailableError
+from reservation_core.ports.transactions import DatabaseUnavailableError
 from tests.faults.invariants import assert_never_doubled, assert_nothing_left, outcomes
 from tests.faults.system import System, open_system
 from tests.waiting import eventually

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from reservation_core.domain.model import JobStatus
-from reservation_core.ports import LostLeadershipError
+from reservation_core.ports.planning import LostLeadershipError
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.plan_and_allocate import Planner, PlannerRules
 from tests.faults.invariants import assert_never_doubled, assert_nothing_left

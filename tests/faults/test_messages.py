@@ -5,7 +5,7 @@ import random
 from datetime import timedelta
 
 from reservation_core.domain.model import JobStatus
-from reservation_core.ports import DeadLetter, QueueName
+from reservation_core.ports.queues import DeadLetter, QueueName
 from tests.faults.invariants import assert_never_doubled, assert_nothing_left, outcomes, waiting_messages
 from tests.faults.system import System, mixed
 from tests.waiting import eventually

@@ -10,7 +10,8 @@ from datetime import timedelta
 
 from reservation_core.domain.errors import AlreadyFinalError, DomainError
 from reservation_core.domain.model import JobStatus, NodeReport, PodName, PodSpec, ReasonCode, Workload
-from reservation_core.ports import ClusterUnavailableError, DatabaseUnavailableError
+from reservation_core.ports.cluster import ClusterUnavailableError
+from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.extend import extend
 from reservation_core.usecases.update_inventory import update_inventory

@@ -13,7 +13,10 @@ from typing import Any
 from reservation_core.domain.lifecycle import Change
 from reservation_core.domain.model import FINAL_STATUSES, PodSpec, PodStatus
 from reservation_core.domain.plan import Start
-from reservation_core.ports import Cluster, PlanOutcome, QueuedMessage, QueueName, UnitOfWork, UnitOfWorkFactory
+from reservation_core.ports.cluster import Cluster
+from reservation_core.ports.planning import PlanOutcome
+from reservation_core.ports.queues import QueuedMessage, QueueName
+from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.runtime.wiring import Runtime
 
 Listener = Callable[[str], None]

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from reservation_core.domain.model import PodName, PodPhase, PodSpec, PodStatus, ReasonCode
-from reservation_core.ports import Cluster
+from reservation_core.ports.cluster import Cluster
 from tests.waiting import eventually
 
 NODE = "node-a"

@@ -20,7 +20,8 @@ from reservation_core.adapters.local import supervisor
 from reservation_core.adapters.local.inventory import Inventory
 from reservation_core.adapters.local.pod_directories import PodDirectories, is_pod_name
 from reservation_core.domain.model import NodeReport, PodPhase, PodSpec, PodStatus, Reason, ReasonCode
-from reservation_core.ports import Clock, ClusterUnavailableError, PodListing, PodRefusedError
+from reservation_core.ports.clock import Clock
+from reservation_core.ports.cluster import ClusterUnavailableError, PodListing, PodRefusedError
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -14,7 +14,7 @@ import psutil
 from reservation_core.adapters.local.processes import belongs_to_a_pod
 from reservation_core.domain.gpu_types import GPU_TYPE, normalised_gpu_type, usual_memory_bytes
 from reservation_core.domain.model import ForeignPod, GpuCondition, GpuReport, NodeReport
-from reservation_core.ports import ClusterUnavailableError
+from reservation_core.ports.cluster import ClusterUnavailableError
 
 MAX_NODES = 64
 MAX_GPUS_PER_NODE = 1024

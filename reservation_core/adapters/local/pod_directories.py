@@ -26,7 +26,7 @@ from typing import Any
 from reservation_core.adapters.local.pod_files import as_json, tidy, write_atomically
 from reservation_core.adapters.local.processes import MARKER, ProcessId, end_strays, is_running, send_signal
 from reservation_core.domain.model import PodName, PodPhase, PodSpec, PodStatus, Reason, ReasonCode
-from reservation_core.ports import PodRefusedError
+from reservation_core.ports.cluster import PodRefusedError
 
 _POD_NAME = re.compile(r"[a-z0-9]{1,16}-[a-z0-9]{1,64}-[0-9]{1,9}-[0-9]{1,9}")
 _BASE_ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/", "LANG": "C.UTF-8", "USER": "nobody"}

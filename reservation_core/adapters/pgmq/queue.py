@@ -9,7 +9,7 @@ from pgmq.sqlalchemy_async_queue import PGMQueue
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from reservation_core.ports import DeadLetter, QueuedMessage, QueueMetrics, QueueName
+from reservation_core.ports.queues import DeadLetter, QueuedMessage, QueueMetrics, QueueName
 
 _ERROR_LIMIT = 4000
 
@@ -22,7 +22,7 @@ async def open_client(engine: AsyncEngine) -> PGMQueue:
 
 
 class PgmqQueue:
-    """See ports.Queue."""
+    """See ports.queues.Queue."""
 
     def __init__(self, client: PGMQueue, connection: AsyncConnection) -> None:
         self._client = client

@@ -9,11 +9,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.domain.model import Reason, ReasonCode
-from reservation_core.ports import EventRecord
+from reservation_core.ports.events import EventRecord
 
 
 class PostgresEvents:
-    """See ports.Events."""
+    """See ports.events.Events."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection

@@ -6,14 +6,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.domain.errors import IdempotencyConflictError
-from reservation_core.ports import StoredAnswer
+from reservation_core.ports.idempotency import StoredAnswer
 
 # A key can vanish between our two looks when it is old enough to be forgotten just then.
 _LOOKS = 3
 
 
 class PostgresIdempotency:
-    """See ports.Idempotency."""
+    """See ports.idempotency.Idempotency."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection

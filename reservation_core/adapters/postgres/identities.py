@@ -9,11 +9,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.domain.errors import NameTakenError
 from reservation_core.domain.model import Role
-from reservation_core.ports import Principal, TokenRecord, UserRecord
+from reservation_core.ports.identities import Principal, TokenRecord, UserRecord
 
 
 class PostgresIdentities:
-    """See ports.Identities."""
+    """See ports.identities.Identities."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection

@@ -12,11 +12,12 @@ from reservation_core.contracts import JobMessage
 from reservation_core.domain.inventory import InventoryChange, KnownGpu, KnownNode, Reconciliation, reconcile
 from reservation_core.domain.lifecycle import SYSTEM
 from reservation_core.domain.model import ForeignPod, GpuCondition, GpuState, NodeReport
-from reservation_core.ports import GpuView, NodeView, Queue, QueueName
+from reservation_core.ports.inventory import GpuView, NodeView
+from reservation_core.ports.queues import Queue, QueueName
 
 
 class PostgresInventory:
-    """See ports.Inventory."""
+    """See ports.inventory.Inventory."""
 
     def __init__(self, connection: AsyncConnection, queue: Queue) -> None:
         self._connection = connection

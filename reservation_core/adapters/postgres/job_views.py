@@ -12,14 +12,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.adapters.postgres.rows import allocated_gpu_of, reservation_of
 from reservation_core.domain.model import JobStatus, Reason, ReasonCode
-from reservation_core.ports import JobFilter, JobView
+from reservation_core.ports.reservations import JobFilter, JobView
 
 _FIRST_PRIORITY = -(2**31)
 _LAST_SEQ = 2**63 - 1
 
 
 class JobViews:
-    """The reading half of ports.Reservations."""
+    """The reading half of ports.reservations.Reservations."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection

@@ -6,11 +6,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus
-from reservation_core.ports import EndedJob
+from reservation_core.ports.measurements import EndedJob
 
 
 class PostgresMeasurements:
-    """See ports.Measurements."""
+    """See ports.measurements.Measurements."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection

@@ -15,13 +15,13 @@ from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.lifecycle import ALLOCATION
 from reservation_core.domain.model import Gpu, GpuCondition, Node
 from reservation_core.domain.plan import Commitment, Start, WaitEstimate, Waiting
-from reservation_core.ports import LostLeadershipError, PlanningSnapshot, PlanOutcome
+from reservation_core.ports.planning import LostLeadershipError, PlanningSnapshot, PlanOutcome
 
 _FIRST = (-(2**31), 0)
 
 
 class PostgresPlanning:
-    """See ports.Planning."""
+    """See ports.planning.Planning."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection

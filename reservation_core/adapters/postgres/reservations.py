@@ -25,7 +25,8 @@ from reservation_core.domain.lifecycle import (
     WakePlanner,
 )
 from reservation_core.domain.model import AllocatedGpu, JobStatus, Reservation
-from reservation_core.ports import NewReservation, Queue, QueueName, Submitted
+from reservation_core.ports.queues import Queue, QueueName
+from reservation_core.ports.reservations import NewReservation, Submitted
 
 CALENDAR_CONSTRAINT = "allocations_calendar"
 HOLD_CONSTRAINT = "allocations_hold"
@@ -41,7 +42,7 @@ def violates(error: IntegrityError, *constraints: str) -> bool:
 
 
 class PostgresReservations(JobViews):
-    """See ports.Reservations."""
+    """See ports.reservations.Reservations."""
 
     def __init__(self, connection: AsyncConnection, queue: Queue) -> None:
         super().__init__(connection)

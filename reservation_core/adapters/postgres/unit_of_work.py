@@ -22,7 +22,8 @@ from reservation_core.adapters.postgres.measurements import PostgresMeasurements
 from reservation_core.adapters.postgres.planning import PostgresPlanning
 from reservation_core.adapters.postgres.reservations import PostgresReservations
 from reservation_core.adapters.postgres.wakeups import PostgresWakeups
-from reservation_core.ports import Channel, DatabaseUnavailableError, UnitOfWork, UnitOfWorkFactory
+from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWork, UnitOfWorkFactory
+from reservation_core.ports.wakeups import Channel
 
 # Connection trouble, as the driver says it below SQLAlchemy. 57P01..3: the server is going down or coming up.
 _UNAVAILABLE_SQLSTATES = ("08", "57P0", "53300")
@@ -41,7 +42,7 @@ _DRIVER_ERRORS = (DBAPIError, OSError, asyncpg.PostgresError, asyncpg.InterfaceE
 
 
 class PostgresUnitOfWork:
-    """See ports.UnitOfWork."""
+    """See ports.transactions.UnitOfWork."""
 
     def __init__(self, connection: AsyncConnection, client: PGMQueue) -> None:
         self._connection = connection

@@ -14,7 +14,7 @@ import asyncpg
 import structlog
 
 from reservation_core.adapters.postgres.engine import open_connection
-from reservation_core.ports import Channel
+from reservation_core.ports.wakeups import Channel
 
 _log = structlog.get_logger(__name__)
 _RECONNECT_S = 0.5
@@ -31,7 +31,7 @@ _CONNECTION_ERRORS = (
 
 
 class ChannelSubscription:
-    """See ports.Subscription."""
+    """See ports.wakeups.Subscription."""
 
     def __init__(self) -> None:
         self._woken = asyncio.Event()

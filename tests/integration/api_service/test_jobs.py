@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
-from reservation_core.ports import QueueName
+from reservation_core.ports.queues import QueueName
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.people import JOB
 

@@ -17,7 +17,7 @@ from api_service.server import serve
 from reservation_core.adapters.postgres.unit_of_work import PostgresUnitOfWork
 from reservation_core.domain.lifecycle import CancelRequested, PodsFinished, PodsGone, PodsRunning, decide
 from reservation_core.domain.model import PodName, PodSpec, Workload
-from reservation_core.ports import Channel
+from reservation_core.ports.wakeups import Channel
 from reservation_core.runtime.settings import ApiSettings
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.people import People, submitted

@@ -9,7 +9,9 @@ import pytest
 
 from reservation_core.contracts import JobSubmit
 from reservation_core.domain.model import JobStatus, PodName, Role
-from reservation_core.ports import GpuView, JobView, Principal
+from reservation_core.ports.identities import Principal
+from reservation_core.ports.inventory import GpuView
+from reservation_core.ports.reservations import JobView
 from reservation_core.runtime.settings import StandaloneSettings
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.cancel import cancel

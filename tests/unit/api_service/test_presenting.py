@@ -15,7 +15,9 @@ from reservation_core.domain.model import (
     Role,
     Workload,
 )
-from reservation_core.ports import GpuView, JobView, Principal
+from reservation_core.ports.identities import Principal
+from reservation_core.ports.inventory import GpuView
+from reservation_core.ports.reservations import JobView
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)
 ALICE = Principal(1, "alice", Role.USER, "tok-1", None)

@@ -6,7 +6,8 @@ from datetime import timedelta
 import pytest
 from structlog.testing import capture_logs
 
-from reservation_core.ports import ClusterUnavailableError, DatabaseUnavailableError
+from reservation_core.ports.cluster import ClusterUnavailableError
+from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.wiring import SettingsError
 from standalone.components import ComponentFailedError, every, run_together
 

@@ -8,15 +8,10 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
-from reservation_core.ports import (
-    Channel,
-    ClusterUnavailableError,
-    DatabaseUnavailableError,
-    DeadLetter,
-    QueuedMessage,
-    QueueName,
-    UnitOfWork,
-)
+from reservation_core.ports.cluster import ClusterUnavailableError
+from reservation_core.ports.queues import DeadLetter, QueuedMessage, QueueName
+from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWork
+from reservation_core.ports.wakeups import Channel
 from reservation_core.runtime.consumer import Consumer, ConsumerRules, Handler
 from reservation_core.runtime.pacing import TokenBucket
 from reservation_core.runtime.wiring import Runtime

@@ -16,7 +16,8 @@ from reservation_core.domain.errors import (
 )
 from reservation_core.domain.model import JobStatus, Role
 from reservation_core.domain.policy import PlanningState
-from reservation_core.ports import JobView, Principal
+from reservation_core.ports.identities import Principal
+from reservation_core.ports.reservations import JobView
 from reservation_core.usecases.cancel import cancel
 from reservation_core.usecases.extend import extend
 from tests.integration.reservation_core.usecases.world import ALLOWANCE, LONGEST, World, pod

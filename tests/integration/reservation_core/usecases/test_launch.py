@@ -6,7 +6,7 @@ import pytest
 
 from reservation_core.contracts import PodOperation
 from reservation_core.domain.model import JobStatus, PodPhase, Reason, ReasonCode
-from reservation_core.ports import ClusterUnavailableError
+from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.usecases.cancel import cancel
 from reservation_core.usecases.launch import perform
 from tests.integration.reservation_core.usecases.world import LAUNCH, World, pod

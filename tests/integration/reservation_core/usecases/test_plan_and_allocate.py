@@ -8,7 +8,8 @@ import pytest
 from sqlalchemy import text
 
 from reservation_core.domain.model import JobStatus
-from reservation_core.ports import LostLeadershipError, QueueName
+from reservation_core.ports.planning import LostLeadershipError
+from reservation_core.ports.queues import QueueName
 from reservation_core.usecases.cancel import cancel
 from reservation_core.usecases.plan_and_allocate import CycleOutcome, Planner
 from reservation_core.usecases.submit import submit

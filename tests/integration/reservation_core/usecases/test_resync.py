@@ -5,7 +5,8 @@ from datetime import timedelta
 import pytest
 
 from reservation_core.domain.model import JobStatus, PodPhase, ReasonCode
-from reservation_core.ports import ClusterUnavailableError, QueueName
+from reservation_core.ports.cluster import ClusterUnavailableError
+from reservation_core.ports.queues import QueueName
 from reservation_core.usecases.cancel import cancel
 from reservation_core.usecases.extend import extend
 from reservation_core.usecases.resync import Resync, ResyncReport, ResyncRules

@@ -10,7 +10,7 @@ from reservation_core.adapters.identity.ids import RandomIds
 from reservation_core.contracts import JobSubmit
 from reservation_core.domain.errors import ForbiddenError, LimitExceededError, UnknownBookingError
 from reservation_core.domain.model import JobStatus
-from reservation_core.ports import QueueName
+from reservation_core.ports.queues import QueueName
 from reservation_core.usecases.submit import prepare, submit
 from tests.integration.reservation_core.usecases.world import World
 from tests.waiting import eventually

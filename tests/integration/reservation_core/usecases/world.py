@@ -6,7 +6,11 @@ from datetime import timedelta
 from reservation_core.adapters.identity.ids import RandomIds
 from reservation_core.contracts import JobSubmit, PodOperation
 from reservation_core.domain.model import AllocatedGpu, JobStatus, PodName, PodPhase, PodStatus, Reservation, Role
-from reservation_core.ports import EventRecord, JobView, NewReservation, Principal, QueueName, UnitOfWorkFactory
+from reservation_core.ports.events import EventRecord
+from reservation_core.ports.identities import Principal
+from reservation_core.ports.queues import QueueName
+from reservation_core.ports.reservations import JobView, NewReservation
+from reservation_core.ports.transactions import UnitOfWorkFactory
 from reservation_core.usecases.launch import LaunchRules, perform
 from reservation_core.usecases.observe import observe
 from reservation_core.usecases.plan_and_allocate import Planner, PlannerRules

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from reservation_core.ports import ClusterUnavailableError, DatabaseUnavailableError
+from reservation_core.ports.cluster import ClusterUnavailableError
+from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime import programs
 from reservation_core.runtime.programs import run_program
 from reservation_core.runtime.settings import CommonSettings, ExpirySettings

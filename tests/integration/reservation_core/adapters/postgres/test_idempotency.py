@@ -8,7 +8,7 @@ from sqlalchemy import text
 
 from reservation_core.adapters.postgres.idempotency import PostgresIdempotency
 from reservation_core.domain.errors import IdempotencyConflictError
-from reservation_core.ports import StoredAnswer
+from reservation_core.ports.idempotency import StoredAnswer
 
 HASH = b"h" * 32
 OTHER = b"o" * 32

@@ -9,7 +9,7 @@ import pytest
 from reservation_core.adapters.postgres.identities import PostgresIdentities
 from reservation_core.domain.errors import NameTakenError
 from reservation_core.domain.model import Role
-from reservation_core.ports import Principal
+from reservation_core.ports.identities import Principal
 
 DIGEST = b"d" * 32
 

@@ -9,7 +9,7 @@ from pgmq.sqlalchemy_async_queue import PGMQueue
 from reservation_core.adapters.postgres.engine import open_engine
 from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
 from reservation_core.adapters.postgres.wakeups import PostgresWakeups
-from reservation_core.ports import DatabaseUnavailableError
+from reservation_core.ports.transactions import DatabaseUnavailableError
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pgmq.sqlalchemy_async_queue import PGMQueue
 
 from reservation_core.adapters.postgres.engine import open_engine
 from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
-from reservation_core.ports import DatabaseUnavailableError, UnitOfWorkFactory
+from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWorkFactory
 
 URL = "postgresql://me:word@db/gpu"
 

@@ -1,0 +1,76 @@
+"""What runs pods."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from reservation_core.domain.model import ForeignPod, NodeReport, PodSpec, PodStatus, Reason
+
+
+class ClusterUnavailableError(Exception):
+    """The cluster could not be asked or did not answer. Says nothing about any pod: try again."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodRefusedError(Exception):
+    """The cluster will never run this pod as specified."""
+
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class PodListing:
+    """Our pods, and GPU users that are not ours."""
+
+    pods: tuple[PodStatus, ...]
+    foreign: tuple[ForeignPod, ...] = field(default=())
+
+
+class Cluster(Protocol):
+    """What runs pods. Any method may raise ClusterUnavailableError; none takes an error for «gone»."""
+
+    async def list_nodes(self) -> list[NodeReport]:
+        """Nodes that are ours, with their GPUs."""
+        ...
+
+    async def list_pods(self) -> PodListing:
+        """All our pods that exist (finished ones until they are deleted), and foreign GPU users."""
+        ...
+
+    async def find_pods(self, reservation_id: str) -> list[PodStatus]:
+        """One reservation's pods that provably exist now, of every attempt; an empty list means all are gone."""
+        ...
+
+    def watch(self) -> AsyncIterator[PodStatus]:
+        """Every existing pod once, then every change, `gone` last. Ends only with an exception or `aclose`."""
+        ...
+
+    async def create_pod(self, spec: PodSpec) -> None:
+        """Create and start a pod; idempotent by name: one that exists or ever ran is left alone.
+
+        Raises PodRefusedError when it can never run.
+        """
+        ...
+
+    async def delete_pod(self, name: str, grace: timedelta) -> None:
+        """Ask for a pod's end: SIGTERM, `grace`, SIGKILL; returns at once. Unknown names are nothing.
+
+        A finished pod is removed; removal is seen through `watch` and `find_pods`.
+        """
+        ...
+
+    async def extend_deadline(self, name: str, deadline: datetime) -> None:
+        """Move the second belt (see PodSpec.deadline)."""
+        ...
+
+    def pod_logs(self, name: str, *, follow: bool) -> AsyncIterator[bytes]:
+        """What the pod has printed so far; with `follow` also what it goes on to print, until it ends.
+
+        Works for pods that are gone as long as their output is kept; empty for a pod that never was.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections and watchers; pods go on."""
+        ...

@@ -1,0 +1,42 @@
+"""The append-only record."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+from reservation_core.domain.model import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class EventRecord:
+    """One line of the append-only record."""
+
+    id: int
+    reservation_id: str | None
+    at: datetime
+    actor: str
+    kind: str
+    before: str | None
+    after: str | None
+    reason: Reason | None
+    data: dict[str, Any]
+
+
+class Events(Protocol):
+    """The append-only record: who, what, before, after, why."""
+
+    async def of_reservation(self, reservation_id: str, after_id: int, limit: int) -> list[EventRecord]:
+        """In order, those after `after_id`."""
+        ...
+
+    async def append(
+        self,
+        *,
+        actor: str,
+        kind: str,
+        at: datetime,
+        subject: str | None = None,
+        data: dict[str, Any] | None = None,
+    ) -> None:
+        """Record something that is not about a reservation (a token, a user, a node)."""
+        ...

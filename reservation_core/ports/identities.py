@@ -1,0 +1,90 @@
+"""Users, their tokens, and who calls."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from reservation_core.domain.model import Role
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who calls, from a verified credential."""
+
+    user_id: int
+    user: str
+    role: Role
+    token_id: str
+    expires_at: datetime | None
+
+    @property
+    def is_admin(self) -> bool:
+        """Whether everything is theirs to see and change."""
+        return self.role is Role.ADMIN
+
+
+@dataclass(frozen=True, slots=True)
+class UserRecord:
+    """A user."""
+
+    id: int
+    name: str
+    role: Role
+    created_at: datetime
+    disabled_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRecord:
+    """A token, without its secret."""
+
+    id: str
+    user_id: int
+    user: str
+    name: str | None
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    last_used_at: datetime | None
+
+
+class Identities(Protocol):
+    """Users and tokens."""
+
+    async def principal(self, digest: bytes, now: datetime) -> Principal | None:
+        """Whose token this is, if it is valid now and its user is not disabled."""
+        ...
+
+    async def create_user(self, name: str, role: Role, now: datetime) -> UserRecord:
+        """Raises NameTakenError."""
+        ...
+
+    async def user(self, name: str) -> UserRecord | None:
+        """By name."""
+        ...
+
+    async def users(self, *, after: str | None, limit: int) -> list[UserRecord]:
+        """By name."""
+        ...
+
+    async def disable_user(self, name: str, now: datetime) -> UserRecord | None:
+        """Their tokens stop working; their jobs go on."""
+        ...
+
+    async def create_token(
+        self, token_id: str, user_id: int, name: str | None, digest: bytes, expires_at: datetime | None, now: datetime
+    ) -> TokenRecord:
+        """Store a token's digest."""
+        ...
+
+    async def tokens(self, user_id: int | None, *, after: str | None, limit: int) -> list[TokenRecord]:
+        """By id; None means everybody's."""
+        ...
+
+    async def revoke_token(self, token_id: str, user_id: int | None, now: datetime) -> TokenRecord | None:
+        """None when there is no such token for this user (None: for anybody)."""
+        ...
+
+    async def touch_tokens(self, used: dict[str, datetime]) -> None:
+        """Write when tokens were last used, many at once."""
+        ...

@@ -1,0 +1,34 @@
+"""What metrics are made of."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from reservation_core.domain.model import JobStatus
+
+
+@dataclass(frozen=True, slots=True)
+class EndedJob:
+    """A job that has ended, with the event that says so."""
+
+    event_id: int
+    status: JobStatus
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime
+
+
+class Measurements(Protocol):
+    """What metrics are made of; every call is cheap however many jobs there were."""
+
+    async def job_counts(self) -> list[tuple[JobStatus, int]]:
+        """Jobs that have not ended, by status; all four statuses, zeros too."""
+        ...
+
+    async def newest_event(self, settled_before: datetime) -> int:
+        """The newest event older than that; 0 when there is none."""
+        ...
+
+    async def ended(self, after_event: int, up_to_event: int, limit: int) -> list[EndedJob]:
+        """Jobs whose final event is in (after_event, up_to_event], in event order."""
+        ...
