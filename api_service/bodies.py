@@ -10,6 +10,7 @@ from typing import Any, NoReturn, TypeVar
 from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect, Request
 
+from api_service import headers
 from api_service.problems import ProblemError, of_validation
 
 M = TypeVar("M", bound=BaseModel)
@@ -24,8 +25,8 @@ async def read(request: Request, model: type[M], *, limit: int) -> M:
 
     Raises ProblemError: 413 too large, 415 not JSON, 400 malformed, 422 not what the model allows.
     """
-    content_type = request.headers.get("content-type", "")
-    if content_type.split(";", 1)[0].strip().lower() != "application/json":
+    content_type = headers.first(request.scope, b"content-type") or ""
+    if content_type != "application/json" and content_type.split(";", 1)[0].strip().lower() != "application/json":
         detail = "Send JSON, with the header `Content-Type: application/json`."
         raise ProblemError(415, "unsupported_media_type", detail)
     return parse(await _read_bounded(request, limit), model)
@@ -59,9 +60,9 @@ def parse(raw: bytes, model: type[M]) -> M:
 
 
 async def _read_bounded(request: Request, limit: int) -> bytes:
-    if request.headers.get("content-encoding", "identity").lower() != "identity":
+    if (headers.first(request.scope, b"content-encoding") or "identity").lower() != "identity":
         raise ProblemError(415, "unsupported_media_type", "Compressed bodies are not taken. Send plain JSON.")
-    announced = request.headers.get("content-length")
+    announced = headers.first(request.scope, b"content-length")
     if announced is not None and announced.isdecimal() and int(announced[:20]) > limit:
         raise _too_large(limit)
     chunks: list[bytes] = []

@@ -13,10 +13,10 @@ from urllib.parse import parse_qsl
 
 import structlog
 from fastapi.routing import APIRoute
-from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from api_service import headers
 from api_service.problems import ProblemError, of_exception, respond
 from api_service.services import Services
 from reservation_core.ports.cluster import ClusterUnavailableError
@@ -45,8 +45,7 @@ class Gate:
             await self._app(scope, receive, send)
             return
         began = time.perf_counter()
-        headers = Headers(scope=scope)
-        given = headers.get("x-request-id")
+        given = headers.first(scope, b"x-request-id")
         request_id = given if given and _REQUEST_ID.fullmatch(given) else f"{self._prefix}-{next(self._numbers):x}"
         scope["request_id"] = request_id
         status = 0
@@ -60,7 +59,7 @@ class Gate:
 
         try:
             if scope["path"].startswith(PROTECTED):
-                scope["principal"] = await self._services.authenticator.principal(_authorization(headers))
+                scope["principal"] = await self._services.authenticator.principal(_authorization(scope))
             if scope["query_string"]:
                 _refuse_repeated_parameters(scope["query_string"])
             await self._app(scope, receive, send_marked)
@@ -150,8 +149,8 @@ def _refuse_repeated_parameters(query: bytes) -> None:
         raise ProblemError(422, "repeated_parameter", detail)
 
 
-def _authorization(headers: Headers) -> str | None:
-    values = headers.getlist("authorization")
+def _authorization(scope: Scope) -> str | None:
+    values = headers.values(scope, b"authorization")
     if len(values) > 1:
         raise ProblemError(
             401,

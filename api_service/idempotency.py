@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
+from api_service import headers
 from api_service.problems import ProblemError
 from reservation_core.domain.errors import IdempotencyConflictError
 from reservation_core.ports.identities import Principal
@@ -38,7 +39,7 @@ class Answer:
 
 def key_of(request: Request) -> str | None:
     """The request's Idempotency-Key. Raises ProblemError (400) for one that is not 1 to 255 printable characters."""
-    keys = request.headers.getlist("idempotency-key")
+    keys = headers.values(request.scope, b"idempotency-key")
     if not keys:
         return None
     if len(keys) > 1 or not _KEY.fullmatch(keys[0]):

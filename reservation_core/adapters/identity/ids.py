@@ -2,9 +2,11 @@
 
 import hashlib
 import secrets
+from base64 import b32encode
 
-_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: no i, l, o, u
-_LENGTH = 8
+# From RFC 4648's base 32 to Crockford's, in lower case: no i, l, o, u.
+_CROCKFORD = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", b"0123456789abcdefghjkmnpqrstvwxyz")
+_BYTES = 5
 
 
 class RandomIds:
@@ -12,8 +14,7 @@ class RandomIds:
 
     def new_id(self, prefix: str) -> str:
         """A fresh id such as `job-7f3k9q2m` (40 random bits; a collision is refused by the database)."""
-        number = secrets.randbits(5 * _LENGTH)
-        return prefix + "-" + "".join(_ALPHABET[number >> shift & 31] for shift in range(0, 5 * _LENGTH, 5))
+        return f"{prefix}-{b32encode(secrets.token_bytes(_BYTES)).translate(_CROCKFORD).decode()}"
 
     def new_secret(self) -> str:
         """A fresh bearer token with 256 random bits."""
