@@ -142,7 +142,7 @@ def _refuse_repeated_parameters(query: bytes) -> None:
         pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True, max_num_fields=_MAX_PARAMETERS)
     except ValueError as error:
         detail = f"Give at most {_MAX_PARAMETERS} parameters in the address."
-        raise ProblemError(400, "too_many_parameters", detail) from error
+        raise ProblemError(422, "too_many_parameters", detail) from error
     names = [name for name, _ in pairs if name not in REPEATABLE]
     if len(set(names)) != len(names):
         detail = f"Give each parameter in the address once; only {', '.join(sorted(REPEATABLE))} may be repeated."
