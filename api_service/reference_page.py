@@ -1,11 +1,13 @@
 """The page at /docs: every call, from the same document as /openapi.json, with nothing loaded from anywhere else."""
 
 import json
+import re
 from html import escape
 from typing import Any
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
+_CODE = re.compile(r"`([^`]+)`")
 _STYLE = """
 body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1d2330;background:#fff}
 code,pre{font:14px/1.45 ui-monospace,monospace}pre{background:#f3f5f8;padding:.8rem;overflow:auto;border-radius:6px}
@@ -28,17 +30,17 @@ def render(document: dict[str, Any]) -> str:
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f"<title>{escape(info['title'])}</title><style>{_STYLE}</style><h1>{escape(info['title'])}</h1>"
-        f'<p>{escape(info.get("description", ""))}</p><p>For tools: <a href="/openapi.json">/openapi.json</a></p>'
+        f'<p>{_prose(info.get("description", ""))}</p><p>For tools: <a href="/openapi.json">/openapi.json</a></p>'
         f"{operations}</html>"
     )
 
 
 def _operation(method: str, path: str, operation: dict[str, Any], document: dict[str, Any]) -> str:
-    parts = [f"<p>{escape(operation.get('description', ''))}</p>"]
+    parts = [f"<p>{_prose(operation.get('description', ''))}</p>"]
     parameters = operation.get("parameters", [])
     if parameters:
         rows = "".join(
-            f"<tr><td><code>{escape(p['name'])}</code><td>{escape(p['in'])}<td>{escape(p.get('description', ''))}"
+            f"<tr><td><code>{escape(p['name'])}</code><td>{escape(p['in'])}<td>{_prose(p.get('description', ''))}"
             for p in parameters
         )
         parts.append(f"<table><tr><th>Parameter<th>In<th>Meaning{rows}</table>")
@@ -46,7 +48,7 @@ def _operation(method: str, path: str, operation: dict[str, Any], document: dict
     if example is not None:
         parts.append(f"<p>Body, for example:</p><pre>{escape(json.dumps(example, indent=2))}</pre>")
     rows = "".join(
-        f"<tr><td>{escape(status)}<td>{escape(response.get('description', ''))}"
+        f"<tr><td>{escape(status)}<td>{_prose(response.get('description', ''))}"
         for status, response in sorted(operation["responses"].items())
     )
     parts.append(f"<table><tr><th>Answer<th>Meaning{rows}</table>")
@@ -55,6 +57,11 @@ def _operation(method: str, path: str, operation: dict[str, Any], document: dict
         f"<details><summary><b>{method.upper()}</b> <code>{escape(path)}</code> {summary}</summary>"
         f"{''.join(parts)}</details>"
     )
+
+
+def _prose(text: str) -> str:
+    """Text with what stands between backticks set as code."""
+    return _CODE.sub(r"<code>\1</code>", escape(text))
 
 
 def _body_example(operation: dict[str, Any], document: dict[str, Any]) -> Any:
