@@ -1,7 +1,9 @@
 """When everybody who waits will start: one pass over the whole calendar, each in line order at its earliest fit.
 
 The forecast is conservative: it reserves a place for each job given those before it, and lets nobody pass. The real
-line moves at least as fast for its head; a job behind the head can be put off by backfill.
+line moves at least as fast for the first in it, as long as nothing lasts longer than was thought and nobody comes in
+before it; how long a pod lasts that should have ended already is a guess. A job behind the first can be put off, by
+backfill and also by what ends early: those before it may start on other cards then.
 """
 
 from collections import Counter
