@@ -49,7 +49,8 @@ class CommonSettings(BaseSettings):
 
     home: Path = Path(".gpu-dev")
     database_url: SecretStr | None = None
-    database_pool: Annotated[int, Field(ge=1, le=200)] = 10
+    # Pod operations hold a connection each while the cluster works; planner, lease and requests need theirs beside.
+    database_pool: Annotated[int, Field(ge=1, le=200)] = 20
     cluster: ClusterKind = ClusterKind.LOCAL
     local_gpus: str | None = None
     log_level: LogLevel = "INFO"

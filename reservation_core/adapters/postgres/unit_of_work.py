@@ -26,7 +26,8 @@ from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOf
 from reservation_core.ports.wakeups import Channel
 
 # Connection trouble, as the driver says it below SQLAlchemy. 57P01..3: the server is going down or coming up.
-_UNAVAILABLE_SQLSTATES = ("08", "57P0", "53300")
+# 40P01: this transaction was ended to break a deadlock; nothing of it happened, and the next try will do.
+_UNAVAILABLE_SQLSTATES = ("08", "57P0", "53300", "40P01")
 # Below SQLAlchemy or without it. InternalClientError: the connection was lost in the middle of something, and the
 # driver no longer knows where it is.
 _UNAVAILABLE_ERRORS = (
