@@ -61,13 +61,21 @@ def exit_code_of(job: Job) -> int:
             assert_never(job.status)
 
 
-def wait_until(client: GpuDevClient, job: Job, done: Callable[[Job], bool], *, timeout: timedelta | None = None) -> Job:
+def wait_until(
+    client: GpuDevClient,
+    job: Job,
+    done: Callable[[Job], bool],
+    *,
+    timeout: timedelta | None = None,
+    told: str = "",
+) -> Job:
     """Ask again and again until `done` says so, telling on stderr whenever something changes; returns the job then.
+
+    `told` is what was said of the job before, so that it is not said twice.
 
     Raises WaitTimeoutError when `timeout` has passed; the job goes on.
     """
     limit = None if timeout is None else time.monotonic() + timeout.total_seconds()
-    told = ""
     pause = _FIRST_PAUSE_S
     while True:
         line = waiting_line(job)

@@ -13,7 +13,7 @@ from reservation_core.runtime.consumer import Consumer, ConsumerRules
 from reservation_core.runtime.garbage import calm_garbage_collector
 from reservation_core.runtime.pacing import TokenBucket
 from reservation_core.runtime.settings import ClusterKind, ProcessorSettings
-from reservation_core.runtime.wiring import Runtime
+from reservation_core.runtime.wiring import Runtime, SettingsError
 from reservation_core.usecases.launch import LaunchRules, perform
 from reservation_processor.belts import BELT
 from reservation_processor.leading import lead
@@ -58,4 +58,4 @@ def _master_address(settings: ProcessorSettings) -> str:
         case ClusterKind.LOCAL:
             return "127.0.0.1"
         case ClusterKind.KUBERNETES:
-            return ""
+            raise SettingsError("GPU_DEV_CLUSTER=kubernetes is not available yet. Use GPU_DEV_CLUSTER=local.")

@@ -14,7 +14,7 @@ from gpu_dev.asking import Interrupted, ask_after_interrupt, can_ask, needed_dur
 from gpu_dev.client import GpuDevClient
 from gpu_dev.durations import parse_duration
 from gpu_dev.errors import ExitCode, UsageError
-from gpu_dev.following import exit_code_of, has_ended, has_started, wait_until
+from gpu_dev.following import exit_code_of, has_ended, has_started, wait_until, waiting_line
 from gpu_dev.output import Format, show_one
 from gpu_dev.requests import checked, read_env, read_submit, read_working_dir
 from gpu_dev.session import client_for
@@ -147,7 +147,8 @@ def _run(client: GpuDevClient, request: JobSubmit, on_interrupt: Interrupted | N
             for chunk in client.follow_log(job.id, log):
                 sys.stdout.buffer.write(chunk)
                 sys.stdout.buffer.flush()
-            return exit_code_of(wait_until(client, client.job(job.id), has_ended))
+            ended = wait_until(client, client.job(job.id), has_ended, told=waiting_line(job))
+            return exit_code_of(ended)
         except KeyboardInterrupt as interrupt:
             terminated = isinstance(interrupt, TerminatedError)
             job = job or client.submit(request, idempotency_key=key)

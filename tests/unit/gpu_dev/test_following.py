@@ -61,6 +61,15 @@ def test_waiting_tells_each_change_once(capsys: pytest.CaptureFixture[str]) -> N
     assert told.out == ""
 
 
+def test_what_was_told_before_is_not_told_again(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = a_job(status="failed", exit_code=3)
+    client = a_client(lambda request: httpx.Response(200, text=ended.model_dump_json()))
+    wait_until(client, ended, has_ended, told=waiting_line(ended))
+    assert capsys.readouterr().err == ""
+    wait_until(client, ended, has_ended, told="something else")
+    assert "exit code 3" in capsys.readouterr().err
+
+
 def test_waiting_ends_with_its_timeout() -> None:
     client = a_client(lambda request: httpx.Response(200, text=a_job().model_dump_json()))
     with pytest.raises(WaitTimeoutError, match="still queued") as caught:
