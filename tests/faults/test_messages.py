@@ -172,9 +172,9 @@ async def test_thousands_of_doubles_change_nothing(system: System) -> None:
 
 
 async def test_messages_in_any_order_lead_to_the_same_end(system: System) -> None:
-    """Messages are lost, doubled and shuffled under way; the rows are what counts, and the resync what repairs."""
+    """Messages are lost, doubled and shuffled under way; the rows are what counts, resync and reload what repairs."""
     source = mixed(2)
-    async with system.working(resync_s=0.3):
+    async with system.working(resync_s=0.3, reload_s=0.5):
         ids = await system.submit(
             *(
                 system.new(system.records.workload(number % 3, work="sleep 0.05"), gpus=1 + number % 3)
