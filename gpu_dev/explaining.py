@@ -81,7 +81,19 @@ def _help(job: Job, types: Sequence[TypeSummary]) -> list[str]:  # noqa: C901 - 
             return [f"Who and when: gpu-dev events {job.id}"]
         case ReasonCode.DURATION_REACHED:
             return ["Submit it again with a longer --for, or extend it in time: gpu-dev extend ID --by 1h"]
-        case ReasonCode.START_FAILED | ReasonCode.START_TIMEOUT | ReasonCode.POD_LOST:
+        case ReasonCode.REQUEUED:
+            return [f"It is tried again on other GPUs; what happened: gpu-dev events {job.id}"]
+        case ReasonCode.IMAGE_PULL_FAILED:
+            return ["Check the image's name and tag, and that the cluster may pull it; then submit the job again."]
+        case (
+            ReasonCode.START_FAILED
+            | ReasonCode.START_TIMEOUT
+            | ReasonCode.UNSCHEDULABLE
+            | ReasonCode.POD_LOST
+            | ReasonCode.POD_DELETED
+            | ReasonCode.EVICTED
+            | ReasonCode.NODE_LOST
+        ):
             return [
                 f"What happened: gpu-dev events {job.id}",
                 "Submit it again; if it fails so again, ask an administrator.",

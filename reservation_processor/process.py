@@ -12,8 +12,8 @@ from reservation_core.ports.wakeups import Channel
 from reservation_core.runtime.consumer import Consumer, ConsumerRules
 from reservation_core.runtime.garbage import calm_garbage_collector
 from reservation_core.runtime.pacing import TokenBucket
-from reservation_core.runtime.settings import ClusterKind, ProcessorSettings
-from reservation_core.runtime.wiring import Runtime, SettingsError
+from reservation_core.runtime.settings import ProcessorSettings
+from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.launch import LaunchRules, perform
 from reservation_processor.belts import BELT
 from reservation_processor.leading import lead
@@ -28,7 +28,7 @@ async def run(runtime: Runtime, settings: ProcessorSettings, stop: asyncio.Event
 
 
 async def _operate(runtime: Runtime, settings: ProcessorSettings, stop: asyncio.Event) -> None:
-    rules = LaunchRules(settings.end_grace, BELT, _master_address(settings))
+    rules = LaunchRules(settings.end_grace, BELT)
 
     async def handle(uow: UnitOfWork, message: QueuedMessage) -> None:
         try:
@@ -50,12 +50,3 @@ async def _operate(runtime: Runtime, settings: ProcessorSettings, stop: asyncio.
         TokenBucket(settings.pod_operations_per_s, burst=settings.pod_operations_parallel),
     )
     await consumer.run(runtime.wakeups, Channel.POD_OPERATIONS, stop)
-
-
-def _master_address(settings: ProcessorSettings) -> str:
-    """Where rank 0 of a gang listens: every local pod is on this machine."""
-    match settings.cluster:
-        case ClusterKind.LOCAL:
-            return "127.0.0.1"
-        case ClusterKind.KUBERNETES:
-            raise SettingsError("GPU_DEV_CLUSTER=kubernetes is not available yet. Use GPU_DEV_CLUSTER=local.")

@@ -17,6 +17,8 @@ class ScriptedCluster:
         self.pods: dict[PodName, PodStatus] = {}
         self.created: list[PodSpec] = []
         self.deleted: list[str] = []
+        self.forgotten: list[str] = []
+        self.forgetful = False
         self.deadlines: dict[str, datetime] = {}
         self.refusal: Reason | None = None
         self.down = False
@@ -43,7 +45,7 @@ class ScriptedCluster:
             for node, count in self.cards.items()
         ]
 
-    async def list_pods(self) -> PodListing:
+    async def list_pods(self, *, foreign: bool = False) -> PodListing:
         """All that there are."""
         self._ask()
         return PodListing(tuple(self.pods.values()))
@@ -73,12 +75,27 @@ class ScriptedCluster:
         if self.obedient:
             self.pods.pop(PodName.parse(name), None)
 
+    async def forget_pod(self, name: str) -> None:
+        """Note it, and do it."""
+        self._ask()
+        self.forgotten.append(name)
+        self.pods.pop(PodName.parse(name), None)
+
+    def master_address(self, reservation_id: str, attempt: int) -> str:
+        """One for each attempt."""
+        return f"{reservation_id}-{attempt}.test"
+
+    @property
+    def forgets_logs(self) -> bool:
+        """As the script says."""
+        return self.forgetful
+
     async def extend_deadline(self, name: str, deadline: datetime) -> None:
         """Note it."""
         self._ask()
         self.deadlines[name] = deadline
 
-    async def pod_logs(self, name: str, *, follow: bool) -> AsyncIterator[bytes]:
+    async def pod_logs(self, name: str, *, follow: bool, tail_lines: int | None = None) -> AsyncIterator[bytes]:
         """Nothing is ever printed."""
         for nothing in ():
             yield nothing

@@ -71,6 +71,7 @@ class ReasonCode(StrEnum):
     LARGER_THAN_ANY_NODE = "larger_than_any_node"
     NOT_ENOUGH_NODES = "not_enough_nodes"
     NODE_UNAVAILABLE = "node_unavailable"
+    REQUEUED = "requeued"
     # holding GPUs
     ALLOCATED = "allocated"
     RUNNING = "running"
@@ -84,7 +85,12 @@ class ReasonCode(StrEnum):
     DURATION_REACHED = "duration_reached"
     START_FAILED = "start_failed"
     START_TIMEOUT = "start_timeout"
+    UNSCHEDULABLE = "unschedulable"
+    IMAGE_PULL_FAILED = "image_pull_failed"
     POD_LOST = "pod_lost"
+    POD_DELETED = "pod_deleted"
+    EVICTED = "evicted"
+    NODE_LOST = "node_lost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +212,26 @@ class PodName:
 
 
 @dataclass(frozen=True, slots=True)
+class PodHolding:
+    """What a pod carries about itself: a ledger that has forgotten the pod can learn it again.
+
+    `pods` is how many pods the attempt has in all; [starts_at, ends_at) is the range it was created for.
+    """
+
+    node: str
+    gpu_indices: tuple[int, ...]
+    pods: int
+    starts_at: datetime
+    ends_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class PodStatus:
-    """One observation of one of our pods."""
+    """One observation of one of our pods.
+
+    `reason` says more than the phase does: of a pending pod why it does not start yet, of a finished one why it ended
+    when its exit code does not tell. `holding` is None where the cluster does not know.
+    """
 
     name: PodName
     phase: PodPhase
@@ -215,13 +239,15 @@ class PodStatus:
     finished_at: datetime | None = None
     exit_code: int | None = None
     reason: Reason | None = None
+    holding: PodHolding | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PodSpec:
     """What to run on one node for a reservation. `env` is complete: the user's variables and ours.
 
-    `deadline` is the second belt: the cluster itself ends the pod then, should nobody else do so.
+    `deadline` is the second belt: the cluster itself ends the pod then, should nobody else do so. `pods` is how many
+    pods the attempt has in all, [starts_at, ends_at) the range of its allocations.
     """
 
     name: PodName
@@ -233,6 +259,10 @@ class PodSpec:
     env: tuple[tuple[str, str], ...]
     deadline: datetime
     grace: timedelta
+    user_id: int = 0
+    pods: int = 1
+    starts_at: datetime | None = None
+    ends_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +278,10 @@ class GpuReport:
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """One node as the cluster reports it; `detail` says why when it is not ready or not schedulable."""
+    """One node as the cluster reports it; `detail` says why when it is not ready or not schedulable.
+
+    `logical_name` is what administrators call it where that differs from `name`; `taints` are `key=value:effect`.
+    """
 
     name: str
     ready: bool
@@ -256,6 +289,9 @@ class NodeReport:
     gpus: tuple[GpuReport, ...]
     labels: tuple[tuple[str, str], ...] = ()
     detail: str | None = None
+    zone: str | None = None
+    logical_name: str | None = None
+    taints: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

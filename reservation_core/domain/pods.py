@@ -81,6 +81,10 @@ def pod_specs(
             ),
             deadline=ends_at + belt,
             grace=grace,
+            user_id=reservation.user_id,
+            pods=len(ranks),
+            starts_at=min(each.starts_at for each in gpus),
+            ends_at=ends_at,
         )
         for rank, gpus in ranks.items()
     )

@@ -34,8 +34,11 @@ class Cluster(Protocol):
         """Nodes that are ours, with their GPUs."""
         ...
 
-    async def list_pods(self) -> PodListing:
-        """All our pods that exist (finished ones until they are deleted), and foreign GPU users."""
+    async def list_pods(self, *, foreign: bool = False) -> PodListing:
+        """All our pods that exist (finished ones until they are deleted), and with `foreign` also foreign GPU users.
+
+        A consistent view: a pod that is missing from it did not exist at some time during the call.
+        """
         ...
 
     async def find_pods(self, reservation_id: str) -> list[PodStatus]:
@@ -60,12 +63,25 @@ class Cluster(Protocol):
         """
         ...
 
+    async def forget_pod(self, name: str) -> None:
+        """Remove a pod whose node is known to be fenced (without power, say), without waiting for that node's word."""
+        ...
+
     async def extend_deadline(self, name: str, deadline: datetime) -> None:
         """Move the second belt (see PodSpec.deadline)."""
         ...
 
-    def pod_logs(self, name: str, *, follow: bool) -> AsyncIterator[bytes]:
-        """What the pod has printed so far; with `follow` also what it goes on to print, until it ends.
+    def master_address(self, reservation_id: str, attempt: int) -> str:
+        """Where the pods of a gang reach their rank 0."""
+        ...
+
+    @property
+    def forgets_logs(self) -> bool:
+        """Whether a pod's log goes with the pod: who wants it later must read it before."""
+        ...
+
+    def pod_logs(self, name: str, *, follow: bool, tail_lines: int | None = None) -> AsyncIterator[bytes]:
+        """What the pod has printed so far (its last `tail_lines`); with `follow` also what it goes on to print.
 
         Works for pods that are gone as long as their output is kept; empty for a pod that never was.
         """

@@ -9,7 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, SecretStr
+from pydantic import BaseModel, BeforeValidator, Field, SecretStr
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 
@@ -18,6 +18,28 @@ class ClusterKind(StrEnum):
 
     LOCAL = "local"
     KUBERNETES = "kubernetes"
+
+
+class GpuAttach(StrEnum):
+    """How a Kubernetes pod gets its GPUs: see `gpu.attach` in the design."""
+
+    ENV = "env"
+    UUID = "uuid"
+    DEVICE_PLUGIN = "device-plugin"
+
+
+class GpuPin(StrEnum):
+    """How a Kubernetes pod gets to its node: by a scheduler that may go nowhere else, or by name."""
+
+    AFFINITY = "affinity"
+    NODE_NAME = "nodeName"
+
+
+class UnknownPods(StrEnum):
+    """What becomes of a pod that carries our marks and that the ledger doesn't know."""
+
+    REPORT = "report"
+    END = "end"
 
 
 def _upper(value: object) -> object:
@@ -31,9 +53,41 @@ def _split(value: object) -> object:
 
 LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(_upper)]
 Seconds = Annotated[float, Field(gt=0, le=86_400 * 400)]
+Names = Annotated[
+    tuple[Annotated[str, Field(min_length=1, max_length=317)], ...], BeforeValidator(_split), Field(max_length=20)
+]
 WarningTimes = Annotated[
     tuple[Annotated[int, Field(gt=0, le=86_400 * 400)], ...], NoDecode, BeforeValidator(_split), Field(max_length=20)
 ]
+
+
+class GpuSettings(BaseModel):
+    """How GPUs are found on nodes, and how pods get them."""
+
+    attach: GpuAttach = GpuAttach.ENV
+    pin: GpuPin = GpuPin.AFFINITY
+    # Node capacity is read, and foreign GPU users are known, by these resources.
+    resource_names: Names = ("nvidia.com/gpu", "amd.com/gpu")
+    # The first of these labels that a node has says its type.
+    type_labels: Names = ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "gpu-dev/gpu-type")
+    # Product (lower case) to gpu_type, before the built-in table: {"nvidia-weird-card": "h100"}.
+    types: Annotated[dict[str, str], Field(max_length=1000)] = {}
+
+
+class KubernetesSettings(BaseModel):
+    """How to reach the API server, and what pods are there."""
+
+    kubeconfig: Path | None = None  # without one: inside a cluster its service account, else the usual ~/.kube/config
+    context: str | None = None
+    namespace: Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")] = "gpu-dev"
+    node_selector: str = ""  # a label selector: which nodes are ours
+    scheduler_name: str = "default-scheduler"
+    default_image: str | None = None  # for jobs that name no image
+    pod_defaults: Path | None = None  # YAML: tolerations, runtimeClassName, imagePullSecrets, volumes …
+    request_timeout_s: Seconds = 30
+    creates_per_s: Annotated[float, Field(ge=0, le=100_000)] = 50  # 0: no pacing
+    # Kubernetes can only shorten a pod's deadline. This much is left for extensions; 0 makes the second belt tight.
+    extension_room_s: Annotated[float, Field(ge=0, le=86_400 * 400)] = 86_400 * 30
 
 
 class CommonSettings(BaseSettings):
@@ -53,6 +107,8 @@ class CommonSettings(BaseSettings):
     database_pool: Annotated[int, Field(ge=1, le=200)] = 20
     cluster: ClusterKind = ClusterKind.LOCAL
     local_gpus: str | None = None
+    gpu: GpuSettings = Field(default_factory=GpuSettings)
+    kubernetes: KubernetesSettings = Field(default_factory=KubernetesSettings)
     log_level: LogLevel = "INFO"
     log_json: bool = True
 
@@ -81,6 +137,9 @@ class ProcessorSettings(CommonSettings):
     sweep_s: Seconds = 0.5
     resync_s: Seconds = 5
     reload_s: Seconds = 60
+    unknown_pods: UnknownPods = UnknownPods.REPORT
+    max_starts: Annotated[int, Field(ge=1, le=100)] = 3
+    log_keep_lines: Annotated[int, Field(ge=0, le=100_000)] = 1000
     plan_batch: Annotated[int, Field(ge=1, le=100_000)] = 1000
     plan_window: Annotated[int, Field(ge=10, le=1_000_000)] = 20_000
     estimates: Annotated[int, Field(ge=0, le=100_000)] = 500
@@ -112,6 +171,7 @@ class ExpirySettings(CommonSettings):
     start_allowance_s: Seconds = 120
     ending_patience_s: Seconds = 60
     idempotency_keep_s: Seconds = 86_400
+    log_keep_s: Seconds = 86_400 * 7
 
 
 class StandaloneSettings(ApiSettings, ProcessorSettings, ExpirySettings, UpdaterSettings):

@@ -23,7 +23,6 @@ class LaunchRules:
 
     grace: timedelta
     belt: timedelta
-    master_address: str
 
 
 async def perform(uow: UnitOfWork, cluster: Cluster, operation: PodOperation, clock: Clock, rules: LaunchRules) -> None:
@@ -60,7 +59,8 @@ async def _create(
     if reservation.status is not JobStatus.STARTING:
         return
     allocations = (await uow.reservations.allocations([reservation.id])).get(reservation.id, ())
-    specs = pod_specs(reservation, allocations, clock.now(), rules.grace, rules.belt, rules.master_address)
+    master = cluster.master_address(reservation.id, reservation.attempt)
+    specs = pod_specs(reservation, allocations, clock.now(), rules.grace, rules.belt, master)
     try:
         for spec in specs:
             await cluster.create_pod(spec)

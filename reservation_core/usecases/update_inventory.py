@@ -11,7 +11,7 @@ from reservation_core.ports.wakeups import Channel
 async def update_inventory(uow_factory: UnitOfWorkFactory, cluster: Cluster, clock: Clock) -> list[dict[str, Any]]:
     """Look once and write what changed; returns the changes. Raises ClusterUnavailableError with nothing written."""
     nodes = await cluster.list_nodes()
-    listing = await cluster.list_pods()
+    listing = await cluster.list_pods(foreign=True)
     async with uow_factory() as uow:
         changes = await uow.inventory.update(nodes, listing.foreign, clock.now())
         if changes:

@@ -123,7 +123,7 @@ class _Nodes:
     async def list_nodes(self) -> list[NodeReport]:
         return self.nodes
 
-    async def list_pods(self) -> object:
+    async def list_pods(self, *, foreign: bool = False) -> object:
         return _NO_PODS
 
 

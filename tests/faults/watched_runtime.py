@@ -42,8 +42,8 @@ class WatchedCluster(_Delegating):
     async def list_nodes(self) -> Any:
         return await self._told("list_nodes", self._inner.list_nodes())
 
-    async def list_pods(self) -> Any:
-        return await self._told("list_pods", self._inner.list_pods())
+    async def list_pods(self, *, foreign: bool = False) -> Any:
+        return await self._told("list_pods", self._inner.list_pods(foreign=foreign))
 
     async def find_pods(self, reservation_id: str) -> Any:
         return await self._told("find_pods", self._inner.find_pods(reservation_id))

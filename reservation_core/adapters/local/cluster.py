@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta
-from os import environ
+from os import SEEK_END, environ
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
@@ -62,9 +62,9 @@ class LocalCluster:
         """This machine, or the nodes of the setting. A node without cards says in `detail` what to set."""
         return await self._call(self._inventory.nodes)
 
-    async def list_pods(self) -> PodListing:
-        """All our pods that exist, and processes of others that compute on our cards."""
-        return await self._call(self._list_pods)
+    async def list_pods(self, *, foreign: bool = False) -> PodListing:
+        """All our pods that exist, and with `foreign` processes of others that compute on our cards."""
+        return await self._call(self._list_pods, foreign)
 
     async def find_pods(self, reservation_id: str) -> list[PodStatus]:
         """One reservation's pods that exist now, of every attempt."""
@@ -109,15 +109,29 @@ class LocalCluster:
             self._pruned_at = now
             await self._call(self._pods.prune, now)
 
+    async def forget_pod(self, name: str) -> None:
+        """End a pod without grace: this machine answers for itself, so nothing is removed on anybody's word."""
+        await self.delete_pod(name, timedelta(0))
+
+    def master_address(self, reservation_id: str, attempt: int) -> str:  # noqa: ARG002 -- every pod is here
+        """Every pod is on this machine."""
+        return "127.0.0.1"
+
+    @property
+    def forgets_logs(self) -> bool:
+        """A log file outlives its pod."""
+        return False
+
     async def extend_deadline(self, name: str, deadline: datetime) -> None:
         """Move the second belt. An earlier one is noticed within 30 s."""
         if is_pod_name(name):
             await self._call(self._pods.move_deadline, name, deadline)
 
-    async def pod_logs(self, name: str, *, follow: bool) -> AsyncIterator[bytes]:
+    async def pod_logs(self, name: str, *, follow: bool, tail_lines: int | None = None) -> AsyncIterator[bytes]:
         """What the pod has printed, in chunks of at most 64 KiB; with `follow` until it has ended."""
-        offset = 0
-        while is_pod_name(name):
+        known = is_pod_name(name)
+        offset = await self._call(self._tail_offset, name, tail_lines) if known and tail_lines is not None else 0
+        while known:
             # Asked before reading: what is printed before the end is there to be read after it.
             over = not follow or await self._call(self._is_over, name)
             while chunk := await self._call(self._read_log, name, offset):
@@ -159,9 +173,10 @@ class LocalCluster:
         for watched in self._watchers:
             watched.hint(name)
 
-    def _list_pods(self) -> PodListing:
+    def _list_pods(self, foreign: bool) -> PodListing:
         pods = (self._pods.observe(name) for name in self._pods.names())
-        return PodListing(tuple(pod for pod in pods if pod is not None), tuple(self._inventory.foreign()))
+        others = tuple(self._inventory.foreign()) if foreign else ()
+        return PodListing(tuple(pod for pod in pods if pod is not None), others)
 
     def _find_pods(self, reservation_id: str) -> list[PodStatus]:
         names = [name for name in self._pods.names() if name.rsplit("-", 2)[0] == reservation_id]
@@ -178,6 +193,21 @@ class LocalCluster:
                 return file.read(_LOG_CHUNK)
         except FileNotFoundError:
             return b""
+
+    def _tail_offset(self, name: str, lines: int) -> int:
+        """Where the last `lines` lines begin; a line that has not ended yet counts."""
+        try:
+            with self._pods.log(name).open("rb") as file:
+                start = end = file.seek(0, SEEK_END)
+                tail = b""
+                while start > 0 and tail[:-1].count(b"\n") < lines:
+                    start = max(0, start - _LOG_CHUNK)
+                    file.seek(start)
+                    tail = file.read(end - start)
+        except FileNotFoundError:
+            return 0
+        kept = tail.splitlines(keepends=True)[-lines:] if lines > 0 else []
+        return end - sum(map(len, kept))
 
     def _create(self, spec: PodSpec) -> None:
         if not self._pods.publish(spec):

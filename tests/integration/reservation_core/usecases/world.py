@@ -31,7 +31,7 @@ RULES = PlannerRules(
     visibility=timedelta(seconds=1),
     max_reads=2,
 )
-LAUNCH = LaunchRules(grace=timedelta(seconds=10), belt=timedelta(seconds=30), master_address="127.0.0.1")
+LAUNCH = LaunchRules(grace=timedelta(seconds=10), belt=timedelta(seconds=30))
 
 
 @dataclass
