@@ -1,0 +1,32 @@
+"""What clusters that fail need: starts that are tried again, logs that are kept, what is known of nodes and pods."""
+
+from pathlib import Path
+
+from alembic import op
+
+from reservation_core.adapters.postgres.scripts import execute_script
+
+revision = "0003_cluster"
+down_revision = "0002_views"
+branch_labels = None
+depends_on = None
+
+# Starts that are tried again, and kept logs.
+_DROP_STARTS_AND_LOGS = """
+DROP TABLE pod_logs;
+UPDATE reservations SET outcome = 'failed' WHERE outcome = 'queued';
+ALTER TABLE reservations
+    DROP COLUMN avoid_nodes,
+    DROP CONSTRAINT reservations_outcome_check,
+    ADD CONSTRAINT reservations_outcome_check CHECK (outcome IN ('succeeded', 'failed', 'cancelled', 'expired'));
+"""
+
+
+def upgrade() -> None:
+    """Execute the SQL file beside this one."""
+    execute_script(op.get_bind(), Path(__file__).with_suffix(".sql").read_text(encoding="utf-8"))
+
+
+def downgrade() -> None:
+    """Take it all back, the newest first. A job that was to be queued again is ended as failed."""
+    execute_script(op.get_bind(), _DROP_STARTS_AND_LOGS)
