@@ -1,0 +1,1 @@
+"""The Kubernetes cluster: pods pinned to nodes with exactly their GPUs."""

@@ -1,0 +1,124 @@
+"""What our pods carry: labels that find them, and annotations that say what they hold.
+
+Only what we made ourselves goes into labels (ids and numbers). A user's words stay in annotations, which select
+nothing.
+"""
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from reservation_core.domain.model import PodHolding, PodName, PodSpec
+
+MANAGED = "gpu-dev/managed"
+RESERVATION = "gpu-dev/reservation"
+ATTEMPT = "gpu-dev/attempt"
+RANK = "gpu-dev/rank"
+USER_ID = "gpu-dev/user-id"
+
+USER = "gpu-dev/user"
+GPU_INDICES = "gpu-dev/gpu-indices"
+NODE = "gpu-dev/node"
+PODS = "gpu-dev/pods"
+STARTS_AT = "gpu-dev/starts-at"
+ENDS_AT = "gpu-dev/ends-at"
+DEADLINE = "gpu-dev/deadline"
+
+NODE_GPUS = "gpu-dev/gpus"
+"""The annotation of a Node in which the node agent lists its cards."""
+
+_RESERVATION_ID = re.compile(r"[a-z]([a-z0-9-]{0,46}[a-z0-9])?")
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,5}")
+
+
+def labels(spec: PodSpec) -> dict[str, str]:
+    """The labels of a pod of ours."""
+    return {**attempt_labels(spec.name), RANK: str(spec.name.rank), USER_ID: str(spec.user_id)}
+
+
+def attempt_labels(name: PodName) -> dict[str, str]:
+    """The labels that all pods of one attempt share, and by which a gang's service finds them."""
+    return {MANAGED: "true", RESERVATION: name.reservation_id, ATTEMPT: str(name.attempt)}
+
+
+def annotations(spec: PodSpec) -> dict[str, str]:
+    """The annotations of a pod of ours; `holding_of` reads them back."""
+    said = {
+        USER: spec.user,
+        GPU_INDICES: ",".join(str(index) for index in spec.gpu_indices),
+        NODE: spec.node,
+        PODS: str(spec.pods),
+        DEADLINE: written_time(spec.deadline),
+    }
+    if spec.starts_at is not None:
+        said[STARTS_AT] = written_time(spec.starts_at)
+    if spec.ends_at is not None:
+        said[ENDS_AT] = written_time(spec.ends_at)
+    return said
+
+
+def written_time(at: datetime) -> str:
+    """A time as an annotation holds it: RFC 3339, UTC, to the microsecond."""
+    return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def read_time(text: object) -> datetime | None:
+    """A time of the API's or of an annotation's, in UTC; None for what is not a time with an offset."""
+    if not isinstance(text, str):
+        return None
+    try:
+        at = datetime.fromisoformat(text)
+        return None if at.tzinfo is None else at.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def pod_name_of(pod: Mapping[str, Any]) -> PodName | None:
+    """Who a pod is, by its name and labels, which have to agree; None for a pod that is not ours."""
+    metadata = as_mapping(pod.get("metadata"))
+    found = as_mapping(metadata.get("labels"))
+    reservation_id, attempt, rank = (found.get(key) for key in (RESERVATION, ATTEMPT, RANK))
+    if (
+        found.get(MANAGED) != "true"
+        or not isinstance(reservation_id, str)
+        or not _RESERVATION_ID.fullmatch(reservation_id)
+    ):
+        return None
+    if not _is_number(attempt) or not _is_number(rank):
+        return None
+    name = PodName(reservation_id, int(attempt), int(rank))
+    return name if metadata.get("name") == str(name) else None
+
+
+def holding_of(pod: Mapping[str, Any]) -> PodHolding | None:
+    """What a pod says that it holds; None when it does not say all of it, or says what can't be."""
+    said = as_mapping(as_mapping(pod.get("metadata")).get("annotations"))
+    node, indices, pods = said.get(NODE), said.get(GPU_INDICES), said.get(PODS)
+    starts_at, ends_at = read_time(said.get(STARTS_AT)), read_time(said.get(ENDS_AT))
+    if not isinstance(node, str) or not node or not isinstance(indices, str) or not _is_number(pods):
+        return None
+    numbers = indices.split(",")
+    if len(numbers) > 1024 or not all(_is_number(number) for number in numbers):
+        return None
+    gpu_indices = tuple(int(number) for number in numbers)
+    bound_to = as_mapping(pod.get("spec")).get("nodeName")
+    if len(set(gpu_indices)) < len(gpu_indices) or int(pods) < 1 or bound_to not in (None, "", node):
+        return None
+    if starts_at is None or ends_at is None or ends_at <= starts_at:
+        return None
+    return PodHolding(node, gpu_indices, int(pods), starts_at, ends_at)
+
+
+def as_mapping(value: object) -> Mapping[str, Any]:
+    """An object of the API's, empty where there is none or something else."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def as_list(value: object) -> list[Any]:
+    """A list of the API's, empty where there is none or something else."""
+    return value if isinstance(value, list) else []
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, str) and _NUMBER.fullmatch(value) is not None
