@@ -21,6 +21,22 @@ ALTER TABLE reservations
     ADD CONSTRAINT reservations_outcome_check CHECK (outcome IN ('succeeded', 'failed', 'cancelled', 'expired'));
 """
 
+# What is known of nodes and pods. The views for people become those of the revision before.
+_DROP_NODES_AND_PODS = """
+DROP VIEW reservation_history, gpu_status, queue_status;
+DROP FUNCTION request_text;
+DROP VIEW node_conditions, card_conditions;
+DROP TABLE unknown_pods;
+ALTER TABLE nodes
+    DROP CONSTRAINT nodes_fence_check,
+    DROP COLUMN fence_reason,
+    DROP COLUMN fenced_by,
+    DROP COLUMN fenced_at,
+    DROP COLUMN taints,
+    DROP COLUMN logical_name,
+    DROP COLUMN zone;
+"""
+
 
 def upgrade() -> None:
     """Execute the SQL file beside this one."""
@@ -29,4 +45,7 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Take it all back, the newest first. A job that was to be queued again is ended as failed."""
-    execute_script(op.get_bind(), _DROP_STARTS_AND_LOGS)
+    connection = op.get_bind()
+    execute_script(connection, _DROP_NODES_AND_PODS)
+    execute_script(connection, Path(__file__).with_name("0002_views.sql").read_text(encoding="utf-8"))
+    execute_script(connection, _DROP_STARTS_AND_LOGS)

@@ -1,7 +1,9 @@
 """What the inventory should say, given what is known and what the cluster reports.
 
 Nothing is ever deleted: a node that is no longer reported is `removed`, a card that is no longer reported `lost`.
-A condition that an administrator set (`quarantined`, `maintenance`) stands until an administrator changes it.
+A condition that an administrator set (`quarantined`, `maintenance`) stands until an administrator changes it. That the
+cards of a node which does not answer can't be had is not written on them: it follows from the node (`ready`), and is
+over when that is.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,6 +30,9 @@ class KnownNode:
     detail: str | None
     labels: Mapping[str, str]
     removed: bool
+    zone: str | None = None
+    logical_name: str | None = None
+    taints: tuple[str, ...] = ()
 
     @property
     def word(self) -> str:
@@ -136,6 +141,9 @@ def _node(report: NodeReport, pods: Sequence[ForeignPod]) -> KnownNode:
         detail=" ".join(details) or None,
         labels=dict(report.labels),
         removed=False,
+        zone=report.zone,
+        logical_name=report.logical_name,
+        taints=report.taints,
     )
 
 

@@ -26,7 +26,7 @@ class GpuView:
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """One node as readers see it."""
+    """One node as readers see it; `detail` says all there is to say about why it gets nothing new."""
 
     name: str
     ready: bool
@@ -38,6 +38,30 @@ class NodeView:
     last_seen_at: datetime
     removed_at: datetime | None
     labels: dict[str, str]
+    zone: str | None = None
+    logical_name: str | None = None
+    taints: tuple[str, ...] = ()
+    fenced_at: datetime | None = None
+    fenced_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecord:
+    """What decides whether a node may be fenced."""
+
+    name: str
+    ready: bool
+    last_seen_at: datetime
+    fenced_by: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """An administrator's word that a node is without power; `by` gave it, `reason` is why if they said so."""
+
+    node: str
+    by: str
+    reason: str | None
 
 
 class Inventory(Protocol):
@@ -55,6 +79,30 @@ class Inventory(Protocol):
 
     async def nodes(self, *, after: str | None, limit: int) -> list[NodeView]:
         """By name."""
+        ...
+
+    async def node(self, name: str) -> NodeView | None:
+        """One node, also when it was removed."""
+        ...
+
+    async def lock_node(self, name: str) -> NodeRecord | None:
+        """Read one node and keep others from changing it until the transaction ends."""
+        ...
+
+    async def fence(self, name: str, by: str, reason: str | None, now: datetime) -> None:
+        """Write down that the node is without power, and tell the planner."""
+        ...
+
+    async def unfence(self, name: str) -> None:
+        """Take the word back, and tell the planner."""
+        ...
+
+    async def without_power(self, names: Sequence[str]) -> dict[str, Fence]:
+        """Which of these nodes are fenced and don't answer: there the fence stands for the node's own word."""
+        ...
+
+    async def cut_off(self) -> dict[str, Fence]:
+        """Reservations that hold cards of a node which is fenced and does not answer, by id."""
         ...
 
     async def gpu_counts(self) -> list[tuple[str, GpuState, int]]:

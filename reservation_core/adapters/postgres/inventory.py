@@ -5,14 +5,15 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from sqlalchemy import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.contracts import JobMessage
+from reservation_core.domain.changes import SYSTEM
 from reservation_core.domain.inventory import InventoryChange, KnownGpu, KnownNode, Reconciliation, reconcile
-from reservation_core.domain.lifecycle import SYSTEM
 from reservation_core.domain.model import ForeignPod, GpuCondition, GpuState, NodeReport
-from reservation_core.ports.inventory import GpuView, NodeView
+from reservation_core.ports.inventory import Fence, GpuView, NodeRecord, NodeView
 from reservation_core.ports.queues import Queue, QueueName
 
 
@@ -37,7 +38,7 @@ class PostgresInventory:
         await self._write(found, now)
         await self._connection.execute(statement("touch_nodes"), {"names": [n.name for n in nodes], "now": now})
         if found.replan:
-            await self._queue.send(QueueName.GPU_JOBS, [JobMessage(kind="inventory").model_dump()])
+            await self._tell_planner()
         return [_described(change) for change in found.changes]
 
     async def gpus(self, *, after: tuple[str, int] | None, limit: int) -> list[GpuView]:
@@ -63,32 +64,69 @@ class PostgresInventory:
         ]
 
     async def nodes(self, *, after: str | None, limit: int) -> list[NodeView]:
-        """Nodes after a name, in order; removed ones only while somebody holds a card of theirs."""
-        result = await self._connection.execute(statement("node_views"), {"after": after or "", "limit": limit})
-        return [
-            NodeView(
-                name=row.name,
-                ready=row.ready,
-                schedulable=row.schedulable,
-                detail=row.detail,
-                gpu_types=tuple(row.gpu_types),
-                gpus=row.gpus,
-                free=row.free,
-                last_seen_at=row.last_seen_at,
-                removed_at=row.removed_at,
-                labels=row.labels,
-            )
-            for row in result
-        ]
+        """Nodes after a name, in order; removed ones only while they are fenced or somebody holds a card of theirs."""
+        result = await self._connection.execute(
+            statement("node_views"), {"after": after or "", "only": None, "limit": limit}
+        )
+        return [_node_view(row) for row in result]
+
+    async def node(self, name: str) -> NodeView | None:
+        """One node, also when it was removed."""
+        result = await self._connection.execute(statement("node_views"), {"after": "", "only": name, "limit": 1})
+        row = result.one_or_none()
+        return None if row is None else _node_view(row)
+
+    async def lock_node(self, name: str) -> NodeRecord | None:
+        """Read one node and keep others from changing it."""
+        row = (await self._connection.execute(statement("lock_node"), {"name": name})).one_or_none()
+        return None if row is None else NodeRecord(row.name, row.ready, row.last_seen_at, row.fenced_by)
+
+    async def fence(self, name: str, by: str, reason: str | None, now: datetime) -> None:
+        """Write down that the node is without power, and tell the planner."""
+        await self._connection.execute(statement("fence_node"), {"name": name, "by": by, "reason": reason, "now": now})
+        await self._tell_planner()
+
+    async def unfence(self, name: str) -> None:
+        """Take the word back, and tell the planner."""
+        await self._connection.execute(statement("unfence_node"), {"name": name})
+        await self._tell_planner()
+
+    async def without_power(self, names: Sequence[str]) -> dict[str, Fence]:
+        """Which of these nodes are fenced and don't answer."""
+        if not names:
+            return {}
+        found = await self._connection.execute(statement("nodes_without_power"), {"names": list(names)})
+        return {row.name: Fence(row.name, row.fenced_by, row.fence_reason) for row in found}
+
+    async def cut_off(self) -> dict[str, Fence]:
+        """Reservations that hold cards of a node which is fenced and does not answer, by id."""
+        found = await self._connection.execute(statement("reservations_without_power"))
+        return {row.id: Fence(row.node, row.fenced_by, row.fence_reason) for row in found}
 
     async def gpu_counts(self) -> list[tuple[str, GpuState, int]]:
         """(gpu_type, state, count) of what `gpus` shows."""
         result = await self._connection.execute(statement("gpu_counts"))
         return [(row.gpu_type, GpuState(row.state), row.cards) for row in result]
 
+    async def _tell_planner(self) -> None:
+        await self._queue.send(QueueName.GPU_JOBS, [JobMessage(kind="inventory").model_dump()])
+
     async def _known_nodes(self) -> list[KnownNode]:
         result = await self._connection.execute(statement("known_nodes"))
-        return [KnownNode(row.name, row.ready, row.schedulable, row.detail, row.labels, row.removed) for row in result]
+        return [
+            KnownNode(
+                row.name,
+                row.ready,
+                row.schedulable,
+                row.detail,
+                row.labels,
+                row.removed,
+                row.zone,
+                row.logical_name,
+                tuple(row.taints),
+            )
+            for row in result
+        ]
 
     async def _known_gpus(self, now: datetime) -> list[KnownGpu]:
         result = await self._connection.execute(statement("known_gpus"), {"now": now})
@@ -116,6 +154,9 @@ class PostgresInventory:
                     "schedulable": [n.schedulable for n in found.nodes],
                     "details": [n.detail for n in found.nodes],
                     "labels": [json.dumps(dict(n.labels)) for n in found.nodes],
+                    "zones": [n.zone for n in found.nodes],
+                    "logical_names": [n.logical_name for n in found.nodes],
+                    "taints": [json.dumps(n.taints) for n in found.nodes],
                     "removed": [n.removed for n in found.nodes],
                     "now": now,
                 },
@@ -146,6 +187,26 @@ class PostgresInventory:
                     "now": now,
                 },
             )
+
+
+def _node_view(row: Row[Any]) -> NodeView:
+    return NodeView(
+        name=row.name,
+        ready=row.ready,
+        schedulable=row.schedulable,
+        detail=row.detail,
+        gpu_types=tuple(row.gpu_types),
+        gpus=row.gpus,
+        free=row.free,
+        last_seen_at=row.last_seen_at,
+        removed_at=row.removed_at,
+        labels=row.labels,
+        zone=row.zone,
+        logical_name=row.logical_name,
+        taints=tuple(row.taints),
+        fenced_at=row.fenced_at,
+        fenced_by=row.fenced_by,
+    )
 
 
 def _described(change: InventoryChange) -> dict[str, Any]:

@@ -4,7 +4,7 @@ SELECT pg_advisory_xact_lock(hashtextextended('inventory', 0));
 
 -- name: known_nodes
 -- Every node ever seen.
-SELECT name, ready, schedulable, detail, labels, removed_at IS NOT NULL AS removed FROM nodes;
+SELECT name, ready, schedulable, detail, labels, removed_at IS NOT NULL AS removed, zone, logical_name, taints FROM nodes;
 
 -- name: known_gpus
 -- Every card ever seen, and whether somebody of ours has it now.
@@ -16,15 +16,19 @@ SELECT n.name AS node, g.index AS card_index, g.gpu_type, g.uuid, g.memory_bytes
 FROM gpus g JOIN nodes n ON n.id = g.node_id;
 
 -- name: write_nodes
--- New nodes and changed ones. A removed node keeps the time when it was last seen.
-INSERT INTO nodes (name, ready, schedulable, detail, labels, last_seen_at, removed_at)
-SELECT w.name, w.ready, w.schedulable, w.detail, CAST(w.labels AS jsonb), CAST(:now AS timestamptz),
+-- New nodes and changed ones. A removed node keeps the time when it was last seen. An unnested array of arrays would
+-- come apart, so each node's taints travel as one text.
+INSERT INTO nodes (name, ready, schedulable, detail, labels, zone, logical_name, taints, last_seen_at, removed_at)
+SELECT w.name, w.ready, w.schedulable, w.detail, CAST(w.labels AS jsonb), w.zone, w.logical_name,
+       ARRAY(SELECT jsonb_array_elements_text(CAST(w.taints AS jsonb))), CAST(:now AS timestamptz),
        CASE WHEN w.removed THEN CAST(:now AS timestamptz) END
 FROM unnest(CAST(:names AS text[]), CAST(:ready AS boolean[]), CAST(:schedulable AS boolean[]),
-            CAST(:details AS text[]), CAST(:labels AS text[]), CAST(:removed AS boolean[]))
-     AS w (name, ready, schedulable, detail, labels, removed)
+            CAST(:details AS text[]), CAST(:labels AS text[]), CAST(:zones AS text[]), CAST(:logical_names AS text[]),
+            CAST(:taints AS text[]), CAST(:removed AS boolean[]))
+     AS w (name, ready, schedulable, detail, labels, zone, logical_name, taints, removed)
 ON CONFLICT (name) DO UPDATE SET
     ready = excluded.ready, schedulable = excluded.schedulable, detail = excluded.detail, labels = excluded.labels,
+    zone = excluded.zone, logical_name = excluded.logical_name, taints = excluded.taints,
     last_seen_at = CASE WHEN excluded.removed_at IS NULL THEN excluded.last_seen_at ELSE nodes.last_seen_at END,
     removed_at = excluded.removed_at;
 
@@ -58,10 +62,11 @@ ORDER BY w.place;
 -- name: gpu_views
 -- Cards with their holder, by node and index. Cards of removed nodes are shown while somebody holds them.
 SELECT n.name AS node, g.index AS card_index, g.uuid, g.gpu_type, g.memory_bytes,
-       CASE WHEN g.condition <> 'usable' THEN g.condition WHEN h.id IS NULL THEN 'free' ELSE 'held' END AS state,
+       CASE WHEN c.condition <> 'usable' THEN c.condition WHEN h.id IS NULL THEN 'free' ELSE 'held' END AS state,
        h.id AS holder_id, h.user_name AS holder_user, h.user_id AS holder_user_id, h.free_at
 FROM nodes n
 JOIN gpus g ON g.node_id = n.id
+JOIN card_conditions c ON c.gpu_id = g.id
 LEFT JOIN LATERAL (
     SELECT r.id, r.user_id, u.name AS user_name, upper(a.during) AS free_at
     FROM allocations a
@@ -76,23 +81,26 @@ WHERE n.name >= :after_node AND (n.name, g.index) > (:after_node, CAST(:after_in
 ORDER BY n.name, g.index LIMIT :limit;
 
 -- name: node_views
--- Nodes with their cards counted, by name. Removed nodes are shown while somebody holds a card of theirs.
-SELECT n.name, n.ready, n.schedulable, n.detail, n.labels, n.last_seen_at, n.removed_at,
-       c.gpu_types, c.gpus, c.free
+-- Nodes with their cards counted, by name; with `only` that one. Removed nodes are shown while somebody holds a card of
+-- theirs, or while they are fenced, or when asked for.
+SELECT n.name, n.ready, n.schedulable, s.detail, n.labels, n.zone, n.logical_name, n.taints, n.fenced_at, n.fenced_by,
+       n.last_seen_at, n.removed_at, c.gpu_types, c.gpus, CASE WHEN s.available THEN c.free ELSE 0 END AS free
 FROM nodes n
+JOIN node_conditions s ON s.node_id = n.id
 CROSS JOIN LATERAL (
     SELECT coalesce(array_agg(DISTINCT g.gpu_type), '{}') AS gpu_types, count(*) AS gpus,
            count(*) FILTER (WHERE g.condition = 'usable' AND NOT g.in_use) AS free,
            coalesce(bool_or(g.in_use), false) AS in_use
     FROM (
-        SELECT gpus.gpu_type, gpus.condition, EXISTS (
+        SELECT gpus.gpu_type, conditions.condition, EXISTS (
             SELECT 1 FROM allocations a
             WHERE a.gpu_id = gpus.id AND a.released_at IS NULL AND (a.held OR a.during @> statement_timestamp())
         ) AS in_use
-        FROM gpus WHERE gpus.node_id = n.id
+        FROM gpus JOIN card_conditions conditions ON conditions.gpu_id = gpus.id WHERE gpus.node_id = n.id
     ) g
 ) c
-WHERE n.name > :after AND (n.removed_at IS NULL OR c.in_use)
+WHERE n.name > :after AND (CAST(:only AS text) IS NULL OR n.name = :only)
+  AND (n.removed_at IS NULL OR c.in_use OR n.fenced_at IS NOT NULL OR n.name = :only)
 ORDER BY n.name LIMIT :limit;
 
 -- name: gpu_counts
@@ -100,8 +108,9 @@ ORDER BY n.name LIMIT :limit;
 SELECT g.gpu_type, g.state, count(*) AS cards
 FROM (
     SELECT gpus.gpu_type, nodes.removed_at, u.in_use,
-           CASE WHEN gpus.condition <> 'usable' THEN gpus.condition WHEN u.in_use THEN 'held' ELSE 'free' END AS state
+           CASE WHEN c.condition <> 'usable' THEN c.condition WHEN u.in_use THEN 'held' ELSE 'free' END AS state
     FROM gpus JOIN nodes ON nodes.id = gpus.node_id
+    JOIN card_conditions c ON c.gpu_id = gpus.id
     CROSS JOIN LATERAL (
         SELECT EXISTS (
             SELECT 1 FROM allocations a
@@ -111,3 +120,29 @@ FROM (
 ) g
 WHERE g.removed_at IS NULL OR g.in_use
 GROUP BY g.gpu_type, g.state ORDER BY g.gpu_type, g.state;
+
+-- name: lock_node
+-- One node, kept from being fenced or changed by others until the transaction ends.
+SELECT name, ready, removed_at, last_seen_at, fenced_at, fenced_by FROM nodes WHERE name = :name FOR NO KEY UPDATE;
+
+-- name: fence_node
+-- An administrator's word: this machine is without power.
+UPDATE nodes SET fenced_at = CAST(:now AS timestamptz), fenced_by = :by, fence_reason = :reason WHERE name = :name;
+
+-- name: unfence_node
+-- The word is taken back.
+UPDATE nodes SET fenced_at = NULL, fenced_by = NULL, fence_reason = NULL WHERE name = :name;
+
+-- name: nodes_without_power
+-- Which of these are fenced, and still don't answer: only there an administrator's word stands for the node's own.
+SELECT name, fenced_by, fence_reason FROM nodes
+WHERE name = ANY(CAST(:names AS text[])) AND fenced_at IS NOT NULL AND NOT ready;
+
+-- name: reservations_without_power
+-- Reservations that hold a card of a node which is fenced and does not answer, with one such node.
+SELECT DISTINCT ON (a.reservation_id) a.reservation_id AS id, n.name AS node, n.fenced_by, n.fence_reason
+FROM nodes n
+JOIN gpus g ON g.node_id = n.id
+JOIN allocations a ON a.gpu_id = g.id AND a.released_at IS NULL AND a.held
+WHERE n.fenced_at IS NOT NULL AND NOT n.ready
+ORDER BY a.reservation_id, n.name;

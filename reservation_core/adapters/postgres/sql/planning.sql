@@ -20,9 +20,12 @@ SELECT epoch FROM planner_lease WHERE epoch = :epoch FOR SHARE;
 
 -- name: planning_gpus
 -- The inventory: every card of every node that has not been removed for good.
-SELECT n.name AS node, n.ready AND n.schedulable AND n.removed_at IS NULL AS available, n.detail,
-       g.id, g.index AS card_index, g.gpu_type, g.uuid, g.memory_bytes, g.condition
-FROM nodes n JOIN gpus g ON g.node_id = n.id
+SELECT n.name AS node, s.available, s.detail,
+       g.id, g.index AS card_index, g.gpu_type, g.uuid, g.memory_bytes, c.condition
+FROM nodes n
+JOIN node_conditions s ON s.node_id = n.id
+JOIN gpus g ON g.node_id = n.id
+JOIN card_conditions c ON c.gpu_id = g.id
 ORDER BY n.name, g.index;
 
 -- name: open_allocations

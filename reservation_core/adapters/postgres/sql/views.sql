@@ -67,11 +67,12 @@ CROSS JOIN LATERAL (
 SELECT g.gpu_type, count(*) AS cards, count(*) FILTER (WHERE a.gpu_id IS NULL) AS free,
        coalesce(sum(greatest(extract(epoch FROM a.free_at - now()), 0)), 0) AS promised
 FROM gpus g
-JOIN nodes n ON n.id = g.node_id
+JOIN card_conditions c ON c.gpu_id = g.id
+JOIN node_conditions s ON s.node_id = g.node_id
 LEFT JOIN (
     SELECT gpu_id, max(upper(during)) AS free_at FROM allocations WHERE released_at IS NULL GROUP BY gpu_id
 ) a ON a.gpu_id = g.id
-WHERE g.condition = 'usable' AND n.removed_at IS NULL AND n.ready AND n.schedulable
+WHERE c.condition = 'usable' AND s.available
 GROUP BY g.gpu_type;
 
 -- name: waiting_totals

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 COLUMNS = {
-    "queue_status": "place id user_name name asks_for duration priority reason since waited estimated_start",
+    "queue_status": "place id user_name name asks_for duration priority reason since waited estimated_start nodes_out",
     "gpu_status": "node index gpu_type state holder user_name since free_at node_state node_detail uuid",
     "reservation_history": (
         "id user_name kind name asked_for gpus queued_at started_at finished_at waited ran outcome exit_code reason"
