@@ -19,6 +19,7 @@ async def run_once(runtime: Runtime, settings: ExpirySettings) -> ExpiryReport:
         ExpiryRules(
             warn_before_s=settings.warn_before_s,
             start_allowance=timedelta(seconds=settings.start_allowance_s),
+            max_starts=settings.max_starts,
             ending_patience=timedelta(seconds=settings.ending_patience_s),
             idempotency_keep=timedelta(seconds=settings.idempotency_keep_s),
         ),

@@ -1,20 +1,44 @@
-"""The life of a reservation: which events move it where, and what has to be done about it.
+"""The life of a reservation: which events move it where, and what has to be done about it (see `changes`).
 
-`queued → starting → running → ending → succeeded | failed | cancelled | expired`
+`queued → starting → running → ending → succeeded | failed | cancelled | expired`; what could not start goes back from
+`ending` to `queued` (see `starts`).
 
 `transition` is the only place where a status changes. It decides; use cases carry the effects out. What the cluster
 or the clock reports late, twice or out of order changes nothing (no effects); a vain request is a typed error. GPUs go
 back only on `PodsGone`: an allocation is closed when its pods are known to be gone, not when that was asked for.
 """
 
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
-from typing import Any, assert_never
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import assert_never
 
+from reservation_core.domain.changes import (
+    AvoidNodes,
+    CancelRequested,
+    Change,
+    DeletePods,
+    Effect,
+    EndReached,
+    Event,
+    ExtendRequested,
+    MoveDeadline,
+    PodsFinished,
+    PodsGone,
+    PodsLost,
+    PodsRunning,
+    Record,
+    ReleaseGpus,
+    SetRangeEnd,
+    StartDelayed,
+    StartFailed,
+    StartRefused,
+    StartTimedOut,
+    WakePlanner,
+    WarningDue,
+)
 from reservation_core.domain.errors import AlreadyFinalError, LimitExceededError, NotExtendableError
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus, Reason, ReasonCode, Reservation
-
-SYSTEM = "system"
+from reservation_core.domain.starts import queued_again, taken_back, timed_out
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,144 +58,6 @@ SUBMISSION_KIND = "submitted"
 """The kind of the event that a reservation is born with."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodsRunning:
-    """Every pod of the reservation runs, the last since `at`."""
-
-    at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class PodsFinished:
-    """The workload ended by itself: all pods finished, or one failed. `reason` when the cluster knows better.
-
-    `started_at` is None when it is not known to have run.
-    """
-
-    at: datetime
-    exit_code: int | None
-    started_at: datetime | None = None
-    reason: Reason | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PodsLost:
-    """A pod that should exist provably does not, or its end could not be learned."""
-
-    detail: str
-
-
-@dataclass(frozen=True, slots=True)
-class StartRefused:
-    """The cluster will never run these pods."""
-
-    reason: Reason
-
-
-@dataclass(frozen=True, slots=True)
-class StartTimedOut:
-    """The pods did not run within the start allowance."""
-
-    allowance: timedelta
-
-
-@dataclass(frozen=True, slots=True)
-class PodsGone:
-    """No pod of the reservation exists any more."""
-
-
-@dataclass(frozen=True, slots=True)
-class EndReached:
-    """The clock has passed the reservation's end."""
-
-
-@dataclass(frozen=True, slots=True)
-class WarningDue:
-    """The end is nearer than `before_s` seconds."""
-
-    before_s: int
-
-
-@dataclass(frozen=True, slots=True)
-class CancelRequested:
-    """Its owner or an administrator wants it to end."""
-
-    actor: str
-    by_admin: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ExtendRequested:
-    """Its owner or an administrator wants it to last longer; `longest` is what the operators allow in all."""
-
-    actor: str
-    by: timedelta
-    longest: timedelta
-
-
-Event = (
-    PodsRunning
-    | PodsFinished
-    | PodsLost
-    | StartRefused
-    | StartTimedOut
-    | PodsGone
-    | EndReached
-    | WarningDue
-    | CancelRequested
-    | ExtendRequested
-)
-
-
-@dataclass(frozen=True, slots=True)
-class DeletePods:
-    """Ask the cluster to end and remove the pods."""
-
-
-@dataclass(frozen=True, slots=True)
-class MoveDeadline:
-    """Tell the cluster that its second belt moves with the end."""
-
-
-@dataclass(frozen=True, slots=True)
-class SetRangeEnd:
-    """The ledger's range now ends at `to` (earlier: the rest goes back; later: may meet somebody else's range)."""
-
-    to: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class ReleaseGpus:
-    """Close the ledger's rows: the hold ends now, and so does the range."""
-
-
-@dataclass(frozen=True, slots=True)
-class WakePlanner:
-    """What the planner knows of this reservation is no longer true."""
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """One line for the append-only record."""
-
-    kind: str
-    actor: str = SYSTEM
-    data: dict[str, Any] = field(default_factory=dict)
-
-
-Effect = DeletePods | MoveDeadline | SetRangeEnd | ReleaseGpus | WakePlanner | Record
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A transition that was decided and is to be written: the row before and after, and what else must happen."""
-
-    before: Reservation
-    after: Reservation
-    effects: tuple[Effect, ...]
-    at: datetime
-
-
 def transition(reservation: Reservation, event: Event, now: datetime) -> tuple[Reservation, tuple[Effect, ...]]:
     """Decide what an event does to a reservation.
 
@@ -179,20 +65,10 @@ def transition(reservation: Reservation, event: Event, now: datetime) -> tuple[R
     says nothing new. Raises AlreadyFinalError, NotExtendableError or LimitExceededError for what a user asks in vain.
     """
     match event:
-        case PodsRunning():
-            return _running(reservation, event, now)
-        case PodsFinished():
-            return _finished(reservation, event)
-        case PodsLost():
-            return _broken(reservation, Reason(ReasonCode.POD_LOST, event.detail), "pod_lost")
-        case StartRefused():
-            if reservation.status is not JobStatus.STARTING:
-                return reservation, ()
-            return _broken(reservation, event.reason, "start_failed")
-        case StartTimedOut():
-            return _start_timed_out(reservation, event)
-        case PodsGone():
-            return _gone(reservation, now)
+        case PodsRunning() | PodsFinished() | PodsLost() | PodsGone():
+            return _of_pods(reservation, event, now)
+        case StartRefused() | StartDelayed() | StartFailed() | StartTimedOut():
+            return _of_start(reservation, event)
         case EndReached():
             return _end_reached(reservation, now)
         case WarningDue():
@@ -211,6 +87,41 @@ def decide(reservation: Reservation, event: Event, now: datetime) -> Change | No
     if after is reservation and not effects:
         return None
     return Change(reservation, after, effects, now)
+
+
+def _of_pods(
+    reservation: Reservation, event: PodsRunning | PodsFinished | PodsLost | PodsGone, now: datetime
+) -> tuple[Reservation, tuple[Effect, ...]]:
+    match event:
+        case PodsRunning():
+            return _running(reservation, event, now)
+        case PodsFinished():
+            return _finished(reservation, event)
+        case PodsLost():
+            return _broken(reservation, Reason(event.code, event.detail), "pod_lost")
+        case PodsGone():
+            return _gone(reservation, now)
+        case _:
+            assert_never(event)
+
+
+def _of_start(
+    reservation: Reservation, event: StartRefused | StartDelayed | StartFailed | StartTimedOut
+) -> tuple[Reservation, tuple[Effect, ...]]:
+    if reservation.status is not JobStatus.STARTING:
+        return reservation, ()
+    match event:
+        case StartRefused():
+            return _broken(reservation, event.reason, "start_failed")
+        case StartDelayed():
+            return _delayed(reservation, event)
+        case StartFailed():
+            return _take_back(reservation, event.reason, event.max_starts, "start_failed")
+        case StartTimedOut():
+            cause = timed_out(reservation, int(event.allowance.total_seconds()))
+            return _take_back(reservation, cause, event.max_starts, "start_timed_out")
+        case _:
+            assert_never(event)
 
 
 def _running(reservation: Reservation, event: PodsRunning, now: datetime) -> tuple[Reservation, tuple[Effect, ...]]:
@@ -233,14 +144,8 @@ def _running(reservation: Reservation, event: PodsRunning, now: datetime) -> tup
 
 
 def _finished(reservation: Reservation, event: PodsFinished) -> tuple[Reservation, tuple[Effect, ...]]:
-    if reservation.status is JobStatus.ENDING and reservation.exit_code is None and event.exit_code is not None:
-        after = replace(reservation, exit_code=event.exit_code)
-        in_time = reservation.ends_at is not None and event.at < reservation.ends_at
-        if reservation.outcome is JobStatus.EXPIRED and in_time:
-            # It was over before its end; only nobody had looked before the clock did.
-            outcome, reason = _outcome(event)
-            after = replace(after, outcome=outcome, reason=reason)
-        return after, (Record("exited", data={"exit_code": event.exit_code}),)
+    if reservation.status is JobStatus.ENDING:
+        return _finished_while_ending(reservation, event)
     if reservation.status not in (JobStatus.STARTING, JobStatus.RUNNING):
         return reservation, ()
     outcome, reason = _outcome(event)
@@ -257,7 +162,28 @@ def _finished(reservation: Reservation, event: PodsFinished) -> tuple[Reservatio
     return after, (DeletePods(), Record("finished", data={"exit_code": event.exit_code}))
 
 
+def _finished_while_ending(reservation: Reservation, event: PodsFinished) -> tuple[Reservation, tuple[Effect, ...]]:
+    if reservation.exit_code is not None or event.exit_code is None:
+        return reservation, ()
+    outcome, reason = _outcome(event)
+    if reservation.outcome is JobStatus.QUEUED:
+        # It was taken back, and yet it ran: what has done its work is not run again. A gang's work is all its pods'.
+        if outcome is not JobStatus.SUCCEEDED or reservation.nodes > 1:
+            return reservation, ()
+        after = replace(reservation, outcome=outcome, reason=reason, started_at=event.started_at)
+    elif (
+        reservation.outcome is JobStatus.EXPIRED and reservation.ends_at is not None and event.at < reservation.ends_at
+    ):
+        # It was over before its end; only nobody had looked before the clock did.
+        after = replace(reservation, outcome=outcome, reason=reason)
+    else:
+        after = reservation
+    after = replace(after, exit_code=event.exit_code)
+    return after, (Record("exited", data={"exit_code": event.exit_code}),)
+
+
 def _outcome(event: PodsFinished) -> tuple[JobStatus, Reason]:
+    command = "The command" if event.pod is None else f"The command of pod {event.pod}"
     if event.reason is not None:
         expired = event.reason.code is ReasonCode.DURATION_REACHED
         return (JobStatus.EXPIRED if expired else JobStatus.FAILED), event.reason
@@ -267,9 +193,9 @@ def _outcome(event: PodsFinished) -> tuple[JobStatus, Reason]:
     if event.exit_code == 0:
         return JobStatus.SUCCEEDED, Reason(ReasonCode.COMPLETED, "The command ended with exit code 0.")
     if event.exit_code > 128:
-        detail = f"The command was ended by signal {event.exit_code - 128}; its log may tell why."
+        detail = f"{command} was ended by signal {event.exit_code - 128}; its log may tell why."
         return JobStatus.FAILED, Reason(ReasonCode.KILLED_BY_SIGNAL, detail)
-    detail = f"The command ended with exit code {event.exit_code}; its log may tell why."
+    detail = f"{command} ended with exit code {event.exit_code}; its log may tell why."
     return JobStatus.FAILED, Reason(ReasonCode.COMMAND_FAILED, detail)
 
 
@@ -281,19 +207,27 @@ def _broken(reservation: Reservation, reason: Reason, kind: str) -> tuple[Reserv
     return after, (DeletePods(), Record(kind))
 
 
-def _start_timed_out(reservation: Reservation, event: StartTimedOut) -> tuple[Reservation, tuple[Effect, ...]]:
-    if reservation.status is not JobStatus.STARTING:
+def _delayed(reservation: Reservation, event: StartDelayed) -> tuple[Reservation, tuple[Effect, ...]]:
+    if reservation.reason == event.reason:
         return reservation, ()
-    seconds = int(event.allowance.total_seconds())
-    detail = (
-        f"The pods did not run within {seconds} s of the allocation. Submit the job again, or ask an administrator."
-    )
-    return _broken(reservation, Reason(ReasonCode.START_TIMEOUT, detail), "start_timed_out")
+    return replace(reservation, reason=event.reason), (Record("start_delayed"),)
+
+
+def _take_back(
+    reservation: Reservation, cause: Reason, max_starts: int, kind: str
+) -> tuple[Reservation, tuple[Effect, ...]]:
+    """What could not start here is tried elsewhere, a bounded number of times."""
+    after = taken_back(reservation, cause, max_starts)
+    record = Record(kind, data={"attempt": reservation.attempt, "cause": cause.code.value})
+    avoid = (AvoidNodes(),) if after.outcome is JobStatus.QUEUED else ()
+    return after, (DeletePods(), *avoid, record)
 
 
 def _gone(reservation: Reservation, now: datetime) -> tuple[Reservation, tuple[Effect, ...]]:
     if reservation.status is not JobStatus.ENDING or reservation.outcome is None:
         return reservation, ()
+    if reservation.outcome is JobStatus.QUEUED:
+        return queued_again(reservation), (ReleaseGpus(), WakePlanner(), Record("requeued"))
     after = replace(reservation, status=reservation.outcome, outcome=None, finished_at=now)
     return after, (ReleaseGpus(), WakePlanner(), Record(reservation.outcome.value))
 
@@ -339,6 +273,10 @@ def _cancel(reservation: Reservation, event: CancelRequested, now: datetime) -> 
             after = replace(reservation, status=JobStatus.ENDING, outcome=JobStatus.CANCELLED, reason=reason)
             return after, (DeletePods(), Record("cancel_requested", event.actor))
         case _:
+            if reservation.outcome is JobStatus.QUEUED:
+                return replace(reservation, outcome=JobStatus.CANCELLED, reason=reason), (
+                    Record("cancel_requested", event.actor),
+                )
             # It is ending already, for whatever reason: the first reason stands.
             return reservation, ()
 
@@ -346,7 +284,8 @@ def _cancel(reservation: Reservation, event: CancelRequested, now: datetime) -> 
 def _extend(reservation: Reservation, event: ExtendRequested) -> tuple[Reservation, tuple[Effect, ...]]:
     if reservation.status in FINAL_STATUSES:
         raise AlreadyFinalError(f"{reservation.id} has already ended; submit a new job instead.")
-    if reservation.status is JobStatus.ENDING:
+    comes_back = reservation.outcome is JobStatus.QUEUED
+    if reservation.status is JobStatus.ENDING and not comes_back:
         raise NotExtendableError(f"{reservation.id} is ending and can't be extended; submit a new job instead.")
     duration = reservation.duration + event.by
     if duration > event.longest:
@@ -355,7 +294,7 @@ def _extend(reservation: Reservation, event: ExtendRequested) -> tuple[Reservati
             f"{int(event.longest.total_seconds())} s are allowed. Extend it by less."
         )
     record = Record("extended", event.actor, {"by_s": int(event.by.total_seconds())})
-    if reservation.status is JobStatus.QUEUED:
+    if reservation.status is JobStatus.QUEUED or comes_back:
         return replace(reservation, duration=duration), (WakePlanner(), record)
     range_end = None if reservation.range_end is None else reservation.range_end + event.by
     ends_at = None if reservation.ends_at is None else reservation.ends_at + event.by

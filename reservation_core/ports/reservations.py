@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from reservation_core.domain.lifecycle import Change
+from reservation_core.domain.changes import Change
 from reservation_core.domain.model import AllocatedGpu, JobStatus, Reservation
 
 

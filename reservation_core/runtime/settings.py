@@ -169,6 +169,7 @@ class ExpirySettings(CommonSettings):
 
     warn_before_s: WarningTimes = (1800, 900, 300)
     start_allowance_s: Seconds = 120
+    max_starts: Annotated[int, Field(ge=1, le=100)] = 3
     ending_patience_s: Seconds = 60
     idempotency_keep_s: Seconds = 86_400
     log_keep_s: Seconds = 86_400 * 7

@@ -2,7 +2,8 @@
 
 from datetime import datetime
 
-from reservation_core.domain.lifecycle import CancelRequested, decide
+from reservation_core.domain.changes import CancelRequested
+from reservation_core.domain.lifecycle import decide
 from reservation_core.ports.identities import Principal
 from reservation_core.ports.reservations import JobView
 from reservation_core.ports.transactions import UnitOfWork

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from reservation_core.domain.lifecycle import Change, DeletePods, MoveDeadline, WakePlanner
+from reservation_core.domain.changes import Change, DeletePods, MoveDeadline, WakePlanner
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.ports.wakeups import Channel
 

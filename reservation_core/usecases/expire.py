@@ -4,7 +4,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from reservation_core.domain.lifecycle import EndReached, Event, StartTimedOut, WarningDue, decide
+from reservation_core.domain.changes import EndReached, Event, StartTimedOut, WarningDue
+from reservation_core.domain.lifecycle import decide
 from reservation_core.domain.model import JobStatus, Reservation
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
@@ -18,10 +19,11 @@ EventOf = Callable[[Reservation, datetime], Event | None]
 
 @dataclass(frozen=True, slots=True)
 class ExpiryRules:
-    """When to warn (seconds before the end) and how long things may take."""
+    """When to warn (seconds before the end), how long things may take, and how often a start is tried."""
 
     warn_before_s: Sequence[int]
     start_allowance: timedelta
+    max_starts: int
     ending_patience: timedelta
     idempotency_keep: timedelta
 
@@ -103,7 +105,7 @@ async def _repair_stuck(uow_factory: UnitOfWorkFactory, clock: Clock, rules: Exp
             change
             for row in rows.values()
             if row.status is JobStatus.STARTING
-            and (change := decide(row, StartTimedOut(rules.start_allowance), now)) is not None
+            and (change := decide(row, StartTimedOut(rules.start_allowance, rules.max_starts), now)) is not None
         ]
         await carry_out(uow, changes)
         ending = [row.id for row in rows.values() if row.status is JobStatus.ENDING]

@@ -2,7 +2,8 @@
 
 from datetime import datetime, timedelta
 
-from reservation_core.domain.lifecycle import ExtendRequested, decide
+from reservation_core.domain.changes import ExtendRequested
+from reservation_core.domain.lifecycle import decide
 from reservation_core.ports.identities import Principal
 from reservation_core.ports.reservations import JobView
 from reservation_core.ports.transactions import UnitOfWork

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from reservation_core.contracts import PodOperation
-from reservation_core.domain.lifecycle import PodsGone, StartRefused, decide
+from reservation_core.domain.changes import PodsGone, StartRefused
+from reservation_core.domain.lifecycle import decide
 from reservation_core.domain.model import JobStatus, PodName, Reservation
 from reservation_core.domain.pods import pod_specs
 from reservation_core.ports.clock import Clock

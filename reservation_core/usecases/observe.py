@@ -3,14 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from reservation_core.domain.lifecycle import (
-    Event,
-    PodsFinished,
-    PodsGone,
-    PodsLost,
-    PodsRunning,
-    decide,
-)
+from reservation_core.domain.changes import Event, PodsFinished, PodsGone, PodsLost, PodsRunning
+from reservation_core.domain.lifecycle import decide
 from reservation_core.domain.model import JobStatus, PodPhase, PodStatus, ReasonCode, Reservation
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster

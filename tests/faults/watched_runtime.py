@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from reservation_core.domain.lifecycle import Change
+from reservation_core.domain.changes import Change
 from reservation_core.domain.model import FINAL_STATUSES, PodSpec, PodStatus
 from reservation_core.domain.plan import Start
 from reservation_core.ports.cluster import Cluster

@@ -13,9 +13,8 @@ from reservation_core.adapters.postgres.job_views import JobViews
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.adapters.postgres.rows import allocated_gpu_of, reservation_of, seconds, workload_document
 from reservation_core.contracts import JobMessage, PodOperation
-from reservation_core.domain.errors import CalendarConflictError
-from reservation_core.domain.lifecycle import (
-    SUBMISSION_KIND,
+from reservation_core.domain.changes import (
+    AvoidNodes,
     Change,
     DeletePods,
     MoveDeadline,
@@ -24,6 +23,8 @@ from reservation_core.domain.lifecycle import (
     SetRangeEnd,
     WakePlanner,
 )
+from reservation_core.domain.errors import CalendarConflictError
+from reservation_core.domain.lifecycle import SUBMISSION_KIND
 from reservation_core.domain.model import AllocatedGpu, JobStatus, Reservation
 from reservation_core.ports.queues import Queue, QueueName
 from reservation_core.ports.reservations import NewReservation, Submitted
@@ -170,6 +171,9 @@ class PostgresReservations(JobViews):
                         "Extend by less, or submit a new job for the rest."
                     ) from error
                 raise
+        failed_there = [c.after.id for c in changes for e in c.effects if isinstance(e, AvoidNodes)]
+        if failed_there:
+            await self._connection.execute(statement("avoid_nodes"), {"ids": failed_there})
         released = [c.after.id for c in changes for e in c.effects if isinstance(e, ReleaseGpus)]
         if released:
             await self._connection.execute(statement("release_allocations"), {"ids": released})

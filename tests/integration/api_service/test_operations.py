@@ -9,7 +9,7 @@ from fastapi import FastAPI
 
 from api_service.metrics import Metrics
 from api_service.server import ListenError, open_socket
-from reservation_core.domain.lifecycle import PodsFinished, PodsGone, PodsRunning
+from reservation_core.domain.changes import PodsFinished, PodsGone, PodsRunning
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.people import JOB, submitted

@@ -102,6 +102,17 @@ SET held = false, released_at = clock_timestamp(),
                        least(upper(a.during), greatest(clock_timestamp(), lower(a.during) + interval '1 microsecond')))
 WHERE a.reservation_id = ANY(CAST(:ids AS text[])) AND a.released_at IS NULL;
 
+-- name: avoid_nodes
+-- These could not start where they are: the nodes of the newest attempt join those to avoid.
+UPDATE reservations r
+SET avoid_nodes = (
+    SELECT array_agg(DISTINCT names.name ORDER BY names.name)
+    FROM (SELECT unnest(r.avoid_nodes) AS name
+          UNION ALL
+          SELECT n.name FROM allocations a JOIN gpus g ON g.id = a.gpu_id JOIN nodes n ON n.id = g.node_id
+          WHERE a.reservation_id = r.id AND a.attempt = r.attempt) AS names)
+WHERE r.id = ANY(CAST(:ids AS text[]));
+
 -- name: record_reservation_events
 -- The append-only record of transitions, in the order they were decided.
 INSERT INTO events (reservation_id, at, actor, kind, before, after, reason_code, reason, data)

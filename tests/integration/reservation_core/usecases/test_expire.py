@@ -12,6 +12,7 @@ from tests.integration.reservation_core.usecases.world import ALLOWANCE, World, 
 RULES = ExpiryRules(
     warn_before_s=(1800, 900, 300),
     start_allowance=ALLOWANCE,
+    max_starts=3,
     ending_patience=timedelta(minutes=1),
     idempotency_keep=timedelta(days=1),
 )
@@ -77,13 +78,20 @@ async def test_a_run_that_was_missed_gives_the_nearest_warning_only(world: World
     assert (await world.row(job_id)).warned_s == 300
 
 
-async def test_a_job_stuck_starting_fails_with_its_reason(world: World) -> None:
+async def test_a_job_stuck_starting_is_tried_again_and_then_fails_with_its_reason(world: World) -> None:
     job_id = await world.started()
-    world.clock.go_on(ALLOWANCE)
-    assert (await once(world)).timed_out == 0
-    world.clock.go_on(timedelta(seconds=1))
-    assert (await once(world)).timed_out == 1
-    await world.operate()
+    for attempt in (1, 2, 3):
+        world.clock.go_on(ALLOWANCE)
+        assert (await once(world)).timed_out == 0
+        world.clock.go_on(timedelta(seconds=1))
+        assert (await once(world)).timed_out == 1
+        await world.operate()
+        if attempt < RULES.max_starts:
+            row = await world.row(job_id)
+            assert (row.status, row.reason.code.value, row.attempt) == (JobStatus.QUEUED, "requeued", attempt)
+            assert not any(card.held for card in await world.cards(job_id))
+            await world.plan()
+            await world.operate()
     row = await world.row(job_id)
     assert (row.status, row.reason.code.value) == (JobStatus.FAILED, "start_timeout")
     assert not any(card.held for card in await world.cards(job_id))

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reservation_core.domain.errors import AlreadyFinalError, LimitExceededError, NotExtendableError
-from reservation_core.domain.lifecycle import (
+from reservation_core.domain.changes import (
+    AvoidNodes,
     CancelRequested,
     Change,
     DeletePods,
@@ -23,15 +23,18 @@ from reservation_core.domain.lifecycle import (
     Record,
     ReleaseGpus,
     SetRangeEnd,
+    StartDelayed,
+    StartFailed,
     StartRefused,
     StartTimedOut,
     WakePlanner,
     WarningDue,
-    decide,
-    transition,
 )
+from reservation_core.domain.errors import AlreadyFinalError, LimitExceededError, NotExtendableError
+from reservation_core.domain.lifecycle import decide, transition
 from reservation_core.domain.model import (
     FINAL_STATUSES,
+    LIVE_STATUSES,
     JobStatus,
     Reason,
     ReasonCode,
@@ -44,6 +47,8 @@ T0 = datetime(2030, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 ALLOWANCE = timedelta(minutes=2)
 REFUSED = Reason(ReasonCode.START_FAILED, "The image does not exist.")
+NO_IMAGE = Reason(ReasonCode.IMAGE_PULL_FAILED, "The image can't be pulled.")
+STARTS = 3
 LIFE = (JobStatus.QUEUED, JobStatus.STARTING, JobStatus.RUNNING, JobStatus.ENDING)
 TYPED = (AlreadyFinalError, NotExtendableError, LimitExceededError)
 
@@ -197,7 +202,7 @@ def test_a_lost_pod_says_nothing_to_others(row: Reservation) -> None:
 
 @pytest.mark.parametrize(
     ("event", "code"),
-    [(StartRefused(REFUSED), ReasonCode.START_FAILED), (StartTimedOut(ALLOWANCE), ReasonCode.START_TIMEOUT)],
+    [(StartRefused(REFUSED), ReasonCode.START_FAILED), (StartTimedOut(ALLOWANCE, 1), ReasonCode.START_TIMEOUT)],
 )
 def test_a_start_that_does_not_come_about_fails_it(event: Event, code: ReasonCode) -> None:
     after, effects = transition(starting(), event, T0)
@@ -334,6 +339,88 @@ def test_decide_answers_none_when_there_is_nothing_to_write() -> None:
     assert (change.before, change.at) == (queued(), T0)
 
 
+@pytest.mark.parametrize(
+    ("event", "kind", "cause"),
+    [
+        (StartFailed(NO_IMAGE, STARTS), "start_failed", "image_pull_failed"),
+        (StartTimedOut(ALLOWANCE, STARTS), "start_timed_out", "start_timeout"),
+    ],
+)
+def test_what_could_not_start_is_queued_again_when_its_pods_are_gone(event: Event, kind: str, cause: str) -> None:
+    taken, effects = transition(starting(), event, T0)
+    assert (taken.status, taken.outcome, taken.reason.code) == (JobStatus.ENDING, JobStatus.QUEUED, ReasonCode.REQUEUED)
+    assert taken.reason.detail.startswith("Attempt 1 of 3 did not start: ")
+    assert effects == (DeletePods(), AvoidNodes(), Record(kind, data={"attempt": 1, "cause": cause}))
+    again, effects = transition(taken, PodsGone(), T0)
+    assert again == replace(queued(), attempt=1, reason=taken.reason)
+    assert effects == (ReleaseGpus(), WakePlanner(), Record("requeued"))
+
+
+def test_a_start_is_tried_a_bounded_number_of_times_and_then_fails_with_its_last_cause() -> None:
+    row = queued()
+    for _ in range(STARTS - 1):
+        row, _ = transition(starting(row), StartTimedOut(ALLOWANCE, STARTS), T0)
+        row, _ = transition(row, PodsGone(), T0)
+        assert row.status is JobStatus.QUEUED
+    row, effects = transition(starting(row), StartFailed(NO_IMAGE, STARTS), T0)
+    assert (row.status, row.outcome) == (JobStatus.ENDING, JobStatus.FAILED)
+    assert row.reason == Reason(NO_IMAGE.code, NO_IMAGE.detail + " It was tried 3 times.")
+    assert kinds(effects) == [DeletePods, Record]
+
+
+def test_a_start_that_timed_out_says_what_the_cluster_said_last() -> None:
+    delayed, effects = transition(starting(), StartDelayed(NO_IMAGE), T0)
+    assert (delayed.status, delayed.reason) == (JobStatus.STARTING, NO_IMAGE)
+    assert effects == (Record("start_delayed"),)
+    assert transition(delayed, StartDelayed(NO_IMAGE), T0) == (delayed, ())
+    failed, _ = transition(delayed, StartTimedOut(ALLOWANCE, 1), T0)
+    assert (failed.outcome, failed.reason) == (JobStatus.FAILED, NO_IMAGE)
+    taken, _ = transition(delayed, StartTimedOut(ALLOWANCE, 2), T0)
+    assert NO_IMAGE.detail in taken.reason.detail
+
+
+@pytest.mark.parametrize("event", [StartDelayed(NO_IMAGE), StartFailed(NO_IMAGE, STARTS)])
+@pytest.mark.parametrize("row", [queued(), running(), ending(), final()])
+def test_only_what_starts_is_delayed_or_fails_to_start(row: Reservation, event: Event) -> None:
+    assert transition(row, event, T0) == (row, ())
+
+
+def test_a_cancel_wins_over_going_back_to_the_line() -> None:
+    taken, _ = transition(starting(), StartFailed(NO_IMAGE, STARTS), T0)
+    cancelled, effects = transition(taken, CancelRequested("alice"), T0)
+    assert (cancelled.outcome, cancelled.reason.code) == (JobStatus.CANCELLED, ReasonCode.CANCELLED_BY_USER)
+    assert effects == (Record("cancel_requested", "alice"),)
+    assert transition(cancelled, PodsGone(), T0)[0].status is JobStatus.CANCELLED
+
+
+def test_who_goes_back_to_the_line_can_be_extended() -> None:
+    taken, _ = transition(starting(), StartFailed(NO_IMAGE, STARTS), T0)
+    longer, effects = transition(taken, ExtendRequested("alice", HOUR, 2 * HOUR), T0)
+    assert longer == replace(taken, duration=2 * HOUR)
+    assert SetRangeEnd not in kinds(effects)
+
+
+def test_what_has_done_its_work_while_it_was_taken_back_is_not_run_again() -> None:
+    taken, _ = transition(starting(), StartTimedOut(ALLOWANCE, STARTS), T0)
+    done, _ = transition(taken, PodsFinished(T0, 0, started_at=T0), T0)
+    assert (done.outcome, done.exit_code, done.started_at) == (JobStatus.SUCCEEDED, 0, T0)
+    assert transition(taken, PodsFinished(T0, 143, started_at=T0), T0) == (taken, ())
+    gang = replace(taken, nodes=2)
+    assert transition(gang, PodsFinished(T0, 0, started_at=T0), T0) == (gang, ())
+
+
+def test_a_pod_of_a_gang_is_named_when_it_ends_the_gang() -> None:
+    failed, _ = transition(running(), PodsFinished(T0, 3, pod="job-1-1-1"), T0)
+    assert failed.reason.detail == "The command of pod job-1-1-1 ended with exit code 3; its log may tell why."
+
+
+@pytest.mark.parametrize("code", [ReasonCode.POD_DELETED, ReasonCode.EVICTED, ReasonCode.NODE_LOST])
+def test_a_running_job_whose_pod_is_taken_away_fails_and_is_never_restarted(code: ReasonCode) -> None:
+    for event in (PodsLost("Gone.", code), PodsFinished(T0, None, started_at=T0, reason=Reason(code, "Gone."))):
+        after, _ = transition(running(), event, T0)
+        assert (after.outcome, after.reason) == (JobStatus.FAILED, Reason(code, "Gone."))
+
+
 @dataclass(frozen=True)
 class Allocated:
     """The planner's own transition, made by a statement: here only so that it takes its turn among the events."""
@@ -350,7 +437,9 @@ EVENTS = st.one_of(
     ),
     st.just(PodsLost("It is gone.")),
     st.just(StartRefused(REFUSED)),
-    st.just(StartTimedOut(ALLOWANCE)),
+    st.builds(StartDelayed, reason=st.sampled_from([NO_IMAGE, REFUSED])),
+    st.builds(StartFailed, reason=st.sampled_from([NO_IMAGE, REFUSED]), max_starts=st.just(STARTS)),
+    st.just(StartTimedOut(ALLOWANCE, STARTS)),
     st.just(PodsGone()),
     st.just(EndReached()),
     st.builds(WarningDue, before_s=st.sampled_from([300, 900, 1800])),
@@ -370,13 +459,15 @@ def _place(status: JobStatus) -> int:
 
 def _check_state(row: Reservation) -> None:
     assert (row.outcome is not None) == (row.status is JobStatus.ENDING)
-    assert row.outcome is None or row.outcome in FINAL_STATUSES
+    assert row.outcome is None or row.outcome in FINAL_STATUSES | {JobStatus.QUEUED}
     assert (row.finished_at is not None) == (row.status in FINAL_STATUSES)
     if row.status is JobStatus.RUNNING:
         assert row.started_at is not None
         assert row.ends_at is not None
     if row.status is JobStatus.QUEUED:
-        assert (row.attempt, row.range_end, row.started_at, row.ends_at) == (0, None, None, None)
+        assert (row.range_end, row.started_at, row.ends_at, row.exit_code) == (None, None, None, None)
+        assert (row.reason.code is ReasonCode.REQUEUED) == (row.attempt > 0)
+    assert row.attempt <= STARTS
     if row.ends_at is not None:
         assert row.range_end is not None
         assert row.started_at is not None
@@ -386,21 +477,25 @@ def _check_state(row: Reservation) -> None:
 
 def _check_step(before: Reservation, event: Event, after: Reservation, effects: tuple[object, ...]) -> None:
     done = kinds(effects)
-    assert _place(after.status) >= _place(before.status)
+    comes_back = isinstance(event, PodsGone) and before.outcome is JobStatus.QUEUED
+    assert (after.status is JobStatus.QUEUED) if comes_back else _place(after.status) >= _place(before.status)
+    # What ran never waits again.
+    assert not (after.outcome is JobStatus.QUEUED and after.started_at is not None)
+    assert (AvoidNodes in done) == (after.outcome is JobStatus.QUEUED and before.outcome is None)
     if before.status in FINAL_STATUSES:
         assert (after, done) == (before, [])
     assert (after != before) == (Record in done)
     assert done.count(Record) <= 1
     assert (ReleaseGpus in done) == (before.status is JobStatus.ENDING and isinstance(event, PodsGone))
     assert (DeletePods in done) == (before.status is not JobStatus.ENDING and after.status is JobStatus.ENDING)
-    assert SetRangeEnd in done or before.range_end == after.range_end
+    assert SetRangeEnd in done or comes_back or before.range_end == after.range_end
     assert all(effect.to == after.range_end for effect in effects if isinstance(effect, SetRangeEnd))
     if not isinstance(event, ExtendRequested):
         assert after.duration == before.duration
         # An end never slips by itself: only somebody who asks moves it away.
         if before.range_end is not None and after.range_end is not None:
             assert after.range_end <= before.range_end
-        if before.ends_at is not None:
+        if before.ends_at is not None and not comes_back:
             assert after.ends_at == before.ends_at
     if (after.status in FINAL_STATUSES) != (before.status in FINAL_STATUSES):
         assert WakePlanner in done
@@ -427,10 +522,11 @@ def test_any_order_of_events_is_a_legal_life(events: list[tuple[Event | Allocate
             _check_state(row)
             deleted += kinds(effects).count(DeletePods)
             released += kinds(effects).count(ReleaseGpus)
-            assert released <= deleted <= 1
+            # Each attempt is ended and given back once.
+            assert released <= deleted <= row.attempt
+            assert released == row.attempt - (row.status in LIVE_STATUSES)
         if twice and not isinstance(event, ExtendRequested):
             assert decide_quietly(row, event, now) is None
-    assert released == (row.status in FINAL_STATUSES and row.attempt > 0)
 
 
 def decide_quietly(row: Reservation, event: Event, now: datetime) -> Change | None:
