@@ -12,27 +12,14 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, Field, SecretStr
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from reservation_core.adapters.kubernetes.attaching import GpuAttach, GpuPin
+
 
 class ClusterKind(StrEnum):
     """What runs pods."""
 
     LOCAL = "local"
     KUBERNETES = "kubernetes"
-
-
-class GpuAttach(StrEnum):
-    """How a Kubernetes pod gets its GPUs: see `gpu.attach` in the design."""
-
-    ENV = "env"
-    UUID = "uuid"
-    DEVICE_PLUGIN = "device-plugin"
-
-
-class GpuPin(StrEnum):
-    """How a Kubernetes pod gets to its node: by a scheduler that may go nowhere else, or by name."""
-
-    AFFINITY = "affinity"
-    NODE_NAME = "nodeName"
 
 
 class UnknownPods(StrEnum):
