@@ -105,6 +105,34 @@ class ExtendRequested:
     longest: timedelta
 
 
+@dataclass(frozen=True, slots=True)
+class NodeFenced:
+    """An administrator's word that a node of its pods is without power; `max_starts` as in StartFailed."""
+
+    node: str
+    actor: str
+    why: str | None
+    max_starts: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeldCard:
+    """One card that a pod says it holds; `rank` is the pod's."""
+
+    node: str
+    index: int
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """Pods of an attempt that the ledger has forgotten (it comes from a backup, say) hold these cards."""
+
+    attempt: int
+    cards: tuple[HeldCard, ...]
+    range_end: datetime
+
+
 Event = (
     PodsRunning
     | PodsFinished
@@ -118,6 +146,8 @@ Event = (
     | WarningDue
     | CancelRequested
     | ExtendRequested
+    | NodeFenced
+    | Adopted
 )
 
 
@@ -144,6 +174,14 @@ class ReleaseGpus:
 
 
 @dataclass(frozen=True, slots=True)
+class TakeGpus:
+    """Write into the ledger that these cards are held from now on; the range ends at `until`."""
+
+    cards: tuple[HeldCard, ...]
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class AvoidNodes:
     """The nodes of this attempt are used again only if there are no others."""
 
@@ -162,7 +200,7 @@ class Record:
     data: dict[str, Any] = field(default_factory=dict)
 
 
-Effect = DeletePods | MoveDeadline | SetRangeEnd | ReleaseGpus | AvoidNodes | WakePlanner | Record
+Effect = DeletePods | MoveDeadline | SetRangeEnd | ReleaseGpus | TakeGpus | AvoidNodes | WakePlanner | Record
 
 
 @dataclass(frozen=True, slots=True)

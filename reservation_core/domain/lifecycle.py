@@ -12,7 +12,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import assert_never
 
+from reservation_core.domain.adoption import adopted
 from reservation_core.domain.changes import (
+    Adopted,
     AvoidNodes,
     CancelRequested,
     Change,
@@ -22,6 +24,7 @@ from reservation_core.domain.changes import (
     Event,
     ExtendRequested,
     MoveDeadline,
+    NodeFenced,
     PodsFinished,
     PodsGone,
     PodsLost,
@@ -77,6 +80,10 @@ def transition(reservation: Reservation, event: Event, now: datetime) -> tuple[R
             return _cancel(reservation, event, now)
         case ExtendRequested():
             return _extend(reservation, event)
+        case NodeFenced():
+            return _fenced(reservation, event)
+        case Adopted():
+            return adopted(reservation, event)
         case _:
             assert_never(event)
 
@@ -230,6 +237,20 @@ def _gone(reservation: Reservation, now: datetime) -> tuple[Reservation, tuple[E
         return queued_again(reservation), (ReleaseGpus(), WakePlanner(), Record("requeued"))
     after = replace(reservation, status=reservation.outcome, outcome=None, finished_at=now)
     return after, (ReleaseGpus(), WakePlanner(), Record(reservation.outcome.value))
+
+
+def _fenced(reservation: Reservation, event: NodeFenced) -> tuple[Reservation, tuple[Effect, ...]]:
+    """What ran there is lost; what was only starting there may start elsewhere."""
+    why = "" if event.why is None else f" ({event.why})"
+    reason = Reason(
+        ReasonCode.NODE_LOST,
+        f"The node {event.node} was fenced by {event.actor}{why}: it is without power. Submit the job again.",
+    )
+    if reservation.status is JobStatus.STARTING:
+        after, effects = _take_back(reservation, reason, event.max_starts, "node_fenced")
+    else:
+        after, effects = _broken(reservation, reason, "node_fenced")
+    return after, tuple(replace(e, actor=event.actor) if isinstance(e, Record) else e for e in effects)
 
 
 def _end_reached(reservation: Reservation, now: datetime) -> tuple[Reservation, tuple[Effect, ...]]:

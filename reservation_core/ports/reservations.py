@@ -9,6 +9,10 @@ from reservation_core.domain.changes import Change
 from reservation_core.domain.model import AllocatedGpu, JobStatus, Reservation
 
 
+class UnknownCardError(Exception):
+    """A change takes a card that the inventory does not have; nothing of its transaction happened."""
+
+
 @dataclass(frozen=True, slots=True)
 class NewReservation:
     """A job as accepted, before it is stored. `answer` is the response body kept for its Idempotency-Key."""
@@ -70,7 +74,8 @@ class Reservations(Protocol):
     async def apply(self, changes: Sequence[Change]) -> None:
         """Write what `lifecycle.transition` decided: rows, ledger, events and messages, one statement each.
 
-        Raises CalendarConflictError when an extension meets somebody else's range.
+        Raises CalendarConflictError when an extension meets somebody else's range, or taken cards are another's, and
+        UnknownCardError when a taken card is not in the inventory.
         """
         ...
 

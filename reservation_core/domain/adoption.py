@@ -1,0 +1,114 @@
+"""Pods that exist and that the ledger has forgotten: whose they are, and what it takes to know them again.
+
+A ledger that was restored from a backup knows less than the cluster: a job may wait in it whose pods run. Every pod
+carries what the ledger would have to know (see PodHolding), so the job is taken up where it is, not started again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from reservation_core.domain.changes import (
+    Adopted,
+    Effect,
+    HeldCard,
+    Record,
+    ReleaseGpus,
+    TakeGpus,
+    WakePlanner,
+)
+from reservation_core.domain.model import (
+    FINAL_STATUSES,
+    JobStatus,
+    PodStatus,
+    Reason,
+    ReasonCode,
+    Reservation,
+)
+
+
+class Standing(StrEnum):
+    """What a pod is to the ledger's row of its reservation."""
+
+    KNOWN = "known"
+    LEFT_OVER = "left_over"
+    FORGOTTEN = "forgotten"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Unadoptable:
+    """The pods can't be taken up as they are; `detail` says why."""
+
+    detail: str
+
+
+def standing(reservation: Reservation | None, attempt: int) -> Standing:
+    """What a pod of this attempt is to its row: the row's own, of a past that is over, forgotten, or unknown."""
+    if reservation is None:
+        return Standing.UNKNOWN
+    if reservation.status in FINAL_STATUSES or attempt < reservation.attempt:
+        return Standing.LEFT_OVER
+    if attempt == reservation.attempt:
+        # What waits again has let go of the pods of its last attempt.
+        return Standing.LEFT_OVER if reservation.status is JobStatus.QUEUED else Standing.KNOWN
+    return Standing.FORGOTTEN if _may_be_taken_up(reservation) else Standing.UNKNOWN
+
+
+def _may_be_taken_up(reservation: Reservation) -> bool:
+    """Only what waits, starts, or is to wait again can have gone on to another attempt."""
+    if reservation.status is JobStatus.ENDING:
+        return reservation.outcome is JobStatus.QUEUED
+    return reservation.status in (JobStatus.QUEUED, JobStatus.STARTING)
+
+
+def adoption_of(reservation: Reservation, pods: Sequence[PodStatus]) -> Adopted | Unadoptable:
+    """What the pods of a newer attempt say of themselves, if it is whole and agrees with the reservation."""
+    attempts = {pod.name.attempt for pod in pods}
+    if len(attempts) != 1:
+        return Unadoptable(f"There are pods of {len(attempts)} attempts at once.")
+    holdings = {pod.name.rank: pod.holding for pod in pods}
+    if sorted(holdings) != list(range(reservation.nodes)):
+        return Unadoptable(f"{len(holdings)} of the {reservation.nodes} pods of this attempt are there.")
+    cards = []
+    ends = []
+    for rank, holding in sorted(holdings.items()):
+        if holding is None:
+            return Unadoptable("A pod does not say which GPUs it holds.")
+        if len(set(holding.gpu_indices)) != reservation.gpus or len(holding.gpu_indices) != reservation.gpus:
+            return Unadoptable(
+                f"A pod says that it holds GPUs {','.join(map(str, holding.gpu_indices)) or 'none'}, and its job asks "
+                f"for {reservation.gpus} on each node."
+            )
+        if holding.pods != reservation.nodes or holding.ends_at <= holding.starts_at:
+            return Unadoptable("What a pod says of its attempt does not fit its job.")
+        cards += [HeldCard(holding.node, index, rank) for index in sorted(holding.gpu_indices)]
+        ends.append(holding.ends_at)
+    if len({card.node for card in cards}) != reservation.nodes:
+        return Unadoptable("Its pods are not on different nodes.")
+    return Adopted(attempts.pop(), tuple(cards), max(ends))
+
+
+def adopted(reservation: Reservation, event: Adopted) -> tuple[Reservation, tuple[Effect, ...]]:
+    """The reservation at the attempt of its pods, holding their cards; what they do meanwhile is observed after that.
+
+    The ledger's ranges begin now: what it was told to have been before can't be changed any more.
+    """
+    if not _may_be_taken_up(reservation) or event.attempt <= reservation.attempt:
+        return reservation, ()
+    after = replace(
+        reservation,
+        status=JobStatus.STARTING,
+        reason=Reason(ReasonCode.ALLOCATED, "Its pods were found on their nodes and are taken up again."),
+        attempt=event.attempt,
+        outcome=None,
+        range_end=event.range_end,
+        started_at=None,
+        ends_at=None,
+        exit_code=None,
+        warned_s=None,
+    )
+    former = () if reservation.status is JobStatus.QUEUED else (ReleaseGpus(),)
+    said = {"attempt": event.attempt, "gpus": [f"{card.node}/{card.index}" for card in event.cards]}
+    taken = TakeGpus(event.cards, event.range_end)
+    return after, (*former, taken, WakePlanner(), Record("adopted", data=said))
