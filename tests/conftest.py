@@ -29,6 +29,8 @@ from reservation_core.runtime.settings import StandaloneSettings
 from reservation_core.runtime.wiring import Runtime
 from tests.pods import end_all_pods
 
+pytest_plugins = ["tests.kubernetes.fixtures"]
+
 # A test's server needs no power cut survived; everything else is as in earnest.
 TEST_SERVER_SETTINGS = {
     "fsync": "off",

@@ -1,0 +1,283 @@
+"""An API server in Python for tests: kmock's emulator over HTTP, with the server semantics that pods depend on.
+
+kmock serves the connection, discovery and errors; objects are kept by `emulated_store`, because kmock's own know no
+resource versions, selectors, pages, subresources, conflicts, grace or history. Run as
+`python -m tests.kubernetes.emulator`: prints its port, and ends when its standard input does.
+
+Beside the API: `POST /emulator/forget-changes` (as a compaction: older versions answer 410 from then on) and
+`GET /emulator/version` (the newest resource version).
+"""
+
+import asyncio
+import gc
+import json
+import re
+import sys
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any
+
+import aiohttp
+import attrs
+from aiohttp import web
+from kmock import KubernetesScaffold, Server
+
+from tests.kubernetes.emulated_patches import patched
+from tests.kubernetes.emulated_pods import bound_pod, check_metadata, check_pod_update, new_pod, pod_grace
+from tests.kubernetes.emulated_selectors import selector
+from tests.kubernetes.emulated_store import ApiError, JsonObject, Resource, Store
+from tests.kubernetes.emulated_watches import page, watch
+
+_PATH = re.compile(
+    r"^/(?:api/(?P<core>v1)|apis/(?P<group>[^/]+)/(?P<version>[^/]+))"
+    r"(?:/namespaces/(?P<namespace>[^/]+)(?=/(?!status$|finalize$)))?"
+    r"/(?P<plural>[^/]+)(?:/(?P<name>[^/]+))?(?:/(?P<subresource>[^/]+))?$"
+)
+_EXTRA = (
+    Resource("resource.k8s.io", "v1", "resourceslices", "ResourceSlice", namespaced=False),
+    Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", namespaced=True),
+    Resource("resource.k8s.io", "v1", "deviceclasses", "DeviceClass", namespaced=False),
+)
+_NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+_SUCCESS: JsonObject = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+_STATUS_OF_ITS_OWN = ("pods", "nodes", "namespaces", "services")
+
+
+@attrs.frozen(kw_only=True)
+class Asked:
+    """What a request is about."""
+
+    resource: Resource
+    namespace: str | None
+    name: str | None
+    subresource: str | None
+    raw: web.BaseRequest
+
+    @property
+    def query(self) -> Mapping[str, str]:
+        """Of the address."""
+        return self.raw.query
+
+
+@attrs.define(kw_only=True)
+class Emulator(KubernetesScaffold):
+    """kmock's handler, answering for objects from a `Store`."""
+
+    store: Store = attrs.field(factory=Store, init=False)
+    _known: dict[tuple[str, str, str], Resource] = attrs.field(factory=dict, init=False)
+    _kubelets: aiohttp.ClientSession | None = attrs.field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        self.resources.load_bundled()
+        for extra in _EXTRA:
+            info = self.resources[f"{extra.group}/{extra.version}/{extra.plural}"]
+            info.kind, info.namespaced = extra.kind, extra.namespaced
+            info.verbs = {"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
+        for key, info in self.resources.items():
+            assert key.group is not None
+            assert key.version is not None
+            assert key.plural is not None
+            known = Resource(key.group, key.version, key.plural, str(info.kind), bool(info.namespaced))
+            self._known[known.group, known.version, known.plural] = known
+        for name in ("default", "kube-system"):
+            self.store.create(_NAMESPACES, None, {"metadata": {"name": name}, "status": {"phase": "Active"}})
+
+    async def __call__(self, raw_request: web.BaseRequest) -> web.StreamResponse:
+        """Answer one request; what is not about an object is kmock's to answer."""
+        try:
+            if raw_request.path == "/emulator/forget-changes":
+                self.store.forget_changes()
+                return web.json_response({})
+            if raw_request.path == "/emulator/version":
+                return web.json_response({"resourceVersion": str(self.store.version)})
+            if raw_request.path in ("/healthz", "/readyz", "/livez"):
+                return web.Response(text="ok")
+            asked = self._understood(raw_request)
+            if asked is None:
+                self._requests.clear()
+                return await super().__call__(raw_request)
+            return await self._answer(asked)
+        except ApiError as problem:
+            headers = {"Retry-After": "1"} if problem.code == 429 else None
+            return web.json_response(problem.status(), status=problem.code, headers=headers)
+
+    def _understood(self, raw: web.BaseRequest) -> Asked | None:
+        found = _PATH.match(raw.path)
+        if found is None:
+            return None
+        parts = found.groupdict()
+        key = (parts["group"] or "", parts["core"] or parts["version"], parts["plural"])
+        resource = self._known.get(key)
+        if resource is None:
+            raise ApiError(404, "NotFound", "the server could not find the requested resource")
+        return Asked(
+            resource=resource,
+            namespace=parts["namespace"],
+            name=parts["name"],
+            subresource=parts["subresource"],
+            raw=raw,
+        )
+
+    async def _answer(self, asked: Asked) -> web.StreamResponse:
+        match asked.raw.method:
+            case "GET":
+                return await self._read(asked)
+            case "POST":
+                return web.json_response(self._post(asked, await asked.raw.json()), status=201)
+            case "PUT" if asked.name and asked.subresource in (None, "status"):
+                old = self.store.get(asked.resource, asked.namespace, asked.name)
+                return web.json_response(self._change(asked, old, await asked.raw.json()))
+            case "PATCH" if asked.name and asked.subresource in (None, "status"):
+                return await self._patch(asked, asked.name)
+            case "DELETE" if asked.subresource is None:
+                body = await asked.raw.read()
+                return web.json_response(self._delete_asked(asked, json.loads(body) if body else {}))
+        raise ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+
+    async def _read(self, asked: Asked) -> web.StreamResponse:
+        if asked.name is None and asked.query.get("watch") in ("1", "true"):
+            return await watch(self.store, asked.resource, asked.namespace, asked.raw)
+        if asked.name is None:
+            return page(self.store, asked.resource, asked.namespace, asked.query)
+        if asked.subresource == "log":
+            return await self._log(asked, asked.name)
+        return web.json_response(self.store.get(asked.resource, asked.namespace, asked.name))
+
+    def _post(self, asked: Asked, body: JsonObject) -> JsonObject:
+        match asked.name, asked.subresource:
+            case None, _:
+                return self._create(asked, body)
+            case str(name), "binding":
+                pod = self.store.get(asked.resource, asked.namespace, name)
+                self.store.replace(asked.resource, pod, bound_pod(pod, body))
+                return _SUCCESS
+            case str(name), "eviction":
+                return self._delete(asked, name, body.get("deleteOptions") or {})
+            case str(name), "token":
+                return {"kind": "TokenRequest", "status": {"token": f"emulated-{asked.namespace}-{name}"}}
+        raise ApiError(404, "NotFound", "the server could not find the requested resource")
+
+    def _delete_asked(self, asked: Asked, options: JsonObject) -> JsonObject:
+        if asked.name is not None:
+            return self._delete(asked, asked.name, options)
+        lets_through = selector(asked.query)
+        for each in [*self.store.objects(asked.resource, asked.namespace)]:
+            if lets_through(each):
+                self._delete(asked, each["metadata"]["name"], options)
+        return _SUCCESS
+
+    def _create(self, asked: Asked, new: JsonObject) -> JsonObject:
+        resource, namespace = asked.resource, asked.namespace
+        metadata = new.setdefault("metadata", {})
+        if metadata.get("namespace", namespace) != namespace:
+            raise ApiError(400, "BadRequest", "the namespace of the provided object does not match the namespace sent")
+        if not metadata.get("generateName"):
+            check_metadata(resource.kind, metadata)
+        if resource.namespaced:
+            if namespace is None:
+                raise ApiError(405, "MethodNotAllowed", "the server does not allow this method on the resource")
+            self.store.get(_NAMESPACES, None, namespace)
+        if resource.plural == "pods":
+            new = new_pod(new)
+        elif resource.plural in ("nodes", "namespaces"):
+            new.setdefault("spec", {})
+            new.setdefault("status", {"phase": "Active"} if resource.plural == "namespaces" else {})
+        if asked.query.get("dryRun"):
+            return new
+        return self.store.create(resource, namespace, new)
+
+    async def _patch(self, asked: Asked, name: str) -> web.StreamResponse:
+        body, content_type = await asked.raw.read(), asked.raw.headers.get("Content-Type", "")
+        old = self.store.find(asked.resource, asked.namespace, name)
+        if old is None and content_type.startswith("application/apply-patch"):
+            return web.json_response(self._create(asked, json.loads(body)), status=201)
+        old = self.store.get(asked.resource, asked.namespace, name)
+        return web.json_response(self._change(asked, old, patched(old, content_type, body)))
+
+    def _change(self, asked: Asked, old: JsonObject, wanted: JsonObject) -> JsonObject:
+        """Take from `wanted` what this address may change."""
+        new = deepcopy(wanted)
+        new["metadata"] = {**new.get("metadata", {})}
+        if asked.resource.plural in _STATUS_OF_ITS_OWN:
+            kept = "spec" if asked.subresource == "status" else "status"
+            new.pop(kept, None)
+            if kept in old:
+                new[kept] = old[kept]
+        check_metadata(asked.resource.kind, {**new["metadata"], "name": old["metadata"]["name"]})
+        if asked.resource.plural == "pods":
+            check_pod_update(old, new)
+        new |= {"kind": old["kind"], "apiVersion": old["apiVersion"]}
+        if asked.query.get("dryRun"):
+            return new
+        return self.store.replace(asked.resource, old, new)
+
+    def _delete(self, asked: Asked, name: str, options: JsonObject) -> JsonObject:
+        namespace = asked.namespace
+        old = self.store.get(asked.resource, namespace, name)
+        wanted = options.get("preconditions") or {}
+        for key in ("uid", "resourceVersion"):
+            if wanted.get(key) and wanted[key] != old["metadata"][key]:
+                why = f"the {key} in the precondition ({wanted[key]}) does not match the {key} in record"
+                raise Store.conflict(asked.resource, name, f"{why} ({old['metadata'][key]})")
+        given = options.get("gracePeriodSeconds", asked.query.get("gracePeriodSeconds"))
+        seconds = None if given is None else int(given)
+        grace = pod_grace(old, seconds) if asked.resource.plural == "pods" else 0
+        if options.get("dryRun") or asked.query.get("dryRun"):
+            return old
+        return self.store.delete(asked.resource, old, grace)
+
+    async def _log(self, asked: Asked, name: str) -> web.StreamResponse:
+        """Pass a pod's log on from its node's kubelet, as an API server does."""
+        pod = self.store.get(asked.resource, asked.namespace, name)
+        node_name = pod["spec"].get("nodeName")
+        if not node_name:
+            return web.Response(status=204)
+        containers = [container["name"] for container in pod["spec"]["containers"]]
+        query = dict(asked.query)
+        container = query.pop("container", containers[0])
+        if container not in containers:
+            raise ApiError(400, "BadRequest", f"container {container} is not valid for pod {name}")
+        nodes = self._known["", "v1", "nodes"]
+        status: Any = (self.store.find(nodes, None, node_name) or {}).get("status", {})
+        port = status.get("daemonEndpoints", {}).get("kubeletEndpoint", {}).get("Port")
+        address = next((each["address"] for each in status.get("addresses", []) if each["type"] == "InternalIP"), None)
+        if not port or not address:
+            raise ApiError(500, "InternalError", f"no preferred addresses found for node {node_name}")
+        url = f"https://{address}:{port}/containerLogs/{asked.namespace}/{name}/{container}"
+        if self._kubelets is None:
+            timeout = aiohttp.ClientTimeout(total=None)
+            self._kubelets = aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=False), timeout=timeout)
+        try:
+            async with self._kubelets.get(url, params=query) as answer:
+                if answer.status == 404:
+                    raise ApiError(404, "NotFound", f'pods "{name}" not found')
+                if answer.status != 200:
+                    raise ApiError(400, "BadRequest", (await answer.text()).strip())
+                return await _passed_on(asked.raw, answer)
+        except aiohttp.ClientError as problem:
+            raise ApiError(500, "InternalError", f"Get {url!r}: {problem}") from problem
+
+
+async def _passed_on(raw: web.BaseRequest, answer: aiohttp.ClientResponse) -> web.StreamResponse:
+    passed = web.StreamResponse(headers={"Content-Type": "text/plain"})
+    await passed.prepare(raw)
+    try:
+        async for chunk in answer.content.iter_any():
+            await passed.write(chunk)
+        await passed.write_eof()
+    except ConnectionError:
+        return passed  # the reader has gone
+    return passed
+
+
+async def serve() -> None:
+    """Listen on a free port, say which, and serve until standard input ends."""
+    gc.set_threshold(50_000, 50, 50)
+    async with Emulator() as emulator, Server(emulator) as server:
+        print(server.port, flush=True)
+        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+
+
+if __name__ == "__main__":
+    asyncio.run(serve())

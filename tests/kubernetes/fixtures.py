@@ -1,0 +1,26 @@
+"""Fixtures of the Kubernetes test cluster; `tests/conftest.py` makes them known to all tests."""
+
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kubernetes.api_server import ApiServer, empty_namespace, make_namespace, started_api_server
+
+
+@pytest.fixture(scope="session")
+def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
+    """The API server of this test session: the emulator, or what `KUBEBUILDER_ASSETS` names."""
+    folder: Path = tmp_path_factory.mktemp("api-server")
+    with started_api_server(folder) as server:
+        yield server
+
+
+@pytest.fixture
+async def namespace(api_server: ApiServer) -> AsyncIterator[str]:
+    """A fresh namespace; at the end it is emptied without asking any kubelet."""
+    name = f"test-{uuid.uuid4().hex[:8]}"
+    await make_namespace(api_server, name)
+    yield name
+    await empty_namespace(api_server, name)

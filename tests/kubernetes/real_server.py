@@ -1,0 +1,102 @@
+"""A real kube-apiserver on a real etcd: one temporary folder, free ports, RBAC on, admission as the server has it."""
+
+import secrets
+import socket
+import ssl
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.kubernetes import guarded
+from tests.waiting import eventually_sync
+
+ADMIN_TOKEN = secrets.token_urlsafe(24)
+_PATIENCE_S = 120.0
+
+
+@contextmanager
+def start_real_server(assets: Path, folder: Path) -> Iterator[tuple[str, bytes]]:
+    """The server's address and the PEM that its certificate is signed by, while the block runs."""
+    etcd_port, etcd_peer_port, port = _free_ports(3)
+    (folder / "tokens.csv").write_text(f'{ADMIN_TOKEN},admin,admin,"system:masters"\n')
+    (folder / "tokens.csv").chmod(0o600)
+    key = folder / "service-accounts.key"
+    subprocess.run(["openssl", "genrsa", "-out", str(key), "2048"], check=True, capture_output=True)
+    etcd = guarded.start(_etcd(assets, folder, etcd_port, etcd_peer_port), folder / "etcd.log")
+    server = guarded.start(_apiserver(assets, folder, etcd_port, port, key), folder / "kube-apiserver.log")
+    url = f"https://127.0.0.1:{port}"
+    try:
+        ca = eventually_sync(lambda: _certificate(folder, server), _PATIENCE_S)
+        eventually_sync(lambda: _ready(url, ca, folder, server), _PATIENCE_S)
+        yield url, ca
+    finally:
+        guarded.end(server)
+        guarded.end(etcd)
+
+
+def _etcd(assets: Path, folder: Path, port: int, peer_port: int) -> list[str]:
+    return [
+        str(assets / "etcd"),
+        f"--data-dir={folder / 'etcd'}",
+        f"--listen-client-urls=http://127.0.0.1:{port}",
+        f"--advertise-client-urls=http://127.0.0.1:{port}",
+        f"--listen-peer-urls=http://127.0.0.1:{peer_port}",
+        f"--initial-advertise-peer-urls=http://127.0.0.1:{peer_port}",
+        f"--initial-cluster=default=http://127.0.0.1:{peer_port}",
+        "--quota-backend-bytes=4294967296",
+        "--unsafe-no-fsync",
+    ]
+
+
+def _apiserver(assets: Path, folder: Path, etcd_port: int, port: int, key: Path) -> list[str]:
+    return [
+        str(assets / "kube-apiserver"),
+        f"--etcd-servers=http://127.0.0.1:{etcd_port}",
+        "--bind-address=127.0.0.1",
+        f"--secure-port={port}",
+        f"--cert-dir={folder / 'certificates'}",
+        f"--token-auth-file={folder / 'tokens.csv'}",
+        "--authorization-mode=Node,RBAC",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        f"--service-account-key-file={key}",
+        f"--service-account-signing-key-file={key}",
+        "--service-cluster-ip-range=10.96.0.0/16",
+        "--kubelet-preferred-address-types=InternalIP",
+        "--event-ttl=1h",
+        "--v=1",
+    ]
+
+
+def _certificate(folder: Path, server: subprocess.Popen[bytes]) -> bytes | None:
+    _raise_if_over(folder, server)
+    written = folder / "certificates" / "apiserver.crt"
+    return written.read_bytes() if written.exists() else None
+
+
+def _ready(url: str, ca: bytes, folder: Path, server: subprocess.Popen[bytes]) -> bool:
+    _raise_if_over(folder, server)
+    request = urllib.request.Request(f"{url}/readyz", headers={"Authorization": f"Bearer {ADMIN_TOKEN}"})
+    try:
+        context = ssl.create_default_context(cadata=ca.decode())
+        with urllib.request.urlopen(request, timeout=5, context=context) as answer:
+            return bool(answer.read() == b"ok")
+    except (OSError, urllib.error.URLError):
+        return False
+
+
+def _raise_if_over(folder: Path, server: subprocess.Popen[bytes]) -> None:
+    if server.poll() is not None:
+        said = (folder / "kube-apiserver.log").read_text()[-3000:]
+        raise RuntimeError(f"kube-apiserver ended. It said: {said}")
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    try:
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
