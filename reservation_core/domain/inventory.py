@@ -116,9 +116,10 @@ def reconcile(
         _compare_node(result, nodes.get(name), node_after)
         known = gpus.get(name, {})
         cards = {} if report is None else {card.index: card for card in report.gpus}
+        taken = _taken(known, cards, pods.get(name, []))
         for index in sorted(known.keys() | cards.keys()):
             before = known.get(index)
-            _compare_gpu(result, before, _gpu(name, index, before, cards.get(index), pods.get(name, [])))
+            _compare_gpu(result, before, _gpu(name, index, before, cards.get(index), index in taken))
     return result
 
 
@@ -128,16 +129,17 @@ def _removed(node: KnownNode) -> KnownNode:
 
 def _node(report: NodeReport, pods: Sequence[ForeignPod]) -> KnownNode:
     details = [report.detail] if report.detail else []
-    details.extend(
-        f"{pod.description} uses {pod.gpu_count} GPUs here that can't be told apart: no free card is given out until"
-        " it ends."
-        for pod in sorted(pods, key=lambda pod: pod.description)
-        if pod.gpu_indices is None
-    )
+    unknown = [pod for pod in sorted(pods, key=lambda pod: pod.description) if pod.gpu_indices is None]
+    for pod in unknown:
+        gpus = "1 GPU" if pod.gpu_count == 1 else f"{pod.gpu_count} GPUs"
+        ending = (
+            "that many fewer are given out" if pod.counted else "which ones is not known, so nothing new is placed here"
+        )
+        details.append(f"{pod.description} uses {gpus} here: {ending} until it ends.")
     return KnownNode(
         name=report.name,
         ready=report.ready,
-        schedulable=report.schedulable,
+        schedulable=report.schedulable and all(pod.counted for pod in unknown),
         detail=" ".join(details) or None,
         labels=dict(report.labels),
         removed=False,
@@ -147,7 +149,27 @@ def _node(report: NodeReport, pods: Sequence[ForeignPod]) -> KnownNode:
     )
 
 
-def _gpu(node: str, index: int, known: KnownGpu | None, card: GpuReport | None, pods: Sequence[ForeignPod]) -> KnownGpu:
+def _taken(known: Mapping[int, KnownGpu], cards: Mapping[int, GpuReport], pods: Sequence[ForeignPod]) -> set[int]:
+    """Which cards of a node its foreign users keep from us; of cards that we use, only those that they surely have."""
+    taken = {index for pod in pods for index in pod.gpu_indices or ()}
+    free = [index for index in cards if index not in known or not known[index].in_use]
+    if any(pod.gpu_indices is None and not pod.counted and pod.gpu_count > 0 for pod in pods):
+        taken.update(free)
+    # Any card does where only their number matters. Those taken before stay taken: nothing flutters from look to look.
+    count = sum(pod.gpu_count for pod in pods if pod.gpu_indices is None and pod.counted)
+    conditions = {index: known[index].condition if index in known else GpuCondition.USABLE for index in free}
+    to_be_had = [
+        index
+        for index in free
+        if index not in taken
+        and cards[index].condition is GpuCondition.USABLE
+        and conditions[index] not in ADMINISTRATORS_CONDITIONS
+    ]
+    to_be_had.sort(key=lambda index: (conditions[index] is not GpuCondition.FOREIGN, -index))
+    return taken.union(to_be_had[:count])
+
+
+def _gpu(node: str, index: int, known: KnownGpu | None, card: GpuReport | None, foreign: bool) -> KnownGpu:
     """How a card should be; it is known, reported, or both."""
     if card is None:
         if known is None:
@@ -155,10 +177,6 @@ def _gpu(node: str, index: int, known: KnownGpu | None, card: GpuReport | None, 
         after = replace(known, condition=GpuCondition.LOST)
     else:
         in_use = known is not None and known.in_use
-        foreign = any(
-            index in pod.gpu_indices if pod.gpu_indices is not None else pod.gpu_count > 0 and not in_use
-            for pod in pods
-        )
         condition = GpuCondition.FOREIGN if foreign else card.condition
         after = KnownGpu(node, index, card.gpu_type, card.uuid, card.memory_bytes, condition, in_use)
     if known is not None and known.condition in ADMINISTRATORS_CONDITIONS:

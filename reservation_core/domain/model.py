@@ -230,7 +230,8 @@ class PodStatus:
     """One observation of one of our pods.
 
     `reason` says more than the phase does: of a pending pod why it does not start yet, of a finished one why it ended
-    when its exit code does not tell. `holding` is None where the cluster does not know.
+    when its exit code does not tell. `holding` is None where the cluster does not know. `hopeless`: a pending pod that
+    would start nowhere, however long one waits.
     """
 
     name: PodName
@@ -240,6 +241,7 @@ class PodStatus:
     exit_code: int | None = None
     reason: Reason | None = None
     holding: PodHolding | None = None
+    hopeless: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,9 +298,13 @@ class NodeReport:
 
 @dataclass(frozen=True, slots=True)
 class ForeignPod:
-    """A pod outside our control that uses GPUs of our nodes; `gpu_indices` is None when its cards are unknown."""
+    """A pod outside our control that uses GPUs of our nodes; `gpu_indices` is None when its cards are unknown.
+
+    `counted`: the cluster itself keeps its cards apart from ours, so that only their number matters.
+    """
 
     node: str
     description: str
     gpu_count: int
     gpu_indices: tuple[int, ...] | None
+    counted: bool = False

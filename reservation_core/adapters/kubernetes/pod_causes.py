@@ -81,6 +81,11 @@ def cause_of_waiting(waiting: Mapping[str, Any]) -> Reason | None:
     return None
 
 
+def is_hopeless(waiting: Mapping[str, Any]) -> bool:
+    """Whether a container that does not start would start nowhere else either, however long one waits."""
+    return waiting.get("reason") == "InvalidImageName"
+
+
 def cause_of_no_place(pod: Mapping[str, Any]) -> Reason | None:
     """Why the scheduler does not let a pod go to its node; None when it does, or has not looked yet."""
     scheduled = condition(pod, "PodScheduled")
@@ -138,8 +143,8 @@ def cause_of_exit(terminated: Mapping[str, Any]) -> Reason | None:
     match word:
         case "OOMKilled":
             detail = (
-                "The job used more memory than its pod may have, and was killed. Make it use less, or ask for more GPUs:"
-                " memory comes with them."
+                "The job used more memory than its pod may have, and was killed. Make it use less, or ask for more"
+                " GPUs: memory comes with them."
             )
             return Reason(ReasonCode.OUT_OF_MEMORY, detail)
         case "StartError" | "ContainerCannotRun":

@@ -17,6 +17,7 @@ from reservation_core.adapters.kubernetes.pod_causes import (
     cause_said_by_pod,
     condition,
     exit_code_of,
+    is_hopeless,
     refused_by_node,
 )
 from reservation_core.adapters.kubernetes.pods import CONTAINER
@@ -51,6 +52,7 @@ def read_pod_status(pod: Mapping[str, Any]) -> PodStatus | None:
         exit_code=_exit_code(pod, ended) if over else None,
         reason=_reason(pod, phase, state, started_at),
         holding=holding_of(pod),
+        hopeless=phase is PodPhase.PENDING and is_hopeless(as_mapping(state.get("waiting"))),
     )
 
 
