@@ -1,0 +1,318 @@
+"""Requests to the API server: one at a time or as a stream, each tried again while that can help.
+
+Retried, with jitter and within a bound: no connection, no answer, 429 and 5xx. Everything asked here is idempotent (by
+name or by uid), so an answer that was lost does no harm. What remains is ClusterUnavailableError, which says nothing
+about any pod; what asking again can't change is an ApiError.
+"""
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+import aiohttp
+from kubernetes.aio.client.api_client import ApiClient
+
+from reservation_core.adapters.kubernetes.api_errors import api_error
+from reservation_core.adapters.kubernetes.credentials import Access, Credentials
+from reservation_core.adapters.kubernetes.pacing import CreatePacing
+from reservation_core.ports.cluster import ClusterUnavailableError
+
+MERGE_PATCH = "application/merge-patch+json"
+_JSON = "application/json"
+
+_ATTEMPTS = 6
+_FIRST_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 5.0
+_CREDENTIALS_LAST_S = 60.0
+_USER_AGENT = "gpu-dev-server"
+
+Query = Mapping[str, str | int | bool | None]
+
+
+class _Connection:
+    """A client with its pool of connections; one that is retired is closed when its last request has ended."""
+
+    def __init__(self, access: Access) -> None:
+        self.fingerprint = access.fingerprint
+        access.configuration.connection_pool_maxsize = 0  # streams come and go; who calls bounds the rest
+        self.host: str = access.configuration.host
+        self.token: str | None = None
+        self.client: Any = ApiClient(access.configuration)
+        self.users = 0
+        self.retired = False
+
+    async def close_if_unused(self) -> None:
+        if self.retired and self.users == 0:
+            await self.client.close()
+
+
+@dataclass(slots=True)
+class _Answer:
+    """An answer's head, and its body unless it is a stream. Has to be let go of."""
+
+    connection: _Connection
+    raw: aiohttp.ClientResponse
+    body: bytes
+
+    @property
+    def status(self) -> int:
+        return self.raw.status
+
+    @property
+    def retry_after(self) -> float | None:
+        """The pause that the server asks for, in seconds."""
+        text = self.raw.headers.get("Retry-After", "")
+        return float(text) if text.isdecimal() and len(text) < 7 else None
+
+    async def let_go(self) -> None:
+        self.raw.close()  # a connection whose answer was read to its end is back in the pool already
+        await _leave(self.connection)
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What is sent, whatever the attempt. `idle_s` is set where the answer is a stream."""
+
+    method: str
+    path: str
+    query: Query | None
+    body: Mapping[str, Any] | None = None
+    content_type: str = _JSON
+    idle_s: float | None = None
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+
+class Transport:
+    """The way to one API server. `timeout_s` bounds an attempt; all attempts of a call together take 2.5 times that.
+
+    Every method raises ClusterUnavailableError, and ApiError for what asking again does not change.
+    """
+
+    def __init__(self, credentials: Credentials, timeout_s: float) -> None:
+        self._credentials = credentials
+        self._timeout_s = timeout_s
+        self._connection: _Connection | None = None
+        self._renewals = 0
+        self._loaded_at = 0.0
+        self._loading = asyncio.Lock()
+        self._turns = asyncio.Lock()
+        self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query | None = None,
+        body: Mapping[str, Any] | None = None,
+        content_type: str = _JSON,
+        pacing: CreatePacing | None = None,
+    ) -> dict[str, Any]:
+        """Ask, and give back the object that is answered. `pacing` says when, and hears what was pushed back."""
+        request = _Request(method, path, query, body, content_type)
+        answer = await self._ask(request, pacing)
+        await answer.let_go()
+        try:
+            said = json.loads(answer.body)
+        except ValueError:
+            said = None
+        if not isinstance(said, dict):
+            raise ClusterUnavailableError(
+                f"{request} was answered with something that is not a JSON object. Is the address in"
+                f" {self._credentials.origin} that of a Kubernetes API server?"
+            )
+        return said
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, *, query: Query | None = None, idle_s: float | None = None
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Chunks of a long answer as they come; more than `idle_s` seconds without any ends it with an error."""
+        request = _Request("GET", path, query, idle_s=self._timeout_s if idle_s is None else idle_s)
+        answer = await self._ask(request, None)
+        try:
+            yield _Chunks(request, answer.raw)
+        finally:
+            await answer.let_go()
+
+    async def close(self) -> None:
+        """Close all connections; whoever still waits for an answer gets ClusterUnavailableError."""
+        self._closed = True
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.client.close()
+
+    async def _ask(self, request: _Request, pacing: CreatePacing | None) -> _Answer:
+        """The first good answer within the bound. Let go of it."""
+        clock = asyncio.get_running_loop().time
+        begun, attempt, renewed = clock(), 0, False
+        while True:
+            attempt += 1
+            if pacing is not None:
+                await self._turn(pacing)
+            connection, renewals = await self._connect(), self._renewals
+            retry_after = None
+            try:
+                answer = await self._send(connection, request)
+            except (aiohttp.ClientError, OSError, TimeoutError) as problem:
+                failure = _words(problem)
+            else:
+                if answer.status < 300:
+                    return answer
+                await answer.let_go()
+                if answer.status == 401 and not renewed:
+                    renewed = True
+                    await self._renew(renewals)
+                    continue
+                failure, retry_after = self._failure(answer, request), answer.retry_after
+            if pacing is not None:
+                pacing.pushed_back(clock(), retry_after)
+            pause = _pause(attempt, retry_after)
+            if attempt >= _ATTEMPTS or clock() + pause - begun > 1.5 * self._timeout_s or self._closed:
+                raise _unavailable(request, failure)
+            await asyncio.sleep(pause)
+
+    def _failure(self, answer: _Answer, request: _Request) -> str:
+        """What went wrong, where trying again may help; else raises."""
+        error = api_error(answer.status, answer.body)
+        if answer.status == 401:
+            raise ClusterUnavailableError(
+                f"The API server does not accept our credentials ({request}). Renew those in"
+                f" {self._credentials.origin}."
+            )
+        if answer.status != 429 and answer.status < 500:
+            raise error
+        return f"{error.status} {error.reason}: {error.message}"
+
+    async def _turn(self, pacing: CreatePacing) -> None:
+        """Wait for a turn, in the order in which turns were asked for."""
+        clock = asyncio.get_running_loop().time
+        async with self._turns:
+            while (wait := pacing.take(clock())) > 0:  # noqa: ASYNC110 -- only time brings the next turn
+                await asyncio.sleep(wait)
+
+    async def _send(self, connection: _Connection, request: _Request) -> _Answer:
+        """One attempt. Whatever is raised, nothing is left open."""
+        headers = {"Accept": "application/json, */*", "User-Agent": _USER_AGENT}
+        if request.body is not None:
+            headers["Content-Type"] = request.content_type
+        if connection.token is not None:
+            headers["authorization"] = connection.token
+        stream = request.idle_s is not None
+        timeout = (
+            aiohttp.ClientTimeout(total=None, sock_connect=self._timeout_s, sock_read=request.idle_s)
+            if stream
+            else aiohttp.ClientTimeout(total=self._timeout_s)
+        )
+        connection.users += 1
+        response: aiohttp.ClientResponse | None = None
+        try:
+            url = connection.host + request.path + _encoded(request.query)
+            sent = await connection.client.call_api(
+                request.method, url, header_params=headers, body=request.body, _request_timeout=timeout
+            )
+            response = sent.response
+            body = b"" if stream and response.status < 300 else await response.read()
+        except BaseException:
+            if response is not None:
+                response.close()
+            await _leave(connection)
+            raise
+        return _Answer(connection, response, body)
+
+    async def _connect(self) -> _Connection:
+        """The connection to use now; credentials are looked at again every minute."""
+        clock = asyncio.get_running_loop().time
+        if self._connection is None or clock() - self._loaded_at > _CREDENTIALS_LAST_S:
+            async with self._loading:
+                if self._connection is None or clock() - self._loaded_at > _CREDENTIALS_LAST_S:
+                    await self._load(afresh=False)
+        if self._connection is None:
+            raise ClusterUnavailableError("The Kubernetes adapter was closed; open a new one.")
+        return self._connection
+
+    async def _renew(self, renewals: int) -> None:
+        """The server did not accept who we are: read that again, once for all who were refused."""
+        async with self._loading:
+            if self._renewals == renewals:
+                self._renewals += 1
+                await self._load(afresh=True)
+
+    async def _load(self, *, afresh: bool) -> None:
+        if self._closed:
+            return
+        access = await self._credentials.load(afresh=afresh)
+        self._loaded_at = asyncio.get_running_loop().time()
+        former = self._connection
+        if former is None or former.fingerprint != access.fingerprint:
+            self._connection = _Connection(access)
+            if former is not None:
+                former.retired = True
+                await former.close_if_unused()
+        self._connection.token = access.configuration.api_key.get("BearerToken")
+
+
+class _Chunks:
+    """The body of a stream, as it comes."""
+
+    def __init__(self, request: _Request, response: aiohttp.ClientResponse) -> None:
+        self._request = request
+        self._chunks = response.content.iter_any()
+
+    def __aiter__(self) -> "_Chunks":
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            return await self._chunks.__anext__()
+        except (aiohttp.ClientError, OSError, TimeoutError) as problem:
+            raise _unavailable(self._request, _words(problem)) from problem
+
+
+async def _leave(connection: _Connection) -> None:
+    connection.users -= 1
+    await connection.close_if_unused()
+
+
+def _unavailable(request: _Request, why: str) -> ClusterUnavailableError:
+    return ClusterUnavailableError(
+        f"The API server did not do {request}: {why}. Nothing is concluded from that; try again, and look at the"
+        " API server if it lasts."
+    )
+
+
+def _pause(attempt: int, retry_after: float | None) -> float:
+    """Seconds before the next attempt: doubling, at random within its half, never less than was asked for."""
+    longest = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** (attempt - 1))
+    jittered = longest * random.uniform(0.5, 1)  # noqa: S311 -- spreads load, keeps no secret
+    return jittered if retry_after is None else retry_after + jittered
+
+
+def _encoded(query: Query | None) -> str:
+    said = {
+        key: str(value).lower() if isinstance(value, bool) else str(value)
+        for key, value in (query or {}).items()
+        if value is not None
+    }
+    return f"?{urlencode(said)}" if said else ""
+
+
+def _words(problem: Exception) -> str:
+    """What went wrong on the way, without what could hold an address's user and password."""
+    if isinstance(problem, TimeoutError):
+        return "no answer in time"
+    if isinstance(problem, aiohttp.ClientConnectorError):
+        return f"no connection to {problem.host}:{problem.port}"
+    return f"the connection broke ({type(problem).__name__})"

@@ -1,0 +1,204 @@
+"""Following a list of objects: list it once, then watch what changes, from where the list was.
+
+Nothing is told as gone but by a DELETED event or by its absence from a later consistent list. Whatever breaks the watch
+(its end, a silent network, a server that has forgotten our place) is made up for by going on from the last version, or
+by one new list: that yields only what differs. Of each object no more is kept than its status.
+"""
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import structlog
+
+from reservation_core.adapters.kubernetes.api_errors import ApiError, ExpiredError, status_error
+from reservation_core.adapters.kubernetes.marks import as_list, as_mapping
+from reservation_core.adapters.kubernetes.pod_statuses import read_pod_status
+from reservation_core.adapters.kubernetes.transport import Query, Transport
+from reservation_core.domain.model import PodPhase, PodStatus
+from reservation_core.ports.cluster import ClusterUnavailableError
+
+PAGE = 500
+"""Objects in one answer."""
+
+_WATCH_S = (240, 480)  # the server ends a watch after this, at random, so that not all come back together
+IDLE_S = 90.0
+"""How long a healthy watch may be silent: bookmarks come every minute."""
+
+_SHORT_S = 1.0
+_FIRST_PAUSE_S = 0.05
+_LONGEST_PAUSE_S = 10.0
+
+T = TypeVar("T")
+
+_log = structlog.get_logger(__name__)
+
+
+async def list_all(
+    transport: Transport, path: str, read: Callable[[Mapping[str, Any]], T | None], query: Query | None = None
+) -> tuple[list[T], str]:
+    """What `read` makes of each object of a consistent list (None is left out), and the list's resourceVersion.
+
+    Asked for in pages, none of which is kept. A server that forgets the list between two pages (410) is asked once
+    more, for all of it at once.
+    """
+    found: list[T] = []
+    token: str | None = None
+    whole = False
+    while True:
+        asked = {**(query or {}), "limit": None if whole else PAGE, "continue": token}
+        try:
+            page = await transport.request("GET", path, query=asked)
+        except ExpiredError:
+            if token is None:
+                raise
+            found, token, whole = [], None, True
+            continue
+        found += [thing for thing in map(read, map(as_mapping, as_list(page.get("items")))) if thing is not None]
+        metadata = as_mapping(page.get("metadata"))
+        token = metadata.get("continue") or None
+        if token is None:
+            return found, str(metadata.get("resourceVersion") or "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A pod as the API has it now; no status where its marks were tampered with, though its name is one of ours."""
+
+    name: str
+    uid: str
+    status: PodStatus | None
+
+
+class PodWatch:
+    """One watcher's view of our pods. `idle_s` is how long the server may be silent."""
+
+    def __init__(self, transport: Transport, path: str, selector: str, *, idle_s: float = IDLE_S) -> None:
+        self._transport = transport
+        self._path = path
+        self._selector = selector
+        self._idle_s = idle_s
+        self._told: dict[str, _Seen] = {}
+        self._version: str | None = None
+        self._failures = 0
+
+    async def statuses(self) -> AsyncIterator[PodStatus]:
+        """Every pod once, then every change, `gone` last. Goes on through whatever may pass.
+
+        Ends with ClusterUnavailableError when the adapter is closed.
+        """
+        while True:
+            try:
+                async with aclosing(self._once()) as statuses:
+                    async for status in statuses:
+                        yield status
+            except ExpiredError:
+                # Our place in the stream is forgotten: list anew, at once unless that happened just now.
+                self._version = None
+                self._failures += 1
+                if self._failures > 1:
+                    await self._pause()
+            except (ApiError, ClusterUnavailableError) as problem:
+                if self._transport.closed:
+                    raise ClusterUnavailableError("The Kubernetes adapter was closed; open a new one.") from problem
+                self._failures += 1
+                if self._failures in (1, 10) or self._failures % 100 == 0:
+                    _log.warning("pod watch interrupted", problem=str(problem), failures=self._failures)
+                await self._pause()
+
+    async def _once(self) -> AsyncIterator[PodStatus]:
+        """One list where that is needed, and one watch to its end."""
+        if self._version is None:
+            for status in await self._relist():
+                yield status
+        clock = asyncio.get_running_loop().time
+        begun = clock()
+        query: Query = {
+            "labelSelector": self._selector,
+            "watch": True,
+            "allowWatchBookmarks": True,
+            "resourceVersion": self._version,
+            "timeoutSeconds": random.randint(*_WATCH_S),  # noqa: S311 -- spreads load, keeps no secret
+        }
+        async with self._transport.stream(self._path, query=query, idle_s=self._idle_s) as chunks:
+            lines = LineSplitter()
+            async for chunk in chunks:
+                for line in lines.feed(chunk):
+                    for status in self._event(line):
+                        yield status
+                    self._failures = 0
+        if clock() - begun < _SHORT_S:
+            raise ClusterUnavailableError("The API server ended the watch on pods as soon as it had begun.")
+
+    async def _pause(self) -> None:
+        longest = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** min(self._failures, 16))
+        await asyncio.sleep(longest * random.uniform(0.5, 1))  # noqa: S311 -- spreads load, keeps no secret
+
+    async def _relist(self) -> list[PodStatus]:
+        """What differs from what was told; a pod is told gone only when the whole list lacks its name."""
+        query = {"labelSelector": self._selector}
+        listed, version = await list_all(self._transport, self._path, _seen, query)
+        by_name = {seen.name: seen for seen in listed}
+        news = [self._farewell(name) for name in self._told.keys() - by_name.keys()]
+        for seen in listed:
+            news += self._news(seen)
+        self._version = version
+        return news
+
+    def _event(self, line: bytes) -> list[PodStatus]:
+        """What one line of the watch has to tell."""
+        try:
+            event = as_mapping(json.loads(line))
+        except ValueError:
+            raise ClusterUnavailableError("The watch on pods was answered with something that is not JSON.") from None
+        thing, kind = as_mapping(event.get("object")), event.get("type")
+        if kind == "ERROR":
+            raise status_error(thing)
+        news: list[PodStatus] = []
+        if kind in ("ADDED", "MODIFIED", "DELETED"):
+            seen = _seen(thing)
+            news += self._news(seen)
+            if kind == "DELETED" and seen.name in self._told:
+                news.append(self._farewell(seen.name))
+        version = as_mapping(thing.get("metadata")).get("resourceVersion")
+        if isinstance(version, str) and version:
+            self._version = version
+        return news
+
+    def _news(self, seen: _Seen) -> list[PodStatus]:
+        news: list[PodStatus] = []
+        told = self._told.get(seen.name)
+        if told is not None and told.uid != seen.uid:
+            news.append(self._farewell(seen.name))
+            told = None
+        if seen.status is not None and (told is None or told.status != seen.status):
+            self._told[seen.name] = seen
+            news.append(seen.status)
+        return news
+
+    def _farewell(self, name: str) -> PodStatus:
+        status = self._told.pop(name).status
+        if status is None:
+            raise AssertionError("Only what could be read is told.")
+        return replace(status, phase=PodPhase.GONE)
+
+
+class LineSplitter:
+    """The lines of a stream of chunks, without their ends; one that the stream's end cuts off is never given."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The lines that this chunk completes, empty ones left out."""
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        return [line for line in lines if line.strip()]
+
+
+def _seen(pod: Mapping[str, Any]) -> _Seen:
+    metadata = as_mapping(pod.get("metadata"))
+    return _Seen(str(metadata.get("name")), str(metadata.get("uid")), read_pod_status(pod))
