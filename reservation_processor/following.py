@@ -12,12 +12,12 @@ _BATCH = 200
 _AGAIN_S = 0.2
 
 
-async def follow(runtime: Runtime) -> None:
-    """Watch the cluster until it fails or this is cancelled."""
+async def follow(runtime: Runtime, max_starts: int) -> None:
+    """Watch the cluster until it fails or this is cancelled. A job is started at most `max_starts` times."""
     observed: asyncio.Queue[PodStatus] = asyncio.Queue(maxsize=_BATCH * 5)
     async with asyncio.TaskGroup() as group:
         group.create_task(_gather(runtime, observed))
-        group.create_task(_apply(runtime, observed))
+        group.create_task(_apply(runtime, observed, max_starts))
 
 
 async def _gather(runtime: Runtime, observed: asyncio.Queue[PodStatus]) -> None:
@@ -27,13 +27,13 @@ async def _gather(runtime: Runtime, observed: asyncio.Queue[PodStatus]) -> None:
             await observed.put(status)
 
 
-async def _apply(runtime: Runtime, observed: asyncio.Queue[PodStatus]) -> None:
+async def _apply(runtime: Runtime, observed: asyncio.Queue[PodStatus], max_starts: int) -> None:
     loop = asyncio.get_running_loop()
     while True:
         batch = [await observed.get()]
         while len(batch) < _BATCH and not observed.empty():
             batch.append(observed.get_nowait())
-        for status in await observe(runtime.uow, runtime.cluster, batch, runtime.clock):
+        for status in await observe(runtime.uow, runtime.cluster, batch, runtime.clock, max_starts):
             # Somebody is busy with this pod right now: look again in a moment (or at the next resync).
             loop.call_later(_AGAIN_S, _offer, observed, status)
 

@@ -51,7 +51,7 @@ async def _term(runtime: Runtime, settings: ProcessorSettings, epoch: int, ttl: 
     async with asyncio.TaskGroup() as group:
         tasks = [
             group.create_task(_plan(runtime, settings, epoch), name="planner"),
-            group.create_task(_forever(lambda: follow(runtime)), name="follower"),
+            group.create_task(_forever(lambda: follow(runtime, settings.max_starts)), name="follower"),
             group.create_task(_resync(runtime, settings), name="resync"),
             group.create_task(_renew(runtime, epoch, ttl), name="lease"),
         ]
@@ -102,6 +102,7 @@ async def _resync(runtime: Runtime, settings: ProcessorSettings) -> None:
         ending_patience=timedelta(seconds=settings.end_grace_s + settings.resync_s),
         grace=settings.end_grace,
         belt=BELT,
+        max_starts=settings.max_starts,
     )
     comparison = Resync(runtime.uow, runtime.cluster, runtime.clock, rules)
 

@@ -28,7 +28,7 @@ async def run(runtime: Runtime, settings: ProcessorSettings, stop: asyncio.Event
 
 
 async def _operate(runtime: Runtime, settings: ProcessorSettings, stop: asyncio.Event) -> None:
-    rules = LaunchRules(settings.end_grace, BELT)
+    rules = LaunchRules(settings.end_grace, BELT, settings.log_keep_lines)
 
     async def handle(uow: UnitOfWork, message: QueuedMessage) -> None:
         try:

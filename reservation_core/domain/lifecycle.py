@@ -41,7 +41,7 @@ from reservation_core.domain.changes import (
 )
 from reservation_core.domain.errors import AlreadyFinalError, LimitExceededError, NotExtendableError
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus, Reason, ReasonCode, Reservation
-from reservation_core.domain.starts import queued_again, taken_back, timed_out
+from reservation_core.domain.starts import TAKEN_AWAY, queued_again, taken_back, timed_out
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,11 @@ def _finished_while_ending(reservation: Reservation, event: PodsFinished) -> tup
             return reservation, ()
         after = replace(reservation, outcome=outcome, reason=reason, started_at=event.started_at)
     elif (
-        reservation.outcome is JobStatus.EXPIRED and reservation.ends_at is not None and event.at < reservation.ends_at
+        reservation.outcome is JobStatus.EXPIRED
+        and reservation.ends_at is not None
+        and event.at < reservation.ends_at
+        # Clusters tell whole seconds, and what was taken away while ending was taken away by us.
+        and reason.code not in TAKEN_AWAY
     ):
         # It was over before its end; only nobody had looked before the clock did.
         after = replace(reservation, outcome=outcome, reason=reason)

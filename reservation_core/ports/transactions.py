@@ -10,8 +10,10 @@ from reservation_core.ports.identities import Identities
 from reservation_core.ports.inventory import Inventory
 from reservation_core.ports.measurements import Measurements
 from reservation_core.ports.planning import Planning
+from reservation_core.ports.pod_logs import PodLogs
 from reservation_core.ports.queues import Queue
 from reservation_core.ports.reservations import Reservations
+from reservation_core.ports.unknown_pods import UnknownPods
 from reservation_core.ports.wakeups import Channel
 
 
@@ -31,11 +33,15 @@ class UnitOfWork(Protocol):
     @property
     def inventory(self) -> Inventory: ...
     @property
+    def unknown_pods(self) -> UnknownPods: ...
+    @property
     def identities(self) -> Identities: ...
     @property
     def idempotency(self) -> Idempotency: ...
     @property
     def measurements(self) -> Measurements: ...
+    @property
+    def pod_logs(self) -> PodLogs: ...
     @property
     def queue(self) -> Queue: ...
 

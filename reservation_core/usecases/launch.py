@@ -6,24 +6,34 @@ a cancel is waited for by the delete, and a create that comes after it reads `en
 
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 from reservation_core.contracts import PodOperation
 from reservation_core.domain.changes import PodsGone, StartRefused
 from reservation_core.domain.lifecycle import decide
-from reservation_core.domain.model import JobStatus, PodName, Reservation
+from reservation_core.domain.model import JobStatus, PodName, PodPhase, Reservation
 from reservation_core.domain.pods import pod_specs
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster, PodRefusedError
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.changing import carry_out
+from reservation_core.usecases.pod_calls import call_all
+from reservation_core.usecases.pod_log import keep_tails
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchRules:
-    """How pods are started and ended. `belt` is how much later than its range the cluster ends a pod by itself."""
+    """How pods are started and ended. `belt` is how much later than its range the cluster ends a pod by itself.
+
+    `log_lines` of a pod's log are kept before it is removed, if they can be had within `log_patience`. Every `touch` a
+    long operation lets the database know that it goes on.
+    """
 
     grace: timedelta
     belt: timedelta
+    log_lines: int = 1000
+    log_patience: timedelta = timedelta(seconds=3)
+    touch: timedelta = timedelta(seconds=10)
 
 
 async def perform(uow: UnitOfWork, cluster: Cluster, operation: PodOperation, clock: Clock, rules: LaunchRules) -> None:
@@ -63,8 +73,7 @@ async def _create(
     master = cluster.master_address(reservation.id, reservation.attempt)
     specs = pod_specs(reservation, allocations, clock.now(), rules.grace, rules.belt, master)
     try:
-        for spec in specs:
-            await cluster.create_pod(spec)
+        await call_all(uow, reservation.id, [partial(cluster.create_pod, spec) for spec in specs], touch=rules.touch)
     except PodRefusedError as refusal:
         row = (await uow.reservations.lock([reservation.id]))[reservation.id]
         change = decide(row, StartRefused(refusal.reason), clock.now())
@@ -77,9 +86,14 @@ async def _delete(
 ) -> None:
     if reservation.status is not JobStatus.ENDING:
         return
-    for pod in await cluster.find_pods(reservation.id):
-        await cluster.delete_pod(str(pod.name), rules.grace)
-    if not await cluster.find_pods(reservation.id):
+    pods = await cluster.find_pods(reservation.id)
+    if pods:
+        await keep_tails(uow, cluster, pods, clock, lines=rules.log_lines, patience=rules.log_patience)
+        deletes = [partial(cluster.delete_pod, str(pod.name), rules.grace) for pod in pods]
+        await call_all(uow, reservation.id, deletes, touch=rules.touch)
+        pods = await cluster.find_pods(reservation.id)
+    # What has finished holds no card any more, whatever keeps its object there; its removal was asked for.
+    if all(pod.phase is PodPhase.FINISHED for pod in pods):
         await finalise(uow, reservation.id, clock)
 
 

@@ -24,12 +24,16 @@ _NEWS = {
 
 @dataclass(frozen=True, slots=True)
 class ResyncRules:
-    """How long a row may stay behind before its operation is sent again, the grace for orphans, and the belt."""
+    """How long a row may stay behind before its operation is sent again, the grace for orphans, and the belt.
+
+    `max_starts` is how often a reservation whose pods can't start is tried.
+    """
 
     starting_patience: timedelta
     ending_patience: timedelta
     grace: timedelta
     belt: timedelta
+    max_starts: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +73,7 @@ class Resync:
             pods.setdefault(status.name.reservation_id, []).append(status)
 
         seen, resend = _compare(live.values(), pods, late)
-        await observe(self._uow, self._cluster, seen, self._clock)
+        await observe(self._uow, self._cluster, seen, self._clock, self._rules.max_starts)
         resent = 0
         if resend:
             async with self._uow() as uow:
@@ -115,7 +119,10 @@ def _compare(
         own = {p.name: p for p in pods.get(row.id, ()) if p.name.attempt == row.attempt}
         wanted = [PodName(row.id, row.attempt, rank) for rank in range(row.nodes)]
         missing = [name for name in wanted if name not in own]
-        seen += [p for p in own.values() if p.phase in _NEWS.get(row.status, ())]
+        # And whoever doesn't start, or is being taken away, says why.
+        seen += [
+            p for p in own.values() if p.phase in (news := _NEWS.get(row.status, ())) or (p.reason is not None and news)
+        ]
         if row.status is JobStatus.STARTING and missing and row.id in late:
             resend.append(row.id)
         elif row.status is JobStatus.RUNNING:

@@ -7,12 +7,12 @@ import pytest
 from reservation_core.domain.model import JobStatus, PodPhase
 from reservation_core.usecases import expire as expiry
 from reservation_core.usecases.expire import ExpiryReport, ExpiryRules, expire
-from tests.integration.reservation_core.usecases.world import ALLOWANCE, World, pod
+from tests.integration.reservation_core.usecases.world import ALLOWANCE, MAX_STARTS, World, pod
 
 RULES = ExpiryRules(
     warn_before_s=(1800, 900, 300),
     start_allowance=ALLOWANCE,
-    max_starts=3,
+    max_starts=MAX_STARTS,
     ending_patience=timedelta(minutes=1),
     idempotency_keep=timedelta(days=1),
 )

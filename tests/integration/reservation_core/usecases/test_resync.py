@@ -14,7 +14,11 @@ from tests.integration.reservation_core.usecases.world import LAUNCH, World, pod
 
 PATIENCE = timedelta(seconds=5)
 RULES = ResyncRules(
-    starting_patience=PATIENCE, ending_patience=2 * PATIENCE, grace=timedelta(seconds=1), belt=LAUNCH.belt
+    starting_patience=PATIENCE,
+    ending_patience=2 * PATIENCE,
+    grace=timedelta(seconds=1),
+    belt=LAUNCH.belt,
+    max_starts=3,
 )
 
 

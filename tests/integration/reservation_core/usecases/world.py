@@ -31,6 +31,7 @@ RULES = PlannerRules(
     visibility=timedelta(seconds=1),
     max_reads=2,
 )
+MAX_STARTS = 3
 LAUNCH = LaunchRules(grace=timedelta(seconds=10), belt=timedelta(seconds=30))
 
 
@@ -109,7 +110,7 @@ class World:
 
     async def see(self, *statuses: PodStatus) -> list[PodStatus]:
         """Observe; answers what has to be looked at again."""
-        return await observe(self.uow, self.cluster, statuses, self.clock)
+        return await observe(self.uow, self.cluster, statuses, self.clock, MAX_STARTS)
 
     async def row(self, job_id: str) -> Reservation:
         """How a job stands."""

@@ -545,5 +545,8 @@ def test_who_finished_in_time_has_not_expired_however_late_it_is_seen() -> None:
     seen, effects = transition(expired, PodsFinished(before, 0), row.ends_at + HOUR)
     assert (seen.outcome, seen.exit_code) == (JobStatus.SUCCEEDED, 0)
     assert effects == (Record("exited", data={"exit_code": 0}),)
+    ours = Reason(ReasonCode.POD_DELETED, "Somebody deleted it.")
+    ended, _ = transition(expired, PodsFinished(before, 143, reason=ours), row.ends_at + HOUR)
+    assert (ended.outcome, ended.reason) == (JobStatus.EXPIRED, expired.reason)
     late, _ = transition(expired, PodsFinished(after, 143), row.ends_at + HOUR)
     assert (late.outcome, late.exit_code) == (JobStatus.EXPIRED, 143)

@@ -1,0 +1,47 @@
+"""The last lines of pods, in PostgreSQL."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from reservation_core.adapters.postgres.queries import statement
+from reservation_core.domain.model import PodName
+from reservation_core.ports.pod_logs import KeptLog
+
+
+class PostgresPodLogs:
+    """See ports.pod_logs.PodLogs."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def kept(self, pods: Sequence[PodName]) -> dict[PodName, bool]:
+        """Of which of these pods something was kept, and whether that is complete."""
+        names = {str(pod): pod for pod in pods}
+        found = await self._connection.execute(statement("kept_pod_logs"), {"pods": list(names)})
+        return {names[row.pod]: row.complete for row in found}
+
+    async def keep(self, logs: Sequence[KeptLog], now: datetime) -> None:
+        """Store the ends of logs, in one statement."""
+        if not logs:
+            return
+        await self._connection.execute(
+            statement("keep_pod_logs"),
+            {
+                "pods": [str(log.pod) for log in logs],
+                "reservations": [log.pod.reservation_id for log in logs],
+                "tails": [log.tail for log in logs],
+                "completes": [log.complete for log in logs],
+                "now": now,
+            },
+        )
+
+    async def tail(self, pod: PodName) -> bytes | None:
+        """What was kept of one pod's log."""
+        found = await self._connection.scalar(statement("pod_log_tail"), {"pod": str(pod)})
+        return None if found is None else bytes(found)
+
+    async def forget(self, before: datetime) -> int:
+        """Delete what was kept before that time."""
+        return (await self._connection.execute(statement("forget_pod_logs"), {"before": before})).rowcount

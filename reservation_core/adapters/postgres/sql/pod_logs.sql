@@ -1,0 +1,23 @@
+-- name: kept_pod_logs
+-- Of which pods something was kept.
+SELECT pod, complete FROM pod_logs WHERE pod = ANY(CAST(:pods AS text[]));
+
+-- name: keep_pod_logs
+-- Store the ends of logs: a later look replaces an earlier one, but nothing replaces something, and what is complete stays.
+INSERT INTO pod_logs AS l (pod, reservation_id, tail, complete, kept_at)
+SELECT i.pod, i.reservation_id, i.tail, i.complete, CAST(:now AS timestamptz)
+FROM unnest(CAST(:pods AS text[]), CAST(:reservations AS text[]), CAST(:tails AS bytea[]),
+            CAST(:completes AS boolean[])) AS i (pod, reservation_id, tail, complete)
+ORDER BY i.pod
+ON CONFLICT (pod) DO UPDATE
+SET tail = CASE WHEN length(excluded.tail) > 0 THEN excluded.tail ELSE l.tail END,
+    complete = excluded.complete, kept_at = excluded.kept_at
+WHERE NOT l.complete;
+
+-- name: pod_log_tail
+-- What was kept of one pod's log.
+SELECT tail FROM pod_logs WHERE pod = :pod;
+
+-- name: forget_pod_logs
+-- Delete what is old enough.
+DELETE FROM pod_logs WHERE kept_at < :before;

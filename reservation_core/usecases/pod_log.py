@@ -1,0 +1,76 @@
+"""Keeping the last lines of pods that are about to be removed, where the cluster forgets a log with its pod.
+
+GPUs never wait for a log: what can't be read within a few seconds is given up, with an event that says so.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack
+from datetime import timedelta
+
+from reservation_core.domain.changes import SYSTEM
+from reservation_core.domain.model import PodName, PodPhase, PodStatus
+from reservation_core.ports.clock import Clock
+from reservation_core.ports.cluster import Cluster, ClusterUnavailableError
+from reservation_core.ports.pod_logs import LONGEST_TAIL, KeptLog
+from reservation_core.ports.transactions import UnitOfWork
+
+_AT_ONCE = 8
+
+
+async def keep_tails(
+    uow: UnitOfWork, cluster: Cluster, pods: Sequence[PodStatus], clock: Clock, *, lines: int, patience: timedelta
+) -> None:
+    """Keep the last `lines` lines of pods that ran, if nobody else does and it was not done before.
+
+    Of a pod that still runs they are read once; when it has finished, once more.
+    """
+    ran = [pod for pod in pods if pod.phase in (PodPhase.RUNNING, PodPhase.FINISHED)]
+    if not ran or not lines or not cluster.forgets_logs:
+        return
+    known = await uow.pod_logs.kept([pod.name for pod in ran])
+    wanted = [pod for pod in ran if pod.name not in known or (pod.phase is PodPhase.FINISHED and not known[pod.name])]
+    until = asyncio.get_running_loop().time() + patience.total_seconds()
+    lost: list[PodName] = []
+    for first in range(0, len(wanted), _AT_ONCE):
+        some = wanted[first : first + _AT_ONCE]
+        tails = await asyncio.gather(*(_tail(cluster, pod.name, lines, until) for pod in some))
+        lost += [pod.name for pod, tail in zip(some, tails, strict=True) if tail is None]
+        await uow.pod_logs.keep(
+            [
+                KeptLog(pod.name, tail or b"", complete=pod.phase is PodPhase.FINISHED)
+                for pod, tail in zip(some, tails, strict=True)
+            ],
+            clock.now(),
+        )
+    if lost:
+        await uow.events.append(
+            actor=SYSTEM,
+            kind="log_not_kept",
+            at=clock.now(),
+            subject=lost[0].reservation_id,
+            data={"pods": [str(name) for name in lost]},
+        )
+
+
+async def _tail(cluster: Cluster, name: PodName, lines: int, until: float) -> bytes | None:
+    """The end of a pod's log; None when it could not be read before `until` (the event loop's time)."""
+    kept = bytearray()
+    cut = False
+    try:
+        async with asyncio.timeout_at(until), AsyncExitStack() as closing:
+            chunks = cluster.pod_logs(str(name), follow=False, tail_lines=lines)
+            if isinstance(chunks, AsyncGenerator):
+                closing.push_async_callback(chunks.aclose)
+            async for chunk in chunks:
+                kept += chunk
+                if len(kept) > 2 * LONGEST_TAIL:
+                    del kept[:-LONGEST_TAIL]
+                    cut = True
+    except (ClusterUnavailableError, TimeoutError):
+        return None
+    if cut or len(kept) > LONGEST_TAIL:
+        del kept[:-LONGEST_TAIL]
+        # Not with the end of a line, unless there is only one.
+        del kept[: kept.find(b"\n", 0, -1) + 1]
+    return bytes(kept)
