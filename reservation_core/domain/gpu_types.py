@@ -1,4 +1,8 @@
-"""One word for each model of card: what drivers call `NVIDIA H100 80GB HBM3` people ask for as `h100`."""
+"""One word for each model of card: what drivers call `NVIDIA H100 80GB HBM3` people ask for as `h100`.
+
+Labels of nodes hold the same names without spaces (`NVIDIA-H100-80GB-HBM3`). A part of a card or a shared card is
+another type than the whole: who asks for an `h100` gets all of one.
+"""
 
 import re
 
@@ -13,8 +17,10 @@ _MODELS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     for pattern, name in (
         (r"\bGB300\b", "gb300"),
         (r"\bGB200\b", "gb200"),
+        (r"\bGB10\b", "gb10"),
         (r"\bB300\b", "b300"),
         (r"\bB200\b", "b200"),
+        (r"\bB100\b", "b100"),
         (r"\bGH200\b", "gh200"),
         (r"\bH200\b", "h200"),
         (r"\bH100\b.*\bNVL\b", "h100-nvl"),
@@ -33,14 +39,18 @@ _MODELS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\bL40S\b", "l40s"),
         (r"\bL40\b", "l40"),
         (r"\bL4\b", "l4"),
+        (r"\bL20\b", "l20"),
+        (r"\bL2\b", "l2"),
         (r"\bV100S?\b.*?\b(\d+)\s*GB", "v100-{}gb"),
         (r"\bV100S?\b", "v100"),
         (r"\bP100\b", "p100"),
         (r"\bP40\b", "p40"),
         (r"\bP4\b", "p4"),
+        (r"\bM60\b", "m60"),
         (r"\bT4\b", "t4"),
         (r"\bK80\b", "k80"),
-        (r"\bMI(\d{3}[AX]?)\b", "mi{}"),
+        (r"\bMI(\d{2,3}[AX]?)\b", "mi{}"),
+        (r"\bGaudi\s*(\d)\b", "gaudi{}"),
         (r"\bRTX\s+PRO\s+(\d{4})\b", "rtx-pro-{}"),
         (r"\bRTX\s+(\d{4})\s+Ada\b", "rtx-{}-ada"),
         (r"\bRTX\s+(A\d{4})\b", "rtx-{}"),
@@ -49,6 +59,9 @@ _MODELS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     )
 )
 _VENDOR = re.compile(r"\b(nvidia|amd|intel|tesla|geforce|radeon|instinct|graphics|corporation)\b")
+
+_SLICE = re.compile(r"\bMIG (\d+g\.\d+gb)\b", re.IGNORECASE)
+_SHARED = re.compile(r"\bSHARED$", re.IGNORECASE)
 
 _GIB = 2**30
 _MEMORY_GIB = {
@@ -62,11 +75,18 @@ def normalised_gpu_type(name: str) -> str:
 
     Always matches GPU_TYPE; `unknown` for a name without a letter or digit.
     """
+    spaced = re.sub(r"[\s_-]+", " ", name)
     for pattern, model in _MODELS:
-        match = pattern.search(name)
+        match = pattern.search(spaced)
         if match:
-            return _slug(model.format(*match.groups()))
+            return _slug(model.format(*match.groups()) + _part_of_a_card(spaced))
     return _slug(_VENDOR.sub(" ", name.lower())) or _slug(name) or UNKNOWN
+
+
+def _part_of_a_card(spaced: str) -> str:
+    slice_of_it = _SLICE.search(spaced)
+    part = "" if slice_of_it is None else f"-mig-{slice_of_it[1]}"
+    return part + ("-shared" if _SHARED.search(spaced) else "")
 
 
 def usual_memory_bytes(gpu_type: str) -> int | None:

@@ -93,6 +93,7 @@ class Inventory:
         self._lock = threading.Lock()
         self._nvml: Any = None
         self._seen: dict[int, GpuReport] = {}
+        self._products: dict[int, str] = {}
 
     @property
     def simulated(self) -> bool:
@@ -114,6 +115,10 @@ class Inventory:
         if self._simulated is not None:
             return frozenset(node.name for node in self._simulated)
         return frozenset({self._node})
+
+    def product(self, index: int) -> str | None:
+        """The driver's own name for a card that `nodes` has listed; None where cards are simulated."""
+        return self._products.get(index)
 
     def foreign(self) -> list[ForeignPod]:
         """Processes that compute on our cards and do not belong to our pods; none where cards are simulated."""
@@ -163,9 +168,10 @@ class Inventory:
     def _card(self, nvml: Any, index: int) -> GpuReport:
         try:
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
+            product = _text(nvml.nvmlDeviceGetName(handle))
             report = GpuReport(
                 index=index,
-                gpu_type=normalised_gpu_type(_text(nvml.nvmlDeviceGetName(handle))),
+                gpu_type=normalised_gpu_type(product),
                 uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
                 memory_bytes=int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
             )
@@ -175,6 +181,7 @@ class Inventory:
                 raise
             return GpuReport(index, known.gpu_type, known.uuid, known.memory_bytes, GpuCondition.LOST)
         self._seen[index] = report
+        self._products[index] = product
         return report
 
     def _compute_processes(self, nvml: Any) -> dict[int, set[int]]:

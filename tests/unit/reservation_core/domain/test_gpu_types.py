@@ -42,7 +42,24 @@ from reservation_core.domain.gpu_types import GPU_TYPE, normalised_gpu_type, usu
         ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "rtx-pro-6000"),
         ("AMD Instinct MI300X", "mi300x"),
         ("AMD Instinct MI250X / MI250", "mi250x"),
+        ("AMD Instinct MI50", "mi50"),
         ("NVIDIA TITAN V", "titan-v"),
+        ("NVIDIA GB10", "gb10"),
+        ("NVIDIA L20", "l20"),
+        ("Intel Gaudi 2", "gaudi2"),
+        # as the labels of nodes have them
+        ("NVIDIA-H100-80GB-HBM3", "h100"),
+        ("NVIDIA-H100-NVL", "h100-nvl"),
+        ("NVIDIA-A100-SXM4-40GB", "a100-40gb"),
+        ("NVIDIA-A100-80GB-PCIe", "a100-80gb"),
+        ("Tesla-V100-SXM2-32GB", "v100-32gb"),
+        ("NVIDIA-GeForce-RTX-3080-Ti", "rtx-3080-ti"),
+        ("NVIDIA-RTX-6000-Ada-Generation", "rtx-6000-ada"),
+        ("NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition", "rtx-pro-6000"),
+        ("AMD_Instinct_MI300X_OAM", "mi300x"),
+        ("NVIDIA-A100-SXM4-80GB-MIG-1g.10gb", "a100-80gb-mig-1g.10gb"),
+        ("NVIDIA-H100-80GB-HBM3-MIG-3g.40gb", "h100-mig-3g.40gb"),
+        ("Tesla-T4-SHARED", "t4-shared"),
         ("NVIDIA Zeta 9000 (rev. 2)", "zeta-9000-rev.-2"),
         ("NVIDIA", "nvidia"),
         ("???", "unknown"),
@@ -60,7 +77,7 @@ def test_whatever_a_driver_says_becomes_a_type_that_can_be_asked_for(name: str) 
 
 
 def test_a_type_is_its_own_type() -> None:
-    for gpu_type in ("h100", "h200", "b200", "l40s", "t4"):
+    for gpu_type in ("h100", "h200", "b200", "l40s", "t4", "a100-80gb", "rtx-6000-ada", "mi300x", "t4-shared"):
         assert normalised_gpu_type(gpu_type) == gpu_type
 
 

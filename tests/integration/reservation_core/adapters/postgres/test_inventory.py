@@ -166,7 +166,7 @@ async def test_foreign_pods_take_cards(seed, update, read) -> None:
     ]
     known, unknown = await read("nodes", after=None, limit=10)
     assert known.detail is None
-    assert "their/unknown uses 1 GPUs here that can't be told apart" in unknown.detail
+    assert "their/unknown uses 1 GPU here: which ones is not known" in unknown.detail
     assert len(await messages(seed)) == 1
     assert await update(report(), report("node-b"), foreign=pods) == []
     await update(report(), report("node-b"))

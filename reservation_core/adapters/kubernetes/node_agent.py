@@ -1,0 +1,118 @@
+"""What runs on each GPU node: writes into its own Node object which cards the driver there reports.
+
+It looks, compares and writes only what differs. Whoever changes or removes the annotation is corrected at the next
+look.
+"""
+
+import asyncio
+import re
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import structlog
+
+from reservation_core.adapters.kubernetes.api_errors import ApiError, ForbiddenError, NotFoundError
+from reservation_core.adapters.kubernetes.marks import NODE_GPUS, as_mapping
+from reservation_core.adapters.kubernetes.node_gpus import Card, written_cards
+from reservation_core.adapters.kubernetes.transport import MERGE_PATCH
+from reservation_core.adapters.local.inventory import Inventory
+from reservation_core.domain.model import GpuCondition
+from reservation_core.ports.cluster import ClusterUnavailableError
+
+_log = structlog.get_logger(__name__)
+_NODE_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
+
+
+class NodeAgentError(Exception):
+    """The agent can't do its work here; says what is missing."""
+
+
+class Requests(Protocol):
+    """The way to the API server, as far as the agent needs it: reading and patching one Node."""
+
+    async def request(
+        self, method: str, path: str, *, body: Mapping[str, Any] | None = None, content_type: str = ...
+    ) -> dict[str, Any]:
+        """Ask, and give back the object that is answered. Raises ClusterUnavailableError and ApiError."""
+        ...
+
+
+class NodeAgent:
+    """Keeps one Node's annotation true. `inventory` reads the driver. Raises NodeAgentError for no node's name."""
+
+    def __init__(self, requests: Requests, node: str, inventory: Inventory) -> None:
+        if not _NODE_NAME.fullmatch(node):
+            raise NodeAgentError(
+                f"{node!r} is not a node's name. Set NODE_NAME to the pod's spec.nodeName (a fieldRef in its manifest)."
+            )
+        self._requests = requests
+        self._node = node
+        self._path = f"/api/v1/nodes/{node}"
+        self._inventory = inventory
+
+    async def look(self) -> bool:
+        """Bring the annotation up to date once; whether it had to be written.
+
+        Raises NodeAgentError where there are no cards or a permission is missing, ClusterUnavailableError when the
+        driver or the API server does not answer now.
+        """
+        text = written_cards(await asyncio.to_thread(self._cards))
+        try:
+            node = await self._requests.request("GET", self._path)
+            if as_mapping(as_mapping(node.get("metadata")).get("annotations")).get(NODE_GPUS) == text:
+                return False
+            body = {"metadata": {"annotations": {NODE_GPUS: text}}}
+            await self._requests.request("PATCH", self._path, body=body, content_type=MERGE_PATCH)
+        except NotFoundError as problem:
+            raise NodeAgentError(
+                f"The cluster has no node {self._node}. Set NODE_NAME to the name that `kubectl get nodes` shows."
+            ) from problem
+        except ForbiddenError as problem:
+            raise NodeAgentError(
+                f"The node agent may not read or write node {self._node} ({problem.message}). Give its service account"
+                " `get` and `patch` on nodes."
+            ) from problem
+        except ApiError as problem:
+            raise ClusterUnavailableError(f"The API server refused to change node {self._node}: {problem}") from problem
+        return True
+
+    async def run(self, stop: asyncio.Event, every_s: float) -> None:
+        """Look every `every_s` seconds until `stop`. Only what is wrong at the first look is raised."""
+        self._tell(await self.look())
+        while not await _set_within(stop, every_s):
+            try:
+                self._tell(await self.look())
+            except (NodeAgentError, ClusterUnavailableError) as problem:
+                # What was written stays: the node's own state says whether it is to be used.
+                _log.warning("the node's cards could not be written; trying again", node=self._node, why=str(problem))
+
+    def _tell(self, written: bool) -> None:
+        if written:
+            _log.info("the node's cards were written", node=self._node)
+
+    def _cards(self) -> list[Card]:
+        (report,) = self._inventory.nodes()
+        if not report.gpus:
+            raise NodeAgentError(
+                f"The driver on node {self._node} reports no NVIDIA GPU. Run the node agent on GPU nodes only, with"
+                " runtimeClassName nvidia, NVIDIA_VISIBLE_DEVICES=all and NVIDIA_DRIVER_CAPABILITIES=utility."
+            )
+        return [
+            Card(
+                gpu.index,
+                gpu.uuid,
+                gpu.memory_bytes,
+                self._inventory.product(gpu.index),
+                gpu.condition is GpuCondition.LOST,
+            )
+            for gpu in report.gpus
+            if gpu.uuid is not None
+        ]
+
+
+async def _set_within(stop: asyncio.Event, seconds: float) -> bool:
+    try:
+        async with asyncio.timeout(seconds):
+            return await stop.wait()
+    except TimeoutError:
+        return False
