@@ -1,6 +1,6 @@
 """What the planner reads from and writes to PostgreSQL. Every write is fenced by the epoch of its lease."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any
@@ -9,6 +9,7 @@ from sqlalchemy import Row
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from reservation_core.adapters.postgres import direct
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.adapters.postgres.reservations import CALENDAR_CONSTRAINT, HOLD_CONSTRAINT, violates
 from reservation_core.domain.errors import CalendarConflictError
@@ -46,17 +47,19 @@ class PostgresPlanning:
         """Everything in one consistent view."""
         # READ COMMITTED sees a new snapshot with every statement: what a later one sees as gone may still be in an
         # earlier one's answer. Reading the line first and the ledger last errs on the safe side.
-        rows = (await self._connection.execute(statement("waiting_windows"), {"limit": window + 1})).all()
+        rows = (await self._connection.execute(statement("waiting_windows"), {"limit": window + 1})).mappings().all()
         waiting: list[Waiting] = []
         complete: set[str | None] = set()
-        for gpu_type, group in groupby(rows, key=lambda row: row.gpu_type):
+        for gpu_type, group in groupby(rows, key=lambda row: row["gpu_type"]):
             line = [_waiting(row, start_allowance) for row in group]
             if len(line) <= window:
                 complete.add(gpu_type)
             waiting += line[:window]
         nodes = await self.nodes()
         held = await self._connection.execute(statement("open_allocations"))
-        return PlanningSnapshot(nodes, tuple(_commitment(row) for row in held), tuple(waiting), frozenset(complete))
+        return PlanningSnapshot(
+            nodes, tuple(_commitment(row) for row in held.mappings()), tuple(waiting), frozenset(complete)
+        )
 
     async def nodes(self) -> tuple[Node, ...]:
         """The inventory, nodes by name and cards by index."""
@@ -68,13 +71,13 @@ class PostgresPlanning:
 
     async def changed(self, ids: Sequence[str], start_allowance: timedelta) -> tuple[list[Waiting], list[Commitment]]:
         """What is now true of these reservations."""
-        waiting = await self._connection.execute(statement("waiting_of"), {"ids": list(ids)})
+        waiting = await direct.fetch(self._connection, "waiting_of", {"ids": list(ids)})
         line = [_waiting(row, start_allowance) for row in waiting]
         in_line = {job.id for job in line}
         others = [each for each in ids if each not in in_line]
         if not others:
             return line, []  # who waits holds nothing
-        held = await self._connection.execute(statement("open_allocations_of"), {"ids": others})
+        held = await direct.fetch(self._connection, "open_allocations_of", {"ids": others})
         return line, [_commitment(row) for row in held]
 
     async def more_waiting(
@@ -91,7 +94,7 @@ class PostgresPlanning:
                 "limit": limit,
             },
         )
-        return [_waiting(row, start_allowance) for row in rows]
+        return [_waiting(row, start_allowance) for row in rows.mappings()]
 
     async def commit(
         self, epoch: int, starts: Sequence[Start], now: datetime, handled: Sequence[int] = ()
@@ -99,8 +102,9 @@ class PostgresPlanning:
         """Allocate what was planned and forget its messages, if this is still the planner and the ledger agrees."""
         placed = [(start.id, gpu.gpu_id, gpu.rank) for start in starts for gpu in start.gpus]
         try:
-            result = await self._connection.execute(
-                statement("commit_starts"),
+            [row] = await direct.fetch(
+                self._connection,
+                "commit_starts",
                 {
                     "ids": [start.id for start in starts],
                     "reasons": [_allocation_detail(start) for start in starts],
@@ -122,13 +126,12 @@ class PostgresPlanning:
             if violates(error, CALENDAR_CONSTRAINT, HOLD_CONSTRAINT):
                 raise CalendarConflictError("The ledger refused the plan: a GPU is not free. Plan again.") from error
             raise
-        row = result.one()
-        if not row.leads:
+        if not row["leads"]:
             raise _lost(epoch)
-        started = frozenset(row.ids)
+        started = frozenset(row["ids"])
         expected = sum(len(start.gpus) for start in starts if start.id in started)
-        if row.cards != expected:
-            raise RuntimeError(f"{row.cards} ledger rows were written where the plan has {expected}")
+        if row["cards"] != expected:
+            raise RuntimeError(f"{row['cards']} ledger rows were written where the plan has {expected}")
         return PlanOutcome(started)
 
     async def publish_estimates(self, epoch: int, estimates: Sequence[WaitEstimate], now: datetime) -> None:
@@ -156,21 +159,21 @@ def _lost(epoch: int) -> LostLeadershipError:
     return LostLeadershipError(f"epoch {epoch} is over: another planner has taken the lease")
 
 
-def _waiting(row: Row[Any], start_allowance: timedelta) -> Waiting:
+def _waiting(row: Mapping[str, Any], start_allowance: timedelta) -> Waiting:
     return Waiting(
-        id=row.id,
-        gpus=row.gpus,
-        nodes=row.nodes,
-        gpu_type=row.gpu_type,
-        length=start_allowance + timedelta(seconds=row.duration_s),
-        priority=row.priority,
-        seq=row.seq,
-        version=row.version,
+        id=row["id"],
+        gpus=row["gpus"],
+        nodes=row["nodes"],
+        gpu_type=row["gpu_type"],
+        length=start_allowance + timedelta(seconds=row["duration_s"]),
+        priority=row["priority"],
+        seq=row["seq"],
+        version=row["version"],
     )
 
 
-def _commitment(row: Row[Any]) -> Commitment:
-    return Commitment(row.reservation_id, row.gpu_id, row.starts_at, row.ends_at, row.held)
+def _commitment(row: Mapping[str, Any]) -> Commitment:
+    return Commitment(row["reservation_id"], row["gpu_id"], row["starts_at"], row["ends_at"], row["held"])
 
 
 def _gpu(row: Row[Any]) -> Gpu:

@@ -9,9 +9,10 @@ from sqlalchemy import CursorResult
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from reservation_core.adapters.postgres import submissions
 from reservation_core.adapters.postgres.job_views import JobViews
 from reservation_core.adapters.postgres.queries import statement
-from reservation_core.adapters.postgres.rows import allocated_gpu_of, reservation_of, seconds, workload_document
+from reservation_core.adapters.postgres.rows import allocated_gpu_of, reservation_of, seconds
 from reservation_core.contracts import JobMessage, PodOperation
 from reservation_core.domain.changes import (
     AvoidNodes,
@@ -21,13 +22,13 @@ from reservation_core.domain.changes import (
     Record,
     ReleaseGpus,
     SetRangeEnd,
+    TakeGpus,
     WakePlanner,
 )
 from reservation_core.domain.errors import CalendarConflictError
-from reservation_core.domain.lifecycle import SUBMISSION_KIND
 from reservation_core.domain.model import AllocatedGpu, JobStatus, Reservation
 from reservation_core.ports.queues import Queue, QueueName
-from reservation_core.ports.reservations import NewReservation, Submitted
+from reservation_core.ports.reservations import NewReservation, Submitted, UnknownCardError
 
 CALENDAR_CONSTRAINT = "allocations_calendar"
 HOLD_CONSTRAINT = "allocations_hold"
@@ -52,53 +53,7 @@ class PostgresReservations(JobViews):
 
     async def submit(self, batch: Sequence[NewReservation], now: datetime) -> list[Submitted]:
         """Store a batch in one statement, then look up what repeated Idempotency-Keys were answered with."""
-        if not batch:
-            return []
-        rows = [new.reservation for new in batch]
-        result = await self._connection.execute(
-            statement("submit_reservations"),
-            {
-                "ids": [r.id for r in rows],
-                "kinds": [r.kind.value for r in rows],
-                "user_ids": [r.user_id for r in rows],
-                "names": [r.name for r in rows],
-                "gpus": [r.gpus for r in rows],
-                "gpu_types": [r.gpu_type for r in rows],
-                "nodes": [r.nodes for r in rows],
-                "durations": [seconds(r.duration) for r in rows],
-                "priorities": [r.priority for r in rows],
-                "workloads": [json.dumps(workload_document(r.workload)) for r in rows],
-                "actors": [new.actor for new in batch],
-                "keys": [new.idempotency_key for new in batch],
-                "request_hashes": [new.request_hash for new in batch],
-                "answers": [new.answer for new in batch],
-                # When it was accepted, as its submitter was told; the commit may come a moment later.
-                "created_ats": [r.created_at for r in rows],
-                "status": rows[0].status.value,
-                "reason_code": rows[0].reason.code.value,
-                "reason": rows[0].reason.detail,
-                "event_kind": SUBMISSION_KIND,
-                "now": now,
-            },
-        )
-        stored = {row.id for row in result}
-        repeated = [new for new in batch if new.reservation.id not in stored]
-        if not repeated:
-            return [Submitted(new.reservation.id) for new in batch]
-        answers = await self._stored_answers(repeated)
-        return [
-            Submitted(new.reservation.id) if new.reservation.id in stored else _replay(new, answers) for new in batch
-        ]
-
-    async def _stored_answers(self, repeated: Sequence[NewReservation]) -> dict[tuple[int, str], tuple[bytes, bytes]]:
-        found = await self._connection.execute(
-            statement("stored_answers"),
-            {
-                "user_ids": [new.reservation.user_id for new in repeated],
-                "keys": [new.idempotency_key for new in repeated],
-            },
-        )
-        return {(row.user_id, row.key): (row.request_hash, row.answer) for row in found}
+        return await submissions.store(self._connection, batch, now)
 
     async def lock(self, ids: Sequence[str]) -> dict[str, Reservation]:
         """Read and lock rows until the transaction ends."""
@@ -145,6 +100,7 @@ class PostgresReservations(JobViews):
                 "finished_ats": [r.finished_at for r in rows],
                 "exit_codes": [r.exit_code for r in rows],
                 "warned": [r.warned_s for r in rows],
+                "attempts": [r.attempt for r in rows],
                 "now": changes[0].at,
             },
         )
@@ -177,6 +133,32 @@ class PostgresReservations(JobViews):
         released = [c.after.id for c in changes for e in c.effects if isinstance(e, ReleaseGpus)]
         if released:
             await self._connection.execute(statement("release_allocations"), {"ids": released})
+        await self._take_cards(changes)
+
+    async def _take_cards(self, changes: Sequence[Change]) -> None:
+        taken = [
+            (c.after, e.until, card) for c in changes for e in c.effects if isinstance(e, TakeGpus) for card in e.cards
+        ]
+        if not taken:
+            return
+        try:
+            result = await self._connection.execute(
+                statement("take_cards"),
+                {
+                    "ids": [row.id for row, _, _ in taken],
+                    "attempts": [row.attempt for row, _, _ in taken],
+                    "nodes": [card.node for _, _, card in taken],
+                    "indices": [card.index for _, _, card in taken],
+                    "ranks": [card.rank for _, _, card in taken],
+                    "range_ends": [until for _, until, _ in taken],
+                },
+            )
+        except IntegrityError as error:
+            if violates(error, CALENDAR_CONSTRAINT, HOLD_CONSTRAINT):
+                raise CalendarConflictError("The ledger has given some of these GPUs to another job.") from error
+            raise
+        if result.rowcount != len(taken):
+            raise UnknownCardError("The inventory does not have all of these GPUs.")
 
     async def _record(self, changes: Sequence[Change]) -> None:
         lines = [(c, e) for c in changes for e in c.effects if isinstance(e, Record)]
@@ -251,13 +233,6 @@ class PostgresReservations(JobViews):
             return 0
         sent = await self._connection.execute(statement("resend_pod_operations"), {"ids": list(ids)})
         return len(sent.all())
-
-
-def _replay(new: NewReservation, answers: dict[tuple[int, str], tuple[bytes, bytes]]) -> Submitted:
-    request_hash, answer = answers[new.reservation.user_id, new.idempotency_key or ""]
-    if request_hash != new.request_hash:
-        return Submitted(new.reservation.id, conflict=True)
-    return Submitted(new.reservation.id, replayed_answer=answer)
 
 
 def _assert_count(result: CursorResult[object], expected: int) -> None:

@@ -93,16 +93,18 @@ class PostgresWakeups:
         try:
             self._backend_pid = connection.get_server_pid()
             lost = asyncio.Event()
-            connection.add_termination_listener(lambda _: lost.set())
+            connection.add_termination_listener(lambda _: (lost.set(), self._something_marked.set()))
             for channel in Channel:
                 await connection.add_listener(channel.value, self._listener(channel))
             # Whatever came while nobody listened is found by looking once.
             for subscriptions in self._subscriptions.values():
                 for subscription in subscriptions:
                     subscription.wake()
-            while not lost.is_set():
-                await _first(self._something_marked, lost)
+            while True:
+                await self._something_marked.wait()
                 self._something_marked.clear()
+                if lost.is_set():
+                    break
                 marked, self._marked = self._marked, set()
                 await connection.fetch(_NOTIFY, [channel.value for channel in marked])
                 # Under load everything that is marked in the next moments shares one statement.
@@ -118,13 +120,3 @@ class PostgresWakeups:
                     subscription.wake()
 
         return received
-
-
-async def _first(*events: asyncio.Event) -> None:
-    """Wait until one of these is set."""
-    waits = [asyncio.ensure_future(event.wait()) for event in events]
-    try:
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for wait in waits:
-            wait.cancel()

@@ -1,49 +1,3 @@
--- name: submit_reservations
--- Store a batch: idempotency keys, rows, events and messages in one statement. Of those that name the same key, in this
--- batch or before, the first is stored. Keys are taken in their own order, so that two batches never wait in a circle.
-WITH input AS (
-    SELECT *, row_number() OVER (PARTITION BY user_id, key ORDER BY place) AS turn FROM unnest(
-        CAST(:ids AS text[]), CAST(:kinds AS text[]), CAST(:user_ids AS bigint[]), CAST(:names AS text[]),
-        CAST(:gpus AS integer[]), CAST(:gpu_types AS text[]), CAST(:nodes AS integer[]), CAST(:durations AS float8[]),
-        CAST(:priorities AS integer[]), CAST(:workloads AS text[]), CAST(:actors AS text[]), CAST(:keys AS text[]),
-        CAST(:request_hashes AS bytea[]), CAST(:answers AS bytea[]), CAST(:created_ats AS timestamptz[])
-    ) WITH ORDINALITY AS i (
-        id, kind, user_id, name, gpus, gpu_type, nodes, duration_s, priority, workload, actor, key, request_hash, answer,
-        created_at, place
-    )
-), keys AS (
-    INSERT INTO idempotency_keys (user_id, key, request_hash, status, answer, created_at)
-    SELECT user_id, key, request_hash, 202, answer, CAST(:now AS timestamptz) FROM input
-    WHERE key IS NOT NULL AND turn = 1 ORDER BY user_id, key
-    ON CONFLICT (user_id, key) DO NOTHING
-    RETURNING user_id, key
-), stored AS (
-    INSERT INTO reservations (id, kind, user_id, name, status, reason_code, reason, gpus, gpu_type, nodes, duration,
-                              priority, workload, created_at, changed_at)
-    SELECT i.id, i.kind, i.user_id, i.name, :status, :reason_code, :reason, i.gpus, i.gpu_type, i.nodes,
-           make_interval(secs => i.duration_s), i.priority, CAST(i.workload AS jsonb), i.created_at, :now
-    FROM input i LEFT JOIN keys k ON k.user_id = i.user_id AND k.key = i.key
-    WHERE i.key IS NULL OR (k.key IS NOT NULL AND i.turn = 1)
-    ORDER BY i.place
-    RETURNING id, seq
-), recorded AS (
-    INSERT INTO events (reservation_id, at, actor, kind, before, after, reason_code, reason)
-    SELECT s.id, :now, i.actor, :event_kind, NULL, :status, :reason_code, :reason
-    FROM stored s JOIN input i ON i.id = s.id ORDER BY s.seq
-), sent AS (
-    SELECT pgmq.send_batch('gpu_jobs',
-        array_agg(jsonb_build_object('v', 1, 'kind', 'submitted', 'id', id) ORDER BY seq))
-    FROM stored HAVING count(*) > 0
-)
-SELECT id, (SELECT count(*) FROM sent) AS messages FROM stored;
-
--- name: stored_answers
--- What these Idempotency-Keys were answered with.
-SELECT user_id, key, request_hash, status, answer FROM idempotency_keys
-WHERE (user_id, key) IN (
-    SELECT * FROM unnest(CAST(:user_ids AS bigint[]), CAST(:keys AS text[]))
-);
-
 -- name: lock_reservations
 -- Read rows and keep others from changing them, always in the same order.
 SELECT r.*, u.name AS user_name FROM reservations r JOIN users u ON u.id = r.user_id
@@ -71,15 +25,17 @@ UPDATE reservations r
 SET status = i.status, reason_code = i.reason_code, reason = i.reason,
     duration = make_interval(secs => i.duration_s), outcome = i.outcome, range_end = i.range_end,
     started_at = i.started_at, ends_at = i.ends_at, finished_at = i.finished_at, exit_code = i.exit_code,
-    warned_s = i.warned_s, version = r.version + 1,
-    changed_at = CASE WHEN r.status = i.status THEN r.changed_at ELSE CAST(:now AS timestamptz) END
+    warned_s = i.warned_s, attempt = i.attempt, version = r.version + 1,
+    changed_at = CASE WHEN r.status = i.status AND r.attempt = i.attempt THEN r.changed_at
+                      ELSE CAST(:now AS timestamptz) END
 FROM unnest(
     CAST(:ids AS text[]), CAST(:versions AS integer[]), CAST(:statuses AS text[]), CAST(:reason_codes AS text[]),
     CAST(:reasons AS text[]), CAST(:durations AS float8[]), CAST(:outcomes AS text[]),
     CAST(:range_ends AS timestamptz[]), CAST(:started_ats AS timestamptz[]), CAST(:ends_ats AS timestamptz[]),
-    CAST(:finished_ats AS timestamptz[]), CAST(:exit_codes AS integer[]), CAST(:warned AS integer[])
+    CAST(:finished_ats AS timestamptz[]), CAST(:exit_codes AS integer[]), CAST(:warned AS integer[]),
+    CAST(:attempts AS integer[])
 ) AS i (id, version, status, reason_code, reason, duration_s, outcome, range_end, started_at, ends_at, finished_at,
-        exit_code, warned_s)
+        exit_code, warned_s, attempt)
 WHERE r.id = i.id AND r.version = i.version;
 
 -- name: forget_estimates
@@ -112,6 +68,18 @@ SET avoid_nodes = (
           SELECT n.name FROM allocations a JOIN gpus g ON g.id = a.gpu_id JOIN nodes n ON n.id = g.node_id
           WHERE a.reservation_id = r.id AND a.attempt = r.attempt) AS names)
 WHERE r.id = ANY(CAST(:ids AS text[]));
+
+-- name: take_cards
+-- Cards that the pods of an adopted reservation hold already. The ranges begin now: the past has been told otherwise.
+INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, created_at)
+SELECT i.id, i.attempt, g.id, i.rank,
+       tstzrange(t.at, greatest(i.range_end, t.at + interval '1 second')), true, t.at
+FROM (SELECT clock_timestamp() AS at) AS t
+CROSS JOIN unnest(CAST(:ids AS text[]), CAST(:attempts AS integer[]), CAST(:nodes AS text[]),
+                  CAST(:indices AS integer[]), CAST(:ranks AS integer[]), CAST(:range_ends AS timestamptz[]))
+     AS i (id, attempt, node, index, rank, range_end)
+JOIN nodes n ON n.name = i.node
+JOIN gpus g ON g.node_id = n.id AND g.index = i.index;
 
 -- name: record_reservation_events
 -- The append-only record of transitions, in the order they were decided.

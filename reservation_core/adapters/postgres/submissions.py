@@ -1,0 +1,86 @@
+"""Storing submissions: a batch in one statement, and what repeated Idempotency-Keys were answered with."""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from reservation_core.adapters.postgres import direct
+from reservation_core.adapters.postgres.queries import statement
+from reservation_core.adapters.postgres.rows import seconds, workload_document
+from reservation_core.domain.lifecycle import SUBMISSION_KIND
+from reservation_core.ports.reservations import NewReservation, Submitted
+
+
+async def store(connection: AsyncConnection, batch: Sequence[NewReservation], now: datetime) -> list[Submitted]:
+    """Store a batch; answers come in the order given."""
+    if not batch:
+        return []
+    first = batch[0].reservation
+    rows = await direct.fetch(
+        connection,
+        "submit_reservations",
+        {
+            "batch": json.dumps([_document(new) for new in batch]),
+            "status": first.status.value,
+            "reason_code": first.reason.code.value,
+            "reason": first.reason.detail,
+            "event_kind": SUBMISSION_KIND,
+            "now": now,
+        },
+    )
+    stored = {row["id"] for row in rows}
+    if len(stored) == len(batch):
+        return [Submitted(new.reservation.id) for new in batch]
+    repeated = [new for new in batch if new.reservation.id not in stored]
+    answers = await _stored_answers(connection, repeated)
+    return [Submitted(new.reservation.id) if new.reservation.id in stored else _replay(new, answers) for new in batch]
+
+
+def _document(new: NewReservation) -> dict[str, Any]:
+    """One submission as the statement reads it; what is None is left out."""
+    row = new.reservation
+    document: dict[str, Any] = {
+        "id": row.id,
+        "kind": row.kind,
+        "user_id": row.user_id,
+        "gpus": row.gpus,
+        "nodes": row.nodes,
+        "duration_s": seconds(row.duration),
+        "priority": row.priority,
+        "workload": workload_document(row.workload),
+        "actor": new.actor,
+        # When it was accepted, as its submitter was told; the commit may come a moment later.
+        "created_at": row.created_at.isoformat(),
+    }
+    if row.name is not None:
+        document["name"] = row.name
+    if row.gpu_type is not None:
+        document["gpu_type"] = row.gpu_type
+    if new.idempotency_key is not None:
+        document["key"] = new.idempotency_key
+        document["request_hash"] = None if new.request_hash is None else new.request_hash.hex()
+        document["answer"] = None if new.answer is None else new.answer.decode()
+    return document
+
+
+async def _stored_answers(
+    connection: AsyncConnection, repeated: Sequence[NewReservation]
+) -> Mapping[tuple[int, str], tuple[bytes, bytes]]:
+    found = await connection.execute(
+        statement("stored_answers"),
+        {
+            "user_ids": [new.reservation.user_id for new in repeated],
+            "keys": [new.idempotency_key for new in repeated],
+        },
+    )
+    return {(row.user_id, row.key): (row.request_hash, row.answer) for row in found}
+
+
+def _replay(new: NewReservation, answers: Mapping[tuple[int, str], tuple[bytes, bytes]]) -> Submitted:
+    request_hash, answer = answers[new.reservation.user_id, new.idempotency_key or ""]
+    if request_hash != new.request_hash:
+        return Submitted(new.reservation.id, conflict=True)
+    return Submitted(new.reservation.id, replayed_answer=answer)
