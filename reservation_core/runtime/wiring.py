@@ -65,9 +65,23 @@ def open_cluster(settings: CommonSettings, clock: Clock) -> Cluster:
             except BadGpusSettingError as error:
                 raise SettingsError(str(error)) from error
         case ClusterKind.KUBERNETES:
-            raise SettingsError("GPU_DEV_CLUSTER=kubernetes is not available yet. Use GPU_DEV_CLUSTER=local.")
+            return _open_kubernetes(settings, clock)
         case _:
             assert_never(settings.cluster)
+
+
+def _open_kubernetes(settings: CommonSettings, clock: Clock) -> Cluster:
+    # Loaded only where it is wanted: the client's library takes 50 MB and half a second.
+    from reservation_core.adapters.kubernetes.credentials import KubeconfigError  # noqa: PLC0415
+    from reservation_core.adapters.kubernetes.pod_defaults import BadPodDefaultsError  # noqa: PLC0415
+    from reservation_core.runtime.kubernetes import open_kubernetes  # noqa: PLC0415
+
+    try:
+        return open_kubernetes(settings, clock)
+    except KubeconfigError as error:
+        raise SettingsError(str(error)) from error
+    except BadPodDefaultsError as error:
+        raise SettingsError(f"GPU_DEV_KUBERNETES__POD_DEFAULTS: {error}") from error
 
 
 @asynccontextmanager

@@ -34,6 +34,10 @@ _USER_AGENT = "gpu-dev-server"
 Query = Mapping[str, str | int | bool | None]
 
 
+class SilentStreamError(ClusterUnavailableError):
+    """A stream brought nothing for longer than was allowed. The network may be broken, or there was nothing to say."""
+
+
 class _Connection:
     """A client with its pool of connections; one that is retired is closed when its last request has ended."""
 
@@ -255,13 +259,13 @@ class Transport:
             return
         access = await self._credentials.load(afresh=afresh)
         self._loaded_at = asyncio.get_running_loop().time()
-        former = self._connection
-        if former is None or former.fingerprint != access.fingerprint:
-            self._connection = _Connection(access)
-            if former is not None:
-                former.retired = True
-                await former.close_if_unused()
-        self._connection.token = access.configuration.api_key.get("BearerToken")
+        former = connection = self._connection
+        if connection is None or connection.fingerprint != access.fingerprint:
+            self._connection = connection = _Connection(access)
+        connection.token = access.configuration.api_key.get("BearerToken")
+        if former is not None and former is not connection:
+            former.retired = True
+            await former.close_if_unused()
 
 
 class _Chunks:
@@ -277,7 +281,9 @@ class _Chunks:
     async def __anext__(self) -> bytes:
         try:
             return await self._chunks.__anext__()
-        except (aiohttp.ClientError, OSError, TimeoutError) as problem:
+        except TimeoutError as problem:
+            raise SilentStreamError(f"{self._request} brought nothing for a long time. Ask again.") from problem
+        except (aiohttp.ClientError, OSError) as problem:
             raise _unavailable(self._request, _words(problem)) from problem
 
 
@@ -295,7 +301,7 @@ def _unavailable(request: _Request, why: str) -> ClusterUnavailableError:
 
 def _pause(attempt: int, retry_after: float | None) -> float:
     """Seconds before the next attempt: doubling, at random within its half, never less than was asked for."""
-    longest = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** (attempt - 1))
+    longest: float = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** (attempt - 1))
     jittered = longest * random.uniform(0.5, 1)  # noqa: S311 -- spreads load, keeps no secret
     return jittered if retry_after is None else retry_after + jittered
 

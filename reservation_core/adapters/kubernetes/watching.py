@@ -8,7 +8,7 @@ by one new list: that yields only what differs. Of each object no more is kept t
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -86,7 +86,7 @@ class PodWatch:
         self._version: str | None = None
         self._failures = 0
 
-    async def statuses(self) -> AsyncIterator[PodStatus]:
+    async def statuses(self) -> AsyncGenerator[PodStatus, None]:
         """Every pod once, then every change, `gone` last. Goes on through whatever may pass.
 
         Ends with ClusterUnavailableError when the adapter is closed.
@@ -110,7 +110,7 @@ class PodWatch:
                     _log.warning("pod watch interrupted", problem=str(problem), failures=self._failures)
                 await self._pause()
 
-    async def _once(self) -> AsyncIterator[PodStatus]:
+    async def _once(self) -> AsyncGenerator[PodStatus, None]:
         """One list where that is needed, and one watch to its end."""
         if self._version is None:
             for status in await self._relist():

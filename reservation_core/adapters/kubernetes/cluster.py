@@ -1,0 +1,334 @@
+"""The Kubernetes cluster: pods of one namespace, pinned to the nodes and cards that the ledger gave them.
+
+What a pod is made of is decided in `pods`, what an object means in `pod_statuses`, `nodes` and `foreign`; this module
+asks and tells. An error of the API's is never taken for a pod's end: gone is what a consistent list lacks.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from math import ceil
+from typing import Any
+from urllib.parse import quote
+
+import structlog
+
+from reservation_core.adapters.kubernetes.api_errors import ApiError, ConflictError, NotFoundError
+from reservation_core.adapters.kubernetes.foreign import ForeignRules, read_foreign
+from reservation_core.adapters.kubernetes.log_streams import read_log
+from reservation_core.adapters.kubernetes.marks import (
+    DEADLINE,
+    MANAGED,
+    PODS,
+    RESERVATION,
+    as_list,
+    as_mapping,
+    attempt_labels,
+    holding_of,
+    pod_name_of,
+    read_time,
+    written_time,
+)
+from reservation_core.adapters.kubernetes.nodes import NodeRules, read_nodes
+from reservation_core.adapters.kubernetes.pacing import CreatePacing
+from reservation_core.adapters.kubernetes.pod_statuses import read_pod_status
+from reservation_core.adapters.kubernetes.pods import PodRules, build_pod, build_service, master_address, service_name
+from reservation_core.adapters.kubernetes.refusals import explained, refusal_of_creation, refused
+from reservation_core.adapters.kubernetes.transport import MERGE_PATCH, Transport
+from reservation_core.adapters.kubernetes.watching import IDLE_S, PodWatch, list_all
+from reservation_core.domain.model import ForeignPod, NodeReport, PodName, PodSpec, PodStatus
+from reservation_core.ports.clock import Clock
+from reservation_core.ports.cluster import ClusterUnavailableError, PodListing
+
+_NODES = "/api/v1/nodes"
+_ALL_PODS = "/api/v1/pods"
+_RESOURCES = "/apis/resource.k8s.io"
+_SLICE_VERSIONS = ("v1", "v1beta2", "v1beta1")
+_LEAST_GRACE_S = 1  # 0 would remove the object without the kubelet's word that the containers have ended
+_IDENTITIES = 10_000
+_TRIES = 3
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRules:
+    """What is ours in this cluster and how it is read. `node_selector` is a label selector; empty means every node.
+
+    `creates_per_s` 0 means no pacing. `watch_silence_s` is how long a watch may bring nothing, bookmarks included.
+    """
+
+    pods: PodRules
+    nodes: NodeRules
+    foreign: ForeignRules
+    node_selector: str = ""
+    creates_per_s: float = 50
+    watch_silence_s: float = IDLE_S
+
+
+@dataclass(frozen=True, slots=True)
+class _Identity:
+    """Which object a name of ours is, and whether it belongs to a gang."""
+
+    uid: str
+    gang: bool
+
+
+class KubernetesCluster:
+    """Runs pods in one namespace. `transport` is closed with it."""
+
+    def __init__(self, transport: Transport, rules: ClusterRules, clock: Clock) -> None:
+        self._transport = transport
+        self._rules = rules
+        self._clock = clock
+        self._namespace = rules.pods.namespace
+        self._pods = f"/api/v1/namespaces/{self._namespace}/pods"
+        self._services = f"/api/v1/namespaces/{self._namespace}/services"
+        self._pacing = CreatePacing(rules.creates_per_s)
+        self._identities: dict[str, _Identity] = {}
+
+    async def list_nodes(self) -> list[NodeReport]:
+        """The nodes that the selector names, with their cards."""
+        with explained("list", "nodes"):
+            nodes, _ = await list_all(self._transport, _NODES, _slim, {"labelSelector": self._node_selector})
+        return read_nodes(nodes, await self._resource_slices(), self._rules.nodes)
+
+    async def list_pods(self, *, foreign: bool = False) -> PodListing:
+        """All our pods, from one consistent list; with `foreign` also pods of all namespaces with GPUs of our nodes."""
+        with explained("list", "pods", self._namespace):
+            query = {"labelSelector": f"{MANAGED}=true"}
+            pods, _ = await list_all(self._transport, self._pods, read_pod_status, query)
+        return PodListing(tuple(pods), tuple(await self._foreign()) if foreign else ())
+
+    async def find_pods(self, reservation_id: str) -> list[PodStatus]:
+        """One reservation's pods, of every attempt, from one consistent list."""
+
+        def read(pod: Mapping[str, Any]) -> PodStatus | None:
+            status = read_pod_status(pod)
+            if status is not None:
+                self._remember(str(status.name), _identity(pod))
+            return status
+
+        query = {"labelSelector": f"{MANAGED}=true,{RESERVATION}={reservation_id}"}
+        with explained("list", "pods", self._namespace):
+            pods, _ = await list_all(self._transport, self._pods, read, query)
+        return pods
+
+    async def watch(self) -> AsyncIterator[PodStatus]:
+        """Every existing pod once, then every change, `gone` last; goes on when the API server does not answer.
+
+        Ends with ClusterUnavailableError only when this cluster is closed.
+        """
+        watch = PodWatch(self._transport, self._pods, f"{MANAGED}=true", idle_s=self._rules.watch_silence_s)
+        async with aclosing(watch.statuses()) as statuses:
+            async for status in statuses:
+                yield status
+
+    async def create_pod(self, spec: PodSpec) -> None:
+        """Create a pod, and with rank 0 of a gang the service by which its pods meet; what exists is left alone.
+
+        Unlike a process on this machine, a pod that was removed leaves nothing by which it could be known: creating it
+        again creates it. Raises PodRefusedError for what the API server or its admission will never accept, and where
+        the name is taken by something that is not this pod.
+        """
+        pod = build_pod(spec, self._rules.pods, self._clock.now())
+        made = await self._create("pods", self._pods, pod, lambda existing: _is_pod_of(existing, spec))
+        if spec.pods > 1 and spec.name.rank == 0:
+            service = build_service(spec, self._rules.pods, str(as_mapping(made.get("metadata")).get("uid")))
+            marks = attempt_labels(spec.name)
+            await self._create("services", self._services, service, lambda existing: _has(existing, marks))
+
+    async def delete_pod(self, name: str, grace: timedelta) -> None:
+        """Ask the kubelet for a pod's end, with at least one second of grace."""
+        await self._delete(name, max(_LEAST_GRACE_S, ceil(grace.total_seconds())))
+
+    async def forget_pod(self, name: str) -> None:
+        """Remove a pod's object without its kubelet's word. Only for nodes that are known to be fenced."""
+        await self._delete(name, 0)
+
+    async def extend_deadline(self, name: str, deadline: datetime) -> None:
+        """Write the second belt down. Kubernetes can only shorten its own, which was made with room for extensions."""
+        body = {"metadata": {"annotations": {DEADLINE: written_time(deadline)}}}
+        with explained("patch", "pods", self._namespace):
+            pod = await self._request_if_there("PATCH", self._pods, name, body, MERGE_PATCH)
+        if pod is None:
+            return
+        begun = read_time(as_mapping(pod.get("status")).get("startTime"))
+        most = as_mapping(pod.get("spec")).get("activeDeadlineSeconds")
+        if begun is not None and isinstance(most, int) and begun + timedelta(seconds=most) < deadline:
+            _log.warning(
+                "a pod will be ended before its deadline: raise GPU_DEV_KUBERNETES__EXTENSION_ROOM_S for pods to come",
+                pod=name,
+                ends_at=(begun + timedelta(seconds=most)).isoformat(),
+                deadline=deadline.isoformat(),
+            )
+
+    def master_address(self, reservation_id: str, attempt: int) -> str:
+        """The name that rank 0's pod has in the cluster's DNS, from its own namespace."""
+        return master_address(reservation_id, attempt)
+
+    @property
+    def forgets_logs(self) -> bool:
+        """The kubelet removes a pod's log with the pod."""
+        return True
+
+    async def pod_logs(self, name: str, *, follow: bool, tail_lines: int | None = None) -> AsyncIterator[bytes]:
+        """A pod's output; with `follow` a pod that has not started is waited for."""
+        with explained("get", "pods/log", self._namespace):
+            chunks = read_log(self._transport, self._pods, name, follow=follow, tail_lines=tail_lines)
+            async with aclosing(chunks):
+                async for chunk in chunks:
+                    yield chunk
+
+    async def close(self) -> None:
+        """Let go of connections; pods go on, watchers end with ClusterUnavailableError."""
+        await self._transport.close()
+
+    @property
+    def _node_selector(self) -> str | None:
+        return self._rules.node_selector or None
+
+    async def _resource_slices(self) -> list[Mapping[str, Any]]:
+        """What DRA drivers say of their devices; nothing where the API server has no such API."""
+        with explained("list", "resourceslices"):
+            try:
+                group = await self._transport.request("GET", _RESOURCES)
+                served = {as_mapping(each).get("version") for each in as_list(group.get("versions"))}
+                version = next((version for version in _SLICE_VERSIONS if version in served), None)
+                if version is None:
+                    return []
+                slices, _ = await list_all(self._transport, f"{_RESOURCES}/{version}/resourceslices", _slim)
+            except NotFoundError:
+                return []
+        return slices
+
+    async def _foreign(self) -> list[ForeignPod]:
+        with explained("list", "nodes"):
+            names, _ = await list_all(self._transport, _NODES, _name, {"labelSelector": self._node_selector})
+        ours = frozenset(names)
+        with explained("list", "pods"):
+            found, _ = await list_all(
+                self._transport,
+                _ALL_PODS,
+                lambda pod: read_foreign([pod], self._rules.foreign, ours) or None,
+                {"fieldSelector": "spec.nodeName!="},
+            )
+        return [pod for pods in found for pod in pods]
+
+    async def _create(
+        self, resource: str, path: str, thing: Mapping[str, Any], is_it: Callable[[Mapping[str, Any]], bool]
+    ) -> Mapping[str, Any]:
+        """Create an object, or find that it was created before; gives back the object that exists."""
+        name = thing["metadata"]["name"]
+        try:
+            return await self._transport.request("POST", path, body=thing, pacing=self._pacing)
+        except ConflictError:
+            with explained("get", resource, self._namespace):
+                existing = await self._request_if_there("GET", path, name)
+        except ApiError as error:
+            raise refusal_of_creation(error, resource, name, self._namespace) from error
+        if existing is None:
+            raise ClusterUnavailableError(f"{name} was there and vanished while it was being created. Try again.")
+        if not is_it(existing):
+            raise refused(
+                f"In namespace {self._namespace} there already is something else named {name} among the {resource}."
+            )
+        return existing
+
+    async def _delete(self, name: str, grace_s: int) -> None:
+        for _ in range(_TRIES):
+            identity = self._identities.pop(name, None) or await self._identify(name)
+            if identity is None:
+                return
+            if await self._remove("pods", self._pods, name, identity.uid, grace_s):
+                if identity.gang and PodName.parse(name).rank == 0:
+                    await self._remove_service(PodName.parse(name))
+                return
+        raise ClusterUnavailableError(f"Pod {name} became another one again and again while it was deleted. Try again.")
+
+    async def _remove(self, resource: str, path: str, name: str, uid: str, grace_s: int) -> bool:
+        """Delete this object and no other of its name; false when it is another one by now."""
+        options = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "gracePeriodSeconds": grace_s,
+            "preconditions": {"uid": uid},
+            "propagationPolicy": "Background",
+        }
+        with explained("delete", resource, self._namespace):
+            try:
+                await self._request_if_there("DELETE", path, name, options)
+            except ConflictError:
+                return False
+        return True
+
+    async def _remove_service(self, name: PodName) -> None:
+        """A gang's service goes with its rank 0: the cluster sees to that as well, by the service's owner."""
+        service = service_name(name)
+        with explained("get", "services", self._namespace):
+            existing = await self._request_if_there("GET", self._services, service)
+        if existing is not None and _has(existing, attempt_labels(name)):
+            await self._remove("services", self._services, service, _identity(existing).uid, 0)
+
+    async def _identify(self, name: str) -> _Identity | None:
+        with explained("get", "pods", self._namespace):
+            pod = await self._request_if_there("GET", self._pods, name)
+        if pod is None:
+            return None
+        if pod_name_of(pod) is None:
+            _log.warning("a pod that is not ours is left alone", pod=name, namespace=self._namespace)
+            return None
+        return _identity(pod)
+
+    def _remember(self, name: str, identity: _Identity) -> None:
+        """Which object a name is, for a deletion that follows: oldest knowledge goes first."""
+        self._identities.pop(name, None)
+        self._identities[name] = identity
+        if len(self._identities) > _IDENTITIES:
+            del self._identities[next(iter(self._identities))]
+
+    async def _request_if_there(
+        self,
+        method: str,
+        path: str,
+        name: str,
+        body: Mapping[str, Any] | None = None,
+        content_type: str = "application/json",
+    ) -> dict[str, Any] | None:
+        """The answer about one object; None when there is none of that name."""
+        try:
+            return await self._transport.request(
+                method, f"{path}/{quote(name, safe='')}", body=body, content_type=content_type
+            )
+        except NotFoundError:
+            return None
+
+
+def _identity(thing: Mapping[str, Any]) -> _Identity:
+    metadata = as_mapping(thing.get("metadata"))
+    pods = as_mapping(metadata.get("annotations")).get(PODS)
+    return _Identity(str(metadata.get("uid")), gang=pods != "1")
+
+
+def _is_pod_of(existing: Mapping[str, Any], spec: PodSpec) -> bool:
+    """Whether a pod is the one of the spec, on the same cards: after a restored backup the ledger may mean others."""
+    holding = holding_of(existing)
+    if pod_name_of(existing) != spec.name:
+        return False
+    return holding is None or (holding.node, holding.gpu_indices) == (spec.node, spec.gpu_indices)
+
+
+def _has(existing: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    return labels.items() <= as_mapping(as_mapping(existing.get("metadata")).get("labels")).items()
+
+
+def _name(thing: Mapping[str, Any]) -> str:
+    return str(as_mapping(thing.get("metadata")).get("name"))
+
+
+def _slim(thing: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An object without what is large and never looked at."""
+    metadata = {key: value for key, value in as_mapping(thing.get("metadata")).items() if key != "managedFields"}
+    status = {key: value for key, value in as_mapping(thing.get("status")).items() if key != "images"}
+    return {**thing, "metadata": metadata, "status": status}

@@ -1,0 +1,60 @@
+"""What an error of the API's means for whoever asked: will the cluster never run this pod, or could it not be asked?"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from reservation_core.adapters.kubernetes.api_errors import ApiError, ForbiddenError, InvalidError, NotFoundError
+from reservation_core.domain.model import Reason, ReasonCode
+from reservation_core.ports.cluster import ClusterUnavailableError, PodRefusedError
+
+# Refused today, and perhaps not tomorrow: no fault of the pod's.
+_PASSING = ("exceeded quota", "error looking up service account", "being terminated", "not yet ready to handle")
+
+
+@contextmanager
+def explained(verb: str, resource: str, where: str = "") -> Iterator[None]:
+    """Turn the API's errors into ClusterUnavailableError with the remedy. `where` is a namespace; empty for all."""
+    try:
+        yield
+    except ApiError as error:
+        raise unavailable(error, verb, resource, where) from error
+
+
+def unavailable(error: ApiError, verb: str, resource: str, where: str) -> ClusterUnavailableError:
+    """The error that says what is missing and who can give it."""
+    place = f"namespace {where}" if where else "all of the cluster"
+    if isinstance(error, ForbiddenError):
+        return ClusterUnavailableError(
+            f"The API server does not let us {verb} {resource} in {place}: {error.message}. Give our account a role"
+            f" with the verb {verb} on {resource} there."
+        )
+    if isinstance(error, NotFoundError) and verb == "create":
+        return ClusterUnavailableError(
+            f"The API server does not know where to {verb} {resource}: {error.message}. Create {place}, or correct"
+            " GPU_DEV_KUBERNETES__NAMESPACE."
+        )
+    return ClusterUnavailableError(
+        f"The API server would not {verb} {resource} in {place}: {error}. Look at its log and at admission webhooks."
+    )
+
+
+def refusal_of_creation(
+    error: ApiError, resource: str, name: str, where: str
+) -> PodRefusedError | ClusterUnavailableError:
+    """What it means that an object of ours was not created."""
+    if isinstance(error, InvalidError) or _refused_by_admission(error, resource, name):
+        return refused(f"The cluster refused the job's {resource.removesuffix('s')}: {error.message}.")
+    return unavailable(error, "create", resource, where)
+
+
+def refused(what: str) -> PodRefusedError:
+    """The cluster will never run this pod; `what` is a sentence that says why."""
+    detail = f"{what} Change the job accordingly and submit it again, or ask an administrator of the cluster."
+    return PodRefusedError(Reason(ReasonCode.START_FAILED, detail))
+
+
+def _refused_by_admission(error: ApiError, resource: str, name: str) -> bool:
+    """Whether the object is what was forbidden. To us, the API forbids kinds; to objects it gives their names."""
+    if not isinstance(error, ForbiddenError) or any(passing in error.message for passing in _PASSING):
+        return False
+    return error.message.startswith(f'{resource} "{name}" is forbidden') or "denied the request" in error.message

@@ -1,0 +1,62 @@
+"""From settings to a Kubernetes cluster: a module of its own, as who has none need not load the client's library."""
+
+import os
+from datetime import timedelta
+
+from reservation_core.adapters.kubernetes.attaching import GpuAttach, GpuPin
+from reservation_core.adapters.kubernetes.cluster import ClusterRules, KubernetesCluster
+from reservation_core.adapters.kubernetes.credentials import Credentials
+from reservation_core.adapters.kubernetes.foreign import ForeignRules
+from reservation_core.adapters.kubernetes.nodes import NodeRules
+from reservation_core.adapters.kubernetes.pod_defaults import read_pod_defaults
+from reservation_core.adapters.kubernetes.pods import PodRules
+from reservation_core.adapters.kubernetes.transport import Transport
+from reservation_core.ports.clock import Clock
+from reservation_core.runtime.settings import CommonSettings
+
+
+def open_kubernetes(settings: CommonSettings, clock: Clock) -> KubernetesCluster:
+    """The cluster that the settings name; nothing is asked of it yet.
+
+    Raises KubeconfigError and BadPodDefaultsError for files that can't be used.
+    """
+    return KubernetesCluster(open_transport(settings), cluster_rules(settings), clock)
+
+
+def open_transport(settings: CommonSettings) -> Transport:
+    """The way to the API server. Raises KubeconfigError where the settings show none."""
+    kubernetes = settings.kubernetes
+    credentials = Credentials(kubernetes.kubeconfig, kubernetes.context, os.environ)
+    return Transport(credentials, kubernetes.request_timeout_s)
+
+
+def cluster_rules(settings: CommonSettings) -> ClusterRules:
+    """What is ours there. Raises BadPodDefaultsError for a file of pod defaults that can't be used."""
+    gpu, kubernetes = settings.gpu, settings.kubernetes
+    attach = GpuAttach(gpu.attach.value)
+    defaults = read_pod_defaults(kubernetes.pod_defaults)
+    pods = PodRules(
+        namespace=kubernetes.namespace,
+        attach=attach,
+        pin=GpuPin(gpu.pin.value),
+        scheduler_name=kubernetes.scheduler_name,
+        default_image=kubernetes.default_image,
+        defaults=defaults,
+        extension_room=timedelta(seconds=kubernetes.extension_room_s),
+        resource_name=gpu.resource_names[0],
+    )
+    nodes = NodeRules(
+        attach=attach,
+        resource_names=gpu.resource_names,
+        type_labels=gpu.type_labels,
+        types=gpu.types,
+        tolerations=defaults.tolerations,
+    )
+    foreign = ForeignRules(namespace=kubernetes.namespace, attach=attach, resource_names=gpu.resource_names)
+    return ClusterRules(
+        pods=pods,
+        nodes=nodes,
+        foreign=foreign,
+        node_selector=kubernetes.node_selector,
+        creates_per_s=kubernetes.creates_per_s,
+    )
