@@ -34,6 +34,8 @@ STATUS_OF: Mapping[type[errors.DomainError], int] = {
     errors.ForbiddenError: 403,
     errors.UnknownBookingError: 422,
     errors.UserDisabledError: 409,
+    errors.NodeAnswersError: 409,
+    errors.NodeNotFencedError: 409,
 }
 """The status of every kind of broken rule; a test holds it complete."""
 

@@ -13,10 +13,10 @@ from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.planning import LostLeadershipError
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.ports.wakeups import Channel, Subscription
-from reservation_core.runtime.settings import ProcessorSettings
+from reservation_core.runtime.settings import ProcessorSettings, UnknownPods
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.plan_and_allocate import Planner, PlannerRules
-from reservation_core.usecases.resync import Resync, ResyncRules
+from reservation_core.usecases.resync import Resync, ResyncReport, ResyncRules
 from reservation_processor.belts import BELT
 from reservation_processor.following import follow
 
@@ -48,11 +48,13 @@ async def lead(runtime: Runtime, settings: ProcessorSettings, stop: asyncio.Even
 
 async def _term(runtime: Runtime, settings: ProcessorSettings, epoch: int, ttl: timedelta, stop: asyncio.Event) -> None:
     """One term of office: ends with `stop`, or with LostLeadershipError in a group."""
+    comparison = resync_of(runtime, settings)
+    accounted = asyncio.Event()
     async with asyncio.TaskGroup() as group:
         tasks = [
-            group.create_task(_plan(runtime, settings, epoch), name="planner"),
+            group.create_task(_plan(runtime, settings, epoch, accounted), name="planner"),
             group.create_task(_forever(lambda: follow(runtime, settings.max_starts)), name="follower"),
-            group.create_task(_resync(runtime, settings), name="resync"),
+            group.create_task(_resync(runtime, settings, comparison, accounted), name="resync"),
             group.create_task(_renew(runtime, epoch, ttl), name="lease"),
         ]
         await stop.wait()
@@ -65,7 +67,9 @@ async def _term(runtime: Runtime, settings: ProcessorSettings, epoch: int, ttl: 
         _log.warning("the lease runs out by itself", error=str(error))
 
 
-async def _plan(runtime: Runtime, settings: ProcessorSettings, epoch: int) -> None:
+async def _plan(runtime: Runtime, settings: ProcessorSettings, epoch: int, accounted: asyncio.Event) -> None:
+    # A ledger that was restored from a backup takes cards for free that pods hold: first see what there is.
+    await accounted.wait()
     planner = Planner(
         runtime.uow,
         runtime.clock,
@@ -96,23 +100,45 @@ async def _plan_once(planner: Planner, subscription: Subscription, sweep: timede
         await subscription.wait(sweep)
 
 
-async def _resync(runtime: Runtime, settings: ProcessorSettings) -> None:
+def resync_of(runtime: Runtime, settings: ProcessorSettings) -> Resync:
+    """What compares rows with pods, with these settings."""
+    every = settings.resync_every
     rules = ResyncRules(
-        starting_patience=timedelta(seconds=settings.resync_s),
-        ending_patience=timedelta(seconds=settings.end_grace_s + settings.resync_s),
+        starting_patience=every,
+        ending_patience=settings.end_grace + every,
         grace=settings.end_grace,
         belt=BELT,
         max_starts=settings.max_starts,
+        end_unknown=settings.unknown_pods is UnknownPods.END,
     )
-    comparison = Resync(runtime.uow, runtime.cluster, runtime.clock, rules)
+    return Resync(runtime.uow, runtime.cluster, runtime.clock, rules)
 
-    async def once() -> None:
-        report = await comparison.once()
-        if report.resent or report.orphans:
-            _log.warning("repaired", resent=report.resent, orphans=report.orphans)
-        await asyncio.sleep(settings.resync_s)
 
-    await _forever(once)
+async def _resync(runtime: Runtime, settings: ProcessorSettings, comparison: Resync, accounted: asyncio.Event) -> None:
+    async with runtime.wakeups.subscribe(Channel.RESYNC) as subscription:
+
+        async def once() -> None:
+            if not accounted.is_set():
+                tell(await comparison.account())
+                accounted.set()
+            tell(await comparison.once())
+            await subscription.wait(settings.resync_every)
+
+        await _forever(once)
+
+
+def tell(report: ResyncReport) -> None:
+    """Say what was out of step, if anything was."""
+    if report.unknown:
+        _log.warning("there are pods that the ledger does not know; see `gpu-dev pods`", pods=report.unknown)
+    if report.resent or report.orphans or report.adopted or report.cut_off:
+        _log.warning(
+            "repaired",
+            resent=report.resent,
+            orphans=report.orphans,
+            adopted=report.adopted,
+            cut_off=report.cut_off,
+        )
 
 
 async def _renew(runtime: Runtime, epoch: int, ttl: timedelta) -> None:

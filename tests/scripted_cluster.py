@@ -4,7 +4,16 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from reservation_core.domain.model import GpuReport, NodeReport, PodName, PodPhase, PodSpec, PodStatus, Reason
+from reservation_core.domain.model import (
+    GpuReport,
+    NodeReport,
+    PodHolding,
+    PodName,
+    PodPhase,
+    PodSpec,
+    PodStatus,
+    Reason,
+)
 from reservation_core.ports.cluster import ClusterUnavailableError, PodListing, PodRefusedError
 
 
@@ -22,10 +31,13 @@ class ScriptedCluster:
         self.deadlines: dict[str, datetime] = {}
         self.refusal: Reason | None = None
         self.down = False
+        self.away: set[str] = set()
         self.obedient = True
 
     def show(self, name: PodName, phase: PodPhase, **more: object) -> PodStatus:
-        """Make a pod look like this from now on; answers what a watcher would see."""
+        """Make a pod look like this from now on; answers what a watcher would see. It goes on to hold what it held."""
+        if name in self.pods:
+            more.setdefault("holding", self.pods[name].holding)
         status = PodStatus(name, phase, **more)  # type: ignore[arg-type]
         if phase is PodPhase.GONE:
             self.pods.pop(name, None)
@@ -41,7 +53,9 @@ class ScriptedCluster:
         """The cards of the script."""
         self._ask()
         return [
-            NodeReport(node, True, True, tuple(GpuReport(i, self.gpu_type, None, None) for i in range(count)))
+            NodeReport(
+                node, node not in self.away, True, tuple(GpuReport(i, self.gpu_type, None, None) for i in range(count))
+            )
             for node, count in self.cards.items()
         ]
 
@@ -66,7 +80,7 @@ class ScriptedCluster:
         if self.refusal is not None:
             raise PodRefusedError(self.refusal)
         self.created.append(spec)
-        self.pods.setdefault(spec.name, PodStatus(spec.name, PodPhase.PENDING))
+        self.pods.setdefault(spec.name, PodStatus(spec.name, PodPhase.PENDING, holding=_holding(spec)))
 
     async def delete_pod(self, name: str, grace: timedelta) -> None:
         """Note it, and do it when obedient."""
@@ -102,6 +116,12 @@ class ScriptedCluster:
 
     async def close(self) -> None:
         """Nothing to let go of."""
+
+
+def _holding(spec: PodSpec) -> PodHolding | None:
+    if spec.starts_at is None or spec.ends_at is None:
+        return None
+    return PodHolding(spec.node, spec.gpu_indices, spec.pods, spec.starts_at, spec.ends_at)
 
 
 def former(name: PodName) -> PodName:

@@ -75,3 +75,15 @@ class UserDisabledError(DomainError):
     """The user that something is wanted for can't use the system any more."""
 
     code = "user_disabled"
+
+
+class NodeAnswersError(DomainError):
+    """The node is ready: what runs there can't be declared gone."""
+
+    code = "node_answers"
+
+
+class NodeNotFencedError(DomainError):
+    """The node is not fenced."""
+
+    code = "node_not_fenced"

@@ -12,6 +12,7 @@ class Channel(StrEnum):
     GPU_JOBS = "gpu_dev_gpu_jobs"
     POD_OPERATIONS = "gpu_dev_pod_operations"
     EVENTS = "gpu_dev_events"
+    RESYNC = "gpu_dev_resync"
 
 
 class Wakeups(Protocol):

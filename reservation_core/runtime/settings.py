@@ -7,7 +7,7 @@ import os
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, assert_never
 
 from pydantic import BaseModel, BeforeValidator, Field, SecretStr
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -41,7 +41,9 @@ def _split(value: object) -> object:
 LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(_upper)]
 Seconds = Annotated[float, Field(gt=0, le=86_400 * 400)]
 Names = Annotated[
-    tuple[Annotated[str, Field(min_length=1, max_length=317)], ...], BeforeValidator(_split), Field(max_length=20)
+    tuple[Annotated[str, Field(min_length=1, max_length=317)], ...],
+    BeforeValidator(_split),
+    Field(min_length=1, max_length=20),
 ]
 WarningTimes = Annotated[
     tuple[Annotated[int, Field(gt=0, le=86_400 * 400)], ...], NoDecode, BeforeValidator(_split), Field(max_length=20)
@@ -122,7 +124,7 @@ class ProcessorSettings(CommonSettings):
     end_grace_s: Seconds = 10
     lease_s: Seconds = 3
     sweep_s: Seconds = 0.5
-    resync_s: Seconds = 5
+    resync_s: Seconds | None = None  # by default 5 s on a local cluster, 60 s on Kubernetes, which tells of changes
     reload_s: Seconds = 60
     unknown_pods: UnknownPods = UnknownPods.REPORT
     max_starts: Annotated[int, Field(ge=1, le=100)] = 3
@@ -140,6 +142,19 @@ class ProcessorSettings(CommonSettings):
     def start_allowance(self) -> timedelta:
         """How long pods may take from allocation to running."""
         return timedelta(seconds=self.start_allowance_s)
+
+    @property
+    def resync_every(self) -> timedelta:
+        """How often rows are compared with pods."""
+        if self.resync_s is not None:
+            return timedelta(seconds=self.resync_s)
+        match self.cluster:
+            case ClusterKind.LOCAL:
+                return timedelta(seconds=5)
+            case ClusterKind.KUBERNETES:
+                return timedelta(seconds=60)
+            case _:
+                assert_never(self.cluster)
 
     @property
     def end_grace(self) -> timedelta:

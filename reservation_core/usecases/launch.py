@@ -17,6 +17,7 @@ from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster, PodRefusedError
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.changing import carry_out
+from reservation_core.usecases.fence_node import without_power
 from reservation_core.usecases.pod_calls import call_all
 from reservation_core.usecases.pod_log import keep_tails
 
@@ -89,7 +90,11 @@ async def _delete(
     pods = await cluster.find_pods(reservation.id)
     if pods:
         await keep_tails(uow, cluster, pods, clock, lines=rules.log_lines, patience=rules.log_patience)
-        deletes = [partial(cluster.delete_pod, str(pod.name), rules.grace) for pod in pods]
+        powerless = await without_power(uow, reservation, pods)
+        deletes = [
+            partial(cluster.forget_pod, name) if name in powerless else partial(cluster.delete_pod, name, rules.grace)
+            for name in (str(pod.name) for pod in pods)
+        ]
         await call_all(uow, reservation.id, deletes, touch=rules.touch)
         pods = await cluster.find_pods(reservation.id)
     # What has finished holds no card any more, whatever keeps its object there; its removal was asked for.

@@ -167,15 +167,3 @@ async def _gone(cluster: Cluster, row: Reservation, status: PodStatus, max_start
         subject = "The job's pod" if row.nodes == 1 else f"Pod {status.name} of the job"
         return _taken_away(row, status, max_starts) or PodsLost(f"{subject} {LOST_DETAIL}")
     return None
-
-
-async def disown(uow: UnitOfWork, status: PodStatus, clock: Clock) -> bool:
-    """Record that no reservation accounts for a pod; false when it turns out that one does."""
-    reservation_id = status.name.reservation_id
-    await uow.hold_pod_lock(reservation_id)
-    row = (await uow.reservations.get([reservation_id])).get(reservation_id)
-    live = row is not None and row.status in (JobStatus.STARTING, JobStatus.RUNNING, JobStatus.ENDING)
-    if live and row is not None and row.attempt == status.name.attempt:
-        return False
-    await uow.events.append(actor="system", kind="orphan_removed", at=clock.now(), subject=str(status.name))
-    return True

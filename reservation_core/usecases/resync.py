@@ -1,11 +1,11 @@
 """The periodic comparison of the ledger's reservations with the cluster's pods: it repairs what any lost message left.
 
 Rows are read before pods are listed, so a pod that is missing from the list was missing after its row said that it
-should exist; and a pod without a row is checked against the row once more before it is called an orphan.
+should exist. Pods that no live row wants are accounted for in `adopt`; what holds cards of fenced nodes is ended.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from reservation_core.domain.model import JobStatus, PodName, PodPhase, PodStatus, Reservation
@@ -13,7 +13,9 @@ from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster
 from reservation_core.ports.transactions import UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
-from reservation_core.usecases.observe import disown, observe
+from reservation_core.usecases.adopt import AccountReport, AccountRules, Accounts
+from reservation_core.usecases.fence_node import end_cut_off
+from reservation_core.usecases.observe import observe
 
 # What can be news to a row of this status; the rest is as it should be, and not worth locking the row.
 _NEWS = {
@@ -26,7 +28,8 @@ _NEWS = {
 class ResyncRules:
     """How long a row may stay behind before its operation is sent again, the grace for orphans, and the belt.
 
-    `max_starts` is how often a reservation whose pods can't start is tried.
+    `max_starts` is how often a reservation whose pods can't start is tried, `end_unknown` whether pods that the ledger
+    doesn't know are ended without anybody's word.
     """
 
     starting_patience: timedelta
@@ -34,6 +37,7 @@ class ResyncRules:
     grace: timedelta
     belt: timedelta
     max_starts: int
+    end_unknown: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,9 @@ class ResyncReport:
     resent: int = 0
     orphans: int = 0
     observed: int = 0
+    unknown: int = 0
+    adopted: int = 0
+    cut_off: int = 0
 
 
 class Resync:
@@ -53,11 +60,23 @@ class Resync:
         self._cluster = cluster
         self._clock = clock
         self._rules = rules
+        self._accounts = Accounts(uow_factory, cluster, clock, AccountRules(rules.grace, rules.end_unknown))
         self._deadlines: dict[str, datetime] = {}
 
+    async def account(self) -> ResyncReport:
+        """Only account for pods that no live row wants: what a planner has to know before its first plan.
+
+        A ledger from a backup may take cards for free that pods hold. Raises ClusterUnavailableError.
+        """
+        async with self._uow() as uow:
+            live = {row.id: row for row in await uow.reservations.live()}
+        found = await self._account(live, (await self._cluster.list_pods()).pods)
+        return _report(found, ResyncReport())
+
     async def once(self) -> ResyncReport:
-        """Compare once and repair. Raises ClusterUnavailableError without having concluded anything."""
+        """Compare once and repair. Raises ClusterUnavailableError without having concluded anything from it."""
         now = self._clock.now()
+        cut_off = await end_cut_off(self._uow, self._clock, self._rules.max_starts)
         async with self._uow() as uow:
             live = {row.id: row for row in await uow.reservations.live()}
             late = set(
@@ -80,12 +99,19 @@ class Resync:
                 resent = await uow.reservations.resend(resend)
                 uow.wake(Channel.POD_OPERATIONS)
         await self._tell_deadlines(live.values())
-        orphans = 0
-        for status in listing.pods:
-            row = live.get(status.name.reservation_id)
-            if row is None or row.attempt != status.name.attempt:
-                orphans += await self._remove_orphan(status)
-        return ResyncReport(resent, orphans, len(seen))
+        found = await self._account(live, listing.pods)
+        return _report(found, ResyncReport(resent=resent, observed=len(seen), cut_off=cut_off))
+
+    async def _account(self, live: Mapping[str, Reservation], there: Sequence[PodStatus]) -> AccountReport:
+        unaccounted = [
+            pod
+            for pod in there
+            if (row := live.get(pod.name.reservation_id)) is None or row.attempt != pod.name.attempt
+        ]
+        found = await self._accounts.settle(there, unaccounted)
+        # They were taken up as starting; what has become of them since is the next thing to know.
+        await observe(self._uow, self._cluster, found.adopted, self._clock, self._rules.max_starts)
+        return found
 
     async def _tell_deadlines(self, live: Iterable[Reservation]) -> None:
         """The cluster's belts follow the rows, whatever became of the message that said so."""
@@ -100,13 +126,9 @@ class Resync:
             told[row.id] = row.range_end
         self._deadlines = told
 
-    async def _remove_orphan(self, status: PodStatus) -> bool:
-        async with self._uow() as uow:
-            orphaned = await disown(uow, status, self._clock)
-        if orphaned:
-            # No create can bring it back: its row is final, gone, or at another attempt.
-            await self._cluster.delete_pod(str(status.name), self._rules.grace)
-        return orphaned
+
+def _report(found: AccountReport, rest: ResyncReport) -> ResyncReport:
+    return replace(rest, orphans=found.removed + found.ended, unknown=found.reported, adopted=len(found.adopted))
 
 
 def _compare(

@@ -20,7 +20,9 @@ from reservation_core.adapters.postgres.identities import PostgresIdentities
 from reservation_core.adapters.postgres.inventory import PostgresInventory
 from reservation_core.adapters.postgres.measurements import PostgresMeasurements
 from reservation_core.adapters.postgres.planning import PostgresPlanning
+from reservation_core.adapters.postgres.pod_logs import PostgresPodLogs
 from reservation_core.adapters.postgres.reservations import PostgresReservations
+from reservation_core.adapters.postgres.unknown_pods import PostgresUnknownPods
 from reservation_core.adapters.postgres.wakeups import PostgresWakeups
 from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWork, UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
@@ -76,6 +78,11 @@ class PostgresUnitOfWork:
         return PostgresInventory(self._connection, self.queue)
 
     @cached_property
+    def unknown_pods(self) -> PostgresUnknownPods:
+        """Pods that nobody accounts for."""
+        return PostgresUnknownPods(self._connection, self.queue)
+
+    @cached_property
     def identities(self) -> PostgresIdentities:
         """Users and tokens."""
         return PostgresIdentities(self._connection)
@@ -89,6 +96,11 @@ class PostgresUnitOfWork:
     def measurements(self) -> PostgresMeasurements:
         """What metrics are made of."""
         return PostgresMeasurements(self._connection)
+
+    @cached_property
+    def pod_logs(self) -> PostgresPodLogs:
+        """Ends of logs whose pods are gone."""
+        return PostgresPodLogs(self._connection)
 
     async def hold_pod_lock(self, reservation_id: str) -> None:
         """Wait for this reservation's pod lock and keep it until the transaction ends."""

@@ -40,7 +40,8 @@ FROM allocations WHERE released_at IS NULL AND reservation_id = ANY(CAST(:ids AS
 
 -- name: waiting_of
 -- Which of these wait.
-SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq, version
+SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq, version,
+       avoid_nodes
 FROM reservations WHERE id = ANY(CAST(:ids AS text[])) AND status = 'queued' AND kind = 'job';
 
 -- name: waiting_windows
@@ -53,7 +54,8 @@ WITH RECURSIVE types AS (
     FROM types t WHERE t.line_type IS NOT NULL
 )
 SELECT w.* FROM types t CROSS JOIN LATERAL (
-    SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq, version
+    SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq, version,
+       avoid_nodes
     FROM reservations r WHERE r.status = 'queued' AND r.kind = 'job' AND r.line_type = t.line_type
     ORDER BY r.line_type, r.line_priority, r.seq LIMIT :limit
 ) w
@@ -61,7 +63,8 @@ WHERE t.line_type IS NOT NULL;
 
 -- name: more_waiting
 -- The next jobs of one line.
-SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq, version
+SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq, version,
+       avoid_nodes
 FROM reservations
 WHERE status = 'queued' AND kind = 'job' AND line_type = :line_type
   AND (line_priority, seq) > (:after_priority, :after_seq)
@@ -83,6 +86,8 @@ WITH fence AS (
          AS i (id, reason, range_end, version)
     WHERE r.id = i.id AND r.status = :before AND (i.version IS NULL OR r.version = i.version)
       AND EXISTS (SELECT FROM fence)
+      -- Its next pods would have the names of pods that exist and hold other cards.
+      AND NOT EXISTS (SELECT FROM unknown_pods u WHERE u.reservation_id = r.id)
     RETURNING r.id, r.attempt, r.range_end, r.reason
 ), placed AS (
     INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, created_at)

@@ -4,7 +4,6 @@ from datetime import timedelta
 
 from reservation_core.domain.model import JobStatus, PodPhase, PodStatus, Reason, ReasonCode
 from reservation_core.usecases.cancel import cancel
-from reservation_core.usecases.observe import disown
 from tests.integration.reservation_core.usecases.world import World, pod
 
 RUNNING, FINISHED, GONE = PodPhase.RUNNING, PodPhase.FINISHED, PodPhase.GONE
@@ -129,10 +128,3 @@ async def test_many_jobs_are_observed_in_one_go(world: World) -> None:
     jobs = [await world.started() for _ in range(4)]
     await world.see(*(world.cluster.show(pod(i), FINISHED, started_at=world.clock.now(), exit_code=0) for i in jobs))
     assert {(await world.row(job_id)).outcome for job_id in jobs} == {JobStatus.SUCCEEDED}
-
-
-async def test_only_what_no_row_accounts_for_is_disowned(world: World) -> None:
-    job_id = await world.ran()
-    for name, orphan in ((pod(job_id), False), (pod(job_id, attempt=2), True), (pod("job-nobody"), True)):
-        async with world.uow() as uow:
-            assert await disown(uow, PodStatus(name, RUNNING), world.clock) is orphan

@@ -1,0 +1,233 @@
+"""Pods that no live row accounts for: what is left over is removed, what the ledger forgot is taken up again, and what
+nobody knows is reported and left alone.
+
+A pod is ended only when its row is known to be over or past its attempt. One that the ledger has never heard of may be
+somebody's work (a ledger from an old backup knows less than the cluster), so it ends by an administrator's word or by
+the operators' policy, and its cards are not given out while it is there.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import assert_never
+
+from reservation_core.domain.adoption import Standing, adoption_of, standing
+from reservation_core.domain.changes import SYSTEM, Adopted
+from reservation_core.domain.errors import CalendarConflictError
+from reservation_core.domain.lifecycle import decide
+from reservation_core.domain.model import PodPhase, PodStatus, Reservation
+from reservation_core.ports.clock import Clock
+from reservation_core.ports.cluster import Cluster
+from reservation_core.ports.reservations import UnknownCardError
+from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
+from reservation_core.ports.unknown_pods import UnknownPod
+from reservation_core.ports.wakeups import Channel
+from reservation_core.usecases.changing import carry_out
+from reservation_core.usecases.fence_node import without_power
+
+NOT_IN_LEDGER = "The ledger has no reservation of this name."
+NOT_AS_ITS_ROW = "Its reservation is not at an attempt that could have led to this pod."
+_PAGE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class AccountRules:
+    """The grace of pods that are ended, and whether unknown ones are ended without anybody's word."""
+
+    grace: timedelta
+    end_unknown: bool
+
+
+@dataclass(slots=True)
+class AccountReport:
+    """How many pods were removed as left over, ended as unknown, and newly reported; and those taken up again."""
+
+    removed: int = 0
+    ended: int = 0
+    reported: int = 0
+    adopted: list[PodStatus] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Unknown:
+    """A pod that nobody accounts for, and why; `may_be_known_yet`: the ledger may come to know it by itself."""
+
+    pod: PodStatus
+    why: str
+    may_be_known_yet: bool
+
+
+@dataclass(slots=True)
+class _Verdict:
+    """One reservation's pods, by what they are. `adoption` is what `forgotten` ones come to, `to_end` what must go."""
+
+    left_over: list[PodStatus] = field(default_factory=list)
+    forgotten: list[PodStatus] = field(default_factory=list)
+    adoption: Adopted | None = None
+    unknown: list[_Unknown] = field(default_factory=list)
+    ended: list[PodStatus] = field(default_factory=list)
+    powerless: set[str] = field(default_factory=set)
+    reported: int = 0
+
+
+class Accounts:
+    """Accounts for pods again and again; remembers only whose removal it has recorded."""
+
+    def __init__(self, uow_factory: UnitOfWorkFactory, cluster: Cluster, clock: Clock, rules: AccountRules) -> None:
+        self._uow = uow_factory
+        self._cluster = cluster
+        self._clock = clock
+        self._rules = rules
+        self._recorded: set[str] = set()
+
+    async def settle(self, there: Sequence[PodStatus], unaccounted: Sequence[PodStatus]) -> AccountReport:
+        """Account for pods once. `there` are all that exist, `unaccounted` those that no live row seems to want.
+
+        Nothing of a reservation is concluded but under its pod lock, after looking at its row and its pods again.
+        Raises ClusterUnavailableError; what was settled before it stays settled.
+        """
+        self._recorded &= {str(pod.name) for pod in there}
+        report = AccountReport()
+        ids = {pod.name.reservation_id for pod in unaccounted} | await self._reported_before()
+        for reservation_id in sorted(ids):
+            try:
+                verdict = await self._judge(reservation_id, refused=None)
+            except (CalendarConflictError, UnknownCardError) as refusal:
+                verdict = await self._judge(reservation_id, refused=str(refusal))
+            await self._end(verdict)
+            report.removed += len(verdict.left_over)
+            report.ended += len(verdict.ended)
+            report.reported += verdict.reported
+            if verdict.adoption is not None:
+                report.adopted += verdict.forgotten
+        return report
+
+    async def _reported_before(self) -> set[str]:
+        """The reservations of all that was unknown so far: it may be gone by now, or be known."""
+        ids: set[str] = set()
+        after: str | None = None
+        while True:
+            async with self._uow() as uow:
+                page = await uow.unknown_pods.page(after=after, limit=_PAGE)
+            ids |= {pod.reservation_id for pod in page}
+            if len(page) < _PAGE:
+                return ids
+            after = page[-1].name
+
+    async def _judge(self, reservation_id: str, *, refused: str | None) -> _Verdict:
+        """Say what a reservation's pods are, and write it down. `refused` is why the ledger can't take them up.
+
+        Raises CalendarConflictError or UnknownCardError, with nothing written, when that turns out only now.
+        """
+        now = self._clock.now()
+        async with self._uow() as uow:
+            await uow.hold_pod_lock(reservation_id)
+            pods = await self._cluster.find_pods(reservation_id)
+            row = (await uow.reservations.lock([reservation_id])).get(reservation_id)
+            known = await uow.unknown_pods.of([reservation_id])
+            verdict = _verdict(row, pods, known, refused)
+            if verdict.adoption is not None and row is not None:
+                change = decide(row, verdict.adoption, now)
+                await carry_out(uow, [] if change is None else [change])
+            await self._write_left_over(uow, verdict, now)
+            await self._write_unknown(uow, verdict, known, now)
+            verdict.powerless = await without_power(uow, row, [*verdict.left_over, *verdict.ended])
+        return verdict
+
+    async def _write_left_over(self, uow: UnitOfWork, verdict: _Verdict, now: datetime) -> None:
+        for name in (str(pod.name) for pod in verdict.left_over):
+            if name not in self._recorded:
+                await uow.events.append(actor=SYSTEM, kind="orphan_removed", at=now, subject=name)
+                self._recorded.add(name)
+
+    async def _write_unknown(
+        self, uow: UnitOfWork, verdict: _Verdict, known: Mapping[str, UnknownPod], now: datetime
+    ) -> None:
+        rows = [_reported(each, now) for each in verdict.unknown]
+        new = set(await uow.unknown_pods.report(rows))
+        for row in rows:
+            if row.name in new:
+                data = {"node": row.node, "gpus": row.gpu_indices, "detail": row.detail}
+                await uow.events.append(actor=SYSTEM, kind="unknown_pod", at=now, subject=row.name, data=data)
+        for each in verdict.unknown:
+            name = str(each.pod.name)
+            asked = name in known and known[name].end_requested_at is not None
+            if not asked and self._rules.end_unknown and not each.may_be_known_yet:
+                await uow.unknown_pods.request_end(name, SYSTEM, now)
+                await uow.events.append(actor=SYSTEM, kind="unknown_pod_end_requested", at=now, subject=name)
+                asked = True
+            if asked:
+                verdict.ended.append(each.pod)
+        over = await uow.unknown_pods.forget(sorted(known.keys() - {row.name for row in rows}))
+        for name in over:
+            await uow.events.append(actor=SYSTEM, kind="unknown_pod_over", at=now, subject=name)
+        verdict.reported = len(new)
+        if new or over:
+            uow.wake(Channel.GPU_JOBS)
+
+    async def _end(self, verdict: _Verdict) -> None:
+        """No create can bring them back: their row is final, at another attempt, or not there."""
+        for name in (str(pod.name) for pod in (*verdict.left_over, *verdict.ended)):
+            if name in verdict.powerless:
+                await self._cluster.forget_pod(name)
+            else:
+                await self._cluster.delete_pod(name, self._rules.grace)
+
+
+def _verdict(
+    row: Reservation | None, pods: Sequence[PodStatus], known: Mapping[str, UnknownPod], refused: str | None
+) -> _Verdict:
+    verdict = _Verdict()
+    for pod in pods:
+        what = standing(row, pod.name.attempt)
+        match what:
+            case Standing.KNOWN:
+                pass
+            case Standing.LEFT_OVER:
+                verdict.left_over.append(pod)
+            case Standing.FORGOTTEN:
+                verdict.forgotten.append(pod)
+            case Standing.UNKNOWN:
+                why = NOT_IN_LEDGER if row is None else NOT_AS_ITS_ROW
+                verdict.unknown.append(_Unknown(pod, why, may_be_known_yet=False))
+            case _:
+                assert_never(what)
+    if verdict.forgotten and row is not None:
+        found = _adoption(row, verdict.forgotten, pods, known, refused)
+        if isinstance(found, Adopted):
+            verdict.adoption = found
+        else:
+            verdict.unknown += [_Unknown(pod, found, may_be_known_yet=True) for pod in verdict.forgotten]
+    return verdict
+
+
+def _adoption(
+    row: Reservation,
+    forgotten: Sequence[PodStatus],
+    pods: Sequence[PodStatus],
+    known: Mapping[str, UnknownPod],
+    refused: str | None,
+) -> Adopted | str:
+    """What takes the forgotten pods up again, or why that can't be (now)."""
+    if any(str(pod.name) in known and known[str(pod.name)].end_requested_at is not None for pod in forgotten):
+        return "Its end was asked for."
+    if any(pod not in forgotten and pod.phase is not PodPhase.FINISHED for pod in pods):
+        return "A pod of another attempt of its reservation is there, too."
+    if refused is not None:
+        return refused
+    found = adoption_of(row, forgotten)
+    return found if isinstance(found, Adopted) else found.detail
+
+
+def _reported(unknown: _Unknown, now: datetime) -> UnknownPod:
+    pod = unknown.pod
+    # What has finished holds no card any more.
+    holding = None if pod.phase is PodPhase.FINISHED else pod.holding
+    return UnknownPod(
+        name=str(pod.name),
+        reservation_id=pod.name.reservation_id,
+        node=None if holding is None else holding.node,
+        gpu_indices=None if holding is None else holding.gpu_indices,
+        detail=unknown.why if pod.phase is not PodPhase.FINISHED else f"{unknown.why} It has finished.",
+        first_seen_at=now,
+    )
