@@ -23,6 +23,7 @@ from reservation_core.domain.calendar import (
 from reservation_core.domain.model import Reason
 from reservation_core.domain.placement import Pool
 from reservation_core.domain.plan import WaitEstimate, Waiting
+from reservation_core.domain.reach import Reach
 from reservation_core.domain.reasons import Capacity, behind_in_line, waiting_for_gpus
 
 _CACHE_SIZE = 64
@@ -39,10 +40,13 @@ class PoolForecast:
         self._bounds: dict[int, list[tuple[int, int]]] = {}
         self._windows: dict[tuple[int, int], list[list[Range] | None]] = {}
 
-    def earliest(self, gpus: int, nodes: int, length: int) -> tuple[int, list[int]] | None:
-        """The earliest start of such a job, and the positions of its nodes; None when it could never be."""
+    def earliest(self, gpus: int, nodes: int, length: int, never: int = 0) -> tuple[int, list[int]] | None:
+        """The earliest start of such a job, and the positions of its nodes; None when it could never be.
+
+        Nodes in the mask `never` are not used.
+        """
         if nodes == 1:
-            return self._earliest_on_one_node(gpus, length)
+            return self._earliest_on_one_node(gpus, length, never)
         key = (gpus, length)
         known = self._windows.get(key)
         if known is None:
@@ -54,13 +58,15 @@ class PoolForecast:
             for position, each in enumerate(known)
         ]
         known[:] = windows
+        if never:
+            windows = [[] if never >> position & 1 else each for position, each in enumerate(windows)]
         start = earliest_start(windows, nodes, self._now)
         if start is None:
             return None
         able = [p for p, each in enumerate(windows) if any(first <= start <= last for first, last in each)]
         return start, able[:nodes]
 
-    def _earliest_on_one_node(self, gpus: int, length: int) -> tuple[int, list[int]] | None:
+    def _earliest_on_one_node(self, gpus: int, length: int, never: int) -> tuple[int, list[int]] | None:
         bounds = self._bounds.get(gpus)
         if bounds is None:
             bounds = self._bounds[gpus] = [
@@ -79,6 +85,8 @@ class PoolForecast:
                 heappush(bounds, (actual, position))
                 continue
             looked_at.append((bound, position))
+            if never >> position & 1:
+                continue
             start = node_windows(self._busy[position], gpus, length, self._now)[0][0]
             if best is None or (start, position) < best:
                 best = (start, position)
@@ -103,7 +111,9 @@ class PoolForecast:
                 windows[position] = None
 
 
-def forecast(jobs: Iterable[Waiting], pools: dict[str, Pool], capacity: Capacity, now: int) -> list[WaitEstimate]:
+def forecast(
+    jobs: Iterable[Waiting], pools: dict[str, Pool], capacity: Capacity, reach: Reach, now: int
+) -> list[WaitEstimate]:
     """What waiting jobs, given in the order of the line from its start, are told at `now` (microseconds)."""
     forecasts = {gpu_type: PoolForecast(pool, now) for gpu_type, pool in pools.items()}
     refusals: dict[tuple[int, int, str | None], Reason | None] = {}
@@ -121,8 +131,9 @@ def forecast(jobs: Iterable[Waiting], pools: dict[str, Pool], capacity: Capacity
         if refusal is not None:
             answer.append(WaitEstimate(job.id, position, refusal, None))
             continue
-        types = [each for each in pools if job.gpu_type in (None, each) and capacity.could_run_on(each, *shape[:2])]
-        chosen, start = _reserve(job, [forecasts[each] for each in types])
+        able = reach.pools_for(job.gpu_type, job.shape)
+        types = [pool.gpu_type for pool in able]
+        chosen, start = _reserve(job, [(forecasts[pool.gpu_type], reach.avoided(pool, job).never) for pool in able])
         headless = [each for each in types if each not in headed]
         if headless:
             headed.add(chosen if chosen in headless else headless[0])
@@ -131,10 +142,14 @@ def forecast(jobs: Iterable[Waiting], pools: dict[str, Pool], capacity: Capacity
     return answer
 
 
-def _reserve(job: Waiting, forecasts: list[PoolForecast]) -> tuple[str, int]:
+def _reserve(job: Waiting, forecasts: list[tuple[PoolForecast, int]]) -> tuple[str, int]:
     """Reserve a job's place where it starts first; answers the type and the start."""
     length = length_micros(job.length)
-    fits = [(found, each) for each in forecasts if (found := each.earliest(job.gpus, job.nodes, length)) is not None]
+    fits = [
+        (found, each)
+        for each, never in forecasts
+        if (found := each.earliest(job.gpus, job.nodes, length, never)) is not None
+    ]
     (start, positions), chosen = min(fits, key=lambda fit: (fit[0][0], fit[1].gpu_type))
     chosen.reserve(start, length, job.gpus, positions)
     return chosen.gpu_type, start

@@ -1,7 +1,7 @@
 """The line of waiting jobs in memory: per requested type, possibly only its first part, kept by shape and in order.
 
-A *shape* is (GPUs per node, nodes). Jobs of one shape are kept together because what can't be placed for one of them
-can't be placed for the next: the planner asks each shape once instead of each job.
+A *shape* is (GPUs per node, nodes, nodes to avoid). Jobs of one shape are kept together because what can't be placed
+for one of them can't be placed for the next: the planner asks each shape once instead of each job.
 """
 
 from bisect import bisect_left
@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from heapq import merge
 
 from reservation_core.domain.calendar import length_micros
-from reservation_core.domain.plan import Waiting
+from reservation_core.domain.plan import Shape, Waiting
 
 Key = tuple[int, int]
-Shape = tuple[int, int]
 Entry = tuple[int, int, Waiting, int]
 """(-priority, seq, job, length in microseconds)."""
 
@@ -104,7 +103,7 @@ class Line:
             if end is None or job.key > end:
                 return False
         shapes = self.shapes.setdefault(job.gpu_type, {})
-        shape = (job.gpus, job.nodes)
+        shape = job.shape
         if shape not in shapes:
             shapes[shape] = ShapeLine(job.gpu_type, shape)
         shapes[shape].add(job)
@@ -116,10 +115,10 @@ class Line:
         job = self.jobs.pop(job_id, None)
         if job is not None:
             shapes = self.shapes[job.gpu_type]
-            shape_line = shapes[job.gpus, job.nodes]
+            shape_line = shapes[job.shape]
             shape_line.remove(job)
             if not shape_line:
-                del shapes[job.gpus, job.nodes]
+                del shapes[job.shape]
                 if not shapes:
                     del self.shapes[job.gpu_type]
         return job

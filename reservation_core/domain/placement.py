@@ -5,10 +5,10 @@ cards that is long enough; and where some free cards are promised to others late
 before. Sets of cards and of nodes are int bit masks, which keeps a choice among thousands of nodes to a few operations.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, product
 
 from reservation_core.domain.calendar import (
     GpuCalendar,
@@ -114,6 +114,16 @@ class Shadow:
         self.nodes = sum(1 << position for position in self.cards)
 
 
+@dataclass(frozen=True, slots=True)
+class Avoided:
+    """Nodes that a job is better off without, as masks of positions: those not used, and those used last."""
+
+    never: int = 0
+    last: int = 0
+
+
+NOTHING = Avoided()
+
 Spots = list[tuple[NodeCards, int]]
 """A choice: for each node, in the order of ranks, the mask of its cards."""
 
@@ -128,6 +138,7 @@ class Pool:
     def __init__(self, gpu_type: str, nodes: list[list[Gpu]], calendars: dict[int, GpuCalendar]) -> None:
         self.gpu_type = gpu_type
         self.nodes = [NodeCards(position, gpus, calendars) for position, gpus in enumerate(nodes)]
+        self._places = {gpus[0].node: 1 << position for position, gpus in enumerate(nodes)}
         self.free = 0
         self.version = 0
         self.overrun = 0
@@ -178,22 +189,34 @@ class Pool:
         for windows in self._windows.values():
             windows[node.position] = None
 
-    def has_room(self, gpus: int, nodes: int) -> bool:
-        """Whether enough nodes have enough free cards now, whatever is promised to others later."""
+    def positions_of(self, names: Iterable[str]) -> int:
+        """The mask of the nodes with these names; names of others are nothing."""
+        return sum(self._places.get(name, 0) for name in names)
+
+    def could_run(self, gpus: int, nodes: int, avoided: int) -> bool:
+        """Whether the nodes that are not `avoided` would be enough if nobody held anything."""
+        able = sum(len(each.cards) >= gpus for each in self.nodes if not avoided >> each.position & 1)
+        return able >= nodes
+
+    def has_room(self, gpus: int, nodes: int, never: int = 0) -> bool:
+        """Whether enough nodes, none of them in `never`, have enough free cards now, whatever is promised for later."""
         if self.free < gpus * nodes:
             return False
         for members in self._buckets[gpus:]:
             if members:
-                nodes -= members.bit_count()
+                nodes -= (members & ~never).bit_count()
                 if nodes <= 0:
                     return True
         return False
 
-    def place(self, gpus: int, nodes: int, end: int, shadow: Shadow | None) -> tuple[int, Spots] | None:
+    def place(
+        self, gpus: int, nodes: int, end: int, shadow: Shadow | None, avoided: Avoided = NOTHING
+    ) -> tuple[int, Spots] | None:
         """Where a job can start now and run until `end` without touching `shadow`; None when it can't.
 
         Answers how many free cards its nodes have left then, and the cards.
         """
+        tiers = (~(avoided.never | avoided.last), avoided.last) if avoided.last else (~avoided.never,)
         limited = self._upcoming
         if shadow is not None and shadow.start < end:
             limited |= shadow.nodes
@@ -201,8 +224,8 @@ class Pool:
             shadow = None
         spots: Spots = []
         left = 0
-        for count in range(gpus, len(self._buckets)):
-            members = self._buckets[count]
+        for tier, count in product(tiers, range(gpus, len(self._buckets))):
+            members = self._buckets[count] & tier
             # Promised cards first: a job that ends in time is best put where a long one can't go.
             for place in bits(members & limited) if limited else ():
                 node = self.nodes[place.bit_length() - 1]
@@ -238,13 +261,13 @@ class Pool:
             self._set_free(node, node.free & ~mask)
         return tuple(placed)
 
-    def earliest(self, gpus: int, nodes: int, length: int, now: int) -> int | None:
+    def earliest(self, gpus: int, nodes: int, length: int, now: int, never: int = 0) -> int | None:
         """The earliest start of a job on these cards by their calendars alone; None when it could never be."""
-        return earliest_start(self._windows_for(gpus, length, now), nodes, now)
+        return earliest_start(self._windows_for(gpus, length, now, never), nodes, now)
 
-    def shadow(self, gpus: int, nodes: int, length: int, now: int) -> Shadow | None:
+    def shadow(self, gpus: int, nodes: int, length: int, now: int, never: int = 0) -> Shadow | None:
         """The earliest fit as concrete cards, chosen so that little of what is free now is kept from others."""
-        windows = self._windows_for(gpus, length, now)
+        windows = self._windows_for(gpus, length, now, never)
         start = earliest_start(windows, nodes, now)
         if start is None:
             return None
@@ -261,7 +284,7 @@ class Pool:
             taken[node.position] = sum(card.bit for card in cards[:gpus])
         return Shadow(start, taken)
 
-    def _windows_for(self, gpus: int, length: int, now: int) -> list[list[Range]]:
+    def _windows_for(self, gpus: int, length: int, now: int, never: int) -> list[list[Range]]:
         known = self._windows.get((gpus, length))
         if known is None:
             if len(self._windows) >= _WINDOW_CACHE_SIZE:
@@ -276,6 +299,8 @@ class Pool:
                 if not self.overrun >> node.position & 1:
                     known[node.position] = windows
             answer.append(windows)
+        if never:
+            return [[] if never >> position & 1 else each for position, each in enumerate(answer)]
         return answer
 
 

@@ -5,8 +5,17 @@ Times are timezone-aware UTC datetimes, lengths are timedeltas, ranges are half-
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from reservation_core.domain.model import Reason
+
+
+class Shape(NamedTuple):
+    """What decides where a job fits: `gpus` cards on each of `nodes` distinct nodes, if possible on none of `avoid`."""
+
+    gpus: int
+    nodes: int
+    avoid: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +24,8 @@ class Waiting:
 
     `length` is the range it will be allocated (start allowance + duration). `gpu_type` None means any type.
     The line's order is (-priority, seq): a greater priority first, then first come first served. `version` is that of
-    the row when it was read; a plan holds only as long as the row is the same.
+    the row when it was read; a plan holds only as long as the row is the same. `avoid_nodes` are those where its pods
+    could not start: they are used only when no others could ever run it.
     """
 
     id: str
@@ -26,6 +36,12 @@ class Waiting:
     priority: int
     seq: int
     version: int | None = None
+    avoid_nodes: frozenset[str] = frozenset()
+
+    @property
+    def shape(self) -> Shape:
+        """What decides where it fits."""
+        return Shape(self.gpus, self.nodes, self.avoid_nodes)
 
     @property
     def key(self) -> tuple[int, int]:

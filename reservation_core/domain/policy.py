@@ -27,6 +27,7 @@ from reservation_core.domain.line import Key, Line, ShapeLine
 from reservation_core.domain.model import Gpu, GpuCondition, Node
 from reservation_core.domain.placement import Pool, Shadow, Spots
 from reservation_core.domain.plan import Commitment, Start, WaitEstimate, Waiting
+from reservation_core.domain.reach import Reach
 from reservation_core.domain.reasons import Capacity
 
 SCAN_DEPTH = 1000
@@ -85,6 +86,7 @@ class PlanningState:
         self._nodes: tuple[Node, ...] | None = None
         self._capacity = Capacity(())
         self._pools: dict[str, Pool] = {}
+        self._reach = Reach({}, self._capacity)
         self._where: dict[int, tuple[Pool, int]] = {}
         self._ledger = Ledger()
         self._line = Line()
@@ -123,6 +125,7 @@ class PlanningState:
         self._pools = {
             gpu_type: Pool(gpu_type, gpus, self._ledger.calendars) for gpu_type, gpus in sorted(by_type.items())
         }
+        self._reach = Reach(self._pools, self._capacity)
         self._where = {
             card.placed.gpu_id: (pool, node.position)
             for pool in self._pools.values()
@@ -171,7 +174,7 @@ class PlanningState:
         wanted: list[tuple[str | None, Key | None]] = []
         for gpu_type, end in self._line.ends.items():
             shape_lines = self._line.shape_lines(gpu_type)
-            placeable = sum(len(each) for each in shape_lines if self._pools_for(gpu_type, each.shape))
+            placeable = sum(len(each) for each in shape_lines if self._reach.pools_for(gpu_type, each.shape))
             in_reach = gpu_type in self._pools if gpu_type is not None else bool(self._pools)
             count = placeable if in_reach else sum(len(each) for each in shape_lines)
             if count < low_water:
@@ -226,14 +229,9 @@ class PlanningState:
             pool.refresh(at)
         return at
 
-    def _pools_for(self, gpu_type: str | None, shape: tuple[int, int]) -> list[Pool]:
-        """The pools that could run such a job if nobody held anything."""
-        types = self._pools if gpu_type is None else (gpu_type,)
-        return [self._pools[each] for each in types if self._capacity.could_run_on(each, *shape)]
-
     def _pass(self, this: _Round) -> None:
         """Go through the lines of the pools in which something changed, from the start."""
-        any_type = [each for each in self._line.shape_lines(None) if self._pools_for(None, each.shape)]
+        any_type = [each for each in self._line.shape_lines(None) if self._reach.pools_for(None, each.shape)]
         # A job that asks for any type ties the pools together: where it goes depends on all of them. And where somebody
         # arrived meanwhile, they are looked at in the same pass, so that all start in the order of the line.
         arrived = {job.gpu_type for job in self._arrivals.values()}
@@ -245,7 +243,7 @@ class PlanningState:
         cursors = [
             _Cursor(each, pools, each.first)
             for each in shape_lines
-            if (pools := self._pools_for(each.gpu_type, each.shape))
+            if (pools := self._reach.pools_for(each.gpu_type, each.shape))
         ]
         heap = [(*each.line.entries[each.index][:2], number, each) for number, each in enumerate(cursors)]
         heapify(heap)
@@ -275,7 +273,7 @@ class PlanningState:
             if self._consider(job, length, pools, this, last_heads):
                 cursor.index = line.first if at_front else cursor.index
                 return cursor.index < len(line.entries)
-            roomy = any(pool.has_room(job.gpus, job.nodes) for pool in pools)
+            roomy = any(pool.has_room(job.gpus, job.nodes, self._reach.avoided(pool, job).never) for pool in pools)
             if all(pool.gpu_type in self._heads for pool in pools):
                 cursor.hopeless = length if roomy else 0
             elif not any(pool.free for pool in pools):
@@ -305,7 +303,7 @@ class PlanningState:
             if this.full:
                 break
             del self._arrivals[job.id]
-            pools = self._in_reach(job, self._pools_for(job.gpu_type, (job.gpus, job.nodes)))
+            pools = self._in_reach(job, self._reach.pools_for(job.gpu_type, job.shape))
             if not pools:
                 continue
             types = {pool.gpu_type for pool in pools}
@@ -324,8 +322,9 @@ class PlanningState:
         """Start a job where it fits best, or else make it the head of a pool that has none. True when it starts."""
         best: tuple[int, Pool, Spots] | None = None
         for pool in pools:
-            if pool.has_room(job.gpus, job.nodes):
-                found = pool.place(job.gpus, job.nodes, this.at + length, self._shadow(pool, this.at))
+            avoided = self._reach.avoided(pool, job)
+            if pool.has_room(job.gpus, job.nodes, avoided.never):
+                found = pool.place(job.gpus, job.nodes, this.at + length, self._shadow(pool, this.at), avoided)
                 if found is not None and (best is None or found[0] < best[0]):
                     best = (found[0], pool, found[1])
         if best is not None:
@@ -344,7 +343,13 @@ class PlanningState:
             if not any(pool.free for pool in pools):
                 return False
             self._note_overruns(headless, this.at)
-            headless.sort(key=lambda pool: (pool.earliest(job.gpus, job.nodes, length, this.at), pool.gpu_type))
+            never = {pool.gpu_type: self._reach.avoided(pool, job).never for pool in headless}
+            headless.sort(
+                key=lambda pool: (
+                    pool.earliest(job.gpus, job.nodes, length, this.at, never[pool.gpu_type]),
+                    pool.gpu_type,
+                )
+            )
         for pool in headless[:1]:
             last = last_heads.get(pool.gpu_type)
             known = last is not None and last.job.id == job.id and last.version == pool.version
@@ -356,7 +361,8 @@ class PlanningState:
         if head is None:
             return None
         if head.shadow is None:
-            head.shadow = pool.shadow(head.job.gpus, head.job.nodes, head.length, at)
+            never = self._reach.avoided(pool, head.job).never
+            head.shadow = pool.shadow(head.job.gpus, head.job.nodes, head.length, at, never)
             head.version = -1 if pool.overrun else pool.version
             self._note_overruns([pool], at)
         return head.shadow
@@ -380,4 +386,4 @@ class PlanningState:
     def estimates(self, now: datetime, limit: int) -> list[WaitEstimate]:
         """What the first `limit` waiting jobs are told, in the order of the line."""
         at = self._catch_up(now)
-        return forecast(islice(self._line.in_order(), limit), self._pools, self._capacity, at)
+        return forecast(islice(self._line.in_order(), limit), self._pools, self._capacity, self._reach, at)

@@ -69,7 +69,8 @@ class JobViews:
         return [(row.gpu_type, row.jobs, row.gpus) for row in found]
 
     async def _views(self, rows: Sequence[Row[Any]]) -> list[JobView]:
-        ids = [row.id for row in rows if row.attempt > 0]
+        # Who waits again has given back what an attempt before had.
+        ids = [row.id for row in rows if row.attempt > 0 and row.status != "queued"]
         allocations = {}
         if ids:
             found = await self._connection.execute(statement("reservation_allocations"), {"ids": ids})
@@ -119,7 +120,8 @@ class JobViews:
 def _view(row: Row[Any], allocations: tuple[Any, ...]) -> JobView:
     reservation = reservation_of(row)
     if row.wait_code is not None:
-        reservation = replace(reservation, reason=Reason(ReasonCode(row.wait_code), row.wait_reason))
+        again = f" {reservation.reason.detail}" if reservation.reason.code is ReasonCode.REQUEUED else ""
+        reservation = replace(reservation, reason=Reason(ReasonCode(row.wait_code), row.wait_reason + again))
     return JobView(reservation, row.position, row.estimated_start_at, allocations)
 
 

@@ -169,6 +169,7 @@ def _waiting(row: Mapping[str, Any], start_allowance: timedelta) -> Waiting:
         priority=row["priority"],
         seq=row["seq"],
         version=row["version"],
+        avoid_nodes=frozenset(row["avoid_nodes"]),
     )
 
 

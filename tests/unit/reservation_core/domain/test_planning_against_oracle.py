@@ -1,5 +1,6 @@
 """The planner against an oracle that tries everything, on a thousand small worlds."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
@@ -44,8 +45,9 @@ def test_what_could_ever_run_is_what_exhaustive_search_finds(world: World) -> No
     for wanted in world.waiting:
         reason = capacity.unplaceable(wanted.gpus, wanted.nodes, wanted.gpu_type)
         assert (reason is not None) == unplaceable(world, wanted)
+        anywhere = replace(wanted, avoid_nodes=frozenset())
         for each in types_for(world.nodes, wanted):
-            assert capacity.could_run_on(each, wanted.gpus, wanted.nodes) == any(choices(world.nodes, wanted, each))
+            assert capacity.could_run_on(each, wanted.gpus, wanted.nodes) == any(choices(world.nodes, anywhere, each))
 
 
 @thousand
@@ -58,12 +60,14 @@ def test_earliest_fit_is_the_oracles(world: World) -> None:
         for each in types_for(world.nodes, wanted):
             expected = earliest(world.nodes, world.commitments, wanted, each, T0)
             pool = state._pools.get(each)
-            if pool is None:
+            if pool is None or pool not in state._reach.pools_for(wanted.gpu_type, wanted.shape):
                 assert expected is None
                 continue
-            found = pool.earliest(wanted.gpus, wanted.nodes, length, to_micros(T0))
+            never = state._reach.avoided(pool, wanted).never
+            found = pool.earliest(wanted.gpus, wanted.nodes, length, to_micros(T0), never)
             assert (None if found is None else to_moment(found)) == expected
-            calendars = [[card.calendar for card in node.cards] for node in pool.nodes]
+            usable = [node for node in pool.nodes if not never >> node.position & 1]
+            calendars = [[card.calendar for card in node.cards] for node in usable]
             fit = earliest_fit(calendars, wanted.gpus, wanted.nodes, length, to_micros(T0))
             assert (None if fit is None else to_moment(fit[0])) == expected
             if fit is not None:
@@ -170,7 +174,7 @@ def test_estimates_are_possible_in_order_and_exact_for_the_first(world: World) -
             assert estimate.estimated_start_at == expected
             assert estimate.reason.code is ReasonCode.WAITING_FOR_GPUS
             first = False
-        alike = (wanted.gpus, wanted.nodes, wanted.gpu_type, wanted.length)
+        alike = (wanted.shape, wanted.gpu_type, wanted.length)
         assert estimate.estimated_start_at >= latest.get(alike, T0)
         latest[alike] = estimate.estimated_start_at
 

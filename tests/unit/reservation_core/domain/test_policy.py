@@ -25,6 +25,53 @@ def reason_for(wanted: Waiting, *nodes: Node) -> tuple[ReasonCode, str]:
     return estimate.reason.code, estimate.reason.detail
 
 
+def nodes_of(state: PlanningState, minutes: int = 0) -> dict[str, list[str]]:
+    """On which nodes those who start now do so."""
+    return {start.id: sorted({gpu.node for gpu in start.gpus}) for start in state.plan_starts(at(minutes), 100)}
+
+
+def test_who_could_not_start_on_a_node_goes_to_another_and_waits_for_it() -> None:
+    nodes = [node("a", 2), node("b", 2, first_id=10)]
+    assert nodes_of(state_of(nodes, [], [job(1, avoid=["a"])])) == {"job-1": ["b"]}
+    busy = [held("x", 10, -5, 3), held("y", 11, -5, 7)]
+    state = state_of(nodes, busy, [job(1, avoid=["a"]), job(2)])
+    # Card 0 and 1 are free; who avoids their node waits for the other, and keeps nobody from these.
+    assert nodes_of(state) == {"job-2": ["a"]}
+    [told] = state.estimates(T0, 10)
+    assert (told.id, told.estimated_start_at) == ("job-1", at(3))
+    state.set_reservation("x", None, ())
+    assert nodes_of(state, 3) == {"job-1": ["b"]}
+
+
+def test_where_no_other_node_could_ever_run_it_a_job_goes_where_it_could_not_start() -> None:
+    assert nodes_of(state_of([node("a", 2), node("b", 1, first_id=10)], [], [job(1, 2, avoid=["a"])])) == {
+        "job-1": ["a"]
+    }
+    away = node("b", 2, first_id=10, available=False)
+    state = state_of([node("a", 2), away], [], [job(1, avoid=["a"])])
+    assert nodes_of(state) == {"job-1": ["a"]}
+    assert nodes_of(state_of([node("a", 2)], [], [job(1, avoid=["a", "gone"])])) == {"job-1": ["a"]}
+
+
+def test_another_type_is_another_node() -> None:
+    nodes = [node("a", 2, "a100"), node("h", 2, "h100", first_id=10)]
+    assert nodes_of(state_of(nodes, [], [job(1, gpu_type=None, avoid=["a"])])) == {"job-1": ["h"]}
+    assert nodes_of(state_of(nodes, [], [job(1, gpu_type="a100", avoid=["a"])])) == {"job-1": ["a"]}
+
+
+def test_a_gang_goes_to_other_nodes_or_to_as_many_others_as_there_are() -> None:
+    four = [node(name, 1, first_id=10 * place) for place, name in enumerate("abcd")]
+    assert nodes_of(state_of(four, [], [job(1, 1, 2, avoid=["a", "b"])])) == {"job-1": ["c", "d"]}
+    assert nodes_of(state_of(four[:3], [], [job(1, 1, 2, avoid=["a", "b"])])) == {"job-1": ["a", "c"]}
+
+
+def test_what_a_node_is_avoided_for_is_forgotten_with_the_inventory() -> None:
+    state = state_of([node("a", 1), node("b", 1, first_id=10)], [held("x", 10, -5, 60)], [job(1, avoid=["a"])])
+    assert nodes_of(state) == {}
+    state.set_nodes([node("a", 1)])
+    assert nodes_of(state) == {"job-1": ["a"]}
+
+
 def test_a_type_that_is_not_there_names_those_that_are() -> None:
     code, detail = reason_for(job(1, gpu_type="b200"), node("a", 2, "h100"), node("b", 2, "a100", first_id=10))
     assert code is ReasonCode.NO_SUCH_TYPE

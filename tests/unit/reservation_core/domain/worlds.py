@@ -1,7 +1,7 @@
 """Small worlds for the planner's tests, and an oracle that answers by trying everything."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from itertools import combinations, product
@@ -37,9 +37,10 @@ def job(
     minutes: int = 10,
     gpu_type: str | None = "h100",
     priority: int = 0,
+    avoid: Iterable[str] = (),
 ) -> Waiting:
     """A waiting job named after its place."""
-    return Waiting(f"job-{seq}", gpus, nodes, gpu_type, minutes * MINUTE, priority, seq)
+    return Waiting(f"job-{seq}", gpus, nodes, gpu_type, minutes * MINUTE, priority, seq, avoid_nodes=frozenset(avoid))
 
 
 def held(reservation_id: str, gpu_id: int, start: int, end: int, *, is_held: bool = True) -> Commitment:
@@ -70,6 +71,8 @@ class World:
 
 NODE_DIGITS = (4, 2, 8, *(20,) * 4)
 CARD_DIGITS = (6, 17, 12, 2, 7, 8)
+
+AVOIDED = ((), (), (), (), ("n0",), ("n0", "n1"), ("n1", "n9"), ("n0", "n2"))
 
 NODE_NUMBERS = st.integers(0, prod(NODE_DIGITS) - 1)
 CARD_NUMBERS = st.integers(0, prod(CARD_DIGITS) - 1)
@@ -124,10 +127,10 @@ def calendars(draw: st.DrawFn, nodes: tuple[Node, ...]) -> tuple[Commitment, ...
 @cache
 def jobs(seq: int, types: tuple[str | None, ...] = (None, *TYPES, "h100", "t4")) -> st.SearchStrategy[Waiting]:
     """One job, small enough to fit often."""
-    sizes = (len(types), 4, 5, 15, 4)
+    sizes = (len(types), 4, 5, 15, 4, len(AVOIDED))
 
     def made(number: int) -> Waiting:
-        gpu_type, gpus, nodes, minutes, priority = digits(number, sizes)
+        gpu_type, gpus, nodes, minutes, priority, avoid = digits(number, sizes)
         return job(
             seq,
             1 + gpus,
@@ -135,6 +138,7 @@ def jobs(seq: int, types: tuple[str | None, ...] = (None, *TYPES, "h100", "t4"))
             minutes=1 + minutes,
             gpu_type=types[gpu_type],
             priority=(0, 0, 0, 1)[priority],
+            avoid=AVOIDED[avoid],
         )
 
     return st.integers(0, prod(sizes) - 1).map(made)
@@ -163,8 +167,18 @@ def is_free(gpu: Gpu, rows: Iterable[Commitment], start: datetime, end: datetime
     return True
 
 
+def allowed(nodes: Sequence[Node], wanted: Waiting) -> Sequence[Node]:
+    """The nodes that it may use: not those it avoids, if it could ever run on the others."""
+    if not wanted.avoid_nodes:
+        return nodes
+    others = [each for each in nodes if each.name not in wanted.avoid_nodes]
+    anywhere = replace(wanted, avoid_nodes=frozenset())
+    return others if any(any(choices(others, anywhere, each)) for each in types_for(others, wanted)) else nodes
+
+
 def choices(nodes: Sequence[Node], wanted: Waiting, gpu_type: str) -> Iterable[tuple[Gpu, ...]]:
     """Every set of usable cards of one type that would do, were they free."""
+    nodes = allowed(nodes, wanted)
     usable = [
         [gpu for gpu in each.gpus if gpu.gpu_type == gpu_type and gpu.condition is GpuCondition.USABLE]
         for each in nodes
@@ -223,6 +237,7 @@ def check_start(
         on_node, gpu = gpus[placed.gpu_id]
         assert (placed.node, placed.index) == (on_node.name, gpu.index)
         assert on_node.available
+        assert on_node in allowed(nodes, wanted)
         assert gpu.condition is GpuCondition.USABLE
         assert is_free(gpu, rows, start.start, start.end, now)
         types.add(gpu.gpu_type)

@@ -1,0 +1,55 @@
+"""Where a job may go: the pools that could run it, and the nodes in them that it is better off without.
+
+A job whose pods could not start somewhere avoids the nodes where that was (see `starts`). As long as other nodes could
+run it, whoever holds them now, it goes only there. Where no others could, it may use all of them, the others first.
+"""
+
+from dataclasses import dataclass
+
+from reservation_core.domain.placement import NOTHING, Avoided, Pool
+from reservation_core.domain.plan import Shape, Waiting
+from reservation_core.domain.reasons import Capacity
+
+_REMEMBERED = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    pools: list[Pool]
+    avoided: dict[str, Avoided]
+
+
+class Reach:
+    """Answers for one inventory; remembers its answers."""
+
+    def __init__(self, pools: dict[str, Pool], capacity: Capacity) -> None:
+        self._pools = pools
+        self._capacity = capacity
+        self._known: dict[tuple[str | None, Shape], _Place] = {}
+
+    def pools_for(self, gpu_type: str | None, shape: Shape) -> list[Pool]:
+        """The pools that could run such a job if nobody held anything."""
+        return self._place(gpu_type, shape).pools
+
+    def avoided(self, pool: Pool, job: Waiting) -> Avoided:
+        """What a job avoids in a pool that it may use."""
+        return self._place(job.gpu_type, job.shape).avoided[pool.gpu_type] if job.avoid_nodes else NOTHING
+
+    def _place(self, gpu_type: str | None, shape: Shape) -> _Place:
+        known = self._known.get((gpu_type, shape))
+        if known is None:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            known = self._known[gpu_type, shape] = self._find(gpu_type, shape)
+        return known
+
+    def _find(self, gpu_type: str | None, shape: Shape) -> _Place:
+        types = self._pools if gpu_type is None else (gpu_type,)
+        able = [self._pools[each] for each in types if self._capacity.could_run_on(each, shape.gpus, shape.nodes)]
+        if not shape.avoid:
+            return _Place(able, {})
+        masks = {pool.gpu_type: pool.positions_of(shape.avoid) for pool in able}
+        elsewhere = [pool for pool in able if pool.could_run(shape.gpus, shape.nodes, masks[pool.gpu_type])]
+        if elsewhere:
+            return _Place(elsewhere, {pool.gpu_type: Avoided(never=masks[pool.gpu_type]) for pool in elsewhere})
+        return _Place(able, {pool.gpu_type: Avoided(last=masks[pool.gpu_type]) for pool in able})
