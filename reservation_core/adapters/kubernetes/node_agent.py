@@ -91,19 +91,20 @@ class NodeAgent:
             _log.info("the node's cards were written", node=self._node)
 
     def _cards(self) -> list[Card]:
-        (report,) = self._inventory.nodes()
-        if not report.gpus:
+        reports = {report.name: report for report in self._inventory.nodes()}
+        report = next(iter(reports.values())) if len(reports) == 1 else reports.get(self._node)
+        if report is None or not report.gpus:
             raise NodeAgentError(
                 f"The driver on node {self._node} reports no NVIDIA GPU. Run the node agent on GPU nodes only, with"
                 " runtimeClassName nvidia, NVIDIA_VISIBLE_DEVICES=all and NVIDIA_DRIVER_CAPABILITIES=utility."
             )
         return [
             Card(
-                gpu.index,
-                gpu.uuid,
-                gpu.memory_bytes,
-                self._inventory.product(gpu.index),
-                gpu.condition is GpuCondition.LOST,
+                index=gpu.index,
+                uuid=gpu.uuid,
+                memory_bytes=gpu.memory_bytes,
+                product=self._inventory.product(gpu.index) or gpu.gpu_type,
+                lost=gpu.condition is GpuCondition.LOST,
             )
             for gpu in report.gpus
             if gpu.uuid is not None

@@ -1,5 +1,6 @@
 """Amounts as Kubernetes writes them: `500m`, `2`, `64Gi`, `1e3`."""
 
+import math
 import re
 from decimal import Decimal
 
@@ -24,13 +25,13 @@ def read_quantity(text: object) -> Decimal:
 
 def written_cores(cores: Decimal) -> str:
     """Processor cores, rounded up to thousandths: `2`, `2500m`."""
-    thousandths = -int(-cores * 1000 // 1)
+    thousandths = math.ceil(cores * 1000)
     return str(thousandths // 1000) if thousandths % 1000 == 0 else f"{thousandths}m"
 
 
 def written_bytes(amount: Decimal) -> str:
     """Bytes, rounded up to whole ones, with the largest binary suffix that keeps them exact: `64Gi`, `1000`."""
-    whole = -int(-amount // 1)
+    whole = math.ceil(amount)
     for suffix in _BINARY:
         unit = int(_SUFFIXES[suffix])
         if whole and whole % unit == 0:
