@@ -114,6 +114,18 @@ class ClusterBehaviour:
         assert status.reason.code is ReasonCode.START_FAILED
         assert "there-is-no-such-command" in status.reason.detail
 
+    async def test_a_pod_says_what_it_holds_as_long_as_it_exists(self, cluster: Cluster, make_spec: SpecMaker) -> None:
+        now = datetime.now(UTC)
+        spec = replace(make_spec("sh", "-c", "sleep 0.3"), pods=2, starts_at=now, ends_at=now + timedelta(hours=2))
+        await cluster.create_pod(spec)
+        running = await eventually(reaches(cluster, spec, PodPhase.RUNNING))
+        assert running is not None
+        for holding in (running.holding, (await finished(cluster, spec)).holding):
+            assert holding is not None
+            assert (holding.node, holding.gpu_indices, holding.pods) == (spec.node, spec.gpu_indices, 2)
+            assert abs(holding.starts_at - now) < timedelta(seconds=1)
+            assert abs(holding.ends_at - holding.starts_at - timedelta(hours=2)) < timedelta(seconds=1)
+
     async def test_creating_again_does_nothing(self, cluster: Cluster, make_spec: SpecMaker) -> None:
         spec = make_spec("sh", "-c", "echo once; sleep 600")
         await asyncio.gather(*(cluster.create_pod(spec) for _ in range(4)))

@@ -25,7 +25,7 @@ from typing import Any
 
 from reservation_core.adapters.local.pod_files import as_json, tidy, write_atomically
 from reservation_core.adapters.local.processes import MARKER, ProcessId, end_strays, is_running, send_signal
-from reservation_core.domain.model import PodName, PodPhase, PodSpec, PodStatus, Reason, ReasonCode
+from reservation_core.domain.model import PodHolding, PodName, PodPhase, PodSpec, PodStatus, Reason, ReasonCode
 from reservation_core.ports.cluster import PodRefusedError
 
 _POD_NAME = re.compile(r"[a-z0-9]{1,16}-[a-z0-9]{1,64}-[0-9]{1,9}-[0-9]{1,9}")
@@ -86,6 +86,7 @@ class PodDirectories:
             _write(staging / "spec", content)
             _write(staging / "deadline", repr(spec.deadline.timestamp()).encode())
             _write(staging / "lock", b"")
+            _write(staging / "holding", _holding_document(spec))
             # Room to ask for the end with: a disk that the workload filled must not keep its GPUs.
             _write(staging / "delete.new", b" " * 32)
             (staging / "scratch").mkdir(mode=0o700)
@@ -111,7 +112,7 @@ class PodDirectories:
         state = _read_json(directory / "state.json")
         if state is None and not (directory / "started").exists():
             return self._not_started(name)
-        status = _status_from(name, state)
+        status = _status_from(directory, state)
         supervisor = _process(state, "supervisor")
         if supervisor is None or not is_running(supervisor):
             return self._without_supervisor(name, status, state)
@@ -175,6 +176,7 @@ class PodDirectories:
             finished_at=_time(ended["finished_at"]),
             exit_code=ended["exit_code"],
             reason=reason,
+            holding=_holding(directory),
         )
 
     def _not_started(self, name: str) -> PodStatus | None:
@@ -189,7 +191,7 @@ class PodDirectories:
             return None
         if (directory / "delete").exists() and self._remove(name):
             return None
-        return PodStatus(PodName.parse(name), PodPhase.PENDING)
+        return PodStatus(PodName.parse(name), PodPhase.PENDING, holding=_holding(directory))
 
     def _without_supervisor(self, name: str, status: PodStatus, state: dict[str, Any] | None) -> PodStatus | None:
         """The pod was started and its supervisor does not seem to live: make sure, then clean up and say so."""
@@ -294,10 +296,38 @@ def _process(state: dict[str, Any] | None, who: str) -> ProcessId | None:
     return ProcessId(state[f"{who}_pid"], state[f"{who}_ticks"], state["boot_id"])
 
 
-def _status_from(name: str, state: dict[str, Any] | None) -> PodStatus:
+def _status_from(directory: Path, state: dict[str, Any] | None) -> PodStatus:
     started_at = None if state is None else _time(state["started_at"])
     phase = PodPhase.PENDING if started_at is None else PodPhase.RUNNING
-    return PodStatus(PodName.parse(name), phase, started_at=started_at)
+    return PodStatus(PodName.parse(directory.name), phase, started_at=started_at, holding=_holding(directory))
+
+
+def _holding_document(spec: PodSpec) -> bytes:
+    """What a ledger that has forgotten the pod learns from it; nothing of it is a user's."""
+    times = [None if at is None else at.timestamp() for at in (spec.starts_at, spec.ends_at)]
+    return json.dumps(
+        {
+            "node": spec.node,
+            "gpu_indices": spec.gpu_indices,
+            "pods": spec.pods,
+            "starts_at": times[0],
+            "ends_at": times[1],
+        }
+    ).encode()
+
+
+def _holding(directory: Path) -> PodHolding | None:
+    """What the pod holds; None when it does not say, or is on its way to its tombstone."""
+    said = _read_json(directory / "holding")
+    if said is None or said["starts_at"] is None or said["ends_at"] is None:
+        return None
+    return PodHolding(
+        node=said["node"],
+        gpu_indices=tuple(said["gpu_indices"]),
+        pods=said["pods"],
+        starts_at=datetime.fromtimestamp(said["starts_at"], UTC),
+        ends_at=datetime.fromtimestamp(said["ends_at"], UTC),
+    )
 
 
 def _time(seconds: float | None) -> datetime | None:
