@@ -9,6 +9,7 @@ from pgmq.sqlalchemy_async_queue import PGMQueue
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from reservation_core.adapters.postgres import direct
 from reservation_core.ports.queues import DeadLetter, QueuedMessage, QueueMetrics, QueueName
 
 _ERROR_LIMIT = 4000
@@ -36,8 +37,10 @@ class PgmqQueue:
     async def read(self, queue: QueueName, *, visibility: timedelta, limit: int) -> list[QueuedMessage]:
         """Take up to `limit` visible messages and hide them for `visibility` (whole seconds)."""
         seconds = max(1, round(visibility.total_seconds()))
-        found = await self._client.read_batch(queue.value, vt=seconds, batch_size=limit, conn=self._connection)
-        return [QueuedMessage(m.msg_id, m.read_ct, m.enqueued_at, m.message) for m in found]
+        # Not through the client: the planner reads before every plan, and somebody waits for each.
+        parameters = {"queue": queue.value, "hidden_s": seconds, "limit": limit}
+        found = await direct.fetch(self._connection, "read_messages", parameters)
+        return [QueuedMessage(m["msg_id"], m["read_ct"], m["enqueued_at"], json.loads(m["body"])) for m in found]
 
     async def delete(self, queue: QueueName, ids: Sequence[int]) -> None:
         """Forget handled messages."""
@@ -50,6 +53,17 @@ class PgmqQueue:
             await self._connection.execute(
                 text("SELECT pgmq.set_vt(CAST(:queue AS text), CAST(:ids AS bigint[]), CAST(:vt AS integer))"),
                 {"queue": queue.value, "ids": list(ids), "vt": round(by.total_seconds())},
+            )
+
+    async def unread(self, queue: QueueName, ids: Sequence[int]) -> None:
+        """Count one delivery less."""
+        if ids:
+            await self._connection.execute(
+                text(
+                    f"UPDATE pgmq.q_{queue.value} SET read_ct = read_ct - 1 "  # noqa: S608 - a name from our enum
+                    "WHERE msg_id = ANY(CAST(:ids AS bigint[])) AND read_ct > 0"
+                ),
+                {"ids": list(ids)},
             )
 
     async def bury(self, queue: QueueName, message: QueuedMessage, error: str) -> None:

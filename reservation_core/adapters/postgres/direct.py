@@ -30,6 +30,7 @@ async def fetch(connection: AsyncConnection, name: str, parameters: Mapping[str,
     try:
         found: list[Mapping[str, Any]] = await driver.fetch(sql, *(parameters[each] for each in names))
     except asyncpg.IntegrityConstraintViolationError as error:
+        error.detail = None  # it quotes the row, and with it people's variables
         raise IntegrityError(name, None, error, hide_parameters=True) from error
     return found
 

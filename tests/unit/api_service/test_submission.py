@@ -95,3 +95,32 @@ async def test_a_caller_that_leaves_changes_nothing() -> None:
     with pytest.raises(ProblemError) as caught:
         await writer.submit(_new(2))
     assert caught.value.status == 503
+
+
+async def test_one_half_is_written_while_the_other_is_answered() -> None:
+    """Nobody waits for everybody: 32 who ask together, and again when answered, are written 16 at a time."""
+    store = Store()
+    store.go.set()
+
+    async def store_for_a_while(batch: Sequence[NewReservation]) -> list[Submitted]:
+        for _ in range(5):
+            await asyncio.sleep(0)  # the others get their turn, as they do while a database works
+        return await store(batch)
+
+    writer = SubmissionWriter(store_for_a_while, 100)
+    running = asyncio.create_task(writer.run())
+
+    async def asks(number: int) -> None:
+        for turn in range(4):
+            await writer.submit(_new(100 * number + turn))
+
+    await asyncio.gather(*(asks(number) for number in range(32)))
+    writer.close()
+    await running
+    assert [len(batch) for batch in store.batches] == [16] * 8
+
+
+async def test_a_few_share_one_commit() -> None:
+    store = Store()
+    await _submit_all(store, [_new(number) for number in range(8)])
+    assert [len(batch) for batch in store.batches] == [8]

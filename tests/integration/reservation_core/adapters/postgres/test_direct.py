@@ -1,0 +1,55 @@
+"""Statements that go to the driver itself do what they do by SQLAlchemy."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from reservation_core.adapters.postgres import direct
+from tests.integration.reservation_core.adapters.postgres.conftest import Seed
+
+WAITING = {"ids": ["job-a", "job-b"]}
+
+
+@asynccontextmanager
+async def by_itself(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+    """A connection on which each statement commits by itself."""
+    async with engine.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
+        yield connection
+
+
+async def test_both_ways_find_the_same(engine: AsyncEngine, seed: Seed) -> None:
+    await seed.job("job-a", await seed.user())
+    async with by_itself(engine) as connection:
+        directly = await direct.fetch(connection, "waiting_of", WAITING)
+    async with engine.begin() as connection:
+        in_a_transaction = await direct.fetch(connection, "waiting_of", WAITING)
+    assert [dict(row) for row in directly] == [dict(row) for row in in_a_transaction]
+    assert [row["id"] for row in directly] == ["job-a"]
+
+
+async def test_in_a_transaction_it_belongs_to_it(engine: AsyncEngine, seed: Seed) -> None:
+    """What the transaction wrote is seen, and what is written goes when it is rolled back."""
+    await seed.job("job-a", await seed.user())
+    async with engine.connect() as connection:
+        await connection.execute(text("UPDATE reservations SET priority = 7"))
+        assert [row["priority"] for row in await direct.fetch(connection, "waiting_of", WAITING)] == [7]
+        await connection.rollback()
+    async with by_itself(engine) as connection:
+        assert [row["priority"] for row in await direct.fetch(connection, "waiting_of", WAITING)] == [0]
+
+
+async def test_a_refusal_shows_nothing_of_the_row(engine: AsyncEngine) -> None:
+    row = (
+        '[{"id": "job-a", "kind": "job", "user_id": 999, "gpus": 0, "nodes": 1, "duration_s": 60, "priority": 0, '
+        '"actor": "ada", "workload": {"env": {"KEY": "hunter2"}}, "created_at": "2030-01-01T00:00:00Z"}]'
+    )
+    words = {"status": "queued", "reason_code": "submitted", "reason": "x", "event_kind": "submitted", "now": Seed.now}
+    async with by_itself(engine) as connection:
+        with pytest.raises(IntegrityError) as caught:
+            await direct.fetch(connection, "submit_reservations", {"batch": row, **words})
+    assert "reservations_gpus_check" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
