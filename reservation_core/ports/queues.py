@@ -70,6 +70,10 @@ class Queue(Protocol):
         """Make messages visible again only after `by`."""
         ...
 
+    async def unread(self, queue: QueueName, ids: Sequence[int]) -> None:
+        """Count one delivery of each less: what happened was nobody's fault. They stay hidden as they were."""
+        ...
+
     async def bury(self, queue: QueueName, message: QueuedMessage, error: str) -> None:
         """Move a message, with its error, to the dead-letter queue."""
         ...

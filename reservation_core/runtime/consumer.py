@@ -1,7 +1,8 @@
 """The consumer loop: read a batch, commit, then handle each message in a transaction of its own, several at once.
 
 Delivery is at least once. A message that fails is tried again after a growing pause; after `max_reads` tries it moves,
-with its error, to the dead letters. Trouble of the database or the cluster is nobody's fault and buries nothing.
+with its error, to the dead letters. Trouble of the database or the cluster is nobody's fault: it buries nothing, and
+brings no message nearer to that.
 """
 
 import asyncio
@@ -91,11 +92,19 @@ class Consumer:
                 await self._handle(uow, message)
                 await uow.queue.delete(self._queue, [message.id])
         except (DatabaseUnavailableError, ClusterUnavailableError) as error:
-            # It becomes visible again by itself.
+            # It becomes visible again by itself, as if this had not been tried.
             _log.warning("not now", queue=self._queue.value, message=message.id, error=str(error))
+            await self._take_back(message)
         except Exception as error:  # noqa: BLE001 - it is logged and kept with the message
             _log.exception("a message could not be handled", queue=self._queue.value, message=message.id)
             await self._set_aside(message, error)
+
+    async def _take_back(self, message: QueuedMessage) -> None:
+        try:
+            async with self._uow() as uow:
+                await uow.queue.unread(self._queue, [message.id])
+        except DatabaseUnavailableError as unavailable:
+            _log.warning("not taken back now", queue=self._queue.value, message=message.id, error=str(unavailable))
 
     async def _set_aside(self, message: QueuedMessage, error: Exception) -> None:
         try:
