@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.kubernetes.api_server import ApiServer, empty_namespace, make_namespace, started_api_server
+from tests.kubernetes.kubelet import Kubelet
+from tests.kubernetes.nodes import NodeSpec
 
 
 @pytest.fixture(scope="session")
@@ -24,3 +26,16 @@ async def namespace(api_server: ApiServer) -> AsyncIterator[str]:
     await make_namespace(api_server, name)
     yield name
     await empty_namespace(api_server, name)
+
+
+@pytest.fixture
+def nodes() -> tuple[NodeSpec, ...]:
+    """The nodes of a test's cluster; a test that wants others overrides this fixture."""
+    return (NodeSpec("node-a"),)
+
+
+@pytest.fixture
+def kubelet(api_server: ApiServer, namespace: str, nodes: tuple[NodeSpec, ...]) -> Iterator[Kubelet]:
+    """A kubelet that runs the pods of the test's namespace on the test's nodes."""
+    with Kubelet(api_server, nodes, namespace=namespace) as kubelet:
+        yield kubelet
