@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
@@ -32,14 +31,11 @@ async def test_both_ways_find_the_same(engine: AsyncEngine, seed: Seed) -> None:
 
 
 async def test_in_a_transaction_it_belongs_to_it(engine: AsyncEngine, seed: Seed) -> None:
-    """What the transaction wrote is seen, and what is written goes when it is rolled back."""
-    await seed.job("job-a", await seed.user())
+    """Even the first statement of one: what it wrote goes when the transaction is rolled back."""
     async with engine.connect() as connection:
-        await connection.execute(text("UPDATE reservations SET priority = 7"))
-        assert [row["priority"] for row in await direct.fetch(connection, "waiting_of", WAITING)] == [7]
+        assert await direct.fetch(connection, "acquire_lease", {"holder": "me", "ttl_s": 60.0})
         await connection.rollback()
-    async with by_itself(engine) as connection:
-        assert [row["priority"] for row in await direct.fetch(connection, "waiting_of", WAITING)] == [0]
+    assert await seed.rows("SELECT epoch, holder FROM planner_lease") == [{"epoch": 0, "holder": None}]
 
 
 async def test_a_refusal_shows_nothing_of_the_row(engine: AsyncEngine) -> None:
