@@ -37,7 +37,7 @@ async def lead(runtime: Runtime, settings: ProcessorSettings, stop: asyncio.Even
             _log.warning("the database is not available; trying again", error=str(error))
             epoch = None
         if epoch is None:
-            await _pause(stop, settings.lease_s / 4)
+            await pause(stop, settings.lease_s / 4)
             continue
         _log.info("leading", epoch=epoch)
         try:
@@ -161,7 +161,7 @@ async def _forever(step: Callable[[], Awaitable[None]]) -> None:
             await asyncio.sleep(0.5)
 
 
-async def _pause(stop: asyncio.Event, seconds: float) -> None:
+async def pause(stop: asyncio.Event, seconds: float) -> None:
     """Wait, but not past `stop`."""
     try:
         async with asyncio.timeout(seconds):

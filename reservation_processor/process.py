@@ -4,10 +4,12 @@ import asyncio
 from datetime import timedelta
 
 import pydantic
+import structlog
 
 from reservation_core.contracts import PodOperation
+from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.queues import QueuedMessage, QueueName
-from reservation_core.ports.transactions import UnitOfWork
+from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWork
 from reservation_core.ports.wakeups import Channel
 from reservation_core.runtime.consumer import Consumer, ConsumerRules
 from reservation_core.runtime.garbage import calm_garbage_collector
@@ -16,19 +18,42 @@ from reservation_core.runtime.settings import ProcessorSettings
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.launch import LaunchRules, perform
 from reservation_processor.belts import BELT
-from reservation_processor.leading import lead
+from reservation_processor.leading import lead, pause, resync_of, tell
+
+_LOOK_AGAIN_S = 0.5
+
+_log = structlog.get_logger(__name__)
 
 
 async def run(runtime: Runtime, settings: ProcessorSettings, stop: asyncio.Event) -> None:
     """Work until `stop` is set; then finish what is under way. Any error that can't be handled ends it."""
     calm_garbage_collector()
+    if not await _accounted(runtime, settings, stop):
+        return
     async with asyncio.TaskGroup() as group:
         group.create_task(_operate(runtime, settings, stop), name="pod operations")
         group.create_task(lead(runtime, settings, stop), name="leadership")
 
 
+async def _accounted(runtime: Runtime, settings: ProcessorSettings, stop: asyncio.Event) -> bool:
+    """See once what pods there are that the ledger does not know, before any is made; false when `stop` came first.
+
+    What waits in the queues of a ledger from a backup may ask for pods on cards that are held.
+    """
+    comparison = resync_of(runtime, settings)
+    while not stop.is_set():
+        try:
+            tell(await comparison.account())
+        except (ClusterUnavailableError, DatabaseUnavailableError) as error:
+            _log.warning("waiting to see what pods there are", error=str(error))
+            await pause(stop, _LOOK_AGAIN_S)
+        else:
+            return True
+    return False
+
+
 async def _operate(runtime: Runtime, settings: ProcessorSettings, stop: asyncio.Event) -> None:
-    rules = LaunchRules(settings.end_grace, BELT, settings.log_keep_lines)
+    rules = LaunchRules(settings.end_grace, BELT, settings.log_keep_lines, max_starts=settings.max_starts)
 
     async def handle(uow: UnitOfWork, message: QueuedMessage) -> None:
         try:

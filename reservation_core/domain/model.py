@@ -136,7 +136,10 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class AllocatedGpu:
-    """One GPU of a reservation, as the ledger has it: rank 0.. numbers the pods of a gang."""
+    """One GPU of a reservation, as the ledger has it: rank 0.. numbers the pods of a gang.
+
+    `claimed_by` is a pod that the ledger doesn't know and that says it holds this card, too.
+    """
 
     gpu_id: int
     node: str
@@ -146,6 +149,7 @@ class AllocatedGpu:
     starts_at: datetime
     ends_at: datetime
     held: bool
+    claimed_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,15 @@ Creating and finalising one reservation's pods exclude each other by its pod loc
 a cancel is waited for by the delete, and a create that comes after it reads `ending` and does nothing.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
 from reservation_core.contracts import PodOperation
-from reservation_core.domain.changes import PodsGone, StartRefused
+from reservation_core.domain.changes import Event, PodsGone, StartFailed, StartRefused
 from reservation_core.domain.lifecycle import decide
-from reservation_core.domain.model import JobStatus, PodName, PodPhase, Reservation
+from reservation_core.domain.model import JobStatus, PodName, PodPhase, Reason, ReasonCode, Reservation
 from reservation_core.domain.pods import pod_specs
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster, PodRefusedError
@@ -27,7 +28,7 @@ class LaunchRules:
     """How pods are started and ended. `belt` is how much later than its range the cluster ends a pod by itself.
 
     `log_lines` of a pod's log are kept before it is removed, if they can be had within `log_patience`. Every `touch` a
-    long operation lets the database know that it goes on.
+    long operation lets the database know that it goes on. `max_starts` is how often a reservation is tried.
     """
 
     grace: timedelta
@@ -35,6 +36,7 @@ class LaunchRules:
     log_lines: int = 1000
     log_patience: timedelta = timedelta(seconds=3)
     touch: timedelta = timedelta(seconds=10)
+    max_starts: int = 3
 
 
 async def perform(uow: UnitOfWork, cluster: Cluster, operation: PodOperation, clock: Clock, rules: LaunchRules) -> None:
@@ -71,15 +73,29 @@ async def _create(
     if reservation.status is not JobStatus.STARTING:
         return
     allocations = (await uow.reservations.allocations([reservation.id])).get(reservation.id, ())
+    claimed = sorted({gpu.claimed_by for gpu in allocations if gpu.claimed_by is not None})
+    if claimed:
+        await _change(uow, reservation.id, StartFailed(_claimed(claimed), rules.max_starts), clock)
+        return
     master = cluster.master_address(reservation.id, reservation.attempt)
     specs = pod_specs(reservation, allocations, clock.now(), rules.grace, rules.belt, master)
     try:
         await call_all(uow, reservation.id, [partial(cluster.create_pod, spec) for spec in specs], touch=rules.touch)
     except PodRefusedError as refusal:
-        row = (await uow.reservations.lock([reservation.id]))[reservation.id]
-        change = decide(row, StartRefused(refusal.reason), clock.now())
-        if change is not None:
-            await carry_out(uow, [change])
+        await _change(uow, reservation.id, StartRefused(refusal.reason), clock)
+
+
+def _claimed(pods: Sequence[str]) -> Reason:
+    """A ledger from a backup may have given out cards that pods hold which it doesn't know."""
+    detail = f"Its GPUs are held by {', '.join(pods)}, which the ledger does not know; see `gpu-dev pods`."
+    return Reason(ReasonCode.START_FAILED, detail)
+
+
+async def _change(uow: UnitOfWork, reservation_id: str, event: Event, clock: Clock) -> None:
+    row = (await uow.reservations.lock([reservation_id]))[reservation_id]
+    change = decide(row, event, clock.now())
+    if change is not None:
+        await carry_out(uow, [change])
 
 
 async def _delete(

@@ -77,6 +77,7 @@ def allocated_gpu_of(row: Row[Any]) -> AllocatedGpu:
         starts_at=row.starts_at,
         ends_at=row.ends_at,
         held=row.held,
+        claimed_by=row.claimed_by,
     )
 
 

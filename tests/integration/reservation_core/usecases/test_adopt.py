@@ -261,3 +261,19 @@ async def test_a_start_of_an_older_attempt_gives_its_cards_back(world: World, se
     assert (row.status, row.attempt) == (JobStatus.STARTING, 2)
     held = sorted(key for key, state in (await states(world)).items() if state == "held")
     assert held == [f"{where.node}/{before.index}"]
+
+
+async def test_no_pod_is_made_on_cards_that_an_unknown_pod_holds(world: World, settle: Settle) -> None:
+    job_id = await world.submitted(gpus=2)
+    await world.plan()
+    [node] = {card.node for card in await world.cards(job_id)}
+    world.cluster.show(pod("job-nobody"), PodPhase.RUNNING, holding=holding(world, node, 1))
+    await settle()
+    await world.operate()
+    assert world.cluster.created == []
+    row = await world.row(job_id)
+    assert (row.status, row.attempt) == (JobStatus.QUEUED, 1)
+    assert "start_failed" in await world.kinds(job_id)
+    await world.plan()
+    await world.operate()
+    assert [spec.node for spec in world.cluster.created] == [{"a": "b", "b": "a"}[node]]
