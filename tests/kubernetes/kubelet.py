@@ -132,23 +132,28 @@ class Kubelet(Background):
         try:
             async with self.server.client() as client, LogServer(self._find_log, tls_folder=self._tls()) as port:
                 self._client, self._port = client, port
-                for spec in [*self._specs.values()]:
-                    await self._register(spec)
-                await self._follow()
+                try:
+                    for spec in [*self._specs.values()]:
+                        await self._register(spec)
+                    await self._follow()
+                finally:  # while their connections are still open
+                    await self._abandon_all()
         except asyncio.CancelledError:
             if self._failure is not None:
                 raise self._failure from None
             raise
         finally:
-            workers = [*self.workers.values()]
-            for worker in workers:
-                worker.abandon()
-            await asyncio.gather(*(worker.task for worker in workers), return_exceptions=True)
             async with self.server.client() as client:
                 for name in self._specs:
                     await client.try_call("DELETE", f"/api/v1/nodes/{name}")
             await asyncio.to_thread(self.reaper.close)
             await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+
+    async def _abandon_all(self) -> None:
+        workers = [*self.workers.values()]
+        for worker in workers:
+            worker.abandon()
+        await asyncio.gather(*(worker.task for worker in workers), return_exceptions=True)
 
     def _tls(self) -> Path | None:
         """A real API server reaches kubelets over TLS only."""

@@ -55,8 +55,10 @@ class LogServer:
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
         await response.prepare(request)
         try:
+            begins = True
             async for time, line in found.log.read(tail=tail, since=since, follow=query.get("follow") == "true"):
-                said = f"{time.isoformat().replace('+00:00', 'Z')} ".encode() + line if stamped else line
+                stamp = f"{time.isoformat().replace('+00:00', 'Z')} ".encode() if stamped and begins else b""
+                said, begins = stamp + line, line.endswith(b"\n")
                 await response.write(said if left is None else said[:left])
                 if left is not None:
                     left -= len(said)

@@ -1,0 +1,98 @@
+"""A Kubernetes cluster over a real HTTP API server, with a test kubelet that really runs what pods say."""
+
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from reservation_core.adapters.clock import SystemClock
+from reservation_core.adapters.kubernetes.attaching import GpuPin
+from reservation_core.adapters.kubernetes.cluster import ClusterRules, KubernetesCluster
+from reservation_core.adapters.kubernetes.credentials import Credentials
+from reservation_core.adapters.kubernetes.foreign import ForeignRules
+from reservation_core.adapters.kubernetes.nodes import NodeRules
+from reservation_core.adapters.kubernetes.pods import PodRules
+from reservation_core.adapters.kubernetes.transport import Transport
+from reservation_core.domain.model import PodName, PodSpec, Workload
+from tests.kubernetes.api_server import ApiServer
+from tests.kubernetes.kubelet import Kubelet
+from tests.kubernetes.nodes import NodeSpec
+
+pytest.register_assert_rewrite("tests.integration.cluster_behaviour")
+
+from tests.integration.cluster_behaviour import NODE, SpecMaker  # noqa: E402
+
+_NUMBERS = count()
+NODE_SELECTOR = "gpu-dev/node=true"
+
+
+@pytest.fixture
+def kubelet(api_server: ApiServer, namespace: str) -> Iterator[Kubelet]:
+    """Runs the pods of this test's namespace on one node."""
+    with Kubelet(api_server, [NodeSpec(NODE)], namespace=namespace) as kubelet:
+        yield kubelet
+
+
+@pytest.fixture
+def rules(namespace: str) -> ClusterRules:
+    """Pods go to their node by name, as no scheduler is about; their second belt is tight."""
+    pods = PodRules(
+        namespace, pin=GpuPin.NODE_NAME, default_image="registry.test/workload:1", extension_room=timedelta(0)
+    )
+    return ClusterRules(pods, NodeRules(), ForeignRules(namespace), node_selector=NODE_SELECTOR, creates_per_s=0)
+
+
+def transport_to(kubeconfig: Path, timeout_s: float = 10) -> Transport:
+    """The way that a kubeconfig shows."""
+    return Transport(Credentials(kubeconfig, None, {}), timeout_s)
+
+
+@pytest.fixture
+async def transport(api_server: ApiServer) -> AsyncIterator[Transport]:
+    """As the administrator, without anything between."""
+    transport = transport_to(api_server.kubeconfig)
+    yield transport
+    await transport.close()
+
+
+@pytest.fixture
+async def cluster(transport: Transport, rules: ClusterRules, kubelet: Kubelet) -> AsyncIterator[KubernetesCluster]:
+    """The cluster with a kubelet behind it."""
+    cluster = KubernetesCluster(transport, rules, SystemClock())
+    yield cluster
+    await cluster.close()
+
+
+@pytest.fixture
+def make_spec() -> SpecMaker:
+    def make(
+        *command: str,
+        env: tuple[tuple[str, str], ...] = (),
+        deadline: datetime | None = None,
+        grace: timedelta = timedelta(seconds=5),
+        node: str = NODE,
+        name: PodName | None = None,
+        pods: int = 1,
+    ) -> PodSpec:
+        now = datetime.now(UTC)
+        visible = dict(env).get("CUDA_VISIBLE_DEVICES", "0")
+        gpu_indices = tuple(int(index) for index in visible.split(","))
+        return PodSpec(
+            name=name or PodName(f"job-t{next(_NUMBERS)}x", 1, 0),
+            user="ada",
+            node=node,
+            gpu_indices=gpu_indices,
+            gpu_uuids=(None,) * len(gpu_indices),
+            workload=Workload(command=command),
+            env=env,
+            deadline=deadline or now + timedelta(hours=1),
+            grace=grace,
+            user_id=7,
+            pods=pods,
+            starts_at=now,
+            ends_at=now + timedelta(hours=1),
+        )
+
+    return make
