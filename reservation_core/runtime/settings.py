@@ -9,7 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal, assert_never
 
-from pydantic import BaseModel, BeforeValidator, Field, SecretStr
+from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, SecretStr
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from reservation_core.adapters.kubernetes.attaching import GpuAttach, GpuPin
@@ -164,6 +164,13 @@ class ProcessorSettings(CommonSettings):
 
 class UpdaterSettings(CommonSettings):
     """The availability updater."""
+
+
+class NodeAgentSettings(CommonSettings):
+    """The node agent. `NODE_NAME` is what a pod's manifest usually calls its own node's name."""
+
+    node_name: Annotated[str, Field(validation_alias=AliasChoices("NODE_NAME", "GPU_DEV_NODE_NAME"))]
+    look_every_s: Seconds = 60
 
 
 class ExpirySettings(CommonSettings):

@@ -1,0 +1,33 @@
+"""From settings to a running node agent."""
+
+import asyncio
+
+from reservation_core.adapters.kubernetes.credentials import KubeconfigError
+from reservation_core.adapters.kubernetes.node_agent import NodeAgent, NodeAgentError
+from reservation_core.adapters.local.inventory import BadGpusSettingError, Inventory
+from reservation_core.runtime.kubernetes import open_transport
+from reservation_core.runtime.settings import NodeAgentSettings
+from reservation_core.runtime.shutdown import stop_on_signals
+from reservation_core.runtime.wiring import SettingsError
+
+
+async def run_node_agent(settings: NodeAgentSettings, *, once: bool) -> None:
+    """Write this node's cards into its Node object: once, or again and again until SIGTERM.
+
+    Raises SettingsError for what somebody has to change (no cards, no such node, a missing permission) and
+    ClusterUnavailableError when the driver or the API server does not answer; in the loop only at its first look.
+    """
+    try:
+        inventory = Inventory(settings.local_gpus, settings.node_name)
+        transport = open_transport(settings)
+        try:
+            agent = NodeAgent(transport, settings.node_name, inventory)
+            if once:
+                await agent.look()
+            else:
+                await agent.run(stop_on_signals(), settings.look_every_s)
+        finally:
+            await transport.close()
+            await asyncio.to_thread(inventory.close)
+    except (KubeconfigError, NodeAgentError, BadGpusSettingError) as error:
+        raise SettingsError(str(error)) from error
