@@ -18,7 +18,8 @@ async def run_node_agent(settings: NodeAgentSettings, *, once: bool) -> None:
     ClusterUnavailableError when the driver or the API server does not answer; in the loop only at its first look.
     """
     try:
-        inventory = Inventory(settings.local_gpus, settings.node_name)
+        # Simulated cards are called after the node, as far as its name goes: the pod's own changes with every restart.
+        inventory = Inventory(settings.local_gpus, settings.node_name[:63].strip("-."))
         transport = open_transport(settings)
         try:
             agent = NodeAgent(transport, settings.node_name, inventory)
