@@ -12,11 +12,12 @@ class ClusterUnavailableError(Exception):
     """The cluster could not be asked or did not answer. Says nothing about any pod: try again."""
 
 
-@dataclass(frozen=True, slots=True)
 class PodRefusedError(Exception):
     """The cluster will never run this pod as specified."""
 
-    reason: Reason
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(reason.detail)
+        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """A Kubernetes cluster over a real HTTP API server, with a test kubelet that really runs what pods say."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
@@ -18,7 +18,6 @@ from reservation_core.adapters.kubernetes.transport import Transport
 from reservation_core.domain.model import PodName, PodSpec, Workload
 from tests.kubernetes.api_server import ApiServer
 from tests.kubernetes.kubelet import Kubelet
-from tests.kubernetes.nodes import NodeSpec
 
 pytest.register_assert_rewrite("tests.integration.cluster_behaviour")
 
@@ -29,10 +28,11 @@ NODE_SELECTOR = "gpu-dev/node=true"
 
 
 @pytest.fixture
-def kubelet(api_server: ApiServer, namespace: str) -> Iterator[Kubelet]:
-    """Runs the pods of this test's namespace on one node."""
-    with Kubelet(api_server, [NodeSpec(NODE)], namespace=namespace) as kubelet:
-        yield kubelet
+async def runtime_class(api_server: ApiServer) -> None:
+    """What pods that get their cards by variables run under, as a GPU operator would have installed it."""
+    async with api_server.client() as client:
+        body = {"metadata": {"name": "nvidia"}, "handler": "nvidia"}
+        await client.try_call("POST", "/apis/node.k8s.io/v1/runtimeclasses", body)
 
 
 @pytest.fixture
@@ -58,7 +58,9 @@ async def transport(api_server: ApiServer) -> AsyncIterator[Transport]:
 
 
 @pytest.fixture
-async def cluster(transport: Transport, rules: ClusterRules, kubelet: Kubelet) -> AsyncIterator[KubernetesCluster]:
+async def cluster(
+    transport: Transport, rules: ClusterRules, kubelet: Kubelet, runtime_class: None
+) -> AsyncIterator[KubernetesCluster]:
     """The cluster with a kubelet behind it."""
     cluster = KubernetesCluster(transport, rules, SystemClock())
     yield cluster
