@@ -1,4 +1,7 @@
-"""A job's log from its pods: one pod's bytes as they are, a gang's lines each with its rank."""
+"""A job's log from its pods: one pod's bytes as they are, a gang's lines each with its rank.
+
+Where a cluster forgets a log with its pod, the last lines that were kept of it stand in.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -14,6 +17,7 @@ from reservation_core.ports.transactions import DatabaseUnavailableError
 
 _LONGEST_LINE = 64 * 1024
 _AHEAD = 64
+_OVERLAP = 4096
 _WITHOUT_OUTPUT = frozenset({JobStatus.QUEUED, JobStatus.STARTING})
 _log = structlog.get_logger(__name__)
 
@@ -22,23 +26,49 @@ class _PodLog:
     """One pod's log, read over and over from its start, each byte passed on once."""
 
     def __init__(self, services: Services, name: PodName) -> None:
+        self._services = services
         self._cluster = services.runtime.cluster
-        self._name = str(name)
+        self._name = name
         self._passed = 0
+        self._last = b""
 
     async def read(self, *, follow: bool) -> AsyncGenerator[bytes]:
         """What was not passed on yet. Raises ClusterUnavailableError."""
         position = 0
-        chunks = self._cluster.pod_logs(self._name, follow=follow)
+        chunks = self._cluster.pod_logs(str(self._name), follow=follow)
         try:
             async for chunk in chunks:
                 fresh = chunk[max(self._passed - position, 0) :]
                 position += len(chunk)
                 self._passed = max(self._passed, position)
                 if fresh:
+                    self._last = (self._last + fresh)[-_OVERLAP:]
                     yield fresh
         finally:
             await _close(chunks)
+        if position == 0 and not follow and self._cluster.forgets_logs:
+            kept = await self._kept()
+            if kept:
+                yield kept
+
+    async def _kept(self) -> bytes:
+        """What was kept of the log and not passed on yet, when the pod is gone. Raises ClusterUnavailableError."""
+        try:
+            async with self._services.stream_reads, self._services.runtime.uow() as uow:
+                tail = await uow.pod_logs.tail(self._name)
+        except DatabaseUnavailableError as error:
+            raise ClusterUnavailableError(
+                f"The pod is gone, and what was kept of its log can't be read: {error}"
+            ) from error
+        if not tail:
+            return b""
+        if self._passed:
+            # Only the end was kept; it goes on where it holds what was passed on last, or else all of that was passed.
+            place = tail.rfind(self._last[-len(tail) :])
+            tail = tail[place + min(len(self._last), len(tail)) :] if place >= 0 else b""
+        self._passed += len(tail)
+        self._last = (self._last + tail)[-_OVERLAP:]
+        return tail
 
 
 async def read_log(services: Services, job: Reservation) -> AsyncGenerator[bytes]:
@@ -60,13 +90,15 @@ async def read_log(services: Services, job: Reservation) -> AsyncGenerator[bytes
 async def follow_log(services: Services, job: Reservation) -> AsyncGenerator[bytes]:
     """The log until the job has ended and everything was passed on; waits for a job that has not started."""
     pods: list[_PodLog] = []
+    attempt = 0
     while True:
         ticket = services.wakeups.ticket()
         job = await _newest(services, job)
         # Read the state first, then the log: what was printed before a final state is then never missed.
         ended = job.status in FINAL_STATUSES
         if job.status not in _WITHOUT_OUTPUT:
-            if not pods:
+            if attempt != job.attempt:
+                attempt = job.attempt
                 pods = [_PodLog(services, name) for name in _pods(job)]
             try:
                 async with aclosing(_joined(pods, follow=not ended)) as chunks:

@@ -22,6 +22,7 @@ async def run_once(runtime: Runtime, settings: ExpirySettings) -> ExpiryReport:
             max_starts=settings.max_starts,
             ending_patience=timedelta(seconds=settings.ending_patience_s),
             idempotency_keep=timedelta(seconds=settings.idempotency_keep_s),
+            log_keep=timedelta(seconds=settings.log_keep_s),
         ),
     )
     if report.ended or report.timed_out or report.resent:

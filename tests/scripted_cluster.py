@@ -1,6 +1,7 @@
 """A cluster that does what a test says, for orders of events that a real one shows only by chance."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -28,6 +29,9 @@ class ScriptedCluster:
         self.deleted: list[str] = []
         self.forgotten: list[str] = []
         self.forgetful = False
+        self.logs: dict[str, bytes] = {}
+        self.silent = False
+        self.on_create: Callable[[PodSpec], Awaitable[None]] | None = None
         self.deadlines: dict[str, datetime] = {}
         self.refusal: Reason | None = None
         self.down = False
@@ -77,6 +81,8 @@ class ScriptedCluster:
     async def create_pod(self, spec: PodSpec) -> None:
         """Note it, and show it as pending."""
         self._ask()
+        if self.on_create is not None:
+            await self.on_create(spec)
         if self.refusal is not None:
             raise PodRefusedError(self.refusal)
         self.created.append(spec)
@@ -110,9 +116,13 @@ class ScriptedCluster:
         self.deadlines[name] = deadline
 
     async def pod_logs(self, name: str, *, follow: bool, tail_lines: int | None = None) -> AsyncIterator[bytes]:
-        """Nothing is ever printed."""
-        for nothing in ():
-            yield nothing
+        """What `logs` says of pods that exist, or of all unless `forgetful`; never anything while `silent`."""
+        self._ask()
+        if self.silent:
+            await asyncio.Event().wait()
+        if PodName.parse(name) in self.pods or not self.forgetful:
+            text = self.logs.get(name, b"")
+            yield b"".join(text.splitlines(keepends=True)[-tail_lines:]) if tail_lines else text
 
     async def close(self) -> None:
         """Nothing to let go of."""

@@ -19,13 +19,14 @@ EventOf = Callable[[Reservation, datetime], Event | None]
 
 @dataclass(frozen=True, slots=True)
 class ExpiryRules:
-    """When to warn (seconds before the end), how long things may take, and how often a start is tried."""
+    """When to warn (seconds before the end), how long things may take and are kept, and how often a start is tried."""
 
     warn_before_s: Sequence[int]
     start_allowance: timedelta
     max_starts: int
     ending_patience: timedelta
     idempotency_keep: timedelta
+    log_keep: timedelta
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class ExpiryReport:
     timed_out: int
     resent: int
     forgotten_keys: int
+    forgotten_logs: int
 
 
 async def expire(uow_factory: UnitOfWorkFactory, clock: Clock, rules: ExpiryRules) -> ExpiryReport:
@@ -47,8 +49,10 @@ async def expire(uow_factory: UnitOfWorkFactory, clock: Clock, rules: ExpiryRule
     )
     timed_out, resent = await _repair_stuck(uow_factory, clock, rules)
     async with uow_factory() as uow:
-        forgotten = await uow.idempotency.forget(clock.now() - rules.idempotency_keep)
-    return ExpiryReport(ended, warned, timed_out, resent, forgotten)
+        keys = await uow.idempotency.forget(clock.now() - rules.idempotency_keep)
+    async with uow_factory() as uow:
+        logs = await uow.pod_logs.forget(clock.now() - rules.log_keep)
+    return ExpiryReport(ended, warned, timed_out, resent, keys, logs)
 
 
 async def _due(uow: UnitOfWork, now: datetime) -> list[str]:

@@ -4,7 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from reservation_core.domain.model import JobStatus, PodPhase
+from reservation_core.domain.model import JobStatus, PodPhase, Reason, ReasonCode
+from reservation_core.ports.pod_logs import KeptLog
 from reservation_core.usecases import expire as expiry
 from reservation_core.usecases.expire import ExpiryReport, ExpiryRules, expire
 from tests.integration.reservation_core.usecases.world import ALLOWANCE, MAX_STARTS, World, pod
@@ -15,8 +16,9 @@ RULES = ExpiryRules(
     max_starts=MAX_STARTS,
     ending_patience=timedelta(minutes=1),
     idempotency_keep=timedelta(days=1),
+    log_keep=timedelta(days=7),
 )
-NOTHING = ExpiryReport(0, 0, 0, 0, 0)
+NOTHING = ExpiryReport(0, 0, 0, 0, 0, 0)
 
 
 async def once(world: World) -> ExpiryReport:
@@ -97,6 +99,22 @@ async def test_a_job_stuck_starting_is_tried_again_and_then_fails_with_its_reaso
     assert not any(card.held for card in await world.cards(job_id))
 
 
+async def test_who_timed_out_starting_says_what_the_cluster_said(world: World) -> None:
+    job_id = await world.started()
+    cause = Reason(ReasonCode.IMAGE_PULL_FAILED, "The image can't be pulled.")
+    for _ in range(RULES.max_starts):
+        attempt = (await world.row(job_id)).attempt
+        await world.see(world.cluster.show(pod(job_id, attempt=attempt), PodPhase.PENDING, reason=cause))
+        world.clock.go_on(ALLOWANCE + timedelta(seconds=1))
+        await once(world)
+        await world.operate()
+        await world.plan()
+        await world.operate()
+    row = await world.row(job_id)
+    assert (row.status, row.reason.code, row.attempt) == (JobStatus.FAILED, ReasonCode.IMAGE_PULL_FAILED, 3)
+    assert row.reason.detail == "The image can't be pulled. It was tried 3 times."
+
+
 async def test_an_end_that_got_stuck_is_asked_for_again(world: World) -> None:
     world.cluster.obedient = False
     job_id = await world.ran(duration=60)
@@ -147,6 +165,18 @@ async def test_ends_that_are_stuck_keep_no_start_from_timing_out(world: World, m
     world.clock.go_on(timedelta(minutes=3))
     await once(world)
     assert (await world.row(starting)).status is JobStatus.ENDING
+
+
+async def test_logs_are_forgotten_after_a_while(world: World) -> None:
+    job_id = await world.submitted()
+    async with world.uow() as uow:
+        await uow.pod_logs.keep([KeptLog(pod(job_id), b"the end\n", complete=True)], world.clock.now())
+    world.clock.go_on(RULES.log_keep)
+    assert (await once(world)).forgotten_logs == 0
+    world.clock.go_on(timedelta(seconds=1))
+    assert (await once(world)).forgotten_logs == 1
+    async with world.uow() as uow:
+        assert await uow.pod_logs.tail(pod(job_id)) is None
 
 
 async def test_old_idempotency_keys_are_forgotten(world: World) -> None:

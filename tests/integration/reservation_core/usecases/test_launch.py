@@ -1,15 +1,19 @@
 """Pod operations: the row says what should be; late, doubled and stale messages do nothing."""
 
-from datetime import timedelta
+import asyncio
+from dataclasses import replace
+from datetime import datetime, timedelta
 
 import pytest
+from sqlalchemy import text
 
 from reservation_core.contracts import PodOperation
-from reservation_core.domain.model import JobStatus, PodPhase, Reason, ReasonCode
-from reservation_core.ports.cluster import ClusterUnavailableError
+from reservation_core.domain.model import JobStatus, PodPhase, PodSpec, Reason, ReasonCode
+from reservation_core.ports.cluster import ClusterUnavailableError, PodRefusedError
 from reservation_core.usecases.cancel import cancel
 from reservation_core.usecases.launch import perform
 from tests.integration.reservation_core.usecases.world import LAUNCH, World, pod
+from tests.waiting import eventually
 
 
 async def told(world: World, op: str, job_id: str, attempt: int = 1) -> None:
@@ -87,3 +91,72 @@ async def test_gpus_stay_held_until_the_pod_is_gone(world: World) -> None:
     world.clock.go_on(timedelta(seconds=1))
     await world.plan()
     assert (await world.row(waiting)).status is JobStatus.STARTING
+
+
+async def test_a_gangs_pods_are_created_at_the_same_time(world: World) -> None:
+    both = asyncio.Barrier(2)
+
+    async def meet(_spec: PodSpec) -> None:
+        await both.wait()
+
+    world.cluster.on_create = meet
+    async with asyncio.timeout(10):
+        job_id = await world.started(nodes=2)
+    assert {spec.name for spec in world.cluster.created} == {pod(job_id, 0), pod(job_id, 1)}
+
+
+async def test_a_create_that_is_under_way_when_another_is_refused_is_waited_for(world: World) -> None:
+    both = asyncio.Barrier(2)
+
+    async def first_refuses(spec: PodSpec) -> None:
+        await both.wait()
+        if spec.name.rank == 0:
+            raise PodRefusedError(Reason(ReasonCode.START_FAILED, "There is no such image."))
+        for _ in range(20):  # the refusal is known to everybody by now
+            await asyncio.sleep(0)
+
+    world.cluster.on_create = first_refuses
+    job_id = await world.submitted(nodes=2)
+    await world.plan()
+    await world.operate()
+    assert [spec.name.rank for spec in world.cluster.created] == [1]
+    assert (await world.row(job_id)).status is JobStatus.FAILED
+    assert world.cluster.pods == {}
+
+
+async def test_a_long_create_does_not_look_idle_to_the_database(world: World) -> None:
+    world.launch = replace(LAUNCH, touch=timedelta(milliseconds=10))
+    seen: set[datetime] = set()
+
+    async def heard_of() -> bool:
+        async with world.uow() as uow:
+            found = await uow._connection.execute(  # type: ignore[attr-defined]
+                text(
+                    "SELECT state_change FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND state <> 'idle' "
+                    "AND query LIKE '%pg_advisory_xact_lock%' AND datname = current_database()"
+                )
+            )
+            seen.update(found.scalars())
+        return len(seen) >= 3
+
+    async def long(_spec: PodSpec) -> None:
+        await eventually(heard_of)
+
+    world.cluster.on_create = long
+    job_id = await world.started()
+    assert (await world.row(job_id)).status is JobStatus.STARTING
+    assert len(world.cluster.created) == 1
+
+
+async def test_what_has_finished_lets_go_of_its_cards_whatever_keeps_its_object(world: World) -> None:
+    world.cluster.obedient = False
+    job_id = await world.ran(nodes=2)
+    await cancelled(world, job_id)
+    await world.operate()
+    world.cluster.show(pod(job_id, 0), PodPhase.FINISHED, exit_code=143)
+    await told(world, "delete", job_id)
+    assert all(card.held for card in await world.cards(job_id))
+    world.cluster.show(pod(job_id, 1), PodPhase.FINISHED, exit_code=143)
+    await told(world, "delete", job_id)
+    assert (await world.row(job_id)).status is JobStatus.CANCELLED
+    assert not any(card.held for card in await world.cards(job_id))

@@ -1,6 +1,10 @@
 """What pods are seen to do, in every order that a cluster may tell it."""
 
+from dataclasses import replace
 from datetime import timedelta
+
+import pytest
+from sqlalchemy import text
 
 from reservation_core.domain.model import JobStatus, PodPhase, PodStatus, Reason, ReasonCode
 from reservation_core.usecases.cancel import cancel
@@ -128,3 +132,162 @@ async def test_many_jobs_are_observed_in_one_go(world: World) -> None:
     jobs = [await world.started() for _ in range(4)]
     await world.see(*(world.cluster.show(pod(i), FINISHED, started_at=world.clock.now(), exit_code=0) for i in jobs))
     assert {(await world.row(job_id)).outcome for job_id in jobs} == {JobStatus.SUCCEEDED}
+
+
+PULL = Reason(ReasonCode.IMAGE_PULL_FAILED, "The image can't be pulled: no such tag.")
+EVICTED = Reason(ReasonCode.EVICTED, "The node is being drained.")
+DELETED = Reason(ReasonCode.POD_DELETED, "Somebody deleted it.")
+
+
+async def cancelled(world: World, job_id: str) -> None:
+    async with world.uow() as uow:
+        await cancel(uow, world.who, job_id, None, world.clock.now())
+
+
+async def node_of_first(world: World, job_id: str) -> str:
+    return (await world.cards(job_id))[0].node
+
+
+async def test_who_does_not_start_yet_is_told_why_once(world: World) -> None:
+    job_id = await world.started()
+    pending = world.cluster.show(pod(job_id), PodPhase.PENDING, reason=PULL)
+    await world.see(pending, pending)
+    await world.see(pending)
+    assert (await world.view(job_id)).reservation.reason == PULL
+    row = await world.row(job_id)
+    assert (row.status, row.reason) == (JobStatus.STARTING, PULL)
+    assert (await world.kinds(job_id)).count("start_delayed") == 1
+    await world.see(replace(pending, reason=Reason(PULL.code, "Now another tag is missing.")))
+    assert (await world.kinds(job_id)).count("start_delayed") == 2
+    await world.see(PodStatus(pod(job_id), PodPhase.PENDING))
+    assert (await world.row(job_id)).reason.detail == "Now another tag is missing."
+
+
+async def test_what_would_start_nowhere_fails_at_once(world: World) -> None:
+    job_id = await world.started()
+    await world.see(world.cluster.show(pod(job_id), PodPhase.PENDING, reason=PULL, hopeless=True))
+    await world.operate()
+    row = await world.row(job_id)
+    assert (row.status, row.reason, row.attempt) == (JobStatus.FAILED, PULL, 1)
+
+
+async def test_who_could_not_start_waits_first_in_line_and_starts_elsewhere(world: World) -> None:
+    job_id = await world.started(gpus=2)
+    first = await node_of_first(world, job_id)
+    behind = await world.submitted(gpus=2, nodes=2)
+    await world.see(world.cluster.show(pod(job_id), FINISHED, reason=EVICTED))
+    row = await world.row(job_id)
+    assert (row.status, row.outcome, row.reason.code) == (JobStatus.ENDING, JobStatus.QUEUED, ReasonCode.REQUEUED)
+    assert all(card.held for card in await world.cards(job_id))
+    await world.operate()
+    waiting = (await world.view(job_id)).reservation
+    assert (waiting.status, waiting.range_end, waiting.finished_at) == (JobStatus.QUEUED, None, None)
+    assert (await world.view(job_id)).allocations == ()
+    await world.plan()
+    await world.operate()
+    again = await world.row(job_id)
+    assert (again.status, again.attempt) == (JobStatus.STARTING, 2)
+    assert await node_of_first(world, job_id) != first
+    assert (await world.row(behind)).status is JobStatus.QUEUED
+    await world.see(world.cluster.show(pod(job_id, attempt=2), RUNNING, started_at=world.clock.now()))
+    assert (await world.row(job_id)).status is JobStatus.RUNNING
+    kinds = await world.kinds(job_id)
+    assert kinds == ["submitted", "allocated", "start_failed", "requeued", "allocated", "started"]
+
+
+async def test_a_job_that_waits_again_is_told_why_beside_what_it_waits_for(world: World) -> None:
+    job_id = await world.started(gpus=2)
+    await world.see(world.cluster.show(pod(job_id), FINISHED, reason=EVICTED))
+    await world.operate()
+    # The other node is taken before it comes to it.
+    async with world.uow() as uow:
+        await uow._connection.execute(text("UPDATE nodes SET schedulable = false"))  # type: ignore[attr-defined]
+    await world.plan()
+    reason = (await world.view(job_id)).reservation.reason
+    assert reason.code is ReasonCode.NODE_UNAVAILABLE
+    assert "Attempt 1 of 3 did not start: The node is being drained." in reason.detail
+
+
+async def test_a_gang_goes_elsewhere_as_a_whole_and_names_the_pod(world: World) -> None:
+    job_id = await world.started(nodes=2)
+    await world.see(world.cluster.show(pod(job_id, 0), RUNNING, started_at=world.clock.now()))
+    await world.see(world.cluster.show(pod(job_id, 1), FINISHED, reason=EVICTED))
+    assert f"Pod {pod(job_id, 1)}: The node is being drained." in (await world.row(job_id)).reason.detail
+    await world.operate()
+    assert world.cluster.pods == {}
+    await world.plan()
+    # There are only two nodes: it may use those where it could not start.
+    assert (await world.row(job_id)).attempt == 2
+
+
+async def test_a_cancel_wins_over_going_back_to_the_line(world: World) -> None:
+    job_id = await world.started()
+    await world.see(world.cluster.show(pod(job_id), FINISHED, reason=EVICTED))
+    await cancelled(world, job_id)
+    await world.operate()
+    row = await world.row(job_id)
+    assert (row.status, row.reason.code) == (JobStatus.CANCELLED, ReasonCode.CANCELLED_BY_USER)
+    assert not any(card.held for card in await world.cards(job_id))
+
+
+@pytest.mark.parametrize("reason", [EVICTED, DELETED, Reason(ReasonCode.NODE_LOST, "The node does not answer.")])
+@pytest.mark.parametrize("phase", [RUNNING, FINISHED, GONE])
+async def test_a_running_job_whose_pod_is_taken_away_fails_with_the_cause(
+    world: World, reason: Reason, phase: PodPhase
+) -> None:
+    job_id = await world.ran()
+    await world.see(world.cluster.show(pod(job_id), phase, started_at=world.clock.now(), reason=reason))
+    await world.operate()
+    row = await world.row(job_id)
+    assert (row.status, row.reason, row.attempt) == (JobStatus.FAILED, reason, 1)
+
+
+async def test_a_pod_taken_away_before_it_ran_goes_elsewhere_but_not_one_that_somebody_deleted(world: World) -> None:
+    drained, deleted = await world.started(), await world.started()
+    await world.see(world.cluster.show(pod(drained), PodPhase.PENDING, reason=EVICTED))
+    await world.see(world.cluster.show(pod(deleted), PodPhase.PENDING, reason=DELETED))
+    assert (await world.row(drained)).outcome is JobStatus.QUEUED
+    row = await world.row(deleted)
+    assert (row.outcome, row.reason) == (JobStatus.FAILED, DELETED)
+
+
+async def test_the_end_that_was_asked_for_stays_what_it_was(world: World) -> None:
+    world.cluster.obedient = False
+    job_id = await world.ran()
+    await cancelled(world, job_id)
+    await world.operate()
+    before = await world.row(job_id)
+    await world.see(world.cluster.show(pod(job_id), RUNNING, started_at=world.clock.now(), reason=DELETED))
+    assert await world.row(job_id) == before
+    await world.see(world.cluster.show(pod(job_id), FINISHED, exit_code=143, reason=DELETED))
+    after = await world.row(job_id)
+    assert (after.outcome, after.reason, after.exit_code) == (JobStatus.CANCELLED, before.reason, 143)
+
+
+async def test_a_pod_that_has_finished_while_ending_is_let_go_of_at_once(world: World) -> None:
+    world.cluster.obedient = False
+    job_id = await world.ran(nodes=2)
+    await cancelled(world, job_id)
+    await world.operate()
+    await world.see(world.cluster.show(pod(job_id, 0), FINISHED, exit_code=143))
+    assert await world.depth("pod_operations") == 0
+    await world.see(world.cluster.show(pod(job_id, 1), FINISHED, exit_code=143))
+    await world.operate()
+    assert (await world.row(job_id)).status is JobStatus.CANCELLED
+    assert not any(card.held for card in await world.cards(job_id))
+
+
+async def test_the_lost_pod_of_a_gang_is_named(world: World) -> None:
+    job_id = await world.ran(nodes=2)
+    await world.see(world.cluster.show(pod(job_id, 1), GONE))
+    row = await world.row(job_id)
+    assert (row.outcome, row.reason.code) == (JobStatus.FAILED, ReasonCode.POD_LOST)
+    assert str(pod(job_id, 1)) in row.reason.detail
+
+
+async def test_a_pod_that_is_gone_may_say_how_it_ended(world: World) -> None:
+    job_id = await world.started()
+    begun = world.clock.now()
+    await world.see(world.cluster.show(pod(job_id), GONE, started_at=begun, exit_code=0))
+    row = await world.row(job_id)
+    assert (row.status, row.exit_code, row.started_at) == (JobStatus.SUCCEEDED, 0, begun)

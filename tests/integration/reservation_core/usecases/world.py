@@ -44,6 +44,7 @@ class World:
     cluster: ScriptedCluster
     who: Principal
     rules: PlannerRules = RULES
+    launch: LaunchRules = LAUNCH
 
     def new(self, *, key: str | None = None, request: bytes = b"1", **fields: object) -> NewReservation:
         """A job as accepted; fields of JobSubmit, one GPU for an hour by default."""
@@ -104,7 +105,7 @@ class World:
             for message in messages:
                 operation = PodOperation.model_validate(message.body)
                 async with self.uow() as uow:
-                    await perform(uow, self.cluster, operation, self.clock, LAUNCH)
+                    await perform(uow, self.cluster, operation, self.clock, self.launch)
                     await uow.queue.delete(QueueName.POD_OPERATIONS, [message.id])
                 done.append(operation)
 

@@ -1,0 +1,104 @@
+"""The last lines of pods whose cluster forgets them: kept before the pod goes, and never at the price of a card."""
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+
+from sqlalchemy import text
+
+from reservation_core.domain.model import JobStatus, PodPhase
+from reservation_core.ports.pod_logs import LONGEST_TAIL, KeptLog
+from reservation_core.usecases.cancel import cancel
+from tests.integration.reservation_core.usecases.world import LAUNCH, World, pod
+
+
+async def kept(world: World, job_id: str, rank: int = 0) -> bytes | None:
+    async with world.uow() as uow:
+        return await uow.pod_logs.tail(pod(job_id, rank))
+
+
+async def cancelled(world: World, job_id: str) -> None:
+    async with world.uow() as uow:
+        await cancel(uow, world.who, job_id, None, world.clock.now())
+
+
+async def ended(world: World, log: bytes) -> str:
+    """A job whose pod has finished by itself and was removed."""
+    job_id = await world.ran()
+    world.cluster.logs[str(pod(job_id))] = log
+    await world.see(world.cluster.show(pod(job_id), PodPhase.FINISHED, exit_code=0))
+    await world.operate()
+    assert (await world.row(job_id)).status is JobStatus.SUCCEEDED
+    return job_id
+
+
+async def test_the_last_lines_are_kept_before_the_pod_goes(world: World) -> None:
+    world.cluster.forgetful = True
+    world.launch = replace(LAUNCH, log_lines=2)
+    job_id = await ended(world, b"one\ntwo\nthree\n")
+    assert world.cluster.pods == {}
+    assert await kept(world, job_id) == b"two\nthree\n"
+
+
+async def test_a_cluster_that_remembers_keeps_its_logs_itself(world: World) -> None:
+    assert await kept(world, await ended(world, b"one\n")) is None
+
+
+async def test_nothing_is_kept_when_no_lines_are_wanted(world: World) -> None:
+    world.cluster.forgetful = True
+    world.launch = replace(LAUNCH, log_lines=0)
+    assert await kept(world, await ended(world, b"one\n")) is None
+
+
+async def test_of_a_long_log_the_end_is_kept_from_the_beginning_of_a_line(world: World) -> None:
+    world.cluster.forgetful = True
+    line = b"x" * 1_000_000 + b"\n"
+    assert await kept(world, await ended(world, line + line + b"the end\n")) == line + b"the end\n"
+    endless = await kept(world, await ended(world, b"x" * 3 * LONGEST_TAIL))
+    assert endless == b"x" * LONGEST_TAIL
+
+
+async def test_of_a_pod_that_is_ended_what_it_prints_last_is_kept_too(world: World) -> None:
+    world.cluster.forgetful = True
+    world.cluster.obedient = False
+    job_id = await world.ran()
+    world.cluster.logs[str(pod(job_id))] = b"one\n"
+    await cancelled(world, job_id)
+    await world.operate()
+    assert await kept(world, job_id) == b"one\n"
+    # Once is enough while it still runs.
+    world.cluster.logs[str(pod(job_id))] = b"one\nterminated\n"
+    async with world.uow() as uow:
+        await uow.reservations.resend([job_id])
+    await world.operate()
+    assert await kept(world, job_id) == b"one\n"
+    await world.see(world.cluster.show(pod(job_id), PodPhase.FINISHED, exit_code=143))
+    await world.operate()
+    assert await kept(world, job_id) == b"one\nterminated\n"
+
+
+async def test_a_log_that_can_not_be_read_keeps_no_card(world: World) -> None:
+    world.cluster.forgetful = world.cluster.silent = True
+    world.launch = replace(LAUNCH, log_patience=timedelta(milliseconds=20))
+    async with asyncio.timeout(10):
+        job_id = await ended(world, b"one\n")
+    assert not any(card.held for card in await world.cards(job_id))
+    assert await kept(world, job_id) == b""
+    async with world.uow() as uow:
+        found = await uow._connection.execute(  # type: ignore[attr-defined]
+            text("SELECT subject, data FROM events WHERE kind = 'log_not_kept'")
+        )
+        assert [(row.subject, row.data) for row in found] == [(job_id, {"pods": [str(pod(job_id))]})]
+
+
+async def test_something_is_never_replaced_by_nothing_nor_what_is_complete_by_anything(world: World) -> None:
+    job_id = await world.submitted()
+    steps = [(b"half", False), (b"", False), (b"whole", True), (b"later", True), (b"", False)]
+    seen = []
+    for tail, complete in steps:
+        async with world.uow() as uow:
+            await uow.pod_logs.keep([KeptLog(pod(job_id), tail, complete)], world.clock.now())
+            seen.append((await uow.pod_logs.tail(pod(job_id)), (await uow.pod_logs.kept([pod(job_id)]))[pod(job_id)]))
+    assert seen == [(b"half", False), (b"half", False), (b"whole", True), (b"whole", True), (b"whole", True)]
+    async with world.uow() as uow:
+        assert await uow.pod_logs.kept([pod(job_id, 1)]) == {}
