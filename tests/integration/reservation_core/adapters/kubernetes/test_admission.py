@@ -12,7 +12,7 @@ from reservation_core.adapters.kubernetes.attaching import GpuPin
 from reservation_core.adapters.kubernetes.pod_defaults import PodDefaults
 from reservation_core.adapters.kubernetes.pod_statuses import read_pod_status
 from reservation_core.adapters.kubernetes.pods import build_pod, build_service
-from tests.kubernetes.api_client import ApiAnswerError
+from tests.kubernetes.api_client import MERGE, ApiAnswerError
 from tests.kubernetes.api_server import ApiServer
 from tests.unit.reservation_core.adapters.kubernetes.specs import CASES, GANG, NOW, RULES, SINGLE
 from tests.unit.reservation_core.adapters.kubernetes.test_pods import FULL_DEFAULTS
@@ -26,7 +26,8 @@ async def restricted(api_server: ApiServer, namespace: str) -> str:
         "pod-security.kubernetes.io/enforce-version": "latest",
     }
     async with api_server.client() as client:
-        await client.call("PATCH", f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": labels}})
+        labelled = {"metadata": {"labels": labels}}
+        await client.call("PATCH", f"/api/v1/namespaces/{namespace}", labelled, content_type=MERGE)
         if api_server.real:
             group = "/apis/node.k8s.io/v1/runtimeclasses"
             for name in ("nvidia", "nvidia-cdi"):
@@ -68,9 +69,8 @@ async def test_a_gangs_service_is_taken(api_server: ApiServer, restricted: str) 
 async def test_the_standard_is_enforced_there(api_server: ApiServer, restricted: str) -> None:
     if not api_server.real:
         pytest.skip("the emulator does not judge pods")
-    privileged = build_pod(SINGLE, replace(RULES, namespace=restricted), NOW)
-    privileged["spec"]["containers"][0]["securityContext"]["privileged"] = True
-    privileged["spec"]["containers"][0]["securityContext"].pop("allowPrivilegeEscalation")
+    loose = build_pod(SINGLE, replace(RULES, namespace=restricted), NOW)
+    loose["spec"]["containers"][0]["securityContext"].pop("allowPrivilegeEscalation")
     async with api_server.client() as client:
         with pytest.raises(ApiAnswerError, match="restricted"):
-            await client.call("POST", f"/api/v1/namespaces/{restricted}/pods", privileged)
+            await client.call("POST", f"/api/v1/namespaces/{restricted}/pods", loose)
