@@ -63,9 +63,7 @@ class _PodLog:
         if not tail:
             return b""
         if self._passed:
-            # Only the end was kept; it goes on where it holds what was passed on last, or else all of that was passed.
-            place = tail.rfind(self._last[-len(tail) :])
-            tail = tail[place + min(len(self._last), len(tail)) :] if place >= 0 else b""
+            tail = _beyond(self._last, tail)
         self._passed += len(tail)
         self._last = (self._last + tail)[-_OVERLAP:]
         return tail
@@ -188,6 +186,15 @@ async def _lines(pod: _PodLog, rank: int, *, follow: bool) -> AsyncGenerator[byt
                 partial = b""
     if partial:
         yield mark + partial + b"\n"
+
+
+def _beyond(last: bytes, tail: bytes) -> bytes:
+    """What a kept end of a log has after the bytes that were passed on last; nothing where the two don't meet."""
+    place = tail.rfind(last)
+    if place >= 0:
+        return tail[place + len(last) :]
+    # The end that was kept may begin in the middle of them.
+    return next((tail[n:] for n in range(min(len(last), len(tail)), 0, -1) if last.endswith(tail[:n])), b"")
 
 
 async def _close(chunks: AsyncIterator[bytes]) -> None:
