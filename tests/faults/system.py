@@ -187,21 +187,27 @@ class System:
 
 
 @asynccontextmanager
-async def open_system(url: str, folder: Path, gpus: str) -> AsyncIterator[System]:
-    """An installation in `folder` on a migrated database, with its inventory and one administrator."""
+async def open_system(url: str, folder: Path, gpus: str, *, pods_go_on: bool = False) -> AsyncIterator[System]:
+    """An installation in `folder` on a migrated database, with its inventory and one administrator.
+
+    With `pods_go_on` its pods are left alone at the end: it is going to be opened again.
+    """
     home = folder / "home"
     settings = StandaloneSettings(home=home, local_gpus=gpus)
     async with open_runtime(settings, url, application="faults") as runtime:
         engine = open_engine(url, pool=2, application="faults")
         async with runtime.uow() as uow:
-            user = await uow.identities.create_user("ada", Role.ADMIN, runtime.clock.now())
+            user = await uow.identities.user("ada") or await uow.identities.create_user(
+                "ada", Role.ADMIN, runtime.clock.now()
+            )
         await update_inventory(runtime.uow, runtime.cluster, runtime.clock)
         owner = Principal(user.id, user.name, user.role, "tok-x", None)
         try:
             yield System(runtime, engine, url, home, gpus, Records(folder / "records"), owner)
         finally:
             await engine.dispose()
-            await _end_pods(runtime, home)
+            if not pods_go_on:
+                await _end_pods(runtime, home)
 
 
 async def _end_pods(runtime: Runtime, home: Path) -> None:
