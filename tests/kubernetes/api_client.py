@@ -1,8 +1,9 @@
 """The few calls that the test cluster itself makes to an API server: plain HTTP and JSON, no client library."""
 
+import asyncio
 import json
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -10,6 +11,7 @@ import aiohttp
 
 JsonObject = dict[str, Any]
 MERGE = "application/merge-patch+json"
+_PATIENCE_S = 30.0
 STRATEGIC = "application/strategic-merge-patch+json"
 
 
@@ -44,11 +46,24 @@ class ApiClient:
         self, kind: type[BaseException] | None, problem: BaseException | None, at: TracebackType | None
     ) -> None:
         await self._session.close()
+        for _ in range(3):  # connections that were cut are closed in the loop's next rounds
+            await asyncio.sleep(0)
 
     async def call(
         self, method: str, path: str, body: Any = None, *, content_type: str = "application/json", **query: str
     ) -> JsonObject:
-        """Raises ApiAnswerError for anything but success."""
+        """Raises ApiAnswerError for anything but success. A server that can't be reached is asked for a while."""
+        clock = asyncio.get_running_loop().time
+        give_up_at = clock() + _PATIENCE_S
+        while True:
+            try:
+                return await self._call(method, path, body, content_type, query)
+            except aiohttp.ClientConnectionError:
+                if clock() > give_up_at:
+                    raise
+            await asyncio.sleep(0.05)
+
+    async def _call(self, method: str, path: str, body: Any, content_type: str, query: Mapping[str, str]) -> JsonObject:
         data = None if body is None else json.dumps(body)
         headers = {} if body is None else {"Content-Type": content_type}
         async with self._session.request(method, self._url + path, data=data, headers=headers, params=query) as answer:
@@ -98,12 +113,21 @@ class ApiClient:
         while True:
             asked = {**query, "watch": "1", "resourceVersion": version, "allowWatchBookmarks": "true"}
             async with self._session.get(self._url + path, params=asked, read_bufsize=2**22) as answer:
-                if answer.status != 200:
-                    raise WatchBrokenError(await answer.text())
-                async for line in answer.content:
-                    event = json.loads(line)
-                    if event["type"] == "ERROR":
-                        raise WatchBrokenError(line.decode())
-                    version = event["object"]["metadata"]["resourceVersion"]
-                    if event["type"] != "BOOKMARK":
-                        yield event["type"], event["object"]
+                try:
+                    if answer.status != 200:
+                        raise WatchBrokenError(await answer.text())
+                    async for line in answer.content:
+                        event = json.loads(line)
+                        if event["type"] == "ERROR":
+                            raise WatchBrokenError(line.decode())
+                        version = event["object"]["metadata"]["resourceVersion"]
+                        if event["type"] != "BOOKMARK":
+                            yield event["type"], event["object"]
+                finally:
+                    _cut(answer)
+
+
+def _cut(answer: aiohttp.ClientResponse) -> None:
+    """Without TLS's farewell, which would outlast the event loop."""
+    if answer.connection is not None and answer.connection.transport is not None:
+        answer.connection.transport.abort()

@@ -4,6 +4,7 @@
 server is a process of its own that ends with the test process, however that one ends.
 """
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from tests.kubernetes.api_client import ApiClient
 from tests.kubernetes.kubeconfigs import write_kubeconfig
-from tests.kubernetes.real_server import ADMIN_TOKEN, start_real_server
+from tests.kubernetes.real_server import ADMIN_TOKEN, RealServer
 
 _REPOSITORY = Path(__file__).parents[2]
 
@@ -27,7 +28,12 @@ class ApiServer:
     admin_token: str
     ca: bytes | None
     folder: Path
-    real: bool
+    process: RealServer | None = None
+
+    @property
+    def real(self) -> bool:
+        """Whether this is a kube-apiserver."""
+        return self.process is not None
 
     @property
     def kubeconfig(self) -> Path:
@@ -53,7 +59,10 @@ class ApiServer:
             return str(answer["status"]["token"])
 
     async def forget_changes(self) -> None:
-        """Answer 410 to watches from versions of before now: the emulator only (see `FaultProxy` for the real one)."""
+        """Answer 410 to watches from versions of before now. A real server is restarted for it, which takes seconds."""
+        if self.process is not None:
+            await asyncio.to_thread(self.process.restart)
+            return
         async with self.client() as client:
             await client.call("POST", "/emulator/forget-changes")
 
@@ -63,8 +72,11 @@ def started_api_server(folder: Path) -> Iterator[ApiServer]:
     """A server that keeps its files below `folder`, until the block's end."""
     assets = os.environ.get("KUBEBUILDER_ASSETS")
     if assets:
-        with start_real_server(Path(assets), folder) as (url, ca):
-            yield ApiServer(url, ADMIN_TOKEN, ca, folder, real=True)
+        process = RealServer(Path(assets), folder)
+        try:
+            yield ApiServer(process.url, ADMIN_TOKEN, process.ca, folder, process)
+        finally:
+            process.stop()
         return
     server = _start_emulator(folder)
     try:
@@ -73,7 +85,7 @@ def started_api_server(folder: Path) -> Iterator[ApiServer]:
         if not port:
             said = (folder / "emulator.log").read_text()
             raise RuntimeError(f"The emulator did not start. It said: {said}")
-        yield ApiServer(f"http://127.0.0.1:{port}", "emulated-admin", None, folder, real=False)
+        yield ApiServer(f"http://127.0.0.1:{port}", "emulated-admin", None, folder)
     finally:
         assert server.stdin is not None
         assert server.stdout is not None

@@ -22,7 +22,12 @@ _MERGE_KEYS = {
     "volumeMounts": "mountPath",
     "volumes": "name",
 }
-_APPLY = ("application/apply-patch+yaml", "application/apply-patch+json")
+_MERGES = (
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+    "application/apply-patch+yaml",
+    "application/apply-patch+json",
+)
 
 
 def patched(old: JsonObject, content_type: str, body: bytes) -> JsonObject:
@@ -32,18 +37,13 @@ def patched(old: JsonObject, content_type: str, body: bytes) -> JsonObject:
         patch = json.loads(body)
     except ValueError as problem:
         raise ApiError(400, "BadRequest", f"error decoding patch: {problem}") from problem
-    match content_type:
-        case "application/json-patch+json":
-            try:
-                return dict(jsonpatch.apply_patch(old, patch))
-            except jsonpatch.JsonPatchException as problem:
-                raise ApiError(422, "Invalid", f"the patch does not apply: {problem}") from problem
-        case "application/merge-patch+json":
-            return dict(_merged(deepcopy(old), patch, strategic=False))
-        case "application/strategic-merge-patch+json":
-            return dict(_merged(deepcopy(old), patch, strategic=True))
-        case _ if content_type in _APPLY:
-            return dict(_merged(deepcopy(old), patch, strategic=True))
+    if content_type == "application/json-patch+json":
+        try:
+            return dict(jsonpatch.apply_patch(old, patch))
+        except jsonpatch.JsonPatchException as problem:
+            raise ApiError(422, "Invalid", f"the patch does not apply: {problem}") from problem
+    if content_type in _MERGES:
+        return dict(_merged(deepcopy(old), patch, strategic=content_type != "application/merge-patch+json"))
     raise ApiError(415, "UnsupportedMediaType", f"the body of the request was in an unknown format: {content_type}")
 
 

@@ -7,7 +7,7 @@ from tests.kubernetes.emulated_store import ApiError, JsonObject
 
 Matches = Callable[[JsonObject], bool]
 _SET = re.compile(r"^(\S+)\s+(in|notin)\s*\(([^)]*)\)$")
-_FIELDS = {
+_FIELDS: dict[str, Callable[[JsonObject], str]] = {
     "metadata.name": lambda each: each["metadata"]["name"],
     "metadata.namespace": lambda each: each["metadata"].get("namespace", ""),
     "spec.nodeName": lambda each: each.get("spec", {}).get("nodeName", ""),

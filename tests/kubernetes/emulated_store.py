@@ -20,6 +20,18 @@ HISTORY = 50_000
 SNAPSHOTS = 32
 
 
+_SERVER_S_OWN = (
+    "name",
+    "namespace",
+    "uid",
+    "creationTimestamp",
+    "generation",
+    "resourceVersion",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+)
+
+
 class ApiError(Exception):
     """An answer other than success, as the API server words it."""
 
@@ -148,12 +160,10 @@ class Store:
         """
         metadata, before = new["metadata"], old["metadata"]
         modified = "the object has been modified; please apply your changes to the latest version"
-        for key, what in (("resourceVersion", modified), ("uid", "Precondition failed: UID")):
-            if metadata.get(key) and metadata[key] != before[key]:
+        for wanted, what in (("resourceVersion", modified), ("uid", "Precondition failed: UID")):
+            if metadata.get(wanted) and metadata[wanted] != before[wanted]:
                 raise self.conflict(resource, before["name"], what)
-        kept = ("name", "namespace", "uid", "creationTimestamp", "generation", "resourceVersion")
-        kept += ("deletionTimestamp", "deletionGracePeriodSeconds")
-        for name in kept:
+        for name in _SERVER_S_OWN:
             metadata.pop(name, None)
             if name in before:
                 metadata[name] = before[name]
@@ -165,21 +175,27 @@ class Store:
             return self._write(resource, key, new, None)
         return old if new == old else self._write(resource, key, old, new)
 
-    def delete(self, resource: Resource, old: JsonObject, grace: int) -> JsonObject:
-        """Remove, or mark as being removed where `grace` or finalizers want it."""
+    def delete(self, resource: Resource, old: JsonObject, grace: int, *, graceful: bool = False) -> JsonObject:
+        """Remove, or mark as being removed where `grace` or finalizers want it.
+
+        `graceful` kinds (pods) are marked before they are removed, even where they go at once.
+        """
         before = old["metadata"]
         key = (before.get("namespace"), before["name"])
         waits = bool(before.get("finalizers"))
-        if before.get("deletionTimestamp"):
-            left = before.get("deletionGracePeriodSeconds", 0)
-            if grace >= left and not (grace == 0 and not waits):
-                return old
-        if grace == 0 and not waits:
-            return self._write(resource, key, old, None)
+        marked = bool(before.get("deletionTimestamp"))
+        left = before.get("deletionGracePeriodSeconds", 0)
+        if marked and (grace >= left > 0 or (waits and left == 0)):
+            return old
+        if (not marked and (graceful or waits)) or (marked and left > grace):
+            old = self._mark(resource, key, old, grace)
+        return old if grace > 0 or waits else self._write(resource, key, old, None)
+
+    def _mark(self, resource: Resource, key: Key, old: JsonObject, grace: int) -> JsonObject:
         new = deepcopy(old)
         new["metadata"]["deletionTimestamp"] = stamp(utc_now() + timedelta(seconds=grace))
         new["metadata"]["deletionGracePeriodSeconds"] = grace
-        new["metadata"]["generation"] = before.get("generation", 1) + 1
+        new["metadata"]["generation"] = old["metadata"].get("generation", 1) + 1
         return self._write(resource, key, old, new)
 
     @staticmethod

@@ -147,7 +147,7 @@ def _line(change: Change, namespace: str | None, lets_through: Matches) -> bytes
 
 
 def _bookmark(resource: Resource, version: int, annotations: Mapping[str, str] | None = None) -> bytes:
-    metadata = {"resourceVersion": str(version), "creationTimestamp": None}
+    metadata: JsonObject = {"resourceVersion": str(version), "creationTimestamp": None}
     if annotations:
         metadata |= {"annotations": dict(annotations)}
     bookmark = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata}

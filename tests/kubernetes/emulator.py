@@ -20,10 +20,10 @@ from typing import Any
 import aiohttp
 import attrs
 from aiohttp import web
-from kmock import KubernetesScaffold, Server
+from kmock import KubernetesScaffold, ResourceInfo, Server
 
 from tests.kubernetes.emulated_patches import patched
-from tests.kubernetes.emulated_pods import bound_pod, check_metadata, check_pod_update, new_pod, pod_grace
+from tests.kubernetes.emulated_pods import bound_pod, check_metadata, check_pod_update, invalid, new_pod, pod_grace
 from tests.kubernetes.emulated_selectors import selector
 from tests.kubernetes.emulated_store import ApiError, JsonObject, Resource, Store
 from tests.kubernetes.emulated_watches import page, watch
@@ -70,15 +70,13 @@ class Emulator(KubernetesScaffold):
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
         self.resources.load_bundled()
+        verbs = {"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
         for extra in _EXTRA:
-            info = self.resources[f"{extra.group}/{extra.version}/{extra.plural}"]
-            info.kind, info.namespaced = extra.kind, extra.namespaced
-            info.verbs = {"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
-        for key, info in self.resources.items():
-            assert key.group is not None
-            assert key.version is not None
-            assert key.plural is not None
-            known = Resource(key.group, key.version, key.plural, str(info.kind), bool(info.namespaced))
+            info = ResourceInfo(namespaced=extra.namespaced, kind=extra.kind, verbs=verbs)
+            self.resources[f"{extra.group}/{extra.version}/{extra.plural}"] = info
+        for key in self.resources:
+            info = self.resources[key]
+            known = Resource(str(key.group), str(key.version), str(key.plural), str(info.kind), bool(info.namespaced))
             self._known[known.group, known.version, known.plural] = known
         for name in ("default", "kube-system"):
             self.store.create(_NAMESPACES, None, {"metadata": {"name": name}, "status": {"phase": "Active"}})
@@ -145,17 +143,17 @@ class Emulator(KubernetesScaffold):
         return web.json_response(self.store.get(asked.resource, asked.namespace, asked.name))
 
     def _post(self, asked: Asked, body: JsonObject) -> JsonObject:
-        match asked.name, asked.subresource:
-            case None, _:
-                return self._create(asked, body)
-            case str(name), "binding":
-                pod = self.store.get(asked.resource, asked.namespace, name)
-                self.store.replace(asked.resource, pod, bound_pod(pod, body))
-                return _SUCCESS
-            case str(name), "eviction":
-                return self._delete(asked, name, body.get("deleteOptions") or {})
-            case str(name), "token":
-                return {"kind": "TokenRequest", "status": {"token": f"emulated-{asked.namespace}-{name}"}}
+        name = asked.name
+        if name is None:
+            return self._create(asked, body)
+        if asked.subresource == "binding":
+            pod = self.store.get(asked.resource, asked.namespace, name)
+            self.store.replace(asked.resource, pod, bound_pod(pod, body))
+            return _SUCCESS
+        if asked.subresource == "eviction":
+            return self._delete(asked, name, body.get("deleteOptions") or {})
+        if asked.subresource == "token":
+            return {"kind": "TokenRequest", "status": {"token": f"emulated-{asked.namespace}-{name}"}}
         raise ApiError(404, "NotFound", "the server could not find the requested resource")
 
     def _delete_asked(self, asked: Asked, options: JsonObject) -> JsonObject:
@@ -193,7 +191,11 @@ class Emulator(KubernetesScaffold):
         if old is None and content_type.startswith("application/apply-patch"):
             return web.json_response(self._create(asked, json.loads(body)), status=201)
         old = self.store.get(asked.resource, asked.namespace, name)
-        return web.json_response(self._change(asked, old, patched(old, content_type, body)))
+        new = patched(old, content_type, body)
+        if new["metadata"].get("uid") != old["metadata"]["uid"]:
+            why = f'Invalid value: "{new["metadata"].get("uid")}": field is immutable'
+            raise invalid(asked.resource.kind, name, "metadata.uid", why)
+        return web.json_response(self._change(asked, old, new))
 
     def _change(self, asked: Asked, old: JsonObject, wanted: JsonObject) -> JsonObject:
         """Take from `wanted` what this address may change."""
@@ -222,10 +224,11 @@ class Emulator(KubernetesScaffold):
                 raise Store.conflict(asked.resource, name, f"{why} ({old['metadata'][key]})")
         given = options.get("gracePeriodSeconds", asked.query.get("gracePeriodSeconds"))
         seconds = None if given is None else int(given)
-        grace = pod_grace(old, seconds) if asked.resource.plural == "pods" else 0
+        is_pod = asked.resource.plural == "pods"
+        grace = pod_grace(old, seconds) if is_pod else 0
         if options.get("dryRun") or asked.query.get("dryRun"):
             return old
-        return self.store.delete(asked.resource, old, grace)
+        return self.store.delete(asked.resource, old, grace, graceful=is_pod)
 
     async def _log(self, asked: Asked, name: str) -> web.StreamResponse:
         """Pass a pod's log on from its node's kubelet, as an API server does."""

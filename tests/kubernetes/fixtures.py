@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.kubernetes.api_server import ApiServer, empty_namespace, make_namespace, started_api_server
+from tests.kubernetes.fault_proxy import FaultProxy
 from tests.kubernetes.kubelet import Kubelet
 from tests.kubernetes.nodes import NodeSpec
+from tests.kubernetes.scheduler import Scheduler
 
 
 @pytest.fixture(scope="session")
@@ -39,3 +41,17 @@ def kubelet(api_server: ApiServer, namespace: str, nodes: tuple[NodeSpec, ...]) 
     """A kubelet that runs the pods of the test's namespace on the test's nodes."""
     with Kubelet(api_server, nodes, namespace=namespace) as kubelet:
         yield kubelet
+
+
+@pytest.fixture
+def scheduler(api_server: ApiServer, namespace: str) -> Iterator[Scheduler]:
+    """A scheduler for the pods of the test's namespace that are not bound when they are created."""
+    with Scheduler(api_server, namespace=namespace) as scheduler:
+        yield scheduler
+
+
+@pytest.fixture
+def fault_proxy(api_server: ApiServer) -> Iterator[FaultProxy]:
+    """A proxy before the API server that does harm on demand."""
+    with FaultProxy(api_server) as proxy:
+        yield proxy

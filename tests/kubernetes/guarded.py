@@ -35,8 +35,8 @@ def end(server: subprocess.Popen[bytes]) -> None:
 def _guard(command: list[str], word: IO[bytes]) -> int:
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL)
     pidfd = os.pidfd_open(child.pid)
-    ready, _, _ = select.select([word, pidfd], [], [])
-    if word in ready:
+    ready, _, _ = select.select([word.fileno(), pidfd], [], [])
+    if word.fileno() in ready:
         child.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(timeout=3)

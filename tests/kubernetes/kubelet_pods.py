@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.kubernetes import pod_bodies
@@ -125,6 +126,9 @@ class PodWorker:
     def _way(self) -> Way | None:
         return self.kubelet.way_of(self.name)
 
+    def _way_has_changed(self, since: Way | None) -> bool:
+        return self._way is not since or self._unwanted()
+
     async def _until(self, condition: Callable[[], bool]) -> None:
         while not condition():
             self.changed.clear()
@@ -137,7 +141,7 @@ class PodWorker:
             return
         while (way := self._way) in _KEPT_BACK and not self._unwanted():
             await self._say_why_not(way)
-            await self._until(lambda way=way: self._way is not way or self._unwanted())
+            await self._until(partial(self._way_has_changed, way))
         if self._unwanted():
             return
         await self._say(pod_bodies.pending(self.pod, "ContainerCreating"))
@@ -227,16 +231,16 @@ class PodWorker:
                 return pod_bodies.ended(self.pod, await self._shut_down(container, end), self._started_at)
             if self._overdue():
                 code = await self._shut_down(container, end)
-                kwargs = {"reason": "DeadlineExceeded", "message": _DEADLINE}
-                return pod_bodies.ended(self.pod, code, self._started_at, **kwargs)
+                why = "DeadlineExceeded"
+                return pod_bodies.ended(self.pod, code, self._started_at, reason=why, message=_DEADLINE)
             match self._way:
                 case Way.OUT_OF_MEMORY:
                     container.kill()
                     return pod_bodies.ended(self.pod, await end, self._started_at, container_reason="OOMKilled")
                 case Way.EVICTED:
                     code = await self._shut_down(container, end, grace=0)
-                    kwargs = {"reason": "Evicted", "message": _LOW}
-                    return pod_bodies.ended(self.pod, code, self._started_at, disruption=True, **kwargs)
+                    why = "Evicted"
+                    return pod_bodies.ended(self.pod, code, self._started_at, reason=why, message=_LOW, disruption=True)
                 case Way.VANISHES:
                     container.kill()
                     await end
@@ -295,8 +299,8 @@ class PodWorker:
         try:
             self.see(await self.kubelet.api.call("PATCH", path, body, content_type=MERGE))
         except ApiAnswerError as problem:
-            if problem.code not in (404, 409):  # gone, or another pod of that name
-                raise
+            if problem.code not in (404, 409) and "metadata.uid" not in str(problem):
+                raise  # those mean: gone, or another pod of that name
 
     async def _remove(self) -> None:
         """Let the API server forget a deleted pod whose containers are over."""

@@ -6,8 +6,6 @@ import ssl
 import subprocess
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from tests.kubernetes import guarded
@@ -17,24 +15,42 @@ ADMIN_TOKEN = secrets.token_urlsafe(24)
 _PATIENCE_S = 120.0
 
 
-@contextmanager
-def start_real_server(assets: Path, folder: Path) -> Iterator[tuple[str, bytes]]:
-    """The server's address and the PEM that its certificate is signed by, while the block runs."""
-    etcd_port, etcd_peer_port, port = _free_ports(3)
-    (folder / "tokens.csv").write_text(f'{ADMIN_TOKEN},admin,admin,"system:masters"\n')
-    (folder / "tokens.csv").chmod(0o600)
-    key = folder / "service-accounts.key"
-    subprocess.run(["openssl", "genrsa", "-out", str(key), "2048"], check=True, capture_output=True)
-    etcd = guarded.start(_etcd(assets, folder, etcd_port, etcd_peer_port), folder / "etcd.log")
-    server = guarded.start(_apiserver(assets, folder, etcd_port, port, key), folder / "kube-apiserver.log")
-    url = f"https://127.0.0.1:{port}"
-    try:
-        ca = eventually_sync(lambda: _certificate(folder, server), _PATIENCE_S)
-        eventually_sync(lambda: _ready(url, ca, folder, server), _PATIENCE_S)
-        yield url, ca
-    finally:
-        guarded.end(server)
-        guarded.end(etcd)
+class RealServer:
+    """Running once it is made. `ca` is the PEM that the server's certificate is signed by."""
+
+    def __init__(self, assets: Path, folder: Path) -> None:
+        etcd_port, etcd_peer_port, port = _free_ports(3)
+        (folder / "tokens.csv").write_text(f'{ADMIN_TOKEN},admin,admin,"system:masters"\n')
+        (folder / "tokens.csv").chmod(0o600)
+        key = folder / "service-accounts.key"
+        subprocess.run(["openssl", "genrsa", "-out", str(key), "2048"], check=True, capture_output=True)
+        self.url = f"https://127.0.0.1:{port}"
+        self.ca = b""
+        self._folder = folder
+        self._command = _apiserver(assets, folder, etcd_port, port, key)
+        self._etcd = guarded.start(_etcd(assets, folder, etcd_port, etcd_peer_port), folder / "etcd.log")
+        self._server = guarded.start(self._command, folder / "kube-apiserver.log")
+        try:
+            self._await_readiness()
+        except BaseException:
+            self.stop()
+            raise
+
+    def restart(self) -> None:
+        """End kube-apiserver and start it on the same etcd and port: what its watch cache knew is forgotten."""
+        guarded.end(self._server)
+        self._server = guarded.start(self._command, self._folder / "kube-apiserver.log")
+        self._await_readiness()
+
+    def stop(self) -> None:
+        """End both."""
+        guarded.end(self._server)
+        guarded.end(self._etcd)
+
+    def _await_readiness(self) -> None:
+        eventually_sync(lambda: _has_certificate(self._folder, self._server), _PATIENCE_S)
+        self.ca = _certificate(self._folder).read_bytes()
+        eventually_sync(lambda: _ready(self.url, self.ca, self._folder, self._server), _PATIENCE_S)
 
 
 def _etcd(assets: Path, folder: Path, port: int, peer_port: int) -> list[str]:
@@ -70,10 +86,13 @@ def _apiserver(assets: Path, folder: Path, etcd_port: int, port: int, key: Path)
     ]
 
 
-def _certificate(folder: Path, server: subprocess.Popen[bytes]) -> bytes | None:
+def _certificate(folder: Path) -> Path:
+    return folder / "certificates" / "apiserver.crt"
+
+
+def _has_certificate(folder: Path, server: subprocess.Popen[bytes]) -> bool:
     _raise_if_over(folder, server)
-    written = folder / "certificates" / "apiserver.crt"
-    return written.read_bytes() if written.exists() else None
+    return _certificate(folder).exists() and _certificate(folder).stat().st_size > 0
 
 
 def _ready(url: str, ca: bytes, folder: Path, server: subprocess.Popen[bytes]) -> bool:
