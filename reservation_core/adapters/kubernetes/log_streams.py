@@ -31,18 +31,19 @@ async def read_log(
     since: str | None = None
     failures, pause = 0, _FIRST_PAUSE_S
     while True:
-        # Asked before reading: what is printed before the end is there to be read after it.
-        over = not follow or await _is_over(transport, path)
-        broken = False
-        query: Query = {
-            "container": CONTAINER,
-            "follow": follow and not over,
-            "timestamps": True,
-            "sinceTime": since,
-            "tailLines": tail_lines if since is None else None,
-        }
+        over = broken = False
         try:
-            async with transport.stream(f"{path}/log", query=query, idle_s=_SILENCE_S) as chunks:
+            # Asked before reading: what is printed before the end is there to be read after it.
+            over = not follow or await _is_over(transport, path)
+            query: Query = {
+                "container": CONTAINER,
+                "follow": follow and not over,
+                "timestamps": True,
+                "sinceTime": since,
+                "tailLines": tail_lines if since is None else None,
+            }
+            # A kubelet answers with the first line: with `follow`, that is when the job prints one.
+            async with transport.stream(f"{path}/log", query=query, idle_s=_SILENCE_S, begins_late=not over) as chunks:
                 async for chunk in chunks:
                     text = position.feed(chunk)
                     if text:

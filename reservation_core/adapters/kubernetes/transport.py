@@ -80,7 +80,7 @@ class _Answer:
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """What is sent, whatever the attempt. `idle_s` is set where the answer is a stream."""
+    """What is sent, whatever the attempt. `idle_s` is set for a stream, `head_s` for one that begins late."""
 
     method: str
     path: str
@@ -88,6 +88,7 @@ class _Request:
     body: Mapping[str, Any] | None = None
     content_type: str = _JSON
     idle_s: float | None = None
+    head_s: float | None = None
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
@@ -141,10 +142,14 @@ class Transport:
 
     @asynccontextmanager
     async def stream(
-        self, path: str, *, query: Query | None = None, idle_s: float | None = None
+        self, path: str, *, query: Query | None = None, idle_s: float, begins_late: bool = False
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Chunks of a long answer as they come; more than `idle_s` seconds without any ends it with an error."""
-        request = _Request("GET", path, query, idle_s=self._timeout_s if idle_s is None else idle_s)
+        """Chunks of a long answer as they come.
+
+        Raises SilentStreamError after `idle_s` seconds without any. An answer has to begin as soon as any other, unless
+        it `begins_late`, with its first chunk.
+        """
+        request = _Request("GET", path, query, idle_s=idle_s, head_s=idle_s if begins_late else None)
         answer = await self._ask(request, None)
         try:
             yield _Chunks(request, answer.raw)
@@ -171,6 +176,8 @@ class Transport:
             try:
                 answer = await self._send(connection, request)
             except (aiohttp.ClientError, OSError, TimeoutError) as problem:
+                if request.head_s is not None and isinstance(problem, TimeoutError):
+                    raise SilentStreamError(f"{request} brought nothing for a long time. Ask again.") from problem
                 failure = _words(problem)
             else:
                 if answer.status < 300:
@@ -224,9 +231,10 @@ class Transport:
         response: aiohttp.ClientResponse | None = None
         try:
             url = connection.host + request.path + _encoded(request.query)
-            sent = await connection.client.call_api(
-                request.method, url, header_params=headers, body=request.body, _request_timeout=timeout
-            )
+            async with asyncio.timeout(request.head_s or self._timeout_s):
+                sent = await connection.client.call_api(
+                    request.method, url, header_params=headers, body=request.body, _request_timeout=timeout
+                )
             response = sent.response
             body = b"" if stream and response.status < 300 else await response.read()
         except BaseException:
