@@ -18,8 +18,10 @@ from api_service.routes import (
     job_events,
     job_logs,
     jobs,
+    nodes,
     operations,
     tokens,
+    unknown_pods,
     users,
 )
 from api_service.services import Services
@@ -32,9 +34,11 @@ _ROUTERS = (
     job_events.router,
     job_logs.router,
     inventory.router,
+    nodes.router,
     tokens.router,
     users.router,
     dead_letters.router,
+    unknown_pods.router,
     operations.router,
 )
 

@@ -27,6 +27,7 @@ _BODIES: tuple[type[BaseModel], ...] = (
     contracts.TokenCreate,
     contracts.UserCreate,
     contracts.Redrive,
+    contracts.NodeFence,
 )
 _REF = "#/components/schemas/"
 _EXPLAINED: Mapping[int, str] = {

@@ -9,6 +9,7 @@ from reservation_core.ports.identities import Principal, TokenRecord, UserRecord
 from reservation_core.ports.inventory import GpuView, NodeView
 from reservation_core.ports.queues import DeadLetter
 from reservation_core.ports.reservations import JobView
+from reservation_core.ports.unknown_pods import UnknownPod
 
 
 def job(view: JobView) -> contracts.Job:
@@ -105,6 +106,24 @@ def node(view: NodeView) -> contracts.NodeOut:
         free=view.free,
         last_seen_at=view.last_seen_at,
         labels=view.labels,
+        zone=view.zone,
+        logical_name=view.logical_name,
+        taints=list(view.taints),
+        fenced_at=view.fenced_at,
+        fenced_by=view.fenced_by,
+    )
+
+
+def unknown_pod(pod: UnknownPod) -> contracts.UnknownPodOut:
+    """A pod that nobody accounts for."""
+    return contracts.UnknownPodOut(
+        name=pod.name,
+        node=pod.node,
+        gpu_indices=None if pod.gpu_indices is None else list(pod.gpu_indices),
+        detail=pod.detail,
+        first_seen_at=pod.first_seen_at,
+        end_requested_at=pod.end_requested_at,
+        end_requested_by=pod.end_requested_by,
     )
 
 

@@ -58,6 +58,23 @@ def needed(value: T | None, option: str, question: str, read: Callable[[str], T]
             say(error.detail)
 
 
+def confirmed(question: str, *, yes: bool, example: str) -> None:
+    """Return when the person says yes (or has said --yes).
+
+    Raises UsageError otherwise, and, with a command that would do, where nobody can be asked.
+    """
+    if yes:
+        return
+    if not can_ask():
+        raise UsageError("This is not done without a word, and there is no terminal to ask at.", next_command=example)
+    try:
+        answer = ask(f"{question} [y/N]")
+    except EOFError:
+        answer = ""
+    if answer.lower() not in ("y", "yes"):
+        raise UsageError("Nothing was done.")
+
+
 def read_gpus(text: str) -> int:
     """A number of cards on one node. Raises UsageError."""
     if not (text.strip().isascii() and text.strip().isdigit()) or not 1 <= int(text) <= MAX_GPUS_PER_NODE:

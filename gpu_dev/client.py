@@ -22,6 +22,7 @@ from reservation_core.contracts import (
     JobEvent,
     JobExtend,
     JobSubmit,
+    NodeFence,
     NodeOut,
     Page,
     QueuePage,
@@ -30,6 +31,7 @@ from reservation_core.contracts import (
     TokenCreate,
     TokenCreated,
     TokenOut,
+    UnknownPodOut,
     UserCreate,
     UserOut,
     Wire,
@@ -175,6 +177,22 @@ class GpuDevClient:
 
     # operators
 
+    def fence_node(self, name: str, reason: str | None = None) -> NodeOut:
+        """Say that a node is without power: what runs there ends (administrators only)."""
+        return self._post(NodeOut, f"{_node_path(name)}/fence", NodeFence(reason=reason))
+
+    def unfence_node(self, name: str) -> NodeOut:
+        """Take a fence back (administrators only)."""
+        return self._post(NodeOut, f"{_node_path(name)}/unfence")
+
+    def unknown_pods(self) -> Iterator[UnknownPodOut]:
+        """Pods that the ledger does not know, by name (administrators only)."""
+        return self._items(Page[UnknownPodOut], "/v1/pods/unknown")
+
+    def end_unknown_pod(self, name: str) -> UnknownPodOut:
+        """Have such a pod ended (administrators only)."""
+        return self._post(UnknownPodOut, f"/v1/pods/unknown/{quote(name, safe='')}/end")
+
     def dead_letters(self, queue: str, limit: int = PAGE) -> list[DeadLetterOut]:
         """The oldest messages of a queue that could not be handled (administrators only)."""
         params = {"queue": queue, "limit": limit}
@@ -211,3 +229,7 @@ class GpuDevClient:
 
 def _job_path(job_id: str) -> str:
     return f"/v1/jobs/{quote(job_id, safe='')}"
+
+
+def _node_path(name: str) -> str:
+    return f"/v1/nodes/{quote(name, safe='')}"

@@ -19,6 +19,7 @@ from reservation_core.contracts import (
     QueueEntry,
     Time,
     TokenOut,
+    UnknownPodOut,
     UserOut,
 )
 from reservation_core.domain.model import GpuState, JobStatus
@@ -172,10 +173,31 @@ NODE = View[NodeOut](
         Column("GPUS", lambda node: str(node.gpus), right=True),
         Column("FREE", lambda node: str(node.free), right=True),
         Column("DETAIL", lambda node: node.detail or ""),
+        Column("NAMED", lambda node: node.logical_name or "", wide=True),
+        Column("ZONE", lambda node: node.zone or "", wide=True),
+        Column("TAINTS", lambda node: ",".join(node.taints), wide=True),
+        Column(
+            "FENCED",
+            lambda node: f"{local_time(node.fenced_at)} by {node.fenced_by}" if node.fenced_at else "",
+            wide=True,
+        ),
         Column("LAST SEEN", lambda node: local_time(node.last_seen_at), wide=True),
         Column("LABELS", lambda node: ",".join(f"{k}={v}" for k, v in sorted(node.labels.items())), wide=True),
     ),
     empty="The cluster has reported no nodes yet.",
+)
+
+UNKNOWN_POD = View[UnknownPodOut](
+    name=lambda pod: pod.name,
+    columns=(
+        Column("POD", lambda pod: pod.name),
+        Column("NODE", lambda pod: pod.node or ""),
+        Column("GPUS", lambda pod: ",".join(map(str, pod.gpu_indices or ()))),
+        Column("SINCE", lambda pod: local_time(pod.first_seen_at)),
+        Column("ENDED BY", lambda pod: pod.end_requested_by or ""),
+        Column("WHY", lambda pod: pod.detail),
+    ),
+    empty="No unknown pods: the ledger accounts for all of them.",
 )
 
 QUEUE = View[QueueEntry](

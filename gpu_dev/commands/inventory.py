@@ -1,12 +1,14 @@
-"""`gpus` and `nodes`."""
+"""`gpus`; `nodes`, `nodes fence` and `nodes unfence`."""
 
 from typing import Annotated
 
 import typer
 
+from gpu_dev.asking import confirmed
 from gpu_dev.options import Output, Watch
 from gpu_dev.output import Format, show_list
 from gpu_dev.session import client_for
+from gpu_dev.terminal import put
 from gpu_dev.views import GPU, GPU_TYPE, NODE, summarise
 from gpu_dev.watching import watch
 
@@ -33,8 +35,40 @@ def gpus(
         watch(client, render, again=again)
 
 
-@nodes_app.command()
+@nodes_app.callback(invoke_without_command=True)
 def nodes(ctx: typer.Context, output: Output = Format.TABLE, again: Watch = False) -> None:
     """List the nodes, how many of their GPUs are free, and why one is not available."""
+    if ctx.invoked_subcommand is not None:
+        return
     with client_for(ctx) as client:
         watch(client, lambda: (show_list(list(client.nodes()), NODE, output), False), again=again)
+
+
+@nodes_app.command()
+def fence(
+    ctx: typer.Context,
+    node: Annotated[str, typer.Argument(help="A node that does not answer.")],
+    reason: Annotated[str | None, typer.Option(help="Why, for the record.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
+) -> None:
+    """Say that a node is without power: jobs with pods there end, and GPUs that they hold elsewhere come back.
+
+    For administrators. Nothing but your word says that these pods are over: were they still running, two jobs could
+    meet on whatever they share. The node gets nothing new until `gpu-dev nodes unfence`.
+    """
+    confirmed(
+        f"Is the machine {node} switched off, so that nothing runs on it? Its jobs will end.",
+        yes=yes,
+        example=f"gpu-dev nodes fence {node} --yes",
+    )
+    with client_for(ctx) as client:
+        fenced = client.fence_node(node, reason)
+    put(f"{fenced.name} is fenced. When it is back and well: gpu-dev nodes unfence {fenced.name}\n")
+
+
+@nodes_app.command()
+def unfence(ctx: typer.Context, node: Annotated[str, typer.Argument(help="A fenced node.")]) -> None:
+    """Take a fence back: the node's GPUs can be had again as soon as it is ready (administrators)."""
+    with client_for(ctx) as client:
+        freed = client.unfence_node(node)
+    put(f"{freed.name} is not fenced any more{'' if freed.ready else ', and not ready yet'}\n")

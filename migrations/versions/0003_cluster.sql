@@ -77,9 +77,9 @@ SELECT n.id AS node_id,
            CASE WHEN n.detail IS NULL AND n.removed_at IS NULL AND n.ready AND NOT n.schedulable
                 THEN 'It takes no new pods.' END,
            n.detail,
-           (SELECT string_agg(u.name || ' holds GPUs ' || array_to_string(u.gpu_indices, ',')
-                              || ' here and is not in the ledger: they are not given out until it ends'
-                              || ' (`gpu-dev pods`).', ' ' ORDER BY u.name)
+           (SELECT string_agg('A pod that the ledger does not know holds GPUs ' || array_to_string(u.gpu_indices, ',')
+                              || ' here: they are not given out until it ends (operators: `gpu-dev pods`).', ' '
+                              ORDER BY u.name)
             FROM unknown_pods u WHERE u.node = n.name)
        ), '') AS detail
 FROM nodes n;

@@ -4,7 +4,6 @@ Creating and finalising one reservation's pods exclude each other by its pod loc
 a cancel is waited for by the delete, and a create that comes after it reads `ending` and does nothing.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -21,6 +20,12 @@ from reservation_core.usecases.changing import carry_out
 from reservation_core.usecases.fence_node import without_power
 from reservation_core.usecases.pod_calls import call_all
 from reservation_core.usecases.pod_log import keep_tails
+
+# A ledger from a backup may give out cards that pods hold which it has forgotten.
+_CLAIMED = Reason(
+    ReasonCode.START_FAILED,
+    "A pod that the ledger does not know holds some of its GPUs; operators see it with `gpu-dev pods`.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +78,8 @@ async def _create(
     if reservation.status is not JobStatus.STARTING:
         return
     allocations = (await uow.reservations.allocations([reservation.id])).get(reservation.id, ())
-    claimed = sorted({gpu.claimed_by for gpu in allocations if gpu.claimed_by is not None})
-    if claimed:
-        await _change(uow, reservation.id, StartFailed(_claimed(claimed), rules.max_starts), clock)
+    if any(gpu.claimed_by is not None for gpu in allocations):
+        await _change(uow, reservation.id, StartFailed(_CLAIMED, rules.max_starts), clock)
         return
     master = cluster.master_address(reservation.id, reservation.attempt)
     specs = pod_specs(reservation, allocations, clock.now(), rules.grace, rules.belt, master)
@@ -83,12 +87,6 @@ async def _create(
         await call_all(uow, reservation.id, [partial(cluster.create_pod, spec) for spec in specs], touch=rules.touch)
     except PodRefusedError as refusal:
         await _change(uow, reservation.id, StartRefused(refusal.reason), clock)
-
-
-def _claimed(pods: Sequence[str]) -> Reason:
-    """A ledger from a backup may have given out cards that pods hold which it doesn't know."""
-    detail = f"Its GPUs are held by {', '.join(pods)}, which the ledger does not know; see `gpu-dev pods`."
-    return Reason(ReasonCode.START_FAILED, detail)
 
 
 async def _change(uow: UnitOfWork, reservation_id: str, event: Event, clock: Clock) -> None:

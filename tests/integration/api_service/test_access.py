@@ -11,7 +11,9 @@ import pytest
 from fastapi import FastAPI
 from starlette.routing import Route
 
+from reservation_core.ports.unknown_pods import UnknownPod
 from reservation_core.runtime.wiring import Runtime
+from reservation_core.usecases.update_inventory import update_inventory
 from tests.integration.api_service.people import NOBODIES, People, submitted
 
 OPEN = {"/healthz", "/readyz", "/metrics", "/openapi.json", "/docs"}
@@ -38,6 +40,10 @@ CALLS: dict[tuple[str, str], Call] = {
     ("GET", "/v1/jobs/{job_id}/logs"): Call(200, 404, 200),
     ("GET", "/v1/gpus"): Call(200, 200, 200),
     ("GET", "/v1/nodes"): Call(200, 200, 200),
+    ("POST", "/v1/nodes/{node}/fence"): Call(403, 403, 409),  # it is ready
+    ("POST", "/v1/nodes/{node}/unfence"): Call(403, 403, 409),
+    ("GET", "/v1/pods/unknown"): Call(403, 403, 200),
+    ("POST", "/v1/pods/unknown/{pod}/end"): Call(403, 403, 202),
     ("GET", "/v1/queue"): Call(200, 200, 200),
     ("POST", "/v1/tokens"): Call(201, 403, 201, {"user": "alice"}),
     ("GET", "/v1/tokens"): Call(200, 200, 200),
@@ -62,6 +68,20 @@ def test_every_operation_is_in_the_matrix(app: FastAPI) -> None:
     assert routes == set(CALLS)
 
 
+POD = "job-nobody-1-0"
+
+
+@pytest.fixture(autouse=True)
+async def things_of_nobody(runtime: Runtime) -> str:
+    """A node, whose name it is, and a pod that the ledger does not know."""
+    await update_inventory(runtime.uow, runtime.cluster, runtime.clock)
+    pod = UnknownPod(POD, "job-nobody", None, None, "The ledger has no reservation of this name.", runtime.clock.now())
+    async with runtime.uow() as uow:
+        await uow.unknown_pods.report([pod])
+        [node] = await uow.inventory.nodes(after=None, limit=1)
+    return node.name
+
+
 async def _alices_things(alice: httpx.AsyncClient) -> dict[str, str]:
     job = await submitted(alice)
     token = (await alice.post("/v1/tokens", json={"name": "spare"})).json()
@@ -69,15 +89,17 @@ async def _alices_things(alice: httpx.AsyncClient) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("method", "path"), CALLS)
-async def test_matrix(calling: Callable[[str], httpx.AsyncClient], method: str, path: str) -> None:
+async def test_matrix(
+    calling: Callable[[str], httpx.AsyncClient], method: str, path: str, things_of_nobody: str
+) -> None:
     # Administrators last: what they do (disable alice, say) succeeds.
     for role in (*NOBODIES, "other", "owner", "admin"):
-        await _one_cell(calling, method, path, role)
+        await _one_cell(calling, method, path, role, things_of_nobody)
 
 
-async def _one_cell(calling: Callable[[str], httpx.AsyncClient], method: str, path: str, role: str) -> None:
+async def _one_cell(calling: Callable[[str], httpx.AsyncClient], method: str, path: str, role: str, node: str) -> None:
     call = CALLS[method, path]
-    things = await _alices_things(calling("alice"))
+    things = await _alices_things(calling("alice")) | {"node": node, "pod": POD}
     if path.endswith("/events"):
         await calling("alice").post(f"/v1/jobs/{things['job_id']}/cancel")  # so that the stream ends
     who = {"owner": "alice", "other": "bob", "admin": "root"}.get(role, role)

@@ -90,7 +90,7 @@ async def test_its_cards_are_not_given_out_while_it_is_there(world: World, settl
     async with world.uow() as uow:
         [node, _] = await uow.inventory.nodes(after=None, limit=10)
     assert node.detail is not None
-    assert "job-nobody-1-0 holds GPUs 0,1 here and is not in the ledger" in node.detail
+    assert "A pod that the ledger does not know holds GPUs 0,1 here" in node.detail
     # The inventory's next look changes nothing about it.
     await update_inventory(world.uow, world.cluster, world.clock)
     assert (await states(world))["a/0"] == "foreign"

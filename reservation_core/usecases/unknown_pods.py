@@ -1,0 +1,26 @@
+"""Ending a pod that the ledger doesn't know, by an administrator's word."""
+
+from datetime import datetime
+
+from reservation_core.domain.errors import NotFoundError
+from reservation_core.ports.identities import Principal
+from reservation_core.ports.transactions import UnitOfWork
+from reservation_core.ports.unknown_pods import UnknownPod
+from reservation_core.ports.wakeups import Channel
+from reservation_core.usecases.users import require_admin
+
+
+async def end(uow: UnitOfWork, principal: Principal, name: str, now: datetime) -> UnknownPod:
+    """Note that a pod is to be ended; the processor does it. A repeated word changes nothing.
+
+    Raises ForbiddenError, NotFoundError.
+    """
+    require_admin(principal)
+    before = (await uow.unknown_pods.of([name.rsplit("-", 2)[0]])).get(name)
+    found = await uow.unknown_pods.request_end(name, principal.user, now)
+    if found is None:
+        raise NotFoundError(f"There is no unknown pod {name!r}. GET /v1/pods/unknown lists those that there are.")
+    if before is None or before.end_requested_at is None:
+        await uow.events.append(actor=principal.user, kind="unknown_pod_end_requested", at=now, subject=name)
+    uow.wake(Channel.RESYNC)
+    return found

@@ -1,0 +1,113 @@
+"""What administrators do at the command line about nodes that are away and pods that nobody knows."""
+
+import asyncio
+import json
+import os
+import pty
+import subprocess
+import sys
+from contextlib import suppress
+
+import pytest
+from sqlalchemy import text
+
+from reservation_core.adapters.postgres.engine import open_engine
+from tests.integration.gpu_dev.conftest import ROOT, System
+from tests.waiting import eventually_sync
+
+
+@pytest.fixture
+def run_sql(database_url: str):
+    """Runs a statement on the system's database."""
+
+    def run(sql: str) -> None:
+        async def once() -> None:
+            engine = open_engine(database_url, pool=1, application="test")
+            async with engine.begin() as connection:
+                await connection.execute(text(sql))
+            await engine.dispose()
+
+        asyncio.run(once())
+
+    return run
+
+
+def node_of(system: System) -> str:
+    [name] = system.cli("nodes", "-o", "name").stdout.split()
+    return name
+
+
+def test_a_node_is_fenced_and_unfenced(system: System, run_sql) -> None:
+    node = node_of(system)
+    refused = system.cli("nodes", "fence", node, "--yes", who="admin")
+    assert (refused.returncode, "is ready" in refused.stderr) == (4, True)
+    run_sql("UPDATE nodes SET ready = false, zone = 'eu-1', logical_name = 'rack-7'")
+    assert system.cli("nodes", "fence", node, "--yes").returncode == 6
+    unasked = system.cli("nodes", "fence", node, who="admin")
+    assert (unasked.returncode, f"try: gpu-dev nodes fence {node} --yes" in unasked.stderr) == (2, True)
+    fenced = system.cli("nodes", "fence", node, "--yes", "--reason", "No power.", who="admin")
+    assert (fenced.returncode, f"gpu-dev nodes unfence {node}" in fenced.stdout) == (0, True), fenced.stderr
+    wide = system.cli("nodes", "-o", "wide").stdout
+    for words in ("rack-7", "eu-1", "by admin", "(No power.)"):
+        assert words in wide
+    [shown] = json.loads(system.cli("nodes", "-o", "json").stdout)["items"]
+    assert (shown["fenced_by"], shown["free"]) == ("admin", 0)
+    assert json.loads(system.cli("gpus", "-o", "json").stdout)["items"][0]["unusable"] == 4
+    assert "not ready yet" in system.cli("nodes", "unfence", node, who="admin").stdout
+    assert system.cli("nodes", "unfence", node, who="admin").returncode == 4
+    assert system.cli("nodes", "fence", "nowhere", "--yes", who="admin").returncode == 3
+
+
+def test_unknown_pods_are_listed_and_ended(system: System, run_sql) -> None:
+    """A job whose row was lost: its pod goes on until somebody says that it is to end."""
+    job_id = system.cli("submit", "-g", "1", "-d", "10m", "--", "sleep", "600").stdout.strip()
+    assert system.cli("pods").returncode == 6
+    assert system.cli("pods", who="admin").stdout.startswith("No unknown pods")
+    eventually_sync(lambda: json.loads(system.cli("show", job_id, "-o", "json").stdout)["status"] == "running")
+    run_sql(f"""
+        DELETE FROM allocations WHERE reservation_id = '{job_id}';
+    """)
+    run_sql("ALTER TABLE events DISABLE TRIGGER USER")
+    run_sql(f"DELETE FROM events WHERE reservation_id = '{job_id}'")
+    run_sql("ALTER TABLE events ENABLE TRIGGER USER")
+    run_sql(f"DELETE FROM reservations WHERE id = '{job_id}'")
+    eventually_sync(lambda: system.cli("pods", "-o", "name", who="admin").stdout == f"{job_id}-1-0\n", timeout=20)
+    assert json.loads(system.cli("gpus", "-o", "json").stdout)["items"][0]["free"] == 3
+    unasked = system.cli("pods", "end", f"{job_id}-1-0", who="admin")
+    assert (unasked.returncode, "pods end" in unasked.stderr) == (2, True)
+    ended = system.cli("pods", "end", f"{job_id}-1-0", "--yes", who="admin")
+    assert ended.stdout == f"{job_id}-1-0: will be ended\n", ended.stderr
+    eventually_sync(lambda: system.cli("pods", who="admin").stdout.startswith("No unknown pods"), timeout=20)
+    assert json.loads(system.cli("gpus", "-o", "json").stdout)["items"][0]["free"] == 4
+    assert system.cli("pods", "end", f"{job_id}-1-0", "--yes", who="admin").returncode == 3
+
+
+@pytest.mark.parametrize(("answer", "done"), [("y", True), ("", False), ("n", False)])
+def test_at_a_terminal_it_is_asked(system: System, run_sql, answer: str, done: bool) -> None:
+    node = node_of(system)
+    run_sql("UPDATE nodes SET ready = false")
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gpu_dev", "nodes", "fence", node],
+        env={**system.environment("admin"), "TERM": "xterm"},
+        cwd=ROOT,
+        stdin=slave,
+        stderr=slave,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    os.close(slave)
+    os.set_blocking(master, False)
+    shown = ""
+
+    def asked() -> bool:
+        nonlocal shown
+        with suppress(OSError):
+            shown += os.read(master, 4096).decode()
+        return "switched off" in shown
+
+    eventually_sync(asked, timeout=20)
+    os.write(master, f"{answer}\n".encode())
+    out, _ = process.communicate(timeout=20)
+    os.close(master)
+    assert (process.returncode == 0, "is fenced" in out) == (done, done)
