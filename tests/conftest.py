@@ -116,6 +116,14 @@ def database_url(migrated_server: NoopExecutor) -> Iterator[str]:
         yield _url(migrated_server, janitor.dbname)
 
 
+@pytest.fixture(scope="module")
+def module_database_url(migrated_server: NoopExecutor) -> Iterator[str]:
+    """The same, one for all tests of a module that share a system."""
+    janitor = _janitor(migrated_server, migrated_server.template_dbname)
+    with janitor:
+        yield _url(migrated_server, janitor.dbname)
+
+
 @pytest.fixture
 def empty_database_url(database_server: NoopExecutor) -> Iterator[str]:
     """A fresh database without any of our tables."""
