@@ -49,6 +49,13 @@ class Planning(Protocol):
         """Nodes, open allocations and the first `window` waiting jobs of each requested type."""
         ...
 
+    async def forget_messages(self, epoch: int, limit: int) -> int:
+        """Forget the oldest well-formed messages to the planner: whatever they point to, a snapshot read later shows.
+
+        Returns how many were forgotten, at most `limit`. Raises LostLeadershipError when the epoch is old.
+        """
+        ...
+
     async def nodes(self) -> tuple[Node, ...]:
         """Only the inventory."""
         ...

@@ -18,6 +18,10 @@ from reservation_core.ports.queues import QueuedMessage, QueueName
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
 
+_FORGOTTEN_AT_ONCE = 20_000
+_FULL_READS = 10
+"""After so many full batches of messages in a row, reading everything anew is quicker than reading on."""
+
 
 @dataclass(frozen=True, slots=True)
 class PlannerRules:
@@ -66,6 +70,7 @@ class Planner:
         self._loaded_at: datetime | None = None
         self._estimated_at: datetime | None = None
         self._estimates_stale = True
+        self._full_reads = 0
         self._low_water = max(1, rules.window // 2)
 
     async def cycle(self) -> CycleOutcome:
@@ -76,6 +81,7 @@ class Planner:
                 QueueName.GPU_JOBS, visibility=self._rules.visibility, limit=self._rules.messages
             )
         inbox = _sort(messages)
+        self._full_reads = self._full_reads + 1 if len(messages) == self._rules.messages else 0
         state = await self._refreshed(inbox, now)
         starts = state.plan_starts(self._clock.now(), self._rules.batch)
         if messages or starts:
@@ -107,7 +113,8 @@ class Planner:
     async def _refreshed(self, inbox: _Inbox, now: datetime) -> PlanningState:
         """The picture, brought up to date with what the messages point to."""
         state = self._state
-        if state is None or self._loaded_at is None or now - self._loaded_at >= self._rules.reload_every:
+        due = self._loaded_at is None or now - self._loaded_at >= self._rules.reload_every
+        if state is None or due or self._full_reads > _FULL_READS:
             return await self._reload(now)
         if inbox.ids or inbox.inventory:
             async with self._uow(one_statement=True) as uow:
@@ -121,6 +128,13 @@ class Planner:
         return state
 
     async def _reload(self, now: datetime) -> PlanningState:
+        # News of a freed card stands in the queue behind all that was submitted before: after an outage, behind a
+        # million messages that say nothing which is not in the database.
+        forgotten = _FORGOTTEN_AT_ONCE
+        while forgotten == _FORGOTTEN_AT_ONCE:
+            async with self._uow(one_statement=True) as uow:
+                forgotten = await uow.planning.forget_messages(self._epoch, _FORGOTTEN_AT_ONCE)
+        self._full_reads = 0
         async with self._uow() as uow:
             seen = await uow.planning.snapshot(self._rules.window, self._rules.start_allowance)
         self._state = PlanningState(seen.nodes, seen.commitments, seen.waiting, seen.complete_types)

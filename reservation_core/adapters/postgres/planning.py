@@ -61,6 +61,14 @@ class PostgresPlanning:
             nodes, tuple(_commitment(row) for row in held.mappings()), tuple(waiting), frozenset(complete)
         )
 
+    async def forget_messages(self, epoch: int, limit: int) -> int:
+        """Forget up to `limit` well-formed messages, oldest first."""
+        found = await self._connection.execute(statement("forget_messages"), {"epoch": epoch, "limit": limit})
+        row = found.one()
+        if not row.leads:
+            raise _lost(epoch)
+        return int(row.forgotten)
+
     async def nodes(self) -> tuple[Node, ...]:
         """The inventory, nodes by name and cards by index."""
         rows = await self._connection.execute(statement("planning_gpus"))

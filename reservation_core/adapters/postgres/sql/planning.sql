@@ -113,6 +113,24 @@ SELECT EXISTS (SELECT FROM fence) AS leads, (SELECT coalesce(array_agg(id), '{}'
        (SELECT count(*) FROM placed) AS cards, (SELECT count(*) FROM sent) AS sent,
        (SELECT count(*) FROM forgotten_messages) AS handled;
 
+-- name: forget_messages
+-- Forget messages that need no reading (their form is that of contracts.JobMessage; others stay, to be found wanting).
+WITH fence AS (
+    SELECT epoch FROM planner_lease WHERE epoch = :epoch FOR SHARE
+), forgotten AS (
+    DELETE FROM pgmq.q_gpu_jobs WHERE msg_id IN (
+        SELECT msg_id FROM pgmq.q_gpu_jobs
+        WHERE message @> '{"v": 1}' AND (
+            message ->> 'kind' = 'inventory'
+            OR (message ->> 'kind' IN ('submitted', 'changed') AND jsonb_typeof(message -> 'id') = 'string'
+                AND length(message ->> 'id') <= 64)
+        )
+        ORDER BY msg_id LIMIT :limit
+    ) AND EXISTS (SELECT FROM fence)
+    RETURNING msg_id
+)
+SELECT EXISTS (SELECT FROM fence) AS leads, (SELECT count(*) FROM forgotten) AS forgotten;
+
 -- name: publish_estimates
 -- What waiting jobs are told; only rows that say something new are written. Who is no longer among the first of the line
 -- (others came in before) or has left it is told nothing here.

@@ -194,3 +194,46 @@ async def test_estimates_are_written_only_as_often_as_the_rules_say(world: World
     world.clock.go_on(timedelta(seconds=10))
     await planner.publish_estimates()
     assert await told() == {first, second}
+
+
+async def test_news_of_a_freed_card_does_not_wait_behind_a_backlog(world: World) -> None:
+    """A new leader reads the database; messages older than that are forgotten unread, broken ones are not."""
+    ids = await many(world, 200, gpu_type="none-such")
+    async with world.uow() as uow:
+        broken = [{"kind": "submitted", "id": 7}, {"kind": "changed", "id": "x" * 65}, {"kind": "inventory", "v": 2}]
+        await uow.queue.send(QueueName.GPU_JOBS, [{"v": 1, **body} for body in broken])
+    [job] = await many(world, 1)
+    world.rules = replace(world.rules, messages=10, max_reads=1)
+    planner = await world.planner()
+    assert (await planner.cycle()).started == 1
+    await planner.cycle()
+    assert (await world.row(job)).status is JobStatus.STARTING
+    assert set(await statuses(world, ids)) == {JobStatus.QUEUED}
+    async with world.uow() as uow:
+        assert await uow.queue.read(QueueName.GPU_JOBS, visibility=HOUR, limit=1000) == []
+        assert len(await uow.queue.dead_letters(QueueName.GPU_JOBS, 10)) == len(broken)
+
+
+async def test_a_long_backlog_that_comes_later_is_not_read_to_its_end(world: World) -> None:
+    world.rules = replace(world.rules, messages=2)
+    planner = await world.planner()
+    await drained(planner)
+    waiting = await many(world, 300, gpu_type="none-such")
+    [job] = await many(world, 1)
+    cycles = 0
+    while (await world.row(job)).status is JobStatus.QUEUED:
+        await planner.cycle()
+        cycles += 1
+        assert cycles < 30
+    assert set(await statuses(world, waiting)) == {JobStatus.QUEUED}
+
+
+async def test_a_deposed_planner_forgets_no_message(world: World) -> None:
+    """What it forgot, its successor would never hear of: one of the inventory, one of the job."""
+    planner = await world.planner()
+    await world.planner()
+    await many(world, 1)
+    with pytest.raises(LostLeadershipError):
+        await planner.cycle()
+    async with world.uow() as uow:
+        assert [depth.depth for depth in await uow.queue.metrics() if depth.queue == QueueName.GPU_JOBS.value] == [2]
