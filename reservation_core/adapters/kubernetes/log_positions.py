@@ -2,7 +2,8 @@
 
 The API can only be asked for what was printed since a given second, so every line is asked for with its timestamp: that
 is taken off again, and of the lines that come a second time those are left out that were given before. A line that was
-given in part is completed.
+given in part is completed. One thing can't be told: where only the last lines were asked for, and the stream broke at
+the very stamp that it began with, how many lines with that stamp came before them; those come then.
 """
 
 import re
