@@ -52,22 +52,48 @@ def read_nodes(
 ) -> list[NodeReport]:
     """Every node with its cards, by name. `slices` are ResourceSlice objects, none where the API has no such thing."""
     sliced = sliced_cards(slices)
+    types = _Types(rules)
     reports = []
     for node in nodes:
         name = as_mapping(node.get("metadata")).get("name")
         if isinstance(name, str) and name:
-            reports.append(_report(name, node, sliced.get(name, ()), rules))
+            reports.append(_report(name, node, sliced.get(name, ()), rules, types))
     return sorted(reports, key=lambda report: report.name)
 
 
-def _report(name: str, node: Mapping[str, Any], sliced: tuple[Card, ...], rules: NodeRules) -> NodeReport:
+class _Types:
+    """The types that people ask for: the administrators' word for a product, else ours."""
+
+    def __init__(self, rules: NodeRules) -> None:
+        self._labels = rules.type_labels
+        words = {_as_label(product): word for product, word in rules.types.items()}
+        self._administrators = {product: word for product, word in words.items() if GPU_TYPE.fullmatch(word)}
+        self._known: dict[str, str] = {}
+
+    def labelled(self, labels: Mapping[str, str]) -> str | None:
+        """The product that a node's labels name."""
+        return next((labels[key] for key in self._labels if labels.get(key)), None)
+
+    def of(self, product: str | None) -> str:
+        """A product's type. A cluster has few products and many cards: each is looked up once."""
+        if not product:
+            return UNKNOWN
+        if product not in self._known:
+            word = self._administrators.get(_as_label(product))
+            self._known[product] = word or normalised_gpu_type(product)
+        return self._known[product]
+
+
+def _report(
+    name: str, node: Mapping[str, Any], sliced: tuple[Card, ...], rules: NodeRules, types: _Types
+) -> NodeReport:
     labels = {str(key): str(value) for key, value in as_mapping(as_mapping(node.get("metadata")).get("labels")).items()}
     taints = [taint for taint in map(as_mapping, as_list(as_mapping(node.get("spec")).get("taints"))) if taint]
     unready = _why_not_ready(node)
     details = [] if unready is None else [unready]
     closed = _why_closed(node, taints, rules)
     cards, complaint = _known_cards(node, sliced)
-    gpus = _gpus(node, labels, cards, rules)
+    gpus = _gpus(node, labels, cards, rules, types)
     if complaint:
         details.append(complaint)
     if not gpus:
@@ -149,7 +175,7 @@ def _pieces(amount: object) -> int:
 
 
 def _gpus(
-    node: Mapping[str, Any], labels: Mapping[str, str], cards: tuple[Card, ...], rules: NodeRules
+    node: Mapping[str, Any], labels: Mapping[str, str], cards: tuple[Card, ...], rules: NodeRules, types: _Types
 ) -> tuple[GpuReport, ...]:
     """A node's cards in the order of their indices.
 
@@ -180,28 +206,13 @@ def _gpus(
         gpus.append(
             GpuReport(
                 index=index,
-                gpu_type=_gpu_type(product or _labelled(labels, rules) or (card.product if card else None), rules),
+                gpu_type=types.of(product or types.labelled(labels) or (card.product if card else None)),
                 uuid=None if card is None else card.uuid,
                 memory_bytes=(card.memory_bytes if card is not None else None) or _labelled_memory(labels),
                 condition=GpuCondition.LOST if lost else GpuCondition.USABLE,
             )
         )
     return tuple(gpus)
-
-
-def _labelled(labels: Mapping[str, str], rules: NodeRules) -> str | None:
-    return next((labels[key] for key in rules.type_labels if labels.get(key)), None)
-
-
-def _gpu_type(product: str | None, rules: NodeRules) -> str:
-    """The type that people ask for: the administrators' word for a product, else ours."""
-    if not product:
-        return UNKNOWN
-    wanted = _as_label(product)
-    for known, gpu_type in rules.types.items():
-        if _as_label(known) == wanted and GPU_TYPE.fullmatch(gpu_type):
-            return gpu_type
-    return normalised_gpu_type(product)
 
 
 def _as_label(product: str) -> str:

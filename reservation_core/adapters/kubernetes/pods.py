@@ -5,8 +5,10 @@ fits Pod Security `restricted`.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import lru_cache
 from math import ceil
 from typing import Any, assert_never
 
@@ -241,13 +243,14 @@ def _uuids(spec: PodSpec) -> list[str]:
 
 def _resources(gpus: int, rules: PodRules) -> dict[str, Any]:
     shares = rules.defaults.resources
-    requests, limits = _amounts(shares.requests, gpus), _amounts(shares.limits, gpus)
+    requests, limits = dict(_amounts(shares.requests, gpus)), dict(_amounts(shares.limits, gpus))
     if rules.attach is GpuAttach.DEVICE_PLUGIN:
         requests[rules.resource_name] = limits[rules.resource_name] = str(gpus)
     return {"requests": requests, "limits": limits}
 
 
-def _amounts(share: Share, gpus: int) -> dict[str, str]:
+@lru_cache(maxsize=1024)
+def _amounts(share: Share, gpus: int) -> Mapping[str, str]:
     def total(kind: str) -> Any:
         per_pod, per_gpu = (read_quantity(getattr(part, kind)) for part in (share.per_pod, share.per_gpu))
         return per_pod + gpus * per_gpu
