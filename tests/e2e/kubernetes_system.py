@@ -1,4 +1,4 @@
-"""The whole system as a process of its own on a Kubernetes cluster: an API server, a kubelet, a scheduler, a database."""
+"""The whole system as a process of its own, on a Kubernetes cluster of its own nodes."""
 
 import asyncio
 import itertools
@@ -6,7 +6,7 @@ import signal
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -144,11 +144,20 @@ class KubernetesSystem:
         """Wait until every card is free."""
         eventually_sync(lambda: self.gpu_states() == {"free"}, _SLOWEST_S)
 
-    def restart(self, number: signal.Signals) -> None:
-        """End the system with a signal, and start it again on the same database."""
-        code = self.process.end(number)
-        assert code == (0 if number is signal.SIGTERM else -number), self.process.log[-4000:]
-        self.process.start().close()
+    @contextmanager
+    def foreign_pod(self, node: str, gpus: int) -> Iterator[str]:
+        """A pod of somebody else's, in a namespace of its own, that holds cards of a node; `namespace/name`."""
+        theirs = f"theirs-of-{self.namespace}"
+        asyncio.run(make_namespace(self.server, theirs))
+        amount = {"nvidia.com/gpu": str(gpus)}
+        container = {"name": "theirs", "image": "theirs:1", "resources": {"limits": amount, "requests": amount}}
+        spec = {"nodeName": node, "containers": [container]}
+        pods = f"/api/v1/namespaces/{theirs}/pods"
+        self.api("POST", pods, {"metadata": {"name": "train"}, "spec": spec})
+        try:
+            yield f"{theirs}/train"
+        finally:
+            self.api("DELETE", f"{pods}/train", {"gracePeriodSeconds": 0})
 
 
 def pool_of(namespace: str) -> dict[str, str]:
@@ -169,7 +178,7 @@ def kubernetes_system(
     """A system that is up, on nodes of its own; nothing of it is left afterwards. `settings` are variables."""
     namespace = f"e2e-{uuid.uuid4().hex[:8]}"
     asyncio.run(_prepare(server, namespace))
-    own = [NodeSpec(**{**_fields(spec), "labels": {**spec.labels, **pool_of(namespace)}}) for spec in nodes]
+    own = [replace(spec, labels={**spec.labels, **pool_of(namespace)}) for spec in nodes]
     process = SystemProcess(
         folder / "home",
         **QUICK,
@@ -199,14 +208,3 @@ async def _prepare(server: ApiServer, namespace: str) -> None:
     async with server.client() as client:
         body = {"metadata": {"name": "nvidia"}, "handler": "nvidia"}
         await client.try_call("POST", "/apis/node.k8s.io/v1/runtimeclasses", body)
-
-
-def _fields(spec: NodeSpec) -> dict[str, Any]:
-    return {name: getattr(spec, name) for name in NodeSpec.__slots__}
-
-
-def foreign_pod(name: str, node: str, gpus: int) -> JsonObject:
-    """A pod of somebody else's that holds cards of a node."""
-    amount = {"nvidia.com/gpu": str(gpus)}
-    container = {"name": "theirs", "image": "theirs:1", "resources": {"limits": amount, "requests": amount}}
-    return {"metadata": {"name": name}, "spec": {"nodeName": node, "containers": [container]}}

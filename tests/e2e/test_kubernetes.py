@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.e2e.kubernetes_system import KubernetesSystem, foreign_pod, kubernetes_system
+from tests.e2e.kubernetes_system import KubernetesSystem, kubernetes_system
 from tests.kubernetes.api_server import ApiServer
 from tests.kubernetes.kubelet_pods import Way
 from tests.kubernetes.nodes import NodeSpec
@@ -196,18 +196,13 @@ def test_a_pod_that_somebody_deletes_ends_its_job_and_says_so(system: Kubernetes
 
 
 def test_a_node_with_a_foreign_user_of_unknown_cards_gets_nothing_and_says_why(system: KubernetesSystem) -> None:
-    pods = "/api/v1/namespaces/default/pods"
-    name = f"theirs-{system.namespace}"
-    system.api("POST", pods, foreign_pod(name, "node1", 1))
-    try:
+    with system.foreign_pod("node1", 1) as name:
         seen = eventually_sync(lambda: not (node := system.node("node1"))["schedulable"] and node)
-        assert f"default/{name}" in seen["detail"]
+        assert name in seen["detail"]
         jobs = [system.submit("true", gpus=4) for _ in range(3)]
         for job in jobs:
             [allocation] = system.reaches(job, "succeeded")["allocations"]
             assert allocation["node"] != "node1"
-    finally:
-        system.api("DELETE", f"{pods}/{name}", {"gracePeriodSeconds": 0})
     eventually_sync(lambda: system.node("node1")["schedulable"])
     job = system.submit("true", gpus=4, nodes=3)
     system.reaches(job, "succeeded")
