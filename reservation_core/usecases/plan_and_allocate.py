@@ -19,6 +19,7 @@ from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
 
 _FORGOTTEN_AT_ONCE = 20_000
+_FORGETS = 3
 _FULL_READS = 10
 """After so many full batches of messages in a row, reading everything anew is quicker than reading on."""
 
@@ -129,11 +130,13 @@ class Planner:
 
     async def _reload(self, now: datetime) -> PlanningState:
         # News of a freed card stands in the queue behind all that was submitted before: after an outage, behind a
-        # million messages that say nothing which is not in the database.
-        forgotten = _FORGOTTEN_AT_ONCE
-        while forgotten == _FORGOTTEN_AT_ONCE:
+        # million messages that say nothing which is not in the database. Some are forgotten at each reload: nobody
+        # waits for the last, and while there are many, reloads follow each other soon.
+        for _ in range(_FORGETS):
             async with self._uow(one_statement=True) as uow:
                 forgotten = await uow.planning.forget_messages(self._epoch, _FORGOTTEN_AT_ONCE)
+            if forgotten < _FORGOTTEN_AT_ONCE:
+                break
         self._full_reads = 0
         async with self._uow() as uow:
             seen = await uow.planning.snapshot(self._rules.window, self._rules.start_allowance)
