@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
@@ -34,6 +34,9 @@ class ContainerLog:
             if self.lines and not self.lines[-1][1].endswith(b"\n"):
                 self.lines[-1] = (self.lines[-1][0], self.lines[-1][1] + part)
             else:
+                # No runtime stamps two lines alike, however they come.
+                if self.lines:
+                    now = max(now, self.lines[-1][0] + timedelta(microseconds=1))
                 self.lines.append((now, part))
         self._wake()
 

@@ -1,12 +1,15 @@
 """An API server as it is: busy, silent, forgetful of answers, and not always for us."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.kubernetes.cluster import ClusterRules, KubernetesCluster
@@ -209,6 +212,28 @@ async def test_a_permission_that_is_missing_is_named(
     ):
         with pytest.raises(ClusterUnavailableError, match=f"verb {verb} on {resource}"):
             await call
+
+
+async def test_a_token_that_was_rotated_is_read_again_at_once(
+    api_server: ApiServer, fault_proxy: FaultProxy, rules: ClusterRules, tmp_path: Path
+) -> None:
+    token, kubeconfig = tmp_path / "token", fault_proxy.kubeconfig()
+    content = yaml.safe_load(kubeconfig.read_text())
+    token.write_text("old-token")
+    content["users"][0]["user"] = {"tokenFile": str(token)}
+    kubeconfig.write_text(yaml.safe_dump(content))
+    cluster = KubernetesCluster(transport_to(kubeconfig), rules, SystemClock())
+    with_old = fault_proxy.inject(Harm.ANSWER, code=401, headers={"Authorization": "Bearer old-token"})
+    with pytest.raises(ClusterUnavailableError, match=re.escape(str(kubeconfig))) as told:
+        await cluster.list_pods()
+    assert "old-token" not in str(told.value)
+    assert with_old.used == 2
+    token.write_text(api_server.admin_token)
+    await asyncio.gather(*(cluster.list_pods() for _ in range(5)))
+    assert [seen.code for seen in fault_proxy.requests[2:]].count(200) == 5
+    await cluster.list_pods()
+    assert fault_proxy.requests[-1].code == 200
+    await cluster.close()
 
 
 async def test_least_permissions_are_told_apart_by_a_real_server(
