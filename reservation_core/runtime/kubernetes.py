@@ -59,4 +59,5 @@ def cluster_rules(settings: CommonSettings) -> ClusterRules:
         foreign=foreign,
         node_selector=kubernetes.node_selector,
         creates_per_s=kubernetes.creates_per_s,
+        watch_silence_s=kubernetes.watch_silence_s,
     )

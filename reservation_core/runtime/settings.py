@@ -74,6 +74,7 @@ class KubernetesSettings(BaseModel):
     default_image: str | None = None  # for jobs that name no image
     pod_defaults: Path | None = None  # YAML: tolerations, runtimeClassName, imagePullSecrets, volumes …
     request_timeout_s: Seconds = 30
+    watch_silence_s: Seconds = 90  # a watch that brings nothing for so long is begun anew; a server speaks every minute
     creates_per_s: Annotated[float, Field(ge=0, le=100_000)] = 50  # 0: no pacing
     # Kubernetes can only shorten a pod's deadline. This much is left for extensions; 0 makes the second belt tight.
     extension_room_s: Annotated[float, Field(ge=0, le=86_400 * 400)] = 86_400 * 30
