@@ -1,5 +1,6 @@
 """The test kubelet takes pods through their lives as a real one does, on the emulator and on a real API server."""
 
+import asyncio
 import itertools
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -115,15 +116,17 @@ async def test_a_command_that_is_not_there_never_starts(pods: Pods) -> None:
 
 
 async def test_a_deleted_pod_has_its_grace(pods: Pods, kubelet: Kubelet) -> None:
-    polite = await pods.create("sh", "-c", "trap 'exit 3' TERM; echo ready; while :; do sleep 0.01; done")
+    polite = await pods.create("sh", "-c", "trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 0.01; done")
     deaf = await pods.create("sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.01; done")
     for name in (polite, deaf):
         await pods.running(name)
         await eventually(lambda name=name: pods.log(name))
+    said = asyncio.create_task(pods.log(polite, follow="true"))
     await pods.delete(polite, 60)
     await pods.delete(deaf, 1)
     await pods.gone(polite)
     await pods.gone(deaf)
+    assert await said == "ready\nbye\n"
     assert kubelet.running() == []
 
 
@@ -251,6 +254,8 @@ async def test_a_pod_removed_without_the_node_s_word_is_killed_when_the_node_is_
     kubelet.silence("node-a")
     await pods.delete(name, 0)
     assert await pods.get(name) is None
+    later = await pods.create("true")
+    await eventually(lambda: later in {worker.name for worker in [*kubelet.workers.values()]})
     assert kubelet.running() == [name]
     kubelet.answer_again("node-a")
     await eventually(lambda: kubelet.running() == [])
