@@ -83,7 +83,8 @@ class Accounts:
     async def settle(self, there: Sequence[PodStatus], unaccounted: Sequence[PodStatus]) -> AccountReport:
         """Account for pods once. `there` are all that exist, `unaccounted` those that no live row seems to want.
 
-        Nothing of a reservation is concluded but under its pod lock, after looking at its row and its pods again.
+        Nothing of a reservation is concluded but under its pod lock, after looking at its row and its pods again. A
+        reservation whose pod lock is taken is left for the next time.
         Raises ClusterUnavailableError; what was settled before it stays settled.
         """
         self._recorded &= {str(pod.name) for pod in there}
@@ -121,9 +122,13 @@ class Accounts:
         """
         now = self._clock.now()
         async with self._uow() as uow:
-            await uow.hold_pod_lock(reservation_id)
+            if not await uow.try_pod_locks([reservation_id]):
+                # Somebody is making or finalising its pods this very moment, and may take long: look again next time.
+                return _Verdict()
             pods = await self._cluster.find_pods(reservation_id)
-            row = (await uow.reservations.lock([reservation_id])).get(reservation_id)
+            row = (await uow.reservations.get([reservation_id])).get(reservation_id)
+            if any(standing(row, pod.name.attempt) is Standing.FORGOTTEN for pod in pods):
+                row = (await uow.reservations.lock([reservation_id])).get(reservation_id)
             known = await uow.unknown_pods.of([reservation_id])
             verdict = _verdict(row, pods, known, refused)
             if verdict.adoption is not None and row is not None:

@@ -1,5 +1,6 @@
 """Pods that no live row wants: removed, taken up again, or reported and left alone."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -277,3 +278,12 @@ async def test_no_pod_is_made_on_cards_that_an_unknown_pod_holds(world: World, s
     await world.plan()
     await world.operate()
     assert [spec.node for spec in world.cluster.created] == [{"a": "b", "b": "a"}[node]]
+
+
+async def test_who_is_busy_with_a_reservations_pods_is_not_waited_for(world: World, settle: Settle) -> None:
+    world.cluster.show(pod("job-nobody"), PodPhase.RUNNING, holding=holding(world))
+    async with world.uow() as busy:
+        await busy.hold_pod_lock("job-nobody")
+        async with asyncio.timeout(20):
+            assert (await settle()).reported == 0
+    assert (await settle()).reported == 1
