@@ -1,0 +1,66 @@
+"""What the manifests allow each account, and what a request needs: RBAC as far as our roles use it."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from urllib.parse import parse_qs, urlsplit
+
+from tests.kubernetes.api_client import JsonObject
+from tests.kubernetes.manifests import objects
+
+_PATH = re.compile(
+    r"/(?:api|apis/(?P<group>[^/]+))/v[0-9a-z]+(?:/namespaces/(?P<namespace>[^/]+)(?=/))?"
+    r"/(?P<resource>[^/]+)(?:/(?P<name>[^/]+)(?:/(?P<sub>[^/]+))?)?"
+)
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Permission:
+    """One verb on one resource; `namespace` is empty for all of the cluster."""
+
+    namespace: str
+    group: str
+    resource: str
+    verb: str
+
+    def covers(self, needed: "Permission") -> bool:
+        """Whether who has this may do that."""
+        where = self.namespace in ("", needed.namespace)
+        return where and (self.group, self.resource, self.verb) == (needed.group, needed.resource, needed.verb)
+
+
+def granted(account: str) -> set[Permission]:
+    """What the manifests allow an account of the system's namespace."""
+    return {permission for kind in ("Role", "ClusterRole") for permission in _bound(account, kind)}
+
+
+def _bound(account: str, kind: str) -> Iterator[Permission]:
+    roles = {(role["metadata"].get("namespace", ""), role["metadata"]["name"]): role for role in objects(kind)}
+    for binding in objects(f"{kind}Binding"):
+        if {"kind": "ServiceAccount", "name": account, "namespace": "gpu-dev-system"} in binding["subjects"]:
+            namespace = binding["metadata"].get("namespace", "")
+            yield from _of_role(roles[namespace, binding["roleRef"]["name"]], namespace)
+
+
+def _of_role(role: JsonObject, namespace: str) -> Iterator[Permission]:
+    for rule in role["rules"]:
+        for group in rule["apiGroups"]:
+            for resource in rule["resources"]:
+                for verb in rule["verbs"]:
+                    yield Permission(namespace, group, resource, verb)
+
+
+def needed(method: str, path_and_query: str) -> Permission | None:
+    """What a request needs; None for discovery, which everybody who is known may do."""
+    parts = urlsplit(path_and_query)
+    found = _PATH.fullmatch(parts.path)
+    if found is None:
+        return None
+    if method == "GET":
+        watches = parse_qs(parts.query).get("watch", ["false"])[0] in ("true", "1")
+        verb = "get" if found["name"] else "watch" if watches else "list"
+    else:
+        verb = _VERBS[method]
+    resource = f"{found['resource']}/{found['sub']}" if found["sub"] else found["resource"]
+    return Permission(found["namespace"] or "", found["group"] or "", resource, verb)

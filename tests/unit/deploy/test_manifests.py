@@ -1,0 +1,129 @@
+"""The manifests: what the Kubernetes schemas say of them, and that they give nobody more than its work needs."""
+
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from reservation_core.adapters.kubernetes.marks import NODE_GPUS
+from reservation_core.adapters.kubernetes.nodes import LOGICAL_NAME_LABEL
+from reservation_core.adapters.kubernetes.pod_defaults import read_pod_defaults
+from reservation_core.runtime.settings import KubernetesSettings, NodeAgentSettings
+from tests.kubernetes.manifests import DEPLOY, manifests, objects
+from tests.kubernetes.permissions import Permission, granted, needed
+from tests.unit.reservation_core.adapters.kubernetes.pod_security import violations
+
+WORKLOADS = KubernetesSettings().namespace
+SYSTEM = "gpu-dev-system"
+ALL = [pytest.param(document, id=f"{file}-{document['kind']}") for file, document in manifests()]
+ROLES = [*objects("Role"), *objects("ClusterRole")]
+
+
+@pytest.mark.parametrize("version", ["1.30", "1.33", "1.37"])
+@pytest.mark.parametrize("document", ALL)
+def test_kubernetes_knows_every_field(document: dict[str, Any], version: str) -> None:
+    kubernetes_validate.validate(document, version, strict=True)
+
+
+def test_both_namespaces_admit_restricted_pods_only() -> None:
+    labels = {each["metadata"]["name"]: each["metadata"]["labels"] for each in objects("Namespace")}
+    assert labels.keys() == {WORKLOADS, SYSTEM}
+    for each in labels.values():
+        assert each["pod-security.kubernetes.io/enforce"] == "restricted"
+
+
+def test_who_makes_pods_of_jobs_can_borrow_no_account() -> None:
+    """Creating pods in a namespace is using any account there: ours are in another one."""
+    assert {each["metadata"]["namespace"] for each in objects("ServiceAccount")} == {SYSTEM}
+    creators = [role for role in ROLES if any("create" in rule["verbs"] for rule in role["rules"])]
+    assert [(role["kind"], role["metadata"]["namespace"]) for role in creators] == [("Role", WORKLOADS)]
+
+
+@pytest.mark.parametrize("role", [pytest.param(role, id=role["metadata"]["name"]) for role in ROLES])
+def test_no_role_says_all_or_reaches_for_secrets(role: dict[str, Any]) -> None:
+    for rule in role["rules"]:
+        words = [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
+        assert "*" not in "".join(words)
+        assert not {"secrets", "serviceaccounts/token", "pods/exec", "pods/attach", "nodes/proxy"} & {*words}
+        assert not {"escalate", "bind", "impersonate", "deletecollection"} & {*words}
+
+
+def test_every_binding_binds_what_there_is() -> None:
+    accounts = {each["metadata"]["name"] for each in objects("ServiceAccount")}
+    roles = {(role["kind"], role["metadata"].get("namespace"), role["metadata"]["name"]) for role in ROLES}
+    for kind in ("RoleBinding", "ClusterRoleBinding"):
+        for binding in objects(kind):
+            to = binding["roleRef"]
+            assert (to["kind"], binding["metadata"].get("namespace"), to["name"]) in roles
+            assert {subject["name"] for subject in binding["subjects"]} <= accounts
+            assert {subject["namespace"] for subject in binding["subjects"]} == {SYSTEM}
+
+
+def test_standalone_may_do_what_its_components_may() -> None:
+    components = ("api-service", "reservation-processor", "availability-updater", "reservation-expiry")
+    assert granted("standalone") == set().union(*(granted(component) for component in components))
+
+
+def test_the_expiry_has_nothing_to_do_with_the_cluster() -> None:
+    (account,) = (each for each in objects("ServiceAccount") if each["metadata"]["name"] == "reservation-expiry")
+    assert account["automountServiceAccountToken"] is False
+    assert not granted("reservation-expiry")
+
+
+def test_the_node_agents_pods_are_restricted_and_start_the_node_agent() -> None:
+    (daemon_set,) = objects("DaemonSet")
+    pod = daemon_set["spec"]["template"]
+    assert violations(pod) == []
+    (container,) = pod["spec"]["containers"]
+    assert container["command"] == ["python", "-m", "availability_updater", "--node-agent"]
+    assert pod["spec"]["serviceAccountName"] in {each["metadata"]["name"] for each in objects("ServiceAccount")}
+
+
+def test_the_node_agents_settings_are_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    (daemon_set,) = objects("DaemonSet")
+    (container,) = daemon_set["spec"]["template"]["spec"]["containers"]
+    for variable in container["env"]:
+        monkeypatch.setenv(variable["name"], variable.get("value", "node-a"))
+    assert NodeAgentSettings().node_name == "node-a"  # type: ignore[call-arg]
+
+
+def test_the_policy_speaks_of_the_annotation_that_the_agent_writes() -> None:
+    (policy,) = objects("ValidatingAdmissionPolicy")
+    assert f'"{NODE_GPUS}"' in policy["spec"]["validations"][1]["expression"]
+
+
+def test_the_kind_cluster_is_one_control_plane_and_four_named_workers() -> None:
+    """Held against kind's v1alpha4: it refuses unknown fields, other roles, and names of other characters."""
+    cluster = yaml.safe_load((DEPLOY / "kind" / "kind-config.yaml").read_text())
+    assert (cluster["kind"], cluster["apiVersion"]) == ("Cluster", "kind.x-k8s.io/v1alpha4")
+    assert cluster.keys() <= {"kind", "apiVersion", "name", "nodes", "networking", "kubeadmConfigPatches"}
+    assert cluster["name"].replace("-", "").isalnum()
+    assert [node["role"] for node in cluster["nodes"]] == ["control-plane"] + ["worker"] * 4
+    for node in cluster["nodes"]:
+        assert node.keys() <= {"role", "image", "labels"}
+        assert all(isinstance(value, str) for value in node.get("labels", {}).values())
+    names = [node["labels"][LOGICAL_NAME_LABEL] for node in cluster["nodes"][1:]]
+    assert names == ["node1", "node2", "node3", "node4"]
+
+
+def test_pods_of_the_kind_cluster_ask_for_no_runtime_that_it_lacks() -> None:
+    assert read_pod_defaults(Path(DEPLOY / "kind" / "pod-defaults.yaml")).runtimeClassName is None
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "permission"),
+    [
+        ("GET", "/api/v1/nodes?limit=500", Permission("", "", "nodes", "list")),
+        ("GET", "/api/v1/nodes/a", Permission("", "", "nodes", "get")),
+        ("GET", "/api/v1/namespaces/n/pods?watch=true", Permission("n", "", "pods", "watch")),
+        ("GET", "/api/v1/namespaces/n/pods/p/log?follow=true", Permission("n", "", "pods/log", "get")),
+        ("DELETE", "/api/v1/namespaces/n/pods/p", Permission("n", "", "pods", "delete")),
+        ("POST", "/api/v1/namespaces/n/services", Permission("n", "", "services", "create")),
+        ("GET", "/apis/resource.k8s.io/v1/resourceslices", Permission("", "resource.k8s.io", "resourceslices", "list")),
+        ("GET", "/apis/resource.k8s.io", None),
+    ],
+)
+def test_what_a_request_needs(method: str, path: str, permission: Permission | None) -> None:
+    assert needed(method, path) == permission
