@@ -119,3 +119,16 @@ def test_secrets_come_from_files_too(tmp_path: Path) -> None:
     subprocess.run(
         [sys.executable, "-c", code], check=True, env={**os.environ, "GPU_DEV_SECRETS_DIR": str(tmp_path)}, timeout=60
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [
+        ({}, 5),
+        ({"cluster": ClusterKind.KUBERNETES}, 60),
+        ({"cluster": ClusterKind.KUBERNETES, "resync_s": 7}, 7),
+        ({"resync_s": 0.5}, 0.5),
+    ],
+)
+def test_rows_and_pods_are_compared_as_often_as_the_cluster_needs_it(given: dict[str, object], seconds: float) -> None:
+    assert ProcessorSettings.model_validate(given).resync_every == timedelta(seconds=seconds)

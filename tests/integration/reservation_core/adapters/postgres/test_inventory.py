@@ -208,3 +208,73 @@ async def test_a_large_cluster_is_few_statements(seed, engine, update) -> None:
     event.listen(engine.sync_engine, "before_cursor_execute", lambda *args: seen.append(args[2]))
     assert len(await update(*nodes)) == 300 * 9
     assert len(seen) <= 8
+
+
+async def test_where_a_node_is_and_what_keeps_pods_off_it_is_stored(seed, update, read) -> None:
+    where = {"zone": "eu-1", "logical_name": "rack-7", "taints": ("gpu=only:NoSchedule", 'odd="quo,ted":NoExecute')}
+    await update(report(**where))
+    (node,) = await read("nodes", after=None, limit=10)
+    assert (node.zone, node.logical_name, node.taints) == tuple(where.values())
+    assert await update(report(**where)) == []
+    (change,) = await update(report(**{**where, "taints": ()}))
+    assert (change["before"], change["after"]) == ({"taints": where["taints"]}, {"taints": ()})
+    (change,) = [each for each in await update() if each["index"] is None]
+    node = await read("node", name="node-a")
+    assert (change["kind"], node.zone, node.removed_at) == ("node_removed", "eu-1", seed.now)
+    assert await read("node", name="node-z") is None
+
+
+async def test_a_node_that_shrinks_and_grows_keeps_the_history_of_its_cards(seed, update, read) -> None:
+    await update(report(cards=4))
+    ids = await seed.rows("SELECT id FROM gpus ORDER BY index")
+    user = await seed.user()
+    await seed.job("job-a", user, "starting", attempt=1)
+    await seed.allocate("job-a", ids[3]["id"])
+    await update(report(cards=2))
+    states = [(c.index, c.state.value, c.holder_id) for c in await read("gpus", after=None, limit=10)]
+    assert states == [(0, "free", None), (1, "free", None), (2, "lost", None), (3, "lost", "job-a")]
+    await update(report(cards=4))
+    states = [(c.index, c.state.value, c.holder_id) for c in await read("gpus", after=None, limit=10)]
+    assert states == [(0, "free", None), (1, "free", None), (2, "free", None), (3, "held", "job-a")]
+    assert await seed.rows("SELECT id FROM gpus ORDER BY index") == ids
+
+
+async def test_what_keeps_a_card_from_being_given_out_comes_in_this_order(seed, update, read) -> None:
+    """Its own condition, then a pod that nobody knows, then its node's absence; the holder is shown all the same."""
+    await update(report(cards=4))
+    ids = [row["id"] for row in await seed.rows("SELECT id FROM gpus ORDER BY index")]
+    user = await seed.user()
+    await seed.job("job-a", user, "starting", attempt=1)
+    await seed.allocate("job-a", ids[3])
+    await seed.run("UPDATE gpus SET condition = 'maintenance' WHERE index = 0")
+    await seed.run(
+        "INSERT INTO unknown_pods (name, reservation_id, node, gpu_indices, detail, first_seen_at) "
+        "VALUES ('job-x-1-0', 'job-x', 'node-a', '{0,1}', 'Who knows.', now())"
+    )
+    told = ["maintenance", "foreign", "free", "held"]
+    assert [card.state.value for card in await read("gpus", after=None, limit=10)] == told
+    await update(report(cards=4, ready=False))
+    told = ["maintenance", "foreign", "quarantined", "quarantined"]
+    cards = await read("gpus", after=None, limit=10)
+    assert [card.state.value for card in cards] == told
+    assert cards[3].holder_id == "job-a"
+    counts = {state.value: count for _, state, count in await read("gpu_counts")}
+    assert counts == {"maintenance": 1, "foreign": 1, "quarantined": 2}
+    # What was written down is untouched: it all follows from elsewhere.
+    assert await seed.run("SELECT count(*) FROM gpus WHERE condition = 'usable'") == 3
+    await update(report(cards=4))
+    await seed.run("DELETE FROM unknown_pods")
+    told = ["maintenance", "free", "free", "held"]
+    assert [card.state.value for card in await read("gpus", after=None, limit=10)] == told
+
+
+async def test_a_removed_node_that_is_fenced_is_shown_until_it_is_not(seed, update, read) -> None:
+    await update(report())
+    await update()
+    assert await read("nodes", after=None, limit=10) == []
+    await read("fence", name="node-a", by="root", reason=None, now=seed.now)
+    (node,) = await read("nodes", after=None, limit=10)
+    assert (node.fenced_by, node.fenced_at) == ("root", seed.now)
+    assert node.detail.startswith("Fenced by root at 2030-01-01T12:00:00Z: nothing new is started here")
+    await read("unfence", name="node-a")
+    assert await read("nodes", after=None, limit=10) == []

@@ -74,6 +74,11 @@ async def fill(url: str) -> None:
         "INSERT INTO idempotency_keys (user_id, key, request_hash, created_at) "
         "VALUES (:user, 'k', sha256('x'), now())", user=user
     )  # fmt: skip
+    await seed.run("UPDATE nodes SET zone = 'eu-1', taints = '{x=y:NoSchedule}', fenced_at = now(), fenced_by = 'root'")
+    await seed.run(
+        "INSERT INTO unknown_pods (name, reservation_id, node, gpu_indices, detail, first_seen_at) "
+        "VALUES ('job-x-1-0', 'job-x', 'node-a', '{0}', 'Who knows.', now())"
+    )
     for queue in QUEUES:
         await seed.run("SELECT pgmq.send(CAST(:queue AS text), CAST('{}' AS jsonb))", queue=queue)
 

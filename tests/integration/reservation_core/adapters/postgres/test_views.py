@@ -100,3 +100,39 @@ async def test_reservation_history_shows_what_was_given_and_how_it_ended(seed) -
     assert (oldest["asked_for"], oldest["gpus"]) == ("2 x h100", "node-a:0,2 node-b:0")
     assert (oldest["waited"], oldest["ran"]) == (timedelta(hours=1), timedelta(hours=2))
     assert (oldest["outcome"], oldest["exit_code"], oldest["reason"]) == ("failed", 3, "Exit code 3.")
+
+
+async def test_the_views_say_why_a_node_gets_nothing_new(seed) -> None:
+    ada = await seed.user("ada")
+    for name, cards in (("node-a", 1), ("node-b", 2), ("node-c", 1), ("node-d", 1)):
+        await seed.node(name, cards=cards)
+    await seed.node("node-t", cards=1, gpu_type="t4")
+    await seed.run("UPDATE nodes SET ready = false WHERE name IN ('node-a', 'node-t')")
+    await seed.run("UPDATE nodes SET schedulable = false, detail = 'Cordoned.' WHERE name = 'node-c'")
+    await seed.run(
+        "UPDATE gpus SET condition = 'maintenance' WHERE node_id = (SELECT id FROM nodes WHERE name = 'node-d')"
+    )
+    await seed.run(
+        "INSERT INTO unknown_pods (name, reservation_id, node, gpu_indices, detail, first_seen_at) "
+        "VALUES ('job-x-1-0', 'job-x', 'node-b', '{1}', 'Who knows.', now())"
+    )
+    await seed.job("job-1", ada)
+    await seed.job("job-2", ada, gpu_type=None)
+    first, second = await seed.rows("SELECT nodes_out FROM queue_status")
+    assert first["nodes_out"].splitlines() == [
+        "node-a: It does not answer: its GPUs are quarantined until it is back.",
+        "node-c: Cordoned.",
+        "node-d: It has no card that can be given out.",
+    ]
+    assert second["nodes_out"].splitlines()[-1].startswith("node-t: It does not answer")
+    await seed.run("UPDATE nodes SET fenced_at = :now, fenced_by = 'root' WHERE name = 'node-a'", now=seed.now)
+    rows = await seed.rows("SELECT node, index, state, node_state, node_detail FROM gpu_status")
+    assert [(r["node"], r["index"], r["state"], r["node_state"]) for r in rows] == [
+        ("node-a", 0, "quarantined", "fenced"),
+        ("node-b", 0, "free", "ready"),
+        ("node-b", 1, "foreign", "ready"),
+        ("node-c", 0, "free", "not schedulable"),
+        ("node-d", 0, "maintenance", "ready"),
+        ("node-t", 0, "quarantined", "not ready"),
+    ]
+    assert "holds GPUs 1 here" in rows[1]["node_detail"]
