@@ -15,6 +15,7 @@ async def run_once(runtime: Runtime, settings: ExpirySettings) -> ExpiryReport:
     """Act on what is due; returns what was done."""
     report = await expire(
         runtime.uow,
+        runtime.cluster,
         runtime.clock,
         ExpiryRules(
             warn_before_s=settings.warn_before_s,
@@ -27,4 +28,6 @@ async def run_once(runtime: Runtime, settings: ExpirySettings) -> ExpiryReport:
     )
     if report.ended or report.timed_out or report.resent:
         _log.info("expired", ended=report.ended, timed_out=report.timed_out, resent=report.resent)
+    if report.unknown:
+        _log.warning("the cluster does not answer; late starts are not given up yet", jobs=report.unknown)
     return report

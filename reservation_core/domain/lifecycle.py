@@ -41,7 +41,7 @@ from reservation_core.domain.changes import (
 )
 from reservation_core.domain.errors import AlreadyFinalError, LimitExceededError, NotExtendableError
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus, Reason, ReasonCode, Reservation
-from reservation_core.domain.starts import TAKEN_AWAY, queued_again, taken_back, timed_out
+from reservation_core.domain.starts import TAKEN_AWAY, TOO_LATE, queued_again, taken_back, timed_out
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def _of_pods(
         case PodsRunning():
             return _running(reservation, event, now)
         case PodsFinished():
-            return _finished(reservation, event)
+            return _finished(reservation, event, now)
         case PodsLost():
             return _broken(reservation, Reason(event.code, event.detail), "pod_lost")
         case PodsGone():
@@ -132,9 +132,12 @@ def _of_start(
 
 
 def _running(reservation: Reservation, event: PodsRunning, now: datetime) -> tuple[Reservation, tuple[Effect, ...]]:
+    started_at = min(event.at, now)
+    if reservation.outcome is JobStatus.QUEUED and reservation.started_at is None:
+        # It was taken back, and yet it runs: its pods are being ended, and it will not wait again (see `_gone`).
+        return replace(reservation, started_at=started_at), (Record("started_late"),)
     if reservation.status is not JobStatus.STARTING:
         return reservation, ()
-    started_at = min(event.at, now)
     ends_at = started_at + reservation.duration
     if reservation.range_end is not None:
         ends_at = min(ends_at, reservation.range_end)
@@ -150,9 +153,9 @@ def _running(reservation: Reservation, event: PodsRunning, now: datetime) -> tup
     return after, (SetRangeEnd(ends_at), WakePlanner(), Record("started"))
 
 
-def _finished(reservation: Reservation, event: PodsFinished) -> tuple[Reservation, tuple[Effect, ...]]:
+def _finished(reservation: Reservation, event: PodsFinished, now: datetime) -> tuple[Reservation, tuple[Effect, ...]]:
     if reservation.status is JobStatus.ENDING:
-        return _finished_while_ending(reservation, event)
+        return _finished_while_ending(reservation, event, now)
     if reservation.status not in (JobStatus.STARTING, JobStatus.RUNNING):
         return reservation, ()
     outcome, reason = _outcome(event)
@@ -169,15 +172,20 @@ def _finished(reservation: Reservation, event: PodsFinished) -> tuple[Reservatio
     return after, (DeletePods(), Record("finished", data={"exit_code": event.exit_code}))
 
 
-def _finished_while_ending(reservation: Reservation, event: PodsFinished) -> tuple[Reservation, tuple[Effect, ...]]:
+def _finished_while_ending(
+    reservation: Reservation, event: PodsFinished, now: datetime
+) -> tuple[Reservation, tuple[Effect, ...]]:
     if reservation.exit_code is not None or event.exit_code is None:
         return reservation, ()
     outcome, reason = _outcome(event)
     if reservation.outcome is JobStatus.QUEUED:
-        # It was taken back, and yet it ran: what has done its work is not run again. A gang's work is all its pods'.
-        if outcome is not JobStatus.SUCCEEDED or reservation.nodes > 1:
+        # It was taken back, and yet it ran. A gang's work is all its pods'.
+        if reservation.nodes > 1 or (outcome is not JobStatus.SUCCEEDED and event.started_at is None):
             return reservation, ()
-        after = replace(reservation, outcome=outcome, reason=reason, started_at=event.started_at)
+        if outcome is not JobStatus.SUCCEEDED:
+            return _running(reservation, PodsRunning(event.started_at or now), now)
+        after = replace(reservation, outcome=outcome, reason=reason)
+        after = replace(after, started_at=reservation.started_at or event.started_at)
     elif (
         reservation.outcome is JobStatus.EXPIRED
         and reservation.ends_at is not None
@@ -237,6 +245,8 @@ def _take_back(
 def _gone(reservation: Reservation, now: datetime) -> tuple[Reservation, tuple[Effect, ...]]:
     if reservation.status is not JobStatus.ENDING or reservation.outcome is None:
         return reservation, ()
+    if reservation.outcome is JobStatus.QUEUED and reservation.started_at is not None:
+        return _gone(replace(reservation, outcome=JobStatus.FAILED, reason=TOO_LATE), now)
     if reservation.outcome is JobStatus.QUEUED:
         return queued_again(reservation), (ReleaseGpus(), WakePlanner(), Record("requeued"))
     after = replace(reservation, status=reservation.outcome, outcome=None, finished_at=now)
@@ -309,7 +319,7 @@ def _cancel(reservation: Reservation, event: CancelRequested, now: datetime) -> 
 def _extend(reservation: Reservation, event: ExtendRequested) -> tuple[Reservation, tuple[Effect, ...]]:
     if reservation.status in FINAL_STATUSES:
         raise AlreadyFinalError(f"{reservation.id} has already ended; submit a new job instead.")
-    comes_back = reservation.outcome is JobStatus.QUEUED
+    comes_back = reservation.outcome is JobStatus.QUEUED and reservation.started_at is None
     if reservation.status is JobStatus.ENDING and not comes_back:
         raise NotExtendableError(f"{reservation.id} is ending and can't be extended; submit a new job instead.")
     duration = reservation.duration + event.by

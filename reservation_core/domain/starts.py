@@ -24,6 +24,13 @@ TAKEN_AWAY = frozenset({ReasonCode.EVICTED, ReasonCode.NODE_LOST, ReasonCode.POD
 """Why a pod that is not over yet can't go on: somebody else takes it away."""
 
 
+TOO_LATE = Reason(
+    ReasonCode.START_TIMEOUT,
+    "Its pods began to run only when the start had been given up, and were ended. What has run is not run again by "
+    "itself: look at its log, and submit the job again.",
+)
+
+
 def never_started(status: PodStatus) -> bool:
     """Whether a finished pod never ran anything, for a reason that another node may not have."""
     return (

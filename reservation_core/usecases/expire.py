@@ -1,13 +1,14 @@
 """Ending what is due, warning before, repairing what is stuck. Level-triggered: a missed run is made up by the next."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from reservation_core.domain.changes import EndReached, Event, StartTimedOut, WarningDue
 from reservation_core.domain.lifecycle import decide
-from reservation_core.domain.model import JobStatus, Reservation
+from reservation_core.domain.model import JobStatus, PodPhase, PodStatus, Reservation
 from reservation_core.ports.clock import Clock
+from reservation_core.ports.cluster import Cluster, ClusterUnavailableError
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.changing import carry_out
@@ -31,28 +32,32 @@ class ExpiryRules:
 
 @dataclass(frozen=True, slots=True)
 class ExpiryReport:
-    """What one run did."""
+    """What one run did. `unknown` starts are late, and the cluster could not be asked about them."""
 
     ended: int
     warned: int
     timed_out: int
+    unknown: int
     resent: int
     forgotten_keys: int
     forgotten_logs: int
 
 
-async def expire(uow_factory: UnitOfWorkFactory, clock: Clock, rules: ExpiryRules) -> ExpiryReport:
-    """Look once at everything that has a time, and act on what is due."""
+async def expire(uow_factory: UnitOfWorkFactory, cluster: Cluster, clock: Clock, rules: ExpiryRules) -> ExpiryReport:
+    """Look once at everything that has a time, and act on what is due.
+
+    The cluster is asked before a start is given up, for its silence says nothing about a pod.
+    """
     ended = await _each_batch(uow_factory, clock, _due, lambda _row, _now: EndReached())
     warned = await _each_batch(
         uow_factory, clock, _warnable(rules.warn_before_s), _warning(sorted(rules.warn_before_s))
     )
-    timed_out, resent = await _repair_stuck(uow_factory, clock, rules)
+    timed_out, unknown, resent = await _repair_stuck(uow_factory, cluster, clock, rules)
     async with uow_factory() as uow:
         keys = await uow.idempotency.forget(clock.now() - rules.idempotency_keep)
     async with uow_factory() as uow:
         logs = await uow.pod_logs.forget(clock.now() - rules.log_keep)
-    return ExpiryReport(ended, warned, timed_out, resent, keys, logs)
+    return ExpiryReport(ended, warned, timed_out, unknown, resent, keys, logs)
 
 
 async def _due(uow: UnitOfWork, now: datetime) -> list[str]:
@@ -98,22 +103,44 @@ async def _each_batch(uow_factory: UnitOfWorkFactory, clock: Clock, find: Finder
             return done
 
 
-async def _repair_stuck(uow_factory: UnitOfWorkFactory, clock: Clock, rules: ExpiryRules) -> tuple[int, int]:
+async def _repair_stuck(
+    uow_factory: UnitOfWorkFactory, cluster: Cluster, clock: Clock, rules: ExpiryRules
+) -> tuple[int, int, int]:
+    """How many starts timed out, of how many nothing could be learned, and how many operations were sent again."""
     now = clock.now()
     async with uow_factory() as uow:
         ids = await uow.reservations.stuck(
             starting_before=now - rules.start_allowance, ending_before=now - rules.ending_patience, limit=_BATCH
         )
-        rows = await uow.reservations.lock(ids) if ids else {}
-        changes = [
-            change
-            for row in rows.values()
-            if row.status is JobStatus.STARTING
-            and (change := decide(row, StartTimedOut(rules.start_allowance, rules.max_starts), now)) is not None
-        ]
-        await carry_out(uow, changes)
-        ending = [row.id for row in rows.values() if row.status is JobStatus.ENDING]
-        resent = await uow.reservations.resend(ending)
+        rows = await uow.reservations.get(ids) if ids else {}
+        resent = await uow.reservations.resend([row.id for row in rows.values() if row.status is JobStatus.ENDING])
         if resent:
             uow.wake(Channel.POD_OPERATIONS)
-    return len(changes), resent
+    late = [row for row in rows.values() if row.status is JobStatus.STARTING]
+    if not late:
+        return 0, 0, resent
+    try:
+        listing = await cluster.list_pods()
+    except ClusterUnavailableError:
+        # Their pods may run since long ago: only nobody could see it. They are looked at again in the next run.
+        return 0, len(late), resent
+    event = StartTimedOut(rules.start_allowance, rules.max_starts)
+    timed_out = {row.id: row.version for row in late if not _all_begun(row, listing.pods)}
+    async with uow_factory() as uow:
+        locked = await uow.reservations.lock(sorted(timed_out)) if timed_out else {}
+        now = clock.now()
+        decided = [decide(row, event, now) for row in locked.values() if row.version == timed_out[row.id]]
+        changes = [change for change in decided if change is not None]
+        await carry_out(uow, changes)
+    return len(changes), 0, resent
+
+
+def _all_begun(row: Reservation, pods: Iterable[PodStatus]) -> bool:
+    """Whether all pods of a starting reservation run or have run, which only was not observed yet."""
+    begun = {
+        pod.name.rank
+        for pod in pods
+        if (pod.name.reservation_id, pod.name.attempt) == (row.id, row.attempt)
+        and (pod.phase is PodPhase.RUNNING or pod.started_at is not None)
+    }
+    return len(begun) == row.nodes

@@ -4,14 +4,15 @@ Creating and finalising one reservation's pods exclude each other by its pod loc
 a cancel is waited for by the delete, and a create that comes after it reads `ending` and does nothing.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
 from reservation_core.contracts import PodOperation
-from reservation_core.domain.changes import Event, PodsGone, StartFailed, StartRefused
+from reservation_core.domain.changes import Event, PodsGone, PodsRunning, StartFailed, StartRefused
 from reservation_core.domain.lifecycle import decide
-from reservation_core.domain.model import JobStatus, PodName, PodPhase, Reason, ReasonCode, Reservation
+from reservation_core.domain.model import JobStatus, PodName, PodPhase, PodStatus, Reason, ReasonCode, Reservation
 from reservation_core.domain.pods import pod_specs
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster, PodRefusedError
@@ -110,10 +111,27 @@ async def _delete(
             for name in (str(pod.name) for pod in pods)
         ]
         await call_all(uow, reservation.id, deletes, touch=rules.touch)
+        await _note_late_start(uow, reservation, pods, clock)
         pods = await cluster.find_pods(reservation.id)
     # What has finished holds no card any more, whatever keeps its object there; its removal was asked for.
     if all(pod.phase is PodPhase.FINISHED for pod in pods):
         await finalise(uow, reservation.id, clock)
+
+
+async def _note_late_start(uow: UnitOfWork, reservation: Reservation, pods: Sequence[PodStatus], clock: Clock) -> None:
+    """What was taken back because it did not start may have started since: then it must not be run once more."""
+    begun = [
+        pod
+        for pod in pods
+        if pod.name.attempt == reservation.attempt and (pod.phase is PodPhase.RUNNING or pod.started_at is not None)
+    ]
+    if reservation.outcome is not JobStatus.QUEUED or len(begun) < reservation.nodes:
+        return
+    row = (await uow.reservations.lock([reservation.id]))[reservation.id]
+    at = max((pod.started_at for pod in begun if pod.started_at is not None), default=clock.now())
+    change = decide(row, PodsRunning(at), clock.now())
+    if change is not None:
+        await carry_out(uow, [change])
 
 
 async def _move_deadline(cluster: Cluster, reservation: Reservation, rules: LaunchRules) -> None:

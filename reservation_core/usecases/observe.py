@@ -130,7 +130,7 @@ def _of_pod(row: Reservation, status: PodStatus, reason: Reason) -> Reason:
 
 
 async def _running(cluster: Cluster, row: Reservation, status: PodStatus, clock: Clock) -> Event | None:
-    if row.status is not JobStatus.STARTING:
+    if row.status is not JobStatus.STARTING and row.outcome is not JobStatus.QUEUED:
         return None
     at = status.started_at or clock.now()
     if row.nodes > 1:

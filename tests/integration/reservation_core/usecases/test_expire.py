@@ -18,11 +18,11 @@ RULES = ExpiryRules(
     idempotency_keep=timedelta(days=1),
     log_keep=timedelta(days=7),
 )
-NOTHING = ExpiryReport(0, 0, 0, 0, 0, 0)
+NOTHING = ExpiryReport(0, 0, 0, 0, 0, 0, 0)
 
 
 async def once(world: World) -> ExpiryReport:
-    return await expire(world.uow, world.clock, RULES)
+    return await expire(world.uow, world.cluster, world.clock, RULES)
 
 
 async def test_with_nothing_due_nothing_is_done(world: World) -> None:
@@ -113,6 +113,27 @@ async def test_who_timed_out_starting_says_what_the_cluster_said(world: World) -
     row = await world.row(job_id)
     assert (row.status, row.reason.code, row.attempt) == (JobStatus.FAILED, ReasonCode.IMAGE_PULL_FAILED, 3)
     assert row.reason.detail == "The image can't be pulled. It was tried 3 times."
+
+
+async def test_no_start_is_given_up_while_the_cluster_is_silent(world: World) -> None:
+    job_id = await world.started()
+    world.clock.go_on(10 * ALLOWANCE)
+    world.cluster.down = True
+    report = await once(world)
+    assert (report.timed_out, report.unknown) == (0, 1)
+    assert (await world.row(job_id)).status is JobStatus.STARTING
+    world.cluster.down = False
+    assert (await once(world)).timed_out == 1
+
+
+async def test_no_start_is_given_up_whose_pods_run_though_nobody_has_seen_it(world: World) -> None:
+    job_id = await world.started(nodes=2)
+    world.clock.go_on(10 * ALLOWANCE)
+    first = world.cluster.show(pod(job_id, 0), PodPhase.RUNNING, started_at=world.clock.now())
+    second = world.cluster.show(pod(job_id, 1), PodPhase.FINISHED, started_at=world.clock.now(), exit_code=0)
+    assert await once(world) == NOTHING
+    await world.see(first, second)
+    assert (await world.row(job_id)).status is JobStatus.RUNNING
 
 
 async def test_an_end_that_got_stuck_is_asked_for_again(world: World) -> None:

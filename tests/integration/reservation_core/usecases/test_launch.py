@@ -8,6 +8,8 @@ import pytest
 from sqlalchemy import text
 
 from reservation_core.contracts import PodOperation
+from reservation_core.domain.changes import StartTimedOut
+from reservation_core.domain.lifecycle import decide
 from reservation_core.domain.model import JobStatus, PodPhase, PodSpec, Reason, ReasonCode
 from reservation_core.ports.cluster import ClusterUnavailableError, PodRefusedError
 from reservation_core.usecases.cancel import cancel
@@ -146,6 +148,20 @@ async def test_a_long_create_does_not_look_idle_to_the_database(world: World) ->
     job_id = await world.started()
     assert (await world.row(job_id)).status is JobStatus.STARTING
     assert len(world.cluster.created) == 1
+
+
+async def test_what_began_to_run_after_it_was_taken_back_is_not_run_again(world: World) -> None:
+    job_id = await world.started()
+    async with world.uow() as uow:
+        [row] = (await uow.reservations.lock([job_id])).values()
+        change = decide(row, StartTimedOut(timedelta(minutes=2), 3), world.clock.now())
+        assert change is not None
+        await uow.reservations.apply([change])
+    world.cluster.show(pod(job_id), PodPhase.RUNNING, started_at=world.clock.now())
+    await world.operate()
+    after = await world.row(job_id)
+    assert (after.status, after.reason.code, after.attempt) == (JobStatus.FAILED, ReasonCode.START_TIMEOUT, 1)
+    assert not any(card.held for card in await world.cards(job_id))
 
 
 async def test_what_has_finished_lets_go_of_its_cards_whatever_keeps_its_object(world: World) -> None:

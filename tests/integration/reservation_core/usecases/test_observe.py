@@ -203,9 +203,21 @@ async def test_a_job_that_waits_again_is_told_why_beside_what_it_waits_for(world
     async with world.uow() as uow:
         await uow._connection.execute(text("UPDATE nodes SET schedulable = false"))  # type: ignore[attr-defined]
     await world.plan()
-    reason = (await world.view(job_id)).reservation.reason
+    view = await world.view(job_id)
+    assert view.allocations == ()
+    reason = view.reservation.reason
     assert reason.code is ReasonCode.NODE_UNAVAILABLE
     assert "Attempt 1 of 3 did not start: The node is being drained." in reason.detail
+
+
+async def test_who_runs_after_all_when_it_was_taken_back_does_not_wait_again(world: World) -> None:
+    world.cluster.obedient = False
+    job_id = await world.started()
+    await world.see(world.cluster.show(pod(job_id), PodPhase.PENDING, reason=EVICTED))
+    await world.see(world.cluster.show(pod(job_id), RUNNING, started_at=world.clock.now()))
+    await world.see(world.cluster.show(pod(job_id), GONE))
+    row = await world.row(job_id)
+    assert (row.status, row.reason.code, row.attempt) == (JobStatus.FAILED, ReasonCode.START_TIMEOUT, 1)
 
 
 async def test_a_gang_goes_elsewhere_as_a_whole_and_names_the_pod(world: World) -> None:

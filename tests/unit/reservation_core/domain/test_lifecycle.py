@@ -16,6 +16,7 @@ from reservation_core.domain.changes import (
     Event,
     ExtendRequested,
     MoveDeadline,
+    NodeFenced,
     PodsFinished,
     PodsGone,
     PodsLost,
@@ -404,9 +405,23 @@ def test_what_has_done_its_work_while_it_was_taken_back_is_not_run_again() -> No
     taken, _ = transition(starting(), StartTimedOut(ALLOWANCE, STARTS), T0)
     done, _ = transition(taken, PodsFinished(T0, 0, started_at=T0), T0)
     assert (done.outcome, done.exit_code, done.started_at) == (JobStatus.SUCCEEDED, 0, T0)
-    assert transition(taken, PodsFinished(T0, 143, started_at=T0), T0) == (taken, ())
+    late, _ = transition(taken, PodsRunning(T0), T0)
+    assert transition(late, PodsFinished(T0, 0, started_at=T0), T0)[0] == done
     gang = replace(taken, nodes=2)
     assert transition(gang, PodsFinished(T0, 0, started_at=T0), T0) == (gang, ())
+
+
+@pytest.mark.parametrize("event", [PodsRunning(T0), PodsFinished(T0, 143, started_at=T0)])
+def test_what_began_to_run_when_it_had_been_taken_back_is_not_run_again(event: Event) -> None:
+    taken, _ = transition(starting(), StartTimedOut(ALLOWANCE, STARTS), T0)
+    late, effects = transition(taken, event, T0)
+    assert late == replace(taken, started_at=T0)
+    assert effects == (Record("started_late"),)
+    with pytest.raises(NotExtendableError):
+        transition(late, ExtendRequested("alice", HOUR, 2 * HOUR), T0)
+    over, effects = transition(late, PodsGone(), T0)
+    assert (over.status, over.reason.code, over.finished_at) == (JobStatus.FAILED, ReasonCode.START_TIMEOUT, T0)
+    assert effects == (ReleaseGpus(), WakePlanner(), Record("failed"))
 
 
 def test_a_pod_of_a_gang_is_named_when_it_ends_the_gang() -> None:
@@ -440,6 +455,7 @@ EVENTS = st.one_of(
     st.builds(StartDelayed, reason=st.sampled_from([NO_IMAGE, REFUSED])),
     st.builds(StartFailed, reason=st.sampled_from([NO_IMAGE, REFUSED]), max_starts=st.just(STARTS)),
     st.just(StartTimedOut(ALLOWANCE, STARTS)),
+    st.just(NodeFenced("a", "root", "No power.", STARTS)),
     st.just(PodsGone()),
     st.just(EndReached()),
     st.builds(WarningDue, before_s=st.sampled_from([300, 900, 1800])),
@@ -477,10 +493,10 @@ def _check_state(row: Reservation) -> None:
 
 def _check_step(before: Reservation, event: Event, after: Reservation, effects: tuple[object, ...]) -> None:
     done = kinds(effects)
-    comes_back = isinstance(event, PodsGone) and before.outcome is JobStatus.QUEUED
+    comes_back = isinstance(event, PodsGone) and before.outcome is JobStatus.QUEUED and before.started_at is None
     assert (after.status is JobStatus.QUEUED) if comes_back else _place(after.status) >= _place(before.status)
     # What ran never waits again.
-    assert not (after.outcome is JobStatus.QUEUED and after.started_at is not None)
+    assert after.status is not JobStatus.QUEUED or before.started_at is None
     assert (AvoidNodes in done) == (after.outcome is JobStatus.QUEUED and before.outcome is None)
     if before.status in FINAL_STATUSES:
         assert (after, done) == (before, [])
