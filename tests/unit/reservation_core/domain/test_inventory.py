@@ -105,30 +105,31 @@ def test_a_foreign_pod_with_unknown_cards_takes_what_is_free_and_the_node_says_s
 
 
 def test_a_foreign_pod_that_is_only_counted_takes_as_many_free_cards_and_leaves_the_node_open() -> None:
-    cards = [replace(CARDS[0], index=index, in_use=index in (1, 3)) for index in range(5)]
+    cards = [replace(CARDS[0], index=index, in_use=index in (1, 4)) for index in range(5)]
     report = replace(REPORT, gpus=tuple(GpuReport(index, "h100", "GPU-0", 80) for index in range(5)))
     pods = [ForeignPod("node-a", "theirs/one", 1, None, counted=True), ForeignPod("node-a", "x/y", 1, None, True)]
     result = reconcile([NODE], cards, [report], pods)
-    assert conditions(result) == {2: "foreign", 4: "foreign"}
+    assert conditions(result) == {2: "foreign", 3: "foreign"}
     (node,) = result.nodes
     assert node.schedulable
     assert node.detail is not None
     assert "theirs/one uses 1 GPU here: that many fewer are given out until it ends." in node.detail
-    # One of them ends, and so does one of ours: what was taken stays, whatever else has become free.
+    # One of ours ends: what was taken stays, whatever else has become free. One of theirs ends: one card is back.
     known = {gpu.index: replace(gpu, in_use=gpu.index == 1) for gpu in [*cards, *result.gpus]}
+    assert conditions(reconcile(result.nodes, known.values(), [report], pods)) == {}
     assert conditions(reconcile(result.nodes, known.values(), [report], pods[:1])) == {2: "usable"}
 
 
 def test_counted_foreign_pods_never_take_what_we_use_nor_what_is_no_use() -> None:
     cards = [
         replace(CARDS[0], in_use=True),
-        replace(CARDS[1], condition=GpuCondition.MAINTENANCE),
-        KnownGpu("node-a", 2, "h100", "GPU-2", 80, GpuCondition.USABLE),
+        CARDS[1],
+        KnownGpu("node-a", 2, "h100", "GPU-2", 80, GpuCondition.MAINTENANCE),
     ]
     report = replace(REPORT, gpus=(*REPORT.gpus, GpuReport(2, "h100", "GPU-2", 80)))
     one, many = (ForeignPod("node-a", "theirs/pod", count, None, counted=True) for count in (1, 9))
-    assert conditions(reconcile([NODE], cards, [report], [one])) == {2: "foreign"}
-    assert conditions(reconcile([NODE], cards, [report], [many])) == {2: "foreign"}
+    assert conditions(reconcile([NODE], cards, [report], [one])) == {1: "foreign"}
+    assert conditions(reconcile([NODE], cards, [report], [many])) == {1: "foreign"}
 
 
 def test_foreign_pods_elsewhere_are_nothing() -> None:
