@@ -131,6 +131,11 @@ async def look_at_the_cluster(this: Installation) -> None:
     await this.cluster.list_pods(foreign=True)
 
 
+async def look_for_late_pods(this: Installation) -> None:
+    """What the expiry asks."""
+    await this.cluster.list_pods()
+
+
 async def tell_of_a_node(this: Installation) -> None:
     """What the node agent asks, as far as roles go: without the policy beside them."""
     await NodeAgent(this.transport, "node-a", Inventory("h100:4", "node-a")).look()
@@ -140,6 +145,7 @@ WORK: dict[str, Callable[[Installation], Awaitable[None]]] = {
     "api-service": serve_logs,
     "reservation-processor": process_reservations,
     "availability-updater": look_at_the_cluster,
+    "reservation-expiry": look_for_late_pods,
 }
 
 
@@ -190,7 +196,7 @@ def only_judged_by_a_real_server(server: ApiServer) -> None:
         pytest.skip("the emulator refuses nobody; set KUBEBUILDER_ASSETS to a directory with kube-apiserver and etcd")
 
 
-ACCOUNTS = [*WORK, "standalone", "reservation-expiry", "node-agent"]
+ACCOUNTS = [*WORK, "standalone", "node-agent"]
 
 
 @pytest.mark.parametrize("namespace", [WORKLOADS, SYSTEM, "kube-system"])
@@ -256,7 +262,8 @@ REFUSED: list[tuple[str, str, str, JsonObject | None]] = [
     ("node-agent", "DELETE", "/api/v1/nodes/node-a", None),
     ("node-agent", "PATCH", "/api/v1/nodes/node-a/status", {"status": {"capacity": {"nvidia.com/gpu": "9"}}}),
     ("node-agent", "GET", PODS, None),
-    ("reservation-expiry", "GET", PODS, None),
+    ("reservation-expiry", "GET", "/api/v1/pods", None),
+    ("reservation-expiry", "DELETE", f"{PODS}/job-x-1-0", None),
     ("standalone", "GET", "/api/v1/secrets", None),
 ]
 

@@ -66,10 +66,11 @@ def test_standalone_may_do_what_its_components_may() -> None:
     assert granted("standalone") == set().union(*(granted(component) for component in components))
 
 
-def test_the_expiry_has_nothing_to_do_with_the_cluster() -> None:
-    (account,) = (each for each in objects("ServiceAccount") if each["metadata"]["name"] == "reservation-expiry")
-    assert account["automountServiceAccountToken"] is False
-    assert not granted("reservation-expiry")
+def test_only_the_processor_and_the_node_agent_may_change_anything() -> None:
+    changing = {"create", "update", "patch", "delete"}
+    accounts = {each["metadata"]["name"] for each in objects("ServiceAccount")}
+    able = {account for account in accounts if changing & {each.verb for each in granted(account)}}
+    assert able == {"reservation-processor", "node-agent", "standalone"}
 
 
 def test_the_node_agents_pods_are_restricted_and_start_the_node_agent() -> None:
