@@ -35,6 +35,7 @@ SESSION_COMMAND = (
 )
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SILENT_NODE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _MOST_SECONDS = 2**31 - 1
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _RUNTIME_VISIBLE = "NVIDIA_VISIBLE_DEVICES"
@@ -155,11 +156,23 @@ def _from_defaults(rules: PodRules) -> dict[str, Any]:
         said["runtimeClassName"] = defaults.runtimeClassName
     if defaults.priorityClassName is not None:
         said["priorityClassName"] = defaults.priorityClassName
-    if defaults.tolerations:
-        said["tolerations"] = [toleration.model_dump(exclude_none=True) for toleration in defaults.tolerations]
+    said["tolerations"] = _tolerations(defaults)
     if defaults.imagePullSecrets:
         said["imagePullSecrets"] = [secret.model_dump() for secret in defaults.imagePullSecrets]
     return said
+
+
+def _tolerations(defaults: PodDefaults) -> list[dict[str, Any]]:
+    """The administrators', and those that keep a pod when its node falls silent.
+
+    Kubernetes would take such a pod away after 300 s. But a machine that can't be asked may well be working: what runs
+    there ends when it says so, or when it is fenced.
+    """
+    given = [toleration.model_dump(exclude_none=True) for toleration in defaults.tolerations]
+    named = {toleration.key for toleration in defaults.tolerations}
+    return given + [
+        {"key": key, "operator": "Exists", "effect": "NoExecute"} for key in _SILENT_NODE if key not in named
+    ]
 
 
 def _container(spec: PodSpec, rules: PodRules) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reservation_core.adapters.kubernetes.attaching import GpuAttach
-from reservation_core.adapters.kubernetes.pod_defaults import PodDefaults
+from reservation_core.adapters.kubernetes.pod_defaults import PodDefaults, Toleration
 from reservation_core.adapters.kubernetes.pods import build_pod, build_service, master_address
 from reservation_core.domain.model import ReasonCode, Workload
 from reservation_core.ports.cluster import PodRefusedError
@@ -265,3 +265,17 @@ FULL_DEFAULTS = {
 def test_a_golden_pod_with_everything_that_administrators_can_say() -> None:
     rules = replace(RULES, defaults=PodDefaults.model_validate(FULL_DEFAULTS), scheduler_name="ours")
     is_golden("pod-all-defaults", build_pod(SINGLE, rules, NOW))
+
+
+def test_a_silent_node_is_no_reason_to_take_its_pods_away() -> None:
+    built = build_pod(SINGLE, RULES, NOW)["spec"]["tolerations"]
+    for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
+        assert {"key": key, "operator": "Exists", "effect": "NoExecute"} in built
+
+
+def test_administrators_may_have_pods_taken_away_from_silent_nodes() -> None:
+    key = "node.kubernetes.io/unreachable"
+    theirs = Toleration(key=key, operator="Exists", effect="NoExecute", tolerationSeconds=600)
+    rules = replace(RULES, defaults=PodDefaults(tolerations=(theirs,)))
+    about = [each for each in build_pod(SINGLE, rules, NOW)["spec"]["tolerations"] if each["key"] == key]
+    assert about == [{"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 600}]
