@@ -8,6 +8,7 @@ import pytest
 
 from tests.kubernetes.api_server import ApiServer, empty_namespace, make_namespace, started_api_server
 from tests.kubernetes.fault_proxy import FaultProxy
+from tests.kubernetes.kube_scheduler import kube_scheduler_of, started_kube_scheduler
 from tests.kubernetes.kubelet import Kubelet
 from tests.kubernetes.nodes import NodeSpec
 from tests.kubernetes.scheduler import Scheduler
@@ -44,10 +45,15 @@ def kubelet(api_server: ApiServer, namespace: str, nodes: tuple[NodeSpec, ...]) 
 
 
 @pytest.fixture
-def scheduler(api_server: ApiServer, namespace: str) -> Iterator[Scheduler]:
-    """A scheduler for the pods of the test's namespace that are not bound when they are created."""
-    with Scheduler(api_server, namespace=namespace) as scheduler:
-        yield scheduler
+def scheduler(api_server: ApiServer, namespace: str) -> Iterator[None]:
+    """Binds the pods that are created unbound: a real kube-scheduler where `KUBEBUILDER_ASSETS` has one."""
+    program = kube_scheduler_of(api_server)
+    if program is not None:
+        with started_kube_scheduler(api_server, program):
+            yield
+        return
+    with Scheduler(api_server, namespace=namespace):
+        yield
 
 
 @pytest.fixture

@@ -78,7 +78,9 @@ class Scheduler(Background):
     async def _say_unschedulable(self, pod: JsonObject, path: str, objections: list[str]) -> None:
         assert self._client is not None
         counted = [f"{objections.count(each)} {each}" for each in sorted(set(objections))]
-        message = f"0/{len(self._nodes)} nodes are available: {', '.join(counted) or 'no nodes registered'}."
+        none = f"0/{len(self._nodes)} nodes are available"
+        unhelpful = f"preemption: {none}: {len(self._nodes)} Preemption is not helpful for scheduling."
+        message = f"{none}: {', '.join(counted)}. no new claims to deallocate, {unhelpful}"
         if self._told.get(pod["metadata"]["uid"]) == message:
             return
         self._told[pod["metadata"]["uid"]] = message
@@ -99,12 +101,12 @@ class Scheduler(Background):
     def _objection(self, pod: JsonObject, node: JsonObject) -> str | None:
         """Why the pod can't go there, in kube-scheduler's words; None when it can."""
         if not _affine(pod["spec"], node):
-            return "node(s) didn't match Pod's node affinity/selector"
+            return "node(s) didn't satisfy plugin(s) [NodeAffinity]"
         if node["spec"].get("unschedulable"):
             return "node(s) were unschedulable"
         for taint in node["spec"].get("taints") or []:
             if taint["effect"] != "PreferNoSchedule" and not _tolerated(taint, pod["spec"].get("tolerations") or []):
-                return f"node(s) had untolerated taint(s) {{{taint['key']}: {taint.get('value', '')}}}"
+                return "node(s) had untolerated taint(s)"
         allocatable = node["status"].get("allocatable") or {}
         there = [
             each

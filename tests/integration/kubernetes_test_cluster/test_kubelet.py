@@ -11,6 +11,7 @@ from tests.kubernetes.api_client import ApiAnswerError, ApiClient, JsonObject
 from tests.kubernetes.api_server import ApiServer
 from tests.kubernetes.kubelet import Kubelet
 from tests.kubernetes.kubelet_pods import Way
+from tests.kubernetes.nodes import NodeSpec
 from tests.waiting import eventually
 
 _NUMBERS = itertools.count()
@@ -259,3 +260,44 @@ async def test_a_pod_removed_without_the_node_s_word_is_killed_when_the_node_is_
     assert kubelet.running() == [name]
     kubelet.answer_again("node-a")
     await eventually(lambda: kubelet.running() == [])
+
+
+async def test_a_node_that_lost_its_power_has_lost_its_pods(pods: Pods, kubelet: Kubelet) -> None:
+    name = await pods.create("sleep", "600")
+    await pods.running(name)
+    kubelet.power_off("node-a")
+    await eventually(lambda: kubelet.running() == [])
+    assert (await pods.running(name))["status"]["phase"] == "Running"
+    kubelet.answer_again("node-a")
+    assert (await pods.ended(name))["exitCode"] == 137
+
+
+async def test_a_node_can_shrink(pods: Pods, kubelet: Kubelet) -> None:
+    kubelet.add_node(NodeSpec("node-a", gpus=2))
+    node = await pods.client.call("GET", "/api/v1/nodes/node-a")
+    assert node["status"]["capacity"]["nvidia.com/gpu"] == "2"
+    kubelet.add_node(NodeSpec("node-a", gpus=0))
+    node = await pods.client.call("GET", "/api/v1/nodes/node-a")
+    assert "nvidia.com/gpu" not in node["status"]["capacity"]
+
+
+async def test_pretended_containers_run_nothing(api_server: ApiServer, namespace: str) -> None:
+    with Kubelet(api_server, namespace=namespace, pretend_s=0) as kubelet:
+        async with api_server.client() as client:
+            pods = Pods(client, namespace)
+            name = await pods.create("there-is-no-such-command")
+            await pods.running(name)
+            await pods.delete(name, 60)
+            await pods.gone(name)
+        assert kubelet.started == [name]
+
+
+async def test_a_gang_s_address_is_this_machine(api_server: ApiServer, namespace: str) -> None:
+    with Kubelet(api_server, namespace=namespace, resolve=True):
+        async with api_server.client() as client:
+            pods = Pods(client, namespace)
+            env = {"MASTER_ADDR": "job-1-0.job-1", "OTHER": "job-1-0.job-2"}
+            gang = {"hostname": "job-1-0", "subdomain": "job-1"}
+            name = await pods.create("sh", "-c", "echo $MASTER_ADDR $OTHER $HOSTNAME", env=env, **gang)
+            await pods.ended(name)
+            assert await pods.log(name) == "127.0.0.1 job-1-0.job-2 job-1-0\n"

@@ -1,0 +1,40 @@
+"""A real kube-scheduler, where `KUBEBUILDER_ASSETS` has one beside a real API server."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.kubernetes import guarded
+from tests.kubernetes.api_server import ApiServer
+from tests.waiting import eventually_sync
+
+_PATIENCE_S = 60.0
+
+
+def kube_scheduler_of(server: ApiServer) -> Path | None:
+    """The program, None where there is none."""
+    program = Path(os.environ.get("KUBEBUILDER_ASSETS", "")) / "kube-scheduler"
+    return program if server.real and program.is_file() else None
+
+
+@contextmanager
+def started_kube_scheduler(server: ApiServer, program: Path) -> Iterator[None]:
+    """It binds the pods of all namespaces while the block runs."""
+    log = server.folder / "kube-scheduler.log"
+    command = [str(program), f"--kubeconfig={server.kubeconfig}", "--leader-elect=false", "--secure-port=0", "--v=2"]
+    command += [f"--authentication-kubeconfig={server.kubeconfig}", f"--authorization-kubeconfig={server.kubeconfig}"]
+    before = len(log.read_text()) if log.exists() else 0
+    scheduler = guarded.start(command, log)
+
+    def works() -> bool:
+        said = log.read_text()[before:]
+        if scheduler.poll() is not None:
+            raise RuntimeError(f"kube-scheduler ended. It said: {said[-3000:]}")
+        return "Starting Kubernetes Scheduler" in said
+
+    try:
+        eventually_sync(works, _PATIENCE_S)
+        yield
+    finally:
+        guarded.end(scheduler)
