@@ -24,12 +24,13 @@ WORKERS = {"gpu-dev-worker": "node1", "gpu-dev-worker2": "node2"}
 
 
 async def fake_gpus(kubeconfig: Path, *arguments: str) -> tuple[int, str]:
-    """Run the script; how it ended, and what it said of it."""
+    """Run the script; how it ended, and what it said of it. kubectl keeps what it learns beside the kubeconfig."""
+    home = str(kubeconfig.parent)
     program = await asyncio.create_subprocess_exec(
         "sh",
         str(SCRIPT),
         *arguments,
-        env={"PATH": os.environ["PATH"], "KUBECONFIG": str(kubeconfig)},
+        env={"PATH": os.environ["PATH"], "HOME": home, "KUBECONFIG": str(kubeconfig)},
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
     )
