@@ -55,7 +55,7 @@ CREATE INDEX unknown_pods_reservation ON unknown_pods (reservation_id);
 -- What decides over a card, from what is written down once elsewhere: its own condition, a pod that nobody knows, and
 -- whether its node answers. A card of a node that is away or fenced is quarantined until the node is back.
 CREATE VIEW card_conditions AS
-SELECT g.id AS gpu_id,
+SELECT g.id AS gpu_id, g.node_id, n.name AS node, g.index, g.gpu_type, g.uuid, g.memory_bytes,
        CASE WHEN g.condition <> 'usable' THEN g.condition
             WHEN EXISTS (SELECT FROM unknown_pods u WHERE u.node = n.name AND g.index = ANY (u.gpu_indices))
                 THEN 'foreign'

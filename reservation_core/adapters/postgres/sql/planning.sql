@@ -19,14 +19,15 @@ UPDATE planner_lease SET expires_at = '-infinity', holder = NULL WHERE epoch = :
 SELECT epoch FROM planner_lease WHERE epoch = :epoch FOR SHARE;
 
 -- name: planning_gpus
--- The inventory: every card of every node that has not been removed for good.
-SELECT n.name AS node, s.available, s.detail,
-       g.id, g.index AS card_index, g.gpu_type, g.uuid, g.memory_bytes, c.condition
-FROM nodes n
-JOIN node_conditions s ON s.node_id = n.id
-JOIN gpus g ON g.node_id = n.id
-JOIN card_conditions c ON c.gpu_id = g.id
-ORDER BY n.name, g.index;
+-- The inventory: every card of every node, with what decides over it. What is said of a node is put together once a node.
+WITH s AS MATERIALIZED (
+    SELECT node_id AS id, available, detail FROM node_conditions
+)
+SELECT c.node, s.available, s.detail,
+       c.gpu_id AS id, c.index AS card_index, c.gpu_type, c.uuid, c.memory_bytes, c.condition
+FROM card_conditions c
+JOIN s ON s.id = c.node_id
+ORDER BY c.node, c.index;
 
 -- name: open_allocations
 -- Every open row of the ledger.

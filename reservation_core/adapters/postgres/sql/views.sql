@@ -64,16 +64,15 @@ CROSS JOIN LATERAL (
 
 -- name: usable_cards
 -- Of each type: how many cards could take a job at all, how many of them are free, and the GPU-seconds still promised.
-SELECT g.gpu_type, count(*) AS cards, count(*) FILTER (WHERE a.gpu_id IS NULL) AS free,
+SELECT c.gpu_type, count(*) AS cards, count(*) FILTER (WHERE a.gpu_id IS NULL) AS free,
        coalesce(sum(greatest(extract(epoch FROM a.free_at - now()), 0)), 0) AS promised
-FROM gpus g
-JOIN card_conditions c ON c.gpu_id = g.id
-JOIN node_conditions s ON s.node_id = g.node_id
+FROM card_conditions c
+JOIN node_conditions s ON s.node_id = c.node_id
 LEFT JOIN (
     SELECT gpu_id, max(upper(during)) AS free_at FROM allocations WHERE released_at IS NULL GROUP BY gpu_id
-) a ON a.gpu_id = g.id
+) a ON a.gpu_id = c.gpu_id
 WHERE c.condition = 'usable' AND s.available
-GROUP BY g.gpu_type;
+GROUP BY c.gpu_type;
 
 -- name: waiting_totals
 -- How many wait for each requested type.
