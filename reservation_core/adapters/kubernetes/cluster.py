@@ -112,7 +112,7 @@ class KubernetesCluster:
 
         query = {"labelSelector": f"{MANAGED}=true,{RESERVATION}={reservation_id}"}
         with explained("list", "pods", self._namespace):
-            pods, _ = await list_all(self._transport, self._pods, read, query)
+            pods, _ = await list_all(self._transport, self._pods, read, query, paged=False)
         return pods
 
     async def watch(self) -> AsyncIterator[PodStatus]:

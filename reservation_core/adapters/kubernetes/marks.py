@@ -7,7 +7,7 @@ nothing.
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeGuard
 
 from reservation_core.domain.model import PodHolding, PodName, PodSpec
 
@@ -120,5 +120,5 @@ def as_list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[str]:
     return isinstance(value, str) and _NUMBER.fullmatch(value) is not None

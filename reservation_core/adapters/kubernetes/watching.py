@@ -39,16 +39,22 @@ _log = structlog.get_logger(__name__)
 
 
 async def list_all(
-    transport: Transport, path: str, read: Callable[[Mapping[str, Any]], T | None], query: Query | None = None
+    transport: Transport,
+    path: str,
+    read: Callable[[Mapping[str, Any]], T | None],
+    query: Query | None = None,
+    *,
+    paged: bool = True,
 ) -> tuple[list[T], str]:
     """What `read` makes of each object of a consistent list (None is left out), and the list's resourceVersion.
 
     Asked for in pages, none of which is kept. A server that forgets the list between two pages (410) is asked once
-    more, for all of it at once.
+    more, for all of it at once. Without pages many API servers answer from memory, with them from their database: for
+    a list that is known to be short they are a waste.
     """
     found: list[T] = []
     token: str | None = None
-    whole = False
+    whole = not paged
     while True:
         asked = {**(query or {}), "limit": None if whole else PAGE, "continue": token}
         try:

@@ -103,15 +103,17 @@ async def test_bytes_pass_as_they_are(cluster: KubernetesCluster, make_spec: Spe
 
 
 async def test_a_log_that_can_not_be_read_is_told(
-    proxied: KubernetesCluster, fault_proxy: FaultProxy, make_spec: SpecMaker
+    cluster: KubernetesCluster, fault_proxy: FaultProxy, rules: ClusterRules, make_spec: SpecMaker
 ) -> None:
     spec = make_spec("sh", "-c", "echo hello; sleep 600")
-    await proxied.create_pod(spec)
-    await eventually(lambda: log_of(proxied, spec))
+    await cluster.create_pod(spec)
+    await eventually(lambda: log_of(cluster, spec))
     fault_proxy.inject(Harm.ANSWER, "GET", "/log", code=500)
+    impatient = KubernetesCluster(transport_to(fault_proxy.kubeconfig(), timeout_s=0.5), rules, SystemClock())
     for follow in (False, True):
         with pytest.raises(ClusterUnavailableError):
-            await log_of(proxied, spec, follow=follow)
+            await log_of(impatient, spec, follow=follow)
+    await impatient.close()
 
 
 async def test_a_reader_that_leaves_lets_go_of_the_stream(
