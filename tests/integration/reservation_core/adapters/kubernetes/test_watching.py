@@ -205,6 +205,24 @@ async def test_a_partition_is_no_end_of_any_pod(
     await watched.close()
 
 
+async def test_a_watch_that_fell_silent_is_left_for_a_new_one(
+    fault_proxy: FaultProxy, rules: ClusterRules, cluster: KubernetesCluster, make_spec: SpecMaker
+) -> None:
+    """A network that drops packets ends no connection; only silence shows it."""
+    watched = KubernetesCluster(
+        transport_to(fault_proxy.kubeconfig()), replace(rules, watch_silence_s=0.3), SystemClock()
+    )
+    async with settled(watched, cluster, make_spec) as (seen, spec):
+        listed = lists(fault_proxy)
+        await eventually(lambda: len(watches(fault_proxy)) >= 2)
+        other = make_spec("true")
+        await cluster.create_pod(other)
+        await eventually(lambda: PodPhase.FINISHED in phases(seen, other))
+        assert lists(fault_proxy) == listed
+        assert phases(seen, spec) == [PodPhase.RUNNING]
+    await watched.close()
+
+
 async def test_a_server_that_answers_only_errors_is_asked_again(
     watched: KubernetesCluster, cluster: KubernetesCluster, fault_proxy: FaultProxy, make_spec: SpecMaker
 ) -> None:
