@@ -185,7 +185,7 @@ async def lose_messages(system: System, job_id: str) -> None:
 
 async def test_a_lost_pod_fails_its_job_and_an_orphan_is_removed(system: System) -> None:
     """Somebody deletes a pod behind our back; somebody leaves one that no reservation accounts for."""
-    async with system.working():
+    async with system.working(unknown_pods="end"):
         job_id, killed = await system.submit(*(system.new({"command": ["sleep", "600"]}) for _ in range(2)))
         await system.reaches(job_id, JobStatus.RUNNING)
         await system.reaches(killed, JobStatus.RUNNING)
@@ -204,8 +204,11 @@ async def test_a_lost_pod_fails_its_job_and_an_orphan_is_removed(system: System)
             return not (await system.runtime.cluster.list_pods()).pods
 
         await eventually(removed, timeout=20)
-        kinds = await system.rows("SELECT subject FROM events WHERE kind = 'orphan_removed' ORDER BY subject")
-        assert {row.subject for row in kinds} == {str(PodName(job_id, 2, 0)), "job-nobody0s-1-0"}
+        kinds = ("orphan_removed", "unknown_pod_end_requested")
+        ended = await system.rows("SELECT kind, subject FROM events WHERE kind = ANY(:kinds)", kinds=list(kinds))
+        assert {row.kind: row.subject for row in ended} == dict(
+            zip(kinds, (str(PodName(job_id, 2, 0)), "job-nobody0s-1-0"), strict=True)
+        )
         await assert_nothing_left(system)
 
 
