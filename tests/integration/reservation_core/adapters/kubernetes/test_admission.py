@@ -1,76 +1,111 @@
-"""Every kind of pod that is built is accepted where Pod Security `restricted` is enforced.
+"""What a cluster's own rules say to our pods: never, not now, or yes."""
 
-The emulator admits anything; on a real API server (KUBEBUILDER_ASSETS) this is the standard's own judgement.
-"""
-
-import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from reservation_core.adapters.kubernetes.attaching import GpuPin
-from reservation_core.adapters.kubernetes.pod_defaults import PodDefaults
-from reservation_core.adapters.kubernetes.pod_statuses import read_pod_status
-from reservation_core.adapters.kubernetes.pods import build_pod, build_service
-from tests.kubernetes.api_client import MERGE, ApiAnswerError
+from reservation_core.adapters.clock import SystemClock
+from reservation_core.adapters.kubernetes.cluster import ClusterRules, KubernetesCluster
+from reservation_core.adapters.kubernetes.transport import Transport
+from reservation_core.domain.model import ReasonCode
+from reservation_core.ports.cluster import ClusterUnavailableError, PodRefusedError
+from tests.integration.cluster_behaviour import SpecMaker, status_of
+from tests.integration.reservation_core.adapters.kubernetes.conftest import transport_to
 from tests.kubernetes.api_server import ApiServer
-from tests.unit.reservation_core.adapters.kubernetes.specs import CASES, GANG, NOW, RULES, SINGLE
-from tests.unit.reservation_core.adapters.kubernetes.test_pods import FULL_DEFAULTS
+from tests.kubernetes.fault_proxy import FaultProxy, Harm
+from tests.waiting import eventually
 
 
 @pytest.fixture
-async def restricted(api_server: ApiServer, namespace: str) -> str:
-    """The test's namespace, with the standard enforced, and what the defaults name."""
-    labels = {
-        "pod-security.kubernetes.io/enforce": "restricted",
-        "pod-security.kubernetes.io/enforce-version": "latest",
-    }
-    async with api_server.client() as client:
-        labelled = {"metadata": {"labels": labels}}
-        await client.call("PATCH", f"/api/v1/namespaces/{namespace}", labelled, content_type=MERGE)
-        if api_server.real:
-            group = "/apis/node.k8s.io/v1/runtimeclasses"
-            for name in ("nvidia", "nvidia-cdi"):
-                await client.try_call("POST", group, {"metadata": {"name": name}, "handler": "nvidia"})
-            priority = {"metadata": {"name": "batch"}, "value": 5}
-            await client.try_call("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", priority)
-    return namespace
-
-
-@pytest.mark.parametrize("case", [*CASES, "all-defaults"])
-async def test_the_api_server_takes_it_and_keeps_what_we_said(
-    api_server: ApiServer, restricted: str, case: str
-) -> None:
-    all_defaults = replace(RULES, defaults=PodDefaults.model_validate(FULL_DEFAULTS))
-    spec, rules = (SINGLE, all_defaults) if case == "all-defaults" else CASES[case]
-    built = build_pod(spec, replace(rules, namespace=restricted), NOW)
-    async with api_server.client() as client:
-        await client.call("POST", f"/api/v1/namespaces/{restricted}/pods", json.loads(json.dumps(built)))
-        kept = await client.call("GET", f"/api/v1/namespaces/{restricted}/pods/{spec.name}")
-    status = read_pod_status(kept)
-    assert status is not None
-    assert status.name == spec.name
-    assert status.holding is not None
-    assert status.holding.gpu_indices == spec.gpu_indices
-    for key in ("command", "image", "resources", "securityContext"):
-        assert kept["spec"]["containers"][0][key] == built["spec"]["containers"][0][key]
-    for key in ("nodeName",) if rules.pin is GpuPin.NODE_NAME else ("affinity", "schedulerName"):
-        assert kept["spec"][key] == built["spec"][key]
-    assert kept["spec"]["automountServiceAccountToken"] is False
-
-
-async def test_a_gangs_service_is_taken(api_server: ApiServer, restricted: str) -> None:
-    service = build_service(GANG, replace(RULES, namespace=restricted), "0d3f5a77-0000-4000-8000-000000000000")
-    async with api_server.client() as client:
-        kept = await client.call("POST", f"/api/v1/namespaces/{restricted}/services", service)
-    assert kept["spec"]["clusterIP"] == "None"
-
-
-async def test_the_standard_is_enforced_there(api_server: ApiServer, restricted: str) -> None:
+def real(api_server: ApiServer) -> ApiServer:
+    """Admission is what the emulator does not do."""
     if not api_server.real:
-        pytest.skip("the emulator does not judge pods")
-    loose = build_pod(SINGLE, replace(RULES, namespace=restricted), NOW)
-    loose["spec"]["containers"][0]["securityContext"].pop("allowPrivilegeEscalation")
-    async with api_server.client() as client:
-        with pytest.raises(ApiAnswerError, match="restricted"):
-            await client.call("POST", f"/api/v1/namespaces/{restricted}/pods", loose)
+        pytest.skip("the emulator admits everything")
+    return api_server
+
+
+async def post(server: ApiServer, path: str, body: dict[str, Any]) -> None:
+    """Create something as the administrator."""
+    async with server.client() as client:
+        await client.call("POST", path, body)
+
+
+async def test_our_pods_may_live_where_pod_security_is_restricted(
+    cluster: KubernetesCluster, real: ApiServer, namespace: str, make_spec: SpecMaker
+) -> None:
+    async with real.client() as client:
+        labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+        patch = {"metadata": {"labels": labels}}
+        await client.call(
+            "PATCH", f"/api/v1/namespaces/{namespace}", patch, content_type="application/merge-patch+json"
+        )
+    spec = make_spec("true")
+    await cluster.create_pod(spec)
+    assert await status_of(cluster, spec) is not None
+
+
+async def test_a_pod_that_breaks_a_limit_is_refused_for_good(
+    cluster: KubernetesCluster, real: ApiServer, namespace: str, make_spec: SpecMaker
+) -> None:
+    limit = {"metadata": {"name": "small"}, "spec": {"limits": [{"type": "Container", "max": {"cpu": "1m"}}]}}
+    await post(real, f"/api/v1/namespaces/{namespace}/limitranges", limit)
+
+    async def refused() -> PodRefusedError | None:
+        try:
+            await cluster.create_pod(make_spec("true"))
+        except PodRefusedError as refusal:
+            return refusal
+        return None
+
+    refusal = await eventually(refused)  # admission learns of new rules in its own time
+    assert refusal is not None
+    assert refusal.reason.code is ReasonCode.START_FAILED
+    assert "maximum cpu" in refusal.reason.detail
+
+
+async def test_a_quota_that_is_used_up_may_be_free_again_later(
+    cluster: KubernetesCluster, real: ApiServer, namespace: str, make_spec: SpecMaker
+) -> None:
+    await post(
+        real,
+        f"/api/v1/namespaces/{namespace}/resourcequotas",
+        {"metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}},
+    )
+    async with real.client() as client:  # as the quota controller would write it
+        await client.call(
+            "PATCH",
+            f"/api/v1/namespaces/{namespace}/resourcequotas/none/status",
+            {"status": {"hard": {"pods": "0"}, "used": {"pods": "0"}}},
+            content_type="application/merge-patch+json",
+        )
+
+    async def unavailable() -> str:
+        try:
+            await cluster.create_pod(make_spec("true"))
+        except ClusterUnavailableError as problem:
+            return str(problem)
+        return ""
+
+    assert "exceeded quota" in await eventually(unavailable)
+
+
+async def test_a_namespace_that_is_not_there_is_named(
+    transport: Transport, rules: ClusterRules, make_spec: SpecMaker
+) -> None:
+    nowhere = replace(rules, pods=replace(rules.pods, namespace="not-there"))
+    with pytest.raises(ClusterUnavailableError, match=r"not-there.*GPU_DEV_KUBERNETES__NAMESPACE"):
+        await KubernetesCluster(transport, nowhere, SystemClock()).create_pod(make_spec("true"))
+
+
+@pytest.mark.parametrize("code", [400, 413, 422])
+async def test_an_object_that_the_api_will_not_have_is_refused_for_good(
+    fault_proxy: FaultProxy, rules: ClusterRules, make_spec: SpecMaker, code: int
+) -> None:
+    cluster = KubernetesCluster(transport_to(fault_proxy.kubeconfig()), rules, SystemClock())
+    fault_proxy.inject(Harm.ANSWER, "POST", code=code)
+    with pytest.raises(PodRefusedError) as refused:
+        await cluster.create_pod(make_spec("true"))
+    assert refused.value.reason.code is ReasonCode.START_FAILED
+    assert len(fault_proxy.requests) == 1
+    await cluster.close()
