@@ -8,7 +8,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class UnknownPod:
-    """One such pod. `node` and `gpu_indices` are what it says it holds: those cards are not given out while it is there.
+    """One such pod. `node` and `gpu_indices` are what it says it holds; those cards are not given out meanwhile.
 
     Both are None when it does not say, or holds nothing any more. `detail` says why nobody accounts for it.
     """

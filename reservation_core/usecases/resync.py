@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from reservation_core.domain.adoption import Standing, standing
 from reservation_core.domain.model import JobStatus, PodName, PodPhase, PodStatus, Reservation
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster
@@ -70,7 +71,8 @@ class Resync:
         """
         async with self._uow() as uow:
             live = {row.id: row for row in await uow.reservations.live()}
-        found = await self._account(live, (await self._cluster.list_pods()).pods)
+        there = (await self._cluster.list_pods()).pods
+        found = await self._account(live, there, besides=(Standing.KNOWN, Standing.LEFT_OVER))
         return _report(found, ResyncReport())
 
     async def once(self) -> ResyncReport:
@@ -99,15 +101,27 @@ class Resync:
                 resent = await uow.reservations.resend(resend)
                 uow.wake(Channel.POD_OPERATIONS)
         await self._tell_deadlines(live.values())
-        found = await self._account(live, listing.pods)
+        found = await self._account(live, listing.pods, besides=(Standing.KNOWN,))
         return _report(found, ResyncReport(resent=resent, observed=len(seen), cut_off=cut_off))
 
-    async def _account(self, live: Mapping[str, Reservation], there: Sequence[PodStatus]) -> AccountReport:
+    async def _account(
+        self, live: Mapping[str, Reservation], there: Sequence[PodStatus], *, besides: Collection[Standing]
+    ) -> AccountReport:
+        """Account for all pods `besides` those of these standings."""
         unaccounted = [
             pod
             for pod in there
             if (row := live.get(pod.name.reservation_id)) is None or row.attempt != pod.name.attempt
         ]
+        if unaccounted:
+            # Most have come since the rows were read: one look at the rows as they are now spares a look at each.
+            async with self._uow() as uow:
+                rows = await uow.reservations.get(sorted({pod.name.reservation_id for pod in unaccounted}))
+            unaccounted = [
+                pod
+                for pod in unaccounted
+                if standing(rows.get(pod.name.reservation_id), pod.name.attempt) not in besides
+            ]
         found = await self._accounts.settle(there, unaccounted)
         # They were taken up as starting; what has become of them since is the next thing to know.
         await observe(self._uow, self._cluster, found.adopted, self._clock, self._rules.max_starts)
