@@ -167,7 +167,7 @@ def _lost(epoch: int) -> LostLeadershipError:
     return LostLeadershipError(f"epoch {epoch} is over: another planner has taken the lease")
 
 
-def _waiting(row: Mapping[str, Any], start_allowance: timedelta) -> Waiting:
+def _waiting(row: Mapping[Any, Any], start_allowance: timedelta) -> Waiting:
     return Waiting(
         id=row["id"],
         gpus=row["gpus"],
@@ -181,7 +181,7 @@ def _waiting(row: Mapping[str, Any], start_allowance: timedelta) -> Waiting:
     )
 
 
-def _commitment(row: Mapping[str, Any]) -> Commitment:
+def _commitment(row: Mapping[Any, Any]) -> Commitment:
     return Commitment(row["reservation_id"], row["gpu_id"], row["starts_at"], row["ends_at"], row["held"])
 
 
