@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import assert_never
 
 import structlog
 
@@ -20,7 +21,7 @@ from reservation_core.adapters.postgres.embedded.lock import FolderLock
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
 from reservation_core.adapters.postgres.migrating import upgrade
 from reservation_core.domain.model import NodeReport
-from reservation_core.runtime.settings import StandaloneSettings
+from reservation_core.runtime.settings import ClusterKind, StandaloneSettings
 from reservation_core.runtime.shutdown import stop_on_signals
 from reservation_core.runtime.wiring import Runtime, open_runtime
 from reservation_expiry.expire import run_once as expire_once
@@ -149,7 +150,7 @@ GPU Dev Server is up.
 
   URL       {url}  (reference: {url}/docs)
   token     {token.path}  (user admin{", new" if token.made else ""})
-  GPUs      {_cards(nodes)}
+  GPUs      {_cards(nodes, settings.cluster)}
   database  {database}; look into it with: gpu-dev psql
 
 Submit a job:
@@ -160,7 +161,7 @@ Ctrl-C ends the server. Jobs that run then go on and are taken up again at the n
 """
 
 
-def _cards(nodes: list[NodeReport]) -> str:
+def _cards(nodes: list[NodeReport], cluster: ClusterKind) -> str:
     """Which cards there are, and plainly whether they exist."""
     counts: dict[str, int] = {}
     for node in nodes:
@@ -168,8 +169,18 @@ def _cards(nodes: list[NodeReport]) -> str:
             counts[gpu.gpu_type] = counts.get(gpu.gpu_type, 0) + 1
     if not counts:
         details = " ".join(node.detail for node in nodes if node.detail)
-        return f"none. {details or 'Set GPU_DEV_LOCAL_GPUS=h100:4 to simulate four.'}"
+        return f"none. {details or _no_cards(cluster)}"
     told = ", ".join(f"{count} x {gpu_type}" for gpu_type, count in sorted(counts.items()))
     if any(SIMULATED_LABEL in node.labels for node in nodes):
         return f"{told}, SIMULATED (GPU_DEV_LOCAL_GPUS): jobs get card numbers, but there are no such cards"
     return told
+
+
+def _no_cards(cluster: ClusterKind) -> str:
+    match cluster:
+        case ClusterKind.LOCAL:
+            return "Set GPU_DEV_LOCAL_GPUS=h100:4 to simulate four."
+        case ClusterKind.KUBERNETES:
+            return "No node is there that GPU_DEV_KUBERNETES__NODE_SELECTOR selects."
+        case _:
+            assert_never(cluster)

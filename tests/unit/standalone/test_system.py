@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from reservation_core.adapters.local.inventory import parse_gpus
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
-from reservation_core.runtime.settings import StandaloneSettings
+from reservation_core.runtime.settings import ClusterKind, StandaloneSettings
 from standalone import system
 from standalone.administrator import AdminToken
 from standalone.components import ComponentFailedError
@@ -37,6 +37,8 @@ def test_the_greeting_tells_the_url_the_token_file_and_that_cards_are_simulated(
 def test_without_any_card_the_greeting_says_what_to_set(tmp_path: Path) -> None:
     token = AdminToken(tmp_path / "admin-token", made=False)
     assert "GPU_DEV_LOCAL_GPUS=" in system.greeting("http://x:1", StandaloneSettings(home=tmp_path), token, [])
+    kubernetes = StandaloneSettings(home=tmp_path, cluster=ClusterKind.KUBERNETES)
+    assert "GPU_DEV_KUBERNETES__NODE_SELECTOR" in system.greeting("http://x:1", kubernetes, token, [])
 
 
 def test_databases_that_nobody_leads_to_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

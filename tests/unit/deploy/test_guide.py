@@ -1,0 +1,62 @@
+"""The guide to Kubernetes says what the code says: its settings, its example of pod defaults, its table of accounts."""
+
+import json
+import re
+from pathlib import Path
+
+import yaml
+
+from reservation_core.adapters.kubernetes.pod_defaults import PodDefaults
+from reservation_core.runtime.settings import GpuSettings, KubernetesSettings, StandaloneSettings
+from tests.kubernetes.permissions import granted
+
+GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "kubernetes.md").read_text()
+ROWS = dict(re.findall(r"^\| `(GPU_DEV_\w+)` \| (.+?) \|", GUIDE, re.MULTILINE))
+
+
+def settings() -> dict[str, object]:
+    """Every variable and its default."""
+    nested = {"GPU": GpuSettings(), "KUBERNETES": KubernetesSettings()}
+    plain = {f"GPU_DEV_{name.upper()}": field.default for name, field in StandaloneSettings.model_fields.items()}
+    return plain | {
+        f"GPU_DEV_{part}__{name.upper()}": getattr(model, name)
+        for part, model in nested.items()
+        for name in type(model).model_fields
+    }
+
+
+def test_the_table_has_every_setting_of_kubernetes_and_none_that_is_not_there() -> None:
+    assert {name for name in settings() if "__" in name} <= ROWS.keys()
+    assert {*re.findall(r"GPU_DEV_[A-Z_]+[A-Z]", GUIDE)} - {"GPU_DEV_NODE"} <= settings().keys()
+
+
+def test_the_table_has_the_defaults() -> None:
+    for name, said in ROWS.items():
+        default = settings()[name]
+        found = re.fullmatch(r"`(.+)`", said)
+        if found is not None:
+            assert found[1] == (default if isinstance(default, str) else json.dumps(default)), name
+        elif name.endswith("EXTENSION_ROOM_S"):
+            assert (said, default) == ("30 days", 86_400 * 30)
+        elif said.isdecimal() and default is not None:
+            assert default == int(said), name
+        else:
+            assert default in (None, ""), name
+
+
+def test_the_example_of_pod_defaults_is_one_and_says_everything() -> None:
+    (example,) = re.findall(r"```yaml\n(.*?)```", GUIDE, re.DOTALL)
+    assert PodDefaults.model_validate(yaml.safe_load(example)).model_fields_set == set(PodDefaults.model_fields)
+
+
+def test_the_table_of_accounts_has_their_verbs() -> None:
+    rows = dict(re.findall(r"^\| `([a-z-]+)`(?: \([^|]*\))? \| (.*`.*) \|$", GUIDE, re.MULTILINE))
+    for account in (
+        "api-service",
+        "reservation-processor",
+        "availability-updater",
+        "reservation-expiry",
+        "node-agent",
+    ):
+        told = {verb for verbs in re.findall(r"`([a-z ]+)`", rows[account]) for verb in verbs.split()}
+        assert told == {each.verb for each in granted(account)}, account
