@@ -14,6 +14,7 @@ from reservation_core.runtime.settings import (
     ClusterKind,
     CommonSettings,
     ExpirySettings,
+    KubernetesSettings,
     ProcessorSettings,
     StandaloneSettings,
 )
@@ -101,7 +102,10 @@ def test_a_database_is_needed() -> None:
     ("settings", "name"),
     [
         (CommonSettings(local_gpus="h100:none"), "GPU_DEV_LOCAL_GPUS"),
-        (CommonSettings(cluster=ClusterKind.KUBERNETES), "GPU_DEV_CLUSTER"),
+        (
+            CommonSettings(cluster=ClusterKind.KUBERNETES, kubernetes=KubernetesSettings(kubeconfig=Path("/nowhere"))),
+            "GPU_DEV_KUBERNETES__KUBECONFIG",
+        ),
     ],
 )
 def test_a_cluster_that_can_not_be_opened_says_what_to_set(settings: CommonSettings, name: str) -> None:
