@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 import asyncpg
-from sqlalchemy.dialects.postgresql.asyncpg import dialect
+from sqlalchemy.dialects import registry
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -23,7 +23,7 @@ async def fetch(connection: AsyncConnection, name: str, parameters: Mapping[str,
     `connection.execute` would: IntegrityError for a constraint, or else the driver's own error.
     """
     if connection.sync_connection is None or _isolation(connection) != "AUTOCOMMIT":
-        return [row._mapping for row in await connection.execute(statement(name), parameters)]  # noqa: SLF001 - public
+        return [dict(row) for row in (await connection.execute(statement(name), parameters)).mappings()]
     sql, names = _numbered(name)
     pooled = await connection.get_raw_connection()
     driver: asyncpg.Connection = pooled.driver_connection
@@ -32,6 +32,11 @@ async def fetch(connection: AsyncConnection, name: str, parameters: Mapping[str,
     except asyncpg.IntegrityConstraintViolationError as error:
         error.detail = None  # it quotes the row, and with it people's variables
         raise IntegrityError(name, None, error, hide_parameters=True) from error
+    except BaseException as error:
+        if driver.is_closed() or not isinstance(error, asyncpg.PostgresError):
+            # Broken, or left in the middle: SQLAlchemy saw nothing of it and would hand it to the next.
+            await connection.invalidate()
+        raise
     return found
 
 
@@ -42,5 +47,5 @@ def _isolation(connection: AsyncConnection) -> object:
 @cache
 def _numbered(name: str) -> tuple[str, tuple[str, ...]]:
     """A statement as the driver wants it ($1, $2 …), and its parameters' names in that order."""
-    compiled = statement(name).compile(dialect=dialect())
-    return str(compiled), tuple(compiled.positiontup or ())  # type: ignore[attr-defined]
+    compiled = statement(name).compile(dialect=registry.load("postgresql.asyncpg")())
+    return str(compiled), tuple(compiled.positiontup or ())

@@ -93,7 +93,12 @@ class PostgresWakeups:
         try:
             self._backend_pid = connection.get_server_pid()
             lost = asyncio.Event()
-            connection.add_termination_listener(lambda _: (lost.set(), self._something_marked.set()))
+
+            def closed(_connection: object) -> None:
+                lost.set()
+                self._something_marked.set()
+
+            connection.add_termination_listener(closed)
             for channel in Channel:
                 await connection.add_listener(channel.value, self._listener(channel))
             # Whatever came while nobody listened is found by looking once.

@@ -3,13 +3,17 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import asyncpg
 import pytest
+from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from reservation_core.adapters.postgres import direct
+from reservation_core.adapters.postgres.engine import open_engine
 from tests.integration.reservation_core.adapters.postgres.conftest import Seed
 
+DEATHS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, ConnectionError)
 WAITING = {"ids": ["job-a", "job-b"]}
 
 
@@ -49,3 +53,17 @@ async def test_a_refusal_shows_nothing_of_the_row(engine: AsyncEngine) -> None:
             await direct.fetch(connection, "submit_reservations", {"batch": row, **words})
     assert "reservations_gpus_check" in str(caught.value)
     assert "hunter2" not in str(caught.value)
+
+
+async def test_a_connection_that_died_is_not_handed_to_the_next(database_url: str, seed: Seed) -> None:
+    pool_of_one = open_engine(database_url, pool=1, application="test")
+    try:
+        async with by_itself(pool_of_one) as connection:
+            pid = (await connection.execute(text("SELECT pg_backend_pid()"))).scalar_one()
+            await seed.run("SELECT CAST(pg_terminate_backend(:pid) AS integer)", pid=pid)
+            with pytest.raises(DEATHS):
+                await direct.fetch(connection, "waiting_of", WAITING)
+        async with by_itself(pool_of_one) as connection:
+            assert (await connection.execute(text("SELECT pg_backend_pid()"))).scalar_one() != pid
+    finally:
+        await pool_of_one.dispose()
