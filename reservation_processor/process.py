@@ -1,6 +1,8 @@
 """The processor's parts: every processor carries out pod operations; one of them leads (plans and follows pods)."""
 
 import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 
 import pydantic
@@ -17,6 +19,7 @@ from reservation_core.runtime.pacing import TokenBucket
 from reservation_core.runtime.settings import ProcessorSettings
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.launch import LaunchRules, perform
+from reservation_core.usecases.launch_together import create_together
 from reservation_processor.belts import BELT
 from reservation_processor.leading import lead, pause, resync_of, tell
 
@@ -62,6 +65,14 @@ async def _operate(runtime: Runtime, settings: ProcessorSettings, stop: asyncio.
             raise ValueError(f"not a PodOperation: {error}") from error
         await perform(uow, runtime.cluster, operation, runtime.clock, rules)
 
+    async def handle_together(uow: UnitOfWork, messages: Sequence[QueuedMessage]) -> Sequence[QueuedMessage]:
+        operations: dict[int, PodOperation] = {}
+        for message in messages:
+            with suppress(pydantic.ValidationError):  # told when it is handled by itself
+                operations[message.id] = PodOperation.model_validate(message.body)
+        created = await create_together(uow, runtime.cluster, [*operations.values()], runtime.clock, rules)
+        return [each for each in messages if each.id in operations and operations[each.id].id in created]
+
     consumer = Consumer(
         runtime.uow,
         QueueName.POD_OPERATIONS,
@@ -73,5 +84,6 @@ async def _operate(runtime: Runtime, settings: ProcessorSettings, stop: asyncio.
             sweep=timedelta(seconds=settings.sweep_s),
         ),
         TokenBucket(settings.pod_operations_per_s, burst=settings.pod_operations_parallel),
+        handle_together,
     )
     await consumer.run(runtime.wakeups, Channel.POD_OPERATIONS, stop)

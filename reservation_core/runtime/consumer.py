@@ -6,7 +6,7 @@ brings no message nearer to that.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -21,16 +21,22 @@ from reservation_core.runtime.pacing import TokenBucket
 _log = structlog.get_logger(__name__)
 
 Handler = Callable[[UnitOfWork, QueuedMessage], Awaitable[None]]
+TogetherHandler = Callable[[UnitOfWork, Sequence[QueuedMessage]], Awaitable[Sequence[QueuedMessage]]]
+"""Handles those of many messages that it can in one transaction, and answers which; the rest is handled one by one."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerRules:
-    """How a queue is consumed."""
+    """How a queue is consumed. `parallel` messages are handled at once, each in a transaction of its own.
+
+    Where many can be handled together, two transactions at once are each about up to `together` messages before that.
+    """
 
     parallel: int
     visibility: timedelta
     max_reads: int
     sweep: timedelta
+    together: int = 16
 
 
 class Consumer:
@@ -43,13 +49,16 @@ class Consumer:
         handle: Handler,
         rules: ConsumerRules,
         pace: TokenBucket,
+        together: TogetherHandler | None = None,
     ) -> None:
         self._uow = uow_factory
         self._queue = queue
         self._handle = handle
         self._rules = rules
         self._pace = pace
-        self._running: set[asyncio.Task[None]] = set()
+        self._together = together
+        self._running: dict[asyncio.Task[None], int] = {}  # with how many messages each is about
+        self._turns = asyncio.Semaphore(rules.parallel)  # each turn holds a connection
 
     async def run(self, wakeups: Wakeups, channel: Channel, stop: asyncio.Event) -> None:
         """Consume until `stop`. An error that is not a message's own travels up."""
@@ -60,7 +69,8 @@ class Consumer:
 
     async def _fill(self, group: asyncio.TaskGroup) -> bool:
         """Start what there is room for; false when the queue had nothing."""
-        room = self._rules.parallel - len(self._running)
+        most = self._rules.parallel if self._together is None else 2 * self._rules.together
+        room = most - sum(self._running.values())
         if room <= 0:
             await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
             return True
@@ -70,12 +80,25 @@ class Consumer:
         except DatabaseUnavailableError as error:
             _log.warning("the database is not available; trying again", queue=self._queue.value, error=str(error))
             return False
-        for message in messages:
+        for _ in messages:
             await self._pace.take()
-            task = group.create_task(self._handle_one(message))
-            self._running.add(task)
-            task.add_done_callback(self._running.discard)
+        if self._together is None:
+            self._start_each(group, messages)
+        else:
+            # Never all in one: while some are under way, the next are read.
+            for first in range(0, len(messages), self._rules.together):
+                some = messages[first : first + self._rules.together]
+                self._start(group, self._handle_some(group, some, self._together), len(some))
         return bool(messages)
+
+    def _start_each(self, group: asyncio.TaskGroup, messages: Iterable[QueuedMessage]) -> None:
+        for message in messages:
+            self._start(group, self._handle_one(message), 1)
+
+    def _start(self, group: asyncio.TaskGroup, work: Coroutine[None, None, None], messages: int) -> None:
+        task = group.create_task(work)
+        self._running[task] = messages
+        task.add_done_callback(self._running.pop)
 
     async def _idle(self, subscription: Subscription, stop: asyncio.Event) -> None:
         waiting = asyncio.ensure_future(subscription.wait(self._rules.sweep))
@@ -86,9 +109,23 @@ class Consumer:
             waiting.cancel()
             stopping.cancel()
 
+    async def _handle_some(
+        self, group: asyncio.TaskGroup, messages: Sequence[QueuedMessage], together: TogetherHandler
+    ) -> None:
+        done: set[int] = set()
+        if len(messages) > 1:
+            try:
+                async with self._uow() as uow:
+                    handled = [message.id for message in await together(uow, messages)]
+                    await uow.queue.delete(self._queue, handled)
+                done = set(handled)
+            except (DatabaseUnavailableError, ClusterUnavailableError) as error:
+                _log.warning("not together now", queue=self._queue.value, error=str(error))
+        self._start_each(group, (message for message in messages if message.id not in done))
+
     async def _handle_one(self, message: QueuedMessage) -> None:
         try:
-            async with self._uow() as uow:
+            async with self._turns, self._uow() as uow:
                 await self._handle(uow, message)
                 await uow.queue.delete(self._queue, [message.id])
         except (DatabaseUnavailableError, ClusterUnavailableError) as error:

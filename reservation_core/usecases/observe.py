@@ -35,6 +35,8 @@ async def observe(
     """
     by_id: dict[str, list[PodStatus]] = {}
     for status in statuses:
+        if status.phase is PodPhase.PENDING and status.reason is None:
+            continue  # as every pod begins: nobody has to learn it
         by_id.setdefault(status.name.reservation_id, []).extend(_told_whole(status))
     if not by_id:
         return []

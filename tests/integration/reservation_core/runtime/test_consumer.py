@@ -1,7 +1,7 @@
 """The consumer loop on a real queue: once each, again after failures, dead letters, and an orderly stop."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -191,3 +191,33 @@ async def test_a_message_is_found_without_a_wake_up(runtime: Runtime) -> None:
         async with runtime.uow() as uow:
             await uow.queue.send(QUEUE, [{"number": 1}])
         await eventually(seen.is_set)
+
+
+@pytest.mark.parametrize("failing", [None, ClusterUnavailableError("away"), DatabaseUnavailableError("away")])
+async def test_what_is_not_handled_together_is_handled_one_by_one(runtime: Runtime, failing: Exception | None) -> None:
+    """Odd numbers together, unless that fails; whatever was not, by itself: each once."""
+    handled: list[int] = []
+    groups: list[int] = []
+
+    async def together(_uow: UnitOfWork, messages: Sequence[QueuedMessage]) -> Sequence[QueuedMessage]:
+        groups.append(len(messages))
+        if failing is not None:
+            raise failing
+        odd = [message for message in messages if message.body["number"] % 2]
+        handled.extend(message.body["number"] for message in odd)
+        return odd
+
+    async def handle(_uow: UnitOfWork, message: QueuedMessage) -> None:
+        handled.append(message.body["number"])
+
+    await send(runtime, *range(50))
+    stop = asyncio.Event()
+    rules = replace(RULES, together=10)
+    consumer = Consumer(runtime.uow, QUEUE, handle, rules, TokenBucket(1000, 1000), together)
+    task = asyncio.create_task(consumer.run(runtime.wakeups, Channel.POD_OPERATIONS, stop))
+    await eventually(empty(runtime))
+    stop.set()
+    await task
+    assert sorted(handled) == list(range(50))
+    assert groups
+    assert max(groups) <= 10
