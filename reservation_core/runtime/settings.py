@@ -35,13 +35,18 @@ def _upper(value: object) -> object:
 
 def _split(value: object) -> object:
     """A list as people write it in an environment variable: `1800,900,300`, with or without brackets."""
-    return [part for part in value.strip(" []").split(",") if part.strip()] if isinstance(value, str) else value
+    return (
+        [word for part in value.strip(" []").split(",") if (word := part.strip(" \"'"))]
+        if isinstance(value, str)
+        else value
+    )
 
 
 LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(_upper)]
 Seconds = Annotated[float, Field(gt=0, le=86_400 * 400)]
 Names = Annotated[
     tuple[Annotated[str, Field(min_length=1, max_length=317)], ...],
+    NoDecode,
     BeforeValidator(_split),
     Field(min_length=1, max_length=20),
 ]

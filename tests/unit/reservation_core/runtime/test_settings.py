@@ -136,3 +136,9 @@ def test_secrets_come_from_files_too(tmp_path: Path) -> None:
 )
 def test_rows_and_pods_are_compared_as_often_as_the_cluster_needs_it(given: dict[str, object], seconds: float) -> None:
     assert ProcessorSettings.model_validate(given).resync_every == timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize("text", ["a.example/gpu,b.example/gpu", '["a.example/gpu", "b.example/gpu"]'])
+def test_lists_below_a_section_are_written_as_people_write_them(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("GPU_DEV_GPU__RESOURCE_NAMES", text)
+    assert CommonSettings().gpu.resource_names == ("a.example/gpu", "b.example/gpu")
