@@ -5,7 +5,14 @@ import importlib
 import sys
 import time
 
-NAMES = ("submit_throughput", "allocation_throughput", "allocation_latency", "backlog_drain", "start_up")
+NAMES = (
+    "submit_throughput",
+    "allocation_throughput",
+    "allocation_latency",
+    "backlog_drain",
+    "start_up",
+    "kubernetes_binding",
+)
 
 
 def main(arguments: list[str]) -> int:
