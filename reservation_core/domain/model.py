@@ -3,7 +3,7 @@
 Times are timezone-aware UTC datetimes, durations are timedeltas, memory is in bytes. Ranges are half-open.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -235,7 +235,7 @@ class PodStatus:
 
     `reason` says more than the phase does: of a pending pod why it does not start yet, of a finished one why it ended
     when its exit code does not tell. `holding` is None where the cluster does not know. `hopeless`: a pending pod that
-    would start nowhere, however long one waits.
+    would start nowhere, however long one waits. `created_at` is when the cluster was given it, where that is known.
     """
 
     name: PodName
@@ -246,6 +246,7 @@ class PodStatus:
     reason: Reason | None = None
     holding: PodHolding | None = None
     hopeless: bool = False
+    created_at: datetime | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

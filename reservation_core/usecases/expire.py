@@ -124,15 +124,42 @@ async def _repair_stuck(
     except ClusterUnavailableError:
         # Their pods may run since long ago: only nobody could see it. They are looked at again in the next run.
         return 0, len(late), resent
+    since = now - rules.start_allowance
+    timed_out = {row.id: row.version for row in late if _has_had_its_time(row, listing.pods, since)}
+    if not timed_out:
+        return 0, 0, resent
     event = StartTimedOut(rules.start_allowance, rules.max_starts)
-    timed_out = {row.id: row.version for row in late if not _all_begun(row, listing.pods)}
     async with uow_factory() as uow:
-        locked = await uow.reservations.lock(sorted(timed_out)) if timed_out else {}
+        # While a create is under way its pod may come to be at any moment; it is left to the next run. And one that was
+        # carried out since the list above is seen in this one: none comes to be while its lock is held here.
+        free = await uow.try_pod_locks(sorted(timed_out))
+        try:
+            pods = (await cluster.list_pods()).pods if free else ()
+        except ClusterUnavailableError:
+            return 0, len(late), resent
+        locked = await uow.reservations.lock(sorted(free)) if free else {}
         now = clock.now()
-        decided = [decide(row, event, now) for row in locked.values() if row.version == timed_out[row.id]]
+        decided = [
+            decide(row, event, now)
+            for row in locked.values()
+            if row.version == timed_out[row.id] and _has_had_its_time(row, pods, since)
+        ]
         changes = [change for change in decided if change is not None]
         await carry_out(uow, changes)
     return len(changes), 0, resent
+
+
+def _has_had_its_time(row: Reservation, pods: Sequence[PodStatus], since: datetime) -> bool:
+    """Whether a late start is over: its pods have not all begun, and none of them was made only after `since`.
+
+    While the cluster was silent no pod could be made: what was made as soon as it spoke again has its own time.
+    """
+    young = any(
+        pod.created_at is not None and pod.created_at > since
+        for pod in pods
+        if (pod.name.reservation_id, pod.name.attempt) == (row.id, row.attempt)
+    )
+    return not young and not _all_begun(row, pods)
 
 
 def _all_begun(row: Reservation, pods: Iterable[PodStatus]) -> bool:

@@ -53,6 +53,7 @@ def read_pod_status(pod: Mapping[str, Any]) -> PodStatus | None:
         reason=_reason(pod, phase, state, started_at),
         holding=holding_of(pod),
         hopeless=phase is PodPhase.PENDING and is_hopeless(as_mapping(state.get("waiting"))),
+        created_at=_time(as_mapping(pod.get("metadata")).get("creationTimestamp")),
     )
 
 

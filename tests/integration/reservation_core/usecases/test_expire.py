@@ -126,6 +126,25 @@ async def test_no_start_is_given_up_while_the_cluster_is_silent(world: World) ->
     assert (await once(world)).timed_out == 1
 
 
+async def test_a_pod_that_could_be_made_only_late_has_its_own_time(world: World) -> None:
+    job_id = await world.started()
+    world.clock.go_on(10 * ALLOWANCE)  # the cluster was silent, and has just taken the pod
+    world.cluster.show(pod(job_id), PodPhase.PENDING, created_at=world.clock.now())
+    assert (await once(world)).timed_out == 0
+    world.clock.go_on(ALLOWANCE)
+    assert (await once(world)).timed_out == 1
+
+
+async def test_no_start_is_given_up_while_somebody_makes_its_pods(world: World) -> None:
+    job_id = await world.submitted()
+    await world.plan()
+    world.clock.go_on(10 * ALLOWANCE)
+    async with world.uow() as uow:
+        await uow.hold_pod_lock(job_id)
+        assert (await once(world)).timed_out == 0
+    assert (await once(world)).timed_out == 1
+
+
 async def test_no_start_is_given_up_whose_pods_run_though_nobody_has_seen_it(world: World) -> None:
     job_id = await world.started(nodes=2)
     world.clock.go_on(10 * ALLOWANCE)
