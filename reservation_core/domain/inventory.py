@@ -151,7 +151,7 @@ def _node(report: NodeReport, pods: Sequence[ForeignPod]) -> KnownNode:
 
 def _taken(known: Mapping[int, KnownGpu], cards: Mapping[int, GpuReport], pods: Sequence[ForeignPod]) -> set[int]:
     """Which cards of a node its foreign users keep from us; of cards that we use, only those that they surely have."""
-    taken = {index for pod in pods for index in pod.gpu_indices or ()}
+    taken = {index for pod in pods for index in pod.gpu_indices or ()} | _moved(known, cards)
     free = [index for index in cards if index not in known or not known[index].in_use]
     if any(pod.gpu_indices is None and not pod.counted and pod.gpu_count > 0 for pod in pods):
         taken.update(free)
@@ -169,6 +169,12 @@ def _taken(known: Mapping[int, KnownGpu], cards: Mapping[int, GpuReport], pods: 
     return taken.union(to_be_had[:count])
 
 
+def _moved(known: Mapping[int, KnownGpu], cards: Mapping[int, GpuReport]) -> set[int]:
+    """Where cards are now that we use under another index: a driver that leaves one out counts the rest anew."""
+    used = {card.uuid: index for index, card in known.items() if card.in_use and card.uuid is not None}
+    return {index for index, card in cards.items() if card.uuid is not None and used.get(card.uuid, index) != index}
+
+
 def _gpu(node: str, index: int, known: KnownGpu | None, card: GpuReport | None, foreign: bool) -> KnownGpu:
     """How a card should be; it is known, reported, or both."""
     if card is None:
@@ -179,6 +185,9 @@ def _gpu(node: str, index: int, known: KnownGpu | None, card: GpuReport | None, 
         in_use = known is not None and known.in_use
         condition = GpuCondition.FOREIGN if foreign else card.condition
         after = KnownGpu(node, index, card.gpu_type, card.uuid, card.memory_bytes, condition, in_use)
+        if known is not None and in_use and known.uuid not in (None, card.uuid):
+            # Its user was given the card that was here, and has that one wherever it is counted now (see _moved).
+            after = replace(known, condition=condition)
     if known is not None and known.condition in ADMINISTRATORS_CONDITIONS:
         return replace(after, condition=known.condition)
     return after

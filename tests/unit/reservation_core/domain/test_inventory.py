@@ -69,6 +69,23 @@ def test_another_card_in_the_place_is_a_change() -> None:
     assert change.replan
 
 
+def test_a_card_in_use_that_is_counted_anew_is_not_given_out_again_until_its_user_lets_go() -> None:
+    """The driver leaves card 0 out, so that card 1, which a job of ours has by its UUID, becomes card 0."""
+    cards = [CARDS[0], replace(CARDS[1], in_use=True)]
+    fewer = replace(REPORT, gpus=(GpuReport(0, "h100", "GPU-1", 80),))
+    anew = reconcile([NODE], cards, [fewer], [])
+    assert conditions(anew) == {0: "foreign", 1: "lost"}
+    three = replace(REPORT, gpus=(*fewer.gpus, GpuReport(1, "h100", "GPU-2", 80)))
+    again = reconcile([NODE], anew.gpus, [three], [])
+    assert {gpu.index: (gpu.uuid, gpu.condition.value) for gpu in again.gpus} == {1: ("GPU-1", "usable")}
+    assert reconcile([NODE], [anew.gpus[0], *again.gpus], [three], []) == Reconciliation()
+    let_go = reconcile([NODE], [anew.gpus[0], replace(again.gpus[0], in_use=False)], [three], [])
+    assert {gpu.index: (gpu.uuid, gpu.condition.value) for gpu in let_go.gpus} == {
+        0: ("GPU-1", "usable"),
+        1: ("GPU-2", "usable"),
+    }
+
+
 @pytest.mark.parametrize("set_by_hand", [GpuCondition.QUARANTINED, GpuCondition.MAINTENANCE])
 def test_what_an_administrator_set_stands(set_by_hand) -> None:
     cards = [replace(CARDS[0], condition=set_by_hand), CARDS[1]]
@@ -105,8 +122,8 @@ def test_a_foreign_pod_with_unknown_cards_takes_what_is_free_and_the_node_says_s
 
 
 def test_a_foreign_pod_that_is_only_counted_takes_as_many_free_cards_and_leaves_the_node_open() -> None:
-    cards = [replace(CARDS[0], index=index, in_use=index in (1, 4)) for index in range(5)]
-    report = replace(REPORT, gpus=tuple(GpuReport(index, "h100", "GPU-0", 80) for index in range(5)))
+    cards = [replace(CARDS[0], index=index, uuid=f"GPU-{index}", in_use=index in (1, 4)) for index in range(5)]
+    report = replace(REPORT, gpus=tuple(GpuReport(index, "h100", f"GPU-{index}", 80) for index in range(5)))
     pods = [ForeignPod("node-a", "theirs/one", 1, None, counted=True), ForeignPod("node-a", "x/y", 1, None, True)]
     result = reconcile([NODE], cards, [report], pods)
     assert conditions(result) == {2: "foreign", 3: "foreign"}
