@@ -18,6 +18,8 @@ from reservation_core.usecases.adopt import AccountReport, AccountRules, Account
 from reservation_core.usecases.fence_node import end_cut_off
 from reservation_core.usecases.observe import observe
 
+OBSERVED_AT_ONCE = 200
+
 # What can be news to a row of this status; the rest is as it should be, and not worth locking the row.
 _NEWS = {
     JobStatus.STARTING: (PodPhase.RUNNING, PodPhase.FINISHED),
@@ -94,7 +96,7 @@ class Resync:
             pods.setdefault(status.name.reservation_id, []).append(status)
 
         seen, resend = _compare(live.values(), pods, late)
-        await observe(self._uow, self._cluster, seen, self._clock, self._rules.max_starts)
+        await self._observe(seen)
         resent = 0
         if resend:
             async with self._uow() as uow:
@@ -124,21 +126,27 @@ class Resync:
             ]
         found = await self._accounts.settle(there, unaccounted)
         # They were taken up as starting; what has become of them since is the next thing to know.
-        await observe(self._uow, self._cluster, found.adopted, self._clock, self._rules.max_starts)
+        await self._observe(found.adopted)
         return found
+
+    async def _observe(self, seen: Sequence[PodStatus]) -> None:
+        """A part at a time: the rows of each stay locked while the cluster is asked about its missing pods."""
+        for first in range(0, len(seen), OBSERVED_AT_ONCE):
+            part = seen[first : first + OBSERVED_AT_ONCE]
+            await observe(self._uow, self._cluster, part, self._clock, self._rules.max_starts)
 
     async def _tell_deadlines(self, live: Iterable[Reservation]) -> None:
         """The cluster's belts follow the rows, whatever became of the message that said so."""
-        told: dict[str, datetime] = {}
-        for row in live:
-            if row.status is not JobStatus.RUNNING or row.range_end is None:
+        running = {row.id: row for row in live if row.status is JobStatus.RUNNING}
+        self._deadlines = {row_id: told for row_id, told in self._deadlines.items() if row_id in running}
+        for row in running.values():
+            if row.range_end is None or self._deadlines.get(row.id) == row.range_end:
                 continue
-            if self._deadlines.get(row.id) != row.range_end:
-                for rank in range(row.nodes):
-                    name = str(PodName(row.id, row.attempt, rank))
-                    await self._cluster.extend_deadline(name, row.range_end + self._rules.belt)
-            told[row.id] = row.range_end
-        self._deadlines = told
+            for rank in range(row.nodes):
+                name = str(PodName(row.id, row.attempt, rank))
+                await self._cluster.extend_deadline(name, row.range_end + self._rules.belt)
+            # At once: after a cluster that falls silent between two of thousands, the next time goes on from here.
+            self._deadlines[row.id] = row.range_end
 
 
 def _report(found: AccountReport, rest: ResyncReport) -> ResyncReport:

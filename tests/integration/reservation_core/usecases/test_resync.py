@@ -2,14 +2,18 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
+from unittest import mock
 
 import pytest
 
-from reservation_core.domain.model import JobStatus, PodPhase, ReasonCode
+from reservation_core.domain.model import JobStatus, PodPhase, PodStatus, ReasonCode
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.queues import QueueName
+from reservation_core.usecases import resync
 from reservation_core.usecases.cancel import cancel
 from reservation_core.usecases.extend import extend
+from reservation_core.usecases.observe import observe
 from reservation_core.usecases.resync import Resync, ResyncReport, ResyncRules
 from tests.integration.reservation_core.usecases.world import LAUNCH, World, pod
 
@@ -125,3 +129,34 @@ async def test_a_lost_deadline_is_told_again_once(world: World) -> None:
     world.cluster.deadlines.clear()
     await comparison.once()
     assert world.cluster.deadlines == {}
+
+
+async def test_deadlines_that_were_told_are_not_told_again_when_the_cluster_falls_silent_between(world: World) -> None:
+    job_ids = [await world.ran() for _ in range(3)]
+    comparison = Resync(world.uow, world.cluster, world.clock, RULES)
+    told: list[str] = []
+
+    async def tell(name: str, _deadline: object) -> None:
+        if len(told) == 2:
+            raise ClusterUnavailableError("away")
+        told.append(name)
+
+    with mock.patch.object(world.cluster, "extend_deadline", tell), pytest.raises(ClusterUnavailableError):
+        await comparison.once()
+    await comparison.once()
+    assert sorted([*told, *world.cluster.deadlines]) == sorted(str(pod(job_id)) for job_id in job_ids)
+
+
+async def test_however_much_is_to_be_observed_few_rows_are_locked_at_once(world: World) -> None:
+    job_ids = [await world.ran() for _ in range(3)]
+    world.cluster.pods.clear()
+    together: list[int] = []
+
+    async def seen(*arguments: Any) -> list[PodStatus]:
+        together.append(len(arguments[2]))
+        return await observe(*arguments)
+
+    with mock.patch.multiple(resync, observe=seen, OBSERVED_AT_ONCE=2):
+        assert (await once(world)).observed == 3
+    assert together == [2, 1]
+    assert {(await world.row(job_id)).reason.code for job_id in job_ids} == {ReasonCode.POD_LOST}
