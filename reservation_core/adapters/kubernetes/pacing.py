@@ -9,6 +9,7 @@ _HALVINGS = 6  # of the rate, at most: a server that recovers must not find us a
 _CALM_S = 1.0  # one overload answers many requests; it halves the rate once
 _REGROWTH_S = 20.0  # from nothing to the whole rate
 _BURST_S = 0.2
+_LONGEST_PAUSE_S = 60.0  # whoever stands between us and the server may ask for any number of seconds
 
 
 class CreatePacing:
@@ -51,7 +52,7 @@ class CreatePacing:
     def pushed_back(self, now: float, retry_after: float | None = None) -> None:
         """The server said that it is too much, and perhaps for how many seconds to leave it alone."""
         if retry_after is not None:
-            self._paused_until = max(self._paused_until, now + retry_after)
+            self._paused_until = max(self._paused_until, now + min(retry_after, _LONGEST_PAUSE_S))
         if self._most == inf or (self._halved is not None and now - self._halved[1] < _CALM_S):
             return
         self._halved = (max(self._least, self.rate(now) / 2), now)

@@ -73,6 +73,13 @@ def test_the_server_is_left_alone_for_as_long_as_it_asks() -> None:
     assert taken(pacing, 10, 5) == 0
 
 
+def test_nobody_can_ask_for_more_than_a_minute() -> None:
+    """What stands between us and the server may say anything."""
+    pacing = CreatePacing(50)
+    pacing.pushed_back(10, retry_after=999_999)
+    assert pacing.take(10) == 60
+
+
 @given(
     st.floats(0.1, 10_000),
     st.lists(st.tuples(st.floats(0, 5), st.none() | st.floats(0, 10)), max_size=20),
