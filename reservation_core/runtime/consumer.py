@@ -121,6 +121,8 @@ class Consumer:
                 done = set(handled)
             except (DatabaseUnavailableError, ClusterUnavailableError) as error:
                 _log.warning("not together now", queue=self._queue.value, error=str(error))
+            except Exception:  # noqa: BLE001 - it is logged; which message is to blame shows when each is by itself
+                _log.exception("messages could not be handled together", queue=self._queue.value)
         self._start_each(group, (message for message in messages if message.id not in done))
 
     async def _handle_one(self, message: QueuedMessage) -> None:

@@ -193,7 +193,9 @@ async def test_a_message_is_found_without_a_wake_up(runtime: Runtime) -> None:
         await eventually(seen.is_set)
 
 
-@pytest.mark.parametrize("failing", [None, ClusterUnavailableError("away"), DatabaseUnavailableError("away")])
+@pytest.mark.parametrize(
+    "failing", [None, ClusterUnavailableError("away"), DatabaseUnavailableError("away"), ValueError("one is bad")]
+)
 async def test_what_is_not_handled_together_is_handled_one_by_one(runtime: Runtime, failing: Exception | None) -> None:
     """Odd numbers together, unless that fails; whatever was not, by itself: each once."""
     handled: list[int] = []
