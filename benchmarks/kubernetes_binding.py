@@ -39,7 +39,7 @@ from tests.kubernetes.pod_bodies import running
 NODES = 200
 JOBS = 1000
 ROUNDS = 5
-PARALLEL = 32
+PARALLEL = 64
 CONNECTIONS = 32
 RUNNING = 5000
 RELISTS = 5

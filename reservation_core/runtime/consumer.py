@@ -19,6 +19,7 @@ from reservation_core.ports.wakeups import Channel, Subscription, Wakeups
 from reservation_core.runtime.pacing import TokenBucket
 
 _log = structlog.get_logger(__name__)
+_GROUPS = 4  # while some wait for what they do, others are read and committed
 
 Handler = Callable[[UnitOfWork, QueuedMessage], Awaitable[None]]
 TogetherHandler = Callable[[UnitOfWork, Sequence[QueuedMessage]], Awaitable[Sequence[QueuedMessage]]]
@@ -29,7 +30,7 @@ TogetherHandler = Callable[[UnitOfWork, Sequence[QueuedMessage]], Awaitable[Sequ
 class ConsumerRules:
     """How a queue is consumed. `parallel` messages are handled at once, each in a transaction of its own.
 
-    Where many can be handled together, two transactions at once are each about up to `together` messages before that.
+    Where many can be handled together, four transactions at once are each about up to `together` messages before that.
     """
 
     parallel: int
@@ -69,7 +70,7 @@ class Consumer:
 
     async def _fill(self, group: asyncio.TaskGroup) -> bool:
         """Start what there is room for; false when the queue had nothing."""
-        most = self._rules.parallel if self._together is None else 2 * self._rules.together
+        most = self._rules.parallel if self._together is None else _GROUPS * self._rules.together
         room = most - sum(self._running.values())
         if room <= 0:
             await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
