@@ -27,6 +27,11 @@ _CLAIMED = Reason(
     ReasonCode.START_FAILED,
     "A pod that the ledger does not know holds some of its GPUs; operators see it with `gpu-dev pods`.",
 )
+# Pods that are made when their range is over would be ended at once, as if they had had their time.
+_RANGE_OVER = Reason(
+    ReasonCode.START_TIMEOUT,
+    "Its pods could not be made before its time was over; operators see why in the processor's log.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +86,10 @@ async def _create(
     allocations = (await uow.reservations.allocations([reservation.id])).get(reservation.id, ())
     if any(gpu.claimed_by is not None for gpu in allocations):
         await _change(uow, reservation.id, StartFailed(_CLAIMED, rules.max_starts), clock)
+        return
+    over = reservation.range_end is not None and reservation.range_end <= clock.now()
+    if over and not await cluster.find_pods(reservation.id):
+        await _change(uow, reservation.id, StartFailed(_RANGE_OVER, rules.max_starts), clock)
         return
     master = cluster.master_address(reservation.id, reservation.attempt)
     specs = pod_specs(reservation, allocations, clock.now(), rules.grace, rules.belt, master)

@@ -6,6 +6,7 @@ holds) is left to `launch.perform`, which comes to the right end by itself, also
 
 from collections import Counter
 from collections.abc import Sequence
+from datetime import datetime
 from functools import partial
 
 from reservation_core.contracts import PodOperation
@@ -38,7 +39,7 @@ async def create_together(
     specs: dict[str, PodSpec] = {}
     for row in rows.values():
         cards = allocations.get(row.id, ())
-        if row.attempt == attempts[row.id] and _is_plain(row, cards):
+        if row.attempt == attempts[row.id] and _is_plain(row, cards, clock.now()):
             master = cluster.master_address(row.id, row.attempt)
             [specs[row.id]] = pod_specs(row, cards, clock.now(), rules.grace, rules.belt, master)
     done: set[str] = set()
@@ -56,10 +57,11 @@ async def create_together(
     return done
 
 
-def _is_plain(row: Reservation, cards: Sequence[AllocatedGpu]) -> bool:
+def _is_plain(row: Reservation, cards: Sequence[AllocatedGpu], now: datetime) -> bool:
     return (
         row.status is JobStatus.STARTING
         and row.nodes == 1
+        and (row.range_end is None or row.range_end > now)
         and len(cards) > 0
         and all(card.claimed_by is None for card in cards)
     )

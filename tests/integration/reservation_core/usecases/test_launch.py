@@ -14,7 +14,7 @@ from reservation_core.domain.model import JobStatus, PodPhase, PodSpec, Reason, 
 from reservation_core.ports.cluster import ClusterUnavailableError, PodRefusedError
 from reservation_core.usecases.cancel import cancel
 from reservation_core.usecases.launch import perform
-from tests.integration.reservation_core.usecases.world import LAUNCH, World, pod
+from tests.integration.reservation_core.usecases.world import ALLOWANCE, LAUNCH, World, pod
 from tests.waiting import eventually
 
 
@@ -176,3 +176,26 @@ async def test_what_has_finished_lets_go_of_its_cards_whatever_keeps_its_object(
     await told(world, "delete", job_id)
     assert (await world.row(job_id)).status is JobStatus.CANCELLED
     assert not any(card.held for card in await world.cards(job_id))
+
+
+async def test_pods_that_could_not_be_made_before_their_range_was_over_are_given_another(world: World) -> None:
+    """A cluster that was silent for long: made now, they would be ended at once as if they had had their time."""
+    job_id = await world.submitted(duration=60)
+    await world.plan()
+    world.clock.go_on(ALLOWANCE + timedelta(seconds=60))
+    await world.operate()
+    row = await world.row(job_id)
+    assert (row.status, row.reason.code, world.cluster.created) == (JobStatus.QUEUED, ReasonCode.REQUEUED, [])
+    await world.plan()
+    await world.operate()
+    assert [spec.name for spec in world.cluster.created] == [pod(job_id, attempt=2)]
+
+
+async def test_a_late_word_to_make_pods_that_run_ends_nothing(world: World) -> None:
+    job_id = await world.started(duration=60)
+    world.cluster.show(pod(job_id), PodPhase.RUNNING, started_at=world.clock.now())
+    async with world.uow() as uow:
+        await uow.reservations.resend([job_id])
+    world.clock.go_on(ALLOWANCE + timedelta(seconds=60))
+    await world.operate()
+    assert (await world.row(job_id)).status is JobStatus.STARTING

@@ -1,12 +1,14 @@
 """Pods of many reservations made in one transaction: only what is plain, and only under their locks."""
 
+from datetime import timedelta
+
 import pytest
 
 from reservation_core.contracts import PodOperation
 from reservation_core.domain.model import Reason, ReasonCode
 from reservation_core.usecases.cancel import cancel
 from reservation_core.usecases.launch_together import create_together
-from tests.integration.reservation_core.usecases.world import LAUNCH, World, pod
+from tests.integration.reservation_core.usecases.world import ALLOWANCE, LAUNCH, World, pod
 
 
 async def together(world: World, *operations: tuple[str, str, int]) -> set[str]:
@@ -30,6 +32,12 @@ async def starting(world: World) -> list[str]:
 async def test_pods_of_many_jobs_are_made_at_once(world: World, starting: list[str]) -> None:
     assert await together(world, *creates(*starting)) == set(starting)
     assert sorted(str(spec.name) for spec in world.cluster.created) == sorted(str(pod(job)) for job in starting)
+
+
+async def test_pods_whose_time_is_over_are_left_to_be_looked_at(world: World, starting: list[str]) -> None:
+    world.clock.go_on(ALLOWANCE + timedelta(hours=1))
+    assert await together(world, *creates(*starting)) == set()
+    assert world.cluster.created == []
 
 
 async def test_what_is_not_plain_is_left_to_be_done_by_itself(world: World, starting: list[str]) -> None:
