@@ -60,6 +60,7 @@ class Consumer:
         self._together = together
         self._running: dict[asyncio.Task[None], int] = {}  # with how many messages each is about
         self._turns = asyncio.Semaphore(rules.parallel)  # each turn holds a connection
+        self._groups = asyncio.Semaphore(_GROUPS)  # and so does each group, however few its messages are
 
     async def run(self, wakeups: Wakeups, channel: Channel, stop: asyncio.Event) -> None:
         """Consume until `stop`. An error that is not a message's own travels up."""
@@ -116,7 +117,7 @@ class Consumer:
         done: set[int] = set()
         if len(messages) > 1:
             try:
-                async with self._uow() as uow:
+                async with self._groups, self._uow() as uow:
                     handled = [message.id for message in await together(uow, messages)]
                     await uow.queue.delete(self._queue, handled)
                 done = set(handled)

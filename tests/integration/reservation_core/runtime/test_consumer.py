@@ -58,6 +58,15 @@ def empty(runtime: Runtime) -> Callable[[], Awaitable[bool]]:
     return is_empty
 
 
+def all_taken(runtime: Runtime) -> Callable[[], Awaitable[bool]]:
+    async def are_taken() -> bool:
+        async with runtime.uow() as uow:
+            visible = text("SELECT EXISTS (SELECT FROM pgmq.q_pod_operations WHERE vt <= clock_timestamp())")
+            return not await uow._connection.scalar(visible)  # type: ignore[attr-defined]
+
+    return are_taken
+
+
 async def show_hidden(runtime: Runtime) -> list[float]:
     """Make hidden messages visible now; answers how many seconds each had still to hide."""
     async with runtime.uow() as uow:
@@ -223,3 +232,30 @@ async def test_what_is_not_handled_together_is_handled_one_by_one(runtime: Runti
     assert sorted(handled) == list(range(50))
     assert groups
     assert max(groups) <= 10
+
+
+async def test_few_transactions_are_open_however_few_messages_each_is_about(runtime: Runtime) -> None:
+    """Messages that come by twos while the cluster is slow must not take all connections."""
+    begun, most, go_on = [0], [0], asyncio.Event()
+
+    async def together(_uow: UnitOfWork, messages: Sequence[QueuedMessage]) -> Sequence[QueuedMessage]:
+        begun[0] += 1
+        most[0] = max(most[0], begun[0])
+        await go_on.wait()
+        begun[0] -= 1
+        return messages
+
+    async def handle(_uow: UnitOfWork, _message: QueuedMessage) -> None:
+        return
+
+    stop = asyncio.Event()
+    consumer = Consumer(runtime.uow, QUEUE, handle, RULES, TokenBucket(1000, 1000), together)
+    task = asyncio.create_task(consumer.run(runtime.wakeups, Channel.POD_OPERATIONS, stop))
+    for number in range(6):
+        await send(runtime, number, number)
+        await eventually(all_taken(runtime))
+    go_on.set()
+    await eventually(empty(runtime))
+    stop.set()
+    await task
+    assert most == [4]
