@@ -30,6 +30,7 @@ IDLE_S = 90.0
 """How long a healthy watch may be silent: bookmarks come every minute."""
 
 _SHORT_S = 1.0
+_TRIES_FROM_HERE = 10
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 10.0
 
@@ -114,6 +115,9 @@ class PodWatch:
                 self._failures += 1
                 if self._failures in (1, 10) or self._failures % 100 == 0:
                     _log.warning("pod watch interrupted", problem=str(problem), failures=self._failures)
+                if self._failures % _TRIES_FROM_HERE == 0:
+                    # A server whose database was restored may not come to our place for long, and only says so.
+                    self._version = None
                 await self._pause()
 
     async def _once(self) -> AsyncGenerator[PodStatus, None]:
