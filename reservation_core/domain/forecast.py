@@ -115,7 +115,7 @@ def forecast(
     jobs: Iterable[Waiting], pools: dict[str, Pool], capacity: Capacity, reach: Reach, now: int
 ) -> list[WaitEstimate]:
     """What waiting jobs, given in the order of the line from its start, are told at `now` (microseconds)."""
-    forecasts = {gpu_type: PoolForecast(pool, now) for gpu_type, pool in pools.items()}
+    forecasts: dict[str, PoolForecast] = {}
     refusals: dict[tuple[int, int, str | None], Reason | None] = {}
     headed: set[str] = set()
     answer: list[WaitEstimate] = []
@@ -133,6 +133,10 @@ def forecast(
             continue
         able = reach.pools_for(job.gpu_type, job.shape)
         types = [pool.gpu_type for pool in able]
+        for gpu_type in types:
+            if gpu_type not in forecasts:
+                # A large pool's calendar takes tens of milliseconds to copy, and those who start at once wait for it.
+                forecasts[gpu_type] = PoolForecast(pools[gpu_type], now)
         chosen, start = _reserve(job, [(forecasts[pool.gpu_type], reach.avoided(pool, job).never) for pool in able])
         headless = [each for each in types if each not in headed]
         if headless:
