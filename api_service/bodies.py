@@ -8,7 +8,7 @@ import json
 from typing import Any, NoReturn, TypeVar
 
 from pydantic import BaseModel, ValidationError
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 
 from api_service import headers
 from api_service.problems import ProblemError, of_validation
@@ -67,15 +67,18 @@ async def _read_bounded(request: Request, limit: int) -> bytes:
         raise _too_large(limit)
     chunks: list[bytes] = []
     size = 0
-    try:
-        async for chunk in request.stream():
-            size += len(chunk)
-            if size > limit:
-                raise _too_large(limit)
-            chunks.append(chunk)
-    except ClientDisconnect as error:
-        detail = "The connection ended before the body did. Send it again."
-        raise ProblemError(400, "incomplete_body", detail) from error
+    more = True
+    while more:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            detail = "The connection ended before the body did. Send it again."
+            raise ProblemError(400, "incomplete_body", detail)
+        chunk: bytes = message.get("body", b"")
+        size += len(chunk)
+        if size > limit:
+            raise _too_large(limit)
+        chunks.append(chunk)
+        more = message.get("more_body", False)
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 

@@ -81,8 +81,8 @@ class Workload(Wire):
     """What to run. Without a command the job is a session: the GPUs are held for interactive use."""
 
     image: Annotated[str, Field(strict=True, min_length=1, max_length=512, pattern=r"^[!-~]+$")] | None = None
-    command: Annotated[list[Annotated[Text, Field(max_length=32_768)]], Field(max_length=256)] = []
-    env: Annotated[dict[str, Annotated[Text, Field(max_length=32_768)]], Field(max_length=256)] = {}
+    command: Annotated[list[Annotated[Text, Field(max_length=32_768)]], Field(max_length=256, default_factory=list)]
+    env: Annotated[dict[str, Annotated[Text, Field(max_length=32_768)]], Field(max_length=256, default_factory=dict)]
     working_dir: Annotated[Text, Field(min_length=1, max_length=4096, pattern=r"^/")] | None = None
 
     @field_validator("command")
