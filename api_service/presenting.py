@@ -1,9 +1,14 @@
 """What the use cases return, as the wire shows it: the only place that decides who sees what of it."""
 
+import json
+from datetime import timedelta
+from functools import lru_cache
 from itertools import groupby
 
+from pydantic import ConfigDict, TypeAdapter
+
 from reservation_core import contracts
-from reservation_core.domain.model import PodName, Reason
+from reservation_core.domain.model import PodName, Reason, Reservation
 from reservation_core.ports.events import EventRecord
 from reservation_core.ports.identities import Principal, TokenRecord, UserRecord
 from reservation_core.ports.inventory import GpuView, NodeView
@@ -47,6 +52,47 @@ def job(view: JobView) -> contracts.Job:
         exit_code=row.exit_code,
         allocations=allocations,
     )
+
+
+def accepted(row: Reservation) -> bytes:
+    """A job that was just accepted, as JSON: what `job` shows of it, without the model's work on each field.
+
+    For the call whose time counts in microseconds; every field of `contracts.Job` is here or a test fails.
+    """
+    shown = {
+        "id": row.id,
+        "name": row.name,
+        "user": row.user,
+        "status": row.status.value,
+        "reason": {"code": row.reason.code.value, "detail": row.reason.detail},
+        "gpus": row.gpus,
+        "gpu_type": row.gpu_type,
+        "nodes": row.nodes,
+        "duration": _iso_duration(row.duration),
+        "priority": row.priority,
+        "created_at": contracts.rfc3339(row.created_at),
+        **_NOT_YET,
+    }
+    return _JSON.encode(shown).encode()
+
+
+_NOT_YET: dict[str, object] = {
+    "queue_position": None,
+    "estimated_start_at": None,
+    "started_at": None,
+    "ends_at": None,
+    "finished_at": None,
+    "exit_code": None,
+    "allocations": [],
+}
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_DURATION = TypeAdapter(timedelta, config=ConfigDict(ser_json_timedelta="iso8601"))
+
+
+@lru_cache(maxsize=1000)
+def _iso_duration(value: timedelta) -> str:
+    text: str = _DURATION.dump_python(value, mode="json")
+    return text
 
 
 def reason(value: Reason) -> contracts.ReasonOut:

@@ -55,12 +55,13 @@ def _whole_seconds(value: timedelta) -> timedelta:
     return value
 
 
-def _rfc3339(value: datetime) -> str:
+def rfc3339(value: datetime) -> str:
+    """A time as the wire has it, to the millisecond."""
     return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 Text = Annotated[str, Field(strict=True), AfterValidator(_clean)]
-Time = Annotated[AwareDatetime, PlainSerializer(_rfc3339, return_type=str, when_used="json")]
+Time = Annotated[AwareDatetime, PlainSerializer(rfc3339, return_type=str, when_used="json")]
 Duration = Annotated[
     timedelta,
     BeforeValidator(_seconds, json_schema_input_type=int | str),

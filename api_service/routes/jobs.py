@@ -56,8 +56,7 @@ async def submit_job(request: Request) -> Response:
     key = key_of(request)
     body = await bodies.read(request, JobSubmit, limit=settings.max_body_bytes)
     new = prepare(body, caller, ids=runtime.ids, longest=settings.max_duration, now=runtime.clock.now())
-    view = JobView(new.reservation, None, None, ())
-    answer = presenting.job(view).model_dump_json().encode()
+    answer = presenting.accepted(new.reservation)
     if key is not None:
         wanted = request_hash("POST /v1/jobs", body.model_dump_json().encode())
         new = replace(new, idempotency_key=key, request_hash=wanted, answer=answer)
@@ -66,7 +65,7 @@ async def submit_job(request: Request) -> Response:
         raise conflict()
     if stored.replayed_answer is not None:
         return replay(202, stored.replayed_answer)
-    headers = {"ETag": etag(view), "Location": f"/v1/jobs/{new.reservation.id}"}
+    headers = {"ETag": etag(JobView(new.reservation, None, None, ())), "Location": f"/v1/jobs/{new.reservation.id}"}
     return Response(answer, status_code=202, media_type="application/json", headers=headers)
 
 

@@ -3,6 +3,9 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from api_service import presenting
 from reservation_core.domain.model import (
     AllocatedGpu,
@@ -74,3 +77,26 @@ def test_a_holder_is_named_only_to_itself_and_to_administrators() -> None:
     assert presenting.gpu(held, ROOT).model_dump()["holder"] == {"id": JOB.id, "user": "alice", "yours": False}
     free = replace(held, state=GpuState.FREE, holder_id=None, holder_user=None, holder_user_id=None, free_at=None)
     assert presenting.gpu(free, BOB).holder is None
+
+
+@given(
+    name=st.none() | st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20),
+    seconds=st.integers(1, 90 * 86_400),
+    created_at=st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC)),  # noqa: DTZ001
+    gpu_type=st.none() | st.just("h100"),
+    priority=st.integers(-100, 100),
+)
+def test_an_accepted_job_is_shown_as_any_job_is(
+    name: str | None, seconds: int, created_at: datetime, gpu_type: str | None, priority: int
+) -> None:
+    row = replace(
+        JOB,
+        status=JobStatus.QUEUED,
+        reason=Reason(ReasonCode.SUBMITTED, 'Accepted \u2013 "soon".'),
+        name=name,
+        duration=timedelta(seconds=seconds),
+        created_at=created_at,
+        gpu_type=gpu_type,
+        priority=priority,
+    )
+    assert presenting.accepted(row) == presenting.job(JobView(row, None, None, ())).model_dump_json().encode()
