@@ -79,10 +79,6 @@ class ShapeLine:
             self._shortest = min(self._lengths)
         return self._shortest
 
-    def index_after(self, key: Key) -> int:
-        """Where the first job after `key` is in `entries`."""
-        return bisect_left(self.entries, (key[0], key[1] + 1), lo=self.first)
-
 
 class Line:
     """Everybody waiting that is in memory.

@@ -22,7 +22,7 @@ async def fetch(connection: AsyncConnection, name: str, parameters: Mapping[str,
     Where each statement commits by itself, past SQLAlchemy; elsewhere through it, in its transaction. Raises what
     `connection.execute` would: IntegrityError for a constraint, or else the driver's own error.
     """
-    if connection.sync_connection is None or _isolation(connection) != "AUTOCOMMIT":
+    if _isolation(connection) != "AUTOCOMMIT":
         return [dict(row) for row in (await connection.execute(statement(name), parameters)).mappings()]
     sql, names = _numbered(name)
     pooled = await connection.get_raw_connection()
@@ -41,7 +41,8 @@ async def fetch(connection: AsyncConnection, name: str, parameters: Mapping[str,
 
 
 def _isolation(connection: AsyncConnection) -> object:
-    return connection.sync_connection.get_execution_options().get("isolation_level")  # type: ignore[union-attr]
+    begun = connection.sync_connection
+    return None if begun is None else begun.get_execution_options().get("isolation_level")
 
 
 @cache

@@ -10,6 +10,7 @@ from sqlalchemy import text
 from reservation_core.domain.model import JobStatus
 from reservation_core.ports.planning import LostLeadershipError
 from reservation_core.ports.queues import QueueName
+from reservation_core.usecases import plan_and_allocate
 from reservation_core.usecases.cancel import cancel
 from reservation_core.usecases.plan_and_allocate import CycleOutcome, Planner
 from reservation_core.usecases.submit import submit
@@ -235,5 +236,25 @@ async def test_a_deposed_planner_forgets_no_message(world: World) -> None:
     await many(world, 1)
     with pytest.raises(LostLeadershipError):
         await planner.cycle()
+    assert await backlog(world) == 2
+
+
+async def test_a_backlog_is_forgotten_in_parts_and_nobody_waits_for_the_last(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan_and_allocate, "_FORGOTTEN_AT_ONCE", 5)
+    world.rules = replace(world.rules, messages=2)
+    await many(world, 100, gpu_type="none-such")
+    [job] = await many(world, 1)
+    planner = await world.planner()
+    assert (await planner.cycle()).started == 1
+    assert await backlog(world) > 80
+    assert (await world.row(job)).status is JobStatus.STARTING
+    await drained(planner)
+    assert await backlog(world) == 0
+
+
+async def backlog(world: World) -> int:
     async with world.uow() as uow:
-        assert [depth.depth for depth in await uow.queue.metrics() if depth.queue == QueueName.GPU_JOBS.value] == [2]
+        [depth] = [each.depth for each in await uow.queue.metrics() if each.queue == QueueName.GPU_JOBS.value]
+    return depth
