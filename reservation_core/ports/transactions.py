@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
 from typing import Protocol
 
 from reservation_core.ports.events import Events
@@ -45,16 +46,27 @@ class UnitOfWork(Protocol):
     @property
     def queue(self) -> Queue: ...
 
-    async def hold_pod_lock(self, reservation_id: str) -> None:
-        """Wait until nobody else creates or finalises this reservation's pods; held until the transaction ends."""
-        ...
-
-    async def try_pod_locks(self, reservation_ids: Sequence[str]) -> set[str]:
-        """Take those of these locks that are free now, without waiting; returns whose were taken."""
-        ...
+    async def hold_pod_lock(self, reservation_id: str) -> None: ...
+    async def try_pod_locks(self, reservation_ids: Sequence[str]) -> set[str]: ...
 
     def wake(self, channel: Channel) -> None:
         """Wake listeners once this transaction has committed."""
+        ...
+
+
+class HeldPods(Protocol):
+    """Pod locks that are held while the cluster is asked and told, without any transaction; writing needs one."""
+
+    @property
+    def ids(self) -> frozenset[str]:
+        """The reservations whose lock was free."""
+        ...
+
+    def work(self, *, one_statement: bool = False) -> AbstractAsyncContextManager[UnitOfWork]:
+        """A unit of work like the factory's, on the connection that holds the locks: only one at a time.
+
+        Whoever lost that connection, and the locks with it, can't write by it any more.
+        """
         ...
 
 
@@ -65,5 +77,14 @@ class UnitOfWorkFactory(Protocol):
         """A transaction; with `one_statement` each statement is one of its own, which saves two round trips.
 
         That is only right for work whose every write is in a single statement.
+        """
+        ...
+
+    def hold_pods(
+        self, reservation_ids: Sequence[str], *, patience: timedelta = timedelta(0)
+    ) -> AbstractAsyncContextManager[HeldPods]:
+        """Keep everybody else from creating and finalising these reservations' pods while the block runs.
+
+        Those whose lock somebody holds are left out, but one that is asked for alone is waited for with `patience`.
         """
         ...

@@ -1,47 +1,32 @@
 """One transaction, and every repository on it. Nobody commits but this."""
 
-import errno
-import socket
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
 from functools import cached_property
 
-import asyncpg
 from pgmq.sqlalchemy_async_queue import PGMQueue
 from sqlalchemy import text
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from reservation_core.adapters.pgmq.queue import PgmqQueue
+from reservation_core.adapters.postgres.driver_errors import told_as_unavailable
 from reservation_core.adapters.postgres.events import PostgresEvents
 from reservation_core.adapters.postgres.idempotency import PostgresIdempotency
 from reservation_core.adapters.postgres.identities import PostgresIdentities
 from reservation_core.adapters.postgres.inventory import PostgresInventory
 from reservation_core.adapters.postgres.measurements import PostgresMeasurements
 from reservation_core.adapters.postgres.planning import PostgresPlanning
+from reservation_core.adapters.postgres.pod_locks import check_still_held, held
 from reservation_core.adapters.postgres.pod_logs import PostgresPodLogs
 from reservation_core.adapters.postgres.reservations import PostgresReservations
 from reservation_core.adapters.postgres.unknown_pods import PostgresUnknownPods
 from reservation_core.adapters.postgres.wakeups import PostgresWakeups
-from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWork, UnitOfWorkFactory
+from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
 
-# Connection trouble, as the driver says it below SQLAlchemy. 57P01..3: the server is going down or coming up.
-# 40P01: this transaction was ended to break a deadlock; nothing of it happened, and the next try will do.
-_UNAVAILABLE_SQLSTATES = ("08", "57P0", "53300", "40P01")
-# Below SQLAlchemy or without it. InternalClientError: the connection was lost in the middle of something, and the
-# driver no longer knows where it is.
-_UNAVAILABLE_ERRORS = (
-    ConnectionError,
-    TimeoutError,
-    socket.gaierror,
-    asyncpg.InterfaceError,
-    asyncpg.InternalClientError,
-)
-# The network's trouble that has no exception class of its own.
-_UNREACHABLE = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN, errno.ENETRESET})
-_DRIVER_ERRORS = (DBAPIError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+_TRANSACTION = "READ COMMITTED"
+_EACH_BY_ITSELF = "AUTOCOMMIT"
 
 
 class PostgresUnitOfWork:
@@ -124,49 +109,74 @@ class PostgresUnitOfWork:
         self.wakes.add(channel)
 
 
-def unit_of_work_factory(engine: AsyncEngine, client: PGMQueue, wakeups: PostgresWakeups) -> UnitOfWorkFactory:
-    """Transactions on an engine; their wake-ups go out after commit."""
+class PostgresHeldPods:
+    """See ports.transactions.HeldPods."""
 
-    each_by_itself = engine.execution_options(isolation_level="AUTOCOMMIT")
+    def __init__(self, connection: AsyncConnection, units: "PostgresUnitsOfWork", ids: frozenset[str]) -> None:
+        self._connection = connection
+        self._units = units
+        self._ids = ids
+
+    @property
+    def ids(self) -> frozenset[str]:
+        """Whose lock is held."""
+        return self._ids
 
     @asynccontextmanager
-    async def unit_of_work(*, one_statement: bool = False) -> AsyncIterator[UnitOfWork]:
-        connected = False
-        try:
-            async with each_by_itself.connect() if one_statement else engine.begin() as connection:
-                connected = True
-                uow = PostgresUnitOfWork(connection, client)
+    async def work(self, *, one_statement: bool = False) -> AsyncIterator[UnitOfWork]:
+        """A unit of work on the connection that holds the locks."""
+        check_still_held(self._connection)
+        with told_as_unavailable() as reached:
+            reached.connected = True
+            await self._connection.execution_options(isolation_level=_EACH_BY_ITSELF if one_statement else _TRANSACTION)
+            async with self._connection.begin():
+                uow = self._units.on(self._connection)
                 yield uow
-        except (*_DRIVER_ERRORS, PoolTimeoutError) as error:
-            # Whatever the system says on the way there means that one can't get there: no such socket, no such host,
-            # or, when several addresses were tried, a bare OSError that tells them all.
-            if (isinstance(error, OSError) and not connected) or _unavailable(error):
-                raise DatabaseUnavailableError(f"the database is not available ({type(error).__name__})") from error
-            raise
+        self._units.wake(uow)
+
+
+class PostgresUnitsOfWork:
+    """See ports.transactions.UnitOfWorkFactory. Wake-ups go out after commit."""
+
+    def __init__(self, engine: AsyncEngine, client: PGMQueue, wakeups: PostgresWakeups) -> None:
+        self._engine = engine
+        self._each_by_itself = engine.execution_options(isolation_level=_EACH_BY_ITSELF)
+        self._client = client
+        self._wakeups = wakeups
+
+    @asynccontextmanager
+    async def __call__(self, *, one_statement: bool = False) -> AsyncIterator[UnitOfWork]:
+        """A transaction, or with `one_statement` one for each statement."""
+        opened = self._each_by_itself.connect() if one_statement else self._engine.begin()
+        with told_as_unavailable() as reached:
+            async with opened as connection:
+                reached.connected = True
+                uow = self.on(connection)
+                yield uow
+        self.wake(uow)
+
+    @asynccontextmanager
+    async def hold_pods(
+        self, reservation_ids: Sequence[str], *, patience: timedelta = timedelta(0)
+    ) -> AsyncIterator[PostgresHeldPods]:
+        """Pod locks, on a connection that is taken from the pool while the block runs."""
+        async with AsyncExitStack() as closing:
+            with told_as_unavailable() as reached:
+                connection = await closing.enter_async_context(self._each_by_itself.connect())
+                reached.connected = True
+                ids = await closing.enter_async_context(held(connection, reservation_ids, patience))
+            yield PostgresHeldPods(connection, self, ids)
+
+    def on(self, connection: AsyncConnection) -> PostgresUnitOfWork:
+        """The repositories on a connection."""
+        return PostgresUnitOfWork(connection, self._client)
+
+    def wake(self, uow: PostgresUnitOfWork) -> None:
+        """Tell listeners what was committed."""
         for channel in uow.wakes:
-            wakeups.wake(channel)
-
-    return unit_of_work
+            self._wakeups.wake(channel)
 
 
-def _unavailable(error: BaseException) -> bool:
-    if isinstance(error, PoolTimeoutError) or _is_connection_trouble(error):
-        return True
-    if isinstance(error, DBAPIError):
-        if error.connection_invalidated:
-            return True
-        cause = error.orig
-        sqlstate = getattr(cause, "sqlstate", None) or ""
-        driver_error = getattr(cause, "__cause__", None)
-        return sqlstate.startswith(_UNAVAILABLE_SQLSTATES) or (
-            isinstance(driver_error, OSError) or _is_connection_trouble(driver_error)
-        )
-    sqlstate = getattr(error, "sqlstate", None) or ""
-    return sqlstate.startswith(_UNAVAILABLE_SQLSTATES)
-
-
-def _is_connection_trouble(error: BaseException | None) -> bool:
-    if isinstance(error, OSError) and error.errno in _UNREACHABLE:
-        return True
-    # A value that the driver can't send is an InterfaceError too, and a ValueError: waiting would not help it.
-    return isinstance(error, _UNAVAILABLE_ERRORS) and not isinstance(error, ValueError)
+def unit_of_work_factory(engine: AsyncEngine, client: PGMQueue, wakeups: PostgresWakeups) -> UnitOfWorkFactory:
+    """Transactions on an engine; their wake-ups go out after commit."""
+    return PostgresUnitsOfWork(engine, client, wakeups)
