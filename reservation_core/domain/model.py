@@ -25,11 +25,28 @@ FINAL_STATUSES = frozenset({JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.CAN
 LIVE_STATUSES = frozenset({JobStatus.STARTING, JobStatus.RUNNING, JobStatus.ENDING})
 
 
+class BookingStatus(StrEnum):
+    """Where a booking stands: on the waitlist, offered, booked, in its slot, or over."""
+
+    WAITING = "waiting"
+    OFFERED = "offered"
+    CONFIRMED = "confirmed"
+    ACTIVE = "active"
+    ENDED = "ended"
+    RELEASED = "released"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+
+
 class ReservationKind(StrEnum):
-    """What a reservation is: a job waits for GPUs and then runs; a booking holds GPUs for a slot."""
+    """What a reservation is: a job waits for GPUs and then runs; a booking holds GPUs for a slot.
+
+    A maintenance window keeps cards from everybody for a slot.
+    """
 
     JOB = "job"
     BOOKING = "booking"
+    MAINTENANCE = "maintenance"
 
 
 class Role(StrEnum):

@@ -48,16 +48,16 @@ FROM reservations WHERE id = ANY(CAST(:ids AS text[])) AND status = 'queued' AND
 -- name: waiting_windows
 -- The first jobs of each requested type's line (one more than the window tells that there are more).
 WITH RECURSIVE types AS (
-    (SELECT line_type FROM reservations WHERE status = 'queued' ORDER BY line_type LIMIT 1)
+    (SELECT line_type FROM reservations WHERE status = 'queued' AND booking_id IS NULL ORDER BY line_type LIMIT 1)
     UNION ALL
-    SELECT (SELECT r.line_type FROM reservations r WHERE r.status = 'queued' AND r.line_type > t.line_type
+    SELECT (SELECT r.line_type FROM reservations r WHERE r.status = 'queued' AND r.booking_id IS NULL AND r.line_type > t.line_type
             ORDER BY r.line_type LIMIT 1)
     FROM types t WHERE t.line_type IS NOT NULL
 )
 SELECT w.* FROM types t CROSS JOIN LATERAL (
     SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq, version,
        avoid_nodes
-    FROM reservations r WHERE r.status = 'queued' AND r.kind = 'job' AND r.line_type = t.line_type
+    FROM reservations r WHERE r.status = 'queued' AND r.booking_id IS NULL AND r.kind = 'job' AND r.line_type = t.line_type
     ORDER BY r.line_type, r.line_priority, r.seq LIMIT :limit
 ) w
 WHERE t.line_type IS NOT NULL;
@@ -67,7 +67,7 @@ WHERE t.line_type IS NOT NULL;
 SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq, version,
        avoid_nodes
 FROM reservations
-WHERE status = 'queued' AND kind = 'job' AND line_type = :line_type
+WHERE status = 'queued' AND booking_id IS NULL AND kind = 'job' AND line_type = :line_type
   AND (line_priority, seq) > (:after_priority, :after_seq)
 ORDER BY line_type, line_priority, seq LIMIT :limit;
 

@@ -27,15 +27,15 @@ ORDER BY r.seq DESC LIMIT :limit;
 -- Who waits, in line order; a null user sees everybody. The lines of all types are merged from the beginning of each, so
 -- that a page costs the same however long they are.
 WITH RECURSIVE types AS (
-    (SELECT line_type FROM reservations WHERE status = 'queued' ORDER BY line_type LIMIT 1)
+    (SELECT line_type FROM reservations WHERE status = 'queued' AND booking_id IS NULL ORDER BY line_type LIMIT 1)
     UNION ALL
-    SELECT (SELECT r.line_type FROM reservations r WHERE r.status = 'queued' AND r.line_type > t.line_type
+    SELECT (SELECT r.line_type FROM reservations r WHERE r.status = 'queued' AND r.booking_id IS NULL AND r.line_type > t.line_type
             ORDER BY r.line_type LIMIT 1)
     FROM types t WHERE t.line_type IS NOT NULL
 ), first AS (
     SELECT w.* FROM types t CROSS JOIN LATERAL (
         SELECT * FROM reservations r
-        WHERE r.status = 'queued' AND r.kind = 'job' AND r.line_type = t.line_type
+        WHERE r.status = 'queued' AND r.booking_id IS NULL AND r.kind = 'job' AND r.line_type = t.line_type
           AND (r.line_priority, r.seq) > (:after_priority, :after_seq)
           AND (CAST(:user_id AS bigint) IS NULL OR r.user_id = :user_id)
         ORDER BY r.line_type, r.line_priority, r.seq LIMIT :limit
@@ -57,7 +57,7 @@ FROM unnest(CAST(:ids AS text[]), CAST(:types AS text[]), CAST(:priorities AS in
 CROSS JOIN LATERAL (
     SELECT count(*) AS jobs, coalesce(sum(r.gpus * r.nodes * extract(epoch FROM r.duration)), 0) AS work
     FROM reservations r
-    WHERE r.status = 'queued' AND r.line_type = k.line_type
+    WHERE r.status = 'queued' AND r.booking_id IS NULL AND r.line_type = k.line_type
       AND (r.line_priority, r.seq) > (k.from_priority, k.from_seq)
       AND (r.line_priority, r.seq) <= (k.line_priority, k.seq)
 ) part;
@@ -77,7 +77,7 @@ GROUP BY c.gpu_type;
 -- name: waiting_totals
 -- How many wait for each requested type.
 SELECT nullif(line_type, '') AS gpu_type, count(*) AS jobs, sum(gpus * nodes) AS gpus
-FROM reservations WHERE status = 'queued' GROUP BY line_type ORDER BY line_type;
+FROM reservations WHERE status = 'queued' AND booking_id IS NULL GROUP BY line_type ORDER BY line_type;
 
 -- name: user_id_of_name
 -- A user's key.

@@ -1,0 +1,2 @@
+-- Rules, quotas and usage: policy as data.
+SELECT 1;

@@ -1,0 +1,2 @@
+-- Being told: who wants to hear of what, and by which way.
+SELECT 1;

@@ -1,0 +1,2 @@
+-- Maintenance windows, the waitlist and what is released unused.
+SELECT 1;
