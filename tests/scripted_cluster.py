@@ -1,7 +1,7 @@
 """A cluster that does what a test says, for orders of events that a real one shows only by chance."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -68,7 +68,7 @@ class ScriptedCluster:
         self._ask()
         return PodListing(tuple(self.pods.values()))
 
-    async def find_pods(self, reservation_id: str) -> list[PodStatus]:
+    async def find_pods(self, reservation_id: str, named: Collection[PodName] = ()) -> list[PodStatus]:
         """One reservation's."""
         self._ask()
         return [status for name, status in self.pods.items() if name.reservation_id == reservation_id]

@@ -6,6 +6,9 @@ from itertools import groupby
 
 from reservation_core.domain.model import AllocatedGpu, PodName, PodSpec, Reservation
 
+JOB_ID_VARIABLE = "GPU_DEV_JOB_ID"
+"""The variable that tells a workload its reservation. No user can set it."""
+
 FIRST_MASTER_PORT = 20_000
 MASTER_PORTS = 10_000
 
@@ -16,6 +19,11 @@ def master_port(reservation_id: str) -> int:
     for byte in reservation_id.encode():  # FNV-1a: Python's own hash() differs from process to process
         value = (value ^ byte) * 16_777_619 % 2**32
     return FIRST_MASTER_PORT + value % MASTER_PORTS
+
+
+def pod_names(reservation: Reservation) -> tuple[PodName, ...]:
+    """The pods of a reservation's newest attempt, in the order of ranks."""
+    return tuple(PodName(reservation.id, reservation.attempt, rank) for rank in range(reservation.nodes))
 
 
 def pod_environment(
@@ -31,7 +39,7 @@ def pod_environment(
     ours = {
         "CUDA_VISIBLE_DEVICES": ",".join(str(index) for index in gpu_indices),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        "GPU_DEV_JOB_ID": reservation.id,
+        JOB_ID_VARIABLE: reservation.id,
         "GPU_DEV_NODE": node,
     }
     if len(node_names) > 1:

@@ -1,11 +1,11 @@
 """What runs pods."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from reservation_core.domain.model import ForeignPod, NodeReport, PodSpec, PodStatus, Reason
+from reservation_core.domain.model import ForeignPod, NodeReport, PodName, PodSpec, PodStatus, Reason
 
 
 class ClusterUnavailableError(Exception):
@@ -42,8 +42,12 @@ class Cluster(Protocol):
         """
         ...
 
-    async def find_pods(self, reservation_id: str) -> list[PodStatus]:
-        """One reservation's pods that provably exist now, of every attempt; an empty list means all are gone."""
+    async def find_pods(self, reservation_id: str, named: Collection[PodName] = ()) -> list[PodStatus]:
+        """One reservation's pods that exist now, of every attempt.
+
+        Those of `named` are found whatever was done to them, and are gone when they are not in the list. Of others that
+        holds only as long as nobody takes from a pod what a cluster finds a reservation's pods by.
+        """
         ...
 
     def watch(self) -> AsyncIterator[PodStatus]:

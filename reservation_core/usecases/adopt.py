@@ -15,7 +15,7 @@ from reservation_core.domain.adoption import Standing, adoption_of, standing
 from reservation_core.domain.changes import SYSTEM, Adopted
 from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.lifecycle import decide
-from reservation_core.domain.model import PodPhase, PodStatus, Reservation
+from reservation_core.domain.model import PodName, PodPhase, PodStatus, Reservation
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster
 from reservation_core.ports.reservations import UnknownCardError
@@ -90,11 +90,15 @@ class Accounts:
         self._recorded &= {str(pod.name) for pod in there}
         report = AccountReport()
         ids = {pod.name.reservation_id for pod in unaccounted} | await self._reported_before()
-        for reservation_id in sorted(ids):
+        names: dict[str, list[PodName]] = {reservation_id: [] for reservation_id in sorted(ids)}
+        for pod in there:
+            if pod.name.reservation_id in names:
+                names[pod.name.reservation_id].append(pod.name)
+        for reservation_id, named in names.items():
             try:
-                verdict = await self._judge(reservation_id, refused=None)
+                verdict = await self._judge(reservation_id, named, refused=None)
             except (CalendarConflictError, UnknownCardError) as refusal:
-                verdict = await self._judge(reservation_id, refused=str(refusal))
+                verdict = await self._judge(reservation_id, named, refused=str(refusal))
             await self._end(verdict)
             report.removed += len(verdict.left_over)
             report.ended += len(verdict.ended)
@@ -115,8 +119,10 @@ class Accounts:
                 return ids
             after = page[-1].name
 
-    async def _judge(self, reservation_id: str, *, refused: str | None) -> _Verdict:
+    async def _judge(self, reservation_id: str, named: Sequence[PodName], *, refused: str | None) -> _Verdict:
         """Say what a reservation's pods are, and write it down. `refused` is why the ledger can't take them up.
+
+        `named` are those of its pods that were there just now.
 
         Raises CalendarConflictError or UnknownCardError, with nothing written, when that turns out only now.
         """
@@ -125,7 +131,7 @@ class Accounts:
             if not await uow.try_pod_locks([reservation_id]):
                 # Somebody is making or finalising its pods this very moment, and may take long: look again next time.
                 return _Verdict()
-            pods = await self._cluster.find_pods(reservation_id)
+            pods = await self._cluster.find_pods(reservation_id, named)
             row = (await uow.reservations.get([reservation_id])).get(reservation_id)
             if any(standing(row, pod.name.attempt) is Standing.FORGOTTEN for pod in pods):
                 row = (await uow.reservations.lock([reservation_id])).get(reservation_id)

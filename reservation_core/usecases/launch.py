@@ -13,7 +13,7 @@ from reservation_core.contracts import PodOperation
 from reservation_core.domain.changes import Event, PodsGone, PodsRunning, StartFailed, StartRefused
 from reservation_core.domain.lifecycle import decide
 from reservation_core.domain.model import JobStatus, PodName, PodPhase, PodStatus, Reason, ReasonCode, Reservation
-from reservation_core.domain.pods import pod_specs
+from reservation_core.domain.pods import pod_names, pod_specs
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster, PodRefusedError
 from reservation_core.ports.transactions import UnitOfWork
@@ -88,7 +88,7 @@ async def _create(
         await _change(uow, reservation.id, StartFailed(_CLAIMED, rules.max_starts), clock)
         return
     over = reservation.range_end is not None and reservation.range_end <= clock.now()
-    if over and not await cluster.find_pods(reservation.id):
+    if over and not await cluster.find_pods(reservation.id, pod_names(reservation)):
         await _change(uow, reservation.id, StartFailed(_RANGE_OVER, rules.max_starts), clock)
         return
     master = cluster.master_address(reservation.id, reservation.attempt)
@@ -111,7 +111,7 @@ async def _delete(
 ) -> None:
     if reservation.status is not JobStatus.ENDING:
         return
-    pods = await cluster.find_pods(reservation.id)
+    pods = await cluster.find_pods(reservation.id, pod_names(reservation))
     if pods:
         await keep_tails(uow, cluster, pods, clock, lines=rules.log_lines, patience=rules.log_patience)
         powerless = await without_power(uow, reservation, pods)
@@ -121,7 +121,7 @@ async def _delete(
         ]
         await call_all(uow, reservation.id, deletes, touch=rules.touch)
         await _note_late_start(uow, reservation, pods, clock)
-        pods = await cluster.find_pods(reservation.id)
+        pods = await cluster.find_pods(reservation.id, pod_names(reservation))
     # What has finished holds no card any more, whatever keeps its object there; its removal was asked for.
     if all(pod.phase is PodPhase.FINISHED for pod in pods):
         await finalise(uow, reservation.id, clock)

@@ -14,7 +14,8 @@ from reservation_core.domain.changes import (
     StartRefused,
 )
 from reservation_core.domain.lifecycle import decide
-from reservation_core.domain.model import JobStatus, PodPhase, PodStatus, Reason, ReasonCode, Reservation
+from reservation_core.domain.model import LIVE_STATUSES, JobStatus, PodPhase, PodStatus, Reason, ReasonCode, Reservation
+from reservation_core.domain.pods import pod_names
 from reservation_core.domain.starts import MAY_START_ELSEWHERE, TAKEN_AWAY, never_started
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster
@@ -77,7 +78,7 @@ async def _let_go(
         if row is None or row.status is not JobStatus.ENDING or status.phase is not PodPhase.FINISHED:
             continue
         if status.name.attempt == row.attempt and row.id not in over:
-            pods = await cluster.find_pods(row.id) if row.nodes > 1 else [status]
+            pods = await cluster.find_pods(row.id, pod_names(row)) if row.nodes > 1 else [status]
             if all(pod.phase is PodPhase.FINISHED for pod in pods):
                 over.add(row.id)
     if over and await uow.reservations.resend(sorted(over)):
@@ -136,7 +137,7 @@ async def _running(cluster: Cluster, row: Reservation, status: PodStatus, clock:
         return None
     at = status.started_at or clock.now()
     if row.nodes > 1:
-        pods = [p for p in await cluster.find_pods(row.id) if p.name.attempt == row.attempt]
+        pods = [p for p in await cluster.find_pods(row.id, pod_names(row)) if p.name.attempt == row.attempt]
         begun = [p for p in pods if p.phase in (PodPhase.RUNNING, PodPhase.FINISHED)]
         if len(begun) < row.nodes:
             return None
@@ -148,7 +149,7 @@ async def _finished(cluster: Cluster, row: Reservation, status: PodStatus, clock
     failed = status.exit_code != 0 or status.reason is not None
     if row.nodes > 1 and not failed and row.status is not JobStatus.ENDING:
         # A gang has succeeded when its last pod has; one failure ends it at once.
-        pods = [p for p in await cluster.find_pods(row.id) if p.name.attempt == row.attempt]
+        pods = [p for p in await cluster.find_pods(row.id, pod_names(row)) if p.name.attempt == row.attempt]
         if len([p for p in pods if p.phase is PodPhase.FINISHED]) < row.nodes:
             return None
     return PodsFinished(
@@ -162,7 +163,9 @@ async def _finished(cluster: Cluster, row: Reservation, status: PodStatus, clock
 
 async def _gone(cluster: Cluster, row: Reservation, status: PodStatus, max_starts: int) -> Event | None:
     """Under the pod lock, so that no create is under way: look whether it is really true."""
-    pods = await cluster.find_pods(row.id)
+    if row.status not in LIVE_STATUSES:
+        return None
+    pods = await cluster.find_pods(row.id, pod_names(row))
     if row.status is JobStatus.ENDING:
         return None if pods else PodsGone()
     if row.status in (JobStatus.STARTING, JobStatus.RUNNING) and status.name not in {p.name for p in pods}:

@@ -4,14 +4,14 @@ A moment is a text such as `before create_pod`, `after plan committed`. Whoever 
 raise what a port may raise.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from reservation_core.domain.changes import Change
-from reservation_core.domain.model import FINAL_STATUSES, PodSpec, PodStatus
+from reservation_core.domain.model import FINAL_STATUSES, PodName, PodSpec, PodStatus
 from reservation_core.domain.plan import Start
 from reservation_core.ports.cluster import Cluster
 from reservation_core.ports.planning import PlanOutcome
@@ -45,8 +45,8 @@ class WatchedCluster(_Delegating):
     async def list_pods(self, *, foreign: bool = False) -> Any:
         return await self._told("list_pods", self._inner.list_pods(foreign=foreign))
 
-    async def find_pods(self, reservation_id: str) -> Any:
-        return await self._told("find_pods", self._inner.find_pods(reservation_id))
+    async def find_pods(self, reservation_id: str, named: Collection[PodName] = ()) -> Any:
+        return await self._told("find_pods", self._inner.find_pods(reservation_id, named))
 
     async def create_pod(self, spec: PodSpec) -> None:
         await self._told("create_pod", self._inner.create_pod(spec))

@@ -4,12 +4,12 @@ What a pod is made of is decided in `pods`, what an object means in `pod_statuse
 asks and tells. An error of the API's is never taken for a pod's end: gone is what a consistent list lacks.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import ceil
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import structlog
@@ -37,7 +37,7 @@ from reservation_core.adapters.kubernetes.pods import PodRules, build_pod, build
 from reservation_core.adapters.kubernetes.refusals import explained, refusal_of_creation, refused
 from reservation_core.adapters.kubernetes.transport import MERGE_PATCH, Transport
 from reservation_core.adapters.kubernetes.watching import IDLE_S, PodWatch, list_all
-from reservation_core.domain.model import ForeignPod, NodeReport, PodName, PodSpec, PodStatus
+from reservation_core.domain.model import ForeignPod, NodeReport, PodName, PodPhase, PodSpec, PodStatus
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import ClusterUnavailableError, PodListing
 
@@ -46,8 +46,11 @@ _ALL_PODS = "/api/v1/pods"
 _RESOURCES = "/apis/resource.k8s.io"
 _SLICE_VERSIONS = ("v1", "v1beta2", "v1beta1")
 _LEAST_GRACE_S = 1  # 0 would remove the object without the kubelet's word that the containers have ended
-_IDENTITIES = 10_000
+_REMEMBERED = 10_000
+_ASKED_ONE_BY_ONE = 8
 _TRIES = 3
+
+T = TypeVar("T")
 
 _log = structlog.get_logger(__name__)
 
@@ -87,6 +90,7 @@ class KubernetesCluster:
         self._services = f"/api/v1/namespaces/{self._namespace}/services"
         self._pacing = CreatePacing(rules.creates_per_s)
         self._identities: dict[str, _Identity] = {}
+        self._gone: dict[str, None] = {}
 
     async def list_nodes(self) -> list[NodeReport]:
         """The nodes that the selector names, with their cards."""
@@ -97,32 +101,30 @@ class KubernetesCluster:
     async def list_pods(self, *, foreign: bool = False) -> PodListing:
         """All our pods, from one consistent list; with `foreign` also pods of all namespaces with GPUs of our nodes."""
         with explained("list", "pods", self._namespace):
-            query = {"labelSelector": f"{MANAGED}=true"}
-            pods, _ = await list_all(self._transport, self._pods, read_pod_status, query)
+            pods, _ = await list_all(self._transport, self._pods, read_pod_status)
         return PodListing(tuple(pods), tuple(await self._foreign()) if foreign else ())
 
-    async def find_pods(self, reservation_id: str) -> list[PodStatus]:
-        """One reservation's pods, of every attempt, from one consistent list."""
-
-        def read(pod: Mapping[str, Any]) -> PodStatus | None:
-            status = read_pod_status(pod)
-            if status is not None:
-                self._remember(str(status.name), _identity(pod))
-            return status
-
+    async def find_pods(self, reservation_id: str, named: Collection[PodName] = ()) -> list[PodStatus]:
+        """One reservation's pods: by their labels, of every attempt, and those `named` that have lost these."""
         query = {"labelSelector": f"{MANAGED}=true,{RESERVATION}={reservation_id}"}
         with explained("list", "pods", self._namespace):
-            pods, _ = await list_all(self._transport, self._pods, read, query, paged=False)
-        return pods
+            pods, _ = await list_all(self._transport, self._pods, self._read, query, paged=False)
+        found = {pod.name for pod in pods}
+        lacking = [name for name in named if name not in found and str(name) not in self._gone]
+        return pods + await self._find_by_name(lacking) if lacking else pods
 
     async def watch(self) -> AsyncIterator[PodStatus]:
         """Every existing pod once, then every change, `gone` last; goes on when the API server does not answer.
 
         Ends with ClusterUnavailableError only when this cluster is closed.
         """
-        watch = PodWatch(self._transport, self._pods, f"{MANAGED}=true", idle_s=self._rules.watch_silence_s)
+        watch = PodWatch(self._transport, self._pods, idle_s=self._rules.watch_silence_s)
         async with aclosing(watch.statuses()) as statuses:
             async for status in statuses:
+                if status.phase is PodPhase.GONE:
+                    _put(self._gone, str(status.name), None)
+                else:
+                    self._gone.pop(str(status.name), None)
                 yield status
 
     async def create_pod(self, spec: PodSpec) -> None:
@@ -281,12 +283,26 @@ class KubernetesCluster:
             return None
         return _identity(pod)
 
-    def _remember(self, name: str, identity: _Identity) -> None:
-        """Which object a name is, for a deletion that follows: oldest knowledge goes first."""
-        self._identities.pop(name, None)
-        self._identities[name] = identity
-        if len(self._identities) > _IDENTITIES:
-            del self._identities[next(iter(self._identities))]
+    async def _find_by_name(self, names: Collection[PodName]) -> list[PodStatus]:
+        """Those of these that exist, whatever labels they have."""
+        if len(names) > _ASKED_ONE_BY_ONE:
+            wanted = frozenset(names)
+            return [pod for pod in (await self.list_pods()).pods if pod.name in wanted]
+        found = []
+        for name in names:
+            with explained("get", "pods", self._namespace):
+                pod = await self._request_if_there("GET", self._pods, str(name))
+            status = None if pod is None else self._read(pod)
+            if status is not None:
+                found.append(status)
+        return found
+
+    def _read(self, pod: Mapping[str, Any]) -> PodStatus | None:
+        """A pod of ours; which object its name is, is remembered for a deletion that follows."""
+        status = read_pod_status(pod)
+        if status is not None:
+            _put(self._identities, str(status.name), _identity(pod))
+        return status
 
     async def _request_if_there(
         self,
@@ -303,6 +319,14 @@ class KubernetesCluster:
             )
         except NotFoundError:
             return None
+
+
+def _put(known: dict[str, T], name: str, what: T) -> None:
+    """Remember the newest; of too many the oldest go."""
+    known.pop(name, None)
+    known[name] = what
+    if len(known) > _REMEMBERED:
+        del known[next(iter(known))]
 
 
 def _identity(thing: Mapping[str, Any]) -> _Identity:

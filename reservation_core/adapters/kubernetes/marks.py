@@ -1,7 +1,8 @@
 """What our pods carry: labels that find them, and annotations that say what they hold.
 
 Only what we made ourselves goes into labels (ids and numbers). A user's words stay in annotations, which select
-nothing.
+nothing. Whoever may change pods can take labels away, while the pod goes on: then its name and its own variable, which
+nobody can change, say whose it is.
 """
 
 import re
@@ -10,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeGuard
 
 from reservation_core.domain.model import PodHolding, PodName, PodSpec
+from reservation_core.domain.pods import JOB_ID_VARIABLE
 
 MANAGED = "gpu-dev/managed"
 RESERVATION = "gpu-dev/reservation"
@@ -28,8 +30,8 @@ DEADLINE = "gpu-dev/deadline"
 NODE_GPUS = "gpu-dev/gpus"
 """The annotation of a Node in which the node agent lists its cards."""
 
-_RESERVATION_ID = re.compile(r"[a-z]([a-z0-9-]{0,46}[a-z0-9])?")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,5}")
+_NAME = re.compile(rf"([a-z](?:[a-z0-9-]{{0,46}}[a-z0-9])?)-({_NUMBER.pattern})-({_NUMBER.pattern})")
 
 
 def labels(spec: PodSpec) -> dict[str, str]:
@@ -75,20 +77,35 @@ def read_time(text: object) -> datetime | None:
 
 
 def pod_name_of(pod: Mapping[str, Any]) -> PodName | None:
-    """Who a pod is, by its name and labels, which have to agree; None for a pod that is not ours."""
-    metadata = as_mapping(pod.get("metadata"))
-    found = as_mapping(metadata.get("labels"))
-    reservation_id, attempt, rank = (found.get(key) for key in (RESERVATION, ATTEMPT, RANK))
-    if (
-        found.get(MANAGED) != "true"
-        or not isinstance(reservation_id, str)
-        or not _RESERVATION_ID.fullmatch(reservation_id)
-    ):
-        return None
-    if not _is_number(attempt) or not _is_number(rank):
-        return None
-    name = PodName(reservation_id, int(attempt), int(rank))
-    return name if metadata.get("name") == str(name) else None
+    """Who a pod is: by its name and its labels, or without those by the variable that it was made with.
+
+    None for a pod that is not ours.
+    """
+    name = _name_of(pod)
+    return name if name is not None and (is_labelled(pod, name) or _was_made_as(pod, name)) else None
+
+
+def is_labelled(pod: Mapping[str, Any], name: PodName) -> bool:
+    """Whether a pod has the labels that it was made with: others may have taken some away, or changed them."""
+    found = as_mapping(as_mapping(pod.get("metadata")).get("labels"))
+    return (
+        found.get(MANAGED) == "true"
+        and found.get(RESERVATION) == name.reservation_id
+        and found.get(ATTEMPT) == str(name.attempt)
+        and found.get(RANK) == str(name.rank)
+    )
+
+
+def _name_of(pod: Mapping[str, Any]) -> PodName | None:
+    name = as_mapping(pod.get("metadata")).get("name")
+    parts = _NAME.fullmatch(name) if isinstance(name, str) else None
+    return None if parts is None else PodName(parts[1], int(parts[2]), int(parts[3]))
+
+
+def _was_made_as(pod: Mapping[str, Any], name: PodName) -> bool:
+    made_with = {"name": JOB_ID_VARIABLE, "value": name.reservation_id}
+    containers = as_list(as_mapping(pod.get("spec")).get("containers"))
+    return any(made_with in as_list(as_mapping(container).get("env")) for container in containers)
 
 
 def holding_of(pod: Mapping[str, Any]) -> PodHolding | None:

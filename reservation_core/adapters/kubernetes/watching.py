@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import structlog
 
 from reservation_core.adapters.kubernetes.api_errors import ApiError, ExpiredError, status_error
-from reservation_core.adapters.kubernetes.marks import as_list, as_mapping
+from reservation_core.adapters.kubernetes.marks import as_list, as_mapping, is_labelled
 from reservation_core.adapters.kubernetes.pod_statuses import read_pod_status
 from reservation_core.adapters.kubernetes.transport import Query, Transport
 from reservation_core.domain.model import PodPhase, PodStatus
@@ -74,20 +74,24 @@ async def list_all(
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A pod as the API has it now; no status where its marks were tampered with, though its name is one of ours."""
+    """A pod as the API has it now; no status where it is not ours, or not to be known as such any more."""
 
     name: str
     uid: str
     status: PodStatus | None
+    labelled: bool
 
 
 class PodWatch:
-    """One watcher's view of our pods. `idle_s` is how long the server may be silent."""
+    """One watcher's view of our pods. `idle_s` is how long the server may be silent.
 
-    def __init__(self, transport: Transport, path: str, selector: str, *, idle_s: float = IDLE_S) -> None:
+    All pods of the namespace are followed, not those that a selector finds: to a selector, a pod whose label somebody
+    took away is gone, and it runs.
+    """
+
+    def __init__(self, transport: Transport, path: str, *, idle_s: float = IDLE_S) -> None:
         self._transport = transport
         self._path = path
-        self._selector = selector
         self._idle_s = idle_s
         self._told: dict[str, _Seen] = {}
         self._version: str | None = None
@@ -128,7 +132,6 @@ class PodWatch:
         clock = asyncio.get_running_loop().time
         begun = clock()
         query: Query = {
-            "labelSelector": self._selector,
             "watch": True,
             "allowWatchBookmarks": True,
             "resourceVersion": self._version,
@@ -150,8 +153,7 @@ class PodWatch:
 
     async def _relist(self) -> list[PodStatus]:
         """What differs from what was told; a pod is told gone only when the whole list lacks its name."""
-        query = {"labelSelector": self._selector}
-        listed, version = await list_all(self._transport, self._path, _seen, query)
+        listed, version = await list_all(self._transport, self._path, _seen)
         by_name = {seen.name: seen for seen in listed}
         news = [self._farewell(name) for name in self._told.keys() - by_name.keys()]
         for seen in listed:
@@ -185,9 +187,13 @@ class PodWatch:
         if told is not None and told.uid != seen.uid:
             news.append(self._farewell(seen.name))
             told = None
-        if seen.status is not None and (told is None or told.status != seen.status):
-            self._told[seen.name] = seen
+        if seen.status is None:
+            return news
+        if not seen.labelled and (told is None or told.labelled):
+            _log.warning("a pod of ours has lost labels, and is followed by its name", pod=seen.name)
+        if told is None or told.status != seen.status:
             news.append(seen.status)
+        self._told[seen.name] = seen
         return news
 
     def _farewell(self, name: str) -> PodStatus:
@@ -211,4 +217,6 @@ class LineSplitter:
 
 def _seen(pod: Mapping[str, Any]) -> _Seen:
     metadata = as_mapping(pod.get("metadata"))
-    return _Seen(str(metadata.get("name")), str(metadata.get("uid")), read_pod_status(pod))
+    status = read_pod_status(pod)
+    labelled = status is None or is_labelled(pod, status.name)
+    return _Seen(str(metadata.get("name")), str(metadata.get("uid")), status, labelled)

@@ -8,7 +8,7 @@ people, and belongs on a machine whose users trust each other.
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -19,7 +19,7 @@ from typing import ParamSpec, TypeVar
 from reservation_core.adapters.local import supervisor
 from reservation_core.adapters.local.inventory import Inventory
 from reservation_core.adapters.local.pod_directories import PodDirectories, is_pod_name
-from reservation_core.domain.model import NodeReport, PodPhase, PodSpec, PodStatus, Reason, ReasonCode
+from reservation_core.domain.model import NodeReport, PodName, PodPhase, PodSpec, PodStatus, Reason, ReasonCode
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import ClusterUnavailableError, PodListing, PodRefusedError
 
@@ -66,7 +66,11 @@ class LocalCluster:
         """All our pods that exist, and with `foreign` processes of others that compute on our cards."""
         return await self._call(self._list_pods, foreign)
 
-    async def find_pods(self, reservation_id: str) -> list[PodStatus]:
+    async def find_pods(
+        self,
+        reservation_id: str,
+        named: Collection[PodName] = (),  # noqa: ARG002 -- nobody can take a pod's name from it here
+    ) -> list[PodStatus]:
         """One reservation's pods that exist now, of every attempt."""
         return await self._call(self._find_pods, reservation_id)
 

@@ -79,16 +79,17 @@ def make_spec() -> SpecMaker:
         pods: int = 1,
     ) -> PodSpec:
         now = datetime.now(UTC)
+        name = name or PodName(f"job-t{next(_NUMBERS)}x", 1, 0)
         visible = dict(env).get("CUDA_VISIBLE_DEVICES", "0")
         gpu_indices = tuple(int(index) for index in visible.split(","))
         return PodSpec(
-            name=name or PodName(f"job-t{next(_NUMBERS)}x", 1, 0),
+            name=name,
             user="ada",
             node=node,
             gpu_indices=gpu_indices,
             gpu_uuids=(None,) * len(gpu_indices),
             workload=Workload(command=command),
-            env=env,
+            env=(*env, ("GPU_DEV_JOB_ID", name.reservation_id)),
             deadline=deadline or now + timedelta(hours=1),
             grace=grace,
             user_id=7,

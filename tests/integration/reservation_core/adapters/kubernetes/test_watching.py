@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import structlog
 
 from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.kubernetes import watching as watching_module
 from reservation_core.adapters.kubernetes.cluster import ClusterRules, KubernetesCluster
-from reservation_core.domain.model import PodPhase, PodSpec, PodStatus
+from reservation_core.domain.model import PodName, PodPhase, PodSpec, PodStatus
 from reservation_core.ports.cluster import ClusterUnavailableError
 from tests.integration.cluster_behaviour import AT_ONCE, SpecMaker, phases, reaches, watching
 from tests.integration.reservation_core.adapters.kubernetes.conftest import transport_to
@@ -29,6 +30,14 @@ async def watched(
     cluster = KubernetesCluster(transport_to(fault_proxy.kubeconfig(), timeout_s=1), rules, SystemClock())
     yield cluster
     await cluster.close()
+
+
+async def strip(api_server: ApiServer, rules: ClusterRules, spec: PodSpec, *labels: str) -> None:
+    """Take labels from a pod, as anybody may who can change pods."""
+    path = f"/api/v1/namespaces/{rules.pods.namespace}/pods/{spec.name}"
+    async with api_server.client() as client:
+        body = {"metadata": {"labels": {f"gpu-dev/{label}": None for label in labels}}}
+        await client.call("PATCH", path, body, content_type="application/merge-patch+json")
 
 
 def lists(proxy: FaultProxy) -> int:
@@ -295,7 +304,39 @@ async def test_what_changes_nothing_is_not_told(
         assert phases(seen, spec) == [PodPhase.RUNNING]
 
 
-async def test_a_mark_that_is_gone_is_not_the_pods_end(
+@pytest.mark.parametrize("labels", [["managed"], ["reservation"], ["rank"], ["managed", "reservation", "rank"]])
+@pytest.mark.parametrize("relisted", [False, True])
+async def test_labels_that_are_gone_are_not_the_pods_end(
+    watched: KubernetesCluster,
+    cluster: KubernetesCluster,
+    fault_proxy: FaultProxy,
+    api_server: ApiServer,
+    rules: ClusterRules,
+    make_spec: SpecMaker,
+    labels: list[str],
+    relisted: bool,
+) -> None:
+    async with settled(watched, cluster, make_spec) as (seen, spec):
+        with structlog.testing.capture_logs() as told:
+            await strip(api_server, rules, spec, *labels)
+            if relisted:
+                fault_proxy.inject(Harm.ANSWER, "GET", "watch=true", code=410, times=1)
+                fault_proxy.cut_watches()
+            other = make_spec("true")
+            await cluster.create_pod(other)
+            await eventually(lambda: PodPhase.FINISHED in phases(seen, other))
+        assert phases(seen, spec) == [PodPhase.RUNNING]
+        assert [entry["pod"] for entry in told if "has lost labels" in entry["event"]] == [str(spec.name)]
+        assert spec.name in {pod.name for pod in (await cluster.list_pods()).pods}
+        assert [pod.name for pod in await cluster.find_pods(spec.name.reservation_id, [spec.name])] == [spec.name]
+        # A create that is said again finds it, and it ends when it is told to.
+        await cluster.create_pod(spec)
+        await cluster.delete_pod(str(spec.name), AT_ONCE)
+        await eventually(lambda: phases(seen, spec)[-1] is PodPhase.GONE)
+        assert await cluster.find_pods(spec.name.reservation_id, [spec.name]) == []
+
+
+async def test_many_pods_without_labels_are_found_by_one_more_list(
     watched: KubernetesCluster,
     cluster: KubernetesCluster,
     fault_proxy: FaultProxy,
@@ -303,17 +344,27 @@ async def test_a_mark_that_is_gone_is_not_the_pods_end(
     rules: ClusterRules,
     make_spec: SpecMaker,
 ) -> None:
+    gang = [make_spec("sleep", "600", name=PodName("job-stripped", 1, rank)) for rank in range(10)]
+    await asyncio.gather(*(cluster.create_pod(spec) for spec in gang))
+    await strip(api_server, rules, gang[7], "managed")
+    names = [spec.name for spec in gang]
+    before = len(fault_proxy.requests)
+    assert {pod.name for pod in await watched.find_pods("job-stripped", names)} == set(names)
+    await asyncio.gather(*(strip(api_server, rules, spec, "reservation") for spec in gang))
+    assert {pod.name for pod in await watched.find_pods("job-stripped", names)} == set(names)
+    asked = [seen.path.partition("?")[0].rpartition("/")[2] for seen in fault_proxy.requests[before:]]
+    assert asked == ["pods", str(gang[7].name), "pods", "pods"]
+
+
+async def test_a_pod_that_was_seen_to_go_is_not_asked_for(
+    watched: KubernetesCluster, cluster: KubernetesCluster, fault_proxy: FaultProxy, make_spec: SpecMaker
+) -> None:
     async with settled(watched, cluster, make_spec) as (seen, spec):
-        path = f"/api/v1/namespaces/{rules.pods.namespace}/pods/{spec.name}"
-        async with api_server.client() as client:
-            body = {"metadata": {"labels": {"gpu-dev/rank": None}}}
-            await client.call("PATCH", path, body, content_type="application/merge-patch+json")
-        fault_proxy.inject(Harm.ANSWER, "GET", "watch=true", code=410, times=1)
-        fault_proxy.cut_watches()
-        other = make_spec("true")
-        await cluster.create_pod(other)
-        await eventually(lambda: PodPhase.FINISHED in phases(seen, other))
-        assert phases(seen, spec) == [PodPhase.RUNNING]
+        await cluster.delete_pod(str(spec.name), AT_ONCE)
+        await eventually(lambda: phases(seen, spec)[-1] is PodPhase.GONE)
+        before = len(fault_proxy.requests)
+        assert await watched.find_pods(spec.name.reservation_id, [spec.name]) == []
+        assert [f"/{spec.name}" in seen.path for seen in fault_proxy.requests[before:]] == [False]
 
 
 async def test_closing_the_cluster_ends_its_watches(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from reservation_core.adapters.kubernetes.pod_statuses import is_finished, read_pod_status
 from reservation_core.adapters.kubernetes.pods import build_pod
 from reservation_core.domain.model import PodHolding, PodName, PodPhase, PodStatus, ReasonCode
-from tests.unit.reservation_core.adapters.kubernetes.specs import NOW, RULES, SINGLE
+from tests.unit.reservation_core.adapters.kubernetes.specs import NOW, RULES, SINGLE, container_of
 
 STARTED, FINISHED = "2026-03-01T12:00:10Z", "2026-03-01T12:30:00Z"
 
@@ -244,8 +244,31 @@ def test_messages_are_bounded_and_on_one_line() -> None:
         {"labels": {"gpu-dev/managed": "true", "gpu-dev/reservation": "", "gpu-dev/attempt": "1", "gpu-dev/rank": "0"}},
     ],
 )
-def test_a_pod_whose_marks_do_not_agree_with_its_name_is_not_ours(metadata: dict[str, Any]) -> None:
-    assert read_pod_status(pod("Running", RUNNING, metadata=metadata)) is None
+def test_a_pod_with_neither_the_labels_nor_the_variable_of_its_name_is_not_ours(metadata: dict[str, Any]) -> None:
+    thing = pod("Running", RUNNING, metadata=metadata)
+    container_of(thing)["env"] = [{"name": "GPU_DEV_JOB_ID", "value": "job-another"}]
+    assert read_pod_status(thing) is None
+    container_of(thing)["env"] = None
+    assert read_pod_status(thing) is None
+
+
+@pytest.mark.parametrize("name", ["job-7f3k9q", "job-7f3k9q-1", "job-7f3k9q-01-0", "Job-7f3k9q-1-0", "-1-0", None, 7])
+def test_what_no_pod_of_ours_can_be_called_is_not_ours(name: object) -> None:
+    assert read_pod_status(pod("Running", RUNNING, metadata={"name": name})) is None
+
+
+@pytest.mark.parametrize("labels", [{}, None, {"gpu-dev/managed": "true"}, {"gpu-dev/reservation": "job-another"}])
+def test_whatever_becomes_of_its_labels_a_pod_is_known_by_what_it_was_made_with(labels: Any) -> None:
+    changed = read(pod("Running", RUNNING, metadata={"labels": labels}))
+    assert changed == read(pod("Running", RUNNING))
+
+
+@given(st.from_regex(r"[a-z]([a-z0-9-]{0,46}[a-z0-9])?", fullmatch=True), st.integers(0, 999), st.integers(0, 999_999))
+def test_every_name_is_read_back(reservation_id: str, attempt: int, rank: int) -> None:
+    name = PodName(reservation_id, attempt, rank)
+    thing = pod("Running", RUNNING, metadata={"name": str(name), "labels": {}})
+    container_of(thing)["env"].append({"name": "GPU_DEV_JOB_ID", "value": name.reservation_id})
+    assert read(thing).name == name
 
 
 @pytest.mark.parametrize(

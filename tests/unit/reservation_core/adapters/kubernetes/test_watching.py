@@ -50,7 +50,7 @@ async def test_a_place_that_no_watch_can_go_on_from_is_given_up_for_a_new_list(m
 
             yield chunks()
 
-    watch = PodWatch(Restored(), "/pods", "")  # type: ignore[arg-type]
+    watch = PodWatch(Restored(), "/pods")  # type: ignore[arg-type]
     async with asyncio.timeout(5), aclosing(watch.statuses()) as statuses:
         assert (await anext(statuses)).name == NAME
     assert watched[-1] == "7"
