@@ -176,7 +176,8 @@ class Reservation:
     `gpus` is per node, `nodes` the number of nodes. `attempt` counts allocations (0 = never allocated).
     `outcome` is set while `ending`: the final status it will take once its pods are gone.
     `range_end` is the end of its allocations' range while it holds any; `ends_at` the job's own end once it runs.
-    `warned_s` is the smallest warning (seconds before the end) already given.
+    `warned_s` is the smallest warning (seconds before the end) already given. A pod that was asked for in vain may
+    come to be all the same until `unsettled_until`.
     """
 
     id: str
@@ -203,6 +204,7 @@ class Reservation:
     finished_at: datetime | None = None
     exit_code: int | None = None
     warned_s: int | None = None
+    unsettled_until: datetime | None = None
 
 
 class PodPhase(StrEnum):
@@ -247,12 +249,24 @@ class PodHolding:
 
 
 @dataclass(frozen=True, slots=True)
+class PodPlace:
+    """Where a pod is that does not say what it holds. `gpus` is how many cards the cluster itself keeps for it there.
+
+    `gpus` None: it may use any card of the node.
+    """
+
+    node: str
+    gpus: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class PodStatus:
     """One observation of one of our pods.
 
     `reason` says more than the phase does: of a pending pod why it does not start yet, of a finished one why it ended
     when its exit code does not tell. `holding` is None where the cluster does not know. `hopeless`: a pending pod that
-    would start nowhere, however long one waits. `created_at` is when the cluster was given it, where that is known.
+    would start nowhere, however long one waits. `place` is told by `find_pods` alone, of a pod without `holding`.
+    `created_at` is when the cluster was given it, where that is known.
     """
 
     name: PodName
@@ -263,6 +277,7 @@ class PodStatus:
     reason: Reason | None = None
     holding: PodHolding | None = None
     hopeless: bool = False
+    place: PodPlace | None = None
     created_at: datetime | None = field(default=None, compare=False)
 
 

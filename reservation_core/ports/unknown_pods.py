@@ -8,9 +8,10 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class UnknownPod:
-    """One such pod. `node` and `gpu_indices` are what it says it holds; those cards are not given out meanwhile.
+    """One such pod. `node` and `gpu_indices` are the cards that are not given out meanwhile: what it says it holds.
 
-    Both are None when it does not say, or holds nothing any more. `detail` says why nobody accounts for it.
+    When it does not say, they are all of its node, or as many as the cluster itself keeps for it there. Both are None
+    when it is on no node, or holds nothing any more. `detail` says why nobody accounts for it, and what the cards are.
     """
 
     name: str
@@ -36,6 +37,13 @@ class UnknownPods(Protocol):
 
     async def request_end(self, name: str, by: str, now: datetime) -> UnknownPod | None:
         """Note that somebody wants its end, the first time; None when there is no such pod."""
+        ...
+
+    async def cards_for(self, name: str, node: str) -> list[int]:
+        """All cards of a node, in the order in which they are counted for a pod that does not say which it holds.
+
+        First those that were before: nothing flutters from look to look. Then those that nobody has.
+        """
         ...
 
     async def page(self, *, after: str | None, limit: int) -> list[UnknownPod]:

@@ -154,7 +154,7 @@ class Accounts:
     async def _write_unknown(
         self, uow: UnitOfWork, verdict: _Verdict, known: Mapping[str, UnknownPod], now: datetime
     ) -> None:
-        rows = [_reported(each, now) for each in verdict.unknown]
+        rows = [await _reported(uow, each, now) for each in verdict.unknown]
         new = set(await uow.unknown_pods.report(rows))
         for row in rows:
             if row.name in new:
@@ -230,15 +230,29 @@ def _adoption(
     return found if isinstance(found, Adopted) else found.detail
 
 
-def _reported(unknown: _Unknown, now: datetime) -> UnknownPod:
+async def _reported(uow: UnitOfWork, unknown: _Unknown, now: datetime) -> UnknownPod:
     pod = unknown.pod
-    # What has finished holds no card any more.
-    holding = None if pod.phase is PodPhase.FINISHED else pod.holding
+    node, gpu_indices, detail = await _claimed(uow, pod)
     return UnknownPod(
         name=str(pod.name),
         reservation_id=pod.name.reservation_id,
-        node=None if holding is None else holding.node,
-        gpu_indices=None if holding is None else holding.gpu_indices,
-        detail=unknown.why if pod.phase is not PodPhase.FINISHED else f"{unknown.why} It has finished.",
+        node=node,
+        gpu_indices=gpu_indices,
+        detail=" ".join(filter(None, (unknown.why, detail))),
         first_seen_at=now,
     )
+
+
+async def _claimed(uow: UnitOfWork, pod: PodStatus) -> tuple[str | None, tuple[int, ...] | None, str]:
+    """The node and the cards that are not given out while an unknown pod is there, and what there is to say of them."""
+    if pod.phase is PodPhase.FINISHED:
+        return None, None, "It has finished."  # and holds no card any more
+    if pod.holding is not None:
+        return pod.holding.node, pod.holding.gpu_indices, ""
+    if pod.place is None:
+        return None, None, "It does not say which GPUs it holds, and it is on no node yet."
+    cards = await uow.unknown_pods.cards_for(str(pod.name), pod.place.node)
+    if pod.place.gpus is None:
+        return pod.place.node, tuple(sorted(cards)), "It does not say which GPUs it holds: it may be any of its node."
+    counted = tuple(sorted(cards[: pod.place.gpus]))
+    return pod.place.node, counted, f"It does not say which GPUs it holds: {pod.place.gpus} of its node are counted."

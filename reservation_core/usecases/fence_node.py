@@ -91,7 +91,7 @@ async def without_power(uow: UnitOfWork, reservation: Reservation | None, pods: 
     """
     if not pods:
         return set()
-    nodes = {pod.name: pod.holding.node for pod in pods if pod.holding is not None}
+    nodes = {pod.name: said.node for pod in pods if (said := pod.holding or pod.place) is not None}
     if reservation is not None:
         allocations = (await uow.reservations.allocations([reservation.id])).get(reservation.id, ())
         nodes |= {PodName(reservation.id, reservation.attempt, gpu.rank): gpu.node for gpu in allocations}

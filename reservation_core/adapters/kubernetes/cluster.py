@@ -6,7 +6,7 @@ asks and tells. An error of the API's is never taken for a pod's end: gone is wh
 
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from math import ceil
 from typing import Any, TypeVar
@@ -32,6 +32,7 @@ from reservation_core.adapters.kubernetes.marks import (
 )
 from reservation_core.adapters.kubernetes.nodes import NodeRules, read_nodes
 from reservation_core.adapters.kubernetes.pacing import CreatePacing
+from reservation_core.adapters.kubernetes.places import place_of
 from reservation_core.adapters.kubernetes.pod_statuses import read_pod_status
 from reservation_core.adapters.kubernetes.pods import PodRules, build_pod, build_service, master_address, service_name
 from reservation_core.adapters.kubernetes.refusals import explained, refusal_of_creation, refused
@@ -300,9 +301,13 @@ class KubernetesCluster:
     def _read(self, pod: Mapping[str, Any]) -> PodStatus | None:
         """A pod of ours; which object its name is, is remembered for a deletion that follows."""
         status = read_pod_status(pod)
-        if status is not None:
-            _put(self._identities, str(status.name), _identity(pod))
-        return status
+        if status is None:
+            return None
+        _put(self._identities, str(status.name), _identity(pod))
+        if status.holding is not None:
+            return status
+        rules = self._rules.foreign
+        return replace(status, place=place_of(pod, rules.attach, rules.resource_names))
 
     async def _request_if_there(
         self,

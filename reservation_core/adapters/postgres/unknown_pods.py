@@ -59,6 +59,11 @@ class PostgresUnknownPods:
         row = found.one_or_none()
         return None if row is None else _unknown_pod(row)
 
+    async def cards_for(self, name: str, node: str) -> list[int]:
+        """All cards of a node: those counted for this pod before, those that nobody has, then the others."""
+        found = await self._connection.execute(statement("cards_for_unknown_pod"), {"name": name, "node": node})
+        return list(found.scalars())
+
     async def page(self, *, after: str | None, limit: int) -> list[UnknownPod]:
         """By name."""
         found = await self._connection.execute(statement("unknown_pods_page"), {"after": after or "", "limit": limit})

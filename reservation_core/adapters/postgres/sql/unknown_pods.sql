@@ -31,3 +31,19 @@ SELECT * FROM unknown_pods WHERE name > :after ORDER BY name LIMIT :limit;
 -- name: unknown_pods_of
 -- Those of these reservations.
 SELECT * FROM unknown_pods WHERE reservation_id = ANY(CAST(:reservation_ids AS text[]));
+
+-- name: cards_for_unknown_pod
+-- The cards of a node, in the order in which they are counted for a pod that does not say which it holds: those that
+-- were before, those that nobody has, the others.
+SELECT g.index
+FROM gpus g
+JOIN nodes n ON n.id = g.node_id
+CROSS JOIN LATERAL (
+    SELECT coalesce(bool_or(u.name = :name), false) AS by_it, coalesce(bool_or(u.name <> :name), false) AS by_others
+    FROM unknown_pods u WHERE u.node = n.name AND g.index = ANY (u.gpu_indices)
+) claimed
+WHERE n.name = :node
+ORDER BY NOT claimed.by_it,
+         claimed.by_others OR g.condition <> 'usable'
+             OR EXISTS (SELECT FROM allocations a WHERE a.gpu_id = g.id AND a.released_at IS NULL),
+         g.index DESC;

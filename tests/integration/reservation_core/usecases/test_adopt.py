@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from reservation_core.domain.model import JobStatus, PodHolding, PodPhase, PodStatus
+from reservation_core.domain.model import JobStatus, PodHolding, PodPhase, PodPlace, PodStatus
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.unknown_pods import UnknownPod
 from reservation_core.usecases.adopt import AccountReport, AccountRules, Accounts
@@ -100,6 +100,65 @@ async def test_its_cards_are_not_given_out_while_it_is_there(world: World, settl
     assert await states(world) == {"a/0": "free", "a/1": "free", "b/0": "held", "b/1": "held"}
     assert await unknown(world) == []
     assert await recorded(world, "unknown_pod_over") == ["job-nobody-1-0"]
+
+
+async def test_of_a_pod_that_does_not_say_what_it_holds_all_cards_of_its_node_count(
+    world: World, settle: Settle
+) -> None:
+    world.cluster.show(pod("job-nobody"), PodPhase.PENDING, place=PodPlace("a", None))
+    # Whoever has been given a card there and has no pod yet goes elsewhere.
+    held = await world.submitted(gpus=2)
+    await world.plan()
+    assert {card.node for card in await world.cards(held)} == {"a"}
+    assert (await settle()).reported == 1
+    assert (await states(world)) == {"a/0": "foreign", "a/1": "foreign", "b/0": "free", "b/1": "free"}
+    await world.operate()
+    assert world.cluster.created == []
+    assert (await world.row(held)).status is JobStatus.QUEUED
+    waiting = await world.submitted(gpus=2, nodes=2)
+    await world.plan()
+    assert {card.node for card in await world.cards(held)} == {"b"}
+    assert (await world.row(waiting)).status is JobStatus.QUEUED
+    async with world.uow() as uow:
+        [node, _] = await uow.inventory.nodes(after=None, limit=10)
+        [found] = await uow.unknown_pods.page(after=None, limit=10)
+        status = await uow._connection.exec_driver_sql("SELECT nodes_out FROM queue_status")  # type: ignore[attr-defined]
+        nodes_out = status.scalar()
+    assert found.detail == (
+        "The ledger has no reservation of this name. It does not say which GPUs it holds: it may be any of its node."
+    )
+    said = "A pod that the ledger does not know holds GPUs 0,1 here: they are not given out until it ends"
+    assert said in str(node.detail)
+    assert said in nodes_out
+    assert node.free == 0
+    world.cluster.pods.clear()
+    await settle()
+    assert (await states(world))["a/0"] == "free"
+
+
+async def test_where_only_their_number_matters_so_many_cards_count_and_those_that_nobody_has(
+    world: World, settle: Settle
+) -> None:
+    await world.ran()
+    held = {name for name, state in (await states(world)).items() if state == "held"}
+    world.cluster.show(pod("job-nobody"), PodPhase.RUNNING, place=PodPlace("a", 1))
+    world.cluster.show(pod("job-no-node"), PodPhase.PENDING)
+    await settle()
+    found = await states(world)
+    assert held == {"a/0"}
+    assert found == {"a/0": "held", "a/1": "foreign", "b/0": "free", "b/1": "free"}
+    # The same ones at the next look, whatever has become free meanwhile.
+    [running] = [name for name in world.cluster.pods if name.reservation_id not in ("job-nobody", "job-no-node")]
+    await world.see(world.cluster.show(running, PodPhase.GONE))
+    await world.operate()
+    await settle()
+    assert await states(world) == {"a/0": "free", "a/1": "foreign", "b/0": "free", "b/1": "free"}
+    world.cluster.show(pod("job-nobody"), PodPhase.RUNNING, place=PodPlace("a", 2))
+    await settle()
+    assert (await states(world))["a/0"] == "foreign"
+    world.cluster.show(pod("job-nobody"), PodPhase.RUNNING, place=PodPlace("elsewhere", None))
+    await settle()
+    assert set((await states(world)).values()) == {"free"}
 
 
 async def test_what_has_finished_holds_no_cards(world: World, settle: Settle) -> None:

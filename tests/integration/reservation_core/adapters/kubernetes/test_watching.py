@@ -12,7 +12,7 @@ import structlog
 from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.kubernetes import watching as watching_module
 from reservation_core.adapters.kubernetes.cluster import ClusterRules, KubernetesCluster
-from reservation_core.domain.model import PodName, PodPhase, PodSpec, PodStatus
+from reservation_core.domain.model import PodName, PodPhase, PodPlace, PodSpec, PodStatus
 from reservation_core.ports.cluster import ClusterUnavailableError
 from tests.integration.cluster_behaviour import AT_ONCE, SpecMaker, phases, reaches, watching
 from tests.integration.reservation_core.adapters.kubernetes.conftest import transport_to
@@ -334,6 +334,19 @@ async def test_labels_that_are_gone_are_not_the_pods_end(
         await cluster.delete_pod(str(spec.name), AT_ONCE)
         await eventually(lambda: phases(seen, spec)[-1] is PodPhase.GONE)
         assert await cluster.find_pods(spec.name.reservation_id, [spec.name]) == []
+
+
+async def test_a_pod_that_does_not_say_what_it_holds_is_somewhere_nevertheless(
+    cluster: KubernetesCluster, api_server: ApiServer, rules: ClusterRules, make_spec: SpecMaker
+) -> None:
+    spec = make_spec("sleep", "600")
+    await cluster.create_pod(spec)
+    path = f"/api/v1/namespaces/{rules.pods.namespace}/pods/{spec.name}"
+    async with api_server.client() as client:
+        body = {"metadata": {"annotations": {"gpu-dev/gpu-indices": "all of them"}}}
+        await client.call("PATCH", path, body, content_type="application/merge-patch+json")
+    [found] = await cluster.find_pods(spec.name.reservation_id)
+    assert (found.holding, found.place) == (None, PodPlace(spec.node, None))
 
 
 async def test_many_pods_without_labels_are_found_by_one_more_list(
