@@ -11,7 +11,7 @@ import structlog
 from reservation_core.contracts import PodOperation
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.queues import QueuedMessage, QueueName
-from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWork
+from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.ports.wakeups import Channel
 from reservation_core.runtime.consumer import Consumer, ConsumerRules
 from reservation_core.runtime.garbage import calm_garbage_collector
@@ -56,21 +56,27 @@ async def _accounted(runtime: Runtime, settings: ProcessorSettings, stop: asynci
 
 
 async def _operate(runtime: Runtime, settings: ProcessorSettings, stop: asyncio.Event) -> None:
-    rules = LaunchRules(settings.end_grace, BELT, settings.log_keep_lines, max_starts=settings.max_starts)
+    rules = LaunchRules(
+        settings.end_grace,
+        BELT,
+        settings.log_keep_lines,
+        max_starts=settings.max_starts,
+        late=settings.unanswered_create_lasts,
+    )
 
-    async def handle(uow: UnitOfWork, message: QueuedMessage) -> None:
+    async def handle(message: QueuedMessage) -> None:
         try:
             operation = PodOperation.model_validate(message.body)
         except pydantic.ValidationError as error:
             raise ValueError(f"not a PodOperation: {error}") from error
-        await perform(uow, runtime.cluster, operation, runtime.clock, rules)
+        await perform(runtime.uow, runtime.cluster, operation, runtime.clock, rules)
 
-    async def handle_together(uow: UnitOfWork, messages: Sequence[QueuedMessage]) -> Sequence[QueuedMessage]:
+    async def handle_together(messages: Sequence[QueuedMessage]) -> Sequence[QueuedMessage]:
         operations: dict[int, PodOperation] = {}
         for message in messages:
             with suppress(pydantic.ValidationError):  # told when it is handled by itself
                 operations[message.id] = PodOperation.model_validate(message.body)
-        created = await create_together(uow, runtime.cluster, [*operations.values()], runtime.clock, rules)
+        created = await create_together(runtime.uow, runtime.cluster, [*operations.values()], runtime.clock, rules)
         return [each for each in messages if each.id in operations and operations[each.id].id in created]
 
     consumer = Consumer(

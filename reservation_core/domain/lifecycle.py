@@ -16,9 +16,11 @@ from reservation_core.domain.adoption import adopted
 from reservation_core.domain.changes import (
     Adopted,
     AvoidNodes,
+    BookingOver,
     CancelRequested,
     Change,
     DeletePods,
+    DrainBefore,
     Effect,
     EndReached,
     Event,
@@ -39,6 +41,7 @@ from reservation_core.domain.changes import (
     WakePlanner,
     WarningDue,
 )
+from reservation_core.domain.cut_short import booking_over, drain_before
 from reservation_core.domain.errors import AlreadyFinalError, LimitExceededError, NotExtendableError
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus, Reason, ReasonCode, Reservation
 from reservation_core.domain.starts import TAKEN_AWAY, TOO_LATE, queued_again, taken_back, timed_out
@@ -84,6 +87,10 @@ def transition(reservation: Reservation, event: Event, now: datetime) -> tuple[R
             return _fenced(reservation, event)
         case Adopted():
             return adopted(reservation, event)
+        case BookingOver():
+            return booking_over(reservation, event, now)
+        case DrainBefore():
+            return drain_before(reservation, event, now)
         case _:
             assert_never(event)
 
@@ -245,6 +252,8 @@ def _take_back(
 def _gone(reservation: Reservation, now: datetime) -> tuple[Reservation, tuple[Effect, ...]]:
     if reservation.status is not JobStatus.ENDING or reservation.outcome is None:
         return reservation, ()
+    if reservation.unsettled_until is not None and now < reservation.unsettled_until:
+        return reservation, ()  # none is there, and yet one may come: its cards wait for that
     if reservation.outcome is JobStatus.QUEUED and reservation.started_at is not None:
         return _gone(replace(reservation, outcome=JobStatus.FAILED, reason=TOO_LATE), now)
     if reservation.outcome is JobStatus.QUEUED:

@@ -89,6 +89,11 @@ class ReasonCode(StrEnum):
     NOT_ENOUGH_NODES = "not_enough_nodes"
     NODE_UNAVAILABLE = "node_unavailable"
     REQUEUED = "requeued"
+    # bookings: on the waitlist, and while they hold cards
+    WAITLISTED = "waitlisted"
+    OFFERED = "offered"
+    BOOKED = "booked"
+    IN_SLOT = "in_slot"
     # holding GPUs
     ALLOCATED = "allocated"
     RUNNING = "running"
@@ -108,6 +113,13 @@ class ReasonCode(StrEnum):
     POD_DELETED = "pod_deleted"
     EVICTED = "evicted"
     NODE_LOST = "node_lost"
+    MAINTENANCE = "maintenance"
+    # bookings that are over, and what ran within them
+    BOOKING_OVER = "booking_over"
+    NO_SHOW = "no_show"
+    OFFER_DECLINED = "offer_declined"
+    OFFER_EXPIRED = "offer_expired"
+    WAIT_OVER = "wait_over"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,14 @@ class QueueName(StrEnum):
         return f"{self.value}_dlq"
 
 
+class NotYetError(Exception):
+    """What a message asks for can't be done before `after` has passed; nobody is to blame."""
+
+    def __init__(self, why: str, after: timedelta) -> None:
+        super().__init__(why)
+        self.after = after
+
+
 @dataclass(frozen=True, slots=True)
 class QueuedMessage:
     """One delivery. `read_count` is 1 at the first; `body` is whatever JSON was sent, not yet checked."""

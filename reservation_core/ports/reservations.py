@@ -1,6 +1,6 @@
 """Reservations, their life and their allocations."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -77,6 +77,17 @@ class Reservations(Protocol):
         Raises CalendarConflictError when an extension meets somebody else's range, or taken cards are another's, and
         UnknownCardError when a taken card is not in the inventory.
         """
+        ...
+
+    async def unsettle(self, ids: Sequence[str], until: datetime) -> dict[str, datetime | None]:
+        """Note until when pods of these may come to be that were asked for and not answered.
+
+        Answers what was noted before. Call it under their pod locks.
+        """
+        ...
+
+    async def settle(self, former: Mapping[str, datetime | None]) -> None:
+        """All was answered since that was noted: it is as it was before."""
         ...
 
     async def view(self, reservation_id: str, user_id: int | None) -> JobView | None:

@@ -1,8 +1,9 @@
-"""The consumer loop: read a batch, commit, then handle each message in a transaction of its own, several at once.
+"""The consumer loop: read a batch, commit, then handle each message, several at once.
 
-Delivery is at least once. A message that fails is tried again after a growing pause; after `max_reads` tries it moves,
-with its error, to the dead letters. Trouble of the database or the cluster is nobody's fault: it buries nothing, and
-brings no message nearer to that.
+What a handler does is its own to make whole, in as many transactions as it takes, and right to do twice: delivery is at
+least once. While a message is being handled it is kept hidden, however long that takes. One that fails is tried again
+after a growing pause; after `max_reads` tries it moves, with its error, to the dead letters. Trouble of the database or
+the cluster is nobody's fault: it buries nothing, and brings no message nearer to that.
 """
 
 import asyncio
@@ -13,24 +14,26 @@ from datetime import timedelta
 import structlog
 
 from reservation_core.ports.cluster import ClusterUnavailableError
-from reservation_core.ports.queues import QueuedMessage, QueueName
-from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWork, UnitOfWorkFactory
+from reservation_core.ports.queues import NotYetError, QueuedMessage, QueueName
+from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel, Subscription, Wakeups
+from reservation_core.runtime.messages_in_hand import MessagesInHand
 from reservation_core.runtime.pacing import TokenBucket
 
 _log = structlog.get_logger(__name__)
 _GROUPS = 4  # while some wait for what they do, others are read and committed
 
-Handler = Callable[[UnitOfWork, QueuedMessage], Awaitable[None]]
-TogetherHandler = Callable[[UnitOfWork, Sequence[QueuedMessage]], Awaitable[Sequence[QueuedMessage]]]
-"""Handles those of many messages that it can in one transaction, and answers which; the rest is handled one by one."""
+Handler = Callable[[QueuedMessage], Awaitable[None]]
+TogetherHandler = Callable[[Sequence[QueuedMessage]], Awaitable[Sequence[QueuedMessage]]]
+"""Handles those of many messages that it can at once, and answers which; the rest is handled one by one."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerRules:
-    """How a queue is consumed. `parallel` messages are handled at once, each in a transaction of its own.
+    """How a queue is consumed. `parallel` messages are handled at once, each by itself.
 
-    Where many can be handled together, four transactions at once are each about up to `together` messages before that.
+    Where many can be handled together, four groups of up to `together` messages are tried before that. A message is
+    hidden for `visibility` at a time: so much later another process takes it when this one dies.
     """
 
     parallel: int
@@ -61,10 +64,11 @@ class Consumer:
         self._running: dict[asyncio.Task[None], int] = {}  # with how many messages each is about
         self._turns = asyncio.Semaphore(rules.parallel)  # each turn holds a connection
         self._groups = asyncio.Semaphore(_GROUPS)  # and so does each group, however few its messages are
+        self._messages = MessagesInHand(uow_factory, queue, rules.visibility)
 
     async def run(self, wakeups: Wakeups, channel: Channel, stop: asyncio.Event) -> None:
         """Consume until `stop`. An error that is not a message's own travels up."""
-        async with wakeups.subscribe(channel) as subscription, asyncio.TaskGroup() as group:
+        async with wakeups.subscribe(channel) as subscription, self._messages.cared_for(), asyncio.TaskGroup() as group:
             while not stop.is_set():
                 if not await self._fill(group):
                     await self._idle(subscription, stop)
@@ -77,8 +81,7 @@ class Consumer:
             await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
             return True
         try:
-            async with self._uow() as uow:
-                messages = await uow.queue.read(self._queue, visibility=self._rules.visibility, limit=room)
+            messages = await self._messages.take(room)
         except DatabaseUnavailableError as error:
             _log.warning("the database is not available; trying again", queue=self._queue.value, error=str(error))
             return False
@@ -117,43 +120,32 @@ class Consumer:
         done: set[int] = set()
         if len(messages) > 1:
             try:
-                async with self._groups, self._uow() as uow:
-                    handled = [message.id for message in await together(uow, messages)]
-                    await uow.queue.delete(self._queue, handled)
-                done = set(handled)
+                async with self._groups:
+                    done = {message.id for message in await together(messages)}
             except (DatabaseUnavailableError, ClusterUnavailableError) as error:
                 _log.warning("not together now", queue=self._queue.value, error=str(error))
             except Exception:  # noqa: BLE001 - it is logged; which message is to blame shows when each is by itself
                 _log.exception("messages could not be handled together", queue=self._queue.value)
+        self._messages.handled(done)
         self._start_each(group, (message for message in messages if message.id not in done))
 
     async def _handle_one(self, message: QueuedMessage) -> None:
         try:
-            async with self._turns, self._uow() as uow:
-                await self._handle(uow, message)
-                await uow.queue.delete(self._queue, [message.id])
+            async with self._turns:
+                await self._handle(message)
         except (DatabaseUnavailableError, ClusterUnavailableError) as error:
             # It becomes visible again by itself, as if this had not been tried.
             _log.warning("not now", queue=self._queue.value, message=message.id, error=str(error))
-            await self._take_back(message)
+            await self._messages.give_back(message)
+        except NotYetError as reason:
+            _log.info("not yet", queue=self._queue.value, message=message.id, reason=str(reason))
+            await self._messages.give_back(message, reason.after)
         except Exception as error:  # noqa: BLE001 - it is logged and kept with the message
             _log.exception("a message could not be handled", queue=self._queue.value, message=message.id)
-            await self._set_aside(message, error)
-
-    async def _take_back(self, message: QueuedMessage) -> None:
-        try:
-            async with self._uow() as uow:
-                await uow.queue.unread(self._queue, [message.id])
-        except DatabaseUnavailableError as unavailable:
-            _log.warning("not taken back now", queue=self._queue.value, message=message.id, error=str(unavailable))
-
-    async def _set_aside(self, message: QueuedMessage, error: Exception) -> None:
-        try:
-            async with self._uow() as uow:
-                if message.read_count >= self._rules.max_reads:
-                    await uow.queue.bury(self._queue, message, f"{type(error).__name__}: {error}")
-                else:
-                    pause = timedelta(seconds=min(60, 2 ** (message.read_count - 1)))
-                    await uow.queue.postpone(self._queue, [message.id], pause)
-        except DatabaseUnavailableError as unavailable:
-            _log.warning("not set aside now", queue=self._queue.value, message=message.id, error=str(unavailable))
+            text = f"{type(error).__name__}: {error}"
+            if message.read_count >= self._rules.max_reads:
+                await self._messages.bury(message, text)
+            else:
+                await self._messages.put_off(message, timedelta(seconds=min(60, 2 ** (message.read_count - 1))))
+        else:
+            self._messages.handled([message.id])

@@ -78,7 +78,9 @@ class KubernetesSettings(BaseModel):
     scheduler_name: str = "default-scheduler"
     default_image: str | None = None  # for jobs that name no image
     pod_defaults: Path | None = None  # YAML: tolerations, runtimeClassName, imagePullSecrets, volumes …
-    request_timeout_s: Seconds = 30
+    request_timeout_s: Seconds = 30  # for one attempt
+    call_limit_s: Seconds = 40  # for a call with all its attempts, and the wait for its turn
+    late_s: Annotated[float, Field(ge=0, le=3600)] = 60  # what was given up may be carried out so much later
     watch_silence_s: Seconds = 90  # a watch that brings nothing for so long is begun anew; a server speaks every minute
     creates_per_s: Annotated[float, Field(ge=0, le=100_000)] = 50  # 0: no pacing
     # Kubernetes can only shorten a pod's deadline. This much is left for extensions; 0 makes the second belt tight.
@@ -159,6 +161,17 @@ class ProcessorSettings(CommonSettings):
                 return timedelta(seconds=5)
             case ClusterKind.KUBERNETES:
                 return timedelta(seconds=60)
+            case _:
+                assert_never(self.cluster)
+
+    @property
+    def unanswered_create_lasts(self) -> timedelta:
+        """For how long a pod that was asked for may come to be when no answer came."""
+        match self.cluster:
+            case ClusterKind.LOCAL:
+                return timedelta(0)
+            case ClusterKind.KUBERNETES:
+                return timedelta(seconds=self.kubernetes.call_limit_s + self.kubernetes.late_s)
             case _:
                 assert_never(self.cluster)
 

@@ -1,7 +1,8 @@
 """Carrying out pod operations: the row says what should be, the message only says to look.
 
 Creating and finalising one reservation's pods exclude each other by its pod lock: a create that read `starting` before
-a cancel is waited for by the delete, and a create that comes after it reads `ending` and does nothing.
+a cancel is waited for by the delete, and a create that comes after it reads `ending` and does nothing. The lock is held
+while the cluster is asked and told; transactions are short and come between.
 """
 
 from collections.abc import Sequence
@@ -16,10 +17,12 @@ from reservation_core.domain.model import JobStatus, PodName, PodPhase, PodStatu
 from reservation_core.domain.pods import pod_names, pod_specs
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster, PodRefusedError
-from reservation_core.ports.transactions import UnitOfWork
+from reservation_core.ports.queues import NotYetError
+from reservation_core.ports.transactions import HeldPods, UnitOfWorkFactory
 from reservation_core.usecases.changing import carry_out
 from reservation_core.usecases.fence_node import without_power
 from reservation_core.usecases.pod_calls import call_all
+from reservation_core.usecases.pod_creation import PodCreation
 from reservation_core.usecases.pod_log import keep_tails
 
 # A ledger from a backup may give out cards that pods hold which it has forgotten.
@@ -38,96 +41,108 @@ _RANGE_OVER = Reason(
 class LaunchRules:
     """How pods are started and ended. `belt` is how much later than its range the cluster ends a pod by itself.
 
-    `log_lines` of a pod's log are kept before it is removed, if they can be had within `log_patience`. Every `touch` a
-    long operation lets the database know that it goes on. `max_starts` is how often a reservation is tried.
+    `log_lines` of a pod's log are kept before it is removed, if they can be had within `log_patience`. `max_starts` is
+    how often a reservation is tried. A create that was not answered may be carried out for `late` after it was begun;
+    one that takes longer than `slow_after` is written down. A pod lock that somebody holds is waited for with
+    `lock_patience`, and tried again after `busy_pause`.
     """
 
     grace: timedelta
     belt: timedelta
     log_lines: int = 1000
     log_patience: timedelta = timedelta(seconds=3)
-    touch: timedelta = timedelta(seconds=10)
     max_starts: int = 3
+    late: timedelta = timedelta(0)
+    slow_after: timedelta = timedelta(seconds=2)
+    lock_patience: timedelta = timedelta(seconds=2)
+    busy_pause: timedelta = timedelta(seconds=1)
 
 
-async def perform(uow: UnitOfWork, cluster: Cluster, operation: PodOperation, clock: Clock, rules: LaunchRules) -> None:
+async def perform(
+    uow_factory: UnitOfWorkFactory, cluster: Cluster, operation: PodOperation, clock: Clock, rules: LaunchRules
+) -> None:
     """Bring the cluster to what the row says. Stale, doubled and late operations do nothing.
 
-    Raises ClusterUnavailableError when the cluster can't be asked: try again.
+    Raises ClusterUnavailableError when the cluster can't be asked: try again; NotYetError says when.
     """
-    await uow.hold_pod_lock(operation.id)
-    reservation = (await uow.reservations.get([operation.id])).get(operation.id)
-    if reservation is None or reservation.attempt != operation.attempt:
-        return
-    match operation.op:
-        case "create":
-            await _create(uow, cluster, reservation, clock, rules)
-        case "delete":
-            await _delete(uow, cluster, reservation, clock, rules)
-        case "deadline":
-            await _move_deadline(cluster, reservation, rules)
+    async with uow_factory.hold_pods([operation.id], patience=rules.lock_patience) as held:
+        if not held.ids:
+            raise NotYetError(f"somebody else is making or ending pods of {operation.id}", rules.busy_pause)
+        async with held.work(one_statement=True) as uow:
+            reservation = (await uow.reservations.get([operation.id])).get(operation.id)
+        if reservation is None or reservation.attempt != operation.attempt:
+            return
+        match operation.op:
+            case "create":
+                await _create(held, cluster, reservation, clock, rules)
+            case "delete":
+                await _delete(held, cluster, reservation, clock, rules)
+            case "deadline":
+                await _move_deadline(cluster, reservation, rules)
 
 
-async def finalise(uow: UnitOfWork, reservation_id: str, clock: Clock) -> None:
-    """Close a reservation whose pods are known to be gone. Call it under the pod lock, after looking."""
-    reservation = (await uow.reservations.lock([reservation_id])).get(reservation_id)
-    if reservation is None:
-        return
-    change = decide(reservation, PodsGone(), clock.now())
-    if change is not None:
-        await carry_out(uow, [change])
+async def _finalise(held: HeldPods, reservation: Reservation, clock: Clock) -> None:
+    """Close a reservation whose pods are known to be gone. Raises NotYetError while one may still come to be."""
+    now = clock.now()
+    await _change(held, reservation.id, PodsGone(), clock)
+    until = reservation.unsettled_until
+    if until is not None and now < until:
+        raise NotYetError(f"a pod of {reservation.id} that was asked for may still come to be", until - now)
 
 
-async def _create(
-    uow: UnitOfWork, cluster: Cluster, reservation: Reservation, clock: Clock, rules: LaunchRules
-) -> None:
+async def _create(held: HeldPods, cluster: Cluster, reservation: Reservation, clock: Clock, rules: LaunchRules) -> None:
     if reservation.status is not JobStatus.STARTING:
         return
-    allocations = (await uow.reservations.allocations([reservation.id])).get(reservation.id, ())
+    async with held.work(one_statement=True) as uow:
+        allocations = (await uow.reservations.allocations([reservation.id])).get(reservation.id, ())
     if any(gpu.claimed_by is not None for gpu in allocations):
-        await _change(uow, reservation.id, StartFailed(_CLAIMED, rules.max_starts), clock)
+        await _change(held, reservation.id, StartFailed(_CLAIMED, rules.max_starts), clock)
         return
     over = reservation.range_end is not None and reservation.range_end <= clock.now()
     if over and not await cluster.find_pods(reservation.id, pod_names(reservation)):
-        await _change(uow, reservation.id, StartFailed(_RANGE_OVER, rules.max_starts), clock)
+        await _change(held, reservation.id, StartFailed(_RANGE_OVER, rules.max_starts), clock)
         return
     master = cluster.master_address(reservation.id, reservation.attempt)
     specs = pod_specs(reservation, allocations, clock.now(), rules.grace, rules.belt, master)
+    creation = PodCreation(held, cluster, clock, late=rules.late, slow_after=rules.slow_after)
+    # The others wait for rank 0 to meet them, so it comes last: it has not begun to work when one of them is refused.
+    others = [spec for spec in specs if spec.name.rank]
     try:
-        await call_all(uow, reservation.id, [partial(cluster.create_pod, spec) for spec in specs], touch=rules.touch)
+        for some in (others, [spec for spec in specs if not spec.name.rank]):
+            await creation.all([partial(creation.create, spec) for spec in some])
     except PodRefusedError as refusal:
-        await _change(uow, reservation.id, StartRefused(refusal.reason), clock)
+        await _change(held, reservation.id, StartRefused(refusal.reason), clock)
 
 
-async def _change(uow: UnitOfWork, reservation_id: str, event: Event, clock: Clock) -> None:
-    row = (await uow.reservations.lock([reservation_id]))[reservation_id]
-    change = decide(row, event, clock.now())
-    if change is not None:
-        await carry_out(uow, [change])
+async def _change(held: HeldPods, reservation_id: str, event: Event, clock: Clock) -> None:
+    async with held.work() as uow:
+        row = (await uow.reservations.lock([reservation_id]))[reservation_id]
+        change = decide(row, event, clock.now())
+        if change is not None:
+            await carry_out(uow, [change])
 
 
-async def _delete(
-    uow: UnitOfWork, cluster: Cluster, reservation: Reservation, clock: Clock, rules: LaunchRules
-) -> None:
+async def _delete(held: HeldPods, cluster: Cluster, reservation: Reservation, clock: Clock, rules: LaunchRules) -> None:
     if reservation.status is not JobStatus.ENDING:
         return
     pods = await cluster.find_pods(reservation.id, pod_names(reservation))
     if pods:
-        await keep_tails(uow, cluster, pods, clock, lines=rules.log_lines, patience=rules.log_patience)
-        powerless = await without_power(uow, reservation, pods)
+        await keep_tails(held, cluster, pods, clock, lines=rules.log_lines, patience=rules.log_patience)
+        async with held.work(one_statement=True) as uow:
+            powerless = await without_power(uow, reservation, pods)
         deletes = [
             partial(cluster.forget_pod, name) if name in powerless else partial(cluster.delete_pod, name, rules.grace)
             for name in (str(pod.name) for pod in pods)
         ]
-        await call_all(uow, reservation.id, deletes, touch=rules.touch)
-        await _note_late_start(uow, reservation, pods, clock)
+        await call_all(deletes)
+        await _note_late_start(held, reservation, pods, clock)
         pods = await cluster.find_pods(reservation.id, pod_names(reservation))
     # What has finished holds no card any more, whatever keeps its object there; its removal was asked for.
     if all(pod.phase is PodPhase.FINISHED for pod in pods):
-        await finalise(uow, reservation.id, clock)
+        await _finalise(held, reservation, clock)
 
 
-async def _note_late_start(uow: UnitOfWork, reservation: Reservation, pods: Sequence[PodStatus], clock: Clock) -> None:
+async def _note_late_start(held: HeldPods, reservation: Reservation, pods: Sequence[PodStatus], clock: Clock) -> None:
     """What was taken back because it did not start may have started since: then it must not be run once more."""
     begun = [
         pod
@@ -136,11 +151,8 @@ async def _note_late_start(uow: UnitOfWork, reservation: Reservation, pods: Sequ
     ]
     if reservation.outcome is not JobStatus.QUEUED or len(begun) < reservation.nodes:
         return
-    row = (await uow.reservations.lock([reservation.id]))[reservation.id]
     at = max((pod.started_at for pod in begun if pod.started_at is not None), default=clock.now())
-    change = decide(row, PodsRunning(at), clock.now())
-    if change is not None:
-        await carry_out(uow, [change])
+    await _change(held, reservation.id, PodsRunning(at), clock)
 
 
 async def _move_deadline(cluster: Cluster, reservation: Reservation, rules: LaunchRules) -> None:

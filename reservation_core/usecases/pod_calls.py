@@ -1,23 +1,27 @@
-"""Calling the cluster for many pods of one reservation, several at once, while a transaction holds its pod lock."""
+"""Calling the cluster for many pods, several at once, while their pod locks are held."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 
 from reservation_core.ports.cluster import ClusterUnavailableError, PodRefusedError
-from reservation_core.ports.transactions import UnitOfWork
 
 _AT_ONCE = 16
 
 PodCall = Callable[[], Awaitable[None]]
 
 
-async def call_all(uow: UnitOfWork, reservation_id: str, calls: Sequence[PodCall], *, touch: timedelta) -> None:
+async def call_all(
+    calls: Sequence[PodCall],
+    *,
+    slow_after: timedelta | None = None,
+    while_slow: Callable[[], Awaitable[None]] | None = None,
+) -> None:
     """Make every call, or none after the first that fails; returns or raises when all that were begun have ended.
 
-    A call that is given up may still be carried out: while one is under way, nobody else may look at these pods. Every
-    `touch` the database hears of us, so that it doesn't end a transaction that seems to be idle. Raises PodRefusedError
-    where there is one, else ClusterUnavailableError.
+    A call that is given up may still be carried out: while one is under way, nobody else may look at these pods. When
+    they have not ended `slow_after` they began, `while_slow` is awaited once beside them. Raises PodRefusedError where
+    there is one, else ClusterUnavailableError.
     """
     left = iter(calls)
     failures: list[PodRefusedError | ClusterUnavailableError] = []
@@ -32,18 +36,17 @@ async def call_all(uow: UnitOfWork, reservation_id: str, calls: Sequence[PodCall
                 failures.append(failure)
 
     tasks = {asyncio.create_task(work()) for _ in range(min(_AT_ONCE, len(calls)))}
-    pending = set(tasks)
     try:
-        while pending:
-            done, pending = await asyncio.wait(
-                pending, timeout=touch.total_seconds(), return_when=asyncio.FIRST_EXCEPTION
+        pending = tasks
+        if slow_after is not None and while_slow is not None and tasks:
+            _, pending = await asyncio.wait(
+                tasks, timeout=slow_after.total_seconds(), return_when=asyncio.FIRST_EXCEPTION
             )
-            for task in done:
-                task.result()
-            if pending:
-                await uow.hold_pod_lock(reservation_id)
+            if pending and not any(task.done() and task.exception() for task in tasks):
+                await while_slow()
+        await asyncio.gather(*tasks)
     finally:
-        for task in pending:
+        for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
     for failure in failures:

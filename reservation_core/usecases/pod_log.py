@@ -13,13 +13,13 @@ from reservation_core.domain.model import PodName, PodPhase, PodStatus
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster, ClusterUnavailableError
 from reservation_core.ports.pod_logs import LONGEST_TAIL, KeptLog
-from reservation_core.ports.transactions import UnitOfWork
+from reservation_core.ports.transactions import HeldPods
 
 _AT_ONCE = 8
 
 
 async def keep_tails(
-    uow: UnitOfWork, cluster: Cluster, pods: Sequence[PodStatus], clock: Clock, *, lines: int, patience: timedelta
+    held: HeldPods, cluster: Cluster, pods: Sequence[PodStatus], clock: Clock, *, lines: int, patience: timedelta
 ) -> None:
     """Keep the last `lines` lines of pods that ran, if nobody else does and it was not done before.
 
@@ -28,7 +28,8 @@ async def keep_tails(
     ran = [pod for pod in pods if pod.phase in (PodPhase.RUNNING, PodPhase.FINISHED)]
     if not ran or not lines or not cluster.forgets_logs:
         return
-    known = await uow.pod_logs.kept([pod.name for pod in ran])
+    async with held.work(one_statement=True) as uow:
+        known = await uow.pod_logs.kept([pod.name for pod in ran])
     wanted = [pod for pod in ran if pod.name not in known or (pod.phase is PodPhase.FINISHED and not known[pod.name])]
     until = asyncio.get_running_loop().time() + patience.total_seconds()
     lost: list[PodName] = []
@@ -36,21 +37,18 @@ async def keep_tails(
         some = wanted[first : first + _AT_ONCE]
         tails = await asyncio.gather(*(_tail(cluster, pod.name, lines, until) for pod in some))
         lost += [pod.name for pod, tail in zip(some, tails, strict=True) if tail is None]
-        await uow.pod_logs.keep(
-            [
-                KeptLog(pod.name, tail or b"", complete=pod.phase is PodPhase.FINISHED)
-                for pod, tail in zip(some, tails, strict=True)
-            ],
-            clock.now(),
-        )
+        logs = [
+            KeptLog(pod.name, tail or b"", complete=pod.phase is PodPhase.FINISHED)
+            for pod, tail in zip(some, tails, strict=True)
+        ]
+        async with held.work(one_statement=True) as uow:
+            await uow.pod_logs.keep(logs, clock.now())
     if lost:
-        await uow.events.append(
-            actor=SYSTEM,
-            kind="log_not_kept",
-            at=clock.now(),
-            subject=lost[0].reservation_id,
-            data={"pods": [str(name) for name in lost]},
-        )
+        data = {"pods": [str(name) for name in lost]}
+        async with held.work(one_statement=True) as uow:
+            await uow.events.append(
+                actor=SYSTEM, kind="log_not_kept", at=clock.now(), subject=lost[0].reservation_id, data=data
+            )
 
 
 async def _tail(cluster: Cluster, name: PodName, lines: int, until: float) -> bytes | None:

@@ -5,7 +5,7 @@ raise what a port may raise.
 """
 
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -16,7 +16,7 @@ from reservation_core.domain.plan import Start
 from reservation_core.ports.cluster import Cluster
 from reservation_core.ports.planning import PlanOutcome
 from reservation_core.ports.queues import QueuedMessage, QueueName
-from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
+from reservation_core.ports.transactions import HeldPods, UnitOfWork, UnitOfWorkFactory
 from reservation_core.runtime.wiring import Runtime
 
 Listener = Callable[[str], None]
@@ -125,21 +125,43 @@ def watched(runtime: Runtime, listener: Listener) -> Runtime:
     """The same runtime, heard by `listener`: `before X committed`, `after X committed` of what transactions do."""
     return replace(
         runtime,
-        uow=_watched_factory(runtime.uow, listener),
+        uow=_WatchedUnitsOfWork(runtime.uow, listener),
         cluster=WatchedCluster(runtime.cluster, listener),  # type: ignore[arg-type]
     )
 
 
-def _watched_factory(inner: UnitOfWorkFactory, listener: Listener) -> UnitOfWorkFactory:
-    @asynccontextmanager
-    async def unit_of_work(*, one_statement: bool = False) -> AsyncIterator[UnitOfWork]:
-        # Always a transaction, so that there is a moment before its commit.
-        async with inner() as uow:
-            seen = _WatchedUnitOfWork(uow)
-            yield seen  # type: ignore[misc]
-            for act in seen.done:
-                listener(f"before {act} committed")
-        for act in seen.done:
-            listener(f"after {act} committed")
+class _WatchedHeldPods(_Delegating):
+    def __init__(self, inner: HeldPods, listener: Listener) -> None:
+        super().__init__(inner)
+        self._listener = listener
 
-    return unit_of_work
+    def work(self, *, one_statement: bool = False) -> AbstractAsyncContextManager[UnitOfWork]:
+        return _heard(self._inner.work(one_statement=one_statement), self._listener)
+
+
+class _WatchedUnitsOfWork:
+    def __init__(self, inner: UnitOfWorkFactory, listener: Listener) -> None:
+        self._inner = inner
+        self._listener = listener
+
+    def __call__(self, *, one_statement: bool = False) -> AbstractAsyncContextManager[UnitOfWork]:
+        # Always a transaction, so that there is a moment before its commit.
+        return _heard(self._inner(), self._listener)
+
+    @asynccontextmanager
+    async def hold_pods(
+        self, reservation_ids: Sequence[str], *, patience: timedelta = timedelta(0)
+    ) -> AsyncIterator[HeldPods]:
+        async with self._inner.hold_pods(reservation_ids, patience=patience) as held:
+            yield _WatchedHeldPods(held, self._listener)  # type: ignore[misc]
+
+
+@asynccontextmanager
+async def _heard(opened: AbstractAsyncContextManager[UnitOfWork], listener: Listener) -> AsyncIterator[UnitOfWork]:
+    async with opened as uow:
+        seen = _WatchedUnitOfWork(uow)
+        yield seen  # type: ignore[misc]
+        for act in seen.done:
+            listener(f"before {act} committed")
+    for act in seen.done:
+        listener(f"after {act} committed")

@@ -1,7 +1,7 @@
 """Reservations in PostgreSQL: submitting, changing and finding them. Reading for people is in `job_views`."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
 
@@ -81,6 +81,17 @@ class PostgresReservations(JobViews):
         await self._update_ledger(changes)
         await self._record(changes)
         await self._send(changes)
+
+    async def unsettle(self, ids: Sequence[str], until: datetime) -> dict[str, datetime | None]:
+        """Note until when pods may come to be that were asked for and not answered."""
+        parameters = {"ids": list(ids), "until": until}
+        found = await self._connection.execute(statement("unsettle_reservations"), parameters)
+        return {row.id: row.former for row in found}
+
+    async def settle(self, former: Mapping[str, datetime | None]) -> None:
+        """All was answered since that was noted."""
+        parameters = {"ids": list(former), "untils": list(former.values())}
+        await self._connection.execute(statement("settle_reservations"), parameters)
 
     async def _update_rows(self, changes: Sequence[Change]) -> None:
         rows = [change.after for change in changes]

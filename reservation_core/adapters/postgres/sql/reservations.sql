@@ -39,6 +39,21 @@ FROM unnest(
         exit_code, warned_s, attempt)
 WHERE r.id = i.id AND r.version = i.version;
 
+-- name: unsettle_reservations
+-- Until when pods may come to be that were asked for and not answered. Nothing that is decided of a row depends on it
+-- but the letting go of its cards, which its pod lock keeps apart from this.
+UPDATE reservations r SET unsettled_until = greatest(r.unsettled_until, CAST(:until AS timestamptz))
+FROM (SELECT id, unsettled_until FROM reservations WHERE id = ANY(CAST(:ids AS text[])) ORDER BY id
+      FOR NO KEY UPDATE) AS o
+WHERE r.id = o.id
+RETURNING r.id, o.unsettled_until AS former;
+
+-- name: settle_reservations
+-- All was answered that was noted since.
+UPDATE reservations r SET unsettled_until = i.until
+FROM unnest(CAST(:ids AS text[]), CAST(:untils AS timestamptz[])) AS i (id, until)
+WHERE r.id = i.id;
+
 -- name: forget_estimates
 -- Who has left the line is told nothing more about it.
 DELETE FROM wait_estimates WHERE reservation_id = ANY(CAST(:ids AS text[]));

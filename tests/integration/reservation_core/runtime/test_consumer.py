@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import text
 
 from reservation_core.ports.cluster import ClusterUnavailableError
-from reservation_core.ports.queues import DeadLetter, QueuedMessage, QueueName
-from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWork
+from reservation_core.ports.queues import DeadLetter, NotYetError, QueuedMessage, QueueName
+from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.ports.wakeups import Channel
 from reservation_core.runtime.consumer import Consumer, ConsumerRules, Handler
 from reservation_core.runtime.pacing import TokenBucket
@@ -83,7 +83,7 @@ async def show_hidden(runtime: Runtime) -> list[float]:
 async def test_every_message_is_handled_once_and_forgotten(runtime: Runtime) -> None:
     seen: list[int] = []
 
-    async def handle(_uow: UnitOfWork, message: QueuedMessage) -> None:
+    async def handle(message: QueuedMessage) -> None:
         seen.append(message.body["number"])
 
     async with consuming(runtime, handle):
@@ -96,9 +96,7 @@ async def test_a_failure_is_tried_again_after_a_growing_pause_and_then_buried_wi
     tries: list[int] = []
     times: list[float] = []
 
-    async def handle(uow: UnitOfWork, message: QueuedMessage) -> None:
-        # What a failed try has written is undone.
-        await uow.events.append(actor="test", kind="tried", at=runtime.clock.now())
+    async def handle(message: QueuedMessage) -> None:
         tries.append(message.read_count)
         times.append(asyncio.get_running_loop().time())
         raise ValueError("this message is bad")
@@ -112,9 +110,6 @@ async def test_a_failure_is_tried_again_after_a_growing_pause_and_then_buried_wi
     assert third - second >= 2
     [letter] = await letters(runtime)
     assert (letter.body, letter.error, letter.read_count) == ({"number": 1}, "ValueError: this message is bad", 3)
-    async with runtime.uow() as uow:
-        written = await uow._connection.execute(text("SELECT 1 FROM events WHERE kind = 'tried'"))  # type: ignore[attr-defined]
-        assert written.all() == []
 
 
 @pytest.mark.parametrize("error", [DatabaseUnavailableError("away"), ClusterUnavailableError("away")])
@@ -124,7 +119,7 @@ async def test_trouble_that_is_nobodys_fault_brings_no_message_nearer_to_burial(
     tries: list[int] = []
     rules = replace(RULES, parallel=1)
 
-    async def handle(_uow: UnitOfWork, message: QueuedMessage) -> None:
+    async def handle(message: QueuedMessage) -> None:
         tries.append(message.read_count)
         if len(tries) <= 2 * RULES.max_reads:
             raise error
@@ -144,12 +139,73 @@ async def test_trouble_that_is_nobodys_fault_brings_no_message_nearer_to_burial(
     assert letter.error == "ValueError: this message is bad"
 
 
+async def test_what_can_not_be_done_yet_comes_again_when_it_can_and_no_nearer_to_burial(runtime: Runtime) -> None:
+    tries: list[int] = []
+    at: list[float] = []
+
+    async def handle(message: QueuedMessage) -> None:
+        tries.append(message.read_count)
+        at.append(asyncio.get_running_loop().time())
+        if len(tries) < 2:
+            raise NotYetError("not so fast", timedelta(seconds=1))
+
+    async with consuming(runtime, handle):
+        await send(runtime, 1)
+        await eventually(empty(runtime))
+    assert tries == [1, 1]
+    assert at[1] - at[0] >= 1
+
+
+async def test_what_takes_longer_than_it_is_hidden_is_not_taken_by_another(runtime: Runtime) -> None:
+    seen: list[int] = []
+    go_on = asyncio.Event()
+
+    async def handle(message: QueuedMessage) -> None:
+        seen.append(message.id)
+        await go_on.wait()
+
+    hidden = timedelta(seconds=1)
+    async with (
+        consuming(runtime, handle, replace(RULES, visibility=hidden)),
+        consuming(runtime, handle, replace(RULES, visibility=hidden)),
+    ):
+        begun = asyncio.get_running_loop().time()
+        await send(runtime, 1)
+        await eventually(lambda: seen)
+        await eventually(lambda: asyncio.get_running_loop().time() > begun + 2.5 * hidden.total_seconds())
+        assert len(seen) == 1
+        go_on.set()
+        await eventually(empty(runtime))
+
+
+async def test_what_was_in_the_hands_of_a_dead_process_comes_again(runtime: Runtime) -> None:
+    seen: list[str] = []
+
+    async def never(_message: QueuedMessage) -> None:
+        seen.append("never")
+        await asyncio.Event().wait()
+
+    async def handle(_message: QueuedMessage) -> None:
+        seen.append("done")
+
+    rules = replace(RULES, visibility=timedelta(seconds=1))
+    consumer = Consumer(runtime.uow, QUEUE, never, rules, TokenBucket(1000, 1000))
+    task = asyncio.create_task(consumer.run(runtime.wakeups, Channel.POD_OPERATIONS, asyncio.Event()))
+    await send(runtime, 1)
+    await eventually(lambda: seen)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    async with consuming(runtime, handle, rules):
+        await eventually(empty(runtime))
+    assert seen == ["never", "done"]
+
+
 async def test_no_more_than_the_rules_allow_are_under_way(runtime: Runtime) -> None:
     under_way: set[int] = set()
     most = 0
     go_on = asyncio.Event()
 
-    async def handle(_uow: UnitOfWork, message: QueuedMessage) -> None:
+    async def handle(message: QueuedMessage) -> None:
         nonlocal most
         under_way.add(message.id)
         most = max(most, len(under_way))
@@ -168,7 +224,7 @@ async def test_a_stop_finishes_what_is_under_way_and_begins_nothing(runtime: Run
     begun: list[int] = []
     go_on = asyncio.Event()
 
-    async def handle(_uow: UnitOfWork, message: QueuedMessage) -> None:
+    async def handle(message: QueuedMessage) -> None:
         begun.append(message.id)
         await go_on.wait()
 
@@ -182,7 +238,7 @@ async def test_a_stop_finishes_what_is_under_way_and_begins_nothing(runtime: Run
 
 
 async def test_an_idle_consumer_stops_at_once(runtime: Runtime) -> None:
-    async def handle(_uow: UnitOfWork, _message: QueuedMessage) -> None:
+    async def handle(_message: QueuedMessage) -> None:
         raise AssertionError("there is nothing to handle")
 
     rules = ConsumerRules(parallel=1, visibility=timedelta(seconds=1), max_reads=1, sweep=timedelta(hours=1))
@@ -193,7 +249,7 @@ async def test_an_idle_consumer_stops_at_once(runtime: Runtime) -> None:
 async def test_a_message_is_found_without_a_wake_up(runtime: Runtime) -> None:
     seen = asyncio.Event()
 
-    async def handle(_uow: UnitOfWork, _message: QueuedMessage) -> None:
+    async def handle(_message: QueuedMessage) -> None:
         seen.set()
 
     async with consuming(runtime, handle):
@@ -210,7 +266,7 @@ async def test_what_is_not_handled_together_is_handled_one_by_one(runtime: Runti
     handled: list[int] = []
     groups: list[int] = []
 
-    async def together(_uow: UnitOfWork, messages: Sequence[QueuedMessage]) -> Sequence[QueuedMessage]:
+    async def together(messages: Sequence[QueuedMessage]) -> Sequence[QueuedMessage]:
         groups.append(len(messages))
         if failing is not None:
             raise failing
@@ -218,7 +274,7 @@ async def test_what_is_not_handled_together_is_handled_one_by_one(runtime: Runti
         handled.extend(message.body["number"] for message in odd)
         return odd
 
-    async def handle(_uow: UnitOfWork, message: QueuedMessage) -> None:
+    async def handle(message: QueuedMessage) -> None:
         handled.append(message.body["number"])
 
     await send(runtime, *range(50))
@@ -234,18 +290,18 @@ async def test_what_is_not_handled_together_is_handled_one_by_one(runtime: Runti
     assert max(groups) <= 10
 
 
-async def test_few_transactions_are_open_however_few_messages_each_is_about(runtime: Runtime) -> None:
+async def test_few_groups_are_under_way_however_few_messages_each_is_about(runtime: Runtime) -> None:
     """Messages that come by twos while the cluster is slow must not take all connections."""
     begun, most, go_on = [0], [0], asyncio.Event()
 
-    async def together(_uow: UnitOfWork, messages: Sequence[QueuedMessage]) -> Sequence[QueuedMessage]:
+    async def together(messages: Sequence[QueuedMessage]) -> Sequence[QueuedMessage]:
         begun[0] += 1
         most[0] = max(most[0], begun[0])
         await go_on.wait()
         begun[0] -= 1
         return messages
 
-    async def handle(_uow: UnitOfWork, _message: QueuedMessage) -> None:
+    async def handle(_message: QueuedMessage) -> None:
         return
 
     stop = asyncio.Event()

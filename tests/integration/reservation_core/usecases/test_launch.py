@@ -1,11 +1,9 @@
 """Pod operations: the row says what should be; late, doubled and stale messages do nothing."""
 
 import asyncio
-from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import pytest
-from sqlalchemy import text
 
 from reservation_core.contracts import PodOperation
 from reservation_core.domain.changes import StartTimedOut
@@ -14,14 +12,13 @@ from reservation_core.domain.model import JobStatus, PodPhase, PodSpec, Reason, 
 from reservation_core.ports.cluster import ClusterUnavailableError, PodRefusedError
 from reservation_core.usecases.cancel import cancel
 from reservation_core.usecases.launch import perform
+from reservation_core.usecases.update_inventory import update_inventory
 from tests.integration.reservation_core.usecases.world import ALLOWANCE, LAUNCH, World, pod
-from tests.waiting import eventually
 
 
 async def told(world: World, op: str, job_id: str, attempt: int = 1) -> None:
     operation = PodOperation.model_validate({"op": op, "id": job_id, "attempt": attempt})
-    async with world.uow() as uow:
-        await perform(uow, world.cluster, operation, world.clock, LAUNCH)
+    await perform(world.uow, world.cluster, operation, world.clock, LAUNCH)
 
 
 async def cancelled(world: World, job_id: str) -> None:
@@ -95,59 +92,60 @@ async def test_gpus_stay_held_until_the_pod_is_gone(world: World) -> None:
     assert (await world.row(waiting)).status is JobStatus.STARTING
 
 
-async def test_a_gangs_pods_are_created_at_the_same_time(world: World) -> None:
+async def third_node(world: World) -> None:
+    world.cluster.cards["c"] = 2
+    await update_inventory(world.uow, world.cluster, world.clock)
+
+
+async def test_a_gangs_pods_are_created_at_the_same_time_and_rank_0_when_they_are(world: World) -> None:
+    await third_node(world)
     both = asyncio.Barrier(2)
 
-    async def meet(_spec: PodSpec) -> None:
-        await both.wait()
+    async def meet(spec: PodSpec) -> None:
+        if spec.name.rank:
+            await both.wait()
+        else:
+            assert {pod.name.rank for pod in world.cluster.created} == {1, 2}
 
     world.cluster.on_create = meet
     async with asyncio.timeout(10):
-        job_id = await world.started(nodes=2)
-    assert {spec.name for spec in world.cluster.created} == {pod(job_id, 0), pod(job_id, 1)}
+        job_id = await world.started(nodes=3)
+    assert {spec.name for spec in world.cluster.created} == {pod(job_id, rank) for rank in range(3)}
+
+
+async def test_rank_0_is_not_made_when_another_can_not_be(world: World) -> None:
+    """It would begin its work, and begin it once more when the gang is tried again."""
+
+    async def refuse(spec: PodSpec) -> None:
+        if spec.name.rank:
+            raise PodRefusedError(Reason(ReasonCode.START_FAILED, "There is no room."))
+
+    world.cluster.on_create = refuse
+    job_id = await world.submitted(nodes=2)
+    await world.plan()
+    await world.operate()
+    assert world.cluster.created == []
+    assert (await world.row(job_id)).status is JobStatus.FAILED
 
 
 async def test_a_create_that_is_under_way_when_another_is_refused_is_waited_for(world: World) -> None:
+    await third_node(world)
     both = asyncio.Barrier(2)
 
     async def first_refuses(spec: PodSpec) -> None:
         await both.wait()
-        if spec.name.rank == 0:
+        if spec.name.rank == 1:
             raise PodRefusedError(Reason(ReasonCode.START_FAILED, "There is no such image."))
         for _ in range(20):  # the refusal is known to everybody by now
             await asyncio.sleep(0)
 
     world.cluster.on_create = first_refuses
-    job_id = await world.submitted(nodes=2)
+    job_id = await world.submitted(nodes=3)
     await world.plan()
     await world.operate()
-    assert [spec.name.rank for spec in world.cluster.created] == [1]
+    assert [spec.name.rank for spec in world.cluster.created] == [2]
     assert (await world.row(job_id)).status is JobStatus.FAILED
     assert world.cluster.pods == {}
-
-
-async def test_a_long_create_does_not_look_idle_to_the_database(world: World) -> None:
-    world.launch = replace(LAUNCH, touch=timedelta(milliseconds=10))
-    seen: set[datetime] = set()
-
-    async def heard_of() -> bool:
-        async with world.uow() as uow:
-            found = await uow._connection.execute(  # type: ignore[attr-defined]
-                text(
-                    "SELECT state_change FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND state <> 'idle' "
-                    "AND query LIKE '%pg_advisory_xact_lock%' AND datname = current_database()"
-                )
-            )
-            seen.update(found.scalars())
-        return len(seen) >= 3
-
-    async def long(_spec: PodSpec) -> None:
-        await eventually(heard_of)
-
-    world.cluster.on_create = long
-    job_id = await world.started()
-    assert (await world.row(job_id)).status is JobStatus.STARTING
-    assert len(world.cluster.created) == 1
 
 
 async def test_what_began_to_run_after_it_was_taken_back_is_not_run_again(world: World) -> None:

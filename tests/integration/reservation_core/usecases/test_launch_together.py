@@ -13,8 +13,7 @@ from tests.integration.reservation_core.usecases.world import ALLOWANCE, LAUNCH,
 
 async def together(world: World, *operations: tuple[str, str, int]) -> set[str]:
     asked = [PodOperation.model_validate({"op": op, "id": job, "attempt": attempt}) for op, job, attempt in operations]
-    async with world.uow() as uow:
-        return await create_together(uow, world.cluster, asked, world.clock, LAUNCH)
+    return await create_together(world.uow, world.cluster, asked, world.clock, LAUNCH)
 
 
 def creates(*jobs: str) -> list[tuple[str, str, int]]:
@@ -57,8 +56,7 @@ async def test_another_attempt_is_left_alone(world: World, starting: list[str]) 
 
 
 async def test_nothing_is_made_while_somebody_else_is_about_it(world: World, starting: list[str]) -> None:
-    async with world.uow() as uow:
-        await uow.hold_pod_lock(starting[0])
+    async with world.uow.hold_pods([starting[0]]):
         assert await together(world, *creates(*starting)) == set(starting[1:])
 
 

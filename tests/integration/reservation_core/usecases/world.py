@@ -104,8 +104,8 @@ class World:
                 return done
             for message in messages:
                 operation = PodOperation.model_validate(message.body)
+                await perform(self.uow, self.cluster, operation, self.clock, self.launch)
                 async with self.uow() as uow:
-                    await perform(uow, self.cluster, operation, self.clock, self.launch)
                     await uow.queue.delete(QueueName.POD_OPERATIONS, [message.id])
                 done.append(operation)
 

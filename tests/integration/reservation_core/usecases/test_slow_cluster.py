@@ -1,0 +1,192 @@
+"""A cluster that answers late or never: no transaction waits for it, no pod comes to be behind anybody's back."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+from sqlalchemy import text
+
+from reservation_core.contracts import PodOperation
+from reservation_core.domain.model import JobStatus, PodPhase, PodSpec
+from reservation_core.ports.cluster import ClusterUnavailableError
+from reservation_core.ports.queues import NotYetError
+from reservation_core.usecases.cancel import cancel
+from reservation_core.usecases.launch import perform
+from reservation_core.usecases.launch_together import create_together
+from tests.integration.reservation_core.usecases.world import LAUNCH, World, pod
+from tests.waiting import eventually
+
+LATE = timedelta(seconds=60)
+RULES = replace(
+    LAUNCH,
+    late=LATE,
+    slow_after=timedelta(milliseconds=20),
+    lock_patience=timedelta(milliseconds=20),
+)
+_BUSY = """
+SELECT count(*) FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid() AND state <> 'idle'
+"""
+
+
+async def told(world: World, op: str, job_id: str, attempt: int = 1) -> None:
+    operation = PodOperation.model_validate({"op": op, "id": job_id, "attempt": attempt})
+    await perform(world.uow, world.cluster, operation, world.clock, RULES)
+
+
+async def cancelled(world: World, job_id: str) -> None:
+    async with world.uow() as uow:
+        await cancel(uow, world.who, job_id, None, world.clock.now())
+
+
+async def unsettled(world: World, job_id: str) -> datetime | None:
+    return (await world.row(job_id)).unsettled_until
+
+
+async def none_is_open(world: World) -> bool:
+    async with world.uow(one_statement=True) as uow:
+        return not await uow._connection.scalar(text(_BUSY))  # type: ignore[attr-defined]
+
+
+class Door:
+    """Where creates wait until it is opened."""
+
+    def __init__(self, world: World) -> None:
+        self.waiting: list[PodSpec] = []
+        self.open = asyncio.Event()
+        world.cluster.on_create = self._pass
+
+    async def _pass(self, spec: PodSpec) -> None:
+        self.waiting.append(spec)
+        await self.open.wait()
+
+
+@asynccontextmanager
+async def being_made(world: World, *jobs: str) -> AsyncIterator[Door]:
+    """The pods of these are being created while the block runs; the creates end with it."""
+    door = Door(world)
+    if len(jobs) == 1:
+        task = asyncio.create_task(told(world, "create", jobs[0]))
+    else:
+        asked = [PodOperation(op="create", id=job, attempt=1) for job in jobs]
+        task = asyncio.create_task(create_together(world.uow, world.cluster, asked, world.clock, RULES))  # type: ignore[arg-type]
+    await eventually(lambda: len(door.waiting) == len(jobs))
+    try:
+        yield door
+    finally:
+        door.open.set()
+        await task
+
+
+@pytest.fixture
+async def starting(world: World) -> list[str]:
+    """Two jobs that have been given a card each, and no pod yet."""
+    jobs = [await world.submitted() for _ in range(2)]
+    await world.plan()
+    return jobs
+
+
+@pytest.mark.parametrize("count", [1, 2])
+async def test_no_transaction_is_open_while_pods_are_made(world: World, starting: list[str], count: int) -> None:
+    async with being_made(world, *starting[:count]):
+        await eventually(lambda: none_is_open(world))
+
+
+@pytest.mark.parametrize("count", [1, 2])
+async def test_a_cancel_is_answered_while_a_create_hangs_and_the_delete_comes_after_it(
+    world: World, starting: list[str], count: int
+) -> None:
+    job_id = starting[0]
+    async with being_made(world, *starting[:count]):
+        async with asyncio.timeout(2):
+            await cancelled(world, job_id)
+        with pytest.raises(NotYetError):
+            await told(world, "delete", job_id)
+        assert all(card.held for card in await world.cards(job_id))
+    assert pod(job_id) in world.cluster.pods
+    await told(world, "delete", job_id)
+    assert pod(job_id) not in world.cluster.pods
+    assert (await world.row(job_id)).status is JobStatus.CANCELLED
+
+
+@pytest.mark.parametrize("count", [1, 2])
+async def test_what_was_asked_for_and_not_answered_is_waited_for(world: World, starting: list[str], count: int) -> None:
+    """The API server was slow, or the network: the pod comes to be long after its create was given up."""
+    job_id, former = starting[0], world.clock.now()
+    world.cluster.down = True
+    if count == 1:
+        with pytest.raises(ClusterUnavailableError):
+            await told(world, "create", job_id)
+    else:
+        asked = [PodOperation(op="create", id=job, attempt=1) for job in starting]
+        assert await create_together(world.uow, world.cluster, asked, world.clock, RULES) == set()
+    world.cluster.down = False
+    assert await unsettled(world, job_id) == former + LATE
+    await cancelled(world, job_id)
+    for _ in range(2):
+        with pytest.raises(NotYetError) as not_yet:
+            await told(world, "delete", job_id)
+        assert not_yet.value.after == LATE
+    await world.see(world.cluster.show(pod(job_id), PodPhase.GONE))
+    assert all(card.held for card in await world.cards(job_id)), "nobody gets them while its pod may come to be"
+    world.cluster.show(pod(job_id), PodPhase.RUNNING)
+    world.clock.go_on(LATE)
+    await told(world, "delete", job_id)
+    assert world.cluster.deleted == [str(pod(job_id))]
+    assert (await world.row(job_id)).status is JobStatus.CANCELLED
+    assert not any(card.held for card in await world.cards(job_id))
+
+
+async def test_what_is_asked_for_for_long_is_written_down_while_it_is(world: World, starting: list[str]) -> None:
+    """So that whoever takes over from a process that died in the middle of it waits as well."""
+    job_id = starting[0]
+    async with being_made(world, job_id):
+
+        async def noted() -> bool:
+            return await unsettled(world, job_id) is not None
+
+        await eventually(noted)
+    assert await unsettled(world, job_id) is None
+
+
+async def test_an_answer_settles_nothing_that_was_asked_before(world: World, starting: list[str]) -> None:
+    job_id = starting[0]
+    world.cluster.down = True
+    with pytest.raises(ClusterUnavailableError):
+        await told(world, "create", job_id)
+    world.cluster.down = False
+    before = await unsettled(world, job_id)
+    world.clock.go_on(timedelta(seconds=1))
+    async with being_made(world, job_id):
+
+        async def noted() -> bool:
+            return await unsettled(world, job_id) != before
+
+        await eventually(noted)
+    assert await unsettled(world, job_id) == before
+
+
+async def test_what_was_answered_at_once_is_not_written_down(world: World, starting: list[str]) -> None:
+    before = await world.row(starting[0])
+    await told(world, "create", starting[0])
+    assert await world.row(starting[0]) == before
+
+
+async def test_a_refusal_is_an_answer(world: World, starting: list[str]) -> None:
+    job_id = starting[0]
+    world.cluster.refusal = (await world.row(job_id)).reason
+    await told(world, "create", job_id)
+    await told(world, "delete", job_id)
+    assert (await world.row(job_id)).status is JobStatus.FAILED
+
+
+async def test_a_create_that_is_stopped_in_its_middle_was_not_answered(world: World, starting: list[str]) -> None:
+    door = Door(world)
+    task = asyncio.create_task(told(world, "create", starting[0]))
+    await eventually(lambda: door.waiting)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert await unsettled(world, starting[0]) is not None
