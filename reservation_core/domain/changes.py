@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from reservation_core.domain.model import Reason, ReasonCode, Reservation
+from reservation_core.domain.model import JobStatus, Reason, ReasonCode, Reservation
 
 SYSTEM = "system"
 
@@ -133,6 +133,25 @@ class Adopted:
     range_end: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class BookingOver:
+    """The booking that a job waits or runs within is over: `outcome` is what becomes of the job, `reason` says why."""
+
+    outcome: JobStatus
+    reason: Reason
+    actor: str = SYSTEM
+
+
+@dataclass(frozen=True, slots=True)
+class DrainBefore:
+    """An administrator needs some of its GPUs at `at`; its pods need `grace` to end. `why` says what for."""
+
+    at: datetime
+    grace: timedelta
+    why: str
+    actor: str
+
+
 Event = (
     PodsRunning
     | PodsFinished
@@ -148,6 +167,8 @@ Event = (
     | ExtendRequested
     | NodeFenced
     | Adopted
+    | BookingOver
+    | DrainBefore
 )
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from reservation_core.ports.events import Events
@@ -48,6 +48,10 @@ class UnitOfWork(Protocol):
 
     async def hold_pod_lock(self, reservation_id: str) -> None: ...
     async def try_pod_locks(self, reservation_ids: Sequence[str]) -> set[str]: ...
+
+    async def now(self) -> datetime:
+        """What time it is by the database's clock: the one that all components share, whatever theirs say."""
+        ...
 
     def wake(self, channel: Channel) -> None:
         """Wake listeners once this transaction has committed."""

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 
 from pgmq.sqlalchemy_async_queue import PGMQueue
@@ -103,6 +103,12 @@ class PostgresUnitOfWork:
             {"ids": sorted(reservation_ids)},
         )
         return {row.id for row in found}
+
+    async def now(self) -> datetime:
+        """The database's time, in UTC."""
+        found = await self._connection.execute(text("SELECT clock_timestamp()"))
+        at: datetime = found.scalar_one()
+        return at.astimezone(UTC)
 
     def wake(self, channel: Channel) -> None:
         """Wake listeners once this transaction has committed."""

@@ -1,0 +1,87 @@
+"""Jobs that end before their time because what they run on is taken away: a booking that is over, or maintenance."""
+
+from dataclasses import replace
+from datetime import datetime
+from typing import assert_never
+
+from reservation_core.domain.changes import (
+    BookingOver,
+    DeletePods,
+    DrainBefore,
+    Effect,
+    MoveDeadline,
+    Record,
+    SetRangeEnd,
+    WakePlanner,
+)
+from reservation_core.domain.model import FINAL_STATUSES, JobStatus, Reason, ReasonCode, Reservation
+
+
+def booking_over(reservation: Reservation, event: BookingOver, now: datetime) -> tuple[Reservation, tuple[Effect, ...]]:
+    """End what waits or runs within a booking that is over; its range ends now, so that the booking's may."""
+    if reservation.status in FINAL_STATUSES:
+        return reservation, ()
+    record = Record("booking_over", event.actor)
+    if reservation.status is JobStatus.QUEUED:
+        after = replace(reservation, status=event.outcome, reason=event.reason, finished_at=now)
+        return after, (WakePlanner(), record)
+    after, cut = _range_until(reservation, now)
+    if reservation.status is JobStatus.ENDING:
+        if reservation.outcome is JobStatus.QUEUED:
+            return replace(after, outcome=event.outcome, reason=event.reason), (*cut, record)
+        return after, cut
+    after = replace(after, status=JobStatus.ENDING, outcome=event.outcome, reason=event.reason)
+    return after, (*cut, DeletePods(), record)
+
+
+def drain_before(reservation: Reservation, event: DrainBefore, now: datetime) -> tuple[Reservation, tuple[Effect, ...]]:
+    """Let a job that holds GPUs end early enough for its pods to be gone at `event.at`; at once if that is too near.
+
+    What only starts and can't be let run goes back to its place in line.
+    """
+    if reservation.range_end is None or reservation.range_end <= event.at:
+        return reservation, ()
+    match reservation.status:
+        case JobStatus.STARTING | JobStatus.RUNNING:
+            last = event.at - event.grace
+            if last > now:
+                return _run_until(reservation, event, last)
+            return _end_now(reservation, event, now)
+        case JobStatus.ENDING:
+            return _range_until(reservation, max(event.at, now))
+        case JobStatus.QUEUED | JobStatus.SUCCEEDED | JobStatus.FAILED | JobStatus.CANCELLED | JobStatus.EXPIRED:
+            return reservation, ()
+        case _:
+            assert_never(reservation.status)
+
+
+def _run_until(reservation: Reservation, event: DrainBefore, last: datetime) -> tuple[Reservation, tuple[Effect, ...]]:
+    ends_at = None if reservation.ends_at is None else min(reservation.ends_at, last)
+    reason = reservation.reason
+    if ends_at is not None:
+        detail = f"Running until {ends_at:%Y-%m-%dT%H:%M:%SZ} at the latest. {event.why}"
+        reason = Reason(ReasonCode.RUNNING, detail)
+    # Warnings are about the end, and the end is another one.
+    after = replace(reservation, range_end=event.at, ends_at=ends_at, reason=reason, warned_s=None)
+    data = {"ends_at": last.isoformat(), "why": event.why}
+    record = Record("maintenance_affects", event.actor, data)
+    return after, (SetRangeEnd(event.at), MoveDeadline(), WakePlanner(), record)
+
+
+def _end_now(reservation: Reservation, event: DrainBefore, now: datetime) -> tuple[Reservation, tuple[Effect, ...]]:
+    after, cut = _range_until(reservation, max(event.at, now))
+    if reservation.status is JobStatus.STARTING:
+        detail = f"{event.why} It goes back to its place in line; there is nothing to do."
+        after = replace(after, outcome=JobStatus.QUEUED, reason=Reason(ReasonCode.REQUEUED, detail))
+    else:
+        detail = f"{event.why} It was ended for that; submit it again."
+        after = replace(after, outcome=JobStatus.EXPIRED, reason=Reason(ReasonCode.MAINTENANCE, detail))
+    record = Record("maintenance_affects", event.actor, {"ends_at": now.isoformat(), "why": event.why})
+    return replace(after, status=JobStatus.ENDING), (*cut, DeletePods(), record)
+
+
+def _range_until(reservation: Reservation, at: datetime) -> tuple[Reservation, tuple[Effect, ...]]:
+    """The rest of a range goes back, while a pod may still be there: whoever is next waits for it, visibly."""
+    if reservation.range_end is None or reservation.range_end <= at:
+        return reservation, ()
+    return replace(reservation, range_end=at), (SetRangeEnd(at), WakePlanner())
