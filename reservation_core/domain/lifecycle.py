@@ -42,7 +42,6 @@ from reservation_core.domain.changes import (
     WarningDue,
 )
 from reservation_core.domain.cut_short import booking_over, drain_before
-from reservation_core.domain.cut_short import booking_over, drain_before
 from reservation_core.domain.errors import AlreadyFinalError, LimitExceededError, NotExtendableError
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus, Reason, ReasonCode, Reservation
 from reservation_core.domain.starts import TAKEN_AWAY, TOO_LATE, queued_again, taken_back, timed_out
@@ -88,10 +87,6 @@ def transition(reservation: Reservation, event: Event, now: datetime) -> tuple[R
             return _fenced(reservation, event)
         case Adopted():
             return adopted(reservation, event)
-        case BookingOver():
-            return booking_over(reservation, event, now)
-        case DrainBefore():
-            return drain_before(reservation, event, now)
         case BookingOver():
             return booking_over(reservation, event, now)
         case DrainBefore():
