@@ -36,6 +36,7 @@ STATUS_OF: Mapping[type[errors.DomainError], int] = {
     errors.UserDisabledError: 409,
     errors.NodeAnswersError: 409,
     errors.NodeNotFencedError: 409,
+    errors.NotPermittedError: 409,
 }
 """The status of every kind of broken rule; a test holds it complete."""
 
@@ -119,6 +120,9 @@ def of_exception(error: Exception, request: Request) -> Response | None:
     match error:
         case ProblemError():
             found = error
+        case errors.NotPermittedError():
+            rules = [BrokenRule(code=rule.code, detail=rule.detail) for rule in error.broken_rules]
+            found = ProblemError(STATUS_OF[type(error)], error.code, error.detail, broken_rules=rules or None)
         case errors.DomainError():
             found = ProblemError(STATUS_OF.get(type(error), 409), error.code, error.detail)
         case RequestValidationError():

@@ -1,5 +1,9 @@
 """What can go wrong by the rules. Each error carries a stable `code`; its text says what to do next."""
 
+from collections.abc import Sequence
+
+from reservation_core.domain.rules import BrokenRule
+
 
 class DomainError(Exception):
     """A rule said no. `code` is stable and becomes the problem's `type`."""
@@ -87,3 +91,13 @@ class NodeNotFencedError(DomainError):
     """The node is not fenced."""
 
     code = "node_not_fenced"
+
+
+class NotPermittedError(DomainError):
+    """The policy says no; `broken_rules` holds every rule that the request breaks (see `rules.check`)."""
+
+    code = "not_permitted"
+
+    def __init__(self, detail: str, broken_rules: Sequence[BrokenRule] = ()) -> None:
+        super().__init__(detail)
+        self.broken_rules = tuple(broken_rules)

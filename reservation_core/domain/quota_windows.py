@@ -1,0 +1,117 @@
+"""How much is held when: the most at an instant, the sum in a week, and from when on a request would fit beside it.
+
+Amounts in weeks are GPU-time: one GPU for an hour is an hour. A week goes from Monday 00:00 UTC to the next.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+WEEK = timedelta(days=7)
+_MINUTE = timedelta(minutes=1)
+_A_MONDAY = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """So many GPUs in [start, end)."""
+
+    gpus: int
+    start: datetime
+    end: datetime
+
+
+def week_start(moment: datetime) -> datetime:
+    """The Monday 00:00 UTC at or before it."""
+    return _A_MONDAY + (moment - _A_MONDAY) // WEEK * WEEK
+
+
+def whole_minute(moment: datetime) -> datetime:
+    """The first whole minute at or after it: where a booking can start."""
+    return _A_MONDAY - (_A_MONDAY - moment) // _MINUTE * _MINUTE
+
+
+def overlap(start: datetime, end: datetime, first: datetime, last: datetime) -> timedelta:
+    """How long [start, end) and [first, last) overlap."""
+    return max(min(end, last) - max(start, first), timedelta(0))
+
+
+def levels(held: Sequence[Held]) -> list[tuple[datetime, int]]:
+    """(from when on, GPUs held) at each moment at which it changes, in order. Before the first it is 0."""
+    steps: dict[datetime, int] = {}
+    for each in held:
+        if each.end > each.start:
+            steps[each.start] = steps.get(each.start, 0) + each.gpus
+            steps[each.end] = steps.get(each.end, 0) - each.gpus
+    found, level = [], 0
+    for moment in sorted(steps):
+        level += steps[moment]
+        found.append((moment, level))
+    return found
+
+
+def peak(held: Sequence[Held], start: datetime, end: datetime) -> int:
+    """The most GPUs held at one instant of [start, end)."""
+    return max((each[1] for each in levels([_clipped(each, start, end) for each in held])), default=0)
+
+
+def gpu_time(held: Sequence[Held], first: datetime, last: datetime) -> timedelta:
+    """The GPU-time held in [first, last)."""
+    return sum((each.gpus * overlap(each.start, each.end, first, last) for each in held), timedelta(0))
+
+
+def weeks_of(start: datetime, end: datetime) -> list[datetime]:
+    """The starts of the weeks that [start, end) touches."""
+    found = [week_start(start)]
+    while found[-1] + WEEK < end:
+        found.append(found[-1] + WEEK)
+    return found
+
+
+def earliest_at_once(
+    held: Sequence[Held], gpus: int, limit: int, start: datetime, length: timedelta
+) -> datetime | None:
+    """The first whole minute from `start` on at which `gpus` more for `length` stay within `limit` at every instant.
+
+    `start` itself counts whether it is a whole minute or not. None when it is never possible.
+    """
+    if gpus > limit:
+        return None
+    steps = levels(held)
+    at = start
+    # The run of every step that is too high ends the attempt that reaches it; the next begins where that step ends.
+    for index, (moment, level) in enumerate(steps):
+        ends = steps[index + 1][0] if index + 1 < len(steps) else moment
+        if level + gpus > limit and moment < at + length and ends > at:
+            at = whole_minute(ends)
+    return at
+
+
+def earliest_in_weeks(
+    held: Sequence[Held], gpus: int, limit: timedelta, start: datetime, length: timedelta
+) -> datetime | None:
+    """The first whole minute from `start` on at which `gpus` more for `length` keep every week within `limit`.
+
+    `start` itself counts whether it is a whole minute or not. None when it is never possible.
+    """
+    used: dict[datetime, timedelta] = {}
+    for each in held:
+        for week in weeks_of(each.start, each.end):
+            used[week] = used.get(week, timedelta(0)) + gpu_time([each], week, week + WEEK)
+    last = max((each.end for each in held), default=start)
+    at = start
+    # Beyond the last week in which anything is held all weeks are alike: two starts tell for all.
+    while at <= max(last, start) + 2 * WEEK:
+        for week in weeks_of(at, at + length):
+            room = max(limit - used.get(week, timedelta(0)), timedelta(0)) // gpus
+            if overlap(at, at + length, week, week + WEEK) > room:
+                # From here on less of it lies in this week only as the start comes nearer to the week's end.
+                at = whole_minute(week + WEEK - room)
+                break
+        else:
+            return at
+    return None
+
+
+def _clipped(held: Held, start: datetime, end: datetime) -> Held:
+    return Held(held.gpus, max(held.start, start), min(held.end, end))
