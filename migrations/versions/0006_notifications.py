@@ -4,6 +4,7 @@ from pathlib import Path
 
 from alembic import op
 
+from reservation_core.adapters.postgres.pgmq_installation import create_queues, drop_queues
 from reservation_core.adapters.postgres.scripts import execute_script
 
 revision = "0006_notifications"
@@ -11,16 +12,24 @@ down_revision = "0005_policy"
 branch_labels = None
 depends_on = None
 
+QUEUES = ("notifications", "notifications_dlq")
+
 _DROP = """
-SELECT 1;
+DROP TRIGGER events_notify ON events;
+DROP FUNCTION notify_of_events;
+DROP TABLE notice_preferences, notice_targets, notice_events, notice_kinds;
 """
 
 
 def upgrade() -> None:
-    """Execute the SQL file beside this one."""
-    execute_script(op.get_bind(), Path(__file__).with_suffix(".sql").read_text(encoding="utf-8"))
+    """Make the queue, then execute the SQL file beside this one."""
+    connection = op.get_bind()
+    create_queues(connection, QUEUES)
+    execute_script(connection, Path(__file__).with_suffix(".sql").read_text(encoding="utf-8"))
 
 
 def downgrade() -> None:
-    """Take it back."""
-    execute_script(op.get_bind(), _DROP)
+    """Take it back; notices that were not delivered are lost."""
+    connection = op.get_bind()
+    execute_script(connection, _DROP)
+    drop_queues(connection, QUEUES)

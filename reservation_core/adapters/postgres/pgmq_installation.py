@@ -98,17 +98,27 @@ def install_pgmq(connection: sqlalchemy.Connection, queues: Sequence[str]) -> Or
         sqlalchemy.text("INSERT INTO pgmq_origin (origin, version) VALUES (:origin, :version)"),
         {"origin": origin.value, "version": version},
     )
+    create_queues(connection, queues)
+    return origin
+
+
+def create_queues(connection: sqlalchemy.Connection, queues: Sequence[str]) -> None:
+    """Make queues in a PGMQ that is there, kept short by vacuum."""
     for queue in queues:
         connection.execute(sqlalchemy.text("SELECT pgmq.create(CAST(:queue AS text))"), {"queue": queue})
         execute_script(connection, _CHURN.format(queue=queue))
-    return origin
+
+
+def drop_queues(connection: sqlalchemy.Connection, queues: Sequence[str]) -> None:
+    """Drop queues with their messages."""
+    for queue in queues:
+        connection.execute(sqlalchemy.text("SELECT pgmq.drop_queue(CAST(:queue AS text))"), {"queue": queue})
 
 
 def remove_pgmq(connection: sqlalchemy.Connection, queues: Sequence[str]) -> None:
     """Drop our queues with their messages, and PGMQ itself if we installed it and nobody else has a queue in it."""
     origin = Origin(connection.execute(sqlalchemy.text("SELECT origin FROM pgmq_origin")).scalar_one())
-    for queue in queues:
-        connection.execute(sqlalchemy.text("SELECT pgmq.drop_queue(CAST(:queue AS text))"), {"queue": queue})
+    drop_queues(connection, queues)
     others = connection.execute(sqlalchemy.text("SELECT count(*) FROM pgmq.meta")).scalar_one()
     script = "DROP TABLE pgmq_origin;"
     if others == 0 and origin is not Origin.FOUND:

@@ -19,7 +19,9 @@ from sqlalchemy.pool import NullPool
 from reservation_core.adapters.postgres import migrating
 from tests.integration.reservation_core.adapters.postgres.conftest import Seed
 
-QUEUES = ["gpu_jobs", "gpu_jobs_dlq", "pod_operations", "pod_operations_dlq"]
+QUEUES = [
+    "gpu_jobs", "gpu_jobs_dlq", "notifications", "notifications_dlq", "pod_operations", "pod_operations_dlq"
+]  # fmt: skip
 
 
 def pool(url: str) -> AsyncEngine:
@@ -78,6 +80,14 @@ async def fill(url: str) -> None:
     await seed.run(
         "INSERT INTO unknown_pods (name, reservation_id, node, gpu_indices, detail, first_seen_at) "
         "VALUES ('job-x-1-0', 'job-x', 'node-a', '{0}', 'Who knows.', now())"
+    )
+    await seed.run(
+        "INSERT INTO notice_targets (id, user_id, channel, address, secret, created_at, verified_at) "
+        "VALUES ('ntg-a', :user, 'webhook', 'https://a.example/', 'x-x-x-x-x-x-x-x-x', now(), now())", user=user
+    )  # fmt: skip
+    await seed.run(
+        "INSERT INTO notice_preferences (user_id, kind, channel, wanted) VALUES (:user, 'ended', 'slack', false)",
+        user=user,
     )
     for queue in QUEUES:
         await seed.run("SELECT pgmq.send(CAST(:queue AS text), CAST('{}' AS jsonb))", queue=queue)
