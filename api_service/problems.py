@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from reservation_core.contracts import BrokenRule, Problem
+from reservation_core.contracts import BrokenRule, Problem, Slot
 from reservation_core.domain import errors
 
 MEDIA_TYPE = "application/problem+json"
@@ -36,6 +36,8 @@ STATUS_OF: Mapping[type[errors.DomainError], int] = {
     errors.UserDisabledError: 409,
     errors.NodeAnswersError: 409,
     errors.NodeNotFencedError: 409,
+    errors.NotBookableError: 409,
+    errors.NotChangeableError: 409,
     errors.NotPermittedError: 409,
 }
 """The status of every kind of broken rule; a test holds it complete."""
@@ -58,6 +60,7 @@ class ProblemError(Exception):
         *,
         headers: Mapping[str, str] | None = None,
         broken_rules: Sequence[BrokenRule] | None = None,
+        nearest_slots: Sequence[Slot] | None = None,
     ) -> None:
         super().__init__(detail)
         self.status = status
@@ -65,6 +68,7 @@ class ProblemError(Exception):
         self.detail = detail
         self.headers = headers
         self.broken_rules = broken_rules
+        self.nearest_slots = nearest_slots
 
 
 def respond(
@@ -75,6 +79,7 @@ def respond(
     request_id: str | None = None,
     headers: Mapping[str, str] | None = None,
     broken_rules: Sequence[BrokenRule] | None = None,
+    nearest_slots: Sequence[Slot] | None = None,
 ) -> Response:
     """A problem as a response. `request_id` becomes `instance`, so that the log can be searched for it."""
     problem = Problem(
@@ -84,6 +89,7 @@ def respond(
         detail=_printable(detail),
         instance=None if request_id is None else f"urn:gpu-dev:request:{request_id}",
         broken_rules=None if broken_rules is None else list(broken_rules),
+        nearest_slots=None if nearest_slots is None else list(nearest_slots),
     )
     body = problem.model_dump_json(exclude_none=True).encode()
     return Response(body, status_code=status, media_type=MEDIA_TYPE, headers=dict(headers or {}))
@@ -123,6 +129,8 @@ def of_exception(error: Exception, request: Request) -> Response | None:
         case errors.NotPermittedError():
             rules = [BrokenRule(code=rule.code, detail=rule.detail) for rule in error.broken_rules]
             found = ProblemError(STATUS_OF[type(error)], error.code, error.detail, broken_rules=rules or None)
+        case errors.NotBookableError():
+            found = not_bookable(error)
         case errors.DomainError():
             found = ProblemError(STATUS_OF.get(type(error), 409), error.code, error.detail)
         case RequestValidationError():
@@ -143,6 +151,20 @@ def of_exception(error: Exception, request: Request) -> Response | None:
         request_id=request_id,
         headers=found.headers,
         broken_rules=found.broken_rules,
+        nearest_slots=found.nearest_slots,
+    )
+
+
+def not_bookable(error: errors.NotBookableError) -> ProblemError:
+    """409 with every broken rule, and the slots that would do if there are any."""
+    rules = [BrokenRule(code=each.code, detail=each.detail) for each in error.broken]
+    slots = [Slot(start=start, end=end) for start, end in error.nearest]
+    return ProblemError(
+        STATUS_OF[type(error)],
+        error.code,
+        error.detail,
+        broken_rules=rules or None,
+        nearest_slots=slots or None,
     )
 
 

@@ -1,5 +1,8 @@
 """What can go wrong by the rules. Each error carries a stable `code`; its text says what to do next."""
 
+from dataclasses import dataclass
+from datetime import datetime
+
 from collections.abc import Sequence
 
 from reservation_core.domain.rules import BrokenRule
@@ -101,3 +104,30 @@ class NotPermittedError(DomainError):
     def __init__(self, detail: str, broken_rules: Sequence[BrokenRule] = ()) -> None:
         super().__init__(detail)
         self.broken_rules = tuple(broken_rules)
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """One rule that a request broke: a stable code, and a sentence that says what to do."""
+
+    code: str
+    detail: str
+
+
+class NotBookableError(DomainError):
+    """A booking can't be had as asked: every rule that it breaks, and the nearest slots ([start, end)) that would do."""
+
+    code = "not_bookable"
+
+    def __init__(
+        self, detail: str, broken: tuple[Broken, ...] = (), nearest: tuple[tuple[datetime, datetime], ...] = ()
+    ) -> None:
+        super().__init__(detail)
+        self.broken = broken
+        self.nearest = nearest
+
+
+class NotChangeableError(DomainError):
+    """The booking is in a state in which this can't be changed."""
+
+    code = "not_changeable"

@@ -1,0 +1,126 @@
+"""Times as people write them, with an offset or in a time zone, and the instants that they mean.
+
+A local time that does not exist (clocks go forward) is refused, with the two valid times beside it; one that exists
+twice (clocks go back) means the first, unless an offset is written with it. Instants are UTC and of whole minutes.
+"""
+
+import re
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from functools import cache
+from zoneinfo import ZoneInfo, available_timezones
+
+WALL_TIME = r"^\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?([Zz]|[+-]\d{2}:\d{2})?$"
+"""What is read as a time: RFC 3339, also without seconds, and without an offset where a time zone says it."""
+
+_WALL_TIME = re.compile(WALL_TIME)
+_FIRST_YEAR, _LAST_YEAR = 1970, 2200
+_SECOND = timedelta(seconds=1)
+_MINUTE = timedelta(minutes=1)
+
+
+class WallTimeError(ValueError):
+    """What was written is no instant; the text says what to write instead."""
+
+
+class NoSuchLocalTimeError(WallTimeError):
+    """Clocks go forward over this time. `before` and `after` are the nearest instants (UTC) that exist."""
+
+    def __init__(self, wall: datetime, zone: tzinfo, before: datetime, after: datetime) -> None:
+        super().__init__(
+            f"{wall.isoformat(timespec='minutes')} does not exist in {zone_name(zone)}: clocks go forward over it. "
+            f"Write {_shown(before, zone)} or {_shown(after, zone)}."
+        )
+        self.before = before
+        self.after = after
+
+
+@cache
+def _known_zones() -> frozenset[str]:
+    # `localtime` and its like are whatever this machine is set to.
+    return frozenset(available_timezones()) - {"localtime", "Factory", "posixrules"}
+
+
+def zone_of(name: str) -> ZoneInfo:
+    """A time zone by its IANA name. Raises WallTimeError for one that is not known."""
+    if name not in _known_zones():
+        raise WallTimeError("must be the name of an IANA time zone, such as Europe/Stockholm or UTC")
+    return ZoneInfo(name)
+
+
+def zone_name(zone: tzinfo) -> str:
+    """What a zone is called: its IANA name, or its fixed offset."""
+    if isinstance(zone, ZoneInfo) and zone.key is not None:
+        return zone.key
+    offset = zone.utcoffset(None) or timedelta(0)
+    if not offset:
+        return "UTC"
+    minutes = abs(offset) // _MINUTE
+    return f"{'-' if offset < timedelta(0) else '+'}{minutes // 60:02}:{minutes % 60:02}"
+
+
+def zone_named(name: str) -> tzinfo:
+    """A zone by what `zone_name` calls it. Raises WallTimeError."""
+    fixed = re.fullmatch(r"([+-])(\d{2}):(\d{2})", name)
+    if fixed is None:
+        return zone_of(name)
+    offset = timedelta(hours=int(fixed[2]), minutes=int(fixed[3]))
+    return timezone(-offset if fixed[1] == "-" else offset)
+
+
+def read_time(text: str) -> datetime:
+    """A time as written: aware when it has an offset, else naive. Raises WallTimeError."""
+    if not _WALL_TIME.fullmatch(text):
+        raise WallTimeError("must be a time such as 2030-01-31T09:00:00Z, or 2030-01-31T09:00 with a time_zone")
+    try:
+        found = datetime.fromisoformat(text.upper().replace(" ", "T"))
+    except ValueError:
+        raise WallTimeError("must be a day and a time of day that exist") from None
+    if not _FIRST_YEAR <= found.year <= _LAST_YEAR:
+        raise WallTimeError(f"must lie between the years {_FIRST_YEAR} and {_LAST_YEAR}")
+    return found
+
+
+def instant_of(written: datetime, zone: tzinfo | None) -> datetime:
+    """The instant (UTC) that a time from `read_time` means; an offset written with it decides, else the zone.
+
+    Raises WallTimeError: neither offset nor zone, not a whole minute, or NoSuchLocalTimeError.
+    """
+    if written.tzinfo is not None:
+        return whole_minute(written.astimezone(UTC))
+    if zone is None:
+        raise WallTimeError("must have an offset, such as …T09:00:00+01:00 or …T08:00:00Z, or come with a time_zone")
+    return whole_minute(in_zone(written, zone))
+
+
+def whole_minute(instant: datetime) -> datetime:
+    """The same instant. Raises WallTimeError when it is not a whole minute."""
+    if instant.second or instant.microsecond:
+        raise WallTimeError("must be a whole minute: bookings begin and end on minutes")
+    return instant
+
+
+def in_zone(wall: datetime, zone: tzinfo) -> datetime:
+    """The instant (UTC) of a naive local time: of two the first. Raises NoSuchLocalTimeError where there is none."""
+    # `fold=0` is the offset before a change: in a gap it leads to an instant after it, `fold=1` to one before it.
+    instant = wall.replace(tzinfo=zone, fold=0).astimezone(UTC)
+    if instant.astimezone(zone).replace(tzinfo=None, fold=0) == wall:
+        return instant
+    change = _change_between(wall.replace(tzinfo=zone, fold=1).astimezone(UTC), instant, zone)
+    raise NoSuchLocalTimeError(wall, zone, change - _MINUTE, change)
+
+
+def _change_between(early: datetime, late: datetime, zone: tzinfo) -> datetime:
+    """The first second at which the zone's offset is that of `late`."""
+    low, high = 0, (late - early) // _SECOND
+    after = late.astimezone(zone).utcoffset()
+    while low < high:
+        middle = (low + high) // 2
+        if (early + middle * _SECOND).astimezone(zone).utcoffset() == after:
+            high = middle
+        else:
+            low = middle + 1
+    return early + low * _SECOND
+
+
+def _shown(instant: datetime, zone: tzinfo) -> str:
+    return instant.astimezone(zone).isoformat(timespec="minutes")
