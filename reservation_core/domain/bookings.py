@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from reservation_core.domain.errors import Broken
 from reservation_core.domain.model import AllocatedGpu, BookingStatus, Workload
+from reservation_core.domain.rules import BrokenRule
 
 LONGEST_BOOKING = timedelta(days=90)
 FARTHEST_START = timedelta(days=400)
@@ -128,5 +128,5 @@ class Skipped:
 
     span: Span | None
     local_start: str
-    broken: tuple[Broken, ...]
+    broken: tuple[BrokenRule, ...]
     nearest: tuple[Span, ...] = field(default=())

@@ -1,9 +1,7 @@
 """What can go wrong by the rules. Each error carries a stable `code`; its text says what to do next."""
 
-from dataclasses import dataclass
-from datetime import datetime
-
 from collections.abc import Sequence
+from datetime import datetime
 
 from reservation_core.domain.rules import BrokenRule
 
@@ -106,25 +104,20 @@ class NotPermittedError(DomainError):
         self.broken_rules = tuple(broken_rules)
 
 
-@dataclass(frozen=True, slots=True)
-class Broken:
-    """One rule that a request broke: a stable code, and a sentence that says what to do."""
-
-    code: str
-    detail: str
-
-
 class NotBookableError(DomainError):
-    """A booking can't be had as asked: every rule that it breaks, and the nearest slots ([start, end)) that would do."""
+    """A booking can't be had as asked: every rule that it breaks, and the nearest slots [start, end) that would do."""
 
     code = "not_bookable"
 
     def __init__(
-        self, detail: str, broken: tuple[Broken, ...] = (), nearest: tuple[tuple[datetime, datetime], ...] = ()
+        self,
+        detail: str,
+        broken_rules: Sequence[BrokenRule] = (),
+        nearest: Sequence[tuple[datetime, datetime]] = (),
     ) -> None:
         super().__init__(detail)
-        self.broken = broken
-        self.nearest = nearest
+        self.broken_rules = tuple(broken_rules)
+        self.nearest = tuple(nearest)
 
 
 class NotChangeableError(DomainError):
