@@ -124,3 +124,9 @@ class NotChangeableError(DomainError):
     """The booking is in a state in which this can't be changed."""
 
     code = "not_changeable"
+
+
+class NotOfferedError(DomainError):
+    """The booking is not on offer (any more): there is nothing to accept or decline."""
+
+    code = "not_offered"

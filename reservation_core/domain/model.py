@@ -38,6 +38,11 @@ class BookingStatus(StrEnum):
     EXPIRED = "expired"
 
 
+FINAL_BOOKING_STATUSES = frozenset(
+    {BookingStatus.ENDED, BookingStatus.RELEASED, BookingStatus.CANCELLED, BookingStatus.EXPIRED}
+)
+
+
 class ReservationKind(StrEnum):
     """What a reservation is: a job waits for GPUs and then runs; a booking holds GPUs for a slot.
 

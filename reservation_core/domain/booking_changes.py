@@ -1,0 +1,222 @@
+"""A booking, what happens to it, and what has to be done about it: nouns, events and effects, as data.
+
+`booking_life.transition` turns an event into effects; use cases carry these out.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from reservation_core.domain.changes import Record, WakePlanner
+from reservation_core.domain.model import BookingStatus, Reason, Workload
+from reservation_core.domain.plan import PlacedGpu
+
+
+@dataclass(frozen=True, slots=True)
+class Booking:
+    """A booking, whole: `gpus` on each of `nodes` nodes (on `node` if it names one) for [starts_at, ends_at).
+
+    `activated_at` is when its slot was found to have begun; it is given up at `release_at` unless `used_at` is set.
+    Warnings that were due until `start_warned_at` and `end_warned_at` have been given. `workload` None: none came with
+    it; `started_job` is the job that was made of it.
+    """
+
+    id: str
+    seq: int
+    user_id: int
+    user: str
+    title: str | None
+    status: BookingStatus
+    reason: Reason
+    gpus: int
+    gpu_type: str | None
+    nodes: int
+    starts_at: datetime
+    ends_at: datetime
+    created_at: datetime
+    version: int
+    node: str | None = None
+    project: str | None = None
+    workload: Workload | None = None
+    auto_accept: bool = False
+    waits_until: datetime | None = None
+    offer_until: datetime | None = None
+    activated_at: datetime | None = None
+    used_at: datetime | None = None
+    release_at: datetime | None = None
+    started_job: str | None = None
+    finished_at: datetime | None = None
+    start_warned_at: datetime | None = None
+    end_warned_at: datetime | None = None
+    no_show_warned_at: datetime | None = None
+
+    @property
+    def waits_at_most_until(self) -> datetime:
+        """When waiting is over: what has begun without cards is never served."""
+        return self.starts_at if self.waits_until is None else min(self.waits_until, self.starts_at)
+
+    @property
+    def offered_at_most_until(self) -> datetime:
+        """When its offer runs out: never after the start."""
+        return self.starts_at if self.offer_until is None else min(self.offer_until, self.starts_at)
+
+
+@dataclass(frozen=True, slots=True)
+class StartReached:
+    """The clock has reached its start.
+
+    `grace` is how long it may stay unused (None: for ever), `late` whose pods still hold cards of it.
+    """
+
+    grace: timedelta | None
+    late: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SlotOver:
+    """The clock has reached its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class UsedBy:
+    """A job of its owner has run in it since `at`."""
+
+    job_id: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class StartingSoon:
+    """A warning before its start is due."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndingSoon:
+    """A warning before its end is due."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoShowLooms:
+    """Half of its grace is over, and nothing has run in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class GraceOver:
+    """Its grace is over, and nothing has run in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """These cards came free for it; its owner may have them until `until`."""
+
+    cards: tuple[PlacedGpu, ...]
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Booked:
+    """These cards came free for it, and its owner wants them without being asked."""
+
+    cards: tuple[PlacedGpu, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """Its owner takes the offer."""
+
+    actor: str
+
+
+@dataclass(frozen=True, slots=True)
+class Declined:
+    """Its owner does not want what is offered."""
+
+    actor: str
+
+
+@dataclass(frozen=True, slots=True)
+class OfferRanOut:
+    """Nobody has answered the offer in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitRanOut:
+    """Nothing came free for it in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """Its owner or an administrator wants it no more."""
+
+    actor: str
+    by_admin: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MovedAway:
+    """An administrator needs cards of it; these are as good, at the same time."""
+
+    cards: tuple[PlacedGpu, ...]
+    actor: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class CutShort:
+    """An administrator needs cards of it from `at` on, and there are no others."""
+
+    at: datetime
+    actor: str
+    why: str
+
+
+BookingEvent = (
+    StartReached
+    | SlotOver
+    | UsedBy
+    | StartingSoon
+    | EndingSoon
+    | NoShowLooms
+    | GraceOver
+    | Offered
+    | Booked
+    | Accepted
+    | Declined
+    | OfferRanOut
+    | WaitRanOut
+    | Cancelled
+    | MovedAway
+    | CutShort
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HoldCards:
+    """Write these cards into the ledger for what is left of its slot."""
+
+    cards: tuple[PlacedGpu, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GiveBack:
+    """What its rows of the ledger have after `at` goes back to the calendar. `closing`: the rows are over with it."""
+
+    at: datetime
+    closing: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class StartWorkload:
+    """Submit the workload that came with it, as a job within it."""
+
+
+BookingEffect = HoldCards | GiveBack | StartWorkload | WakePlanner | Record
+
+
+@dataclass(frozen=True, slots=True)
+class BookingChange:
+    """A transition that was decided and is to be written: the row before and after, and what else must happen."""
+
+    before: Booking
+    after: Booking
+    effects: tuple[BookingEffect, ...]
+    at: datetime

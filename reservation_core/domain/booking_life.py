@@ -1,0 +1,381 @@
+"""The life of a booking: which events move it where, and what has to be done about it.
+
+`waiting → offered → confirmed → active → ended | released | cancelled | expired`
+
+`transition` decides one event; `advance` asks what is due by the clock and decides that, until nothing is. Both are
+level-triggered: what is late, doubled or out of order changes nothing (no effects), what a person asks for in vain is a
+typed error. Warnings are due at moments, and a mark remembers until when they were given: whoever moves a booking moves
+its warnings, too.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import assert_never
+
+from reservation_core.domain.booking_changes import (
+    Accepted,
+    Booked,
+    Booking,
+    BookingChange,
+    BookingEffect,
+    BookingEvent,
+    Cancelled,
+    CutShort,
+    Declined,
+    EndingSoon,
+    GiveBack,
+    GraceOver,
+    HoldCards,
+    MovedAway,
+    NoShowLooms,
+    Offered,
+    OfferRanOut,
+    SlotOver,
+    StartingSoon,
+    StartReached,
+    StartWorkload,
+    UsedBy,
+    WaitRanOut,
+)
+from reservation_core.domain.changes import SYSTEM, Record, WakePlanner
+from reservation_core.domain.errors import AlreadyFinalError, NotOfferedError
+from reservation_core.domain.model import FINAL_BOOKING_STATUSES, BookingStatus, Reason, ReasonCode
+
+Decided = tuple[Booking, tuple[BookingEffect, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class BookingRules:
+    """When warnings are given: seconds before the start, and before the end."""
+
+    starting_soon_s: Sequence[int]
+    ending_soon_s: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class BookingFacts:
+    """What is true around a booking. `used_by`: the first job that really ran in it, and since when.
+
+    `busy`: jobs in it start or run. `late`: whose pods still hold cards of it although their time is over.
+    `grace`: how long it may stay unused (None: as long as it lasts).
+    """
+
+    used_by: tuple[str, datetime] | None = None
+    busy: bool = False
+    late: tuple[str, ...] = ()
+    grace: timedelta | None = None
+
+
+def transition(booking: Booking, event: BookingEvent, now: datetime) -> Decided:  # noqa: C901 - one arm an event
+    """Decide what an event does to a booking.
+
+    Returns the booking afterwards and the effects to carry out; the same booking and none when the event says nothing
+    new. Raises AlreadyFinalError or NotOfferedError for what a person asks in vain.
+    """
+    match event:
+        case StartReached():
+            return _start(booking, event, now)
+        case SlotOver():
+            return _over(booking, now)
+        case UsedBy():
+            return _used(booking, event)
+        case StartingSoon() | EndingSoon():
+            return _warn(booking, event, now)
+        case NoShowLooms():
+            return _warn_of_no_show(booking, now)
+        case GraceOver():
+            return _release(booking, now)
+        case Offered() | Booked():
+            return _serve(booking, event, now)
+        case Accepted():
+            return _accept(booking, event, now)
+        case Declined():
+            return _decline(booking, event, now)
+        case OfferRanOut() | WaitRanOut():
+            return _run_out(booking, event, now)
+        case Cancelled():
+            return _cancel(booking, event, now)
+        case MovedAway() | CutShort():
+            return _make_room(booking, event, now)
+        case _:
+            assert_never(event)
+
+
+def decide(booking: Booking, event: BookingEvent, now: datetime) -> BookingChange | None:
+    """Like `transition`, as a change to write; None when there is nothing to do."""
+    after, effects = transition(booking, event, now)
+    return None if after is booking and not effects else BookingChange(booking, after, effects, now)
+
+
+def due(booking: Booking, facts: BookingFacts, rules: BookingRules, now: datetime) -> BookingEvent | None:
+    """What the clock asks of a booking first; None when nothing is due."""
+    match booking.status:
+        case BookingStatus.WAITING:
+            return WaitRanOut() if now >= booking.waits_at_most_until else None
+        case BookingStatus.OFFERED:
+            return OfferRanOut() if now >= booking.offered_at_most_until else None
+        case BookingStatus.CONFIRMED:
+            if now >= booking.starts_at:
+                return StartReached(facts.grace, facts.late)
+            return StartingSoon() if _start_warning_due(booking, rules, now) else None
+        case BookingStatus.ACTIVE:
+            return _due_while_active(booking, facts, rules, now)
+        case BookingStatus.ENDED | BookingStatus.RELEASED | BookingStatus.CANCELLED | BookingStatus.EXPIRED:
+            return None
+        case _:
+            assert_never(booking.status)
+
+
+def advance(booking: Booking, facts: BookingFacts, rules: BookingRules, now: datetime) -> list[BookingChange]:
+    """Everything that is due, in order; nothing when nothing is. Whatever was missed meanwhile is made up for."""
+    changes: list[BookingChange] = []
+    while (event := due(booking, facts, rules, now)) is not None:
+        change = decide(booking, event, now)
+        if change is None:
+            break
+        changes.append(change)
+        booking = change.after
+    return changes
+
+
+def _due_while_active(booking: Booking, facts: BookingFacts, rules: BookingRules, now: datetime) -> BookingEvent | None:
+    if booking.used_at is None and facts.used_by is not None:
+        return UsedBy(*facts.used_by)
+    if now >= booking.ends_at:
+        # Nothing may lie within a booking that is closed: what still runs there is ended first.
+        return None if facts.busy else SlotOver()
+    if booking.release_at is not None and booking.used_at is None and not facts.busy:
+        if booking.no_show_warned_at is None:
+            return NoShowLooms() if now >= _warns_of_no_show_at(booking) else None
+        if now >= booking.release_at:
+            return GraceOver()
+    return EndingSoon() if _end_warning_due(booking, rules, now) else None
+
+
+def _start_warning_due(booking: Booking, rules: BookingRules, now: datetime) -> bool:
+    given = booking.start_warned_at or booking.created_at
+    return _due_between(booking.starts_at, rules.starting_soon_s, given, now)
+
+
+def _end_warning_due(booking: Booking, rules: BookingRules, now: datetime) -> bool:
+    given = booking.end_warned_at or booking.activated_at or booking.starts_at
+    return _due_between(booking.ends_at, rules.ending_soon_s, given, now)
+
+
+def _due_between(of: datetime, before_s: Sequence[int], given: datetime, now: datetime) -> bool:
+    """Whether a warning is due that was not given: those that were due before `given` have been, or said nothing."""
+    return any(given < of - timedelta(seconds=before) <= now for before in before_s)
+
+
+def _warns_of_no_show_at(booking: Booking) -> datetime:
+    """Half the grace after its beginning."""
+    if booking.release_at is None:
+        return booking.ends_at
+    begun = booking.activated_at or booking.starts_at
+    return begun + (booking.release_at - begun) / 2
+
+
+def _start(booking: Booking, event: StartReached, now: datetime) -> Decided:
+    if booking.status is not BookingStatus.CONFIRMED or now < booking.starts_at:
+        return booking, ()
+    # Whoever is told late that the slot has begun has the whole grace from then on.
+    release_at = None if event.grace is None else now + event.grace
+    after = replace(
+        booking,
+        status=BookingStatus.ACTIVE,
+        reason=Reason(ReasonCode.IN_SLOT, f"The slot runs until {_said(booking.ends_at)}."),
+        activated_at=now,
+        release_at=None if release_at is None or release_at >= booking.ends_at else release_at,
+    )
+    effects: list[BookingEffect] = [Record("booking_started", data={"ends_at": booking.ends_at.isoformat()})]
+    if event.late:
+        effects.append(Record("start_promise_missed", data={"late": list(event.late)}))
+    if booking.workload is not None and booking.started_job is None and now < booking.ends_at:
+        effects.append(StartWorkload())
+    return after, (*effects, WakePlanner())
+
+
+def _over(booking: Booking, now: datetime) -> Decided:
+    if booking.status is not BookingStatus.ACTIVE or now < booking.ends_at:
+        return booking, ()
+    detail = f"The slot ended at {_said(booking.ends_at)}."
+    return _closed(booking, BookingStatus.ENDED, Reason(ReasonCode.BOOKING_OVER, detail), now, "booking_ended")
+
+
+def _used(booking: Booking, event: UsedBy) -> Decided:
+    if booking.status is not BookingStatus.ACTIVE or booking.used_at is not None:
+        return booking, ()
+    return replace(booking, used_at=event.at), ()
+
+
+def _warn(booking: Booking, event: StartingSoon | EndingSoon, now: datetime) -> Decided:
+    """The nearest warning stands for those that were missed before it."""
+    match event:
+        case StartingSoon():
+            if booking.status is not BookingStatus.CONFIRMED or now >= booking.starts_at:
+                return booking, ()
+            left = int((booking.starts_at - now).total_seconds())
+            data = {"starts_at": booking.starts_at.isoformat(), "seconds_left": left}
+            return replace(booking, start_warned_at=now), (Record("booking_starting_soon", data=data),)
+        case EndingSoon():
+            if booking.status is not BookingStatus.ACTIVE or now >= booking.ends_at:
+                return booking, ()
+            left = int((booking.ends_at - now).total_seconds())
+            data = {"ends_at": booking.ends_at.isoformat(), "seconds_left": left}
+            return replace(booking, end_warned_at=now), (Record("booking_ending_soon", data=data),)
+        case _:
+            assert_never(event)
+
+
+def _warn_of_no_show(booking: Booking, now: datetime) -> Decided:
+    """Half the grace stays after the warning, however late the warning comes."""
+    if (
+        booking.status is not BookingStatus.ACTIVE
+        or booking.release_at is None
+        or booking.used_at is not None
+        or booking.no_show_warned_at is not None
+        or now < _warns_of_no_show_at(booking)
+    ):
+        return booking, ()
+    begun = booking.activated_at or booking.starts_at
+    release_at = max(booking.release_at, now + (booking.release_at - begun) / 2)
+    data = {"release_at": release_at.isoformat()}
+    return replace(booking, no_show_warned_at=now, release_at=release_at), (Record("no_show_warning", data=data),)
+
+
+def _release(booking: Booking, now: datetime) -> Decided:
+    if (
+        booking.status is not BookingStatus.ACTIVE
+        or booking.used_at is not None
+        or booking.no_show_warned_at is None
+        or booking.release_at is None
+        or now < booking.release_at
+        or now >= booking.ends_at
+    ):
+        return booking, ()
+    detail = "Nothing ran in it within its grace, so the rest was given back. Book again, and start a job in it."
+    return _closed(booking, BookingStatus.RELEASED, Reason(ReasonCode.NO_SHOW, detail), now, "booking_released")
+
+
+def _serve(booking: Booking, event: Offered | Booked, now: datetime) -> Decided:
+    """Cards came free for a request that waits: it is asked, or has them at once."""
+    if booking.status is not BookingStatus.WAITING or now >= booking.waits_at_most_until:
+        return booking, ()
+    held = HoldCards(event.cards)
+    match event:
+        case Offered():
+            until = min(event.until, booking.starts_at)
+            detail = f"GPUs are kept for you until {_said(until)}: accept or decline them."
+            after = replace(
+                booking,
+                status=BookingStatus.OFFERED,
+                reason=Reason(ReasonCode.OFFERED, detail),
+                offer_until=until,
+            )
+            return after, (held, WakePlanner(), Record("booking_offered", data={"offer_until": until.isoformat()}))
+        case Booked():
+            after = replace(booking, status=BookingStatus.CONFIRMED, reason=_booked(booking))
+            return after, (held, WakePlanner(), Record("booking_confirmed"))
+        case _:
+            assert_never(event)
+
+
+def _accept(booking: Booking, event: Accepted, now: datetime) -> Decided:
+    if booking.status in (BookingStatus.CONFIRMED, BookingStatus.ACTIVE):
+        return booking, ()
+    _require_offered(booking, now)
+    after = replace(booking, status=BookingStatus.CONFIRMED, reason=_booked(booking), offer_until=None)
+    return after, (Record("booking_confirmed", event.actor),)
+
+
+def _decline(booking: Booking, event: Declined, now: datetime) -> Decided:
+    if booking.status is BookingStatus.CANCELLED and booking.reason.code is ReasonCode.OFFER_DECLINED:
+        return booking, ()
+    _require_offered(booking, now)
+    reason = Reason(ReasonCode.OFFER_DECLINED, f"The offer was declined by {event.actor}.")
+    return _closed(booking, BookingStatus.CANCELLED, reason, now, "booking_cancelled", event.actor)
+
+
+def _require_offered(booking: Booking, now: datetime) -> None:
+    if booking.status in FINAL_BOOKING_STATUSES:
+        raise AlreadyFinalError(f"{booking.id} is over ({booking.status.value}): {booking.reason.detail}")
+    if booking.status is not BookingStatus.OFFERED:
+        raise NotOfferedError(f"{booking.id} is {booking.status.value}: there is no offer to answer.")
+    if now >= booking.offered_at_most_until:
+        raise NotOfferedError(f"The offer for {booking.id} ran out at {_said(booking.offered_at_most_until)}.")
+
+
+def _run_out(booking: Booking, event: OfferRanOut | WaitRanOut, now: datetime) -> Decided:
+    match event:
+        case OfferRanOut():
+            if booking.status is not BookingStatus.OFFERED or now < booking.offered_at_most_until:
+                return booking, ()
+            detail = f"The offer was not answered by {_said(booking.offered_at_most_until)}. Book another time."
+            reason = Reason(ReasonCode.OFFER_EXPIRED, detail)
+            return _closed(booking, BookingStatus.EXPIRED, reason, now, "booking_offer_expired")
+        case WaitRanOut():
+            if booking.status is not BookingStatus.WAITING or now < booking.waits_at_most_until:
+                return booking, ()
+            detail = f"Nothing came free for it by {_said(booking.waits_at_most_until)}. Book another time."
+            reason = Reason(ReasonCode.WAIT_OVER, detail)
+            return _closed(booking, BookingStatus.EXPIRED, reason, now, "booking_wait_expired")
+        case _:
+            assert_never(event)
+
+
+def _cancel(booking: Booking, event: Cancelled, now: datetime) -> Decided:
+    if booking.status in FINAL_BOOKING_STATUSES:
+        raise AlreadyFinalError(f"{booking.id} is over ({booking.status.value}); there is nothing to cancel.")
+    code = ReasonCode.CANCELLED_BY_ADMIN if event.by_admin else ReasonCode.CANCELLED_BY_USER
+    reason = Reason(code, f"Cancelled by {event.actor}.")
+    return _closed(booking, BookingStatus.CANCELLED, reason, now, "booking_cancelled", event.actor)
+
+
+def _make_room(booking: Booking, event: MovedAway | CutShort, now: datetime) -> Decided:
+    """An administrator needs cards of it: it has others, or ends early."""
+    if booking.status not in (BookingStatus.OFFERED, BookingStatus.CONFIRMED, BookingStatus.ACTIVE):
+        return booking, ()
+    match event:
+        case MovedAway():
+            cards = [f"{card.node}:{card.index}" for card in event.cards]
+            record = Record("booking_moved", event.actor, {"why": event.why, "gpus": cards})
+            return replace(booking), (GiveBack(now), HoldCards(event.cards), WakePlanner(), record)
+        case CutShort():
+            record = Record("maintenance_affects", event.actor, {"why": event.why, "ends_at": event.at.isoformat()})
+            if event.at <= max(booking.starts_at, now):
+                return _taken_away(booking, event, now, record)
+            if event.at >= booking.ends_at:
+                return booking, ()
+            after = replace(booking, ends_at=event.at)
+            if after.status is BookingStatus.ACTIVE:
+                detail = f"The slot runs until {_said(event.at)}. {event.why}"
+                after = replace(after, reason=Reason(ReasonCode.IN_SLOT, detail))
+            return after, (GiveBack(event.at, closing=False), WakePlanner(), record)
+        case _:
+            assert_never(event)
+
+
+def _taken_away(booking: Booking, event: CutShort, now: datetime, record: Record) -> Decided:
+    """Nothing of it is left: what has begun has ended, what has not is cancelled."""
+    reason = Reason(ReasonCode.MAINTENANCE, f"{event.why} Book another time.")
+    begun = booking.status is BookingStatus.ACTIVE
+    status = BookingStatus.ENDED if begun else BookingStatus.CANCELLED
+    kind = "booking_ended" if begun else "booking_cancelled"
+    after, effects = _closed(booking, status, reason, now, kind, event.actor)
+    return after, (record, *effects)
+
+
+def _closed(
+    booking: Booking, status: BookingStatus, reason: Reason, now: datetime, kind: str, actor: str = SYSTEM
+) -> Decided:
+    after = replace(booking, status=status, reason=reason, finished_at=now, offer_until=None)
+    return after, (GiveBack(now), WakePlanner(), Record(kind, actor))
+
+
+def _booked(booking: Booking) -> Reason:
+    return Reason(ReasonCode.BOOKED, f"Booked from {_said(booking.starts_at)} to {_said(booking.ends_at)}.")
+
+
+def _said(at: datetime) -> str:
+    return f"{at:%Y-%m-%dT%H:%M:%SZ}"
