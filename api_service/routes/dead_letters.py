@@ -78,5 +78,7 @@ def _channel(queue: QueueName) -> Channel:
             return Channel.GPU_JOBS
         case QueueName.POD_OPERATIONS:
             return Channel.POD_OPERATIONS
+        case QueueName.NOTIFICATIONS:
+            return Channel.NOTIFICATIONS
         case _:
             assert_never(queue)

@@ -23,6 +23,7 @@ class QueueName(StrEnum):
 
     GPU_JOBS = "gpu_jobs"
     POD_OPERATIONS = "pod_operations"
+    NOTIFICATIONS = "notifications"
 
 
 @app.callback(invoke_without_command=True)

@@ -1,5 +1,5 @@
--- Being told: who wants to hear of what, and by which way. Everything hangs on `events`: whoever records one need not know
--- that anybody listens.
+-- Being told: who wants to hear of what, and by which way. Everything hangs on `events`: whoever records one need not
+-- know that anybody listens.
 
 -- What one can be told of, and whether one is unless one says otherwise.
 CREATE TABLE notice_kinds (

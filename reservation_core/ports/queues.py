@@ -12,6 +12,7 @@ class QueueName(StrEnum):
 
     GPU_JOBS = "gpu_jobs"
     POD_OPERATIONS = "pod_operations"
+    NOTIFICATIONS = "notifications"
 
     @property
     def dead_letters(self) -> str:

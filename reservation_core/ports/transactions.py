@@ -10,6 +10,7 @@ from reservation_core.ports.idempotency import Idempotency
 from reservation_core.ports.identities import Identities
 from reservation_core.ports.inventory import Inventory
 from reservation_core.ports.measurements import Measurements
+from reservation_core.ports.notices import Notices
 from reservation_core.ports.planning import Planning
 from reservation_core.ports.pod_logs import PodLogs
 from reservation_core.ports.queues import Queue
@@ -43,6 +44,8 @@ class UnitOfWork(Protocol):
     def measurements(self) -> Measurements: ...
     @property
     def pod_logs(self) -> PodLogs: ...
+    @property
+    def notices(self) -> Notices: ...
     @property
     def queue(self) -> Queue: ...
 

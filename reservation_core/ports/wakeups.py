@@ -13,6 +13,7 @@ class Channel(StrEnum):
     POD_OPERATIONS = "gpu_dev_pod_operations"
     EVENTS = "gpu_dev_events"
     RESYNC = "gpu_dev_resync"
+    NOTIFICATIONS = "gpu_dev_notifications"
 
 
 class Wakeups(Protocol):

@@ -16,6 +16,7 @@ from reservation_core.adapters.postgres.idempotency import PostgresIdempotency
 from reservation_core.adapters.postgres.identities import PostgresIdentities
 from reservation_core.adapters.postgres.inventory import PostgresInventory
 from reservation_core.adapters.postgres.measurements import PostgresMeasurements
+from reservation_core.adapters.postgres.notices import PostgresNotices
 from reservation_core.adapters.postgres.planning import PostgresPlanning
 from reservation_core.adapters.postgres.pod_locks import check_still_held, held
 from reservation_core.adapters.postgres.pod_logs import PostgresPodLogs
@@ -86,6 +87,11 @@ class PostgresUnitOfWork:
     def pod_logs(self) -> PostgresPodLogs:
         """Ends of logs whose pods are gone."""
         return PostgresPodLogs(self._connection)
+
+    @cached_property
+    def notices(self) -> PostgresNotices:
+        """Who is told where."""
+        return PostgresNotices(self._connection)
 
     async def hold_pod_lock(self, reservation_id: str) -> None:
         """Wait for this reservation's pod lock and keep it until the transaction ends."""

@@ -1,0 +1,120 @@
+-- name: add_notice_target
+-- Store a target unless its user has too many; whoever adds one at the same time for the same user waits.
+WITH owner AS (
+    SELECT id, name FROM users WHERE id = :user_id FOR NO KEY UPDATE
+), added AS (
+    INSERT INTO notice_targets (id, user_id, channel, name, address, secret, code, created_at, verified_at, tested_at)
+    SELECT :id, o.id, CAST(:channel AS text), :name, :address, :secret, CAST(:code AS text),
+           CAST(:now AS timestamptz),
+           CASE WHEN CAST(:code AS text) IS NULL THEN CAST(:now AS timestamptz) END,
+           CASE WHEN CAST(:code AS text) IS NOT NULL THEN CAST(:now AS timestamptz) END
+    FROM owner o
+    WHERE (SELECT count(*) FROM notice_targets t WHERE t.user_id = o.id AND t.removed_at IS NULL) < :most
+      AND (SELECT count(*) FROM notice_targets t
+           WHERE t.user_id = o.id AND t.created_at > CAST(:now AS timestamptz) - interval '1 day') < :most_a_day
+    RETURNING *
+)
+SELECT a.id, a.user_id, o.name AS user_name, a.channel, a.name, a.address, a.created_at, a.verified_at, a.delivered_at,
+       a.failed_at, a.failure, a.told
+FROM added a JOIN owner o ON o.id = a.user_id;
+
+-- name: notice_targets_of_user
+-- One user's targets after an id, in order.
+SELECT t.id, t.user_id, u.name AS user_name, t.channel, t.name, t.address, t.created_at, t.verified_at, t.delivered_at,
+       t.failed_at, t.failure, t.told
+FROM notice_targets t JOIN users u ON u.id = t.user_id
+WHERE t.user_id = :user_id AND t.removed_at IS NULL AND t.id > :after ORDER BY t.id LIMIT :limit;
+
+-- name: notice_targets_of_everybody
+-- All targets after an id, in order.
+SELECT t.id, t.user_id, u.name AS user_name, t.channel, t.name, t.address, t.created_at, t.verified_at, t.delivered_at,
+       t.failed_at, t.failure, t.told
+FROM notice_targets t JOIN users u ON u.id = t.user_id
+WHERE t.removed_at IS NULL AND t.id > :after ORDER BY t.id LIMIT :limit;
+
+-- name: notice_target
+-- A target of a user (null: of anybody).
+SELECT t.id, t.user_id, u.name AS user_name, t.channel, t.name, t.address, t.created_at, t.verified_at, t.delivered_at,
+       t.failed_at, t.failure, t.told
+FROM notice_targets t JOIN users u ON u.id = t.user_id
+WHERE t.id = :id AND t.removed_at IS NULL
+  AND (CAST(:user_id AS bigint) IS NULL OR t.user_id = CAST(:user_id AS bigint));
+
+-- name: lock_notice_target
+-- The same, for who is about to remove it.
+SELECT t.id, t.user_id, u.name AS user_name, t.channel, t.name, t.address, t.created_at, t.verified_at, t.delivered_at,
+       t.failed_at, t.failure, t.told
+FROM notice_targets t JOIN users u ON u.id = t.user_id
+WHERE t.id = :id AND t.removed_at IS NULL
+  AND (CAST(:user_id AS bigint) IS NULL OR t.user_id = CAST(:user_id AS bigint))
+FOR UPDATE OF t;
+
+-- name: remove_notice_target
+-- Forget what is secret of it; that it was stays, to count how many one has made.
+UPDATE notice_targets
+SET removed_at = CAST(:now AS timestamptz), address = NULL, secret = NULL, code = NULL, failed_at = NULL, failure = NULL
+WHERE id = :id;
+
+-- name: verify_notice_target
+-- The code that was mailed came back.
+UPDATE notice_targets SET verified_at = CAST(:now AS timestamptz), code = NULL
+WHERE id = :id AND user_id = :user_id AND removed_at IS NULL AND code = :code
+RETURNING id;
+
+-- name: claim_notice_test
+-- One test at a time: they go to addresses that need not be the user's own.
+UPDATE notice_targets SET tested_at = CAST(:now AS timestamptz)
+WHERE id = :id AND removed_at IS NULL AND (tested_at IS NULL OR tested_at <= CAST(:not_since AS timestamptz))
+RETURNING id;
+
+-- name: notice_preferences
+-- What a user wants to hear of, everything they said and the default of the rest.
+SELECT k.kind, c.channel
+FROM notice_kinds k
+CROSS JOIN unnest(CAST(:channels AS text[])) AS c (channel)
+LEFT JOIN notice_preferences p ON p.user_id = :user_id AND p.kind = k.kind AND p.channel = c.channel
+WHERE coalesce(p.wanted, k.by_default);
+
+-- name: forget_notice_preferences
+-- Back to the defaults.
+DELETE FROM notice_preferences WHERE user_id = :user_id;
+
+-- name: lock_notice_preferences
+-- Who replaces them at the same time waits.
+SELECT id FROM users WHERE id = :user_id FOR NO KEY UPDATE;
+
+-- name: add_notice_preferences
+-- What a user says.
+INSERT INTO notice_preferences (user_id, kind, channel, wanted)
+SELECT :user_id, i.kind, i.channel, i.wanted
+FROM unnest(CAST(:kinds AS text[]), CAST(:channels AS text[]), CAST(:wanted AS boolean[])) AS i (kind, channel, wanted);
+
+-- name: notice_destination
+-- A target with what delivering needs.
+SELECT t.id, t.user_id, u.name AS user_name, t.channel, t.name, t.address, t.created_at, t.verified_at, t.delivered_at,
+       t.failed_at, t.failure, t.told, t.secret, t.code
+FROM notice_targets t JOIN users u ON u.id = t.user_id
+WHERE t.id = :id AND t.removed_at IS NULL AND u.disabled_at IS NULL;
+
+-- name: notice_occasion
+-- An event that people are told of, and its reservation as it stands.
+SELECT n.kind AS notice_kind, e.kind AS event, e.at, e.actor, e.reason AS why, e.data,
+       r.id, r.kind, r.name, r.status, r.gpus, r.nodes, r.gpu_type,
+       coalesce(b.starts_at, r.started_at) AS starts_at, coalesce(b.ends_at, r.ends_at) AS ends_at,
+       b.offer_until, b.release_at
+FROM events e
+JOIN notice_events n ON n.event = e.kind
+JOIN reservations r ON r.id = e.reservation_id
+LEFT JOIN bookings b ON b.id = r.id
+WHERE e.id = :event_id;
+
+-- name: note_notice_delivered
+-- It works (again).
+UPDATE notice_targets SET delivered_at = CAST(:now AS timestamptz), failed_at = NULL, failure = NULL, lost = 0
+WHERE id = :id AND removed_at IS NULL;
+
+-- name: note_notice_failed
+-- It did not work.
+UPDATE notice_targets SET failed_at = CAST(:now AS timestamptz), failure = :why,
+       lost = lost + CASE WHEN CAST(:lost AS boolean) THEN 1 ELSE 0 END
+WHERE id = :id AND removed_at IS NULL;

@@ -1,0 +1,148 @@
+"""The wire of being told: targets and preferences over REST, what webhooks receive, and the queue's messages."""
+
+import re
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from reservation_core.contracts import Text, Time, Wire
+from reservation_core.domain.notices import NoticeChannel, NoticeKind, TargetStatus
+
+# What RFC 5321 allows without quotes; nothing in it can end a header or name a second mailbox.
+_EMAIL = re.compile(
+    r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*"
+    r"@[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*"
+)
+_URL = re.compile(r"https?://[!-~]+", re.IGNORECASE)
+_HOST = re.compile(r"[A-Za-z0-9._:-]+")
+
+
+def _check_email(address: str) -> None:
+    local, _, domain = address.rpartition("@")
+    if not _EMAIL.fullmatch(address) or len(local) > 64 or len(domain) > 253:
+        raise ValueError("address must be a plain e-mail address such as ada@example.org")
+
+
+def _check_url(address: str) -> None:
+    said = "address must be a URL such as https://hooks.example.org/path, without user, password or fragment"
+    if not _URL.fullmatch(address) or "#" in address or "\\" in address:
+        raise ValueError(said)
+    try:
+        parts = urlsplit(address)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise ValueError(said) from None
+    if not host or not _HOST.fullmatch(host) or len(host) > 253 or "@" in parts.netloc or port == 0:
+        raise ValueError(said)
+
+
+class NoticeTargetCreate(Wire):
+    """Where to be told: an e-mail address, a Slack-compatible incoming webhook, or a webhook of one's own."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"channel": "webhook", "address": "https://hooks.example.org/gpu"}]}
+    )
+
+    channel: NoticeChannel
+    address: Annotated[Text, Field(min_length=3, max_length=2000)]
+    name: Annotated[Text, Field(min_length=1, max_length=200)] | None = None
+
+    @model_validator(mode="after")
+    def _address_fits_channel(self) -> "NoticeTargetCreate":
+        if self.channel is NoticeChannel.EMAIL:
+            _check_email(self.address)
+        else:
+            _check_url(self.address)
+        return self
+
+
+class NoticeTargetVerify(Wire):
+    """The code that was mailed."""
+
+    code: Annotated[Text, Field(min_length=1, max_length=64)]
+
+
+class NoticeTargetOut(Wire):
+    """A target. Of a URL only the host is shown: the rest of it may be a secret."""
+
+    id: str
+    user: str
+    channel: NoticeChannel
+    name: str | None
+    address: str
+    status: TargetStatus
+    created_at: Time
+    verified_at: Time | None
+    delivered_at: Time | None
+    failed_at: Time | None
+    failure: str | None
+
+
+class NoticeTargetCreated(NoticeTargetOut):
+    """The one time a webhook's signing secret is shown; null otherwise."""
+
+    secret: str | None
+
+
+class NoticePreferences(Wire):
+    """For each kind the channels by which one is told of it. In a request, kinds left out have their default."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"kinds": {"started": ["email"], "ended": []}}]})
+
+    kinds: Annotated[
+        dict[NoticeKind, Annotated[list[NoticeChannel], Field(max_length=len(NoticeChannel))]],
+        Field(max_length=len(NoticeKind)),
+    ]
+
+
+class NoticeQueued(Wire):
+    """A test is on its way; the target says how it went. `delivery` is what the receiver sees as its id."""
+
+    delivery: str
+
+
+class ReservationInNotice(Wire):
+    """What a notice is about, as it stood when the notice was sent."""
+
+    id: str
+    kind: str
+    name: str | None
+    status: str
+    gpus: int
+    nodes: int
+    gpu_type: str | None
+    starts_at: Time | None
+    ends_at: Time | None
+
+
+class NoticeBody(Wire):
+    """What a webhook receives. `id` stays the same when it is delivered again."""
+
+    v: Literal[1] = 1
+    id: str
+    kind: str
+    at: Time
+    user: str
+    subject: str
+    text: str
+    reservation: ReservationInNotice | None
+
+
+class NoticeMessage(BaseModel):
+    """On `notifications`: tell one target of an event, try it, or mail it its code."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    v: Literal[1] = 1
+    kind: Literal["event", "test", "verification"]
+    target: Annotated[str, Field(min_length=1, max_length=64)]
+    event: Annotated[int, Field(ge=1)] | None = None
+    delivery: Annotated[str, Field(max_length=64)] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _says_what_it_is_about(cls, value: Any) -> Any:
+        if isinstance(value, dict) and value.get("event" if value.get("kind") == "event" else "delivery") is None:
+            raise ValueError("an event's message names the event, every other its delivery")
+        return value

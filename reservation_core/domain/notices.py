@@ -1,0 +1,318 @@
+"""What people are told: for each kind of event what happened, what it means and what to do. Text only, no secrets.
+
+Times in text are UTC. Everything that a user may have chosen (a job's name, say) is brought onto one line here.
+"""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, Literal, assert_never
+
+_LONGEST_NAME = 100
+_LONGEST_REASON = 1000
+
+
+class NoticeChannel(StrEnum):
+    """By which way somebody is told."""
+
+    EMAIL = "email"
+    SLACK = "slack"
+    WEBHOOK = "webhook"
+
+
+class NoticeKind(StrEnum):
+    """What somebody can be told of; each can be wanted or not, for each channel. Stable: webhooks match on it."""
+
+    CONFIRMED = "confirmed"
+    MOVED = "moved"
+    CANCELLED = "cancelled"
+    WAITLISTED = "waitlisted"
+    OFFERED = "offered"
+    OFFER_EXPIRED = "offer_expired"
+    STARTING_SOON = "starting_soon"
+    STARTED = "started"
+    ENDING_SOON = "ending_soon"
+    ENDED = "ended"
+    NO_SHOW = "no_show"
+    RELEASED = "released"
+    FAILED = "failed"
+    PROMISE_MISSED = "promise_missed"
+    MAINTENANCE = "maintenance"
+
+
+class TargetStatus(StrEnum):
+    """How a target stands: not confirmed by its owner, fine, the last notice failed, or given up until a test."""
+
+    UNVERIFIED = "unverified"
+    READY = "ready"
+    FAILING = "failing"
+    SUSPENDED = "suspended"
+
+
+@dataclass(frozen=True, slots=True)
+class ToldOf:
+    """What a notice is about: a reservation as it stands now. `gpus` is per node.
+
+    Of a job `ends_at` is its end once it runs; of a booking both times are the slot's.
+    """
+
+    id: str
+    kind: str
+    name: str | None
+    status: str
+    gpus: int
+    nodes: int
+    gpu_type: str | None
+    starts_at: datetime | None
+    ends_at: datetime | None
+    offer_until: datetime | None = None
+    release_at: datetime | None = None
+
+    @property
+    def is_job(self) -> bool:
+        """Whether it runs by itself; a booking is a slot to run in."""
+        return self.kind == "job"
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """The event behind a notice: its kind in the record, who did it, why, and what else the record says."""
+
+    kind: NoticeKind
+    event: str
+    at: datetime
+    actor: str
+    reason: str | None
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What is delivered. `id` is the same however often it is: receivers forget what they have seen.
+
+    `kind` is a NoticeKind, `test` or `verification`; `about` is None for these.
+    """
+
+    id: str
+    kind: str
+    at: datetime
+    user: str
+    subject: str
+    text: str
+    about: ToldOf | None = None
+
+
+def notice_of(occurrence: Occurrence, about: ToldOf, *, user: str, delivery: str) -> Notice:
+    """The notice of an event."""
+    happened, advice = _words(occurrence, about)
+    lines = [happened]
+    if occurrence.reason:
+        lines.append(one_line(occurrence.reason, _LONGEST_REASON))
+    if advice is not None:
+        lines.append(advice)
+    subject = f"[gpu-dev] {_thing(about)}: {_HEADLINES[occurrence.kind]}"
+    return Notice(delivery, occurrence.kind.value, occurrence.at, user, subject, "\n\n".join(lines), about)
+
+
+def trial_notice(*, user: str, delivery: str, at: datetime) -> Notice:
+    """What somebody asked for to see that a target works."""
+    text = "This is a test: notices about your jobs and bookings arrive here."
+    return Notice(delivery, "test", at, user, "[gpu-dev] A test", text)
+
+
+def verification_notice(code: str, *, target: str, user: str, delivery: str, at: datetime) -> Notice:
+    """What asks the owner of an address whether they want notices there."""
+    text = (
+        f"The user {user} wants to be told about jobs and bookings on GPUs at this address.\n\n"
+        f"If that is you, confirm it with this code: {code}\n\n"
+        f'  POST /v1/notifications/targets/{target}/verify  {{"code": "{code}"}}\n\n'
+        "If it is not, do nothing: nothing else will come."
+    )
+    return Notice(delivery, "verification", at, user, "[gpu-dev] Confirm this address", text)
+
+
+def one_line(text: str, longest: int) -> str:
+    """Text without line breaks and control characters, at most so long: fit for a header or a sentence."""
+    words = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return words if len(words) <= longest else words[: longest - 1] + "…"
+
+
+_HEADLINES = {
+    NoticeKind.CONFIRMED: "confirmed",
+    NoticeKind.MOVED: "moved",
+    NoticeKind.CANCELLED: "cancelled",
+    NoticeKind.WAITLISTED: "on the waitlist",
+    NoticeKind.OFFERED: "GPUs are held for you",
+    NoticeKind.OFFER_EXPIRED: "the offer has run out",
+    NoticeKind.STARTING_SOON: "starts soon",
+    NoticeKind.STARTED: "started",
+    NoticeKind.ENDING_SOON: "ends soon",
+    NoticeKind.ENDED: "ended",
+    NoticeKind.NO_SHOW: "about to be given up",
+    NoticeKind.RELEASED: "given up unused",
+    NoticeKind.FAILED: "failed",
+    NoticeKind.PROMISE_MISSED: "starts later than promised",
+    NoticeKind.MAINTENANCE: "affected by maintenance",
+}
+
+
+def _words(occurrence: Occurrence, about: ToldOf) -> tuple[str, str | None]:
+    """What happened, and what to do about it."""
+    kind = occurrence.kind
+    match kind:
+        case (
+            NoticeKind.CONFIRMED
+            | NoticeKind.MOVED
+            | NoticeKind.WAITLISTED
+            | NoticeKind.OFFERED
+            | NoticeKind.OFFER_EXPIRED
+            | NoticeKind.NO_SHOW
+            | NoticeKind.RELEASED
+        ):
+            return _of_bookings(kind, occurrence, about)
+        case NoticeKind.CANCELLED:
+            return f"{_named(about)} was cancelled by {one_line(occurrence.actor, _LONGEST_NAME)}.", None
+        case NoticeKind.STARTING_SOON:
+            advice = "Be ready: a booking that nothing uses is given up after its grace time."
+            return f"{_named(about)} starts {_at('starts_at', occurrence, about)}.", advice
+        case NoticeKind.STARTED:
+            if about.is_job:
+                return f"{_named(about)} runs, until {_until(occurrence, about)} at the latest.", None
+            advice = f"Run jobs in it by naming its id: `booking_id` {about.id}."
+            return f"{_named(about)} has begun; it ends {_at('ends_at', occurrence, about)}.", advice
+        case NoticeKind.ENDING_SOON:
+            what = "gpu-dev extend" if about.is_job else "gpu-dev book extend"
+            advice = f"Save your work. If you need longer, ask for it before then: `{what} {about.id}`."
+            return f"{_named(about)} ends {_at('ends_at', occurrence, about)}; what runs then is ended.", advice
+        case NoticeKind.ENDED:
+            log = f"Its output: `gpu-dev logs {about.id}`." if about.is_job else None
+            return f"{_named(about)} has ended{_outcome(occurrence)}. Its GPUs are given back.", log
+        case NoticeKind.FAILED:
+            return f"{_named(about)} has failed.", f"Its output may tell more: `gpu-dev logs {about.id}`."
+        case NoticeKind.PROMISE_MISSED:
+            advice = f"Nothing is to be done: it is next. `gpu-dev explain {about.id}` says what it waits for."
+            return f"{_named(about)} could not start at the time that was promised.", advice
+        case NoticeKind.MAINTENANCE:
+            return f"Maintenance affects {_named(about, begins=False)}{_window(occurrence)}.", _maintenance_advice(
+                about
+            )
+        case _:
+            assert_never(kind)
+
+
+_OfBookings = Literal[
+    NoticeKind.CONFIRMED,
+    NoticeKind.MOVED,
+    NoticeKind.WAITLISTED,
+    NoticeKind.OFFERED,
+    NoticeKind.OFFER_EXPIRED,
+    NoticeKind.NO_SHOW,
+    NoticeKind.RELEASED,
+]
+
+
+def _of_bookings(kind: _OfBookings, occurrence: Occurrence, about: ToldOf) -> tuple[str, str | None]:
+    name, slot = _named(about), _slot(occurrence, about)
+    match kind:
+        case NoticeKind.CONFIRMED:
+            advice = f"If you don't need it after all, give it back: `gpu-dev book cancel {about.id}`."
+            return f"{name} is confirmed: {_cards(about)}, {slot}.", advice
+        case NoticeKind.MOVED:
+            who = one_line(occurrence.actor, _LONGEST_NAME)
+            return f"{name} was changed by {who}. It is now: {_cards(about)}, {slot}.", None
+        case NoticeKind.WAITLISTED:
+            advice = "You will be told as soon as GPUs are free for it."
+            return f"{name} is on the waitlist: {_cards(about)}, {slot}.", advice
+        case NoticeKind.OFFERED:
+            until = _moment(_time(occurrence.data, "offer_until") or about.offer_until)
+            advice = f"Accept it before then, or they go to the next in line: {about.id}."
+            return f"GPUs are free for {_named(about, begins=False)} and held for you until {until}: {slot}.", advice
+        case NoticeKind.OFFER_EXPIRED:
+            return (
+                f"The offer for {_named(about, begins=False)} has run out: {slot}.",
+                "Ask again if you still need it.",
+            )
+        case NoticeKind.NO_SHOW:
+            by = _moment(_time(occurrence.data, "release_at") or about.release_at)
+            advice = f"Start something in it (`booking_id` {about.id}), or cancel it so that others can use the GPUs."
+            return f"Nothing uses {_named(about, begins=False)}. It is given up at {by} unless something does.", advice
+        case NoticeKind.RELEASED:
+            advice = "Book again if you still need GPUs, and cancel what you don't: others wait."
+            return f"{name} was given up because nothing used it: {slot}.", advice
+        case _:
+            assert_never(kind)
+
+
+def _thing(about: ToldOf) -> str:
+    name = "" if about.name is None else f" ({one_line(about.name, _LONGEST_NAME)})"
+    return f"{about.id}{name}"
+
+
+def _named(about: ToldOf, *, begins: bool = True) -> str:
+    return f"{'Your' if begins else 'your'} {about.kind} {_thing(about)}"
+
+
+def _cards(about: ToldOf) -> str:
+    kind = "GPU" if about.gpu_type is None else about.gpu_type
+    many = "" if about.nodes == 1 else f" on each of {about.nodes} nodes"
+    return f"{about.gpus} x {kind}{many}"
+
+
+def _slot(occurrence: Occurrence, about: ToldOf) -> str:
+    starts = _time(occurrence.data, "starts_at") or about.starts_at
+    ends = _time(occurrence.data, "ends_at") or about.ends_at
+    return f"from {_moment(starts)} to {_moment(ends)}"
+
+
+def _at(name: str, occurrence: Occurrence, about: ToldOf) -> str:
+    known = about.starts_at if name == "starts_at" else about.ends_at
+    at = _time(occurrence.data, name) or known
+    if at is None:
+        return "soon"
+    left = int((at - occurrence.at).total_seconds())
+    return f"at {_moment(at)}" + (f" (in {_about(left)})" if left > 0 else "")
+
+
+def _until(occurrence: Occurrence, about: ToldOf) -> str:
+    return _moment(_time(occurrence.data, "ends_at") or about.ends_at)
+
+
+def _window(occurrence: Occurrence) -> str:
+    starts, ends = _time(occurrence.data, "starts_at"), _time(occurrence.data, "ends_at")
+    return "" if starts is None or ends is None else f", from {_moment(starts)} to {_moment(ends)}"
+
+
+def _maintenance_advice(about: ToldOf) -> str:
+    if about.is_job:
+        return "What runs on these GPUs is ended in time; save your work and submit the rest again."
+    return f"Look at it with `gpu-dev book list`; if {about.id} could not be moved, book another time."
+
+
+def _outcome(occurrence: Occurrence) -> str:
+    return " well" if occurrence.event == "succeeded" else ""
+
+
+def _about(seconds: int) -> str:
+    if seconds < 90:
+        return f"{seconds} s"
+    if seconds < 90 * 60:
+        return f"{round(seconds / 60)} minutes"
+    if seconds < 36 * 3600:
+        return f"{round(seconds / 3600)} hours"
+    return f"{round(seconds / 86400)} days"
+
+
+def _moment(at: datetime | None) -> str:
+    return "an unknown time" if at is None else f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def _time(data: dict[str, Any], name: str) -> datetime | None:
+    """A time that an event carries; None when it does not, or in no form that is known."""
+    value = data.get(name)
+    if not isinstance(value, str):
+        return None
+    try:
+        at = datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    return at if at.tzinfo is not None else None
