@@ -52,7 +52,12 @@ def cluster_rules(settings: CommonSettings) -> ClusterRules:
         types=gpu.types,
         tolerations=defaults.tolerations,
     )
-    foreign = ForeignRules(namespace=kubernetes.namespace, attach=attach, resource_names=gpu.resource_names)
+    foreign = ForeignRules(
+        namespace=kubernetes.namespace,
+        attach=attach,
+        resource_names=gpu.resource_names,
+        device_classes=gpu.device_classes,
+    )
     return ClusterRules(
         pods=pods,
         nodes=nodes,

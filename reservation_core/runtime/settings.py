@@ -62,6 +62,8 @@ class GpuSettings(BaseModel):
     pin: GpuPin = GpuPin.AFFINITY
     # Node capacity is read, and foreign GPU users are known, by these resources.
     resource_names: Names = ("nvidia.com/gpu", "amd.com/gpu")
+    # The device classes and DRA drivers whose devices are GPUs; claims of others are none.
+    device_classes: Names = ("gpu.nvidia.com", "mig.nvidia.com", "gpu.amd.com")
     # The first of these labels that a node has says its type.
     type_labels: Names = ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "gpu-dev/gpu-type")
     # Product (lower case) to gpu_type, before the built-in table: {"nvidia-weird-card": "h100"}.

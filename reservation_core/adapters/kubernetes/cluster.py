@@ -15,14 +15,14 @@ from urllib.parse import quote
 import structlog
 
 from reservation_core.adapters.kubernetes.api_errors import ApiError, ConflictError, NotFoundError
-from reservation_core.adapters.kubernetes.foreign import ForeignRules, read_foreign
+from reservation_core.adapters.kubernetes.cluster_inventory import list_foreign, list_nodes
+from reservation_core.adapters.kubernetes.foreign import ForeignRules
 from reservation_core.adapters.kubernetes.log_streams import read_log
 from reservation_core.adapters.kubernetes.marks import (
     DEADLINE,
     MANAGED,
     PODS,
     RESERVATION,
-    as_list,
     as_mapping,
     attempt_labels,
     holding_of,
@@ -30,7 +30,7 @@ from reservation_core.adapters.kubernetes.marks import (
     read_time,
     written_time,
 )
-from reservation_core.adapters.kubernetes.nodes import NodeRules, read_nodes
+from reservation_core.adapters.kubernetes.nodes import NodeRules
 from reservation_core.adapters.kubernetes.pacing import CreatePacing
 from reservation_core.adapters.kubernetes.places import place_of
 from reservation_core.adapters.kubernetes.pod_statuses import read_pod_status
@@ -38,14 +38,10 @@ from reservation_core.adapters.kubernetes.pods import PodRules, build_pod, build
 from reservation_core.adapters.kubernetes.refusals import explained, refusal_of_creation, refused
 from reservation_core.adapters.kubernetes.transport import MERGE_PATCH, Transport
 from reservation_core.adapters.kubernetes.watching import IDLE_S, PodWatch, list_all
-from reservation_core.domain.model import ForeignPod, NodeReport, PodName, PodPhase, PodSpec, PodStatus
+from reservation_core.domain.model import NodeReport, PodName, PodPhase, PodSpec, PodStatus
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import ClusterUnavailableError, PodListing
 
-_NODES = "/api/v1/nodes"
-_ALL_PODS = "/api/v1/pods"
-_RESOURCES = "/apis/resource.k8s.io"
-_SLICE_VERSIONS = ("v1", "v1beta2", "v1beta1")
 _LEAST_GRACE_S = 1  # 0 would remove the object without the kubelet's word that the containers have ended
 _REMEMBERED = 10_000
 _ASKED_ONE_BY_ONE = 8
@@ -95,15 +91,16 @@ class KubernetesCluster:
 
     async def list_nodes(self) -> list[NodeReport]:
         """The nodes that the selector names, with their cards."""
-        with explained("list", "nodes"):
-            nodes, _ = await list_all(self._transport, _NODES, _slim, {"labelSelector": self._node_selector})
-        return read_nodes(nodes, await self._resource_slices(), self._rules.nodes)
+        return await list_nodes(self._transport, self._rules.nodes, self._rules.node_selector)
 
     async def list_pods(self, *, foreign: bool = False) -> PodListing:
         """All our pods, from one consistent list; with `foreign` also pods of all namespaces with GPUs of our nodes."""
         with explained("list", "pods", self._namespace):
             pods, _ = await list_all(self._transport, self._pods, read_pod_status)
-        return PodListing(tuple(pods), tuple(await self._foreign()) if foreign else ())
+        if not foreign:
+            return PodListing(tuple(pods))
+        others = await list_foreign(self._transport, self._rules.foreign, self._rules.node_selector)
+        return PodListing(tuple(pods), tuple(others))
 
     async def find_pods(self, reservation_id: str, named: Collection[PodName] = ()) -> list[PodStatus]:
         """One reservation's pods: by their labels, of every attempt, and those `named` that have lost these."""
@@ -187,37 +184,6 @@ class KubernetesCluster:
     async def close(self) -> None:
         """Let go of connections; pods go on, watchers end with ClusterUnavailableError."""
         await self._transport.close()
-
-    @property
-    def _node_selector(self) -> str | None:
-        return self._rules.node_selector or None
-
-    async def _resource_slices(self) -> list[Mapping[str, Any]]:
-        """What DRA drivers say of their devices; nothing where the API server has no such API."""
-        with explained("list", "resourceslices"):
-            try:
-                group = await self._transport.request("GET", _RESOURCES)
-                served = {as_mapping(each).get("version") for each in as_list(group.get("versions"))}
-                version = next((version for version in _SLICE_VERSIONS if version in served), None)
-                if version is None:
-                    return []
-                slices, _ = await list_all(self._transport, f"{_RESOURCES}/{version}/resourceslices", _slim)
-            except NotFoundError:
-                return []
-        return slices
-
-    async def _foreign(self) -> list[ForeignPod]:
-        with explained("list", "nodes"):
-            names, _ = await list_all(self._transport, _NODES, _name, {"labelSelector": self._node_selector})
-        ours = frozenset(names)
-        with explained("list", "pods"):
-            found, _ = await list_all(
-                self._transport,
-                _ALL_PODS,
-                lambda pod: read_foreign([pod], self._rules.foreign, ours) or None,
-                {"fieldSelector": "spec.nodeName!="},
-            )
-        return [pod for pods in found for pod in pods]
 
     async def _create(
         self, resource: str, path: str, thing: Mapping[str, Any], is_it: Callable[[Mapping[str, Any]], bool]
@@ -350,14 +316,3 @@ def _is_pod_of(existing: Mapping[str, Any], spec: PodSpec) -> bool:
 
 def _has(existing: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     return labels.items() <= as_mapping(as_mapping(existing.get("metadata")).get("labels")).items()
-
-
-def _name(thing: Mapping[str, Any]) -> str:
-    return str(as_mapping(thing.get("metadata")).get("name"))
-
-
-def _slim(thing: Mapping[str, Any]) -> Mapping[str, Any]:
-    """An object without what is large and never looked at."""
-    metadata = {key: value for key, value in as_mapping(thing.get("metadata")).items() if key != "managedFields"}
-    status = {key: value for key, value in as_mapping(thing.get("status")).items() if key != "images"}
-    return {**thing, "metadata": metadata, "status": status}

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, TypeGuard
 
+from reservation_core.adapters.kubernetes.claims import DeviceKey
 from reservation_core.adapters.kubernetes.marks import NODE_GPUS, as_list, as_mapping
 from reservation_core.adapters.kubernetes.pods import GPU_UUID
 from reservation_core.adapters.kubernetes.quantities import read_quantity
@@ -77,27 +78,59 @@ def _annotated(said: object) -> Card:
     return Card(index, uuid, memory, product, lost is True)
 
 
+@dataclass(frozen=True, slots=True)
+class DeviceCard:
+    """Which card of which node a device is, or is a part of."""
+
+    node: str
+    index: int
+
+
 def sliced_cards(slices: Iterable[Mapping[str, Any]]) -> dict[str, tuple[Card, ...]]:
     """The cards that DRA drivers publish, by node, in every shape of resource.k8s.io from v1alpha3 to v1.
 
     Only the newest generation of each pool counts. Cards are numbered by what the driver says, else in the order of
     their bus ids, as CUDA_DEVICE_ORDER=PCI_BUS_ID numbers them.
     """
-    newest: dict[tuple[object, ...], int] = {}
+    return {node: _numbered(list(found.values())) for node, found in _devices(slices)[0].items()}
+
+
+def cards_of_devices(slices: Iterable[Mapping[str, Any]]) -> dict[DeviceKey, DeviceCard]:
+    """Which card each device is that DRA drivers publish, slices of cards included; as `sliced_cards` numbers them."""
+    whole, uuids = _devices(slices)
+    cards = {
+        (node, card.uuid): DeviceCard(node, card.index)
+        for node, found in whole.items()
+        for card in _numbered(list(found.values()))
+    }
+    return {device: cards[place] for device, place in uuids.items() if place in cards}
+
+
+def _devices(
+    slices: Iterable[Mapping[str, Any]],
+) -> tuple[dict[str, dict[str, "_Device"]], dict[DeviceKey, tuple[str, str]]]:
+    """Whole cards by node and UUID; and of every device, the node and the UUID of the card that it is (a part of)."""
+    newest: dict[tuple[str, str], int] = {}
     specs = [as_mapping(each.get("spec")) for each in slices]
     for spec in specs:
         pool = _pool(spec)
         newest[pool] = max(newest.get(pool, 0), _generation(spec))
-    devices: dict[str, dict[str, _Device]] = {}
+    whole: dict[str, dict[str, _Device]] = {}
+    uuids: dict[DeviceKey, tuple[str, str]] = {}
     for spec in specs:
         if _generation(spec) < newest[_pool(spec)]:
             continue
-        for raw in as_list(spec.get("devices")):
-            device = _device(as_mapping(raw))
-            node = as_mapping(raw).get("nodeName") or spec.get("nodeName")
-            if device is not None and isinstance(node, str):
-                devices.setdefault(node, {})[device.uuid] = device
-    return {node: _numbered(list(found.values())) for node, found in devices.items()}
+        for raw in map(as_mapping, as_list(spec.get("devices"))):
+            device = _device(raw)
+            node = raw.get("nodeName") or spec.get("nodeName")
+            if not isinstance(node, str):
+                continue
+            if device is not None:
+                whole.setdefault(node, {})[device.uuid] = device
+            uuid = _parent(raw) if device is None else device.uuid
+            if isinstance(uuid, str):
+                uuids[*_pool(spec), str(raw.get("name"))] = (node, uuid)
+    return whole, uuids
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +144,20 @@ class _Device:
     bus: str | None
 
 
+def _parent(raw: Mapping[str, Any]) -> object:
+    """The UUID of the card that a device is a slice of."""
+    return _value(_attributes(raw), "parentUUID", "string")
+
+
+def _attributes(raw: Mapping[str, Any]) -> dict[str, Any]:
+    basic = as_mapping(raw.get("basic")) or raw
+    return {_short(key): value for key, value in as_mapping(basic.get("attributes")).items()}
+
+
 def _device(raw: Mapping[str, Any]) -> _Device | None:
     """A whole card; None for what is none (slices of cards, network devices) or has no UUID."""
     basic = as_mapping(raw.get("basic")) or raw
-    attributes = {_short(key): value for key, value in as_mapping(basic.get("attributes")).items()}
+    attributes = _attributes(raw)
     uuid = _value(attributes, "uuid", "string")
     if not isinstance(uuid, str) or not GPU_UUID.fullmatch(uuid):
         return None
@@ -163,7 +206,7 @@ def _memory(capacity: Mapping[str, Any]) -> int | None:
     return None
 
 
-def _pool(spec: Mapping[str, Any]) -> tuple[object, ...]:
+def _pool(spec: Mapping[str, Any]) -> tuple[str, str]:
     return str(spec.get("driver")), str(as_mapping(spec.get("pool")).get("name"))
 
 

@@ -24,7 +24,7 @@ from reservation_core.adapters.kubernetes.transport import Transport
 from reservation_core.adapters.local.inventory import Inventory
 from reservation_core.domain.model import PodName, PodPhase, PodSpec, PodStatus, Workload
 from tests.kubernetes.api_client import MERGE, ApiAnswerError, JsonObject
-from tests.kubernetes.api_server import ApiServer
+from tests.kubernetes.api_server import ApiServer, make_namespace
 from tests.kubernetes.fault_proxy import FaultProxy
 from tests.kubernetes.kubelet import Kubelet
 from tests.kubernetes.manifests import objects
@@ -45,6 +45,7 @@ class Installation:
     transport: Transport
     cluster: KubernetesCluster
     administrator: KubernetesCluster
+    server: ApiServer
 
 
 def specs() -> list[PodSpec]:
@@ -128,7 +129,21 @@ async def process_reservations(this: Installation) -> None:
 async def look_at_the_cluster(this: Installation) -> None:
     """What the availability updater asks."""
     assert {node.name for node in await this.cluster.list_nodes()} >= {"node-a", "node-b"}
-    await this.cluster.list_pods(foreign=True)
+    pod = {"metadata": {"name": "claiming"}, "spec": {"nodeName": "node-a", **POD["spec"]}}
+    pod["spec"]["resourceClaims"] = [{"name": "card", "resourceClaimName": "card"}]
+    devices = {"requests": [{"name": "card", "exactly": {"deviceClassName": "gpu.nvidia.com"}}]}
+    claim = {"metadata": {"name": "card"}, "spec": {"devices": devices}}
+    claims = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+    await make_namespace(this.server, "default")
+    async with this.server.client() as client:
+        await client.call("POST", claims, claim)
+        await client.call("POST", "/api/v1/namespaces/default/pods", pod)
+        try:
+            [claiming] = (await this.cluster.list_pods(foreign=True)).foreign
+        finally:
+            await client.call("DELETE", "/api/v1/namespaces/default/pods/claiming", {"gracePeriodSeconds": 0})
+            await client.call("DELETE", f"{claims}/card")
+    assert (claiming.description, claiming.gpu_count) == ("default/claiming", 1)
 
 
 async def look_for_late_pods(this: Installation) -> None:
@@ -161,7 +176,7 @@ async def asked_by(work: Callable[[Installation], Awaitable[None]], server: ApiS
         direct = Transport(Credentials(server.kubeconfig, None, {}), 10)
         try:
             component = KubernetesCluster(transport, rules(), SystemClock())
-            await work(Installation(transport, component, KubernetesCluster(direct, rules(), SystemClock())))
+            await work(Installation(transport, component, KubernetesCluster(direct, rules(), SystemClock()), server))
         finally:
             await transport.close()
             await direct.close()

@@ -1,10 +1,13 @@
 """Nodes, cards and other people's pods, as an API server has them."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from reservation_core.adapters.kubernetes.cluster import KubernetesCluster
 from reservation_core.domain.model import PodPhase
 from tests.integration.cluster_behaviour import NODE, SpecMaker, reaches
+from tests.kubernetes.api_client import MERGE
 from tests.kubernetes.api_server import ApiServer, empty_namespace, make_namespace
 from tests.kubernetes.kubelet import Kubelet
 from tests.kubernetes.nodes import NodeSpec
@@ -31,8 +34,9 @@ async def test_only_nodes_that_the_selector_names_are_ours(cluster: KubernetesCl
     assert nodes == {NODE: 4, "node-b": 2}
 
 
-async def test_uuids_come_from_resource_slices(cluster: KubernetesCluster, api_server: ApiServer) -> None:
-    assert [gpu.uuid for gpu in (await cluster.list_nodes())[0].gpus] == [None] * 4
+@asynccontextmanager
+async def slices_of(api_server: ApiServer) -> AsyncIterator[None]:
+    """A DRA driver that publishes the four cards of the node."""
     devices = [
         {
             "name": f"gpu-{index}",
@@ -46,7 +50,7 @@ async def test_uuids_come_from_resource_slices(cluster: KubernetesCluster, api_s
         }
         for index in range(4)
     ]
-    body = {
+    body: dict[str, Any] = {
         "metadata": {"name": f"{NODE}-gpu.nvidia.com"},
         "spec": {
             "driver": "gpu.nvidia.com",
@@ -58,10 +62,60 @@ async def test_uuids_come_from_resource_slices(cluster: KubernetesCluster, api_s
     async with api_server.client() as client:
         await client.call("POST", SLICES, body)
         try:
-            gpus = (await cluster.list_nodes())[0].gpus
+            yield
         finally:
-            await client.call("DELETE", f"{SLICES}/{body['metadata']['name']}")  # type: ignore[index]
+            await client.call("DELETE", f"{SLICES}/{body['metadata']['name']}")
+
+
+async def test_uuids_come_from_resource_slices(cluster: KubernetesCluster, api_server: ApiServer) -> None:
+    assert [gpu.uuid for gpu in (await cluster.list_nodes())[0].gpus] == [None] * 4
+    async with slices_of(api_server):
+        gpus = (await cluster.list_nodes())[0].gpus
     assert [gpu.uuid for gpu in gpus] == [f"GPU-{index}aaaa" for index in range(4)]
+
+
+async def test_claims_say_which_cards_others_have(
+    cluster: KubernetesCluster, api_server: ApiServer, namespace: str
+) -> None:
+    elsewhere = f"{namespace}-claims"
+    await make_namespace(api_server, elsewhere)
+    claims = f"/apis/resource.k8s.io/v1/namespaces/{elsewhere}/resourceclaims"
+
+    async def foreign() -> list[tuple[str, int, tuple[int, ...] | None]]:
+        found = (await cluster.list_pods(foreign=True)).foreign
+        mine = [pod for pod in found if pod.description.startswith(elsewhere)]
+        return [(pod.description.rpartition("/")[2], pod.gpu_count, pod.gpu_indices) for pod in mine]
+
+    async with api_server.client() as client:
+
+        async def claim(name: str, device_class: str, driver: str | None = None, device: str = "") -> None:
+            requests = [{"name": "it", "exactly": {"deviceClassName": device_class}}]
+            body = {"metadata": {"name": name}, "spec": {"devices": {"requests": requests}}}
+            await client.call("POST", claims, body)
+            if driver is not None:
+                result = {"request": "it", "driver": driver, "pool": NODE, "device": device}
+                status = {"status": {"allocation": {"devices": {"results": [result]}}}}
+                await client.call("PATCH", f"{claims}/{name}/status", status, content_type=MERGE)
+
+        async def pod(name: str, *claimed: str) -> None:
+            body = gpu_pod(name, NODE, 1)
+            body["spec"]["resourceClaims"] = [{"name": each, "resourceClaimName": each} for each in claimed]
+            del body["spec"]["containers"][0]["resources"]
+            await client.call("POST", f"/api/v1/namespaces/{elsewhere}/pods", body)
+
+        await claim("nic", "rdma.example.org", "dra.example.org", "eth1")
+        await pod("networked", "nic")
+        assert await foreign() == []
+        await claim("card", "big-cards.example.org", "gpu.nvidia.com", "gpu-2")
+        await pod("computing", "card", "nic")
+        assert await foreign() == [("computing", 1, None)]
+        async with slices_of(api_server):
+            assert await foreign() == [("computing", 1, (2,))]
+            await claim("wished", "gpu.nvidia.com")
+            await pod("waiting", "wished")
+            await pod("nobody-knows", "not-there")
+            assert sorted(await foreign()) == [("computing", 1, (2,)), ("nobody-knows", 1, None), ("waiting", 1, None)]
+    await empty_namespace(api_server, elsewhere)
 
 
 async def test_other_peoples_pods_with_our_cards_are_seen_wherever_they_are(
