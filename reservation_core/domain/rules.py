@@ -195,10 +195,10 @@ def _max_gpus(q: _Question, limit: int, scope: Scope) -> BrokenRule | None:
         return None
     at = earliest_at_once(held, gpus, limit, q.start, q.request.duration)
     beside = f" while {most} are held at that time" if most else ""
-    advice = f"Ask for at most {limit} GPUs" if at is None else f"Ask for fewer, or start at {_said(at)}"
+    advice = f"Ask for at most {_counted(limit, 'GPU')}" if at is None else f"Ask for fewer, or start at {_said(at)}"
     return BrokenRule(
         RuleName.MAX_GPUS.value,
-        f"{gpus} GPUs are asked for{beside}; at most {limit} at once are allowed ({_of(scope)}). {advice}.",
+        f"Asked for: {_counted(gpus, 'GPU')}{beside}; at most {limit} at once are allowed ({_of(scope)}). {advice}.",
         at,
     )
 
@@ -228,7 +228,7 @@ def _max_duration(q: _Question, limit: timedelta, scope: Scope) -> BrokenRule | 
         return None
     return BrokenRule(
         RuleName.MAX_DURATION.value,
-        f"{_length(q.request.duration)} are asked for; at most {_length(limit)} are allowed ({_of(scope)}). "
+        f"Asked for: {_length(q.request.duration)}; at most {_length(limit)} are allowed ({_of(scope)}). "
         "Ask for less time.",
     )
 
@@ -340,7 +340,11 @@ def _hours(time: timedelta) -> str:
 
 def _length(length: timedelta) -> str:
     seconds = int(length.total_seconds())
-    for size, word in ((86_400, "days"), (3600, "hours"), (60, "minutes")):
+    for size, word in ((86_400, "day"), (3600, "hour"), (60, "minute")):
         if seconds and seconds % size == 0:
-            return f"{seconds // size} {word}"
-    return f"{seconds} seconds"
+            return _counted(seconds // size, word)
+    return _counted(seconds, "second")
+
+
+def _counted(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
