@@ -62,18 +62,19 @@ ORDER BY w.place;
 -- name: gpu_views
 -- Cards with their holder, by node and index. Cards of removed nodes are shown while somebody holds them.
 SELECT n.name AS node, g.index AS card_index, g.uuid, g.gpu_type, g.memory_bytes,
-       CASE WHEN c.condition <> 'usable' THEN c.condition WHEN h.id IS NULL THEN 'free' ELSE 'held' END AS state,
+       CASE WHEN h.kind = 'maintenance' THEN 'maintenance' WHEN c.condition <> 'usable' THEN c.condition
+            WHEN h.id IS NULL THEN 'free' ELSE 'held' END AS state,
        h.id AS holder_id, h.user_name AS holder_user, h.user_id AS holder_user_id, h.free_at
 FROM nodes n
 JOIN gpus g ON g.node_id = n.id
 JOIN card_conditions c ON c.gpu_id = g.id
 LEFT JOIN LATERAL (
-    SELECT r.id, r.user_id, u.name AS user_name, upper(a.during) AS free_at
+    SELECT r.id, r.kind, r.user_id, u.name AS user_name, upper(a.during) AS free_at
     FROM allocations a
     JOIN reservations r ON r.id = a.reservation_id
     JOIN users u ON u.id = r.user_id
     WHERE a.gpu_id = g.id AND a.released_at IS NULL AND (a.held OR a.during @> statement_timestamp())
-    ORDER BY a.held DESC
+    ORDER BY a.held DESC, a.booking_id IS NULL
     LIMIT 1
 ) h ON true
 WHERE n.name >= :after_node AND (n.name, g.index) > (:after_node, CAST(:after_index AS integer))
@@ -108,14 +109,15 @@ ORDER BY n.name LIMIT :limit;
 SELECT g.gpu_type, g.state, count(*) AS cards
 FROM (
     SELECT gpus.gpu_type, nodes.removed_at, u.in_use,
-           CASE WHEN c.condition <> 'usable' THEN c.condition WHEN u.in_use THEN 'held' ELSE 'free' END AS state
+           CASE WHEN u.maintained THEN 'maintenance' WHEN c.condition <> 'usable' THEN c.condition
+                WHEN u.in_use THEN 'held' ELSE 'free' END AS state
     FROM gpus JOIN nodes ON nodes.id = gpus.node_id
     JOIN card_conditions c ON c.gpu_id = gpus.id
     CROSS JOIN LATERAL (
-        SELECT EXISTS (
-            SELECT 1 FROM allocations a
-            WHERE a.gpu_id = gpus.id AND a.released_at IS NULL AND (a.held OR a.during @> statement_timestamp())
-        ) AS in_use
+        SELECT count(*) > 0 AS in_use,
+               count(*) > 0 AND bool_and(a.reservation_id LIKE 'mnt-%') AS maintained
+        FROM allocations a
+        WHERE a.gpu_id = gpus.id AND a.released_at IS NULL AND (a.held OR a.during @> statement_timestamp())
     ) u
 ) g
 WHERE g.removed_at IS NULL OR g.in_use
