@@ -99,18 +99,8 @@ def _help(job: Job, types: Sequence[TypeSummary]) -> list[str]:  # noqa: C901 - 
                 f"What happened: gpu-dev events {job.id}",
                 "Submit it again; if it fails so again, ask an administrator.",
             ]
-        case (
-            ReasonCode.WAITLISTED
-            | ReasonCode.OFFERED
-            | ReasonCode.BOOKED
-            | ReasonCode.IN_SLOT
-            | ReasonCode.BOOKING_OVER
-            | ReasonCode.NO_SHOW
-            | ReasonCode.OFFER_DECLINED
-            | ReasonCode.OFFER_EXPIRED
-            | ReasonCode.WAIT_OVER
-        ):
-            return [f"What happened: gpu-dev events {job.id}"]
+        case ReasonCode.BOOKING_OVER:
+            return ["Book more time (gpu-dev book create), or submit it without a booking."]
         case _:
             assert_never(code)
 

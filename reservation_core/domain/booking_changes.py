@@ -1,4 +1,4 @@
-"""A booking, what happens to it, and what has to be done about it: nouns, events and effects, as data.
+"""What happens to a booking, and what has to be done about it: events, effects and changes, as data.
 
 `booking_life.transition` turns an event into effects; use cases carry these out.
 """
@@ -6,58 +6,8 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from reservation_core.domain.bookings import Booking, ChosenCard
 from reservation_core.domain.changes import Record, WakePlanner
-from reservation_core.domain.model import BookingStatus, Reason, Workload
-from reservation_core.domain.plan import PlacedGpu
-
-
-@dataclass(frozen=True, slots=True)
-class Booking:
-    """A booking, whole: `gpus` on each of `nodes` nodes (on `node` if it names one) for [starts_at, ends_at).
-
-    `activated_at` is when its slot was found to have begun; it is given up at `release_at` unless `used_at` is set.
-    Warnings that were due until `start_warned_at` and `end_warned_at` have been given. `workload` None: none came with
-    it; `started_job` is the job that was made of it.
-    """
-
-    id: str
-    seq: int
-    user_id: int
-    user: str
-    title: str | None
-    status: BookingStatus
-    reason: Reason
-    gpus: int
-    gpu_type: str | None
-    nodes: int
-    starts_at: datetime
-    ends_at: datetime
-    created_at: datetime
-    version: int
-    node: str | None = None
-    project: str | None = None
-    workload: Workload | None = None
-    auto_accept: bool = False
-    waits_until: datetime | None = None
-    offer_until: datetime | None = None
-    activated_at: datetime | None = None
-    used_at: datetime | None = None
-    release_at: datetime | None = None
-    started_job: str | None = None
-    finished_at: datetime | None = None
-    start_warned_at: datetime | None = None
-    end_warned_at: datetime | None = None
-    no_show_warned_at: datetime | None = None
-
-    @property
-    def waits_at_most_until(self) -> datetime:
-        """When waiting is over: what has begun without cards is never served."""
-        return self.starts_at if self.waits_until is None else min(self.waits_until, self.starts_at)
-
-    @property
-    def offered_at_most_until(self) -> datetime:
-        """When its offer runs out: never after the start."""
-        return self.starts_at if self.offer_until is None else min(self.offer_until, self.starts_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +58,7 @@ class GraceOver:
 class Offered:
     """These cards came free for it; its owner may have them until `until`."""
 
-    cards: tuple[PlacedGpu, ...]
+    cards: tuple[ChosenCard, ...]
     until: datetime
 
 
@@ -116,7 +66,7 @@ class Offered:
 class Booked:
     """These cards came free for it, and its owner wants them without being asked."""
 
-    cards: tuple[PlacedGpu, ...]
+    cards: tuple[ChosenCard, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +103,10 @@ class Cancelled:
 
 @dataclass(frozen=True, slots=True)
 class MovedAway:
-    """An administrator needs cards of it; these are as good, at the same time."""
+    """An administrator needs cards of it; these are as good, at the same time. `where` they are, as people say it."""
 
-    cards: tuple[PlacedGpu, ...]
+    cards: tuple[ChosenCard, ...]
+    where: str
     actor: str
     why: str
 
@@ -193,7 +144,7 @@ BookingEvent = (
 class HoldCards:
     """Write these cards into the ledger for what is left of its slot."""
 
-    cards: tuple[PlacedGpu, ...]
+    cards: tuple[ChosenCard, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ from typing import assert_never
 from reservation_core.domain.booking_changes import (
     Accepted,
     Booked,
-    Booking,
     BookingChange,
     BookingEffect,
     BookingEvent,
@@ -38,9 +37,10 @@ from reservation_core.domain.booking_changes import (
     UsedBy,
     WaitRanOut,
 )
+from reservation_core.domain.bookings import FINAL_BOOKINGS, Booking, BookingReason, Span, Why
 from reservation_core.domain.changes import SYSTEM, Record, WakePlanner
 from reservation_core.domain.errors import AlreadyFinalError, NotOfferedError
-from reservation_core.domain.model import FINAL_BOOKING_STATUSES, BookingStatus, Reason, ReasonCode
+from reservation_core.domain.model import BookingStatus
 
 Decided = tuple[Booking, tuple[BookingEffect, ...]]
 
@@ -116,7 +116,7 @@ def due(booking: Booking, facts: BookingFacts, rules: BookingRules, now: datetim
         case BookingStatus.OFFERED:
             return OfferRanOut() if now >= booking.offered_at_most_until else None
         case BookingStatus.CONFIRMED:
-            if now >= booking.starts_at:
+            if now >= booking.span.start:
                 return StartReached(facts.grace, facts.late)
             return StartingSoon() if _start_warning_due(booking, rules, now) else None
         case BookingStatus.ACTIVE:
@@ -142,7 +142,7 @@ def advance(booking: Booking, facts: BookingFacts, rules: BookingRules, now: dat
 def _due_while_active(booking: Booking, facts: BookingFacts, rules: BookingRules, now: datetime) -> BookingEvent | None:
     if booking.used_at is None and facts.used_by is not None:
         return UsedBy(*facts.used_by)
-    if now >= booking.ends_at:
+    if now >= booking.span.end:
         # Nothing may lie within a booking that is closed: what still runs there is ended first.
         return None if facts.busy else SlotOver()
     if booking.release_at is not None and booking.used_at is None and not facts.busy:
@@ -155,12 +155,12 @@ def _due_while_active(booking: Booking, facts: BookingFacts, rules: BookingRules
 
 def _start_warning_due(booking: Booking, rules: BookingRules, now: datetime) -> bool:
     given = booking.start_warned_at or booking.created_at
-    return _due_between(booking.starts_at, rules.starting_soon_s, given, now)
+    return _due_between(booking.span.start, rules.starting_soon_s, given, now)
 
 
 def _end_warning_due(booking: Booking, rules: BookingRules, now: datetime) -> bool:
-    given = booking.end_warned_at or booking.activated_at or booking.starts_at
-    return _due_between(booking.ends_at, rules.ending_soon_s, given, now)
+    given = booking.end_warned_at or booking.activated_at or booking.span.start
+    return _due_between(booking.span.end, rules.ending_soon_s, given, now)
 
 
 def _due_between(of: datetime, before_s: Sequence[int], given: datetime, now: datetime) -> bool:
@@ -171,36 +171,36 @@ def _due_between(of: datetime, before_s: Sequence[int], given: datetime, now: da
 def _warns_of_no_show_at(booking: Booking) -> datetime:
     """Half the grace after its beginning."""
     if booking.release_at is None:
-        return booking.ends_at
-    begun = booking.activated_at or booking.starts_at
+        return booking.span.end
+    begun = booking.activated_at or booking.span.start
     return begun + (booking.release_at - begun) / 2
 
 
 def _start(booking: Booking, event: StartReached, now: datetime) -> Decided:
-    if booking.status is not BookingStatus.CONFIRMED or now < booking.starts_at:
+    if booking.status is not BookingStatus.CONFIRMED or now < booking.span.start:
         return booking, ()
     # Whoever is told late that the slot has begun has the whole grace from then on.
     release_at = None if event.grace is None else now + event.grace
     after = replace(
         booking,
         status=BookingStatus.ACTIVE,
-        reason=Reason(ReasonCode.IN_SLOT, f"The slot runs until {_said(booking.ends_at)}."),
+        why=Why(BookingReason.IN_SLOT, f"The slot runs until {_said(booking.span.end)}."),
         activated_at=now,
-        release_at=None if release_at is None or release_at >= booking.ends_at else release_at,
+        release_at=None if release_at is None or release_at >= booking.span.end else release_at,
     )
-    effects: list[BookingEffect] = [Record("booking_started", data={"ends_at": booking.ends_at.isoformat()})]
+    effects: list[BookingEffect] = [Record("booking_started", data={"ends_at": booking.span.end.isoformat()})]
     if event.late:
         effects.append(Record("start_promise_missed", data={"late": list(event.late)}))
-    if booking.workload is not None and booking.started_job is None and now < booking.ends_at:
+    if booking.workload is not None and booking.started_job is None and now < booking.span.end:
         effects.append(StartWorkload())
     return after, (*effects, WakePlanner())
 
 
 def _over(booking: Booking, now: datetime) -> Decided:
-    if booking.status is not BookingStatus.ACTIVE or now < booking.ends_at:
+    if booking.status is not BookingStatus.ACTIVE or now < booking.span.end:
         return booking, ()
-    detail = f"The slot ended at {_said(booking.ends_at)}."
-    return _closed(booking, BookingStatus.ENDED, Reason(ReasonCode.BOOKING_OVER, detail), now, "booking_ended")
+    detail = f"The slot ended at {_said(booking.span.end)}."
+    return _closed(booking, BookingStatus.ENDED, Why(BookingReason.SLOT_OVER, detail), now, "booking_ended")
 
 
 def _used(booking: Booking, event: UsedBy) -> Decided:
@@ -213,16 +213,16 @@ def _warn(booking: Booking, event: StartingSoon | EndingSoon, now: datetime) -> 
     """The nearest warning stands for those that were missed before it."""
     match event:
         case StartingSoon():
-            if booking.status is not BookingStatus.CONFIRMED or now >= booking.starts_at:
+            if booking.status is not BookingStatus.CONFIRMED or now >= booking.span.start:
                 return booking, ()
-            left = int((booking.starts_at - now).total_seconds())
-            data = {"starts_at": booking.starts_at.isoformat(), "seconds_left": left}
+            left = int((booking.span.start - now).total_seconds())
+            data = {"starts_at": booking.span.start.isoformat(), "seconds_left": left}
             return replace(booking, start_warned_at=now), (Record("booking_starting_soon", data=data),)
         case EndingSoon():
-            if booking.status is not BookingStatus.ACTIVE or now >= booking.ends_at:
+            if booking.status is not BookingStatus.ACTIVE or now >= booking.span.end:
                 return booking, ()
-            left = int((booking.ends_at - now).total_seconds())
-            data = {"ends_at": booking.ends_at.isoformat(), "seconds_left": left}
+            left = int((booking.span.end - now).total_seconds())
+            data = {"ends_at": booking.span.end.isoformat(), "seconds_left": left}
             return replace(booking, end_warned_at=now), (Record("booking_ending_soon", data=data),)
         case _:
             assert_never(event)
@@ -238,7 +238,7 @@ def _warn_of_no_show(booking: Booking, now: datetime) -> Decided:
         or now < _warns_of_no_show_at(booking)
     ):
         return booking, ()
-    begun = booking.activated_at or booking.starts_at
+    begun = booking.activated_at or booking.span.start
     release_at = max(booking.release_at, now + (booking.release_at - begun) / 2)
     data = {"release_at": release_at.isoformat()}
     return replace(booking, no_show_warned_at=now, release_at=release_at), (Record("no_show_warning", data=data),)
@@ -251,11 +251,11 @@ def _release(booking: Booking, now: datetime) -> Decided:
         or booking.no_show_warned_at is None
         or booking.release_at is None
         or now < booking.release_at
-        or now >= booking.ends_at
+        or now >= booking.span.end
     ):
         return booking, ()
     detail = "Nothing ran in it within its grace, so the rest was given back. Book again, and start a job in it."
-    return _closed(booking, BookingStatus.RELEASED, Reason(ReasonCode.NO_SHOW, detail), now, "booking_released")
+    return _closed(booking, BookingStatus.RELEASED, Why(BookingReason.NOT_USED, detail), now, "booking_released")
 
 
 def _serve(booking: Booking, event: Offered | Booked, now: datetime) -> Decided:
@@ -265,17 +265,17 @@ def _serve(booking: Booking, event: Offered | Booked, now: datetime) -> Decided:
     held = HoldCards(event.cards)
     match event:
         case Offered():
-            until = min(event.until, booking.starts_at)
+            until = min(event.until, booking.span.start)
             detail = f"GPUs are kept for you until {_said(until)}: accept or decline them."
             after = replace(
                 booking,
                 status=BookingStatus.OFFERED,
-                reason=Reason(ReasonCode.OFFERED, detail),
+                why=Why(BookingReason.OFFERED, detail),
                 offer_until=until,
             )
             return after, (held, WakePlanner(), Record("booking_offered", data={"offer_until": until.isoformat()}))
         case Booked():
-            after = replace(booking, status=BookingStatus.CONFIRMED, reason=_booked(booking))
+            after = replace(booking, status=BookingStatus.CONFIRMED, why=_booked(booking))
             return after, (held, WakePlanner(), Record("booking_confirmed"))
         case _:
             assert_never(event)
@@ -285,21 +285,21 @@ def _accept(booking: Booking, event: Accepted, now: datetime) -> Decided:
     if booking.status in (BookingStatus.CONFIRMED, BookingStatus.ACTIVE):
         return booking, ()
     _require_offered(booking, now)
-    after = replace(booking, status=BookingStatus.CONFIRMED, reason=_booked(booking), offer_until=None)
+    after = replace(booking, status=BookingStatus.CONFIRMED, why=_booked(booking), offer_until=None)
     return after, (Record("booking_confirmed", event.actor),)
 
 
 def _decline(booking: Booking, event: Declined, now: datetime) -> Decided:
-    if booking.status is BookingStatus.CANCELLED and booking.reason.code is ReasonCode.OFFER_DECLINED:
+    if booking.status is BookingStatus.CANCELLED and booking.why.code is BookingReason.DECLINED:
         return booking, ()
     _require_offered(booking, now)
-    reason = Reason(ReasonCode.OFFER_DECLINED, f"The offer was declined by {event.actor}.")
-    return _closed(booking, BookingStatus.CANCELLED, reason, now, "booking_cancelled", event.actor)
+    why = Why(BookingReason.DECLINED, f"The offer was declined by {event.actor}.")
+    return _closed(booking, BookingStatus.CANCELLED, why, now, "booking_cancelled", event.actor)
 
 
 def _require_offered(booking: Booking, now: datetime) -> None:
-    if booking.status in FINAL_BOOKING_STATUSES:
-        raise AlreadyFinalError(f"{booking.id} is over ({booking.status.value}): {booking.reason.detail}")
+    if booking.status in FINAL_BOOKINGS:
+        raise AlreadyFinalError(f"{booking.id} is over ({booking.status.value}): {booking.why.detail}")
     if booking.status is not BookingStatus.OFFERED:
         raise NotOfferedError(f"{booking.id} is {booking.status.value}: there is no offer to answer.")
     if now >= booking.offered_at_most_until:
@@ -312,24 +312,24 @@ def _run_out(booking: Booking, event: OfferRanOut | WaitRanOut, now: datetime) -
             if booking.status is not BookingStatus.OFFERED or now < booking.offered_at_most_until:
                 return booking, ()
             detail = f"The offer was not answered by {_said(booking.offered_at_most_until)}. Book another time."
-            reason = Reason(ReasonCode.OFFER_EXPIRED, detail)
-            return _closed(booking, BookingStatus.EXPIRED, reason, now, "booking_offer_expired")
+            why = Why(BookingReason.OFFER_RAN_OUT, detail)
+            return _closed(booking, BookingStatus.EXPIRED, why, now, "booking_offer_expired")
         case WaitRanOut():
             if booking.status is not BookingStatus.WAITING or now < booking.waits_at_most_until:
                 return booking, ()
             detail = f"Nothing came free for it by {_said(booking.waits_at_most_until)}. Book another time."
-            reason = Reason(ReasonCode.WAIT_OVER, detail)
-            return _closed(booking, BookingStatus.EXPIRED, reason, now, "booking_wait_expired")
+            why = Why(BookingReason.WAITED_IN_VAIN, detail)
+            return _closed(booking, BookingStatus.EXPIRED, why, now, "booking_wait_expired")
         case _:
             assert_never(event)
 
 
 def _cancel(booking: Booking, event: Cancelled, now: datetime) -> Decided:
-    if booking.status in FINAL_BOOKING_STATUSES:
+    if booking.status in FINAL_BOOKINGS:
         raise AlreadyFinalError(f"{booking.id} is over ({booking.status.value}); there is nothing to cancel.")
-    code = ReasonCode.CANCELLED_BY_ADMIN if event.by_admin else ReasonCode.CANCELLED_BY_USER
-    reason = Reason(code, f"Cancelled by {event.actor}.")
-    return _closed(booking, BookingStatus.CANCELLED, reason, now, "booking_cancelled", event.actor)
+    code = BookingReason.CANCELLED_BY_ADMIN if event.by_admin else BookingReason.CANCELLED_BY_USER
+    why = Why(code, f"Cancelled by {event.actor}.")
+    return _closed(booking, BookingStatus.CANCELLED, why, now, "booking_cancelled", event.actor)
 
 
 def _make_room(booking: Booking, event: MovedAway | CutShort, now: datetime) -> Decided:
@@ -338,19 +338,19 @@ def _make_room(booking: Booking, event: MovedAway | CutShort, now: datetime) -> 
         return booking, ()
     match event:
         case MovedAway():
-            cards = [f"{card.node}:{card.index}" for card in event.cards]
-            record = Record("booking_moved", event.actor, {"why": event.why, "gpus": cards})
-            return replace(booking), (GiveBack(now), HoldCards(event.cards), WakePlanner(), record)
+            record = Record("booking_moved", event.actor, {"why": event.why, "where": event.where})
+            after = replace(booking, why=Why(BookingReason.MOVED, f"It is on {event.where} now. {event.why}"))
+            return after, (GiveBack(now), HoldCards(event.cards), WakePlanner(), record)
         case CutShort():
             record = Record("maintenance_affects", event.actor, {"why": event.why, "ends_at": event.at.isoformat()})
-            if event.at <= max(booking.starts_at, now):
+            if event.at <= max(booking.span.start, now):
                 return _taken_away(booking, event, now, record)
-            if event.at >= booking.ends_at:
+            if event.at >= booking.span.end:
                 return booking, ()
-            after = replace(booking, ends_at=event.at)
+            after = replace(booking, span=Span(booking.span.start, event.at))
             if after.status is BookingStatus.ACTIVE:
                 detail = f"The slot runs until {_said(event.at)}. {event.why}"
-                after = replace(after, reason=Reason(ReasonCode.IN_SLOT, detail))
+                after = replace(after, why=Why(BookingReason.IN_SLOT, detail))
             return after, (GiveBack(event.at, closing=False), WakePlanner(), record)
         case _:
             assert_never(event)
@@ -358,23 +358,23 @@ def _make_room(booking: Booking, event: MovedAway | CutShort, now: datetime) -> 
 
 def _taken_away(booking: Booking, event: CutShort, now: datetime, record: Record) -> Decided:
     """Nothing of it is left: what has begun has ended, what has not is cancelled."""
-    reason = Reason(ReasonCode.MAINTENANCE, f"{event.why} Book another time.")
+    why = Why(BookingReason.MAINTENANCE, f"{event.why} Book another time.")
     begun = booking.status is BookingStatus.ACTIVE
     status = BookingStatus.ENDED if begun else BookingStatus.CANCELLED
     kind = "booking_ended" if begun else "booking_cancelled"
-    after, effects = _closed(booking, status, reason, now, kind, event.actor)
+    after, effects = _closed(booking, status, why, now, kind, event.actor)
     return after, (record, *effects)
 
 
 def _closed(
-    booking: Booking, status: BookingStatus, reason: Reason, now: datetime, kind: str, actor: str = SYSTEM
+    booking: Booking, status: BookingStatus, why: Why, now: datetime, kind: str, actor: str = SYSTEM
 ) -> Decided:
-    after = replace(booking, status=status, reason=reason, finished_at=now, offer_until=None)
+    after = replace(booking, status=status, why=why, finished_at=now, offer_until=None)
     return after, (GiveBack(now), WakePlanner(), Record(kind, actor))
 
 
-def _booked(booking: Booking) -> Reason:
-    return Reason(ReasonCode.BOOKED, f"Booked from {_said(booking.starts_at)} to {_said(booking.ends_at)}.")
+def _booked(booking: Booking) -> Why:
+    return Why(BookingReason.BOOKED, f"Booked from {_said(booking.span.start)} to {_said(booking.span.end)}.")
 
 
 def _said(at: datetime) -> str:

@@ -33,6 +33,7 @@ class BookingReason(StrEnum):
     SLOT_OVER = "slot_over"
     NOT_USED = "not_used"
     WAITED_IN_VAIN = "waited_in_vain"
+    OFFER_RAN_OUT = "offer_ran_out"
     DECLINED = "declined"
     CANCELLED_BY_USER = "cancelled_by_user"
     CANCELLED_BY_ADMIN = "cancelled_by_admin"
@@ -87,6 +88,8 @@ class Booking:
 
     `node` is the node it is pinned to. `workload` is submitted as a job at its start. `waits_until`: when its place on
     the waitlist is over; `offer_until`: when the cards that are held for it go back unless it is accepted.
+    `activated_at`: when its slot was found to have begun; it is given up at `release_at` unless `used_at` is set.
+    `started_job` was made of its workload. Warnings due until `start_warned_at` and `end_warned_at` have been given.
     """
 
     id: str
@@ -111,6 +114,22 @@ class Booking:
     release_at: datetime | None = None
     cards: tuple[AllocatedGpu, ...] = ()
     jobs: tuple[str, ...] = ()
+    activated_at: datetime | None = None
+    started_job: str | None = None
+    finished_at: datetime | None = None
+    start_warned_at: datetime | None = None
+    end_warned_at: datetime | None = None
+    no_show_warned_at: datetime | None = None
+
+    @property
+    def waits_at_most_until(self) -> datetime:
+        """When waiting is over: what would have begun is not served any more."""
+        return self.span.start if self.waits_until is None else min(self.waits_until, self.span.start)
+
+    @property
+    def offered_at_most_until(self) -> datetime:
+        """When its offer runs out: never after the start."""
+        return self.span.start if self.offer_until is None else min(self.offer_until, self.span.start)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,11 +38,6 @@ class BookingStatus(StrEnum):
     EXPIRED = "expired"
 
 
-FINAL_BOOKING_STATUSES = frozenset(
-    {BookingStatus.ENDED, BookingStatus.RELEASED, BookingStatus.CANCELLED, BookingStatus.EXPIRED}
-)
-
-
 class ReservationKind(StrEnum):
     """What a reservation is: a job waits for GPUs and then runs; a booking holds GPUs for a slot.
 
@@ -94,11 +89,6 @@ class ReasonCode(StrEnum):
     NOT_ENOUGH_NODES = "not_enough_nodes"
     NODE_UNAVAILABLE = "node_unavailable"
     REQUEUED = "requeued"
-    # bookings: on the waitlist, and while they hold cards
-    WAITLISTED = "waitlisted"
-    OFFERED = "offered"
-    BOOKED = "booked"
-    IN_SLOT = "in_slot"
     # holding GPUs
     ALLOCATED = "allocated"
     RUNNING = "running"
@@ -119,12 +109,7 @@ class ReasonCode(StrEnum):
     EVICTED = "evicted"
     NODE_LOST = "node_lost"
     MAINTENANCE = "maintenance"
-    # bookings that are over, and what ran within them
     BOOKING_OVER = "booking_over"
-    NO_SHOW = "no_show"
-    OFFER_DECLINED = "offer_declined"
-    OFFER_EXPIRED = "offer_expired"
-    WAIT_OVER = "wait_over"
 
 
 @dataclass(frozen=True, slots=True)
