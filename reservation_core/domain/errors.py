@@ -126,6 +126,12 @@ class NotChangeableError(DomainError):
     code = "not_changeable"
 
 
+class WrongCodeError(DomainError):
+    """The code that should confirm an address is not the one that was mailed there."""
+
+    code = "wrong_code"
+
+
 class NotOfferedError(DomainError):
     """The booking is not on offer (any more): there is nothing to accept or decline."""
 

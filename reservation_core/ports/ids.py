@@ -10,8 +10,8 @@ class IdSource(Protocol):
         """A fresh id `<prefix>-<8 characters of Crockford base 32>`."""
         ...
 
-    def new_secret(self) -> str:
-        """A fresh bearer token (at least 256 bits)."""
+    def new_secret(self, prefix: str = "gpudev") -> str:
+        """A fresh secret `<prefix>_…` of at least 256 bits; without a prefix of its own a bearer token."""
         ...
 
     def digest(self, secret: str) -> bytes:

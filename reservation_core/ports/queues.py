@@ -28,6 +28,18 @@ class NotYetError(Exception):
         self.after = after
 
 
+class TryAgainError(Exception):
+    """What a message asks for failed for a reason that is known; it counts as a try, and the next is `after` so long."""
+
+    def __init__(self, why: str, after: timedelta) -> None:
+        super().__init__(why)
+        self.after = after
+
+
+class HopelessError(Exception):
+    """No further try will do what a message asks for: it belongs to the dead letters at once."""
+
+
 @dataclass(frozen=True, slots=True)
 class QueuedMessage:
     """One delivery. `read_count` is 1 at the first; `body` is whatever JSON was sent, not yet checked."""

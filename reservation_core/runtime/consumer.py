@@ -14,7 +14,7 @@ from datetime import timedelta
 import structlog
 
 from reservation_core.ports.cluster import ClusterUnavailableError
-from reservation_core.ports.queues import NotYetError, QueuedMessage, QueueName
+from reservation_core.ports.queues import HopelessError, NotYetError, QueuedMessage, QueueName, TryAgainError
 from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel, Subscription, Wakeups
 from reservation_core.runtime.messages_in_hand import MessagesInHand
@@ -140,12 +140,21 @@ class Consumer:
         except NotYetError as reason:
             _log.info("not yet", queue=self._queue.value, message=message.id, reason=str(reason))
             await self._messages.give_back(message, reason.after)
+        except HopelessError as error:
+            _log.warning("given up", queue=self._queue.value, message=message.id, reason=str(error))
+            await self._messages.bury(message, str(error))
+        except TryAgainError as error:
+            _log.warning("failed", queue=self._queue.value, message=message.id, reason=str(error))
+            await self._set_aside(message, str(error), error.after)
         except Exception as error:  # noqa: BLE001 - it is logged and kept with the message
             _log.exception("a message could not be handled", queue=self._queue.value, message=message.id)
-            text = f"{type(error).__name__}: {error}"
-            if message.read_count >= self._rules.max_reads:
-                await self._messages.bury(message, text)
-            else:
-                await self._messages.put_off(message, timedelta(seconds=min(60, 2 ** (message.read_count - 1))))
+            pause = timedelta(seconds=min(60, 2 ** (message.read_count - 1)))
+            await self._set_aside(message, f"{type(error).__name__}: {error}", pause)
         else:
             self._messages.handled([message.id])
+
+    async def _set_aside(self, message: QueuedMessage, error: str, pause: timedelta) -> None:
+        if message.read_count >= self._rules.max_reads:
+            await self._messages.bury(message, error)
+        else:
+            await self._messages.put_off(message, pause)

@@ -26,9 +26,9 @@ class RandomIds:
         self._used += _BYTES
         return f"{prefix}-{b32encode(some).translate(_CROCKFORD).decode()}"
 
-    def new_secret(self) -> str:
-        """A fresh bearer token with 256 random bits."""
-        return "gpudev_" + secrets.token_urlsafe(32)
+    def new_secret(self, prefix: str = "gpudev") -> str:
+        """A fresh secret with 256 random bits, by default a bearer token."""
+        return f"{prefix}_{secrets.token_urlsafe(32)}"
 
     def digest(self, secret: str) -> bytes:
         """SHA-256; a random 256-bit secret needs no slow hash."""

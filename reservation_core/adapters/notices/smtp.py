@@ -1,0 +1,98 @@
+"""Notices as plain-text mail over SMTP."""
+
+import ssl
+from dataclasses import dataclass, field
+from email.message import EmailMessage
+from email.policy import SMTP
+from email.utils import format_datetime
+from enum import StrEnum
+
+import aiosmtplib
+
+from reservation_core.domain.notices import Notice
+from reservation_core.ports.clock import Clock
+from reservation_core.ports.notices import Destination, NeverTakenError, NotTakenError
+
+
+class SmtpSecurity(StrEnum):
+    """How the connection to the mail server is protected."""
+
+    STARTTLS = "starttls"
+    TLS = "tls"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class MailServer:
+    """The server that takes mail from us, and who we are there. `sender` is an address, `timeout_s` for each step."""
+
+    host: str
+    port: int
+    security: SmtpSecurity
+    sender: str
+    user: str | None
+    password: str | None = field(repr=False)
+    timeout_s: float
+    tls: ssl.SSLContext
+
+
+class MailSender:
+    """See ports.notices.NoticeSender."""
+
+    def __init__(self, server: MailServer, clock: Clock) -> None:
+        self._server = server
+        self._clock = clock
+
+    async def send(self, to: Destination, notice: Notice) -> None:
+        """Hand it to the mail server once. Raises NotTakenError, NeverTakenError."""
+        server = self._server
+        try:
+            message = mail(notice, sender=server.sender, to=to.target.address)
+            message["Date"] = format_datetime(self._clock.now())
+        except ValueError as error:
+            raise NeverTakenError(
+                "A mail to this address can't be written. Remove it and add the right one."
+            ) from error
+        try:
+            await aiosmtplib.send(
+                message,
+                hostname=server.host,
+                port=server.port,
+                use_tls=server.security is SmtpSecurity.TLS,
+                start_tls=server.security is SmtpSecurity.STARTTLS,
+                tls_context=None if server.security is SmtpSecurity.NONE else server.tls,
+                username=server.user,
+                password=server.password,
+                timeout=server.timeout_s,
+            )
+        except (aiosmtplib.SMTPRecipientsRefused, aiosmtplib.SMTPResponseException) as error:
+            raise _refusal(error) from error
+        except (aiosmtplib.SMTPException, OSError, TimeoutError) as error:
+            raise NotTakenError(f"The mail server could not be reached: {type(error).__name__}.") from error
+
+
+def mail(notice: Notice, *, sender: str, to: str) -> EmailMessage:
+    """The message. Raises ValueError for anything that would break out of a header."""
+    message = EmailMessage(policy=SMTP)
+    message["From"] = sender
+    message["To"] = to
+    message["Subject"] = notice.subject
+    # The same however often it is delivered: mail programs show it once.
+    message["Message-ID"] = f"<{notice.id}@{sender.rpartition('@')[2]}>"
+    message["X-GPU-Dev-Delivery"] = notice.id
+    message["X-GPU-Dev-Kind"] = notice.kind
+    message["Auto-Submitted"] = "auto-generated"
+    message.set_content(notice.text)
+    return message
+
+
+def _refusal(error: aiosmtplib.SMTPRecipientsRefused | aiosmtplib.SMTPResponseException) -> Exception:
+    """Its 4xx means later, its 5xx never; but a server that does not let us in at all is an operator's matter."""
+    if isinstance(error, aiosmtplib.SMTPRecipientsRefused):
+        codes = [each.code for each in error.recipients]
+        if codes and all(code >= 500 for code in codes):
+            return NeverTakenError(f"The mail server refuses this address (status {codes[0]}).")
+        return NotTakenError("The mail server does not take mail for this address now.")
+    if isinstance(error, aiosmtplib.SMTPDataError | aiosmtplib.SMTPSenderRefused) and error.code >= 500:
+        return NeverTakenError(f"The mail server refuses the message (status {error.code}).")
+    return NotTakenError(f"The mail server answered with status {error.code}.")

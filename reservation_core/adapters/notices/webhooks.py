@@ -1,0 +1,163 @@
+"""Notices as HTTP POSTs: signed JSON for webhooks of one's own, `{"text": …}` for Slack-compatible ones.
+
+One request, no redirects, no cookies, no proxy; the answer's status is all that is used of it.
+"""
+
+import asyncio
+import json
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import httpcore
+
+from reservation_core.adapters.notices.guarded_network import GuardedNetwork, Resolve, resolve
+from reservation_core.adapters.notices.signing import DELIVERY_HEADER, SIGNATURE_HEADER, signature
+from reservation_core.contracts_notices import NoticeBody, ReservationInNotice
+from reservation_core.domain.egress import EgressRules
+from reservation_core.domain.notices import Notice
+from reservation_core.ports.clock import Clock
+from reservation_core.ports.notices import Destination, NeverTakenError, NotTakenError
+
+_AGENT = "gpu-dev-server"
+_LARGEST_ANSWER = 64 * 1024
+_COMES_BACK = frozenset({408, 409, 425, 429})
+"""Answers below 500 that say nothing about the next try."""
+
+
+@dataclass(frozen=True, slots=True)
+class PostRules:
+    """Where to, for how long in all (connecting included), and whom TLS trusts."""
+
+    egress: EgressRules
+    timeout_s: float
+    tls: ssl.SSLContext
+    resolve: Resolve = resolve
+
+
+class WebhookSender:
+    """See ports.notices.NoticeSender: signed JSON."""
+
+    def __init__(self, rules: PostRules, clock: Clock) -> None:
+        self._rules = rules
+        self._clock = clock
+
+    async def send(self, to: Destination, notice: Notice) -> None:
+        """POST it once. Raises NotTakenError, NeverTakenError."""
+        body = webhook_body(notice)
+        headers = {DELIVERY_HEADER: notice.id}
+        if to.secret is not None:
+            headers[SIGNATURE_HEADER] = signature(to.secret, int(self._clock.now().timestamp()), body)
+        await _post(self._rules, to.target.address, headers, body)
+
+
+class SlackSender:
+    """See ports.notices.NoticeSender: what Slack, Mattermost, Rocket.Chat and their like take."""
+
+    def __init__(self, rules: PostRules) -> None:
+        self._rules = rules
+
+    async def send(self, to: Destination, notice: Notice) -> None:
+        """POST it once. Raises NotTakenError, NeverTakenError."""
+        await _post(self._rules, to.target.address, {DELIVERY_HEADER: notice.id}, slack_body(notice))
+
+
+def webhook_body(notice: Notice) -> bytes:
+    """The JSON that a webhook receives."""
+    about = notice.about
+    reservation = None
+    if about is not None:
+        reservation = ReservationInNotice(
+            id=about.id,
+            kind=about.kind,
+            name=about.name,
+            status=about.status,
+            gpus=about.gpus,
+            nodes=about.nodes,
+            gpu_type=about.gpu_type,
+            starts_at=about.starts_at,
+            ends_at=about.ends_at,
+        )
+    body = NoticeBody(
+        id=notice.id,
+        kind=notice.kind,
+        at=notice.at,
+        user=notice.user,
+        subject=notice.subject,
+        text=notice.text,
+        reservation=reservation,
+    )
+    return body.model_dump_json().encode()
+
+
+def slack_body(notice: Notice) -> bytes:
+    """The JSON for Slack. `&`, `<` and `>` are escaped: a job's name must not mention a channel or forge a link."""
+    text = f"{notice.subject}\n{notice.text}"
+    return json.dumps({"text": text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")}).encode()
+
+
+async def _post(rules: PostRules, url: str, headers: Mapping[str, str], body: bytes) -> None:
+    parts = urlsplit(url)
+    given = {
+        "Host": parts.netloc,
+        "Content-Type": "application/json",
+        "Content-Length": str(len(body)),
+        "User-Agent": _AGENT,
+        "Connection": "close",
+        **headers,
+    }
+    network = GuardedNetwork(rules.egress, tls=parts.scheme.lower() == "https", resolve=rules.resolve)
+    try:
+        # The whole of it: a server that sends a byte a second must not hold us.
+        async with (
+            asyncio.timeout(rules.timeout_s),
+            httpcore.AsyncConnectionPool(
+                ssl_context=rules.tls, network_backend=network, retries=0, max_connections=1
+            ) as pool,
+            pool.stream("POST", url, headers=list(given.items()), content=body) as answer,
+        ):
+            status = answer.status
+            await _read(answer)
+    except TimeoutError as error:
+        raise NotTakenError(f"It did not answer within {rules.timeout_s:g} s.") from error
+    except (httpcore.ConnectError, httpcore.ConnectTimeout, ssl.SSLError) as error:
+        raise NotTakenError(f"No connection could be made: {_said(error)}.") from error
+    except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException, OSError) as error:
+        raise NotTakenError(f"The connection broke: {type(error).__name__}.") from error
+    except (httpcore.UnsupportedProtocol, UnicodeError, ValueError) as error:
+        raise NeverTakenError(
+            "The address is not one that can be posted to. Remove it and add the right one."
+        ) from error
+    if 200 <= status < 300:
+        return
+    if 300 <= status < 400:
+        raise NeverTakenError(
+            f"It answered {status}, a redirect; these are not followed. Use the address it points to."
+        )
+    if 400 <= status < 500 and status not in _COMES_BACK:
+        raise NeverTakenError(f"It refused the notice with status {status}.")
+    raise NotTakenError(f"It answered with status {status}.")
+
+
+async def _read(answer: httpcore.Response) -> None:
+    """Take what it says, up to a bound, so that it can finish; then nobody listens any more."""
+    size = 0
+    async for chunk in answer.aiter_stream():
+        size += len(chunk)
+        if size > _LARGEST_ANSWER:
+            return
+
+
+def _said(error: Exception) -> str:
+    """Why, without addresses: the owner of a target need not learn what a name means inside our network."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return f"its certificate is not trusted ({cause.verify_message})"
+        if isinstance(cause, ssl.SSLError):
+            return "TLS failed"
+        if isinstance(cause, ConnectionRefusedError):
+            return "it was refused"
+        cause = cause.__cause__ or cause.__context__
+    return "the host does not answer or does not exist"

@@ -1,0 +1,25 @@
+"""What one wants to hear of."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+from reservation_core.domain.notices import NoticeChannel, NoticeKind
+from reservation_core.ports.identities import Principal
+from reservation_core.ports.notices import Preferences
+from reservation_core.ports.transactions import UnitOfWork
+
+
+async def look(uow: UnitOfWork, principal: Principal) -> Preferences:
+    """The caller's own: every kind, with the default where nothing was said."""
+    return await uow.notices.preferences(principal.user_id)
+
+
+async def replace(
+    uow: UnitOfWork, principal: Principal, said: Mapping[NoticeKind, Iterable[NoticeChannel]], now: datetime
+) -> Preferences:
+    """Replace the caller's; kinds that are left out have their default again. Answers all of them."""
+    await uow.notices.prefer(principal.user_id, {kind: frozenset(channels) for kind, channels in said.items()})
+    await uow.events.append(
+        actor=principal.user, kind="notice_preferences_changed", at=now, subject=f"user:{principal.user}"
+    )
+    return await look(uow, principal)
