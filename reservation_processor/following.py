@@ -4,12 +4,17 @@ import asyncio
 from contextlib import aclosing
 from typing import Any
 
+import structlog
+
 from reservation_core.domain.model import PodStatus
 from reservation_core.runtime.wiring import Runtime
-from reservation_core.usecases.observe import observe
+from reservation_core.usecases.observe import NotLookedAtError, observe
 
 _BATCH = 200
 _AGAIN_S = 0.2
+_UNAVAILABLE_S = 2.0
+
+_log = structlog.get_logger(__name__)
 
 
 async def follow(runtime: Runtime, max_starts: int) -> None:
@@ -33,9 +38,14 @@ async def _apply(runtime: Runtime, observed: asyncio.Queue[PodStatus], max_start
         batch = [await observed.get()]
         while len(batch) < _BATCH and not observed.empty():
             batch.append(observed.get_nowait())
-        for status in await observe(runtime.uow, runtime.cluster, batch, runtime.clock, max_starts):
-            # Somebody is busy with this pod right now: look again in a moment (or at the next resync).
-            loop.call_later(_AGAIN_S, _offer, observed, status)
+        try:
+            # Somebody is busy with these pods right now: look again in a moment (or at the next resync).
+            again, after = await observe(runtime.uow, runtime.cluster, batch, runtime.clock, max_starts), _AGAIN_S
+        except NotLookedAtError as unavailable:
+            _log.warning("not looked at now; trying again", pods=len(unavailable.statuses), error=str(unavailable))
+            again, after = [*unavailable.statuses], _UNAVAILABLE_S
+        for status in again:
+            loop.call_later(after, _offer, observed, status)
 
 
 def _offer(observed: asyncio.Queue[PodStatus], status: PodStatus) -> None:

@@ -127,22 +127,23 @@ class Accounts:
         Raises CalendarConflictError or UnknownCardError, with nothing written, when that turns out only now.
         """
         now = self._clock.now()
-        async with self._uow() as uow:
-            if not await uow.try_pod_locks([reservation_id]):
+        async with self._uow.hold_pods([reservation_id]) as held:
+            if not held.ids:
                 # Somebody is making or finalising its pods this very moment, and may take long: look again next time.
                 return _Verdict()
             pods = await self._cluster.find_pods(reservation_id, named)
-            row = (await uow.reservations.get([reservation_id])).get(reservation_id)
-            if any(standing(row, pod.name.attempt) is Standing.FORGOTTEN for pod in pods):
-                row = (await uow.reservations.lock([reservation_id])).get(reservation_id)
-            known = await uow.unknown_pods.of([reservation_id])
-            verdict = _verdict(row, pods, known, refused)
-            if verdict.adoption is not None and row is not None:
-                change = decide(row, verdict.adoption, now)
-                await carry_out(uow, [] if change is None else [change])
-            await self._write_left_over(uow, verdict, now)
-            await self._write_unknown(uow, verdict, known, now)
-            verdict.powerless = await without_power(uow, row, [*verdict.left_over, *verdict.ended])
+            async with held.work() as uow:
+                row = (await uow.reservations.get([reservation_id])).get(reservation_id)
+                if any(standing(row, pod.name.attempt) is Standing.FORGOTTEN for pod in pods):
+                    row = (await uow.reservations.lock([reservation_id])).get(reservation_id)
+                known = await uow.unknown_pods.of([reservation_id])
+                verdict = _verdict(row, pods, known, refused)
+                if verdict.adoption is not None and row is not None:
+                    change = decide(row, verdict.adoption, now)
+                    await carry_out(uow, [] if change is None else [change])
+                await self._write_left_over(uow, verdict, now)
+                await self._write_unknown(uow, verdict, known, now)
+                verdict.powerless = await without_power(uow, row, [*verdict.left_over, *verdict.ended])
         return verdict
 
     async def _write_left_over(self, uow: UnitOfWork, verdict: _Verdict, now: datetime) -> None:

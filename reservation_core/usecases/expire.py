@@ -129,23 +129,23 @@ async def _repair_stuck(
     if not timed_out:
         return 0, 0, resent
     event = StartTimedOut(rules.start_allowance, rules.max_starts)
-    async with uow_factory() as uow:
-        # While a create is under way its pod may come to be at any moment; it is left to the next run. And one that was
-        # carried out since the list above is seen in this one: none comes to be while its lock is held here.
-        free = await uow.try_pod_locks(sorted(timed_out))
+    # While a create is under way its pod may come to be at any moment; it is left to the next run. And one that was
+    # carried out since the list above is seen in this one: none comes to be while its lock is held here.
+    async with uow_factory.hold_pods(sorted(timed_out)) as held:
         try:
-            pods = (await cluster.list_pods()).pods if free else ()
+            pods = (await cluster.list_pods()).pods if held.ids else ()
         except ClusterUnavailableError:
             return 0, len(late), resent
-        locked = await uow.reservations.lock(sorted(free)) if free else {}
-        now = clock.now()
-        decided = [
-            decide(row, event, now)
-            for row in locked.values()
-            if row.version == timed_out[row.id] and _has_had_its_time(row, pods, since)
-        ]
-        changes = [change for change in decided if change is not None]
-        await carry_out(uow, changes)
+        async with held.work() as uow:
+            locked = await uow.reservations.lock(sorted(held.ids)) if held.ids else {}
+            now = clock.now()
+            decided = [
+                decide(row, event, now)
+                for row in locked.values()
+                if row.version == timed_out[row.id] and _has_had_its_time(row, pods, since)
+            ]
+            changes = [change for change in decided if change is not None]
+            await carry_out(uow, changes)
     return len(changes), 0, resent
 
 

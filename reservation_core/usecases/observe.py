@@ -1,29 +1,46 @@
-"""Following pods: what the cluster reports becomes lifecycle events, many in one transaction."""
+"""Following pods: what the cluster reports becomes lifecycle events, many in one transaction.
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+Most observations say all by themselves. For the rest the cluster is asked, between two transactions: what it answers is
+only applied to rows that are still as they were before.
+"""
 
-from reservation_core.domain.changes import (
-    Event,
-    PodsFinished,
-    PodsGone,
-    PodsLost,
-    PodsRunning,
-    StartDelayed,
-    StartFailed,
-    StartRefused,
-)
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
 from reservation_core.domain.lifecycle import decide
-from reservation_core.domain.model import LIVE_STATUSES, JobStatus, PodPhase, PodStatus, Reason, ReasonCode, Reservation
+from reservation_core.domain.model import JobStatus, PodPhase, PodStatus, Reservation
+from reservation_core.domain.observation import event_of, needs_look, told_whole
 from reservation_core.domain.pods import pod_names
-from reservation_core.domain.starts import MAY_START_ELSEWHERE, TAKEN_AWAY, never_started
 from reservation_core.ports.clock import Clock
-from reservation_core.ports.cluster import Cluster
+from reservation_core.ports.cluster import Cluster, ClusterUnavailableError
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.changing import carry_out
 
-LOST_DETAIL = "is gone and nobody asked for its end. Submit the job again."
+_LOOKS_AT_ONCE = 8
+
+
+class NotLookedAtError(ClusterUnavailableError):
+    """The cluster could not be asked about `statuses`, which are to be observed again; all else was applied."""
+
+    def __init__(self, cause: ClusterUnavailableError, statuses: Sequence[PodStatus]) -> None:
+        super().__init__(str(cause))
+        self.statuses = statuses
+
+
+@dataclass(slots=True)
+class _Told:
+    """What was told of one reservation and is not applied yet; once it was looked at, its row then and its pods."""
+
+    statuses: list[PodStatus]
+    row: Reservation | None = None
+    pods: Sequence[PodStatus] | None = None
+    unavailable: ClusterUnavailableError | None = field(default=None, compare=False)
+
+    @property
+    def says_gone(self) -> bool:
+        return any(status.phase is PodPhase.GONE for status in self.statuses)
 
 
 async def observe(
@@ -32,143 +49,102 @@ async def observe(
     """Apply observations, in the order they were made. Returns those that have to be looked at again soon.
 
     An observation of a former attempt, or one that says nothing new, changes nothing. `max_starts` is how often a
-    reservation whose pods can't start is tried.
+    reservation whose pods can't start is tried. Raises NotLookedAtError.
     """
-    by_id: dict[str, list[PodStatus]] = {}
+    told: dict[str, _Told] = {}
     for status in statuses:
         if status.phase is PodPhase.PENDING and status.reason is None:
             continue  # as every pod begins: nobody has to learn it
-        by_id.setdefault(status.name.reservation_id, []).extend(_told_whole(status))
-    if not by_id:
+        told.setdefault(status.name.reservation_id, _Told([])).statuses.extend(told_whole(status))
+    if not told:
         return []
-    again: list[PodStatus] = []
     async with uow_factory() as uow:
-        rows = await uow.reservations.lock(sorted(by_id))
-        gone = [i for i, seen in by_id.items() if i in rows and any(s.phase is PodPhase.GONE for s in seen)]
-        locked = await uow.try_pod_locks(gone) if gone else set()
-        await _let_go(uow, cluster, rows, statuses)
-        while by_id:
-            changes = []
-            for reservation_id in list(by_id):
-                status = by_id[reservation_id].pop(0)
-                if not by_id[reservation_id]:
-                    del by_id[reservation_id]
-                row = rows.get(reservation_id)
-                if row is None or status.name.attempt != row.attempt:
+        left = await _apply(uow, told, clock, max_starts)
+    return await _look(uow_factory, cluster, left, clock, max_starts) if left else []
+
+
+async def _apply(uow: UnitOfWork, told: Mapping[str, _Told], clock: Clock, max_starts: int) -> dict[str, _Told]:
+    """Apply what can be; what is left needs a look, or a newer one."""
+    rows = await uow.reservations.lock(sorted(told))
+    left: dict[str, _Told] = {}
+    over = {i for i, each in told.items() if (row := rows.get(i)) is not None and _is_over(row, each)}
+    going: dict[str, _Told] = {}
+    for reservation_id, each in told.items():
+        row = rows.get(reservation_id)
+        if row is None:
+            continue
+        if each.row is not None and (each.row.version, each.row.attempt) != (row.version, row.attempt):
+            left[reservation_id] = each
+        else:
+            going[reservation_id] = each
+    while going:
+        changes = []
+        for reservation_id, each in [*going.items()]:
+            row = rows[reservation_id]
+            status = each.statuses[0]
+            if status.name.attempt == row.attempt:
+                if each.pods is None and needs_look(row, status):
+                    # And so all that was told after it waits.
+                    left[reservation_id] = _Told(each.statuses, row)
+                    del going[reservation_id]
                     continue
-                if status.phase is PodPhase.GONE and reservation_id not in locked:
-                    again.append(status)
-                    continue
-                event = await _event(cluster, row, status, clock, max_starts)
+                event = event_of(row, status, each.pods or (), clock.now(), max_starts)
                 change = None if event is None else decide(row, event, clock.now())
                 if change is not None:
                     changes.append(change)
                     rows[reservation_id] = replace(change.after, version=change.before.version + 1)
-            await carry_out(uow, changes)
-    return again
-
-
-async def _let_go(
-    uow: UnitOfWork, cluster: Cluster, rows: Mapping[str, Reservation], statuses: Sequence[PodStatus]
-) -> None:
-    """Pods that were told to end and have: the delete is said again, which lets go of them and keeps their logs."""
-    over: set[str] = set()
-    for status in statuses:
-        row = rows.get(status.name.reservation_id)
-        if row is None or row.status is not JobStatus.ENDING or status.phase is not PodPhase.FINISHED:
-            continue
-        if status.name.attempt == row.attempt and row.id not in over:
-            pods = await cluster.find_pods(row.id, pod_names(row)) if row.nodes > 1 else [status]
-            if all(pod.phase is PodPhase.FINISHED for pod in pods):
-                over.add(row.id)
+            del each.statuses[0]
+            if not each.statuses:
+                del going[reservation_id]
+        await carry_out(uow, changes)
+    # Pods that were told to end and have: the delete is said again, which lets go of them and keeps their logs.
     if over and await uow.reservations.resend(sorted(over)):
         uow.wake(Channel.POD_OPERATIONS)
+    return left
 
 
-def _told_whole(status: PodStatus) -> list[PodStatus]:
-    """A short pod may be seen only when it has finished, or is gone; that it ran before is part of the truth."""
-    if status.phase is PodPhase.GONE and status.exit_code is not None:
-        return [*_told_whole(replace(status, phase=PodPhase.FINISHED)), status]
-    failed_to_start = status.reason is not None and status.reason.code is ReasonCode.START_FAILED
-    if status.phase is not PodPhase.FINISHED or status.started_at is None or failed_to_start:
-        return [status]
-    return [PodStatus(status.name, PodPhase.RUNNING, started_at=status.started_at), status]
+def _is_over(row: Reservation, told: _Told) -> bool:
+    """Whether nothing but the removal of its finished pods is missing, as far as was looked."""
+    if row.status is not JobStatus.ENDING or told.says_gone:
+        return False
+    if not any(s.phase is PodPhase.FINISHED and s.name.attempt == row.attempt for s in told.statuses):
+        return False
+    return row.nodes == 1 if told.pods is None else all(pod.phase is PodPhase.FINISHED for pod in told.pods)
 
 
-async def _event(cluster: Cluster, row: Reservation, status: PodStatus, clock: Clock, max_starts: int) -> Event | None:
-    """What an observation of one pod means for its reservation."""
-    match status.phase:
-        case PodPhase.PENDING:
-            return _taken_away(row, status, max_starts) or _delayed(status)
-        case PodPhase.RUNNING:
-            return _taken_away(row, status, max_starts) or await _running(cluster, row, status, clock)
-        case PodPhase.FINISHED:
-            if row.status is JobStatus.STARTING and status.reason is not None and never_started(status):
-                return StartFailed(_of_pod(row, status, status.reason), max_starts)
-            return await _finished(cluster, row, status, clock)
-        case PodPhase.GONE:
-            return await _gone(cluster, row, status, max_starts)
+async def _look(
+    uow_factory: UnitOfWorkFactory, cluster: Cluster, left: Mapping[str, _Told], clock: Clock, max_starts: int
+) -> list[PodStatus]:
+    """Look at the pods of these reservations and apply what was told of them; answers what is left even then.
+
+    What seems to be gone is looked for under its pod lock, when no create is under way that a list could miss.
+    """
+    gone = [reservation_id for reservation_id, each in left.items() if each.says_gone]
+    async with uow_factory.hold_pods(gone) as held:
+        free = {i: each for i, each in left.items() if not each.says_gone or i in held.ids}
+        turns = asyncio.Semaphore(_LOOKS_AT_ONCE)
+        await asyncio.gather(*(_look_at(cluster, each, turns) for each in free.values()))
+        seen = {i: each for i, each in free.items() if each.pods is not None}
+        again = [each for i, each in left.items() if i not in free]
+        if seen:
+            async with held.work() as uow:
+                again += (await _apply(uow, seen, clock, max_starts)).values()
+    unseen = [each for each in free.values() if each.unavailable is not None]
+    if unseen and unseen[0].unavailable is not None:
+        raise NotLookedAtError(unseen[0].unavailable, _statuses([*again, *unseen]))
+    return _statuses(again)
 
 
-def _delayed(status: PodStatus) -> Event | None:
-    if status.reason is None:
-        return None
-    return StartRefused(status.reason) if status.hopeless else StartDelayed(status.reason)
+async def _look_at(cluster: Cluster, told: _Told, turns: asyncio.Semaphore) -> None:
+    row = told.row
+    if row is None:
+        return
+    async with turns:
+        try:
+            told.pods = await cluster.find_pods(row.id, pod_names(row))
+        except ClusterUnavailableError as unavailable:
+            told.unavailable = unavailable
 
 
-def _taken_away(row: Reservation, status: PodStatus, max_starts: int) -> Event | None:
-    """A pod that is not over, and that somebody else is ending: nobody of us asks for the end of what should run."""
-    reason = status.reason
-    if reason is None or reason.code not in TAKEN_AWAY:
-        return None
-    reason = _of_pod(row, status, reason)
-    if row.status is JobStatus.STARTING and status.started_at is None and reason.code in MAY_START_ELSEWHERE:
-        return StartFailed(reason, max_starts)
-    return PodsLost(reason.detail, reason.code)
-
-
-def _of_pod(row: Reservation, status: PodStatus, reason: Reason) -> Reason:
-    """Of a gang, it is said which pod it was."""
-    return reason if row.nodes == 1 else Reason(reason.code, f"Pod {status.name}: {reason.detail}")
-
-
-async def _running(cluster: Cluster, row: Reservation, status: PodStatus, clock: Clock) -> Event | None:
-    if row.status is not JobStatus.STARTING and row.outcome is not JobStatus.QUEUED:
-        return None
-    at = status.started_at or clock.now()
-    if row.nodes > 1:
-        pods = [p for p in await cluster.find_pods(row.id, pod_names(row)) if p.name.attempt == row.attempt]
-        begun = [p for p in pods if p.phase in (PodPhase.RUNNING, PodPhase.FINISHED)]
-        if len(begun) < row.nodes:
-            return None
-        at = max((p.started_at for p in begun if p.started_at is not None), default=at)
-    return PodsRunning(at)
-
-
-async def _finished(cluster: Cluster, row: Reservation, status: PodStatus, clock: Clock) -> Event | None:
-    failed = status.exit_code != 0 or status.reason is not None
-    if row.nodes > 1 and not failed and row.status is not JobStatus.ENDING:
-        # A gang has succeeded when its last pod has; one failure ends it at once.
-        pods = [p for p in await cluster.find_pods(row.id, pod_names(row)) if p.name.attempt == row.attempt]
-        if len([p for p in pods if p.phase is PodPhase.FINISHED]) < row.nodes:
-            return None
-    return PodsFinished(
-        at=status.finished_at or clock.now(),
-        exit_code=status.exit_code,
-        started_at=status.started_at,
-        reason=None if status.reason is None else _of_pod(row, status, status.reason),
-        pod=None if row.nodes == 1 else str(status.name),
-    )
-
-
-async def _gone(cluster: Cluster, row: Reservation, status: PodStatus, max_starts: int) -> Event | None:
-    """Under the pod lock, so that no create is under way: look whether it is really true."""
-    if row.status not in LIVE_STATUSES:
-        return None
-    pods = await cluster.find_pods(row.id, pod_names(row))
-    if row.status is JobStatus.ENDING:
-        return None if pods else PodsGone()
-    if row.status in (JobStatus.STARTING, JobStatus.RUNNING) and status.name not in {p.name for p in pods}:
-        subject = "The job's pod" if row.nodes == 1 else f"Pod {status.name} of the job"
-        return _taken_away(row, status, max_starts) or PodsLost(f"{subject} {LOST_DETAIL}")
-    return None
+def _statuses(some: Iterable[_Told]) -> list[PodStatus]:
+    return [status for each in some for status in each.statuses]

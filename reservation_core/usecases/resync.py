@@ -130,7 +130,7 @@ class Resync:
         return found
 
     async def _observe(self, seen: Sequence[PodStatus]) -> None:
-        """A part at a time: the rows of each stay locked while the cluster is asked about its missing pods."""
+        """A part at a time: what seems to be gone is locked while the cluster is asked about it, row after row."""
         for first in range(0, len(seen), OBSERVED_AT_ONCE):
             part = seen[first : first + OBSERVED_AT_ONCE]
             await observe(self._uow, self._cluster, part, self._clock, self._rules.max_starts)

@@ -48,6 +48,8 @@ async def held(
 
 
 async def _take(connection: AsyncConnection, ids: Sequence[str]) -> frozenset[str]:
+    if not ids:
+        return frozenset()
     async with connection.begin():
         found = await connection.execute(statement("try_pod_locks"), {"ids": sorted(set(ids))})
         return frozenset(found.scalars())

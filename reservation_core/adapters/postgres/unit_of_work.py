@@ -93,23 +93,6 @@ class PostgresUnitOfWork:
         """Who is told where."""
         return PostgresNotices(self._connection)
 
-    async def hold_pod_lock(self, reservation_id: str) -> None:
-        """Wait for this reservation's pod lock and keep it until the transaction ends."""
-        await self._connection.execute(
-            text("SELECT pg_advisory_xact_lock(hashtextextended(:id, 0))"), {"id": reservation_id}
-        )
-
-    async def try_pod_locks(self, reservation_ids: Sequence[str]) -> set[str]:
-        """Take those of these pod locks that are free."""
-        found = await self._connection.execute(
-            text(
-                "SELECT id FROM (SELECT id, pg_try_advisory_xact_lock(hashtextextended(id, 0)) AS taken "
-                "FROM unnest(CAST(:ids AS text[])) AS i (id)) AS locks WHERE taken"
-            ),
-            {"ids": sorted(reservation_ids)},
-        )
-        return {row.id for row in found}
-
     async def now(self) -> datetime:
         """The database's time, in UTC."""
         found = await self._connection.execute(text("SELECT clock_timestamp()"))

@@ -341,8 +341,7 @@ async def test_no_pod_is_made_on_cards_that_an_unknown_pod_holds(world: World, s
 
 async def test_who_is_busy_with_a_reservations_pods_is_not_waited_for(world: World, settle: Settle) -> None:
     world.cluster.show(pod("job-nobody"), PodPhase.RUNNING, holding=holding(world))
-    async with world.uow() as busy:
-        await busy.hold_pod_lock("job-nobody")
+    async with world.uow.hold_pods(["job-nobody"]):
         async with asyncio.timeout(20):
             assert (await settle()).reported == 0
     assert (await settle()).reported == 1

@@ -139,8 +139,7 @@ async def test_no_start_is_given_up_while_somebody_makes_its_pods(world: World) 
     job_id = await world.submitted()
     await world.plan()
     world.clock.go_on(10 * ALLOWANCE)
-    async with world.uow() as uow:
-        await uow.hold_pod_lock(job_id)
+    async with world.uow.hold_pods([job_id]):
         assert (await once(world)).timed_out == 0
     assert (await once(world)).timed_out == 1
 

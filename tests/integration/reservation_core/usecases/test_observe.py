@@ -82,8 +82,7 @@ async def test_a_pod_said_to_be_gone_that_is_there_is_not_lost(world: World) -> 
 async def test_nothing_is_concluded_while_somebody_is_busy_with_the_pods(world: World) -> None:
     job_id = await world.ran()
     gone = world.cluster.show(pod(job_id), GONE)
-    async with world.uow() as uow:
-        await uow.hold_pod_lock(job_id)
+    async with world.uow.hold_pods([job_id]):
         assert await world.see(gone) == [gone]
         assert (await world.row(job_id)).status is JobStatus.RUNNING
     assert await world.see(gone) == []

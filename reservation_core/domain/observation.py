@@ -1,0 +1,142 @@
+"""What an observation of one pod means for its reservation.
+
+Of some observations that can't be said without a look at all its pods: whether a gang runs as a whole, and whether what
+is not seen any more is really gone.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import assert_never
+
+from reservation_core.domain.changes import (
+    Event,
+    PodsFinished,
+    PodsGone,
+    PodsLost,
+    PodsRunning,
+    StartDelayed,
+    StartFailed,
+    StartRefused,
+)
+from reservation_core.domain.model import LIVE_STATUSES, JobStatus, PodPhase, PodStatus, Reason, ReasonCode, Reservation
+from reservation_core.domain.starts import MAY_START_ELSEWHERE, TAKEN_AWAY, never_started
+
+LOST_DETAIL = "is gone and nobody asked for its end. Submit the job again."
+
+
+def told_whole(status: PodStatus) -> list[PodStatus]:
+    """A short pod may be seen only when it has finished, or is gone; that it ran before is part of the truth."""
+    if status.phase is PodPhase.GONE and status.exit_code is not None:
+        return [*told_whole(replace(status, phase=PodPhase.FINISHED)), status]
+    failed_to_start = status.reason is not None and status.reason.code is ReasonCode.START_FAILED
+    if status.phase is not PodPhase.FINISHED or status.started_at is None or failed_to_start:
+        return [status]
+    return [PodStatus(status.name, PodPhase.RUNNING, started_at=status.started_at), status]
+
+
+def needs_look(row: Reservation, status: PodStatus) -> bool:
+    """Whether `event_of` has to know all pods of this reservation."""
+    match status.phase:
+        case PodPhase.PENDING:
+            return False
+        case PodPhase.RUNNING:
+            starts = row.status is JobStatus.STARTING or row.outcome is JobStatus.QUEUED
+            return row.nodes > 1 and starts and not _is_taken_away(status)
+        case PodPhase.FINISHED:
+            return row.nodes > 1 and (row.status is JobStatus.ENDING or not _failed(status))
+        case PodPhase.GONE:
+            return row.status in LIVE_STATUSES
+        case _:
+            assert_never(status.phase)
+
+
+def event_of(
+    row: Reservation, status: PodStatus, pods: Sequence[PodStatus], now: datetime, max_starts: int
+) -> Event | None:
+    """The lifecycle's event, if any. `pods` are all of the reservation, where `needs_look` says that they matter.
+
+    What is `GONE` was looked for under the pod lock, so that no create was under way.
+    """
+    own = [pod for pod in pods if pod.name.attempt == row.attempt]
+    match status.phase:
+        case PodPhase.PENDING:
+            return _taken_away(row, status, max_starts) or _delayed(status)
+        case PodPhase.RUNNING:
+            return _taken_away(row, status, max_starts) or _running(row, status, own, now)
+        case PodPhase.FINISHED:
+            if row.status is JobStatus.STARTING and status.reason is not None and never_started(status):
+                return StartFailed(_of_pod(row, status, status.reason), max_starts)
+            return _finished(row, status, own, now)
+        case PodPhase.GONE:
+            return _gone(row, status, pods, max_starts)
+        case _:
+            assert_never(status.phase)
+
+
+def _delayed(status: PodStatus) -> Event | None:
+    if status.reason is None:
+        return None
+    return StartRefused(status.reason) if status.hopeless else StartDelayed(status.reason)
+
+
+def _is_taken_away(status: PodStatus) -> bool:
+    return status.reason is not None and status.reason.code in TAKEN_AWAY
+
+
+def _taken_away(row: Reservation, status: PodStatus, max_starts: int) -> Event | None:
+    """A pod that is not over, and that somebody else is ending: nobody of us asks for the end of what should run."""
+    if status.reason is None or not _is_taken_away(status):
+        return None
+    reason = _of_pod(row, status, status.reason)
+    if row.status is JobStatus.STARTING and status.started_at is None and reason.code in MAY_START_ELSEWHERE:
+        return StartFailed(reason, max_starts)
+    return PodsLost(reason.detail, reason.code)
+
+
+def _of_pod(row: Reservation, status: PodStatus, reason: Reason) -> Reason:
+    """Of a gang, it is said which pod it was."""
+    return reason if row.nodes == 1 else Reason(reason.code, f"Pod {status.name}: {reason.detail}")
+
+
+def _running(row: Reservation, status: PodStatus, own: Sequence[PodStatus], now: datetime) -> Event | None:
+    if row.status is not JobStatus.STARTING and row.outcome is not JobStatus.QUEUED:
+        return None
+    at = status.started_at or now
+    if row.nodes > 1:
+        begun = [pod for pod in own if pod.phase in (PodPhase.RUNNING, PodPhase.FINISHED)]
+        if len(begun) < row.nodes:
+            return None
+        at = max((pod.started_at for pod in begun if pod.started_at is not None), default=at)
+    return PodsRunning(at)
+
+
+def _failed(status: PodStatus) -> bool:
+    return status.exit_code != 0 or status.reason is not None
+
+
+def _finished(row: Reservation, status: PodStatus, own: Sequence[PodStatus], now: datetime) -> Event | None:
+    # A gang has succeeded when its last pod has; one failure ends it at once.
+    if (
+        row.nodes > 1
+        and not _failed(status)
+        and row.status is not JobStatus.ENDING
+        and len([pod for pod in own if pod.phase is PodPhase.FINISHED]) < row.nodes
+    ):
+        return None
+    return PodsFinished(
+        at=status.finished_at or now,
+        exit_code=status.exit_code,
+        started_at=status.started_at,
+        reason=None if status.reason is None else _of_pod(row, status, status.reason),
+        pod=None if row.nodes == 1 else str(status.name),
+    )
+
+
+def _gone(row: Reservation, status: PodStatus, pods: Sequence[PodStatus], max_starts: int) -> Event | None:
+    if row.status is JobStatus.ENDING:
+        return None if pods else PodsGone()
+    if row.status in (JobStatus.STARTING, JobStatus.RUNNING) and status.name not in {pod.name for pod in pods}:
+        subject = "The job's pod" if row.nodes == 1 else f"Pod {status.name} of the job"
+        return _taken_away(row, status, max_starts) or PodsLost(f"{subject} {LOST_DETAIL}")
+    return None
