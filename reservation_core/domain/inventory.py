@@ -33,6 +33,7 @@ class KnownNode:
     zone: str | None = None
     logical_name: str | None = None
     taints: tuple[str, ...] = ()
+    gpu_resource: str | None = None
 
     @property
     def word(self) -> str:
@@ -146,6 +147,7 @@ def _node(report: NodeReport, pods: Sequence[ForeignPod]) -> KnownNode:
         zone=report.zone,
         logical_name=report.logical_name,
         taints=report.taints,
+        gpu_resource=report.gpu_resource,
     )
 
 

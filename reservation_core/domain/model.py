@@ -50,10 +50,11 @@ class ReservationKind(StrEnum):
 
 
 class Role(StrEnum):
-    """What a user may do: `admin` sees and changes everything."""
+    """What a user may do: `admin` sees and changes everything, `service` only asks who may use GPUs now."""
 
     USER = "user"
     ADMIN = "admin"
+    SERVICE = "service"
 
 
 class GpuCondition(StrEnum):
@@ -157,7 +158,8 @@ class Workload:
 class AllocatedGpu:
     """One GPU of a reservation, as the ledger has it: rank 0.. numbers the pods of a gang.
 
-    `claimed_by` is a pod that the ledger doesn't know and that says it holds this card, too.
+    `claimed_by` is a pod that the ledger doesn't know and that says it holds this card, too. `gpu_resource` is by which
+    resource of the cluster's the cards of its node are asked for, where there is one.
     """
 
     gpu_id: int
@@ -169,6 +171,7 @@ class AllocatedGpu:
     ends_at: datetime
     held: bool
     claimed_by: str | None = None
+    gpu_resource: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +291,8 @@ class PodSpec:
     """What to run on one node for a reservation. `env` is complete: the user's variables and ours.
 
     `deadline` is the second belt: the cluster itself ends the pod then, should nobody else do so. `pods` is how many
-    pods the attempt has in all, [starts_at, ends_at) the range of its allocations.
+    pods the attempt has in all, [starts_at, ends_at) the range of its allocations. `gpu_resource` is by what the
+    cards of its node are asked for, where the cluster has such a resource.
     """
 
     name: PodName
@@ -304,6 +308,7 @@ class PodSpec:
     pods: int = 1
     starts_at: datetime | None = None
     ends_at: datetime | None = None
+    gpu_resource: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,6 +327,7 @@ class NodeReport:
     """One node as the cluster reports it; `detail` says why when it is not ready or not schedulable.
 
     `logical_name` is what administrators call it where that differs from `name`; `taints` are `key=value:effect`.
+    `gpu_resource` is by what its cards are asked for, where the cluster has such a resource.
     """
 
     name: str
@@ -333,6 +339,7 @@ class NodeReport:
     zone: str | None = None
     logical_name: str | None = None
     taints: tuple[str, ...] = ()
+    gpu_resource: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

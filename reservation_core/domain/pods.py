@@ -93,6 +93,7 @@ def pod_specs(
             pods=len(ranks),
             starts_at=min(each.starts_at for each in gpus),
             ends_at=ends_at,
+            gpu_resource=gpus[0].gpu_resource,
         )
         for rank, gpus in ranks.items()
     )

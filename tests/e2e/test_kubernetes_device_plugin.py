@@ -18,7 +18,8 @@ def system(
 ) -> Iterator[KubernetesSystem]:
     folder = tmp_path_factory.mktemp("kubernetes-device-plugin")
     how = {"GPU_DEV_GPU__ATTACH": "device-plugin", "GPU_DEV_GPU__PIN": "nodeName"}
-    nodes = [NodeSpec("node1"), NodeSpec("node2")]
+    amd = {"amd.com/gpu.product-name": "AMD-Instinct-MI300X"}
+    nodes = [NodeSpec("node1"), NodeSpec("node2"), NodeSpec("node3", resource="amd.com/gpu", labels=amd)]
     with kubernetes_system(api_server, module_database_url, folder, nodes, **how) as opened:
         yield opened
 
@@ -37,6 +38,25 @@ def test_a_pod_asks_for_cards_and_is_told_none(system: KubernetesSystem) -> None
     system.reaches(job, "succeeded")
     assert system.log(job) == "cards: none\n"
     system.comes_to_rest(job)
+
+
+def test_a_pod_asks_by_the_resource_that_its_node_has(system: KubernetesSystem) -> None:
+    job = system.submit("true", gpus=4, gpu_type="mi300x")
+    assert system.reaches(job, "succeeded")["allocations"][0]["node"] == "node3"
+    gate = system.gate()
+    jobs = [
+        system.submit(f'until [ -e "{gate}" ]; do sleep 0.05; done', gpus=1, gpu_type=each)
+        for each in ("mi300x", "h100")
+    ]
+    for each, resource in zip(jobs, ("amd.com/gpu", RESOURCE), strict=True):
+        system.reaches(each, "running")
+        [pod] = system.pods(each)
+        limits = pod["spec"]["containers"][0]["resources"]["limits"]
+        assert {name: amount for name, amount in limits.items() if "/" in name} == {resource: "1"}
+    gate.touch()
+    system.reaches(jobs[0], "succeeded")
+    system.reaches(jobs[1], "succeeded")
+    system.comes_to_rest(job, *jobs)
 
 
 def test_foreign_pods_make_it_less_and_take_nothing_that_is_held(system: KubernetesSystem) -> None:

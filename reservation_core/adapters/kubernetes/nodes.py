@@ -5,7 +5,7 @@ What can't be read of one node is that node's detail, never an error: the others
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
@@ -92,6 +92,12 @@ def _report(
     unready = _why_not_ready(node)
     details = [] if unready is None else [unready]
     closed = _why_closed(node, taints, rules)
+    resource, others = _resources(node, rules)
+    if resource is not None and rules.attach is GpuAttach.DEVICE_PLUGIN:
+        # A pod asks for cards of one resource: those of another can't be counted together with them.
+        rules = replace(rules, resource_names=(resource,))
+        if others:
+            details.append(f"Its cards of {' and '.join(others)} are not given out, only those of {resource}.")
     cards, complaint = _known_cards(node, sliced)
     gpus = _gpus(node, labels, cards, rules, types)
     if complaint:
@@ -112,6 +118,7 @@ def _report(
         zone=next((labels[key] for key in _ZONE_LABELS if labels.get(key)), None),
         logical_name=labels.get(LOGICAL_NAME_LABEL) or None,
         taints=tuple(_written(taint) for taint in taints),
+        gpu_resource=resource,
     )
 
 
@@ -157,6 +164,13 @@ def _known_cards(node: Mapping[str, Any], sliced: tuple[Card, ...]) -> tuple[tup
         return annotated_cards(node), None
     except BadAnnotationError as problem:
         return (), f"The annotation {NODE_GPUS} can't be used, {problem}: {_AGENT}."
+
+
+def _resources(node: Mapping[str, Any], rules: NodeRules) -> tuple[str | None, list[str]]:
+    """By which resource a node's cards are asked for: the first of which it has some; and the others that it has."""
+    capacity = as_mapping(as_mapping(node.get("status")).get("capacity"))
+    had = [name for name in rules.resource_names if _pieces(capacity.get(name)) > 0]
+    return (had[0], had[1:]) if had else (None, [])
 
 
 def _count(amounts: object, rules: NodeRules) -> int | None:

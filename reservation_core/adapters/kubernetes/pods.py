@@ -47,7 +47,8 @@ class PodRules:
     """What all pods of this cluster have in common.
 
     `extension_room` is how much later than its deadline the cluster ends a pod by itself: Kubernetes can shorten that
-    time and never lengthen it. `resource_name` is what pods request with `device-plugin`.
+    time and never lengthen it. `resource_name` is what pods request with `device-plugin` from a node of which it is not
+    known what it has.
     """
 
     namespace: str
@@ -182,7 +183,7 @@ def _container(spec: PodSpec, rules: PodRules) -> dict[str, Any]:
         "image": _image(spec, rules),
         "command": [_literal(_text(word, "the command")) for word in command],
         "env": [{"name": name, "value": _literal(value)} for name, value in sorted(_environment(spec, rules).items())],
-        "resources": _resources(len(spec.gpu_indices), rules),
+        "resources": _resources(spec, rules),
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
@@ -254,11 +255,12 @@ def _uuids(spec: PodSpec) -> list[str]:
     return known
 
 
-def _resources(gpus: int, rules: PodRules) -> dict[str, Any]:
-    shares = rules.defaults.resources
+def _resources(spec: PodSpec, rules: PodRules) -> dict[str, Any]:
+    shares, gpus = rules.defaults.resources, len(spec.gpu_indices)
     requests, limits = dict(_amounts(shares.requests, gpus)), dict(_amounts(shares.limits, gpus))
     if rules.attach is GpuAttach.DEVICE_PLUGIN:
-        requests[rules.resource_name] = limits[rules.resource_name] = str(gpus)
+        name = spec.gpu_resource or rules.resource_name
+        requests[name] = limits[name] = str(gpus)
     return {"requests": requests, "limits": limits}
 
 

@@ -124,6 +124,7 @@ class PostgresInventory:
                 row.zone,
                 row.logical_name,
                 tuple(row.taints),
+                row.gpu_resource,
             )
             for row in result
         ]
@@ -157,6 +158,7 @@ class PostgresInventory:
                     "zones": [n.zone for n in found.nodes],
                     "logical_names": [n.logical_name for n in found.nodes],
                     "taints": [json.dumps(n.taints) for n in found.nodes],
+                    "gpu_resources": [n.gpu_resource for n in found.nodes],
                     "removed": [n.removed for n in found.nodes],
                     "now": now,
                 },

@@ -79,6 +79,7 @@ def allocated_gpu_of(row: Row[Any]) -> AllocatedGpu:
         ends_at=row.ends_at,
         held=row.held,
         claimed_by=row.claimed_by,
+        gpu_resource=row.gpu_resource,
     )
 
 

@@ -4,7 +4,9 @@ SELECT pg_advisory_xact_lock(hashtextextended('inventory', 0));
 
 -- name: known_nodes
 -- Every node ever seen.
-SELECT name, ready, schedulable, detail, labels, removed_at IS NOT NULL AS removed, zone, logical_name, taints FROM nodes;
+SELECT name, ready, schedulable, detail, labels, removed_at IS NOT NULL AS removed, zone, logical_name, taints,
+       gpu_resource
+FROM nodes;
 
 -- name: known_gpus
 -- Every card ever seen, and whether somebody of ours has it now.
@@ -18,17 +20,19 @@ FROM gpus g JOIN nodes n ON n.id = g.node_id;
 -- name: write_nodes
 -- New nodes and changed ones. A removed node keeps the time when it was last seen. An unnested array of arrays would
 -- come apart, so each node's taints travel as one text.
-INSERT INTO nodes (name, ready, schedulable, detail, labels, zone, logical_name, taints, last_seen_at, removed_at)
+INSERT INTO nodes (name, ready, schedulable, detail, labels, zone, logical_name, taints, gpu_resource, last_seen_at,
+                   removed_at)
 SELECT w.name, w.ready, w.schedulable, w.detail, CAST(w.labels AS jsonb), w.zone, w.logical_name,
-       ARRAY(SELECT jsonb_array_elements_text(CAST(w.taints AS jsonb))), CAST(:now AS timestamptz),
+       ARRAY(SELECT jsonb_array_elements_text(CAST(w.taints AS jsonb))), w.gpu_resource, CAST(:now AS timestamptz),
        CASE WHEN w.removed THEN CAST(:now AS timestamptz) END
 FROM unnest(CAST(:names AS text[]), CAST(:ready AS boolean[]), CAST(:schedulable AS boolean[]),
             CAST(:details AS text[]), CAST(:labels AS text[]), CAST(:zones AS text[]), CAST(:logical_names AS text[]),
-            CAST(:taints AS text[]), CAST(:removed AS boolean[]))
-     AS w (name, ready, schedulable, detail, labels, zone, logical_name, taints, removed)
+            CAST(:taints AS text[]), CAST(:gpu_resources AS text[]), CAST(:removed AS boolean[]))
+     AS w (name, ready, schedulable, detail, labels, zone, logical_name, taints, gpu_resource, removed)
 ON CONFLICT (name) DO UPDATE SET
     ready = excluded.ready, schedulable = excluded.schedulable, detail = excluded.detail, labels = excluded.labels,
     zone = excluded.zone, logical_name = excluded.logical_name, taints = excluded.taints,
+    gpu_resource = excluded.gpu_resource,
     last_seen_at = CASE WHEN excluded.removed_at IS NULL THEN excluded.last_seen_at ELSE nodes.last_seen_at END,
     removed_at = excluded.removed_at;
 

@@ -11,7 +11,7 @@ WHERE r.id = ANY(CAST(:ids AS text[]));
 -- name: reservation_allocations
 -- The GPUs of each reservation's newest attempt.
 SELECT a.reservation_id, a.gpu_id, n.name AS node, g.index AS card_index, g.uuid, a.rank, lower(a.during) AS starts_at,
-       upper(a.during) AS ends_at, a.held,
+       upper(a.during) AS ends_at, a.held, n.gpu_resource,
        (SELECT min(u.name) FROM unknown_pods u WHERE u.node = n.name AND g.index = ANY (u.gpu_indices)) AS claimed_by
 FROM allocations a
 JOIN reservations r ON r.id = a.reservation_id AND r.attempt = a.attempt

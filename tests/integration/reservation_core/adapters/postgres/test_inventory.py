@@ -79,6 +79,14 @@ async def test_a_new_node_is_stored_recorded_and_told(seed, update, read) -> Non
     assert {(e["actor"], e["at"]) for e in recorded} == {("system", seed.now)}
 
 
+async def test_by_which_resource_a_nodes_cards_are_asked_for_is_kept(seed, update) -> None:
+    await update(report(gpu_resource="amd.com/gpu"))
+    assert await update(report(gpu_resource="amd.com/gpu")) == []
+    assert (await seed.rows("SELECT gpu_resource FROM nodes"))[0]["gpu_resource"] == "amd.com/gpu"
+    [change] = await update(report())
+    assert (change["before"], change["after"]) == ({"gpu_resource": "amd.com/gpu"}, {"gpu_resource": None})
+
+
 async def test_nothing_new_writes_nothing_but_the_time_once_a_minute(seed, update) -> None:
     await update(report())
     await messages(seed)

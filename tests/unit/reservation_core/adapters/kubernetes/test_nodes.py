@@ -120,6 +120,25 @@ def test_unhealthy_cards_of_a_device_plugin_are_not_given_out() -> None:
     assert {gpu.condition for gpu in read(thing, ENV).gpus} == {GpuCondition.USABLE}
 
 
+def test_a_node_says_by_which_resource_its_cards_are_asked_for() -> None:
+    assert read(node(), DEVICE_PLUGIN).gpu_resource == "nvidia.com/gpu"
+    assert read(node(gpus=None), DEVICE_PLUGIN).gpu_resource is None
+    assert read(node(gpus="0"), DEVICE_PLUGIN).gpu_resource is None
+    thing = node(gpus="0")
+    thing["status"]["capacity"]["amd.com/gpu"] = "8"
+    assert read(thing, DEVICE_PLUGIN).gpu_resource == "amd.com/gpu"
+    assert len(read(thing, DEVICE_PLUGIN).gpus) == 8
+
+
+def test_of_a_node_with_cards_of_two_resources_a_kubelet_is_asked_for_one() -> None:
+    thing = node()
+    thing["status"]["capacity"]["amd.com/gpu"] = "8"
+    report = read(thing, DEVICE_PLUGIN)
+    assert (report.gpu_resource, len(report.gpus), report.schedulable) == ("nvidia.com/gpu", 2, True)
+    assert report.detail == "Its cards of amd.com/gpu are not given out, only those of nvidia.com/gpu."
+    assert len(read(thing, ENV).gpus) == 10
+
+
 def test_other_resources_can_be_counted() -> None:
     thing = node(gpus=None, labels={"amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM", "amd.com/gpu.vram": "192G"})
     thing["status"]["capacity"]["amd.com/gpu"] = "8"

@@ -102,6 +102,11 @@ def test_device_plugin_asks_for_a_number_and_says_nothing_of_cards() -> None:
     assert resources["requests"]["nvidia.com/gpu"] == resources["limits"]["nvidia.com/gpu"] == "2"
     amd = build_pod(SINGLE, replace(DEVICE_PLUGIN, resource_name="amd.com/gpu"), NOW)
     assert container_of(amd)["resources"]["limits"]["amd.com/gpu"] == "2"
+    there = container_of(build_pod(replace(SINGLE, gpu_resource="amd.com/gpu"), DEVICE_PLUGIN, NOW))["resources"]
+    assert {part: [name for name in there[part] if name.endswith("/gpu")] for part in there} == {
+        "requests": ["amd.com/gpu"],
+        "limits": ["amd.com/gpu"],
+    }
 
 
 @pytest.mark.parametrize(
