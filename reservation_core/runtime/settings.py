@@ -1,6 +1,7 @@
 """Settings, from the environment (prefix `GPU_DEV_`, `__` for nesting) and, for secrets, from files.
 
-`GPU_DEV_SECRETS_DIR` names a directory in which a file `gpu_dev_database_url` may hold the database's URL.
+`GPU_DEV_SECRETS_DIR` names a directory in which a file `gpu_dev_database_url` may hold the database's URL, and
+`gpu_dev_smtp_password` the mail server's password.
 """
 
 import os
@@ -9,10 +10,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal, assert_never
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, SecretStr
+from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, Field, SecretStr
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from reservation_core.adapters.kubernetes.attaching import GpuAttach, GpuPin
+from reservation_core.adapters.notices.security import SmtpSecurity
+from reservation_core.domain.egress import egress_rules
 
 
 class ClusterKind(StrEnum):
@@ -55,6 +58,20 @@ WarningTimes = Annotated[
 ]
 
 
+def _destinations(value: tuple[str, ...]) -> tuple[str, ...]:
+    egress_rules(value, public=True)
+    return value
+
+
+Destinations = Annotated[
+    tuple[Annotated[str, Field(min_length=1, max_length=254)], ...],
+    NoDecode,
+    BeforeValidator(_split),
+    Field(max_length=1000),
+    AfterValidator(_destinations),
+]
+
+
 class GpuSettings(BaseModel):
     """How GPUs are found on nodes, and how pods get them."""
 
@@ -87,6 +104,34 @@ class KubernetesSettings(BaseModel):
     creates_per_s: Annotated[float, Field(ge=0, le=100_000)] = 50  # 0: no pacing
     # Kubernetes can only shorten a pod's deadline. This much is left for extensions; 0 makes the second belt tight.
     extension_room_s: Annotated[float, Field(ge=0, le=86_400 * 400)] = 86_400 * 30
+
+
+class SmtpSettings(BaseModel):
+    """The mail server that takes notices. Its password is a secret of its own: GPU_DEV_SMTP_PASSWORD, or a file."""
+
+    host: Annotated[str, Field(min_length=1, max_length=253)] | None = None  # without one nobody is told by mail
+    port: Annotated[int, Field(ge=1, le=65_535)] = 587
+    security: SmtpSecurity = SmtpSecurity.STARTTLS
+    user: Annotated[str, Field(min_length=1, max_length=254)] | None = None
+    sender: Annotated[str, Field(max_length=254, pattern=r"^[!-?A-~]+@[A-Za-z0-9.-]+$")] | None = None
+
+
+class NoticeSettings(BaseModel):
+    """How people are told, and where notices may go."""
+
+    # Hosts, .domains, addresses and CIDR ranges that may be reached even where they are private or without TLS.
+    allow: Destinations = ()
+    public: bool = True  # every public address over https, or only what `allow` lists
+    ca_file: Path | None = None  # PEM: whom to trust beside the system's certificate authorities
+    timeout_s: Annotated[float, Field(gt=0, le=60)] = 10
+    parallel: Annotated[int, Field(ge=1, le=200)] = 16
+    per_s: Annotated[float, Field(gt=0, le=10_000)] = 50
+    tries: Annotated[int, Field(ge=1, le=50)] = 8
+    first_pause_s: Seconds = 5  # after the first failure; four times as long after each further one
+    longest_pause_s: Seconds = 6 * 3600
+    oldest_s: Seconds = 86_400
+    sweep_s: Seconds = 1
+    visibility_s: Seconds = 30
 
 
 class CommonSettings(BaseSettings):
@@ -147,6 +192,9 @@ class ProcessorSettings(CommonSettings):
     pod_operations_per_s: Annotated[float, Field(gt=0, le=100_000)] = 200
     max_reads: Annotated[int, Field(ge=1, le=100)] = 5
     visibility_s: Seconds = 10
+    notices: NoticeSettings = Field(default_factory=NoticeSettings)
+    smtp: SmtpSettings = Field(default_factory=SmtpSettings)
+    smtp_password: SecretStr | None = None
 
     @property
     def start_allowance(self) -> timedelta:

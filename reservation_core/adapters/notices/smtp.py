@@ -5,21 +5,13 @@ from dataclasses import dataclass, field
 from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import format_datetime
-from enum import StrEnum
 
 import aiosmtplib
 
+from reservation_core.adapters.notices.security import SmtpSecurity
 from reservation_core.domain.notices import Notice
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.notices import Destination, NeverTakenError, NotTakenError
-
-
-class SmtpSecurity(StrEnum):
-    """How the connection to the mail server is protected."""
-
-    STARTTLS = "starttls"
-    TLS = "tls"
-    NONE = "none"
 
 
 @dataclass(frozen=True, slots=True)

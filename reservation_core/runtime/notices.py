@@ -1,0 +1,65 @@
+"""What carries notices, as the settings say."""
+
+import ssl
+
+from reservation_core.adapters.notices.security import SmtpSecurity
+from reservation_core.domain.egress import egress_rules
+from reservation_core.domain.notices import NoticeChannel
+from reservation_core.ports.clock import Clock
+from reservation_core.ports.notices import NoticeSender, NoticeSenders
+from reservation_core.runtime.settings import NoticeSettings, ProcessorSettings
+from reservation_core.runtime.wiring import SettingsError
+
+
+def notice_senders(settings: ProcessorSettings, clock: Clock) -> NoticeSenders:
+    """A sender for each channel that is set up. Raises SettingsError for settings that no notice could be sent with."""
+    # Loaded only by who delivers.
+    from reservation_core.adapters.notices.webhooks import PostRules, SlackSender, WebhookSender  # noqa: PLC0415
+
+    notices = settings.notices
+    tls = _tls(notices)
+    rules = PostRules(egress_rules(notices.allow, public=notices.public), notices.timeout_s, tls)
+    senders: dict[NoticeChannel, NoticeSender] = {
+        NoticeChannel.WEBHOOK: WebhookSender(rules, clock),
+        NoticeChannel.SLACK: SlackSender(rules),
+    }
+    if settings.smtp.host is not None:
+        senders[NoticeChannel.EMAIL] = _mail(settings, settings.smtp.host, tls, clock)
+    return senders
+
+
+def _mail(settings: ProcessorSettings, host: str, tls: ssl.SSLContext, clock: Clock) -> NoticeSender:
+    from reservation_core.adapters.notices.smtp import MailSender, MailServer  # noqa: PLC0415
+
+    smtp = settings.smtp
+    if smtp.sender is None:
+        raise SettingsError("GPU_DEV_SMTP__SENDER is not set. Set it to the address that notices come from.")
+    if (smtp.user is None) != (settings.smtp_password is None):
+        raise SettingsError("Set both GPU_DEV_SMTP__USER and GPU_DEV_SMTP_PASSWORD, or neither.")
+    if smtp.user is not None and smtp.security is SmtpSecurity.NONE:
+        raise SettingsError(
+            "GPU_DEV_SMTP__SECURITY is none: the password would be sent in the clear. Use starttls or tls."
+        )
+    password = None if settings.smtp_password is None else settings.smtp_password.get_secret_value()
+    server = MailServer(
+        host=host,
+        port=smtp.port,
+        security=smtp.security,
+        sender=smtp.sender,
+        user=smtp.user,
+        password=password,
+        timeout_s=settings.notices.timeout_s,
+        tls=tls,
+    )
+    return MailSender(server, clock)
+
+
+def _tls(notices: NoticeSettings) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if notices.ca_file is not None:
+        try:
+            context.load_verify_locations(cafile=notices.ca_file)
+        except (OSError, ssl.SSLError) as error:
+            raise SettingsError(f"GPU_DEV_NOTICES__CA_FILE can't be used: {type(error).__name__}.") from error
+    return context

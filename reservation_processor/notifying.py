@@ -1,0 +1,37 @@
+"""Telling people: every processor delivers notices, whether it leads or not."""
+
+import asyncio
+from datetime import timedelta
+
+from reservation_core.ports.notices import NoticeSenders
+from reservation_core.ports.queues import QueueName
+from reservation_core.ports.wakeups import Channel
+from reservation_core.runtime.consumer import Consumer, ConsumerRules
+from reservation_core.runtime.pacing import TokenBucket
+from reservation_core.runtime.settings import NoticeSettings
+from reservation_core.runtime.wiring import Runtime
+from reservation_core.usecases.deliver_notices import Deliveries, DeliveryRules
+
+
+async def notify(runtime: Runtime, settings: NoticeSettings, senders: NoticeSenders, stop: asyncio.Event) -> None:
+    """Deliver until `stop`; what is being sent then is finished."""
+    rules = DeliveryRules(
+        tries=settings.tries,
+        first_pause=timedelta(seconds=settings.first_pause_s),
+        longest_pause=timedelta(seconds=settings.longest_pause_s),
+        oldest=timedelta(seconds=settings.oldest_s),
+    )
+    deliveries = Deliveries(runtime.uow, senders, runtime.clock, rules, stop.is_set)
+    consumer = Consumer(
+        runtime.uow,
+        QueueName.NOTIFICATIONS,
+        deliveries.handle,
+        ConsumerRules(
+            parallel=settings.parallel,
+            visibility=timedelta(seconds=settings.visibility_s),
+            max_reads=settings.tries,
+            sweep=timedelta(seconds=settings.sweep_s),
+        ),
+        TokenBucket(settings.per_s, burst=settings.parallel),
+    )
+    await consumer.run(runtime.wakeups, Channel.NOTIFICATIONS, stop)
