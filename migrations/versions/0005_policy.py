@@ -12,7 +12,14 @@ branch_labels = None
 depends_on = None
 
 _DROP = """
-SELECT 1;
+UPDATE users SET role = 'user', disabled_at = coalesce(disabled_at, now()) WHERE role = 'service';
+ALTER TABLE users
+    DROP CONSTRAINT users_role_check,
+    ADD CONSTRAINT users_role_check CHECK (role IN ('user', 'admin'));
+DROP INDEX allocations_released;
+DROP INDEX reservations_project;
+DROP TABLE fair_share_state, fair_shares, project_members, projects, policy_state, policies;
+DROP FUNCTION count_policy_up();
 """
 
 

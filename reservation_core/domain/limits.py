@@ -104,6 +104,7 @@ class Rules:
 
     `priority` is the highest that a job may have. `no_show_grace` is how long a booking waits to be used; UNLIMITED is
     for ever. `cooldown` lies between the end of one's booking of a type and the start of the next of that type.
+    `booking_required` false: GPUs of clusters that ask (see `usecases.schedulability`) may be used without a booking.
     """
 
     max_gpus: int | Unlimited | None = None
@@ -116,6 +117,7 @@ class Rules:
     priority: int | Unlimited | None = None
     no_show_grace: timedelta | Unlimited | None = None
     relaxed_if_starts_within: tuple[Relaxation, ...] | None = None
+    booking_required: bool | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -145,6 +147,7 @@ class Limits:
     priority: Limit[int] | None = None
     no_show_grace: Limit[timedelta] | None = None
     relaxed_if_starts_within: Limit[tuple[Relaxation, ...]] | None = None
+    booking_required: Limit[bool] | None = None
 
     def __iter__(self) -> Iterator[tuple[RuleName, Limit[Any]]]:
         for name in RuleName:
@@ -198,7 +201,7 @@ class Policy:
                     chosen[each.name] = Limit(None if value is UNLIMITED else value, scope)
         return Limits(**chosen) if chosen else _NO_LIMITS
 
-    def names(self, user: str, project: str | None) -> bool:
+    def binds(self, user: str, project: str | None) -> bool:
         """Whether any rule could bind this user's requests for this project, of whatever type."""
         return any(rule.scope.user in (None, user) and rule.scope.project in (None, project) for rule in self.rules)
 

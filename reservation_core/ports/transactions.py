@@ -5,6 +5,8 @@ from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from reservation_core.ports.booking_life import BookingLife
+from reservation_core.ports.bookings import Bookings, CalendarFeeds
 from reservation_core.ports.events import Events
 from reservation_core.ports.idempotency import Idempotency
 from reservation_core.ports.identities import Identities
@@ -13,9 +15,11 @@ from reservation_core.ports.measurements import Measurements
 from reservation_core.ports.notices import Notices
 from reservation_core.ports.planning import Planning
 from reservation_core.ports.pod_logs import PodLogs
+from reservation_core.ports.policies import Policies, Projects
 from reservation_core.ports.queues import Queue
 from reservation_core.ports.reservations import Reservations
 from reservation_core.ports.unknown_pods import UnknownPods
+from reservation_core.ports.usage import Usage
 from reservation_core.ports.wakeups import Channel
 
 
@@ -46,6 +50,18 @@ class UnitOfWork(Protocol):
     def pod_logs(self) -> PodLogs: ...
     @property
     def notices(self) -> Notices: ...
+    @property
+    def bookings(self) -> Bookings: ...
+    @property
+    def booking_life(self) -> BookingLife: ...
+    @property
+    def calendar_feeds(self) -> CalendarFeeds: ...
+    @property
+    def policies(self) -> Policies: ...
+    @property
+    def projects(self) -> Projects: ...
+    @property
+    def usage(self) -> Usage: ...
     @property
     def queue(self) -> Queue: ...
 

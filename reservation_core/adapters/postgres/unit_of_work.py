@@ -10,6 +10,9 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from reservation_core.adapters.pgmq.queue import PgmqQueue
+from reservation_core.adapters.postgres.booking_life import PostgresBookingLife
+from reservation_core.adapters.postgres.bookings import PostgresBookings
+from reservation_core.adapters.postgres.calendar_feeds import PostgresCalendarFeeds
 from reservation_core.adapters.postgres.driver_errors import told_as_unavailable
 from reservation_core.adapters.postgres.events import PostgresEvents
 from reservation_core.adapters.postgres.idempotency import PostgresIdempotency
@@ -20,8 +23,11 @@ from reservation_core.adapters.postgres.notices import PostgresNotices
 from reservation_core.adapters.postgres.planning import PostgresPlanning
 from reservation_core.adapters.postgres.pod_locks import check_still_held, held
 from reservation_core.adapters.postgres.pod_logs import PostgresPodLogs
+from reservation_core.adapters.postgres.policies import PostgresPolicies
+from reservation_core.adapters.postgres.projects import PostgresProjects
 from reservation_core.adapters.postgres.reservations import PostgresReservations
 from reservation_core.adapters.postgres.unknown_pods import PostgresUnknownPods
+from reservation_core.adapters.postgres.usage import PostgresUsage
 from reservation_core.adapters.postgres.wakeups import PostgresWakeups
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
@@ -93,11 +99,41 @@ class PostgresUnitOfWork:
         """Who is told where."""
         return PostgresNotices(self._connection)
 
+    @cached_property
+    def bookings(self) -> PostgresBookings:
+        """Bookings and the calendar."""
+        return PostgresBookings(self._connection)
+
+    @cached_property
+    def booking_life(self) -> PostgresBookingLife:
+        """Bookings as time passes."""
+        return PostgresBookingLife(self._connection, self.queue)
+
+    @cached_property
+    def calendar_feeds(self) -> PostgresCalendarFeeds:
+        """Private calendar addresses."""
+        return PostgresCalendarFeeds(self._connection)
+
     async def now(self) -> datetime:
         """The database's time, in UTC."""
         found = await self._connection.execute(text("SELECT clock_timestamp()"))
         at: datetime = found.scalar_one()
         return at.astimezone(UTC)
+
+    @cached_property
+    def policies(self) -> PostgresPolicies:
+        """The policy and what counts against it."""
+        return PostgresPolicies(self._connection)
+
+    @cached_property
+    def projects(self) -> PostgresProjects:
+        """Projects and their members."""
+        return PostgresProjects(self._connection)
+
+    @cached_property
+    def usage(self) -> PostgresUsage:
+        """Who held what, and fair shares."""
+        return PostgresUsage(self._connection)
 
     def wake(self, channel: Channel) -> None:
         """Wake listeners once this transaction has committed."""

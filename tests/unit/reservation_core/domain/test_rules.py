@@ -394,6 +394,19 @@ def test_a_change_that_keeps_the_start_is_not_held_to_notice() -> None:
     assert check(asked(start=minute(-30)), policy, NOTHING_HELD, minute(0)) != []
 
 
+def test_a_cooldown_lies_before_and_after_a_booking() -> None:
+    policy = policy_of(cooldown=timedelta(minutes=30))
+    usage = UsageView((Holding("bkg-1", BOOKING, "ann", None, "h100", 2, minute(200), minute(300)),))
+    for start, until in ((50, 170), (331, 400)):
+        fits = asked(start=minute(start), duration=(until - start) * MINUTE)
+        assert check(fits, policy, usage, minute(0)) == []
+    for start, until in ((50, 171), (329, 400)):
+        [broken] = check(asked(start=minute(start), duration=(until - start) * MINUTE), policy, usage, minute(0))
+        assert broken.possible_from == minute(330)
+    other_type = asked(start=minute(250), gpu_type="t4")
+    assert check(other_type, policy, usage, minute(0)) == []
+
+
 def test_what_can_be_asked_later_says_when() -> None:
     [advance] = check(asked(start=minute(600)), policy_of(max_advance=timedelta(hours=1)), NOTHING_HELD, minute(0))
     assert advance.ask_from == minute(540)

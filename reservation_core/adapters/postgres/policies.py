@@ -1,0 +1,145 @@
+"""The policy and what counts against its quotas, in PostgreSQL."""
+
+import json
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Row
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from reservation_core.adapters.postgres.queries import statement
+from reservation_core.domain.limits import UNLIMITED, Policy, PolicyRule, Relaxation, RuleName, Rules, Scope
+from reservation_core.domain.model import ReservationKind
+from reservation_core.domain.rules import Holding, OpenBooking, UsageView
+from reservation_core.ports.policies import CurrentPolicy, StoredRule
+
+
+class PostgresPolicies:
+    """See ports.policies.Policies."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def revision(self) -> int:
+        """The number of the last change."""
+        found = await self._connection.execute(statement("policy_revision"))
+        return int(found.scalar_one())
+
+    async def current(self) -> CurrentPolicy:
+        """Every rule. A change that comes between the two reads makes the revision old, never the rules."""
+        revision = await self.revision()
+        return CurrentPolicy(Policy(stored.rule for stored in await self.rules()), revision)
+
+    async def rules(self) -> list[StoredRule]:
+        """Every rule, the least specific first."""
+        found = [_stored(row) for row in await self._connection.execute(statement("policy_rules"))]
+        return sorted(found, key=lambda stored: (stored.rule.scope.specificity, str(stored.rule.scope)))
+
+    async def lock_rule(self, scope: Scope) -> StoredRule | None:
+        """One scope's rules, locked."""
+        row = (await self._connection.execute(statement("lock_policy_rule"), _scope(scope))).one_or_none()
+        return None if row is None else _stored(row)
+
+    async def put_rule(self, scope: Scope, rules: Rules, *, by: str, from_file: bool, now: datetime) -> StoredRule:
+        """Replace what a scope says."""
+        found = await self._connection.execute(
+            statement("put_policy_rule"),
+            {**_scope(scope), **_columns(rules), "from_file": from_file, "now": now, "by": by},
+        )
+        return _stored(found.one())
+
+    async def delete_rules(self, scopes: Sequence[Scope]) -> None:
+        """Nothing is said of these scopes any more."""
+        await self._connection.execute(
+            statement("delete_policy_rules"),
+            {
+                "user_names": [scope.user for scope in scopes],
+                "projects": [scope.project for scope in scopes],
+                "gpu_types": [scope.gpu_type for scope in scopes],
+            },
+        )
+
+    async def lock_file(self) -> bytes | None:
+        """The digest of the file that was applied last."""
+        found = await self._connection.execute(statement("lock_policy_file"))
+        digest: bytes | None = found.scalar_one()
+        return digest
+
+    async def keep_file(self, digest: bytes) -> None:
+        """Note which file was applied."""
+        await self._connection.execute(statement("keep_policy_file"), {"digest": digest})
+
+    async def lock_holders(self, user_ids: Sequence[int], projects: Sequence[str]) -> None:
+        """Users first, then projects, each in order: nobody waits in a circle."""
+        await self._connection.execute(statement("lock_quota_users"), {"ids": sorted(set(user_ids))})
+        if projects:
+            await self._connection.execute(statement("lock_quota_projects"), {"names": sorted(set(projects))})
+
+    async def usage(self, user_id: int, project: str | None, known_from: datetime, now: datetime) -> UsageView:
+        """What a user and a project hold, have booked or have held."""
+        who = {"user_id": user_id, "project": project}
+        held = await self._connection.execute(
+            statement("quota_holdings"), {**who, "known_from": known_from, "now": now}
+        )
+        bookings = await self._connection.execute(statement("quota_open_bookings"), who)
+        return UsageView(
+            tuple(_holding(row) for row in held),
+            tuple(OpenBooking(row.id, row.user_name, row.project, row.gpu_type, row.ends_at) for row in bookings),
+        )
+
+    async def usage_of_all(self, known_from: datetime, now: datetime) -> UsageView:
+        """What everybody holds."""
+        held = await self._connection.execute(
+            statement("quota_holdings_of_all"), {"known_from": known_from, "now": now}
+        )
+        return UsageView(tuple(_holding(row) for row in held))
+
+
+def _scope(scope: Scope) -> dict[str, str | None]:
+    return {"user_name": scope.user, "project": scope.project, "gpu_type": scope.gpu_type}
+
+
+def _columns(rules: Rules) -> dict[str, Any]:
+    values = {name.value: getattr(rules, name.value) for name in RuleName}
+    relaxed = rules.relaxed_if_starts_within
+    return {
+        **{name: None if value is UNLIMITED else value for name, value in values.items()},
+        "lifted": sorted(name for name, value in values.items() if value is UNLIMITED),
+        "booking_required": rules.booking_required,
+        "relaxed": None
+        if relaxed is None
+        else json.dumps(
+            [{"starts_within_s": each.starts_within.total_seconds(), "lifts": sorted(each.lifts)} for each in relaxed]
+        ),
+    }
+
+
+def _stored(row: Row[Any]) -> StoredRule:
+    values: dict[str, Any] = {
+        name.value: UNLIMITED if name.value in row.lifted else getattr(row, name.value) for name in RuleName
+    }
+    relaxed = (
+        None
+        if row.relaxed is None
+        else tuple(
+            Relaxation(timedelta(seconds=each["starts_within_s"]), frozenset(RuleName(name) for name in each["lifts"]))
+            for each in row.relaxed
+        )
+    )
+    rules = Rules(**values, relaxed_if_starts_within=relaxed, booking_required=row.booking_required)
+    scope = Scope(row.user_name, row.project, row.gpu_type)
+    return StoredRule(PolicyRule(scope, rules), row.from_file, row.version, row.changed_at, row.changed_by)
+
+
+def _holding(row: Row[Any]) -> Holding:
+    return Holding(
+        row.id,
+        ReservationKind(row.kind),
+        row.user_name,
+        row.project,
+        row.gpu_type,
+        row.gpus,
+        row.starts_at,
+        row.ends_at,
+    )

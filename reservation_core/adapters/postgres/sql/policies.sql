@@ -1,0 +1,136 @@
+-- name: policy_revision
+-- The number of the last change.
+SELECT revision FROM policy_state;
+
+-- name: policy_rules
+-- Every rule.
+SELECT * FROM policies;
+
+-- name: lock_policy_rule
+-- One scope's rule, kept from others.
+SELECT * FROM policies
+WHERE user_name IS NOT DISTINCT FROM CAST(:user_name AS text) AND project IS NOT DISTINCT FROM CAST(:project AS text)
+  AND gpu_type IS NOT DISTINCT FROM CAST(:gpu_type AS text)
+FOR UPDATE;
+
+-- name: put_policy_rule
+-- Replace what a scope says.
+INSERT INTO policies AS p (user_name, project, gpu_type, max_gpus, max_gpu_hours_per_week, max_duration, max_advance,
+                           min_notice, max_open_bookings, cooldown, priority, no_show_grace, booking_required, relaxed,
+                           lifted, from_file, changed_at, changed_by)
+VALUES (:user_name, :project, :gpu_type, :max_gpus, :max_gpu_hours_per_week, :max_duration, :max_advance, :min_notice,
+        :max_open_bookings, :cooldown, :priority, :no_show_grace, :booking_required, CAST(:relaxed AS jsonb),
+        CAST(:lifted AS text[]), :from_file, :now, :by)
+ON CONFLICT (user_name, project, gpu_type) DO UPDATE
+SET max_gpus = excluded.max_gpus, max_gpu_hours_per_week = excluded.max_gpu_hours_per_week,
+    max_duration = excluded.max_duration, max_advance = excluded.max_advance, min_notice = excluded.min_notice,
+    max_open_bookings = excluded.max_open_bookings, cooldown = excluded.cooldown, priority = excluded.priority,
+    no_show_grace = excluded.no_show_grace, booking_required = excluded.booking_required, relaxed = excluded.relaxed,
+    lifted = excluded.lifted, from_file = excluded.from_file, version = p.version + 1,
+    changed_at = excluded.changed_at, changed_by = excluded.changed_by
+RETURNING *;
+
+-- name: delete_policy_rules
+-- Nothing is said of these scopes any more.
+DELETE FROM policies p
+USING unnest(CAST(:user_names AS text[]), CAST(:projects AS text[]), CAST(:gpu_types AS text[]))
+      AS s (user_name, project, gpu_type)
+WHERE p.user_name IS NOT DISTINCT FROM s.user_name AND p.project IS NOT DISTINCT FROM s.project
+  AND p.gpu_type IS NOT DISTINCT FROM s.gpu_type;
+
+-- name: lock_policy_file
+-- Which file was applied last; whoever applies one waits.
+SELECT file_digest FROM policy_state FOR UPDATE;
+
+-- name: keep_policy_file
+-- Which file was applied.
+UPDATE policy_state SET file_digest = :digest;
+
+-- name: lock_quota_users
+-- Decisions about these users' quotas follow each other. Not a lock that keeps rows from referring to them.
+SELECT id FROM users WHERE id = ANY(CAST(:ids AS bigint[])) ORDER BY id FOR NO KEY UPDATE;
+
+-- name: lock_quota_projects
+-- The same for projects.
+SELECT name FROM projects WHERE name = ANY(CAST(:names AS text[])) ORDER BY name FOR NO KEY UPDATE;
+
+-- name: quota_holdings
+-- What a user and a project hold or held in the common layer of the calendar: what runs within a booking is the
+-- booking's, and a slot that a waiting job was promised is nobody's yet. A pod that overruns is there a while longer.
+SELECT r.id, r.kind, u.name AS user_name, r.project, g.gpu_type, lower(a.during) AS starts_at,
+       CASE WHEN a.held THEN greatest(upper(a.during), CAST(:now AS timestamptz) + interval '1 minute')
+            ELSE upper(a.during) END AS ends_at,
+       count(*) AS gpus
+FROM reservations r
+JOIN users u ON u.id = r.user_id
+JOIN allocations a ON a.reservation_id = r.id
+JOIN gpus g ON g.id = a.gpu_id
+WHERE (r.user_id = :user_id OR r.project = CAST(:project AS text)) AND r.kind IN ('job', 'booking')
+  AND (r.finished_at IS NULL OR r.finished_at > CAST(:known_from AS timestamptz))
+  AND a.booking_id IS NULL AND NOT a.planned
+  AND (a.held OR upper(a.during) > CAST(:known_from AS timestamptz))
+GROUP BY r.id, r.kind, u.name, r.project, g.gpu_type, a.during, a.held;
+
+-- name: quota_holdings_of_all
+-- The same of everybody.
+SELECT r.id, r.kind, u.name AS user_name, r.project, g.gpu_type, lower(a.during) AS starts_at,
+       CASE WHEN a.held THEN greatest(upper(a.during), CAST(:now AS timestamptz) + interval '1 minute')
+            ELSE upper(a.during) END AS ends_at,
+       count(*) AS gpus
+FROM allocations a
+JOIN reservations r ON r.id = a.reservation_id
+JOIN users u ON u.id = r.user_id
+JOIN gpus g ON g.id = a.gpu_id
+WHERE (a.released_at IS NULL OR a.released_at > CAST(:known_from AS timestamptz))
+  AND r.kind IN ('job', 'booking') AND a.booking_id IS NULL AND NOT a.planned
+  AND (a.held OR upper(a.during) > CAST(:known_from AS timestamptz))
+GROUP BY r.id, r.kind, u.name, r.project, g.gpu_type, a.during, a.held;
+
+-- name: quota_open_bookings
+-- Bookings of a user and a project that are not over.
+SELECT r.id, u.name AS user_name, r.project, b.ends_at,
+       coalesce(r.gpu_type, (SELECT min(g.gpu_type) FROM allocations a JOIN gpus g ON g.id = a.gpu_id
+                             WHERE a.reservation_id = r.id)) AS gpu_type
+FROM reservations r
+JOIN bookings b ON b.id = r.id
+JOIN users u ON u.id = r.user_id
+WHERE r.kind = 'booking' AND r.status IN ('waiting', 'offered', 'confirmed', 'active')
+  AND (r.user_id = :user_id OR r.project = CAST(:project AS text));
+
+-- name: create_project
+-- A new project; no row when the name is taken.
+INSERT INTO projects (name, title, created_at) VALUES (:name, :title, :now) ON CONFLICT (name) DO NOTHING
+RETURNING name, title, created_at, CAST('{}' AS text[]) AS members;
+
+-- name: project_by_name
+-- One project and its members.
+SELECT p.name, p.title, p.created_at,
+       ARRAY(SELECT u.name FROM project_members m JOIN users u ON u.id = m.user_id WHERE m.project = p.name
+             ORDER BY u.name) AS members
+FROM projects p WHERE p.name = :name;
+
+-- name: projects_by_name
+-- Projects after a name, in order; those of a user, or all.
+SELECT p.name, p.title, p.created_at,
+       ARRAY(SELECT u.name FROM project_members m JOIN users u ON u.id = m.user_id WHERE m.project = p.name
+             ORDER BY u.name) AS members
+FROM projects p
+WHERE p.name > :after AND (CAST(:user_id AS bigint) IS NULL OR EXISTS (
+    SELECT FROM project_members m WHERE m.project = p.name AND m.user_id = CAST(:user_id AS bigint)))
+ORDER BY p.name LIMIT :limit;
+
+-- name: delete_project
+-- It and its memberships are gone; what was held for it stays on record.
+DELETE FROM projects WHERE name = :name RETURNING name;
+
+-- name: add_project_member
+-- One more member, unless they are one.
+INSERT INTO project_members (project, user_id) VALUES (:name, :user_id) ON CONFLICT DO NOTHING RETURNING user_id;
+
+-- name: remove_project_member
+-- One member less.
+DELETE FROM project_members WHERE project = :name AND user_id = :user_id RETURNING user_id;
+
+-- name: projects_of_user
+-- The projects that a user is in.
+SELECT project FROM project_members WHERE user_id = :user_id ORDER BY project;

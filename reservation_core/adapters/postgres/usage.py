@@ -1,0 +1,58 @@
+"""Usage by the ledger, in PostgreSQL."""
+
+from datetime import datetime, timedelta
+from math import log
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from reservation_core.adapters.postgres.queries import statement
+from reservation_core.domain.usage import GpuTime, UsageBy, UsageLine, UsageReport
+
+_HALF_LIVES_BACK = 40
+"""What is older weighs less than a billionth: it is not looked for."""
+
+
+class PostgresUsage:
+    """See ports.usage.Usage."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def report(
+        self, by: UsageBy, start: datetime, end: datetime, user_id: int | None, now: datetime
+    ) -> UsageReport:
+        """What was held in [start, end) and before `now`."""
+        end = min(end, now)
+        if end <= start:
+            return UsageReport(())
+        found = await self._connection.execute(
+            statement("usage_report"), {"by": by.value, "start": start, "end": end, "user_id": user_id}
+        )
+        return UsageReport(tuple(UsageLine(row.key, GpuTime(row.held, row.used, row.wasted)) for row in found))
+
+    async def bring_shares_up(self, half_life: timedelta, now: datetime) -> None:
+        """Count what was held since the last time; a `now` that is not later than that changes nothing."""
+        state = (await self._connection.execute(statement("lock_fair_shares"))).one()
+        seconds = half_life.total_seconds()
+        earliest = now - _HALF_LIVES_BACK * half_life
+        if state.half_life_s != seconds:
+            await self._connection.execute(statement("forget_fair_shares"))
+            as_of = earliest
+        else:
+            as_of = max(state.as_of, earliest)
+        if as_of >= now:
+            return
+        await self._connection.execute(
+            statement("bring_shares_up"),
+            {
+                "as_of": as_of,
+                "now": now,
+                "half_life_s": seconds,
+                "rate_s": seconds / log(2),
+                "age_s": (now - as_of).total_seconds(),
+            },
+        )
+
+    async def shares(self) -> dict[int, float]:
+        """Each user's decayed usage."""
+        return {row.user_id: row.usage for row in await self._connection.execute(statement("fair_shares"))}

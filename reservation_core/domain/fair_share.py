@@ -1,0 +1,36 @@
+"""Fair share: what somebody was given counts for less the longer ago it was, and who was given less goes first.
+
+A GPU-second counts 2^(-age / half-life). Time that was booked and not used counts like time that was used.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from math import exp2, log
+
+from reservation_core.domain.quota_windows import Held
+
+_ALIKE_S = 60.0
+"""Usages that differ by less than about this many GPU-seconds make no order."""
+
+
+def decayed(held: Iterable[Held], half_life: timedelta, now: datetime) -> float:
+    """The weighted GPU-seconds of what was held before `now`."""
+    rate = half_life.total_seconds() / log(2)
+    total = 0.0
+    for each in held:
+        end = min(each.end, now)
+        if end > each.start:
+            newest = exp2(-((now - end) / half_life))
+            oldest = exp2(-((now - each.start) / half_life))
+            total += each.gpus * rate * (newest - oldest)
+    return total
+
+
+def ranks(shares: Mapping[int, float]) -> dict[int, int]:
+    """Who goes first among equals: 1 for the least usage, the same number for usages that are alike.
+
+    Who is not in it was given nothing, and goes before all (0).
+    """
+    alike = {user: round(usage / _ALIKE_S) for user, usage in shares.items()}
+    places = {level: place for place, level in enumerate(sorted(set(alike.values()) - {0}), start=1)}
+    return {user: places[level] for user, level in alike.items() if level}

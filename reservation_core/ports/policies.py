@@ -1,0 +1,118 @@
+"""The policy as it is stored, projects, and what counts against quotas."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from reservation_core.domain.limits import Policy, PolicyRule, Rules, Scope
+from reservation_core.domain.rules import UsageView
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRule:
+    """One scope's rules, as they are stored. `from_file`: the policy file made it, and may change or drop it."""
+
+    rule: PolicyRule
+    from_file: bool
+    version: int
+    changed_at: datetime
+    changed_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentPolicy:
+    """Every rule, and the number of the last change."""
+
+    policy: Policy
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """People who hold GPUs for a common purpose; members by name."""
+
+    name: str
+    title: str | None
+    created_at: datetime
+    members: tuple[str, ...]
+
+
+class Policies(Protocol):
+    """Rules by scope, and the reading that decisions by them need."""
+
+    async def revision(self) -> int:
+        """The number of the last change of the rules, or of who is in which project."""
+        ...
+
+    async def current(self) -> CurrentPolicy:
+        """Every rule."""
+        ...
+
+    async def rules(self) -> list[StoredRule]:
+        """Every rule as it is stored, the least specific first."""
+        ...
+
+    async def lock_rule(self, scope: Scope) -> StoredRule | None:
+        """One scope's rules, kept from others until the transaction ends."""
+        ...
+
+    async def put_rule(self, scope: Scope, rules: Rules, *, by: str, from_file: bool, now: datetime) -> StoredRule:
+        """Replace what a scope says."""
+        ...
+
+    async def delete_rules(self, scopes: Sequence[Scope]) -> None:
+        """Nothing is said of these scopes any more."""
+        ...
+
+    async def lock_file(self) -> bytes | None:
+        """The digest (32 bytes) of the policy file that was applied last; others that apply one wait."""
+        ...
+
+    async def keep_file(self, digest: bytes) -> None:
+        """Note which file was applied."""
+        ...
+
+    async def lock_holders(self, user_ids: Sequence[int], projects: Sequence[str]) -> None:
+        """Keep everybody else from deciding about quotas of these users and projects until the transaction ends."""
+        ...
+
+    async def usage(self, user_id: int, project: str | None, known_from: datetime, now: datetime) -> UsageView:
+        """What a user and a project hold, have booked or have held, as far as it ends after `known_from`."""
+        ...
+
+    async def usage_of_all(self, known_from: datetime, now: datetime) -> UsageView:
+        """The same of everybody, without open bookings."""
+        ...
+
+
+class Projects(Protocol):
+    """Projects and their members."""
+
+    async def create(self, name: str, title: str | None, now: datetime) -> Project:
+        """Raises NameTakenError."""
+        ...
+
+    async def get(self, name: str) -> Project | None:
+        """By name."""
+        ...
+
+    async def page(self, user_id: int | None, *, after: str | None, limit: int) -> list[Project]:
+        """By name, those that a user is in (None: all)."""
+        ...
+
+    async def delete(self, name: str) -> bool:
+        """What was held for it stays on record. False when there is none."""
+        ...
+
+    async def add_member(self, name: str, user_id: int) -> bool:
+        """False when they are a member already."""
+        ...
+
+    async def remove_member(self, name: str, user_id: int) -> bool:
+        """False when they were none."""
+        ...
+
+    async def of_user(self, user_id: int) -> list[str]:
+        """The names of the projects that a user is in, in order."""
+        ...

@@ -1,0 +1,25 @@
+"""Who held GPUs for how long, by the ledger."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from reservation_core.domain.usage import UsageBy, UsageReport
+
+
+class Usage(Protocol):
+    """Reports from the ledger, and the decayed usage that orders equals in the line."""
+
+    async def report(
+        self, by: UsageBy, start: datetime, end: datetime, user_id: int | None, now: datetime
+    ) -> UsageReport:
+        """What was held in [start, end) and before `now`, by a user or (None) by everybody."""
+        ...
+
+    async def bring_shares_up(self, half_life: timedelta, now: datetime) -> None:
+        """Count what was held since the last time into each user's decayed usage."""
+        ...
+
+    async def shares(self) -> Mapping[int, float]:
+        """The decayed usage of each user (by id), in GPU-seconds as of the last time; who had nothing is absent."""
+        ...
