@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from api_service.problems import MEDIA_TYPE
-from reservation_core import contracts
+from reservation_core import contracts, contracts_notices
 
 DESCRIPTION = """\
 One place where people who share GPUs get them. Send a bearer token with every call under `/v1`. Errors are problem
@@ -28,6 +28,9 @@ _BODIES: tuple[type[BaseModel], ...] = (
     contracts.UserCreate,
     contracts.Redrive,
     contracts.NodeFence,
+    contracts_notices.NoticeTargetCreate,
+    contracts_notices.NoticeTargetVerify,
+    contracts_notices.NoticePreferences,
 )
 _REF = "#/components/schemas/"
 _EXPLAINED: Mapping[int, str] = {

@@ -52,6 +52,16 @@ CALLS: dict[tuple[str, str], Call] = {
     ("GET", "/v1/users"): Call(403, 403, 200),
     ("GET", "/v1/users/{name}"): Call(200, 404, 200),
     ("DELETE", "/v1/users/{name}"): Call(403, 403, 200),
+    ("GET", "/v1/notifications/preferences"): Call(200, 200, 200),
+    ("PUT", "/v1/notifications/preferences"): Call(200, 200, 200, {"kinds": {"started": ["email"]}}),
+    ("POST", "/v1/notifications/targets"): Call(
+        201, 201, 201, {"channel": "slack", "address": "https://hooks.example.org/x"}
+    ),
+    ("GET", "/v1/notifications/targets"): Call(200, 200, 200),
+    ("DELETE", "/v1/notifications/targets/{target_id}"): Call(200, 404, 200),
+    # An administrator's word does not make an address wanted.
+    ("POST", "/v1/notifications/targets/{target_id}/test"): Call(202, 404, 404),
+    ("POST", "/v1/notifications/targets/{target_id}/verify"): Call(200, 404, 404, {"code": "code-00000000"}),
     ("GET", "/v1/dead-letters"): Call(403, 403, 200, query="?queue=gpu_jobs"),
     ("POST", "/v1/dead-letters/{queue}/redrive"): Call(403, 403, 200),
 }
@@ -85,7 +95,15 @@ async def things_of_nobody(runtime: Runtime) -> str:
 async def _alices_things(alice: httpx.AsyncClient) -> dict[str, str]:
     job = await submitted(alice)
     token = (await alice.post("/v1/tokens", json={"name": "spare"})).json()
-    return {"job_id": job["id"], "token_id": token["id"], "name": "alice", "queue": "gpu_jobs"}
+    hook = {"channel": "webhook", "address": "https://hooks.example.org/alice"}
+    target = (await alice.post("/v1/notifications/targets", json=hook)).json()
+    return {
+        "job_id": job["id"],
+        "token_id": token["id"],
+        "target_id": target["id"],
+        "name": "alice",
+        "queue": "gpu_jobs",
+    }
 
 
 @pytest.mark.parametrize(("method", "path"), CALLS)
@@ -122,10 +140,16 @@ async def _looks_like_one_that_never_was(
     client: httpx.AsyncClient, method: str, path: str, things: dict[str, str], call: Call, response: httpx.Response
 ) -> None:
     """What is somebody else's and what never was must not be told apart."""
-    never = {"job_id": "job-zzzzzzzz", "token_id": "tok-zzzzzzzz", "name": "nobody", "queue": "gpu_jobs"}
+    never = {
+        "job_id": "job-zzzzzzzz",
+        "token_id": "tok-zzzzzzzz",
+        "target_id": "ntg-zzzzzzzz",
+        "name": "nobody",
+        "queue": "gpu_jobs",
+    }
     missing = await client.request(method, path.format(**never) + call.query, json=call.body)
     text = response.text
-    for key in ("job_id", "token_id", "name"):
+    for key in ("job_id", "token_id", "target_id", "name"):
         text = text.replace(things[key], never[key])
     drop = {"instance"}
     assert {k: v for k, v in missing.json().items() if k not in drop} == {
