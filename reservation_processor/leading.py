@@ -13,6 +13,7 @@ from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.planning import LostLeadershipError
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.ports.wakeups import Channel, Subscription
+from reservation_core.runtime.backoff import Backoff
 from reservation_core.runtime.settings import ProcessorSettings, UnknownPods
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.plan_and_allocate import Planner, PlannerRules
@@ -23,6 +24,8 @@ from reservation_processor.following import follow
 _log = structlog.get_logger(__name__)
 _MESSAGES = 1000
 _CONFLICT_PAUSE_S = 0.05
+FIRST_PAUSE_S = 0.5
+LONGEST_PAUSE_S = 5.0
 
 
 async def lead(runtime: Runtime, settings: ProcessorSettings, stop: asyncio.Event) -> None:
@@ -53,7 +56,7 @@ async def _term(runtime: Runtime, settings: ProcessorSettings, epoch: int, ttl: 
     async with asyncio.TaskGroup() as group:
         tasks = [
             group.create_task(_plan(runtime, settings, epoch, accounted), name="planner"),
-            group.create_task(_forever(lambda: follow(runtime, settings.max_starts)), name="follower"),
+            group.create_task(forever(lambda: follow(runtime, settings.max_starts)), name="follower"),
             group.create_task(_resync(runtime, settings, comparison, accounted), name="resync"),
             group.create_task(_renew(runtime, epoch, ttl), name="lease"),
         ]
@@ -87,7 +90,7 @@ async def _plan(runtime: Runtime, settings: ProcessorSettings, epoch: int, accou
         ),
     )
     async with runtime.wakeups.subscribe(Channel.GPU_JOBS) as subscription:
-        await _forever(lambda: _plan_once(planner, subscription, timedelta(seconds=settings.sweep_s)))
+        await forever(lambda: _plan_once(planner, subscription, timedelta(seconds=settings.sweep_s)))
 
 
 async def _plan_once(planner: Planner, subscription: Subscription, sweep: timedelta) -> None:
@@ -124,7 +127,7 @@ async def _resync(runtime: Runtime, settings: ProcessorSettings, comparison: Res
             tell(await comparison.once())
             await subscription.wait(settings.resync_every)
 
-        await _forever(once)
+        await forever(once)
 
 
 def tell(report: ResyncReport) -> None:
@@ -148,17 +151,29 @@ async def _renew(runtime: Runtime, epoch: int, ttl: timedelta) -> None:
             if not await uow.planning.renew(epoch, ttl):
                 raise LostLeadershipError(f"epoch {epoch} is over")
 
-    await _forever(once)
+    # Whoever waits longer than this before the next try has lost the lease by then.
+    await forever(once, longest_s=ttl.total_seconds() / 3)
 
 
-async def _forever(step: Callable[[], Awaitable[None]]) -> None:
-    """Repeat; what the database or the cluster can't do now is tried again, all else travels."""
+async def forever(step: Callable[[], Awaitable[None]], *, longest_s: float = LONGEST_PAUSE_S) -> None:
+    """Repeat; what the database or the cluster can't do now is tried again after a growing pause, all else travels.
+
+    A step that went well, or for longer than `longest_s`, lets the pauses begin with the shortest again.
+    """
+    backoff = Backoff(FIRST_PAUSE_S, longest_s)
+    clock = asyncio.get_running_loop().time
     while True:
+        begun = clock()
         try:
             await step()
         except* (DatabaseUnavailableError, ClusterUnavailableError) as errors:
-            _log.warning("not now; trying again", error=str(errors.exceptions[0]))
-            await asyncio.sleep(0.5)
+            if clock() - begun > longest_s:
+                backoff.reset()
+            again_s = backoff.next()
+            _log.warning("not now; trying again", error=str(errors.exceptions[0]), again_s=round(again_s, 1))
+            await asyncio.sleep(again_s)
+        else:
+            backoff.reset()
 
 
 async def pause(stop: asyncio.Event, seconds: float) -> None:

@@ -13,17 +13,18 @@ from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.queues import QueuedMessage, QueueName
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.ports.wakeups import Channel
+from reservation_core.runtime.backoff import Backoff
 from reservation_core.runtime.consumer import Consumer, ConsumerRules
 from reservation_core.runtime.garbage import calm_garbage_collector
+from reservation_core.runtime.notices import notice_senders
 from reservation_core.runtime.pacing import TokenBucket
 from reservation_core.runtime.settings import ProcessorSettings
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.launch import LaunchRules, perform
 from reservation_core.usecases.launch_together import create_together
 from reservation_processor.belts import BELT
-from reservation_processor.leading import lead, pause, resync_of, tell
-
-_LOOK_AGAIN_S = 0.5
+from reservation_processor.leading import FIRST_PAUSE_S, LONGEST_PAUSE_S, lead, pause, resync_of, tell
+from reservation_processor.notifying import notify
 
 _log = structlog.get_logger(__name__)
 
@@ -31,10 +32,12 @@ _log = structlog.get_logger(__name__)
 async def run(runtime: Runtime, settings: ProcessorSettings, stop: asyncio.Event) -> None:
     """Work until `stop` is set; then finish what is under way. Any error that can't be handled ends it."""
     calm_garbage_collector()
+    senders = notice_senders(settings, runtime.clock)
     if not await _accounted(runtime, settings, stop):
         return
     async with asyncio.TaskGroup() as group:
         group.create_task(_operate(runtime, settings, stop), name="pod operations")
+        group.create_task(notify(runtime, settings.notices, senders, stop), name="notices")
         group.create_task(lead(runtime, settings, stop), name="leadership")
 
 
@@ -44,12 +47,13 @@ async def _accounted(runtime: Runtime, settings: ProcessorSettings, stop: asynci
     What waits in the queues of a ledger from a backup may ask for pods on cards that are held.
     """
     comparison = resync_of(runtime, settings)
+    backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
     while not stop.is_set():
         try:
             tell(await comparison.account())
         except (ClusterUnavailableError, DatabaseUnavailableError) as error:
             _log.warning("waiting to see what pods there are", error=str(error))
-            await pause(stop, _LOOK_AGAIN_S)
+            await pause(stop, backoff.next())
         else:
             return True
     return False

@@ -27,7 +27,7 @@ def open_transport(settings: CommonSettings) -> Transport:
     """The way to the API server. Raises KubeconfigError where the settings show none."""
     kubernetes = settings.kubernetes
     credentials = Credentials(kubernetes.kubeconfig, kubernetes.context, os.environ)
-    return Transport(credentials, kubernetes.request_timeout_s)
+    return Transport(credentials, kubernetes.request_timeout_s, kubernetes.call_limit_s)
 
 
 def cluster_rules(settings: CommonSettings) -> ClusterRules:

@@ -15,7 +15,9 @@ from typing import Any
 from urllib.parse import urlencode
 
 import aiohttp
+from aiohttp.helpers import get_env_proxy_for_url
 from kubernetes.aio.client.api_client import ApiClient
+from yarl import URL
 
 from reservation_core.adapters.kubernetes.api_errors import api_error
 from reservation_core.adapters.kubernetes.credentials import Access, Credentials
@@ -23,6 +25,9 @@ from reservation_core.adapters.kubernetes.pacing import CreatePacing
 from reservation_core.ports.cluster import ClusterUnavailableError
 
 MERGE_PATCH = "application/merge-patch+json"
+ONLY_METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json"
+"""What to accept of an object of which nothing but the metadata is looked at; not every server knows how to."""
+
 _JSON = "application/json"
 
 _ATTEMPTS = 6
@@ -44,6 +49,7 @@ class _Connection:
     def __init__(self, access: Access) -> None:
         self.fingerprint = access.fingerprint
         access.configuration.connection_pool_maxsize = 0  # streams come and go; who calls bounds the rest
+        access.configuration.client_session_kwargs = _session_rules(access.configuration)
         self.host: str = access.configuration.host
         self.token: str | None = None
         self.client: Any = ApiClient(access.configuration)
@@ -87,6 +93,7 @@ class _Request:
     query: Query | None
     body: Mapping[str, Any] | None = None
     content_type: str = _JSON
+    accept: str = _JSON
     idle_s: float | None = None
     head_s: float | None = None
 
@@ -95,13 +102,16 @@ class _Request:
 
 
 class Transport:
-    """The way to one API server. `timeout_s` bounds an attempt; all attempts of a call together take 2.5 times that.
+    """The way to one API server. `timeout_s` bounds an attempt.
+
+    All attempts of a call, with the wait for its turn, take `limit_s` at most, and never more than 2.5 attempts' time.
 
     Every method raises ClusterUnavailableError, and ApiError for what asking again does not change.
     """
 
-    def __init__(self, credentials: Credentials, timeout_s: float) -> None:
+    def __init__(self, credentials: Credentials, timeout_s: float, limit_s: float | None = None) -> None:
         self._credentials = credentials
+        self._limit_s = 2.5 * timeout_s if limit_s is None else min(limit_s, 2.5 * timeout_s)
         self._timeout_s = timeout_s
         self._connection: _Connection | None = None
         self._renewals = 0
@@ -123,10 +133,11 @@ class Transport:
         query: Query | None = None,
         body: Mapping[str, Any] | None = None,
         content_type: str = _JSON,
+        accept: str = _JSON,
         pacing: CreatePacing | None = None,
     ) -> dict[str, Any]:
         """Ask, and give back the object that is answered. `pacing` says when, and hears what was pushed back."""
-        request = _Request(method, path, query, body, content_type)
+        request = _Request(method, path, query, body, content_type, accept)
         answer = await self._ask(request, pacing)
         await answer.let_go()
         try:
@@ -164,7 +175,16 @@ class Transport:
             await connection.client.close()
 
     async def _ask(self, request: _Request, pacing: CreatePacing | None) -> _Answer:
-        """The first good answer within the bound. Let go of it."""
+        """The first good answer within the limit. Let go of it."""
+        limit_s = None if request.head_s is not None else self._limit_s
+        try:
+            async with asyncio.timeout(limit_s):
+                return await self._try(request, pacing)
+        except TimeoutError as problem:
+            raise _unavailable(request, f"it was not done within {limit_s:g} s") from problem
+
+    async def _try(self, request: _Request, pacing: CreatePacing | None) -> _Answer:
+        """One attempt after the other."""
         clock = asyncio.get_running_loop().time
         begun, attempt, renewed = clock(), 0, False
         while True:
@@ -217,7 +237,7 @@ class Transport:
     async def _send(self, connection: _Connection, request: _Request) -> _Answer:
         """One attempt. Whatever is raised, nothing is left open."""
         # Uncompressed: packing a list costs both sides more time than sending it within a data centre.
-        headers = {"Accept": "application/json, */*", "Accept-Encoding": "identity", "User-Agent": _USER_AGENT}
+        headers = {"Accept": f"{request.accept}, */*", "Accept-Encoding": "identity", "User-Agent": _USER_AGENT}
         if request.body is not None:
             headers["Content-Type"] = request.content_type
         if connection.token is not None:
@@ -294,6 +314,22 @@ class _Chunks:
             raise SilentStreamError(f"{self._request} brought nothing for a long time. Ask again.") from problem
         except (aiohttp.ClientError, OSError) as problem:
             raise _unavailable(self._request, _words(problem)) from problem
+
+
+def _session_rules(configuration: Any) -> dict[str, Any]:
+    """What the client would look up anew, in a thread, for every request: the environment's proxy for this server.
+
+    Nobody's .netrc is looked at for the server itself, as kubectl does not either.
+    """
+    if configuration.proxy:
+        return {"trust_env": False}
+    try:
+        proxy, login = get_env_proxy_for_url(URL(configuration.host))
+    except LookupError:
+        return {"trust_env": False}
+    if login is not None:
+        proxy = proxy.with_user(login.login).with_password(login.password)
+    return {"trust_env": False, "proxy": proxy}
 
 
 async def _leave(connection: _Connection) -> None:
