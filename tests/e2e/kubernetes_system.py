@@ -52,12 +52,14 @@ class KubernetesSystem:
         """An administrator's client; close it."""
         return self.process.client()
 
-    def api(self, method: str, path: str, body: Any = None, **query: str) -> JsonObject:
+    def api(
+        self, method: str, path: str, body: Any = None, *, content_type: str = "application/json", **query: str
+    ) -> JsonObject:
         """One call to the API server, as its administrator."""
 
         async def call() -> JsonObject:
             async with self.server.client() as client:
-                return await client.call(method, path, body, **query)
+                return await client.call(method, path, body, content_type=content_type, **query)
 
         return asyncio.run(call())
 

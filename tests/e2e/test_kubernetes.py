@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from tests.e2e.kubernetes_system import KubernetesSystem, kubernetes_system
+from tests.kubernetes.api_client import MERGE
 from tests.kubernetes.api_server import ApiServer
 from tests.kubernetes.kubelet_pods import Way
 from tests.kubernetes.nodes import NodeSpec
@@ -65,6 +66,32 @@ def _left_as_it_was(system: KubernetesSystem) -> Iterator[None]:
 def until(gate: Path) -> str:
     """A script's line that waits for a file."""
     return f'until [ -e "{gate}" ]; do sleep 0.05; done'
+
+
+def test_a_pod_without_its_labels_keeps_its_cards_and_ends_when_it_is_told_to(system: KubernetesSystem) -> None:
+    """Nothing is given back while a pod runs, whatever became of its labels; nor is anything left behind."""
+    held = [system.submit("sleep 600 & wait", gpus=4) for _ in NODES]
+    for job in held:
+        system.reaches(job, "running")
+    stripped, other = held[0], held[1]
+    for job, labels in ((stripped, ["managed", "reservation", "attempt", "rank"]), (other, ["reservation"])):
+        path = f"/api/v1/namespaces/{system.namespace}/pods/{job}-1-0"
+        gone = {"metadata": {"labels": {f"gpu-dev/{label}": None for label in labels}}}
+        system.api("PATCH", path, gone, content_type=MERGE)
+    waiting = system.submit("true", gpus=4)
+    # One that comes and goes meanwhile: the watch and the comparison of rows with pods have gone on.
+    system.cancel(held[2])
+    system.reaches(held[2], "cancelled")
+    system.reaches(waiting, "succeeded")
+    for job in (stripped, other):
+        assert system.job(job)["status"] == "running"
+        assert f"{job}-1-0" in system.kubelet.running()
+    assert "has lost labels" in system.process.log
+    for job in (stripped, other):
+        system.cancel(job)
+        system.reaches(job, "cancelled")
+        assert f"{job}-1-0" not in system.kubelet.running()
+    system.comes_to_rest(*held, waiting)
 
 
 def test_a_job_runs_on_the_node_and_the_cards_that_the_ledger_gave_it(system: KubernetesSystem) -> None:
