@@ -3,8 +3,9 @@
 Starts are whole minutes. Times are ints as in `calendar`; what comes out is datetimes.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime, timedelta
+from itertools import islice
 
 from reservation_core.domain.bookings import FreeSlot, Span, Wanted
 from reservation_core.domain.calendar import (
@@ -36,26 +37,42 @@ def free_slots(
 
 
 def nearest_slots(
-    cards: Collection[BookableCard], wanted: Wanted, wish: Span, start: datetime, end: datetime, count: int = NEAREST
+    cards: Collection[BookableCard],
+    wanted: Wanted,
+    wish: Span,
+    start: datetime,
+    end: datetime,
+    *,
+    aims: Collection[datetime] = (),
+    allowed: Callable[[str, Span], bool] = lambda _gpu_type, _span: True,
+    count: int = NEAREST,
 ) -> list[Span]:
     """The slots in [start, end) nearest to a wish, in order of time: where there are, one before it and one after it.
 
-    The slots of a long free time are those that follow each other from the wish on.
+    The slots of a long free time are those that follow each other from the wish on. `aims` are other starts to look
+    around, `allowed` says of a type and a slot whether the rules would have it.
     """
     length, aim = wish.length, to_micros(wish.start)
     step = length_micros(length)
-    windows = sorted({window for _, found in start_ranges(cards, wanted, length, start, end) for window in found})
-    starts: set[int] = set()
-    for first, last in windows:
-        nearest = min(max(aim, first), last)
-        starts.update(
-            at for n in range(count) for at in (nearest - n * step, nearest + n * step) if first <= at <= last
-        )
+    starts: dict[int, set[str]] = {}
+    for gpu_type, windows in start_ranges(cards, wanted, length, start, end):
+        for at in {to_micros(each) for each in aims} | {aim}:
+            for first, last in windows:
+                nearest = min(max(at, first), last)
+                for candidate in range(nearest - (count - 1) * step, nearest + count * step, step):
+                    if first <= candidate <= last:
+                        starts.setdefault(candidate, set()).add(gpu_type)
+
+    def would_do(at: int) -> bool:
+        span = Span(to_moment(at), to_moment(at) + length)
+        return any(allowed(gpu_type, span) for gpu_type in starts[at])
+
     ordered = sorted(starts, key=lambda at: (abs(at - aim), at))
-    chosen = [
-        at for side in ([at for at in ordered if at < aim][:1], [at for at in ordered if at >= aim][:1]) for at in side
-    ]
-    chosen += [at for at in ordered if at not in chosen]
+    before = islice((at for at in ordered if at < aim and would_do(at)), count)
+    after = islice((at for at in ordered if at >= aim and would_do(at)), count)
+    sides = [list(before), list(after)]
+    chosen = [at for side in sides for at in side[:1]]
+    chosen += sorted((at for side in sides for at in side[1:]), key=lambda at: (abs(at - aim), at))
     return [Span(to_moment(at), to_moment(at) + length) for at in sorted(chosen[:count])]
 
 

@@ -1,0 +1,270 @@
+"""Bookings in PostgreSQL. The exclusion constraints have the last word on who gets a card; who loses is told so."""
+
+import json
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime
+from itertools import groupby
+from typing import Any
+
+from sqlalchemy import Row
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from reservation_core.adapters.postgres.booking_rows import booked_card_of, booking_document, booking_of
+from reservation_core.adapters.postgres.queries import statement
+from reservation_core.adapters.postgres.reservations import CALENDAR_CONSTRAINT, WriteConflictError
+from reservation_core.domain.bookings import Booking
+from reservation_core.domain.card_choice import KnownCard
+from reservation_core.domain.model import BookingStatus
+from reservation_core.ports.bookings import BookingFilter, ChangedBooking, NewBooking, NewSeries
+
+_DEADLOCK = "40P01"
+
+
+class _LostRaceError(Exception):
+    """Somebody else has taken a card."""
+
+
+class PostgresBookings:
+    """See ports.bookings.Bookings."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def lock_calendar(self) -> None:
+        """Book alone among those who had to lock it."""
+        await self._connection.execute(statement("lock_calendar"))
+
+    async def cards(self, start: datetime, end: datetime, *, without: Collection[str] = ()) -> list[KnownCard]:
+        """Every card with its ranges that touch [start, end)."""
+        found = await self._connection.execute(
+            statement("bookable_cards"), {"start": start, "end": end, "without": list(without)}
+        )
+        return [_card(row) for row in found]
+
+    async def add(self, new: Sequence[NewBooking], series: NewSeries | None) -> bool:
+        """Store all or none; false when a card was taken meanwhile."""
+        cards = [(each.booking.id, card) for each in new for card in each.chosen]
+        documents = [
+            booking_document(
+                each.booking,
+                each.booking.user,
+                "booking_waitlisted" if each.booking.status is BookingStatus.WAITING else "booking_confirmed",
+            )
+            for each in new
+        ]
+        async with self._raced() as race:
+            if series is not None:
+                await self._connection.execute(
+                    statement("add_series"),
+                    {
+                        "id": series.id,
+                        "user_id": series.user_id,
+                        "rule": series.rule,
+                        "time_zone": series.time_zone,
+                        "created_at": series.created_at,
+                    },
+                )
+            found = await self._connection.execute(
+                statement("add_bookings"),
+                {
+                    "bookings": json.dumps(documents),
+                    "owners": [booking_id for booking_id, _ in cards],
+                    "gpu_ids": [card.gpu_id for _, card in cards],
+                    "ranks": [card.rank for _, card in cards],
+                },
+            )
+            if found.one().cards != len(cards):
+                raise _LostRaceError
+        return race.won
+
+    async def change(self, changed: ChangedBooking, actor: str, kind: str, now: datetime) -> bool:
+        """Write a change; false when a card was taken meanwhile."""
+        after = changed.after
+        when = {"id": after.id, "start": after.span.start, "end": after.span.end}
+        async with self._raced() as race:
+            await self._write(changed.before, after, now)
+            await self._connection.execute(statement("write_booking_times"), {**when, **_times(after)})
+            if changed.before.span != after.span or not changed.keeps_cards:
+                await self._connection.execute(statement("drop_plans_within"), {"ids": [after.id]})
+                if changed.keeps_cards:
+                    begun = changed.before.status is BookingStatus.ACTIVE
+                    await self._connection.execute(statement("move_booked_cards"), {**when, "now": now, "begun": begun})
+                else:
+                    await self._connection.execute(statement("drop_booked_cards"), {"ids": [after.id]})
+                    await self._place(changed, when, now)
+            await self._record(changed.before, after, actor, kind, now)
+        return race.won
+
+    async def _place(self, changed: ChangedBooking, when: Mapping[str, Any], now: datetime) -> None:
+        placed = await self._connection.execute(
+            statement("place_booked_cards"),
+            {
+                **when,
+                "now": now,
+                "gpu_ids": [card.gpu_id for card in changed.chosen],
+                "ranks": [card.rank for card in changed.chosen],
+            },
+        )
+        if placed.rowcount != len(changed.chosen):
+            raise _LostRaceError
+
+    async def cancel(self, before: Sequence[Booking], after: Sequence[Booking], actor: str, now: datetime) -> None:
+        """Write these as cancelled; what is left of their time goes back."""
+        begun = [each.id for each in before if each.status is BookingStatus.ACTIVE]
+        ahead = [each.id for each in before if each.status is not BookingStatus.ACTIVE]
+        await self._connection.execute(statement("drop_plans_within"), {"ids": [each.id for each in before]})
+        if begun:
+            await self._connection.execute(statement("cut_within"), {"ids": begun, "now": now})
+            await self._connection.execute(statement("close_booked_cards"), {"ids": begun, "now": now})
+        if ahead:
+            await self._connection.execute(statement("drop_booked_cards"), {"ids": ahead})
+        for was, becomes in zip(before, after, strict=True):
+            await self._write(was, becomes, now)
+            await self._record(was, becomes, actor, "booking_cancelled", now)
+
+    async def lock(self, ids: Sequence[str]) -> dict[str, Booking]:
+        """Lock rows, and read them after that."""
+        await self._connection.execute(statement("lock_bookings"), {"ids": list(ids)})
+        return {each.id: each for each in await self._whole(ids)}
+
+    async def view(self, booking_id: str) -> Booking | None:
+        """One booking."""
+        found = await self._whole([booking_id])
+        return found[0] if found else None
+
+    async def views(self, which: BookingFilter, *, limit: int, after: tuple[datetime, str] | None) -> list[Booking]:
+        """By start and id."""
+        found = await self._connection.execute(
+            statement("list_bookings"),
+            {
+                "after_start": None if after is None else after[0],
+                "after_id": "" if after is None else after[1],
+                "from": which.from_,
+                "to": which.to,
+                "user_id": which.user_id,
+                "only_own": which.only_own,
+                "user": which.user,
+                "statuses": None if which.statuses is None else [status.value for status in which.statuses],
+                "limit": limit,
+            },
+        )
+        return await self._whole([row.id for row in found])
+
+    async def of_series(self, series_id: str, from_occurrence: int) -> list[str]:
+        """Those that are not over."""
+        found = await self._connection.execute(
+            statement("bookings_of_series"), {"series_id": series_id, "occurrence": from_occurrence}
+        )
+        return [row.id for row in found]
+
+    async def jobs_within(self, booking_ids: Sequence[str]) -> list[str]:
+        """Jobs of these bookings that have not ended."""
+        found = await self._connection.execute(statement("jobs_within"), {"ids": list(booking_ids)})
+        return [row.id for row in found]
+
+    async def taken_within(self, booking_id: str) -> list[tuple[str, datetime]]:
+        """Which jobs hold cards in it, and until when."""
+        found = await self._connection.execute(statement("taken_within"), {"id": booking_id})
+        return [(row.reservation_id, row.until) for row in found]
+
+    async def _whole(self, ids: Sequence[str]) -> list[Booking]:
+        """Bookings in the order of their start and id."""
+        rows = (await self._connection.execute(statement("booking_views"), {"ids": list(ids)})).all()
+        cards = await self._connection.execute(statement("booking_cards"), {"ids": [row.id for row in rows]})
+        by_booking = {
+            booking_id: [booked_card_of(row) for row in group]
+            for booking_id, group in groupby(cards, key=lambda row: row.reservation_id)
+        }
+        found = [booking_of(row, by_booking.get(row.id, ())) for row in rows]
+        return sorted(found, key=lambda each: (each.span.start, each.id))
+
+    async def _write(self, before: Booking, after: Booking, now: datetime) -> None:
+        written = await self._connection.execute(
+            statement("write_booking"),
+            {
+                "id": after.id,
+                "version": before.version,
+                "name": after.title,
+                "status": after.status.value,
+                "reason_code": after.why.code.value,
+                "reason": after.why.detail,
+                "gpu_type": after.wanted.gpu_type,
+                "start": after.span.start,
+                "end": after.span.end,
+                "finished_at": after.finished_at,
+                "now": now,
+            },
+        )
+        if written.rowcount != 1:
+            raise WriteConflictError(f"{after.id} was changed between reading and writing")
+
+    async def _record(self, before: Booking, after: Booking, actor: str, kind: str, now: datetime) -> None:
+        data = {"start": after.span.start.isoformat(), "end": after.span.end.isoformat()}
+        if before.span != after.span:
+            data |= {"start_before": before.span.start.isoformat(), "end_before": before.span.end.isoformat()}
+        await self._connection.execute(
+            statement("record_booking"),
+            {
+                "id": after.id,
+                "now": now,
+                "actor": actor,
+                "kind": kind,
+                "before": before.status.value,
+                "after": after.status.value,
+                "reason_code": after.why.code.value,
+                "reason": after.why.detail,
+                "data": json.dumps(data),
+            },
+        )
+
+    @asynccontextmanager
+    async def _raced(self) -> AsyncIterator["_Race"]:
+        """Undo what the block wrote when somebody else has a card, and say so; the transaction goes on."""
+        race = _Race()
+        savepoint = await self._connection.begin_nested()
+        try:
+            yield race
+        except _LostRaceError:
+            await savepoint.rollback()
+            race.won = False
+        except DBAPIError as error:
+            await savepoint.rollback()
+            if not _lost(error):
+                raise
+            race.won = False
+        except BaseException:
+            await savepoint.rollback()
+            raise
+        else:
+            await savepoint.commit()
+
+
+class _Race:
+    """How the block went."""
+
+    def __init__(self) -> None:
+        self.won = True
+
+
+def _lost(error: DBAPIError) -> bool:
+    """Two that take each other's cards at once are told of a deadlock; the one that is ended has lost."""
+    return CALENDAR_CONSTRAINT in str(error.orig) or getattr(error.orig, "sqlstate", None) == _DEADLOCK
+
+
+def _times(booking: Booking) -> dict[str, Any]:
+    return {"node": booking.wanted.node, "waits_until": booking.waits_until}
+
+
+def _card(row: Row[Any]) -> KnownCard:
+    return KnownCard(
+        row.gpu_id,
+        row.node,
+        row.card_index,
+        row.gpu_type,
+        row.bookable,
+        row.usable_now,
+        row.overrun,
+        [] if row.starts is None else list(zip(row.starts, row.ends, strict=True)),
+    )

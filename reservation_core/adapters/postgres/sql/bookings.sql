@@ -1,0 +1,221 @@
+-- name: lock_calendar
+-- Whoever lost too many races for cards goes on alone.
+SELECT pg_advisory_xact_lock(hashtextextended('bookings', 0));
+
+-- name: bookable_cards
+-- Every card of the nodes there are, with its open ranges that touch the time in question as microseconds since 1970.
+-- What runs within a booking lies in the booking's own ranges and is not looked at, but for pods that overrun.
+WITH ranges AS (
+    SELECT gpu_id,
+           array_agg(CAST(date_part('epoch', lower(during)) * 1000000 AS bigint)) AS starts,
+           array_agg(CAST(date_part('epoch', upper(during)) * 1000000 AS bigint)) AS ends
+    FROM allocations
+    WHERE released_at IS NULL AND booking_id IS NULL
+      AND during && tstzrange(CAST(:start AS timestamptz), CAST(:end AS timestamptz))
+      AND reservation_id <> ALL (CAST(:without AS text[]))
+    GROUP BY gpu_id
+), overruns AS (
+    SELECT gpu_id FROM allocations WHERE held AND upper(during) <= clock_timestamp()
+)
+SELECT c.gpu_id, c.node, c.index AS card_index, c.gpu_type,
+       s.available AND g.condition IN ('usable', 'foreign') AS bookable,
+       c.condition = 'usable' AS usable_now,
+       o.gpu_id IS NOT NULL AS overrun,
+       r.starts, r.ends
+FROM card_conditions c
+JOIN gpus g ON g.id = c.gpu_id
+JOIN nodes n ON n.id = c.node_id
+JOIN node_conditions s ON s.node_id = c.node_id
+LEFT JOIN ranges r ON r.gpu_id = c.gpu_id
+LEFT JOIN overruns o ON o.gpu_id = c.gpu_id
+WHERE n.removed_at IS NULL;
+
+-- name: add_series
+-- A series.
+INSERT INTO booking_series (id, user_id, rule, time_zone, created_at)
+VALUES (:id, :user_id, :rule, :time_zone, :created_at);
+
+-- name: add_bookings
+-- Bookings with their cards, record and messages, in one statement. Cards are taken in the order of their ids, and what
+-- somebody else has taken is left out instead of failing: who calls counts, and takes all back if one is missing. What
+-- begins in this minute has its cards from now on: somebody may have had them until a moment ago.
+WITH input AS (
+    SELECT * FROM json_to_recordset(CAST(:bookings AS json)) AS i (
+        id text, user_id bigint, name text, status text, reason_code text, reason text, gpus integer, gpu_type text,
+        nodes integer, project text, workload jsonb, created_at timestamptz, starts_at timestamptz,
+        ends_at timestamptz, node text, series_id text, occurrence integer, auto_accept boolean,
+        waits_until timestamptz, actor text, kind text
+    )
+), stored AS (
+    INSERT INTO reservations (id, kind, user_id, name, status, reason_code, reason, gpus, gpu_type, nodes, duration,
+                              priority, workload, project, created_at, changed_at)
+    SELECT id, 'booking', user_id, name, status, reason_code, reason, gpus, gpu_type, nodes, ends_at - starts_at, 0,
+           workload, project, created_at, created_at
+    FROM input ORDER BY starts_at
+    RETURNING id
+), booked AS (
+    INSERT INTO bookings (id, starts_at, ends_at, node_id, series_id, occurrence, auto_accept, waits_until)
+    SELECT i.id, i.starts_at, i.ends_at, n.id, i.series_id, i.occurrence, i.auto_accept, i.waits_until
+    FROM input i LEFT JOIN nodes n ON n.name = i.node
+), placed AS (
+    INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, created_at)
+    SELECT i.id, 0, c.gpu_id, c.rank, tstzrange(greatest(i.starts_at, i.created_at), i.ends_at), false, i.created_at
+    FROM unnest(CAST(:owners AS text[]), CAST(:gpu_ids AS bigint[]), CAST(:ranks AS integer[]))
+         AS c (id, gpu_id, rank)
+    JOIN input i ON i.id = c.id
+    ORDER BY c.gpu_id, i.starts_at
+    ON CONFLICT DO NOTHING
+    RETURNING gpu_id
+), recorded AS (
+    INSERT INTO events (reservation_id, at, actor, kind, before, after, reason_code, reason, data)
+    SELECT i.id, i.created_at, i.actor, i.kind, NULL, i.status, i.reason_code, i.reason,
+           jsonb_build_object('start', i.starts_at, 'end', i.ends_at)
+    FROM input i ORDER BY i.starts_at
+), sent AS (
+    SELECT pgmq.send_batch('gpu_jobs', array_agg(jsonb_build_object('v', 1, 'kind', 'changed', 'id', id)))
+    FROM input HAVING count(*) > 0
+)
+SELECT (SELECT count(*) FROM placed) AS cards, (SELECT count(*) FROM stored) AS bookings,
+       (SELECT count(*) FROM sent) AS sent;
+
+-- name: lock_bookings
+-- Keep others from changing these, always in the same order.
+SELECT id FROM reservations WHERE id = ANY(CAST(:ids AS text[])) AND kind = 'booking' ORDER BY id FOR NO KEY UPDATE;
+
+-- name: booking_views
+-- Bookings whole, with the jobs that ran or run in them.
+SELECT r.id, r.seq, r.user_id, u.name AS user_name, r.name, r.project, r.status, r.reason_code, r.reason, r.gpus,
+       r.gpu_type, r.nodes, r.workload, r.created_at, r.version, b.starts_at, b.ends_at, n.name AS node, b.series_id,
+       b.occurrence, b.auto_accept, b.waits_until, b.offer_until, b.used_at, b.release_at, b.started_job,
+       r.started_at, r.finished_at, b.start_warned_at, b.end_warned_at, b.no_show_warned_at,
+       ARRAY(SELECT j.id FROM reservations j WHERE j.booking_id = r.id ORDER BY j.seq LIMIT 1000) AS jobs
+FROM reservations r
+JOIN bookings b ON b.id = r.id
+JOIN users u ON u.id = r.user_id
+LEFT JOIN nodes n ON n.id = b.node_id
+WHERE r.id = ANY(CAST(:ids AS text[]));
+
+-- name: booking_cards
+-- The cards of bookings, by rank and index.
+SELECT a.reservation_id, a.gpu_id, n.name AS node, g.index AS card_index, g.uuid, a.rank, lower(a.during) AS starts_at,
+       upper(a.during) AS ends_at, a.held
+FROM allocations a
+JOIN gpus g ON g.id = a.gpu_id
+JOIN nodes n ON n.id = g.node_id
+WHERE a.reservation_id = ANY(CAST(:ids AS text[]))
+ORDER BY a.reservation_id, a.rank, g.index;
+
+-- name: list_bookings
+-- Ids of bookings by start and id: one's own, and of others those that take or took cards.
+SELECT b.id
+FROM bookings b JOIN reservations r ON r.id = b.id
+WHERE (CAST(:after_start AS timestamptz) IS NULL OR (b.starts_at, b.id) > (CAST(:after_start AS timestamptz), :after_id))
+  AND (CAST(:from AS timestamptz) IS NULL OR b.ends_at > CAST(:from AS timestamptz))
+  AND (CAST(:to AS timestamptz) IS NULL OR b.starts_at < CAST(:to AS timestamptz))
+  AND (CAST(:user_id AS bigint) IS NULL OR r.user_id = CAST(:user_id AS bigint)
+       OR (NOT :only_own AND r.status IN ('offered', 'confirmed', 'active', 'ended')))
+  AND (CAST(:user AS text) IS NULL OR r.user_id = (SELECT id FROM users WHERE name = CAST(:user AS text)))
+  AND (CAST(:statuses AS text[]) IS NULL OR r.status = ANY(CAST(:statuses AS text[])))
+ORDER BY b.starts_at, b.id LIMIT :limit;
+
+-- name: bookings_of_series
+-- Those of a series that are not over, from an occurrence on.
+SELECT b.id FROM bookings b JOIN reservations r ON r.id = b.id
+WHERE b.series_id = :series_id AND b.occurrence >= CAST(:occurrence AS integer)
+  AND r.status IN ('waiting', 'offered', 'confirmed', 'active')
+ORDER BY b.id;
+
+-- name: jobs_within
+-- Jobs of these bookings that have not ended.
+SELECT id FROM reservations
+WHERE booking_id = ANY(CAST(:ids AS text[])) AND status IN ('queued', 'starting', 'running', 'ending')
+ORDER BY id;
+
+-- name: taken_within
+-- Which jobs hold cards within a booking, and until when.
+SELECT reservation_id, max(upper(during)) AS until FROM allocations
+WHERE booking_id = :id AND released_at IS NULL AND NOT planned
+GROUP BY reservation_id ORDER BY reservation_id;
+
+-- name: write_booking
+-- A booking as it is to be; the version must still be the one that was read.
+UPDATE reservations
+SET name = CAST(:name AS text), status = :status, reason_code = :reason_code, reason = :reason,
+    gpu_type = CAST(:gpu_type AS text), duration = CAST(:end AS timestamptz) - CAST(:start AS timestamptz),
+    version = version + 1,
+    changed_at = CASE WHEN status = :status THEN changed_at ELSE CAST(:now AS timestamptz) END,
+    finished_at = CAST(:finished_at AS timestamptz)
+WHERE id = :id AND version = :version;
+
+-- name: write_booking_times
+-- When it is, and the node it is pinned to.
+UPDATE bookings
+SET starts_at = :start, ends_at = :end, node_id = (SELECT id FROM nodes WHERE name = CAST(:node AS text)),
+    waits_until = CAST(:waits_until AS timestamptz)
+WHERE id = :id;
+
+-- name: drop_plans_within
+-- Waiting jobs of bookings have no slots any more: the time that they lay in has changed. The planner is told.
+WITH dropped AS (
+    DELETE FROM allocations WHERE booking_id = ANY(CAST(:ids AS text[])) AND planned RETURNING reservation_id
+)
+SELECT pgmq.send_batch('gpu_jobs', array_agg(jsonb_build_object('v', 1, 'kind', 'changed', 'id', reservation_id)))
+FROM (SELECT DISTINCT reservation_id FROM dropped) AS each HAVING count(*) > 0;
+
+-- name: move_booked_cards
+-- The booking's cards now have this time; of one that has begun, the beginning stays.
+UPDATE allocations
+SET during = tstzrange(CASE WHEN CAST(:begun AS boolean) THEN lower(during)
+                            ELSE greatest(CAST(:start AS timestamptz), CAST(:now AS timestamptz)) END,
+                       CAST(:end AS timestamptz))
+WHERE reservation_id = :id AND released_at IS NULL;
+
+-- name: drop_booked_cards
+-- Cards of bookings that have not begun: nothing of it ever was.
+DELETE FROM allocations WHERE reservation_id = ANY(CAST(:ids AS text[])) AND released_at IS NULL;
+
+-- name: place_booked_cards
+-- Other cards for a booking; what somebody else has taken is left out (see add_bookings).
+INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, created_at)
+SELECT CAST(:id AS text), 0, c.gpu_id, c.rank,
+       tstzrange(greatest(CAST(:start AS timestamptz), CAST(:now AS timestamptz)), CAST(:end AS timestamptz)), false,
+       CAST(:now AS timestamptz)
+FROM unnest(CAST(:gpu_ids AS bigint[]), CAST(:ranks AS integer[])) AS c (gpu_id, rank)
+ORDER BY c.gpu_id
+ON CONFLICT DO NOTHING;
+
+-- name: cut_within
+-- What lies within these bookings ends now by the calendar; pods that are still there keep their hold.
+UPDATE allocations
+SET during = tstzrange(lower(during), greatest(CAST(:now AS timestamptz), lower(during) + interval '1 microsecond'))
+WHERE booking_id = ANY(CAST(:ids AS text[])) AND released_at IS NULL AND upper(during) > CAST(:now AS timestamptz);
+
+-- name: close_booked_cards
+-- Cards of bookings that have begun: the rest of their time goes back.
+UPDATE allocations
+SET released_at = CAST(:now AS timestamptz),
+    during = tstzrange(lower(during), least(upper(during),
+                       greatest(CAST(:now AS timestamptz), lower(during) + interval '1 microsecond')))
+WHERE reservation_id = ANY(CAST(:ids AS text[])) AND released_at IS NULL;
+
+-- name: record_booking
+-- One line of the record, and a message to the planner.
+WITH recorded AS (
+    INSERT INTO events (reservation_id, at, actor, kind, before, after, reason_code, reason, data)
+    VALUES (:id, :now, :actor, :kind, :before, :after, :reason_code, :reason, CAST(:data AS jsonb))
+)
+SELECT pgmq.send('gpu_jobs', jsonb_build_object('v', 1, 'kind', 'changed', 'id', CAST(:id AS text)));
+
+-- name: put_feed
+-- Make or replace a person's calendar address.
+INSERT INTO calendar_feeds (user_id, digest, created_at) VALUES (:user_id, :digest, :now)
+ON CONFLICT (user_id) DO UPDATE SET digest = excluded.digest, created_at = excluded.created_at;
+
+-- name: remove_feed
+-- The address stops working.
+DELETE FROM calendar_feeds WHERE user_id = :user_id;
+
+-- name: feed_owner
+-- Whose calendar address this is.
+SELECT u.id, u.name, f.digest FROM calendar_feeds f JOIN users u ON u.id = f.user_id
+WHERE f.digest = :digest AND u.disabled_at IS NULL;

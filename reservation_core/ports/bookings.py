@@ -1,0 +1,127 @@
+"""Bookings and the calendar that they are made in."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from reservation_core.domain.bookings import Booking, ChosenCard
+from reservation_core.domain.card_choice import KnownCard
+from reservation_core.domain.model import BookingStatus
+
+
+@dataclass(frozen=True, slots=True)
+class NewSeries:
+    """A series as accepted."""
+
+    id: str
+    user_id: int
+    rule: str
+    time_zone: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class NewBooking:
+    """A booking as accepted: its own `cards` are empty, `chosen` are those to be written (none on the waitlist)."""
+
+    booking: Booking
+    chosen: tuple[ChosenCard, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedBooking:
+    """A booking after a change: its row as it should be, and the cards it has from now on.
+
+    `before` is what was read and locked. With `keeps_cards` the ranges of its cards move, else they are replaced.
+    """
+
+    before: Booking
+    after: Booking
+    chosen: tuple[ChosenCard, ...]
+    keeps_cards: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BookingFilter:
+    """Which bookings a list shows: all of `user_id`'s own, and of others only those that take or took cards.
+
+    `user_id` None sees everything. `overlapping` is the time they must touch, open on either side.
+    """
+
+    user_id: int | None
+    only_own: bool = False
+    user: str | None = None
+    statuses: frozenset[BookingStatus] | None = None
+    from_: datetime | None = None
+    to: datetime | None = None
+
+
+class Bookings(Protocol):
+    """Bookings, their cards and the calendar."""
+
+    async def lock_calendar(self) -> None:
+        """Wait for others who had to lock it, too: whoever lost too many races books alone."""
+        ...
+
+    async def cards(self, start: datetime, end: datetime, *, without: Collection[str] = ()) -> list[KnownCard]:
+        """Every card of nodes that exist, with its open ranges that touch [start, end).
+
+        `without`: reservations whose own ranges don't count.
+        """
+        ...
+
+    async def add(self, new: Sequence[NewBooking], series: NewSeries | None) -> bool:
+        """Store bookings with cards, record and message, all or none.
+
+        False: somebody else took a card meanwhile. The transaction stays usable.
+        """
+        ...
+
+    async def change(self, changed: ChangedBooking, actor: str, kind: str, now: datetime) -> bool:
+        """Write a change, with its record (an event of this kind) and message. False as with `add`."""
+        ...
+
+    async def cancel(self, before: Sequence[Booking], after: Sequence[Booking], actor: str, now: datetime) -> None:
+        """Write bookings that were locked as cancelled: what is left of their time goes back at `now`."""
+        ...
+
+    async def lock(self, ids: Sequence[str]) -> dict[str, Booking]:
+        """Read rows with their cards and jobs and keep others from changing them; unknown ids are left out."""
+        ...
+
+    async def view(self, booking_id: str) -> Booking | None:
+        """One booking with its cards and jobs."""
+        ...
+
+    async def views(self, which: BookingFilter, *, limit: int, after: tuple[datetime, str] | None) -> list[Booking]:
+        """By start and id, those after (start, id)."""
+        ...
+
+    async def of_series(self, series_id: str, from_occurrence: int) -> list[str]:
+        """The ids of a series' bookings that are not over, from an occurrence on."""
+        ...
+
+    async def jobs_within(self, booking_ids: Sequence[str]) -> list[str]:
+        """The ids of jobs of these bookings that have not ended."""
+        ...
+
+    async def taken_within(self, booking_id: str) -> list[tuple[str, datetime]]:
+        """Jobs of a booking that hold cards, and until when by the calendar."""
+        ...
+
+
+class CalendarFeeds(Protocol):
+    """The private addresses of people's calendars."""
+
+    async def put(self, user_id: int, digest: bytes, now: datetime) -> None:
+        """Make or replace a user's feed."""
+        ...
+
+    async def remove(self, user_id: int) -> bool:
+        """False when there was none."""
+        ...
+
+    async def owner(self, digest: bytes) -> tuple[int, str, bytes] | None:
+        """Whose feed this is (id, name) and its digest as stored; None for nobody's and for disabled users'."""
+        ...

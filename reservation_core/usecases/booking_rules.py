@@ -1,0 +1,189 @@
+"""What speaks against a booking: its time, its project and the policy, all at once; and the slots that would do."""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from reservation_core.domain.bookings import FARTHEST_START, LONGEST_BOOKING, Span, Wanted
+from reservation_core.domain.calendar import to_micros
+from reservation_core.domain.card_choice import BookableCard, never_bookable
+from reservation_core.domain.limits import Policy
+from reservation_core.domain.model import ReservationKind
+from reservation_core.domain.rules import (
+    NOTHING_HELD,
+    BrokenRule,
+    Holding,
+    OpenBooking,
+    RuleRequest,
+    UsageView,
+    check,
+    known_from,
+)
+from reservation_core.domain.slot_search import nearest_slots
+from reservation_core.ports.transactions import UnitOfWork
+
+_MINUTE = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Booker:
+    """For whom and for which project. `foreign`: they are not in that project."""
+
+    user_id: int
+    user: str
+    project: str | None
+    foreign: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """What bears on one user's booking. `replaces` is the booking that is changed; `begun`: it is in its slot."""
+
+    who: Booker
+    wanted: Wanted
+    policy: Policy
+    usage: UsageView
+    now: datetime
+    replaces: str | None = None
+    begun: bool = False
+
+    def broken(self, gpu_type: str | None, span: Span, *, keeps_start: bool = False) -> list[BrokenRule]:
+        """Every rule that a slot on cards of this type would break."""
+        found = [] if self.begun else timing(span, self.now)
+        if self.who.foreign:
+            detail = f"You are in no project {self.who.project}. Leave `project` out, or ask to be made a member."
+            found.append(BrokenRule("no_such_project", detail))
+        if self.policy.binds(self.who.user, self.who.project):
+            request = replace(self._request(gpu_type), start=span.start, duration=span.length, keeps_start=keeps_start)
+            found += check(request, self.policy, self.usage, self.now)
+        return found
+
+    def known_from(self, gpu_types: Iterable[str | None]) -> datetime:
+        """From when on the rules need to know the ledger, whichever later start they are asked about."""
+        return min(
+            known_from(
+                self._request(gpu_type),
+                self.policy.limits(self.who.user, self.who.project, gpu_type),
+                self.now,
+            )
+            for gpu_type in gpu_types
+        )
+
+    def after(self, booking_id: str, gpu_type: str, span: Span) -> "Judge":
+        """The same when this is booked, too."""
+        gpus = self.wanted.gpus * self.wanted.nodes
+        held = Holding(
+            booking_id, ReservationKind.BOOKING, self.who.user, self.who.project, gpu_type, gpus, span.start, span.end
+        )
+        opened = OpenBooking(booking_id, self.who.user, self.who.project, gpu_type, span.end)
+        usage = UsageView((*self.usage.holdings, held), (*self.usage.open_bookings, opened))
+        return replace(self, usage=usage)
+
+    def _request(self, gpu_type: str | None) -> RuleRequest:
+        return RuleRequest(
+            kind=ReservationKind.BOOKING,
+            user=self.who.user,
+            gpus=self.wanted.gpus * self.wanted.nodes,
+            duration=_MINUTE,
+            gpu_type=gpu_type,
+            project=self.who.project,
+            start=self.now,
+            replaces=self.replaces,
+        )
+
+
+def timing(span: Span, now: datetime) -> list[BrokenRule]:
+    """What speaks against the time of a booking that has not begun, whatever the policy. This minute is still now."""
+    found: list[BrokenRule] = []
+    if span.start < this_minute(now):
+        found.append(BrokenRule("past_start", "Its start is in the past. Begin it now or later."))
+    if span.start > now + FARTHEST_START:
+        detail = f"It begins more than {FARTHEST_START.days} days from now. Book it when it is nearer."
+        found.append(BrokenRule("too_far_ahead", detail))
+    if span.length > LONGEST_BOOKING:
+        found.append(BrokenRule("too_long", f"It is longer than {LONGEST_BOOKING.days} days. Book less."))
+    return found
+
+
+def this_minute(now: datetime) -> datetime:
+    """The minute that has begun last."""
+    return now.replace(second=0, microsecond=0)
+
+
+async def booker(uow: UnitOfWork, user_id: int, user: str, project: str | None) -> Booker:
+    """Lock a user, and the project if there is one: nobody else decides about their quotas meanwhile."""
+    await uow.policies.lock_holders([user_id], [] if project is None else [project])
+    foreign = project is not None and project not in await uow.projects.of_user(user_id)
+    return Booker(user_id, user, project, foreign)
+
+
+async def judge_for(
+    uow: UnitOfWork,
+    who: Booker,
+    wanted: Wanted,
+    cards: Iterable[BookableCard],
+    now: datetime,
+    *,
+    replaces: str | None = None,
+    begun: bool = False,
+) -> Judge:
+    """What the rules need to know, read under the locks of `booker`."""
+    policy = (await uow.policies.current()).policy
+    judge = Judge(who, wanted, policy, NOTHING_HELD, now, replaces, begun)
+    if not policy.binds(who.user, who.project):
+        return judge
+    types: set[str | None] = {wanted.gpu_type, *(card.gpu_type for card in cards)}
+    usage = await uow.policies.usage(who.user_id, who.project, judge.known_from(types), now)
+    return replace(judge, usage=usage)
+
+
+def permitted(
+    judge: Judge, cards: Collection[BookableCard], span: Span, *, keeps_start: bool = False
+) -> tuple[list[BookableCard], list[BrokenRule]]:
+    """The cards of types on which the rules would have this slot, and, if there are none, every rule that is broken.
+
+    Where several types could be had, the rules of the type that breaks the fewest are told.
+    """
+    wanted = judge.wanted
+    never = never_bookable(cards, wanted)
+    types = sorted({card.gpu_type for card in cards if wanted.gpu_type in (None, card.gpu_type)})
+    verdicts = {each: judge.broken(each, span, keeps_start=keeps_start) for each in types}
+    allowed = {each for each, broken in verdicts.items() if not broken}
+    if allowed and never is None:
+        return [card for card in cards if card.gpu_type in allowed], []
+    least = min(verdicts.values(), key=len, default=judge.broken(wanted.gpu_type, span, keeps_start=keeps_start))
+    return [], [*least, *([never] if never else [])]
+
+
+def no_free_gpus(wanted: Wanted) -> BrokenRule:
+    """Everything that would do is taken for some of that time."""
+    of_type = "" if wanted.gpu_type is None else f"{wanted.gpu_type} "
+    size = f"{wanted.gpus} {of_type}{'GPU' if wanted.gpus == 1 else 'GPUs'}"
+    where = f" on {wanted.node}" if wanted.node else f" on each of {wanted.nodes} nodes" if wanted.nodes > 1 else ""
+    detail = f"No {size}{where} can be had for the whole of that time. Take another time or fewer GPUs, or wait for it."
+    return BrokenRule("no_free_gpus", detail)
+
+
+def slots_near(
+    judge: Judge, cards: Collection[BookableCard], wish: Span, broken: Sequence[BrokenRule]
+) -> list[tuple[datetime, datetime]]:
+    """The slots nearest to a wish that are free and that the rules would have.
+
+    `cards` must know the calendar from now on. What could never be had has none.
+    """
+    start = this_minute(judge.now) + _MINUTE
+    found = nearest_slots(
+        cards,
+        judge.wanted,
+        wish,
+        start,
+        start + FARTHEST_START + wish.length,
+        aims=[each.possible_from for each in broken if each.possible_from is not None],
+        allowed=lambda gpu_type, span: not judge.broken(gpu_type, span),
+    )
+    return [(span.start, span.end) for span in found]
+
+
+def from_now(span: Span, now: datetime) -> tuple[int, int]:
+    """A slot's time as the ledger has it: what begins in this minute begins now."""
+    return to_micros(max(span.start, now)), to_micros(span.end)
