@@ -56,17 +56,19 @@ class GraceOver:
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """These cards came free for it; its owner may have them until `until`."""
+    """These cards, of this type, came free for it; its owner may have them until `until`."""
 
     cards: tuple[ChosenCard, ...]
+    gpu_type: str
     until: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class Booked:
-    """These cards came free for it, and its owner wants them without being asked."""
+    """These cards, of this type, came free for it, and its owner wants them without being asked."""
 
     cards: tuple[ChosenCard, ...]
+    gpu_type: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -263,6 +263,7 @@ def _serve(booking: Booking, event: Offered | Booked, now: datetime) -> Decided:
     if booking.status is not BookingStatus.WAITING or now >= booking.waits_at_most_until:
         return booking, ()
     held = HoldCards(event.cards)
+    booking = replace(booking, wanted=replace(booking.wanted, gpu_type=event.gpu_type))
     match event:
         case Offered():
             until = min(event.until, booking.span.start)

@@ -1,0 +1,121 @@
+-- What happens to bookings as time passes. Whoever writes here holds the planner back first (hold_planning): its plans
+-- take rows of jobs before those of bookings.
+
+-- name: hold_planning
+-- Every write of a plan shares this row: none happens until the transaction ends.
+SELECT epoch FROM planner_lease FOR NO KEY UPDATE;
+
+-- name: due_bookings
+-- Of which the clock may ask something (see domain/booking_life.due, which decides).
+SELECT r.id
+FROM reservations r JOIN bookings b ON b.id = r.id
+WHERE r.kind <> 'job' AND r.status IN ('waiting', 'offered', 'confirmed', 'active') AND CASE r.status
+    WHEN 'waiting' THEN least(b.waits_until, b.starts_at) <= CAST(:now AS timestamptz)
+    WHEN 'offered' THEN least(b.offer_until, b.starts_at) <= CAST(:now AS timestamptz)
+    WHEN 'confirmed' THEN b.starts_at <= CAST(:now AS timestamptz) OR EXISTS (
+        SELECT FROM unnest(CAST(:starting_soon AS float8[])) AS t (s)
+        WHERE b.starts_at - make_interval(secs => t.s) <= CAST(:now AS timestamptz)
+          AND b.starts_at - make_interval(secs => t.s) > coalesce(b.start_warned_at, r.created_at))
+    ELSE b.ends_at <= CAST(:now AS timestamptz) OR EXISTS (
+        SELECT FROM unnest(CAST(:ending_soon AS float8[])) AS t (s)
+        WHERE b.ends_at - make_interval(secs => t.s) <= CAST(:now AS timestamptz)
+          AND b.ends_at - make_interval(secs => t.s) > coalesce(b.end_warned_at, r.started_at, b.starts_at))
+      OR (b.used_at IS NULL AND (
+          b.release_at <= CAST(:now AS timestamptz)
+          OR (b.no_show_warned_at IS NULL
+              AND r.started_at + (b.release_at - r.started_at) / 2 <= CAST(:now AS timestamptz))
+          OR EXISTS (SELECT FROM reservations j WHERE j.booking_id = r.id AND j.started_at IS NOT NULL)))
+    END
+ORDER BY r.id LIMIT :limit;
+
+-- name: booking_facts
+-- The first job that ran in each, whether one starts or runs, and whose pods hold cards of it that are not in it.
+SELECT r.id, used.id AS used_by, used.started_at AS used_since,
+       EXISTS (SELECT FROM reservations j WHERE j.booking_id = r.id AND j.status IN ('starting', 'running')) AS busy,
+       ARRAY(SELECT DISTINCT h.reservation_id
+             FROM allocations c JOIN allocations h ON h.gpu_id = c.gpu_id AND h.held
+             WHERE c.reservation_id = r.id AND c.released_at IS NULL AND h.booking_id IS DISTINCT FROM r.id
+             ORDER BY 1) AS late
+FROM reservations r
+LEFT JOIN LATERAL (
+    SELECT j.id, j.started_at FROM reservations j
+    WHERE j.booking_id = r.id AND j.started_at IS NOT NULL ORDER BY j.started_at, j.id LIMIT 1
+) used ON true
+WHERE r.id = ANY(CAST(:ids AS text[]));
+
+-- name: update_booking_reservations
+-- Write rows after transitions; the version must still be the one that was read.
+UPDATE reservations r
+SET status = i.status, reason_code = i.reason_code, reason = i.reason, gpu_type = i.gpu_type, started_at = i.started_at,
+    finished_at = i.finished_at, duration = i.ends_at - i.starts_at, version = r.version + 1,
+    changed_at = CASE WHEN r.status = i.status THEN r.changed_at ELSE CAST(:now AS timestamptz) END
+FROM unnest(
+    CAST(:ids AS text[]), CAST(:versions AS integer[]), CAST(:statuses AS text[]), CAST(:reason_codes AS text[]),
+    CAST(:reasons AS text[]), CAST(:gpu_types AS text[]), CAST(:started_ats AS timestamptz[]),
+    CAST(:finished_ats AS timestamptz[]), CAST(:starts_ats AS timestamptz[]), CAST(:ends_ats AS timestamptz[])
+) AS i (id, version, status, reason_code, reason, gpu_type, started_at, finished_at, starts_at, ends_at)
+WHERE r.id = i.id AND r.version = i.version;
+
+-- name: update_bookings
+-- What bookings have beyond other reservations.
+UPDATE bookings b
+SET ends_at = i.ends_at, offer_until = i.offer_until, used_at = i.used_at, release_at = i.release_at,
+    start_warned_at = i.start_warned_at, end_warned_at = i.end_warned_at, no_show_warned_at = i.no_show_warned_at
+FROM unnest(
+    CAST(:ids AS text[]), CAST(:ends_ats AS timestamptz[]), CAST(:offer_untils AS timestamptz[]),
+    CAST(:used_ats AS timestamptz[]), CAST(:release_ats AS timestamptz[]), CAST(:start_warned AS timestamptz[]),
+    CAST(:end_warned AS timestamptz[]), CAST(:no_show_warned AS timestamptz[])
+) AS i (id, ends_at, offer_until, used_at, release_at, start_warned_at, end_warned_at, no_show_warned_at)
+WHERE b.id = i.id;
+
+-- name: give_back_unbegun
+-- Rows that begin only after the time from which they are given back.
+DELETE FROM allocations a
+USING unnest(CAST(:ids AS text[]), CAST(:ats AS timestamptz[])) AS i (id, at)
+WHERE a.reservation_id = i.id AND a.released_at IS NULL AND lower(a.during) >= i.at;
+
+-- name: give_back_rest
+-- What open rows have after a time; `closing` says that they are over with it.
+UPDATE allocations a
+SET during = tstzrange(lower(a.during), least(upper(a.during), i.at)),
+    released_at = CASE WHEN i.closing THEN clock_timestamp() END
+FROM unnest(CAST(:ids AS text[]), CAST(:ats AS timestamptz[]), CAST(:closing AS boolean[])) AS i (id, at, closing)
+WHERE a.reservation_id = i.id AND a.released_at IS NULL;
+
+-- name: hold_booked_cards
+-- Cards for what is left of a booking's slot.
+INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, created_at)
+SELECT r.id, r.attempt, i.gpu_id, i.rank,
+       tstzrange(greatest(b.starts_at, i.begins), b.ends_at), false, clock_timestamp()
+FROM unnest(CAST(:ids AS text[]), CAST(:gpu_ids AS bigint[]), CAST(:ranks AS integer[]),
+            CAST(:begins AS timestamptz[])) AS i (id, gpu_id, rank, begins)
+JOIN reservations r ON r.id = i.id
+JOIN bookings b ON b.id = i.id
+ORDER BY i.gpu_id;
+
+-- name: link_started_job
+-- The job that a booking's workload has become runs within it.
+WITH within AS (
+    UPDATE reservations SET booking_id = :id WHERE id = :job_id
+)
+UPDATE bookings SET started_job = :job_id WHERE id = :id;
+
+-- name: left_over_jobs
+-- Jobs that wait, start or run within bookings that are over.
+SELECT j.id AS job_id, r.id AS booking_id, r.status AS booking_status, b.ends_at AS booking_end
+FROM reservations j
+JOIN reservations r ON r.id = j.booking_id
+JOIN bookings b ON b.id = r.id
+WHERE j.booking_id IS NOT NULL AND j.status IN ('queued', 'starting', 'running')
+  AND (r.finished_at IS NOT NULL OR b.ends_at <= CAST(:now AS timestamptz))
+ORDER BY j.id LIMIT :limit;
+
+-- name: waitlist
+-- Who waits for a slot, in the order they came.
+SELECT id FROM reservations WHERE kind <> 'job' AND status = 'waiting' ORDER BY seq LIMIT :limit;
+
+-- name: open_booking_counts
+-- Bookings that are not over, by status.
+SELECT status, count(*) AS bookings FROM reservations
+WHERE kind <> 'job' AND kind = 'booking' AND status IN ('waiting', 'offered', 'confirmed', 'active')
+GROUP BY status;
