@@ -87,9 +87,10 @@ class PostgresBookings:
             await self._write(changed.before, after, now)
             await self._connection.execute(statement("write_booking_times"), {**when, **_times(after)})
             if changed.before.span != after.span or not changed.keeps_cards:
-                await self._connection.execute(statement("drop_plans_within"), {"ids": [after.id]})
+                stays = (after.span.start, after.span.end) if changed.keeps_cards else (None, None)
+                await self._drop_plans([after.id], *stays)
                 if changed.keeps_cards:
-                    begun = changed.before.status is BookingStatus.ACTIVE
+                    begun = changed.before.span.start <= now
                     await self._connection.execute(statement("move_booked_cards"), {**when, "now": now, "begun": begun})
                 else:
                     await self._connection.execute(statement("drop_booked_cards"), {"ids": [after.id]})
@@ -112,9 +113,9 @@ class PostgresBookings:
 
     async def cancel(self, before: Sequence[Booking], after: Sequence[Booking], actor: str, now: datetime) -> None:
         """Write these as cancelled; what is left of their time goes back."""
-        begun = [each.id for each in before if each.status is BookingStatus.ACTIVE]
-        ahead = [each.id for each in before if each.status is not BookingStatus.ACTIVE]
-        await self._connection.execute(statement("drop_plans_within"), {"ids": [each.id for each in before]})
+        begun = [each.id for each in before if each.span.start <= now]
+        ahead = [each.id for each in before if each.span.start > now]
+        await self._drop_plans([each.id for each in before], None, None)
         if begun:
             await self._connection.execute(statement("cut_within"), {"ids": begun, "now": now})
             await self._connection.execute(statement("close_booked_cards"), {"ids": begun, "now": now})
@@ -179,6 +180,9 @@ class PostgresBookings:
         }
         found = [booking_of(row, by_booking.get(row.id, ())) for row in rows]
         return sorted(found, key=lambda each: (each.span.start, each.id))
+
+    async def _drop_plans(self, ids: Sequence[str], start: datetime | None, end: datetime | None) -> None:
+        await self._connection.execute(statement("drop_plans_within"), {"ids": list(ids), "start": start, "end": end})
 
     async def _write(self, before: Booking, after: Booking, now: datetime) -> None:
         written = await self._connection.execute(

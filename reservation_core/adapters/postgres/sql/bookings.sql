@@ -155,9 +155,13 @@ SET starts_at = :start, ends_at = :end, node_id = (SELECT id FROM nodes WHERE na
 WHERE id = :id;
 
 -- name: drop_plans_within
--- Waiting jobs of bookings have no slots any more: the time that they lay in has changed. The planner is told.
+-- Waiting jobs of bookings have no slots outside of this time (null: at all) any more. The planner is told.
 WITH dropped AS (
-    DELETE FROM allocations WHERE booking_id = ANY(CAST(:ids AS text[])) AND planned RETURNING reservation_id
+    DELETE FROM allocations
+    WHERE booking_id = ANY(CAST(:ids AS text[])) AND planned
+      AND (CAST(:start AS timestamptz) IS NULL
+           OR NOT during <@ tstzrange(CAST(:start AS timestamptz), CAST(:end AS timestamptz)))
+    RETURNING reservation_id
 )
 SELECT pgmq.send_batch('gpu_jobs', array_agg(jsonb_build_object('v', 1, 'kind', 'changed', 'id', reservation_id)))
 FROM (SELECT DISTINCT reservation_id FROM dropped) AS each HAVING count(*) > 0;

@@ -1,0 +1,50 @@
+"""Cancelling a booking, or those of its series that are ahead: what is left of their time goes back at once."""
+
+from typing import Literal
+
+from reservation_core.domain.booking_changes import Cancelled
+from reservation_core.domain.booking_life import transition
+from reservation_core.domain.bookings import FINAL_BOOKINGS, Booking
+from reservation_core.domain.changes import CancelRequested
+from reservation_core.domain.lifecycle import decide
+from reservation_core.domain.model import FINAL_STATUSES, JobStatus
+from reservation_core.ports.identities import Principal
+from reservation_core.ports.transactions import UnitOfWork
+from reservation_core.usecases.book import told
+from reservation_core.usecases.changing import carry_out
+from reservation_core.usecases.owned_bookings import lock_owned_bookings, view_owned_booking
+
+Reach = Literal["this", "following", "all"]
+"""Which bookings of a series: this one, this and those after it, or all that are not over."""
+
+
+async def cancel_booking(
+    uow: UnitOfWork, principal: Principal, booking_id: str, reach: Reach, expected_version: int | None
+) -> list[Booking]:
+    """Cancel; answers the bookings that were, the one asked for among them, by start.
+
+    Jobs within them end with them: who waits at once, who runs as after a cancel of the job itself.
+    Raises NotFoundError, StaleVersionError, AlreadyFinalError when the one asked for is over.
+    """
+    asked = await view_owned_booking(uow, principal, booking_id)
+    ids = {booking_id}
+    if reach != "this" and asked.series_id is not None:
+        first = asked.occurrence if reach == "following" and asked.occurrence is not None else 0
+        ids |= set(await uow.bookings.of_series(asked.series_id, first))
+    found = await lock_owned_bookings(uow, principal, sorted(ids), booking_id, expected_version)
+    open_ones = [each for each in found if each.status not in FINAL_BOOKINGS or each.id == booking_id]
+    # After every lock: nothing that anybody commits from now on lies within them.
+    now = await uow.now()
+    by_admin = asked.user_id != principal.user_id
+    after = [transition(each, Cancelled(principal.user, by_admin), now)[0] for each in open_ones]
+    jobs = await uow.reservations.lock(await uow.bookings.jobs_within([each.id for each in open_ones]))
+    changes = [
+        decide(job, CancelRequested(principal.user, by_admin), now)
+        for job in jobs.values()
+        if job.status not in FINAL_STATUSES and job.status is not JobStatus.ENDING
+    ]
+    await carry_out(uow, [change for change in changes if change is not None])
+    await uow.bookings.cancel(open_ones, after, principal.user, now)
+    told(uow)
+    cancelled = await uow.bookings.lock([each.id for each in open_ones])
+    return sorted(cancelled.values(), key=lambda each: (each.span.start, each.id))
