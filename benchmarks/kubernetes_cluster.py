@@ -22,7 +22,7 @@ import uvloop
 
 from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.kubernetes.credentials import Credentials
-from reservation_core.adapters.kubernetes.transport import MERGE_PATCH, Transport
+from reservation_core.adapters.kubernetes.transport import MERGE_PATCH, ONLY_METADATA, Transport
 from reservation_core.runtime.garbage import calm_garbage_collector
 from reservation_core.runtime.kubernetes import open_kubernetes
 from reservation_core.runtime.settings import CommonSettings
@@ -168,7 +168,8 @@ async def _bare(kubeconfig: Path, namespace: str, nodes: int, count: int, parall
     calm_garbage_collector()
 
     async def create(number: int) -> None:
-        await transport.request("POST", path, body=_bare_pod(f"bare-{number}", f"node-{number % nodes:05}"))
+        pod = _bare_pod(f"bare-{number}", f"node-{number % nodes:05}")
+        await transport.request("POST", path, body=pod, accept=ONLY_METADATA)
 
     await create(count)  # warm: connections, credentials
     begun = time.monotonic()

@@ -36,7 +36,7 @@ from reservation_core.adapters.kubernetes.places import place_of
 from reservation_core.adapters.kubernetes.pod_statuses import read_pod_status
 from reservation_core.adapters.kubernetes.pods import PodRules, build_pod, build_service, master_address, service_name
 from reservation_core.adapters.kubernetes.refusals import explained, refusal_of_creation, refused
-from reservation_core.adapters.kubernetes.transport import MERGE_PATCH, Transport
+from reservation_core.adapters.kubernetes.transport import MERGE_PATCH, ONLY_METADATA, Transport
 from reservation_core.adapters.kubernetes.watching import IDLE_S, PodWatch, list_all
 from reservation_core.domain.model import NodeReport, PodName, PodPhase, PodSpec, PodStatus
 from reservation_core.ports.clock import Clock
@@ -191,7 +191,7 @@ class KubernetesCluster:
         """Create an object, or find that it was created before; gives back the object that exists."""
         name = thing["metadata"]["name"]
         try:
-            return await self._transport.request("POST", path, body=thing, pacing=self._pacing)
+            return await self._transport.request("POST", path, body=thing, accept=ONLY_METADATA, pacing=self._pacing)
         except ConflictError:
             with explained("get", resource, self._namespace):
                 existing = await self._request_if_there("GET", path, name)

@@ -113,6 +113,7 @@ class Transport:
         self._credentials = credentials
         self._limit_s = 2.5 * timeout_s if limit_s is None else min(limit_s, 2.5 * timeout_s)
         self._timeout_s = timeout_s
+        self._timeout = aiohttp.ClientTimeout(total=timeout_s)
         self._connection: _Connection | None = None
         self._renewals = 0
         self._loaded_at = 0.0
@@ -246,7 +247,7 @@ class Transport:
         timeout = (
             aiohttp.ClientTimeout(total=None, sock_connect=self._timeout_s, sock_read=request.idle_s)
             if stream
-            else aiohttp.ClientTimeout(total=self._timeout_s)
+            else self._timeout
         )
         connection.users += 1
         response: aiohttp.ClientResponse | None = None
