@@ -44,6 +44,9 @@ class Metrics:
         self._age = Gauge("gpu_dev_queue_oldest_seconds", "Age of the oldest message.", ["queue"], registry=registry)
         self._jobs = Gauge("gpu_dev_jobs", "Jobs that have not ended, by status.", ["status"], registry=registry)
         self._gpus = Gauge("gpu_dev_gpus", "GPUs by type and state.", ["gpu_type", "state"], registry=registry)
+        self._unknown_pods = Gauge(
+            "gpu_dev_unknown_pods", "Pods that the ledger does not know: see `gpu-dev pods`.", registry=registry
+        )
         self._database = Gauge("gpu_dev_database_up", "Whether the database answered this time.", registry=registry)
         self._ended = Counter("gpu_dev_jobs_ended", "Jobs that ended, by final status.", ["status"], registry=registry)
         self._wait = Histogram(
@@ -94,6 +97,7 @@ class Metrics:
         queues = await uow.queue.metrics()
         jobs = await uow.measurements.job_counts()
         gpus = await uow.inventory.gpu_counts()
+        self._unknown_pods.set(await uow.unknown_pods.count())
         await self._count_ended(uow, self._clock.now() - self._settled)
         for gauge in (self._depth, self._age, self._jobs, self._gpus):
             gauge.clear()

@@ -46,6 +46,10 @@ class UnknownPods(Protocol):
         """
         ...
 
+    async def count(self) -> int:
+        """How many there are, for metrics."""
+        ...
+
     async def page(self, *, after: str | None, limit: int) -> list[UnknownPod]:
         """By name."""
         ...

@@ -64,6 +64,10 @@ class PostgresUnknownPods:
         found = await self._connection.execute(statement("cards_for_unknown_pod"), {"name": name, "node": node})
         return list(found.scalars())
 
+    async def count(self) -> int:
+        """How many there are."""
+        return int((await self._connection.execute(statement("count_unknown_pods"))).scalar_one())
+
     async def page(self, *, after: str | None, limit: int) -> list[UnknownPod]:
         """By name."""
         found = await self._connection.execute(statement("unknown_pods_page"), {"after": after or "", "limit": limit})

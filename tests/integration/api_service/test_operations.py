@@ -11,6 +11,7 @@ from api_service.metrics import Metrics
 from api_service.server import ListenError, open_socket
 from reservation_core.domain.changes import PodsFinished, PodsGone, PodsRunning
 from reservation_core.ports.transactions import DatabaseUnavailableError
+from reservation_core.ports.unknown_pods import UnknownPod
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.people import JOB, submitted
 from tests.integration.api_service.test_streams import happen, start
@@ -87,6 +88,7 @@ async def test_metrics_count_jobs_as_they_end(runtime: Runtime, alice: httpx.Asy
         "gpu_dev_job_wait_seconds_count 1.0",
         "gpu_dev_job_run_seconds_count 1.0",
         'gpu_dev_queue_depth{queue="gpu_jobs_dlq"} 0.0',
+        "gpu_dev_unknown_pods 0.0",
         "gpu_dev_database_up 1.0",
     ):
         assert line in text, line
@@ -94,6 +96,14 @@ async def test_metrics_count_jobs_as_they_end(runtime: Runtime, alice: httpx.Asy
     assert 'gpu_dev_jobs_ended_total{status="succeeded"} 1.0' in (await metrics.text()).decode()
     served = (await alice.get("/metrics")).text
     assert 'gpu_dev_http_requests_total{method="POST",route="/v1/jobs",status="202"} 3.0' in served
+
+
+async def test_metrics_count_pods_that_nobody_knows(runtime: Runtime) -> None:
+    async with runtime.uow() as uow:
+        for name in ("job-x-1-0", "job-x-1-1"):
+            unknown = UnknownPod(name, "job-x", None, None, "Who knows.", runtime.clock.now())
+            await uow.unknown_pods.report([unknown])
+    assert "gpu_dev_unknown_pods 2.0" in (await Metrics(runtime.uow, runtime.clock).text()).decode()
 
 
 async def test_metrics_without_a_database(runtime: Runtime) -> None:

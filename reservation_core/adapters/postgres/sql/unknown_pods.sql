@@ -24,6 +24,10 @@ SET end_requested_at = coalesce(end_requested_at, CAST(:now AS timestamptz)),
     end_requested_by = coalesce(end_requested_by, CAST(:by AS text))
 WHERE name = :name RETURNING *;
 
+-- name: count_unknown_pods
+-- How many there are.
+SELECT count(*) FROM unknown_pods;
+
 -- name: unknown_pods_page
 -- By name.
 SELECT * FROM unknown_pods WHERE name > :after ORDER BY name LIMIT :limit;
