@@ -1,6 +1,7 @@
 """The way to the API server: through the environment's proxy, and with no login but the kubeconfig's."""
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -43,11 +44,20 @@ async def listener(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Listener]:
     await runner.cleanup()
 
 
+@asynccontextmanager
+async def opened(kubeconfig: Path) -> AsyncIterator[Transport]:
+    """The way that a kubeconfig shows, closed at the end."""
+    transport = transport_to(kubeconfig)
+    try:
+        yield transport
+    finally:
+        await transport.close()
+
+
 async def ask(folder: Path, url: str) -> None:
     """One question to a server of that address, with a token."""
-    transport = transport_to(write_kubeconfig(folder / "config", url, "token"))
-    await transport.request("GET", "/api/v1/nodes")
-    await transport.close()
+    async with opened(write_kubeconfig(folder / "config", url, "token")) as transport:
+        await transport.request("GET", "/api/v1/nodes")
 
 
 async def test_the_environments_proxy_is_gone_through(
@@ -79,9 +89,8 @@ async def test_nobodys_netrc_is_sent_to_the_server(
     monkeypatch.setenv("NETRC", str(netrc))
     config = write_kubeconfig(tmp_path / "config", listener.url, "token")
     config.write_text(config.read_text().replace("token: token", "{}"))
-    transport = transport_to(config)
-    await transport.request("GET", "/api/v1/nodes")
-    await transport.close()
+    async with opened(config) as transport:
+        await transport.request("GET", "/api/v1/nodes")
     [(_, headers)] = listener.asked
     assert "authorization" not in headers
 
@@ -89,20 +98,18 @@ async def test_nobodys_netrc_is_sent_to_the_server(
 async def test_the_environment_is_read_once_for_many_requests(
     listener: Listener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    transport = transport_to(write_kubeconfig(tmp_path / "config", listener.url, "token"))
-    await transport.request("GET", "/api/v1/nodes")
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")  # nobody is there
-    await transport.request("GET", "/api/v1/nodes")
-    await transport.close()
+    async with opened(write_kubeconfig(tmp_path / "config", listener.url, "token")) as transport:
+        await transport.request("GET", "/api/v1/nodes")
+        monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")  # nobody is there
+        await transport.request("GET", "/api/v1/nodes")
     assert len(listener.asked) == 2
 
 
 async def test_of_what_is_created_only_the_metadata_is_asked_for_where_the_server_can(
     listener: Listener, tmp_path: Path
 ) -> None:
-    transport: Transport = transport_to(write_kubeconfig(tmp_path / "config", listener.url, "token"))
-    await transport.request("POST", "/api/v1/namespaces/a/pods", body=POD, accept=ONLY_METADATA)
-    await transport.close()
+    async with opened(write_kubeconfig(tmp_path / "config", listener.url, "token")) as transport:
+        await transport.request("POST", "/api/v1/namespaces/a/pods", body=POD, accept=ONLY_METADATA)
     [(_, headers)] = listener.asked
     first, *others = [each.strip() for each in headers["accept"].split(",")]
     assert first == "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
