@@ -40,9 +40,7 @@ def _check_url(address: str) -> None:
 class NoticeTargetCreate(Wire):
     """Where to be told: an e-mail address, a Slack-compatible incoming webhook, or a webhook of one's own."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"channel": "webhook", "address": "https://hooks.example.org/gpu"}]}
-    )
+    model_config = ConfigDict(json_schema_extra={"examples": [{"channel": "email", "address": "ada@example.org"}]})
 
     channel: NoticeChannel
     address: Annotated[Text, Field(min_length=3, max_length=2000)]

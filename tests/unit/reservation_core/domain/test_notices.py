@@ -1,0 +1,97 @@
+"""What people are told: every kind has words, and nothing that a user chose breaks out of its line."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reservation_core.domain.notices import (
+    NoticeKind,
+    Occurrence,
+    ToldOf,
+    notice_of,
+    one_line,
+    trial_notice,
+    verification_notice,
+)
+
+NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
+BOOKING = ToldOf(
+    "bkg-1", "booking", "demo", "confirmed", 4, 2, "h100", NOW + timedelta(hours=1), NOW + timedelta(hours=3),
+    offer_until=NOW + timedelta(minutes=15), release_at=NOW + timedelta(hours=1, minutes=30),
+)  # fmt: skip
+JOB = ToldOf("job-1", "job", None, "running", 1, 1, None, NOW - timedelta(hours=1), NOW + timedelta(minutes=10))
+
+
+def told(kind: NoticeKind, about: ToldOf = BOOKING, **fields: object) -> str:
+    occurrence = Occurrence(kind, "event", NOW, "root", None)
+    notice = notice_of(replace(occurrence, **fields), about, user="ada", delivery="evt-1-ntg-1")  # type: ignore[arg-type]
+    return f"{notice.subject}\n{notice.text}"
+
+
+@pytest.mark.parametrize("kind", NoticeKind)
+@pytest.mark.parametrize("about", [BOOKING, JOB])
+def test_every_kind_says_what_it_is_about(kind: NoticeKind, about: ToldOf) -> None:
+    text = told(kind, about)
+    assert text.startswith("[gpu-dev] ")
+    assert text.count(about.id) >= 2
+    assert "None" not in text
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (NoticeKind.CONFIRMED, "4 x h100 on each of 2 nodes, from 2030-01-01 13:00 UTC to 2030-01-01 15:00 UTC"),
+        (NoticeKind.MOVED, "was changed by root"),
+        (NoticeKind.STARTING_SOON, "starts at 2030-01-01 13:00 UTC (in 60 minutes)"),
+        (NoticeKind.ENDING_SOON, "ends at 2030-01-01 15:00 UTC (in 3 hours)"),
+        (NoticeKind.OFFERED, "held for you until 2030-01-01 12:15 UTC"),
+        (NoticeKind.NO_SHOW, "given up at 2030-01-01 13:30 UTC"),
+        (NoticeKind.CANCELLED, "cancelled by root"),
+    ],
+)
+def test_what_counts_is_in_it(kind: NoticeKind, words: str) -> None:
+    assert words in told(kind)
+
+
+def test_the_event_knows_better_than_the_row_that_has_changed_since() -> None:
+    data = {"starts_at": "2030-02-01T00:00:00+00:00", "ends_at": "2030-02-02T00:00:00+00:00"}
+    assert "from 2030-02-01 00:00 UTC to 2030-02-02 00:00 UTC" in told(NoticeKind.CONFIRMED, data=data)
+
+
+@pytest.mark.parametrize("value", [None, 7, "soon", "2030-01-01T00:00:00", ["x"]])
+def test_what_an_event_says_in_no_known_form_is_nothing(value: object) -> None:
+    assert "13:00 UTC" in told(NoticeKind.CONFIRMED, data={"starts_at": value})
+
+
+def test_a_job_that_ended_well_says_so() -> None:
+    assert "has ended well" in told(NoticeKind.ENDED, JOB, event="succeeded")
+    assert "has ended." in told(NoticeKind.ENDED, JOB, event="expired")
+
+
+@given(st.text(max_size=300), st.text(max_size=3000))
+def test_names_and_reasons_stay_on_their_line(name: str, reason: str) -> None:
+    notice = notice_of(
+        Occurrence(NoticeKind.FAILED, "failed", NOW, "system", reason or None),
+        replace(JOB, name=name or None), user="ada", delivery="d",
+    )  # fmt: skip
+    assert notice.subject.isprintable()
+    assert len(notice.subject) < 250
+    assert all(line.isprintable() for line in notice.text.split("\n"))
+    assert len(notice.text.split("\n\n")) <= 3
+
+
+@given(st.text(), st.integers(1, 50))
+def test_one_line_is_one_and_not_longer(text: str, longest: int) -> None:
+    line = one_line(text, longest)
+    assert line.isprintable()
+    assert len(line) <= longest
+
+
+def test_what_is_no_event_has_words_too() -> None:
+    assert "test" in trial_notice(user="ada", delivery="tst-1", at=NOW).text
+    mail = verification_notice("code-abc", target="ntg-1", user="ada", delivery="ver-1", at=NOW)
+    assert "code-abc" in mail.text
+    assert "code-abc" not in mail.subject
