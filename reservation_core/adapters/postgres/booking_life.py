@@ -114,7 +114,7 @@ class PostgresBookingLife:
             return
         ids = [booking_id for booking_id, _ in given]
         ats = [effect.at for _, effect in given]
-        await self._connection.execute(statement("drop_plans_within"), {"ids": ids})
+        await self._connection.execute(statement("drop_slots_beyond"), {"ids": ids, "ats": ats})
         await self._connection.execute(statement("give_back_unbegun"), {"ids": ids, "ats": ats})
         closing = [effect.closing for _, effect in given]
         await self._connection.execute(statement("give_back_rest"), {"ids": ids, "ats": ats, "closing": closing})

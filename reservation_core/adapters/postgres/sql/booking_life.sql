@@ -68,6 +68,17 @@ FROM unnest(
 ) AS i (id, ends_at, offer_until, used_at, release_at, start_warned_at, end_warned_at, no_show_warned_at)
 WHERE b.id = i.id;
 
+-- name: drop_slots_beyond
+-- Slots of jobs that wait within these bookings and that reach beyond what is left of them: they are planned anew.
+WITH dropped AS (
+    DELETE FROM allocations a
+    USING unnest(CAST(:ids AS text[]), CAST(:ats AS timestamptz[])) AS i (id, at)
+    WHERE a.booking_id = i.id AND a.planned AND upper(a.during) > i.at
+    RETURNING a.reservation_id
+)
+SELECT pgmq.send_batch('gpu_jobs', array_agg(jsonb_build_object('v', 1, 'kind', 'changed', 'id', reservation_id)))
+FROM (SELECT DISTINCT reservation_id FROM dropped) AS each HAVING count(*) > 0;
+
 -- name: give_back_unbegun
 -- Rows that begin only after the time from which they are given back.
 DELETE FROM allocations a

@@ -11,7 +11,9 @@ from reservation_core.adapters.postgres.wakeups import PostgresWakeups
 from reservation_core.domain.model import Role
 from reservation_core.ports.identities import Principal
 from reservation_core.usecases.update_inventory import update_inventory
-from tests.clocks import SettableClock
+from tests.clocks import START, SettableClock
+from tests.database_clock import DatabaseClock
+from tests.integration.reservation_core.usecases.booking_world import BookingWorld
 from tests.integration.reservation_core.usecases.world import World
 from tests.scripted_cluster import ScriptedCluster
 
@@ -27,5 +29,22 @@ async def world(database_url: str) -> AsyncIterator[World]:
             user = await work.identities.create_user("alice", Role.USER, clock.now())
         await update_inventory(uow, cluster, clock)
         yield World(uow, clock, cluster, Principal(user.id, user.name, user.role, "tok-x", None))
+    finally:
+        await engine.dispose()
+
+
+@pytest.fixture
+async def bookings(database_url: str) -> AsyncIterator[BookingWorld]:
+    """The same on a database whose clock is set, too: it is 12:00."""
+    time = await DatabaseClock.install(database_url, START)
+    engine = open_engine(database_url, pool=10, application="test")
+    clock, cluster = SettableClock(), ScriptedCluster()
+    try:
+        uow = unit_of_work_factory(engine, await open_client(engine), PostgresWakeups(database_url, "test"))
+        async with uow() as work:
+            user = await work.identities.create_user("alice", Role.USER, clock.now())
+        await update_inventory(uow, cluster, clock)
+        world = World(uow, clock, cluster, Principal(user.id, user.name, user.role, "tok-x", None))
+        yield BookingWorld(world, time, engine)
     finally:
         await engine.dispose()

@@ -1,0 +1,195 @@
+"""Bookings as time passes, on a real database whose clock is set."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from reservation_core.domain.bookings import BookingReason
+from reservation_core.domain.model import BookingStatus, JobStatus
+from reservation_core.usecases.keep_bookings import keep_bookings
+from tests.clocks import START
+from tests.integration.reservation_core.usecases.booking_world import GRACE, HOUR, MINUTE, BookingWorld
+
+NINE = START + 24 * HOUR
+
+
+async def test_a_booking_lives_by_the_databases_clock(bookings: BookingWorld) -> None:
+    made = await bookings.booked(NINE)
+    assert (await bookings.at(NINE - MINUTE)).changed == 1  # the warning
+    assert (await bookings.at(NINE - MINUTE)).changed == 0
+    await bookings.at(NINE)
+    row = await bookings.booking(made.id)
+    assert (row.status, row.activated_at, row.why.code) == (BookingStatus.ACTIVE, NINE, BookingReason.IN_SLOT)
+    assert await bookings.taken(made.id) == [(NINE, NINE + HOUR, False)]
+    await bookings.at(NINE + HOUR)
+    row = await bookings.booking(made.id)
+    assert (row.status, row.finished_at) == (BookingStatus.ENDED, NINE + HOUR)
+    assert await bookings.taken(made.id) == [(NINE, NINE + HOUR, True)]
+    assert await bookings.kinds(made.id) == [
+        "booking_confirmed",
+        "booking_starting_soon",
+        "booking_started",
+        "booking_ended",
+    ]
+
+
+async def test_a_missed_run_is_made_up_by_the_next(bookings: BookingWorld) -> None:
+    made = await bookings.booked(NINE, workload={"command": ["true"]})
+    await bookings.at(NINE + 5 * HOUR)
+    assert (await bookings.booking(made.id)).status is BookingStatus.ENDED
+    assert await bookings.kinds(made.id) == ["booking_confirmed", "booking_started", "booking_ended"]
+    assert (await bookings.booking(made.id)).jobs == ()
+
+
+async def test_its_workload_becomes_a_job_within_it_in_the_same_transaction(bookings: BookingWorld) -> None:
+    made = await bookings.booked(NINE, gpus=2, title="night run", workload={"command": ["python", "train.py"]})
+    await bookings.at(NINE)
+    row = await bookings.booking(made.id)
+    [job_id] = row.jobs
+    assert row.started_job == job_id
+    job = await bookings.world.row(job_id)
+    assert (job.status, job.gpus, job.gpu_type, job.duration, job.name) == (
+        JobStatus.QUEUED,
+        2,
+        "h100",
+        HOUR,
+        "night run",
+    )
+    assert job.workload.command == ("python", "train.py")
+    await bookings.look()
+    assert (await bookings.booking(made.id)).jobs == (job_id,)
+
+
+async def test_nobody_came_and_the_rest_goes_back_after_a_warning(bookings: BookingWorld) -> None:
+    bookings.keeping = GRACE
+    made = await bookings.booked(NINE, 4 * HOUR, gpus=2)
+    await bookings.at(NINE)
+    assert (await bookings.booking(made.id)).release_at == NINE + 30 * MINUTE
+    await bookings.at(NINE + 15 * MINUTE)
+    assert (await bookings.told(made.id, "no_show_warning"))["release_at"] == (NINE + 30 * MINUTE).isoformat()
+    await bookings.at(NINE + 30 * MINUTE)
+    row = await bookings.booking(made.id)
+    assert (row.status, row.why.code) == (BookingStatus.RELEASED, BookingReason.NOT_USED)
+    assert await bookings.taken(made.id) == [(NINE, NINE + 30 * MINUTE, True)] * 2
+    again = await bookings.booked(NINE + 30 * MINUTE, HOUR, gpus=2, node="a")
+    assert {card.gpu_id for card in again.cards} | {card.gpu_id for card in made.cards} == {
+        card.gpu_id for card in (*again.cards, *made.cards)
+    }
+
+
+async def within(bookings: BookingWorld, booking_id: str) -> str:
+    """A job that waits within a booking."""
+    job_id = await bookings.world.submitted()
+    await bookings.rows("UPDATE reservations SET booking_id = :b WHERE id = :j RETURNING id", b=booking_id, j=job_id)
+    return job_id
+
+
+async def running_within(bookings: BookingWorld, booking_id: str) -> str:
+    """A job that runs within a booking, on its first card."""
+    job_id = await within(bookings, booking_id)
+    booking = await bookings.booking(booking_id)
+    now = bookings.time.at
+    await bookings.rows(
+        "WITH r AS (UPDATE reservations SET status = 'running', attempt = 1, started_at = :now, ends_at = :end, "
+        "range_end = :end WHERE id = :j), forgotten AS (DELETE FROM wait_estimates WHERE reservation_id = :j) "
+        "INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, created_at, booking_id) "
+        "VALUES (:j, 1, :gpu, 0, tstzrange(:now, :end), true, :now, :b) RETURNING id",
+        j=job_id,
+        b=booking_id,
+        gpu=booking.cards[0].gpu_id,
+        now=now,
+        end=booking.span.end,
+    )
+    return job_id
+
+
+async def test_a_booking_in_which_a_job_ran_is_kept(bookings: BookingWorld) -> None:
+    bookings.keeping = GRACE
+    made = await bookings.booked(NINE)
+    await bookings.at(NINE)
+    await bookings.time.go_on(5 * MINUTE)
+    await running_within(bookings, made.id)
+    await bookings.at(NINE + 10 * MINUTE)
+    assert (await bookings.booking(made.id)).used_at == NINE + 5 * MINUTE
+    await bookings.at(NINE + 50 * MINUTE)
+    assert (await bookings.booking(made.id)).status is BookingStatus.ACTIVE
+    assert "no_show_warning" not in await bookings.kinds(made.id)
+
+
+async def test_jobs_end_with_their_booking(bookings: BookingWorld) -> None:
+    made = await bookings.booked(NINE)
+    await bookings.at(NINE)
+    runs, waits = await running_within(bookings, made.id), await within(bookings, made.id)
+    report = await bookings.at(NINE + HOUR)
+    assert report.ended_jobs == 2
+    assert (await bookings.booking(made.id)).status is BookingStatus.ENDED
+    waiting, running = await bookings.world.row(waits), await bookings.world.row(runs)
+    assert (waiting.status, waiting.reason.code) == (JobStatus.EXPIRED, "booking_over")
+    assert (running.status, running.outcome) == (JobStatus.ENDING, JobStatus.EXPIRED)
+    # The card is held until the pod is known to be gone, whatever the calendar says.
+    assert [
+        row["held"] for row in await bookings.rows("SELECT held FROM allocations WHERE booking_id IS NOT NULL")
+    ] == [True]
+
+
+async def test_who_waits_in_a_released_booking_is_told(bookings: BookingWorld) -> None:
+    bookings.keeping = GRACE
+    made = await bookings.booked(NINE)
+    await bookings.at(NINE)
+    waits = await within(bookings, made.id)
+    await bookings.at(NINE + 15 * MINUTE)
+    await bookings.at(NINE + 30 * MINUTE)
+    job = await bookings.world.row(waits)
+    assert (await bookings.booking(made.id)).status is BookingStatus.RELEASED
+    assert (job.status, job.reason.code) == (JobStatus.CANCELLED, "booking_over")
+    assert "released" in job.reason.detail
+
+
+async def test_cards_that_are_still_held_at_the_start_are_told_and_not_given_twice(bookings: BookingWorld) -> None:
+    made = await bookings.booked(NINE)
+    late = await bookings.world.submitted()
+    await bookings.rows(
+        "WITH r AS (UPDATE reservations SET status = 'ending', outcome = 'expired', attempt = 1 WHERE id = :j) "
+        "INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, created_at) "
+        "VALUES (:j, 1, :gpu, 0, tstzrange(:s, :e), true, :s) RETURNING id",
+        j=late,
+        gpu=made.cards[0].gpu_id,
+        s=NINE - HOUR,
+        e=NINE,
+    )
+    await bookings.at(NINE)
+    assert (await bookings.told(made.id, "start_promise_missed"))["late"] == [late]
+
+
+@pytest.mark.parametrize("runs", [2, 5])
+async def test_several_runs_at_once_do_everything_once(bookings: BookingWorld, runs: int) -> None:
+    made = [await bookings.booked(NINE, workload={"command": ["true"]}) for _ in range(4)]
+    for when in (NINE - MINUTE, NINE, NINE + 55 * MINUTE, NINE + HOUR):
+        await bookings.time.set(when)
+        await asyncio.gather(*(bookings.look() for _ in range(runs)))
+    for each in made:
+        row = await bookings.booking(each.id)
+        assert (row.status, len(row.jobs)) == (BookingStatus.ENDED, 1)
+        assert await bookings.kinds(each.id) == [
+            "booking_confirmed",
+            "booking_starting_soon",
+            "booking_started",
+            "booking_ending_soon",
+            "booking_ended",
+        ]
+
+
+@pytest.mark.parametrize("wrong", [timedelta(minutes=5), timedelta(minutes=-5)])
+async def test_a_components_own_clock_changes_nothing(bookings: BookingWorld, wrong: timedelta) -> None:
+    made = await bookings.booked(NINE)
+    for when, status in (
+        (NINE - 4 * MINUTE, BookingStatus.CONFIRMED),
+        (NINE, BookingStatus.ACTIVE),
+        (NINE + 56 * MINUTE, BookingStatus.ACTIVE),
+        (NINE + HOUR, BookingStatus.ENDED),
+    ):
+        await bookings.time.set(when)
+        bookings.world.clock.at = when + wrong
+        await keep_bookings(bookings.world.uow, bookings.ids, bookings.keeping)
+        assert (await bookings.booking(made.id)).status is status
