@@ -73,6 +73,22 @@ class Scope:
         ]
         return ",".join(parts) or "default"
 
+    @classmethod
+    def parse(cls, text: str) -> "Scope":
+        """Read `str(scope)` back: `default`, or `user:`, `project:` and `gpu_type:` with a name, joined by commas.
+
+        Raises ValueError for what is none; names are not looked at.
+        """
+        if text == "default":
+            return cls()
+        parts: dict[str, str] = {}
+        for part in text.split(","):
+            word, _, name = part.partition(":")
+            if word not in ("user", "project", "gpu_type") or word in parts or not name:
+                raise ValueError("write `default`, or like `user:ann`, `project:lab,gpu_type:h100`, `gpu_type:h100`")
+            parts[word] = name
+        return cls(**parts)
+
     @property
     def specificity(self) -> tuple[bool, bool, bool]:
         """Greater is more specific."""

@@ -123,6 +123,16 @@ class _Question:
             and scope.gpu_type in (None, each.gpu_type)
         ]
 
+    def open_bookings(self, scope: Scope) -> list[OpenBooking]:
+        """The open bookings that count against a limit that this scope sets."""
+        return [
+            each
+            for each in self.usage.open_bookings
+            if each.reservation_id != self.request.replaces
+            and _counts(scope, self.request, each.user, each.project)
+            and scope.gpu_type in (None, each.gpu_type)
+        ]
+
 
 def check(request: RuleRequest, policy: Policy, usage: UsageView, now: datetime) -> list[BrokenRule]:
     """Every rule that the request breaks, in the order of RuleName; empty when it may be."""
@@ -159,6 +169,41 @@ def possible_from(request: RuleRequest, policy: Policy, usage: UsageView, now: d
 def never_possible(request: RuleRequest, policy: Policy, now: datetime) -> list[BrokenRule]:
     """The rules that a job breaks whatever else is held: it would wait for ever."""
     return check(request, policy, NOTHING_HELD, now)
+
+
+@dataclass(frozen=True, slots=True)
+class LimitUse:
+    """A limit that holds for a request, and what counts against it already; `used` None where nothing does.
+
+    GPUs are those held at the fullest moment of the request's time, GPU-hours those of its fullest week.
+    """
+
+    name: RuleName
+    limit: Limit[Any]
+    used: float | None
+
+
+def uses(request: RuleRequest, policy: Policy, usage: UsageView, now: datetime) -> list[LimitUse]:
+    """Every limit that concerns the request, in the order of RuleName."""
+    limits = policy.limits(request.user, request.project, request.gpu_type)
+    start = now if request.start is None else request.start
+    question = _Question(request, limits, usage, start, now)
+    return [
+        LimitUse(name, limit, _used(question, name, limit.scope)) for name, limit in limits if _concerns(name, request)
+    ]
+
+
+def _used(q: _Question, name: RuleName, scope: Scope) -> float | None:
+    match name:
+        case RuleName.MAX_GPUS:
+            return peak(q.counted(scope), q.start, q.end)
+        case RuleName.MAX_GPU_HOURS_PER_WEEK:
+            held = q.counted(scope)
+            return max(gpu_time(held, week, week + WEEK) / _HOUR for week in weeks_of(q.start, q.end))
+        case RuleName.MAX_OPEN_BOOKINGS:
+            return len(q.open_bookings(scope))
+        case _:
+            return None
 
 
 def known_from(request: RuleRequest, limits: Limits, now: datetime) -> datetime:
@@ -257,13 +302,7 @@ def _min_notice(q: _Question, limit: timedelta, scope: Scope) -> BrokenRule | No
 
 
 def _max_open_bookings(q: _Question, limit: int, scope: Scope) -> BrokenRule | None:
-    open_bookings = [
-        each
-        for each in q.usage.open_bookings
-        if each.reservation_id != q.request.replaces
-        and _counts(scope, q.request, each.user, each.project)
-        and scope.gpu_type in (None, each.gpu_type)
-    ]
+    open_bookings = q.open_bookings(scope)
     if len(open_bookings) < limit:
         return None
     over = sorted(each.end for each in open_bookings)

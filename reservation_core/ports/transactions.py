@@ -7,6 +7,7 @@ from typing import Protocol
 
 from reservation_core.ports.booking_life import BookingLife
 from reservation_core.ports.bookings import Bookings, CalendarFeeds
+from reservation_core.ports.entitlements import Entitlements
 from reservation_core.ports.events import Events
 from reservation_core.ports.idempotency import Idempotency
 from reservation_core.ports.identities import Identities
@@ -62,6 +63,8 @@ class UnitOfWork(Protocol):
     def projects(self) -> Projects: ...
     @property
     def usage(self) -> Usage: ...
+    @property
+    def entitlements(self) -> Entitlements: ...
     @property
     def queue(self) -> Queue: ...
 

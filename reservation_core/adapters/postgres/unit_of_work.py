@@ -14,6 +14,7 @@ from reservation_core.adapters.postgres.booking_life import PostgresBookingLife
 from reservation_core.adapters.postgres.bookings import PostgresBookings
 from reservation_core.adapters.postgres.calendar_feeds import PostgresCalendarFeeds
 from reservation_core.adapters.postgres.driver_errors import told_as_unavailable
+from reservation_core.adapters.postgres.entitlements import PostgresEntitlements
 from reservation_core.adapters.postgres.events import PostgresEvents
 from reservation_core.adapters.postgres.idempotency import PostgresIdempotency
 from reservation_core.adapters.postgres.identities import PostgresIdentities
@@ -134,6 +135,11 @@ class PostgresUnitOfWork:
     def usage(self) -> PostgresUsage:
         """Who held what, and fair shares."""
         return PostgresUsage(self._connection)
+
+    @cached_property
+    def entitlements(self) -> PostgresEntitlements:
+        """Bookings whose slot it is."""
+        return PostgresEntitlements(self._connection)
 
     def wake(self, channel: Channel) -> None:
         """Wake listeners once this transaction has committed."""

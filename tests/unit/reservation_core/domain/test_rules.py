@@ -28,6 +28,7 @@ from reservation_core.domain.rules import (
     check,
     known_from,
     possible_from,
+    uses,
 )
 
 MONDAY = datetime(2030, 1, 7, tzinfo=UTC)
@@ -366,6 +367,36 @@ def test_a_week_ends_on_monday_at_midnight_utc() -> None:
     [broken] = check(asked(start=minute(-60), duration=timedelta(hours=1)), policy, usage, minute(-60))
     assert broken.possible_from == minute(0)
     assert "in the week from 2029-12-31 (UTC), where 10 are taken; 10 are allowed" in broken.detail
+
+
+def test_what_ended_earlier_in_the_week_has_to_be_known() -> None:
+    policy = policy_of(max_gpu_hours_per_week=10, cooldown=timedelta(days=8))
+    request = asked(start=minute(3000))
+    known = known_from(request, policy.limits("ann", None, "h100"), minute(0))
+    assert known == minute(3000) - timedelta(days=8)
+    without = policy_of(max_gpu_hours_per_week=10).limits("ann", None, "h100")
+    assert known_from(request, without, minute(0)) == MONDAY
+
+
+def test_a_scope_is_read_back() -> None:
+    for scope in (Scope(), Scope(user="a.b@c"), Scope(project="p", gpu_type="h100"), Scope(gpu_type="h100")):
+        assert Scope.parse(str(scope)) == scope
+    for wrong in ("", "ann", "user:", "user:a,user:b", "user:a,project:b", "default,user:a", "users:a"):
+        with pytest.raises(ValueError, match=r"write|not both"):
+            Scope.parse(wrong)
+
+
+def test_what_counts_against_each_limit_is_told() -> None:
+    policy = policy_of(max_gpus=8, max_gpu_hours_per_week=100, max_open_bookings=3, max_duration=UNLIMITED)
+    held = Holding("bkg-1", BOOKING, "ann", None, "h100", 3, minute(0), minute(120))
+    usage = UsageView((held,), (OpenBooking("bkg-1", "ann", None, "h100", minute(120)),))
+    found = {use.name: (use.limit.value, use.used) for use in uses(asked(), policy, usage, minute(0))}
+    assert found == {
+        RuleName.MAX_GPUS: (8, 3),
+        RuleName.MAX_GPU_HOURS_PER_WEEK: (100, 6.0),
+        RuleName.MAX_DURATION: (None, None),
+        RuleName.MAX_OPEN_BOOKINGS: (3, 1),
+    }
 
 
 def test_a_project_quota_counts_all_members_and_a_type_quota_this_type() -> None:

@@ -1,0 +1,18 @@
+"""Bookings whose slot it is, in PostgreSQL."""
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from reservation_core.adapters.postgres.queries import statement
+from reservation_core.ports.entitlements import Entitlement
+
+
+class PostgresEntitlements:
+    """See ports.entitlements.Entitlements."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def of_user(self, user_id: int) -> list[Entitlement]:
+        """The user's bookings whose slot it is; those that end last first."""
+        found = await self._connection.execute(statement("entitlements_of_user"), {"user_id": user_id})
+        return [Entitlement(row.id, row.gpu_type, row.gpus, row.until) for row in found]

@@ -1,0 +1,66 @@
+"""Whether a user may use GPUs now, and until when: for what enforces bookings in clusters."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from reservation_core.domain.errors import ForbiddenError
+from reservation_core.domain.limits import RuleName
+from reservation_core.domain.model import ReservationKind, Role
+from reservation_core.domain.rules import RuleRequest, check, known_from
+from reservation_core.ports.identities import Principal, UserRecord
+from reservation_core.ports.transactions import UnitOfWork
+
+_QUOTAS = frozenset({RuleName.MAX_GPUS.value, RuleName.MAX_GPU_HOURS_PER_WEEK.value})
+_NOW = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether, and by what. `until` None while `schedulable`: without end; `gpus` None: as many as there are."""
+
+    schedulable: bool
+    reason: str
+    until: datetime | None = None
+    gpu_type: str | None = None
+    gpus: int | None = None
+    booking_id: str | None = None
+
+
+async def schedulability(
+    uow: UnitOfWork, principal: Principal, user: str, gpu_type: str | None, gpus: int, now: datetime
+) -> Verdict:
+    """Whether `user` may use so many GPUs of a type (None: any) now.
+
+    A booking whose slot it is says yes; so does a policy that asks for no booking, within its quotas. Raises
+    ForbiddenError for anybody but a service or an administrator.
+    """
+    if principal.role is Role.USER:
+        raise ForbiddenError("Only services and administrators ask this. An administrator can make a service's token.")
+    record = await uow.identities.user(user)
+    if record is None or record.disabled_at is not None:
+        return Verdict(False, f"There is no user {user}, or they are disabled. An administrator can add them.")
+    bookings = [each for each in await uow.entitlements.of_user(record.id) if gpu_type in (None, each.gpu_type)]
+    for each in bookings:
+        if each.gpus >= gpus:
+            reason = f"Booking {each.booking_id} holds {each.gpus} {each.gpu_type} until its end."
+            return Verdict(True, reason, each.until, each.gpu_type, each.gpus, each.booking_id)
+    return await _without_booking(uow, record, gpu_type, gpus, max((each.gpus for each in bookings), default=0), now)
+
+
+async def _without_booking(
+    uow: UnitOfWork, user: UserRecord, gpu_type: str | None, gpus: int, booked: int, now: datetime
+) -> Verdict:
+    policy = (await uow.policies.current()).policy
+    limits = policy.limits(user.name, None, gpu_type)
+    what = "GPUs" if gpu_type is None else gpu_type
+    if limits.booking_required is None or limits.booking_required.value:
+        if booked:
+            return Verdict(False, f"{user.name} has booked {booked} {what} now; {gpus} are asked for. Book more.")
+        return Verdict(False, f"{user.name} has no booking of {what} now. Book with POST /v1/bookings.")
+    request = RuleRequest(kind=ReservationKind.JOB, user=user.name, gpus=gpus, duration=_NOW, gpu_type=gpu_type)
+    usage = await uow.policies.usage(user.id, None, known_from(request, limits, now), now)
+    broken = [rule for rule in check(request, policy, usage, now) if rule.code in _QUOTAS]
+    if broken:
+        return Verdict(False, " ".join(rule.detail for rule in broken))
+    most = None if limits.max_gpus is None else limits.max_gpus.value
+    return Verdict(True, f"The policy asks {user.name} for no booking.", gpu_type=gpu_type, gpus=most)

@@ -1,0 +1,23 @@
+"""Who held GPUs for how long: one's own usage, for administrators everybody's; and the ranks of fair share."""
+
+from datetime import datetime, timedelta
+
+from reservation_core.domain.fair_share import ranks
+from reservation_core.domain.usage import UsageBy, UsageReport
+from reservation_core.ports.identities import Principal
+from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
+from reservation_core.usecases.owned import visible_user
+
+
+async def report(
+    uow: UnitOfWork, principal: Principal, by: UsageBy, start: datetime, end: datetime, now: datetime
+) -> UsageReport:
+    """What the caller held in [start, end) and before now; for administrators what everybody held."""
+    return await uow.usage.report(by, start, end, visible_user(principal), now)
+
+
+async def share_ranks(uow_factory: UnitOfWorkFactory, half_life: timedelta, now: datetime) -> dict[int, int]:
+    """Bring everybody's decayed usage up to now; who goes first among equals (see `fair_share.ranks`)."""
+    async with uow_factory() as uow:
+        await uow.usage.bring_shares_up(half_life, now)
+        return ranks(await uow.usage.shares())
