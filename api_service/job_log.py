@@ -14,10 +14,14 @@ from api_service.services import Services
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus, PodName, Reservation
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.transactions import DatabaseUnavailableError
+from reservation_core.runtime.backoff import Backoff
 
 _LONGEST_LINE = 64 * 1024
 _AHEAD = 64
 _OVERLAP = 4096
+_FIRST_S = 30.0
+_FAILURES = 5  # in a row, of a job that has ended
+_LONGEST_PAUSE_S = 10.0
 _WITHOUT_OUTPUT = frozenset({JobStatus.QUEUED, JobStatus.STARTING})
 _log = structlog.get_logger(__name__)
 
@@ -70,10 +74,16 @@ class _PodLog:
 
 
 async def read_log(services: Services, job: Reservation) -> AsyncGenerator[bytes]:
-    """The log so far. Raises ClusterUnavailableError before the answer begins."""
+    """The log so far. Raises ClusterUnavailableError before the answer begins, or where it can't be read to its end."""
     chunks = _joined([_PodLog(services, name) for name in _pods(job)], follow=False)
-    # The first chunk now: a cluster that can't be asked is then a problem and not a broken stream.
-    first = await anext(chunks, None)
+    try:
+        # The first chunk now: a cluster that can't be asked is then a problem and not a broken stream.
+        async with asyncio.timeout(_FIRST_S):
+            first = await anext(chunks, None)
+    except TimeoutError as problem:
+        raise ClusterUnavailableError(
+            f"The log of {job.id} did not begin within {_FIRST_S:g} s. Ask again; the job itself goes on."
+        ) from problem
 
     async def whole() -> AsyncGenerator[bytes]:
         async with aclosing(chunks):
@@ -86,7 +96,11 @@ async def read_log(services: Services, job: Reservation) -> AsyncGenerator[bytes
 
 
 async def follow_log(services: Services, job: Reservation) -> AsyncGenerator[bytes]:
-    """The log until the job has ended and everything was passed on; waits for a job that has not started."""
+    """The log until the job has ended and everything was passed on; waits for a job that has not started.
+
+    Raises ClusterUnavailableError when the job has ended and its log can't be read to its end after several tries.
+    """
+    backoff, failures = Backoff(SWEEP_S, _LONGEST_PAUSE_S), 0
     pods: list[_PodLog] = []
     attempt = 0
     while True:
@@ -101,10 +115,15 @@ async def follow_log(services: Services, job: Reservation) -> AsyncGenerator[byt
             try:
                 async with aclosing(_joined(pods, follow=not ended)) as chunks:
                     async for chunk in chunks:
+                        failures = 0
+                        backoff.reset()
                         yield chunk
             except ClusterUnavailableError as error:
                 _log.warning("log_not_read", job=job.id, error=str(error))
-                await asyncio.sleep(SWEEP_S)
+                failures += ended
+                if failures >= _FAILURES:
+                    raise
+                await asyncio.sleep(backoff.next())
                 continue
         if ended:
             return

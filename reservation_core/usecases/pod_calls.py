@@ -19,9 +19,9 @@ async def call_all(
 ) -> None:
     """Make every call, or none after the first that fails; returns or raises when all that were begun have ended.
 
-    A call that is given up may still be carried out: while one is under way, nobody else may look at these pods. When
-    they have not ended `slow_after` they began, `while_slow` is awaited once beside them. Raises PodRefusedError where
-    there is one, else ClusterUnavailableError.
+    A call that is given up may still be carried out: while one is under way, nobody else may look at these pods. As
+    long as that lasts, `while_slow` is awaited beside them, every `slow_after`. Raises PodRefusedError where there is
+    one, else ClusterUnavailableError.
     """
     left = iter(calls)
     failures: list[PodRefusedError | ClusterUnavailableError] = []
@@ -38,13 +38,13 @@ async def call_all(
     tasks = {asyncio.create_task(work()) for _ in range(min(_AT_ONCE, len(calls)))}
     try:
         pending = tasks
-        if slow_after is not None and while_slow is not None and tasks:
-            _, pending = await asyncio.wait(
-                tasks, timeout=slow_after.total_seconds(), return_when=asyncio.FIRST_EXCEPTION
-            )
-            if pending and not any(task.done() and task.exception() for task in tasks):
+        patience = None if slow_after is None else slow_after.total_seconds()
+        while pending:
+            done, pending = await asyncio.wait(pending, timeout=patience, return_when=asyncio.FIRST_EXCEPTION)
+            for task in done:
+                task.result()
+            if pending and while_slow is not None:
                 await while_slow()
-        await asyncio.gather(*tasks)
     finally:
         for task in tasks:
             task.cancel()

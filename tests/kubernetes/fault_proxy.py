@@ -44,6 +44,7 @@ class Harm(Enum):
     DELAY = "pass the request on after `seconds`"
     HANG = "never answer; the server never sees the request"
     HANG_AFTER = "pass the request on, and never answer"
+    STALL_STREAM = "pass the answer on for `lines` lines, then nothing more, and leave the connection open"
     CUT_STREAM = "pass the answer on for `lines` lines (0: its head only), then close the connection"
     ERROR_EVENT = "pass a watch on for `lines` events, then send an ERROR event with the rule's code, and end"
 
@@ -243,7 +244,7 @@ class FaultProxy(Background):
                     await _hang(request)
                 _abort(request)
                 raise ConnectionResetError
-            case None | Harm.CUT_STREAM | Harm.ERROR_EVENT:
+            case None | Harm.CUT_STREAM | Harm.STALL_STREAM | Harm.ERROR_EVENT:
                 pass
         return await self._pass_on(request, body, rule)
 
@@ -255,7 +256,7 @@ class FaultProxy(Background):
 
     async def _pass_on(self, request: web.BaseRequest, body: bytes, rule: Rule | None) -> web.StreamResponse:
         streams = "watch=" in request.query_string or "follow=" in request.query_string
-        cut = rule is not None and rule.harm in (Harm.CUT_STREAM, Harm.ERROR_EVENT)
+        cut = rule is not None and rule.harm in (Harm.CUT_STREAM, Harm.STALL_STREAM, Harm.ERROR_EVENT)
         async with self._asked(request, body) as answer:
             headers = {key: value for key, value in answer.headers.items() if key.lower() not in _HOP}
             if not streams and not cut:
@@ -279,6 +280,8 @@ class FaultProxy(Background):
                 if rule is not None and rule.harm is Harm.ERROR_EVENT:
                     event = web.json_response({"type": "ERROR", "object": rule.status()}).body
                     await response.write(bytes(event) + b"\n")  # type: ignore[arg-type]
+                elif rule is not None and rule.harm is Harm.STALL_STREAM:
+                    await _hang(request)
                 elif cut:
                     _abort(request)
                 await response.write_eof()

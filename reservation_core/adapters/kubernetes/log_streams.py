@@ -12,6 +12,8 @@ from reservation_core.adapters.kubernetes.transport import Query, SilentStreamEr
 from reservation_core.ports.cluster import ClusterUnavailableError
 
 _SILENCE_S = 60.0  # a job that prints nothing looks like a broken network: ask again from where we are
+_STALLED_S = 10.0  # what was printed already comes at once
+_STALLS = 2  # in a row: then it is told, and not asked for again and again
 _FAILURES = 3  # in a row, without a byte between them
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 2.0
@@ -23,13 +25,13 @@ async def read_log(
     """A pod's output in chunks; with `follow` until the pod has finished or is gone.
 
     Empty for a pod that is not there. A pod that has not started is waited for with `follow`. Raises
-    ClusterUnavailableError when the log can't be read for longer than retries help, and ApiError where that is not
-    allowed.
+    ClusterUnavailableError when the log can't be read for longer than retries help, or does not go on though all of it
+    has been printed, and ApiError where reading is not allowed.
     """
     path = f"{pods_path}/{quote(name, safe='')}"
     position = LogPosition()
     since: str | None = None
-    failures, pause = 0, _FIRST_PAUSE_S
+    failures, stalls, pause = 0, 0, _FIRST_PAUSE_S
     while True:
         over = broken = False
         try:
@@ -43,18 +45,25 @@ async def read_log(
                 "tailLines": tail_lines if since is None else None,
             }
             # A kubelet answers with the first line: with `follow`, that is when the job prints one.
-            async with transport.stream(f"{path}/log", query=query, idle_s=_SILENCE_S, begins_late=not over) as chunks:
+            idle_s = _STALLED_S if over else _SILENCE_S
+            async with transport.stream(f"{path}/log", query=query, idle_s=idle_s, begins_late=not over) as chunks:
                 async for chunk in chunks:
                     text = position.feed(chunk)
                     if text:
-                        failures, pause = 0, _FIRST_PAUSE_S
+                        failures, stalls, pause = 0, 0, _FIRST_PAUSE_S
                         yield text
         except NotFoundError:
             return
         except InvalidError:
             pass  # 400: no container has started yet, so there is nothing to read
-        except SilentStreamError:
+        except SilentStreamError as silence:
             broken = True
+            stalls += over  # whoever still runs may have nothing to say
+            if stalls >= _STALLS:
+                raise ClusterUnavailableError(
+                    f"The log of pod {name} did not go on for {_STALLS * _STALLED_S:g} s though there is more of it, or"
+                    " its end. Ask again; if that does not help, look at the kubelet of its node."
+                ) from silence
         except ClusterUnavailableError:
             failures += 1
             broken = True

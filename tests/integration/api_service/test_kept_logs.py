@@ -7,11 +7,13 @@ import httpx
 import pytest
 from sqlalchemy import text
 
+from api_service import job_log
 from api_service.app import create_app
 from api_service.job_log import follow_log, read_log
 from api_service.services import Services
 from reservation_core.adapters.postgres.unit_of_work import PostgresUnitOfWork
 from reservation_core.domain.model import PodName, PodPhase, Reservation
+from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.pod_logs import KeptLog
 from reservation_core.ports.wakeups import Channel
 from reservation_core.runtime.settings import ApiSettings
@@ -135,3 +137,45 @@ async def test_who_follows_a_job_that_is_started_again_sees_its_new_attempt(forg
         else:
             await forgetful.said(job_id, "succeeded", attempt=2)
     assert seen == [b"first\n", b"second\n"]
+
+
+async def test_a_log_that_does_not_begin_is_a_problem(forgetful: Forgetful, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_log, "_FIRST_S", 0.1)
+    job_id = await forgetful.job("running")
+    forgetful.prints(job_id, b"one\n")
+    forgetful.cluster.silent = True
+    answer = await forgetful.alice.get(f"/v1/jobs/{job_id}/logs")
+    assert (answer.status_code, answer.headers["content-type"]) == (503, "application/problem+json")
+    assert answer.json()["type"].endswith("cluster_unavailable")
+
+
+async def test_the_log_of_an_ended_job_is_not_asked_for_without_end(
+    forgetful: Forgetful, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_log, "SWEEP_S", 0.01)
+    job_id = await forgetful.job("succeeded")
+    forgetful.cluster.down = True
+    row = await forgetful.row(job_id)
+    with pytest.raises(ClusterUnavailableError):
+        await anext(follow_log(forgetful.services, row))
+
+
+async def test_the_log_of_a_job_that_goes_on_is_waited_for(
+    forgetful: Forgetful, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_log, "SWEEP_S", 0.01)
+    job_id = await forgetful.job("running")
+    forgetful.prints(job_id, b"one\n")
+    forgetful.cluster.down = True
+    told: list[str] = []
+
+    def warned(event: str, **_fields: object) -> None:
+        told.append(event)
+        forgetful.cluster.down = len(told) <= 2 * job_log._FAILURES
+
+    monkeypatch.setattr(job_log, "_LONGEST_PAUSE_S", 0.01)
+    monkeypatch.setattr(job_log._log, "warning", warned)
+    async for chunk in follow_log(forgetful.services, await forgetful.row(job_id)):
+        assert chunk == b"one\n"
+        break
+    assert len(told) > job_log._FAILURES

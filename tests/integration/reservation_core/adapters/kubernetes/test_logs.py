@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from reservation_core.adapters.clock import SystemClock
+from reservation_core.adapters.kubernetes import log_streams
 from reservation_core.adapters.kubernetes.cluster import ClusterRules, KubernetesCluster
 from reservation_core.domain.model import PodPhase
 from reservation_core.ports.cluster import ClusterUnavailableError
@@ -114,6 +115,44 @@ async def test_a_log_that_can_not_be_read_is_told(
         with pytest.raises(ClusterUnavailableError):
             await log_of(impatient, spec, follow=follow)
     await impatient.close()
+
+
+@pytest.mark.parametrize("follow", [False, True])
+@pytest.mark.parametrize("lines", [0, 2])
+async def test_a_log_that_does_not_go_on_is_told_and_not_asked_for_without_end(
+    proxied: KubernetesCluster,
+    fault_proxy: FaultProxy,
+    make_spec: SpecMaker,
+    monkeypatch: pytest.MonkeyPatch,
+    lines: int,
+    follow: bool,
+) -> None:
+    monkeypatch.setattr(log_streams, "_STALLED_S", 0.2)
+    spec = make_spec("sh", "-c", "echo 1; echo 2; echo 3")
+    await proxied.create_pod(spec)
+    await finished(proxied, spec)
+    stall = fault_proxy.inject(Harm.STALL_STREAM, "GET", "/log", lines=lines)
+    got = bytearray()
+
+    async def read() -> None:
+        async for chunk in proxied.pod_logs(str(spec.name), follow=follow):
+            got.extend(chunk)
+
+    with pytest.raises(ClusterUnavailableError, match="did not go on"):
+        await read()
+    assert got.decode().splitlines() == ["1", "2", "3"][:lines]
+    assert stall.used <= 3
+
+
+async def test_a_log_that_stalls_once_is_read_to_its_end(
+    proxied: KubernetesCluster, fault_proxy: FaultProxy, make_spec: SpecMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_streams, "_STALLED_S", 0.2)
+    spec = make_spec("sh", "-c", "echo 1; echo 2; echo 3")
+    await proxied.create_pod(spec)
+    await finished(proxied, spec)
+    fault_proxy.inject(Harm.STALL_STREAM, "GET", "/log", lines=1, times=1)
+    assert await log_of(proxied, spec) == "1\n2\n3\n"
 
 
 async def test_a_reader_that_leaves_lets_go_of_the_stream(

@@ -11,7 +11,7 @@ from reservation_core.adapters.pgmq.queue import open_client
 from reservation_core.adapters.postgres.engine import open_engine
 from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
 from reservation_core.adapters.postgres.wakeups import PostgresWakeups
-from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWorkFactory
+from reservation_core.ports.transactions import DatabaseUnavailableError, HeldPods, UnitOfWorkFactory
 
 _STATES = "SELECT state FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 _END_ALL = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid = :pid"
@@ -47,6 +47,17 @@ async def asked(engine: AsyncEngine, sql: str, **parameters: object) -> list[obj
         return list((await connection.execute(text(sql), parameters)).scalars())
 
 
+async def some_work(held: HeldPods) -> None:
+    async with held.work() as work:
+        await work.events.of_reservation("job-a", 0, 1)
+
+
+async def failing(held: HeldPods) -> None:
+    async with held.work() as work:
+        await work.events.of_reservation("job-a", 0, 1)
+        raise ZeroDivisionError
+
+
 async def test_who_comes_second_gets_what_is_free(uow: UnitOfWorkFactory) -> None:
     async with uow.hold_pods(["job-a", "job-b"]) as first:
         assert first.ids == {"job-a", "job-b"}
@@ -72,9 +83,7 @@ async def test_no_transaction_is_open_while_they_are_held(uow: UnitOfWorkFactory
 async def test_a_transaction_that_fails_leaves_the_locks_held(uow: UnitOfWorkFactory) -> None:
     async with uow.hold_pods(["job-a"]) as held:
         with pytest.raises(ZeroDivisionError):
-            async with held.work() as work:
-                await work.events.of_reservation("job-a", 0, 1)
-                raise ZeroDivisionError
+            await failing(held)
         async with uow.hold_pods(["job-a"]) as second:
             assert second.ids == frozenset()
         async with held.work() as work:
@@ -104,12 +113,20 @@ async def test_what_is_done_with_an_error_is_given_back_too(uow: UnitOfWorkFacto
 async def test_who_lost_the_connection_can_write_no_more_and_is_told(
     uow: UnitOfWorkFactory, beside: AsyncEngine
 ) -> None:
-    with pytest.raises(DatabaseUnavailableError):
+    refused: list[str] = []
+
+    async def lose_it() -> None:
         async with uow.hold_pods(["job-a"]) as held:
             [pid] = await asked(beside, _LOCKS)
             await asked(beside, _END_ALL, pid=pid)
-            with pytest.raises(DatabaseUnavailableError):
-                async with held.work() as work:
-                    await work.events.of_reservation("job-a", 0, 1)
+            for _ in range(2):
+                try:
+                    await some_work(held)
+                except DatabaseUnavailableError as error:
+                    refused.append(str(error))
+
+    with pytest.raises(DatabaseUnavailableError):
+        await lose_it()
+    assert len(refused) == 2, "another connection would have no locks"
     async with uow.hold_pods(["job-a"]) as again:
         assert again.ids == {"job-a"}
