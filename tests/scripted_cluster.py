@@ -15,7 +15,7 @@ from reservation_core.domain.model import (
     PodStatus,
     Reason,
 )
-from reservation_core.ports.cluster import ClusterUnavailableError, PodListing, PodRefusedError
+from reservation_core.ports.cluster import ClusterUnavailableError, PodListing, PodNotNowError, PodRefusedError
 
 
 class ScriptedCluster:
@@ -34,6 +34,7 @@ class ScriptedCluster:
         self.on_create: Callable[[PodSpec], Awaitable[None]] | None = None
         self.deadlines: dict[str, datetime] = {}
         self.refusal: Reason | None = None
+        self.not_now: Reason | None = None
         self.down = False
         self.away: set[str] = set()
         self.obedient = True
@@ -85,6 +86,8 @@ class ScriptedCluster:
             await self.on_create(spec)
         if self.refusal is not None:
             raise PodRefusedError(self.refusal)
+        if self.not_now is not None:
+            raise PodNotNowError(self.not_now)
         self.created.append(spec)
         self.pods.setdefault(spec.name, PodStatus(spec.name, PodPhase.PENDING, holding=_holding(spec)))
 

@@ -269,9 +269,10 @@ class PodStatus:
     """One observation of one of our pods.
 
     `reason` says more than the phase does: of a pending pod why it does not start yet, of a finished one why it ended
-    when its exit code does not tell. `holding` is None where the cluster does not know. `hopeless`: a pending pod that
-    would start nowhere, however long one waits. `place` is told by `find_pods` alone, of a pod without `holding`.
-    `created_at` is when the cluster was given it, where that is known.
+    when its exit code does not tell. `holding` is None where the cluster does not know; `place` is told by `find_pods`
+    alone, of a pod without `holding`. `hopeless`: a pending pod that would start nowhere, however long one waits;
+    `hopeless_here`: not on its node, and perhaps on another. `created_at` is when the cluster was given it, where that
+    is known.
     """
 
     name: PodName
@@ -282,6 +283,7 @@ class PodStatus:
     reason: Reason | None = None
     holding: PodHolding | None = None
     hopeless: bool = False
+    hopeless_here: bool = False
     place: PodPlace | None = None
     created_at: datetime | None = field(default=None, compare=False)
 

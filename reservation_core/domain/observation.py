@@ -20,7 +20,7 @@ from reservation_core.domain.changes import (
     StartRefused,
 )
 from reservation_core.domain.model import LIVE_STATUSES, JobStatus, PodPhase, PodStatus, Reason, ReasonCode, Reservation
-from reservation_core.domain.starts import MAY_START_ELSEWHERE, TAKEN_AWAY, never_started
+from reservation_core.domain.starts import HOPELESS_STARTS, MAY_START_ELSEWHERE, TAKEN_AWAY, never_started
 
 LOST_DETAIL = "is gone and nobody asked for its end. Submit the job again."
 
@@ -61,7 +61,7 @@ def event_of(
     own = [pod for pod in pods if pod.name.attempt == row.attempt]
     match status.phase:
         case PodPhase.PENDING:
-            return _taken_away(row, status, max_starts) or _delayed(status)
+            return _taken_away(row, status, max_starts) or _delayed(row, status, max_starts)
         case PodPhase.RUNNING:
             return _taken_away(row, status, max_starts) or _running(row, status, own, now)
         case PodPhase.FINISHED:
@@ -74,9 +74,11 @@ def event_of(
             assert_never(status.phase)
 
 
-def _delayed(status: PodStatus) -> Event | None:
+def _delayed(row: Reservation, status: PodStatus, max_starts: int) -> Event | None:
     if status.reason is None:
         return None
+    if status.hopeless_here:
+        return StartFailed(_of_pod(row, status, status.reason), min(max_starts, HOPELESS_STARTS))
     return StartRefused(status.reason) if status.hopeless else StartDelayed(status.reason)
 
 

@@ -20,6 +20,9 @@ MAY_START_ELSEWHERE = frozenset(
 )
 """Why a pod did not start that may start on another node, or later."""
 
+HOPELESS_STARTS = 2
+"""How often a pod is made that its node says it can't start on any account: two nodes that agree are believed."""
+
 TAKEN_AWAY = frozenset({ReasonCode.EVICTED, ReasonCode.NODE_LOST, ReasonCode.POD_DELETED})
 """Why a pod that is not over yet can't go on: somebody else takes it away."""
 

@@ -12,6 +12,14 @@ class ClusterUnavailableError(Exception):
     """The cluster could not be asked or did not answer. Says nothing about any pod: try again."""
 
 
+class PodNotNowError(ClusterUnavailableError):
+    """The cluster does not take this pod now, and may later. It was not created; `reason` says why."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(reason.detail)
+        self.reason = reason
+
+
 class PodRefusedError(Exception):
     """The cluster will never run this pod as specified."""
 
@@ -57,7 +65,7 @@ class Cluster(Protocol):
     async def create_pod(self, spec: PodSpec) -> None:
         """Create and start a pod; idempotent by name: one that exists or ever ran is left alone.
 
-        Raises PodRefusedError when it can never run.
+        Raises PodRefusedError when it can never run, PodNotNowError when the cluster does not take it yet.
         """
         ...
 

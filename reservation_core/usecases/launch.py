@@ -11,12 +11,12 @@ from datetime import timedelta
 from functools import partial
 
 from reservation_core.contracts import PodOperation
-from reservation_core.domain.changes import Event, PodsGone, PodsRunning, StartFailed, StartRefused
+from reservation_core.domain.changes import Event, PodsGone, PodsRunning, StartDelayed, StartFailed, StartRefused
 from reservation_core.domain.lifecycle import decide
 from reservation_core.domain.model import JobStatus, PodName, PodPhase, PodStatus, Reason, ReasonCode, Reservation
 from reservation_core.domain.pods import pod_names, pod_specs
 from reservation_core.ports.clock import Clock
-from reservation_core.ports.cluster import Cluster, PodRefusedError
+from reservation_core.ports.cluster import Cluster, PodNotNowError, PodRefusedError
 from reservation_core.ports.queues import NotYetError
 from reservation_core.ports.transactions import HeldPods, UnitOfWorkFactory
 from reservation_core.usecases.changing import carry_out
@@ -44,7 +44,8 @@ class LaunchRules:
     `log_lines` of a pod's log are kept before it is removed, if they can be had within `log_patience`. `max_starts` is
     how often a reservation is tried. A create that was not answered may be carried out for `late` after it was begun;
     one that takes longer than `slow_after` is written down. A pod lock that somebody holds is waited for with
-    `lock_patience`, and tried again after `busy_pause`.
+    `lock_patience`, and tried again after `busy_pause`; so is a pod that the cluster does not take yet, after
+    `not_now_pause`.
     """
 
     grace: timedelta
@@ -53,9 +54,10 @@ class LaunchRules:
     log_patience: timedelta = timedelta(seconds=3)
     max_starts: int = 3
     late: timedelta = timedelta(0)
-    slow_after: timedelta = timedelta(seconds=2)
+    slow_after: timedelta = timedelta(seconds=1)
     lock_patience: timedelta = timedelta(seconds=2)
     busy_pause: timedelta = timedelta(seconds=1)
+    not_now_pause: timedelta = timedelta(seconds=5)
 
 
 async def perform(
@@ -112,6 +114,9 @@ async def _create(held: HeldPods, cluster: Cluster, reservation: Reservation, cl
             await creation.all([partial(creation.create, spec) for spec in some])
     except PodRefusedError as refusal:
         await _change(held, reservation.id, StartRefused(refusal.reason), clock)
+    except PodNotNowError as refusal:
+        await _change(held, reservation.id, StartDelayed(refusal.reason), clock)
+        raise NotYetError(refusal.reason.detail, rules.not_now_pause) from refusal
 
 
 async def _change(held: HeldPods, reservation_id: str, event: Event, clock: Clock) -> None:

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from reservation_core.domain.model import PodName, PodSpec
 from reservation_core.ports.clock import Clock
-from reservation_core.ports.cluster import Cluster, PodRefusedError
+from reservation_core.ports.cluster import Cluster, PodNotNowError, PodRefusedError
 from reservation_core.ports.transactions import HeldPods
 from reservation_core.usecases.pod_calls import PodCall, call_all
 
@@ -34,11 +34,11 @@ class PodCreation:
         self._former: dict[str, datetime | None] = {}  # what the rows said before we noted anything
 
     async def create(self, spec: PodSpec) -> None:
-        """Create one pod, as a part of `all`. Raises PodRefusedError, ClusterUnavailableError."""
+        """Create one pod, as a part of `all`. Raises PodRefusedError, PodNotNowError, ClusterUnavailableError."""
         self._unanswered.add(spec.name)
         try:
             await self._cluster.create_pod(spec)
-        except PodRefusedError:
+        except (PodRefusedError, PodNotNowError):
             self._unanswered.discard(spec.name)
             raise
         self._unanswered.discard(spec.name)

@@ -67,6 +67,20 @@ def test_what_can_not_start_is_tried_elsewhere_and_given_up_with_the_cause(syste
     system.all_free()
 
 
+def test_an_image_that_a_registry_does_not_have_is_believed_to_two_nodes_at_once(system: KubernetesSystem) -> None:
+    """Long before its start allowances are over."""
+    system.kubelet.let("*", Way.IMAGE_NOT_FOUND)
+    job = system.submit("echo ran", gpu_type="h100")
+    first = node_of(system.reaches(job, "starting"))
+    failed = system.reaches(job, "failed", timeout=8)
+    assert failed["reason"]["code"] == "image_pull_failed"
+    assert "It was tried 2 times." in failed["reason"]["detail"]
+    assert node_of(failed) != first
+    system.kubelet.let_be()
+    system.comes_to_rest(job)
+    system.all_free()
+
+
 def test_a_pod_that_its_kubelet_refuses_is_made_on_another_node(system: KubernetesSystem) -> None:
     system.kubelet.let("job-*-1-0", Way.REFUSED)
     job = system.submit("echo ran", gpus=4)

@@ -25,7 +25,8 @@ class Way(Enum):
 
     NEVER_STARTS = "the kubelet says nothing about it"
     KEEPS_CREATING = "stays in ContainerCreating"
-    IMAGE_PULL_FAILS = "ErrImagePull, then ImagePullBackOff"
+    IMAGE_PULL_FAILS = "ErrImagePull, then ImagePullBackOff, as the registry does not answer"
+    IMAGE_NOT_FOUND = "ErrImagePull, then ImagePullBackOff, as the registry has no such image"
     IMAGE_NAME_INVALID = "InvalidImageName"
     CREATE_FAILS = "CreateContainerError"
     REFUSED = "UnexpectedAdmissionError: failed by the kubelet without a container"
@@ -38,6 +39,7 @@ _KEPT_BACK = (
     Way.NEVER_STARTS,
     Way.KEEPS_CREATING,
     Way.IMAGE_PULL_FAILS,
+    Way.IMAGE_NOT_FOUND,
     Way.IMAGE_NAME_INVALID,
     Way.CREATE_FAILS,
 )
@@ -190,8 +192,9 @@ class PodWorker:
         match way:
             case Way.KEEPS_CREATING:
                 await self._say(pod_bodies.pending(self.pod, "ContainerCreating"))
-            case Way.IMAGE_PULL_FAILS:
-                why = f'failed to pull and unpack image "{image}": failed to resolve reference "{image}": not found'
+            case Way.IMAGE_PULL_FAILS | Way.IMAGE_NOT_FOUND:
+                answer = "not found" if way is Way.IMAGE_NOT_FOUND else "dial tcp 192.0.2.1:443: i/o timeout"
+                why = f'failed to pull and unpack image "{image}": failed to resolve reference "{image}": {answer}'
                 await self._say(pod_bodies.pending(self.pod, "ErrImagePull", why))
                 backing_off = f'Back-off pulling image "{image}": ErrImagePull: {why}'
                 await self._say(pod_bodies.pending(self.pod, "ImagePullBackOff", backing_off))

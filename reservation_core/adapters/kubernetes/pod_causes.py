@@ -53,6 +53,13 @@ _DISRUPTIONS = {
     "DeletionByPodGC": (ReasonCode.NODE_LOST, "The pod's node is no longer part of the cluster"),
 }
 _LOST = frozenset({"NodeLost", "NodeUnreachable"})
+_NO_SUCH_IMAGE = re.compile(
+    r"not found|code = NotFound|(manifest|name) unknown|does not exist|"
+    r"\bunauthorized\b|403 Forbidden|authorization failed|authentication required|"
+    r"access (denied|to the resource is denied)",
+    re.IGNORECASE,
+)
+_PASSING_PULL = re.compile(r"toomanyrequests|429 Too Many|\b50[0-9]\b|time-?out|refused|no such host", re.IGNORECASE)
 _MISSING_PROGRAM = re.compile(r"executable file not found|exec:? .*no such file or directory|exec format error")
 
 
@@ -84,6 +91,22 @@ def cause_of_waiting(waiting: Mapping[str, Any]) -> Reason | None:
 def is_hopeless(waiting: Mapping[str, Any]) -> bool:
     """Whether a container that does not start would start nowhere else either, however long one waits."""
     return waiting.get("reason") == "InvalidImageName"
+
+
+def is_hopeless_here(waiting: Mapping[str, Any]) -> bool:
+    """Whether a container would not start on this node, however long one waits: its registry has no such image for it.
+
+    What another registry answers to another node may differ (mirrors, credentials); that one does not answer, or not so
+    often, passes.
+    """
+    match waiting.get("reason"):
+        case "ErrImageNeverPull":
+            return True
+        case "ErrImagePull" | "ImagePullBackOff":
+            message = str(waiting.get("message"))
+            return _NO_SUCH_IMAGE.search(message) is not None and _PASSING_PULL.search(message) is None
+        case _:
+            return False
 
 
 def cause_of_no_place(pod: Mapping[str, Any]) -> Reason | None:

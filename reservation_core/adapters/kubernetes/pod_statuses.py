@@ -18,6 +18,7 @@ from reservation_core.adapters.kubernetes.pod_causes import (
     condition,
     exit_code_of,
     is_hopeless,
+    is_hopeless_here,
     refused_by_node,
 )
 from reservation_core.adapters.kubernetes.pods import CONTAINER
@@ -44,6 +45,7 @@ def read_pod_status(pod: Mapping[str, Any]) -> PodStatus | None:
     if cause_of_end is not None and cause_of_end.code is ReasonCode.START_FAILED:
         started_at = None
     over = phase is PodPhase.FINISHED
+    waiting = as_mapping(state.get("waiting")) if phase is PodPhase.PENDING else {}
     return PodStatus(
         name=name,
         phase=phase,
@@ -52,7 +54,8 @@ def read_pod_status(pod: Mapping[str, Any]) -> PodStatus | None:
         exit_code=_exit_code(pod, ended) if over else None,
         reason=_reason(pod, phase, state, started_at),
         holding=holding_of(pod),
-        hopeless=phase is PodPhase.PENDING and is_hopeless(as_mapping(state.get("waiting"))),
+        hopeless=is_hopeless(waiting),
+        hopeless_here=is_hopeless_here(waiting),
         created_at=_time(as_mapping(pod.get("metadata")).get("creationTimestamp")),
     )
 

@@ -5,10 +5,11 @@ from contextlib import contextmanager
 
 from reservation_core.adapters.kubernetes.api_errors import ApiError, ForbiddenError, InvalidError, NotFoundError
 from reservation_core.domain.model import Reason, ReasonCode
-from reservation_core.ports.cluster import ClusterUnavailableError, PodRefusedError
+from reservation_core.ports.cluster import ClusterUnavailableError, PodNotNowError, PodRefusedError
 
+_QUOTA = "exceeded quota"
 # Refused today, and perhaps not tomorrow: no fault of the pod's.
-_PASSING = ("exceeded quota", "error looking up service account", "being terminated", "not yet ready to handle")
+_PASSING = (_QUOTA, "error looking up service account", "being terminated", "not yet ready to handle")
 
 
 @contextmanager
@@ -42,9 +43,25 @@ def refusal_of_creation(
     error: ApiError, resource: str, name: str, where: str
 ) -> PodRefusedError | ClusterUnavailableError:
     """What it means that an object of ours was not created."""
+    if isinstance(error, ForbiddenError) and any(passing in error.message for passing in _PASSING):
+        return _not_now(error.message.removeprefix(f'{resource} "{name}" is forbidden: '), where)
     if isinstance(error, InvalidError) or _refused_by_admission(error, resource, name):
         return refused(f"The cluster refused the job's {resource.removesuffix('s')}: {error.message}.")
     return unavailable(error, "create", resource, where)
+
+
+def _not_now(why: str, where: str) -> PodNotNowError:
+    if _QUOTA in why:
+        detail = (
+            f"The quota of namespace {where} is used up: {why}. It is tried again until the start allowance is over; an"
+            " administrator of the cluster can raise the quota."
+        )
+    else:
+        detail = (
+            f"Namespace {where} takes no pod now: {why}. It is tried again until the start allowance is over; an"
+            " administrator of the cluster should look at the namespace."
+        )
+    return PodNotNowError(Reason(ReasonCode.UNSCHEDULABLE, detail))
 
 
 def refused(what: str) -> PodRefusedError:
@@ -55,6 +72,6 @@ def refused(what: str) -> PodRefusedError:
 
 def _refused_by_admission(error: ApiError, resource: str, name: str) -> bool:
     """Whether the object is what was forbidden. To us, the API forbids kinds; to objects it gives their names."""
-    if not isinstance(error, ForbiddenError) or any(passing in error.message for passing in _PASSING):
+    if not isinstance(error, ForbiddenError):
         return False
     return error.message.startswith(f'{resource} "{name}" is forbidden') or "denied the request" in error.message

@@ -162,6 +162,7 @@ async def test_the_deadline_of_the_pod_is_kept(pods: Pods) -> None:
     ("way", "reason"),
     [
         (Way.IMAGE_PULL_FAILS, "ImagePullBackOff"),
+        (Way.IMAGE_NOT_FOUND, "ImagePullBackOff"),
         (Way.IMAGE_NAME_INVALID, "InvalidImageName"),
         (Way.CREATE_FAILS, "CreateContainerError"),
         (Way.KEEPS_CREATING, "ContainerCreating"),

@@ -10,6 +10,7 @@ from reservation_core.domain.changes import StartTimedOut
 from reservation_core.domain.lifecycle import decide
 from reservation_core.domain.model import JobStatus, PodPhase, PodSpec, Reason, ReasonCode
 from reservation_core.ports.cluster import ClusterUnavailableError, PodRefusedError
+from reservation_core.ports.queues import NotYetError
 from reservation_core.usecases.cancel import cancel
 from reservation_core.usecases.launch import perform
 from reservation_core.usecases.update_inventory import update_inventory
@@ -64,6 +65,29 @@ async def test_a_refused_pod_fails_the_job_and_removes_its_siblings(world: World
     assert (row.status, row.reason) == (JobStatus.FAILED, world.cluster.refusal)
     assert world.cluster.pods == {}
     assert not any(card.held for card in await world.cards(job_id))
+
+
+async def test_who_is_not_taken_yet_is_told_why_and_tried_again(world: World) -> None:
+    world.cluster.not_now = Reason(ReasonCode.UNSCHEDULABLE, "The quota is used up: pods=3.")
+    job_id = await world.submitted(nodes=2)
+    await world.plan()
+    for _ in range(2):
+        with pytest.raises(NotYetError, match="The quota is used up") as told_later:
+            await told(world, "create", job_id)
+        assert told_later.value.after == LAUNCH.not_now_pause
+    row = await world.row(job_id)
+    assert (row.status, row.reason, row.unsettled_until) == (JobStatus.STARTING, world.cluster.not_now, None)
+    assert (await world.kinds(job_id)).count("start_delayed") == 1
+    # Its start allowance says that as the cause.
+    async with world.uow() as uow:
+        [locked] = (await uow.reservations.lock([job_id])).values()
+        event = StartTimedOut(ALLOWANCE, 1)
+    change = decide(locked, event, world.clock.now())
+    assert change is not None
+    assert change.after.reason == world.cluster.not_now
+    world.cluster.not_now = None
+    await told(world, "create", job_id)
+    assert {spec.name.rank for spec in world.cluster.created} == {0, 1}
 
 
 async def test_a_cluster_that_can_not_be_asked_concludes_nothing(world: World) -> None:

@@ -170,6 +170,23 @@ async def test_what_would_start_nowhere_fails_at_once(world: World) -> None:
     assert (row.status, row.reason, row.attempt) == (JobStatus.FAILED, PULL, 1)
 
 
+async def test_what_two_nodes_say_can_not_start_fails_and_the_first_is_not_waited_for(world: World) -> None:
+    job_id = await world.started()
+    await world.see(world.cluster.show(pod(job_id), PodPhase.PENDING, reason=PULL, hopeless_here=True))
+    await world.operate()
+    await world.plan()
+    await world.operate()
+    row = await world.row(job_id)
+    assert (row.status, row.attempt) == (JobStatus.STARTING, 2)
+    # What runs, or has ended meanwhile, is none of its business.
+    again = world.cluster.show(pod(job_id, attempt=2), PodPhase.PENDING, reason=PULL, hopeless_here=True)
+    await world.see(again, again)
+    await world.operate()
+    row = await world.row(job_id)
+    assert (row.status, row.reason.code) == (JobStatus.FAILED, PULL.code)
+    assert row.reason.detail == f"{PULL.detail} It was tried 2 times."
+
+
 async def test_who_could_not_start_waits_first_in_line_and_starts_elsewhere(world: World) -> None:
     job_id = await world.started(gpus=2)
     first = await node_of_first(world, job_id)

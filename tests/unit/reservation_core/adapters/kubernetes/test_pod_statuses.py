@@ -203,6 +203,48 @@ def test_an_image_that_can_be_nobodys_is_hopeless() -> None:
     assert not read(pod("Pending", waiting("ErrImagePull"))).hopeless
 
 
+NO_SUCH_IMAGE = [
+    'failed to resolve reference "docker.io/library/a:b": docker.io/library/a:b: not found',
+    'rpc error: code = NotFound desc = failed to pull and unpack image "docker.io/library/a:b"',
+    "reading manifest b in docker.io/library/a: manifest unknown",
+    "pull access denied, repository does not exist or may require authorization: server message: insufficient_scope",
+    "unexpected status from HEAD request to https://r.test/v2/a/manifests/b: 401 Unauthorized",
+    "reading manifest b in quay.io/a: unauthorized: access to the requested resource is not authorized",
+    "denied: requested access to the resource is denied",
+]
+PASSING = [
+    "dial tcp 192.0.2.1:443: i/o timeout",
+    "dial tcp: lookup r.test on 10.0.0.10:53: no such host",
+    "dial tcp 192.0.2.1:443: connect: connection refused",
+    "429 Too Many Requests - Server message: toomanyrequests: You have reached your unauthenticated pull rate limit",
+    "unexpected status from HEAD request to https://r.test/v2/a/manifests/b: 503 Service Unavailable",
+    "failed to copy: httpReadSeeker: unexpected EOF",
+    None,
+]
+
+
+@pytest.mark.parametrize("message", NO_SUCH_IMAGE)
+@pytest.mark.parametrize("word", ["ErrImagePull", "ImagePullBackOff"])
+def test_an_image_that_its_registry_does_not_have_will_not_come_by_waiting(word: str, message: str) -> None:
+    status = read(pod("Pending", waiting(word, message)))
+    assert (status.hopeless, status.hopeless_here) == (False, True)
+    backing_off = f'Back-off pulling image "a:b": ErrImagePull: {message}'
+    assert read(pod("Pending", waiting(word, backing_off))).hopeless_here
+    assert not read(pod("Pending", waiting("ContainerCreating", message))).hopeless_here
+    assert not read(pod("Running", waiting(word, message))).hopeless_here
+
+
+@pytest.mark.parametrize("message", PASSING)
+def test_a_registry_that_does_not_answer_is_waited_for(message: str | None) -> None:
+    assert not read(pod("Pending", waiting("ErrImagePull", message))).hopeless_here
+    assert not read(pod("Pending", waiting("ImagePullBackOff", f'Back-off pulling "a:b": {message}'))).hopeless_here
+
+
+def test_an_image_that_may_not_be_pulled_may_be_on_another_node() -> None:
+    assert read(pod("Pending", waiting("ErrImageNeverPull"))).hopeless_here
+    assert not read(pod("Pending", waiting("ErrImageNeverPull"))).hopeless
+
+
 def test_messages_are_bounded_and_on_one_line() -> None:
     reason = read(pod("Pending", waiting("ErrImagePull", "a\nb\x1b[31m " + "x" * 10_000))).reason
     assert reason is not None
