@@ -8,6 +8,7 @@ from typing import Protocol
 from reservation_core.domain.booking_changes import BookingChange
 from reservation_core.domain.booking_life import BookingFacts, BookingRules
 from reservation_core.domain.model import BookingStatus
+from reservation_core.domain.waitlist import WaitingRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class BookingLife(Protocol):
         """Jobs that wait, start or run within bookings that are over by their status or by the clock."""
         ...
 
-    async def waiting(self, limit: int) -> list[str]:
+    async def waiting(self, limit: int) -> list[WaitingRequest]:
         """The waitlist, first come first."""
         ...
 

@@ -12,10 +12,11 @@ from reservation_core.adapters.postgres.reservations import CALENDAR_CONSTRAINT,
 from reservation_core.contracts import JobMessage
 from reservation_core.domain.booking_changes import BookingChange, GiveBack, HoldCards
 from reservation_core.domain.booking_life import BookingFacts, BookingRules
-from reservation_core.domain.bookings import OPEN_BOOKINGS, Booking
+from reservation_core.domain.bookings import OPEN_BOOKINGS, Booking, Span, Wanted
 from reservation_core.domain.changes import Record, WakePlanner
 from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.model import BookingStatus
+from reservation_core.domain.waitlist import WaitingRequest
 from reservation_core.ports.booking_life import LeftOver
 from reservation_core.ports.queues import Queue, QueueName
 
@@ -171,10 +172,20 @@ class PostgresBookingLife:
             LeftOver(row.job_id, row.booking_id, BookingStatus(row.booking_status), row.booking_end) for row in found
         ]
 
-    async def waiting(self, limit: int) -> list[str]:
+    async def waiting(self, limit: int) -> list[WaitingRequest]:
         """The waitlist, first come first."""
         found = await self._connection.execute(statement("waitlist"), {"limit": limit})
-        return [row.id for row in found]
+        return [
+            WaitingRequest(
+                row.id,
+                row.user_id,
+                row.user_name,
+                row.project,
+                Wanted(row.gpus, row.nodes, row.gpu_type, row.node),
+                Span(row.starts_at, row.ends_at),
+            )
+            for row in found
+        ]
 
     async def counts(self) -> list[tuple[BookingStatus, int]]:
         """Open bookings by status; zeros too."""

@@ -123,7 +123,13 @@ ORDER BY j.id LIMIT :limit;
 
 -- name: waitlist
 -- Who waits for a slot, in the order they came.
-SELECT id FROM reservations WHERE kind <> 'job' AND status = 'waiting' ORDER BY seq LIMIT :limit;
+SELECT r.id, r.user_id, u.name AS user_name, r.project, r.gpus, r.nodes, r.gpu_type, n.name AS node, b.starts_at, b.ends_at
+FROM reservations r
+JOIN bookings b ON b.id = r.id
+JOIN users u ON u.id = r.user_id
+LEFT JOIN nodes n ON n.id = b.node_id
+WHERE r.kind <> 'job' AND r.status = 'waiting'
+ORDER BY r.seq LIMIT :limit;
 
 -- name: open_booking_counts
 -- Bookings that are not over, by status.

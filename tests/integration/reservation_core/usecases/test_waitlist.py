@@ -1,0 +1,132 @@
+"""The waitlist on a real database whose clock is set."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from reservation_core.domain.bookings import BookingReason
+from reservation_core.domain.errors import NotFoundError, NotOfferedError
+from reservation_core.domain.model import BookingStatus
+from reservation_core.usecases.cancel_booking import cancel_booking
+from reservation_core.usecases.waitlist import accept, decline, serve_waitlist
+from tests.clocks import START
+from tests.integration.reservation_core.usecases.booking_world import HOUR, MINUTE, BookingWorld
+
+NINE = START + 24 * HOUR
+OFFER = timedelta(minutes=30)
+
+
+async def serve(bookings: BookingWorld) -> int:
+    return await serve_waitlist(bookings.world.uow, bookings.ids, OFFER)
+
+
+async def cancelled(bookings: BookingWorld, booking_id: str) -> None:
+    async with bookings.world.uow() as uow:
+        await cancel_booking(uow, bookings.world.who, booking_id, "this", None)
+
+
+async def test_what_a_cancel_frees_is_offered_to_the_first_who_waits(bookings: BookingWorld) -> None:
+    full = await bookings.booked(NINE, gpus=2, nodes=2)
+    bob, carol = await bookings.person("bob"), await bookings.person("carol")
+    first = await bookings.booked(NINE, gpus=2, nodes=2, wait=True, who=bob)
+    second = await bookings.booked(NINE, gpus=1, wait=True, who=carol)
+    assert first.status is BookingStatus.WAITING
+    assert await serve(bookings) == 0
+    await cancelled(bookings, full.id)
+    assert await serve(bookings) == 1
+    row = await bookings.booking(first.id)
+    assert (row.status, row.offer_until, len(row.cards)) == (BookingStatus.OFFERED, START + OFFER, 4)
+    assert (await bookings.booking(second.id)).status is BookingStatus.WAITING
+    assert await bookings.taken(first.id) == [(NINE, NINE + HOUR, False)] * 4
+    async with bookings.world.uow() as uow:
+        taken = await accept(uow, bob, first.id, row.version, bookings.ids)
+    assert (taken.status, taken.offer_until) == (BookingStatus.CONFIRMED, None)
+    assert await bookings.kinds(first.id) == ["booking_waitlisted", "booking_offered", "booking_confirmed"]
+    assert await serve(bookings) == 0
+
+
+async def test_an_offer_that_is_declined_or_runs_out_goes_to_the_next(bookings: BookingWorld) -> None:
+    full = await bookings.booked(NINE, gpus=2, nodes=2)
+    waiting = [
+        await bookings.booked(NINE, gpus=2, nodes=2, wait=True, who=await bookings.person(name))
+        for name in ("bob", "carol", "dave")
+    ]
+    await cancelled(bookings, full.id)
+    await serve(bookings)
+    admin = bookings.world.who
+    with pytest.raises(NotFoundError):
+        async with bookings.world.uow() as uow:
+            await decline(uow, admin, waiting[0].id, None, bookings.ids)
+    bob = (await bookings.booking(waiting[0].id)).user_id
+    async with bookings.world.uow() as uow:
+        principal = type(admin)(bob, "bob", admin.role, "tok", None)
+        gone = await decline(uow, principal, waiting[0].id, None, bookings.ids)
+    assert (gone.status, gone.why.code) == (BookingStatus.CANCELLED, BookingReason.DECLINED)
+    assert await serve(bookings) == 1
+    assert (await bookings.booking(waiting[1].id)).status is BookingStatus.OFFERED
+    await bookings.at(START + OFFER)
+    row = await bookings.booking(waiting[1].id)
+    assert (row.status, row.why.code) == (BookingStatus.EXPIRED, BookingReason.OFFER_RAN_OUT)
+    assert await bookings.taken(waiting[1].id) == []
+    assert await serve(bookings) == 1
+    assert (await bookings.booking(waiting[2].id)).status is BookingStatus.OFFERED
+
+
+async def test_who_wants_it_unasked_has_it_at_once(bookings: BookingWorld) -> None:
+    full = await bookings.booked(NINE, gpus=2, nodes=2)
+    waits = await bookings.booked(NINE, gpus=1, wait=True, auto_accept=True, who=await bookings.person("bob"))
+    await cancelled(bookings, full.id)
+    assert await serve(bookings) == 1
+    row = await bookings.booking(waits.id)
+    assert (row.status, row.wanted.gpu_type, row.why.code) == (BookingStatus.CONFIRMED, "h100", BookingReason.BOOKED)
+    with pytest.raises(NotOfferedError):
+        async with bookings.world.uow() as uow:
+            await decline(uow, bookings.world.who.__class__(row.user_id, "bob", bookings.world.who.role, "t", None),
+                          waits.id, None, bookings.ids)  # fmt: skip
+
+
+async def test_a_request_whose_start_has_come_is_over(bookings: BookingWorld) -> None:
+    await bookings.booked(NINE, gpus=2, nodes=2)
+    waits = await bookings.booked(NINE, wait=True)
+    await bookings.at(NINE)
+    row = await bookings.booking(waits.id)
+    assert (row.status, row.why.code) == (BookingStatus.EXPIRED, BookingReason.WAITED_IN_VAIN)
+    assert await bookings.kinds(waits.id) == ["booking_waitlisted", "booking_wait_expired"]
+
+
+async def test_an_offer_never_outlasts_the_start(bookings: BookingWorld) -> None:
+    full = await bookings.booked(NINE, gpus=2, nodes=2)
+    waits = await bookings.booked(NINE, wait=True)
+    await bookings.time.set(NINE - 10 * MINUTE)
+    await cancelled(bookings, full.id)
+    await serve(bookings)
+    assert (await bookings.booking(waits.id)).offer_until == NINE
+    await bookings.at(NINE)
+    assert (await bookings.booking(waits.id)).status is BookingStatus.EXPIRED
+
+
+async def test_several_looks_at_once_serve_each_card_once(bookings: BookingWorld) -> None:
+    full = await bookings.booked(NINE, gpus=2, nodes=2)
+    waits = [await bookings.booked(NINE, gpus=2, wait=True, auto_accept=number % 2 == 0) for number in range(4)]
+    await cancelled(bookings, full.id)
+    assert sum(await asyncio.gather(*(serve(bookings) for _ in range(4)))) == 2
+    statuses = [(await bookings.booking(each.id)).status for each in waits]
+    assert statuses == [
+        BookingStatus.CONFIRMED,
+        BookingStatus.OFFERED,
+        BookingStatus.WAITING,
+        BookingStatus.WAITING,
+    ]
+
+
+async def test_what_a_release_frees_is_served(bookings: BookingWorld) -> None:
+    bookings.keeping = type(bookings.keeping)(bookings.keeping.rules, 30 * MINUTE)
+    await bookings.booked(NINE, 4 * HOUR, gpus=2, nodes=2)
+    waits = await bookings.booked(NINE + HOUR, gpus=1, wait=True, auto_accept=True)
+    await bookings.at(NINE)
+    await bookings.at(NINE + 15 * MINUTE)
+    assert await serve(bookings) == 0
+    await bookings.at(NINE + 30 * MINUTE)
+    assert await serve(bookings) == 1
+    assert (await bookings.booking(waits.id)).status is BookingStatus.CONFIRMED
