@@ -34,6 +34,7 @@ class PostgresNotices:
             "most_a_day": most_a_day,
             "now": now,
         }
+        await self._connection.execute(statement("lock_whose_notices"), {"user_id": new.user_id})
         row = (await self._connection.execute(statement("add_notice_target"), values)).one_or_none()
         if row is None:
             raise LimitExceededError(
@@ -86,7 +87,7 @@ class PostgresNotices:
     async def prefer(self, user_id: int, preferences: Preferences) -> None:
         """Replace what was said."""
         said = [(kind, channel) for kind in preferences for channel in NoticeChannel]
-        await self._connection.execute(statement("lock_notice_preferences"), {"user_id": user_id})
+        await self._connection.execute(statement("lock_whose_notices"), {"user_id": user_id})
         await self._connection.execute(statement("forget_notice_preferences"), {"user_id": user_id})
         await self._connection.execute(
             statement("add_notice_preferences"),

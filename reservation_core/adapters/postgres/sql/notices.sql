@@ -1,7 +1,12 @@
+-- name: lock_whose_notices
+-- Who changes what is said of the same user's notices at the same time waits, and sees this change then: the next
+-- statement's snapshot is younger than the lock.
+SELECT id FROM users WHERE id = :user_id FOR NO KEY UPDATE;
+
 -- name: add_notice_target
--- Store a target unless its user has too many; whoever adds one at the same time for the same user waits.
+-- Store a target unless its user has too many.
 WITH owner AS (
-    SELECT id, name FROM users WHERE id = :user_id FOR NO KEY UPDATE
+    SELECT id, name FROM users WHERE id = :user_id
 ), added AS (
     INSERT INTO notice_targets (id, user_id, channel, name, address, secret, code, created_at, verified_at, tested_at)
     SELECT :id, o.id, CAST(:channel AS text), :name, :address, :secret, CAST(:code AS text),
@@ -78,10 +83,6 @@ WHERE coalesce(p.wanted, k.by_default);
 -- name: forget_notice_preferences
 -- Back to the defaults.
 DELETE FROM notice_preferences WHERE user_id = :user_id;
-
--- name: lock_notice_preferences
--- Who replaces them at the same time waits.
-SELECT id FROM users WHERE id = :user_id FOR NO KEY UPDATE;
 
 -- name: add_notice_preferences
 -- What a user says.
