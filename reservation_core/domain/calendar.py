@@ -74,6 +74,20 @@ class GpuCalendar:
                 return start
         return FOREVER
 
+    def next_row(self, now: int) -> Row | None:
+        """The next row that begins after `now`."""
+        for row in self.rows:
+            if row[0] > now:
+                return row
+        return None
+
+    def held_by_others(self, reservation_id: str) -> str | None:
+        """Another reservation whose pod may be on the card."""
+        for _, _, held, owner in self.rows:
+            if held and owner != reservation_id:
+                return owner
+        return None
+
     def overruns(self, now: int) -> bool:
         """Whether a pod may still be there although its range is over."""
         return any(held and end <= now for _, end, held, _ in self.rows)
@@ -86,13 +100,18 @@ class GpuCalendar:
         """Busy ranges from `now` on: disjoint, in order, not touching."""
         if not self.rows:
             return []
-        ranges: list[Range] = []
-        for start, end, held, _ in self.rows:
-            if held:
-                ranges.append((min(start, now), end if end > now else now + OVERRUN))
-            elif end > now:
-                ranges.append((start, end))
+        ranges = [(start, end) for start, end, _ in self.busy_rows(now)]
         return merge(ranges) if len(ranges) > 1 else ranges
+
+    def busy_rows(self, now: int) -> list[tuple[int, int, str]]:
+        """The busy ranges that its rows make from `now` on, each with its reservation."""
+        ranges: list[tuple[int, int, str]] = []
+        for start, end, held, owner in self.rows:
+            if held:
+                ranges.append((min(start, now), end if end > now else now + OVERRUN, owner))
+            elif end > now:
+                ranges.append((start, end, owner))
+        return ranges
 
 
 def merge(ranges: Iterable[Range]) -> list[Range]:

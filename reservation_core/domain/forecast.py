@@ -1,13 +1,13 @@
-"""When everybody who waits will start: one pass over the whole calendar, each in line order at its earliest fit.
+"""When everybody who waits will start: who has a slot then, all others in line order at their earliest fit.
 
-The forecast is conservative: it reserves a place for each job given those before it, and lets nobody pass. The real
-line moves at least as fast for the first in it, as long as nothing lasts longer than was thought and nobody comes in
-before it; how long a pod lasts that should have ended already is a guess. A job behind the first can be put off, by
-backfill and also by what ends early: those before it may start on other cards then.
+The forecast for those without a slot (they have just come, or stand far behind) is conservative: it reserves a place
+for each given those before it, and lets nobody pass. The real line moves at least as fast for the first, as long as
+nothing lasts longer than was thought and nobody comes in before it; how long a pod lasts that should have ended
+already is a guess.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from heapq import heapify, heappop, heappush
 
 from reservation_core.domain.calendar import (
@@ -112,9 +112,17 @@ class PoolForecast:
 
 
 def forecast(
-    jobs: Iterable[Waiting], pools: dict[str, Pool], capacity: Capacity, reach: Reach, now: int
+    jobs: Iterable[Waiting],
+    pools: dict[str, Pool],
+    capacity: Capacity,
+    reach: Reach,
+    slots: Mapping[str, tuple[str, int]],
+    now: int,
 ) -> list[WaitEstimate]:
-    """What waiting jobs, given in the order of the line from its start, are told at `now` (microseconds)."""
+    """What waiting jobs, given in the order of the line from its start, are told at `now` (microseconds).
+
+    `slots` has the type and the start of those that have a slot: that is what they are told.
+    """
     forecasts: dict[str, PoolForecast] = {}
     refusals: dict[tuple[int, int, str | None], Reason | None] = {}
     headed: set[str] = set()
@@ -133,11 +141,15 @@ def forecast(
             continue
         able = reach.pools_for(job.gpu_type, job.shape)
         types = [pool.gpu_type for pool in able]
-        for gpu_type in types:
+        slot = slots.get(job.id)
+        for gpu_type in types if slot is None else ():
             if gpu_type not in forecasts:
                 # A large pool's calendar takes tens of milliseconds to copy, and those who start at once wait for it.
                 forecasts[gpu_type] = PoolForecast(pools[gpu_type], now)
-        chosen, start = _reserve(job, [(forecasts[pool.gpu_type], reach.avoided(pool, job).never) for pool in able])
+        if slot is None:
+            chosen, start = _reserve(job, [(forecasts[pool.gpu_type], reach.avoided(pool, job).never) for pool in able])
+        else:
+            chosen, start = slot[0], max(slot[1], now)
         headless = [each for each in types if each not in headed]
         if headless:
             headed.add(chosen if chosen in headless else headless[0])

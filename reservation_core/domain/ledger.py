@@ -10,13 +10,19 @@ _STALE_EDGES = 4096
 
 
 class Ledger:
-    """Calendars by GPU id, kept also for cards that are in no pool (their node may come back)."""
+    """Calendars by GPU id, kept also for cards that are in no pool (their node may come back).
+
+    `slots` has the [start, end) of each reservation whose rows are planned; `due` those of them whose time has come.
+    """
 
     def __init__(self) -> None:
         self.calendars: dict[int, GpuCalendar] = {}
         self.by_reservation: dict[str, tuple[tuple[int, Row], ...]] = {}
+        self.slots: dict[str, tuple[int, int]] = {}
+        self.due: set[str] = set()
         self._rows = 0
         self._edges: list[tuple[int, int]] = []
+        self._slot_starts: list[tuple[int, str]] = []
         self._edges_before = -(2**62)
 
     def calendar(self, gpu_id: int) -> GpuCalendar:
@@ -27,25 +33,34 @@ class Ledger:
 
     def replace(self, reservation_id: str, commitments: Sequence[Commitment]) -> list[int]:
         """Make these the rows of a reservation; answers the ids of the cards it has or had, none if nothing changed."""
-        before = self.by_reservation.get(reservation_id, ())
-        if not before and not commitments:
+        if not commitments and reservation_id not in self.by_reservation:
             return []
-        after = tuple(
+        rows = tuple(
             sorted(
                 (each.gpu_id, (to_micros(each.start), to_micros(each.end), each.held, reservation_id))
                 for each in commitments
             )
         )
-        if after == before:
+        planned = bool(commitments) and all(each.planned for each in commitments)
+        return self.set_rows(reservation_id, rows, planned=planned)
+
+    def set_rows(self, reservation_id: str, after: tuple[tuple[int, Row], ...], *, planned: bool) -> list[int]:
+        """Like `replace`, with rows by card in order; `planned` says that they are a slot."""
+        before = self.by_reservation.get(reservation_id, ())
+        if after == before and planned == (reservation_id in self.slots):
             return []
         for gpu_id in {gpu_id for gpu_id, _ in before}:
             self.calendars[gpu_id].remove(reservation_id)
         self._rows -= len(before)
         self.by_reservation.pop(reservation_id, None)
+        self.slots.pop(reservation_id, None)
+        self.due.discard(reservation_id)
         for gpu_id, row in after:
             self.calendar(gpu_id).add(row)
         if after:
             self._remember(reservation_id, after)
+            if planned:
+                self._remember_slot(reservation_id, after[0][1])
         return [gpu_id for gpu_id, _ in (*before, *after)]
 
     def book(self, reservation_id: str, placed: Iterable[PlacedGpu], row: Row) -> None:
@@ -59,9 +74,9 @@ class Ledger:
         self.by_reservation[reservation_id] = rows
         self._rows += len(rows)
         for gpu_id, (start, end, _, _) in rows:
-            if start > self._edges_before:
-                heappush(self._edges, (start, gpu_id))
-            heappush(self._edges, (end, gpu_id))
+            for at in (start, end):
+                if at > self._edges_before:
+                    heappush(self._edges, (at, gpu_id))
         # Rows that went before their time leave their edges behind.
         if len(self._edges) > 4 * self._rows + _STALE_EDGES:
             self._edges = [
@@ -73,9 +88,26 @@ class Ledger:
             ]
             heapify(self._edges)
 
+    def _remember_slot(self, reservation_id: str, row: Row) -> None:
+        start, end, _, _ = row
+        self.slots[reservation_id] = (start, end)
+        if start <= self._edges_before:
+            self.due.add(reservation_id)
+            return
+        heappush(self._slot_starts, (start, reservation_id))
+        if len(self._slot_starts) > 4 * len(self.slots) + _STALE_EDGES:
+            self._slot_starts = [(start, each) for each, (start, _) in self.slots.items() if each not in self.due]
+            heapify(self._slot_starts)
+
     def edges_until(self, now: int) -> list[int]:
         """The cards on which a range began or ended since the last call, up to `now`."""
         self._edges_before = now
+        starts = self._slot_starts
+        while starts and starts[0][0] <= now:
+            start, reservation_id = heappop(starts)
+            slot = self.slots.get(reservation_id)
+            if slot is not None and slot[0] == start:
+                self.due.add(reservation_id)
         edges = self._edges
         changed: list[int] = []
         while edges and edges[0][0] <= now:

@@ -1,20 +1,24 @@
 """The line of waiting jobs in memory: per requested type, possibly only its first part, kept by shape and in order.
 
 A *shape* is (GPUs per node, nodes, nodes to avoid). Jobs of one shape are kept together because what can't be placed
-for one of them can't be placed for the next: the planner asks each shape once instead of each job.
+for one of them can't be placed for the next: the planner asks each shape once instead of each job. Those that have a
+slot are kept apart from those that don't: the latter are fewer, and it is they who need one.
 """
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from heapq import merge
 
 from reservation_core.domain.calendar import length_micros
 from reservation_core.domain.plan import Shape, Waiting
 
 Key = tuple[int, int]
-Entry = tuple[int, int, Waiting, int]
-"""(-priority, seq, job, length in microseconds)."""
+Order = tuple[int, int, int]
+"""(-priority, share, seq): among equal priorities whose owner has had less goes first, then who came first."""
+
+Entry = tuple[int, int, int, Waiting, int]
+"""(-priority, share, seq, job, length in microseconds)."""
 
 _COMPACT_AFTER = 1024
 
@@ -25,11 +29,12 @@ class ShapeLine:
     Entries before `first` are gone: most jobs leave at the front, and moving the rest each time would cost more.
     """
 
-    __slots__ = ("_lengths", "_shortest", "entries", "first", "gpu_type", "shape")
+    __slots__ = ("_lengths", "_shortest", "entries", "first", "gpu_type", "shape", "slotted")
 
-    def __init__(self, gpu_type: str | None, shape: Shape) -> None:
+    def __init__(self, gpu_type: str | None, shape: Shape, *, slotted: bool) -> None:
         self.gpu_type = gpu_type
         self.shape = shape
+        self.slotted = slotted
         self.entries: list[Entry] = []
         self.first = 0
         self._lengths: Counter[int] = Counter()
@@ -42,23 +47,23 @@ class ShapeLine:
         for index in range(self.first, len(self.entries)):
             yield self.entries[index]
 
-    def add(self, job: Waiting) -> None:
+    def add(self, job: Waiting, share: int) -> None:
         """Put a job in its place."""
         length = length_micros(job.length)
-        entry = (-job.priority, job.seq, job, length)
+        entry = (-job.priority, share, job.seq, job, length)
         entries = self.entries
-        if not entries or entries[-1][:2] < entry[:2]:
+        if not entries or entries[-1][:3] < entry[:3]:
             entries.append(entry)
         else:
-            entries.insert(bisect_left(entries, entry[:2], lo=self.first), entry)
+            entries.insert(bisect_left(entries, entry[:3], lo=self.first), entry)
         self._lengths[length] += 1
         if self._shortest is not None and length < self._shortest:
             self._shortest = length
 
-    def remove(self, job: Waiting) -> None:
+    def remove(self, job: Waiting, share: int) -> None:
         """Take a job out that is in."""
-        index = bisect_left(self.entries, job.key, lo=self.first)
-        length = self.entries[index][3]
+        index = bisect_left(self.entries, (-job.priority, share, job.seq), lo=self.first)
+        length = self.entries[index][4]
         if index == self.first:
             self.first += 1
             if self.first > _COMPACT_AFTER and self.first * 2 > len(self.entries):
@@ -72,6 +77,10 @@ class ShapeLine:
             if length == self._shortest:
                 self._shortest = None
 
+    def first_after(self, order: Order) -> int:
+        """The index of the first entry that comes after this place in the order of the line."""
+        return bisect_left(self.entries, (*order[:2], order[2] + 1), lo=self.first)
+
     @property
     def shortest(self) -> int:
         """The least length of a job in it (which must not be empty)."""
@@ -84,40 +93,83 @@ class Line:
     """Everybody waiting that is in memory.
 
     `ends` holds, for each requested type of which only the first part is in memory, the key of the last job of that
-    part: jobs after it are in the database and come by a refill.
+    part: jobs after it are in the database and come by a refill. `slotted` are the ids of those that have a slot; they
+    are in memory wherever they stand, so that they start in it.
     """
 
     def __init__(self) -> None:
         self.jobs: dict[str, Waiting] = {}
-        self.shapes: dict[str | None, dict[Shape, ShapeLine]] = {}
+        self.shapes: dict[str | None, dict[tuple[Shape, bool], ShapeLine]] = {}
         self.ends: dict[str | None, Key | None] = {}
+        self.slotted: set[str] = set()
+        self._shares: Mapping[int, int] = {}
 
-    def add(self, job: Waiting) -> bool:
-        """Put a job in; false when its place is beyond the part of its line that is in memory."""
-        if job.gpu_type in self.ends:
+    def order(self, job: Waiting) -> Order:
+        """A job's place in the order of the line; smaller goes first."""
+        return (-job.priority, self._shares.get(job.owner, 0), job.seq)
+
+    def set_shares(self, shares: Mapping[int, int]) -> bool:
+        """Order equal priorities by these ranks of their owners (0 where none is given); false if nothing changed."""
+        # Ranks of nobody, or of everybody alike, order nothing.
+        if dict(shares) == self._shares:
+            return False
+        jobs = list(self.jobs.values())
+        for job in jobs:
+            self._take_out(job)
+        self._shares = dict(shares)
+        for job in jobs:
+            self._put_in(job)
+        return True
+
+    def add(self, job: Waiting, *, slotted: bool = False) -> bool:
+        """Put a job in; false when its place is beyond the part of its line that is in memory, and it has no slot."""
+        if job.gpu_type in self.ends and not slotted:
             end = self.ends[job.gpu_type]
             if end is None or job.key > end:
                 return False
-        shapes = self.shapes.setdefault(job.gpu_type, {})
-        shape = job.shape
-        if shape not in shapes:
-            shapes[shape] = ShapeLine(job.gpu_type, shape)
-        shapes[shape].add(job)
-        self.jobs[job.id] = job
+        if slotted:
+            self.slotted.add(job.id)
+        self._put_in(job)
         return True
+
+    def _put_in(self, job: Waiting) -> None:
+        shapes = self.shapes.setdefault(job.gpu_type, {})
+        kind = (job.shape, job.id in self.slotted)
+        if kind not in shapes:
+            shapes[kind] = ShapeLine(job.gpu_type, job.shape, slotted=kind[1])
+        shapes[kind].add(job, self._shares.get(job.owner, 0))
+        self.jobs[job.id] = job
 
     def remove(self, job_id: str) -> Waiting | None:
         """Take a job out and answer it; None when it is not in."""
-        job = self.jobs.pop(job_id, None)
+        job = self.jobs.get(job_id)
         if job is not None:
-            shapes = self.shapes[job.gpu_type]
-            shape_line = shapes[job.shape]
-            shape_line.remove(job)
-            if not shape_line:
-                del shapes[job.shape]
-                if not shapes:
-                    del self.shapes[job.gpu_type]
+            self._take_out(job)
+            self.slotted.discard(job_id)
         return job
+
+    def _take_out(self, job: Waiting) -> None:
+        del self.jobs[job.id]
+        shapes = self.shapes[job.gpu_type]
+        kind = (job.shape, job.id in self.slotted)
+        shape_line = shapes[kind]
+        shape_line.remove(job, self._shares.get(job.owner, 0))
+        if not shape_line:
+            del shapes[kind]
+            if not shapes:
+                del self.shapes[job.gpu_type]
+
+    def mark_slotted(self, job_id: str, has_slot: bool) -> None:
+        """Note that a job in line has a slot now, or none any more."""
+        if has_slot == (job_id in self.slotted):
+            return
+        job = self.jobs[job_id]
+        self._take_out(job)
+        if has_slot:
+            self.slotted.add(job_id)
+        else:
+            self.slotted.discard(job_id)
+        self._put_in(job)
 
     def shape_lines(self, gpu_type: str | None) -> list[ShapeLine]:
         """The lines by shape of one requested type."""
@@ -127,7 +179,7 @@ class Line:
         """Everybody in the order of the line."""
         everything = [shape_line for shapes in self.shapes.values() for shape_line in shapes.values()]
         for entry in merge(*everything):
-            yield entry[2]
+            yield entry[3]
 
     def horizon(self, gpu_type: str | None) -> Key | None:
         """The key after which somebody unknown may come first in a requested type's line; None when all are known."""

@@ -5,7 +5,8 @@ cards that is long enough; and where some free cards are promised to others late
 before. Sets of cards and of nodes are int bit masks, which keeps a choice among thousands of nodes to a few operations.
 """
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise, product
@@ -82,10 +83,11 @@ class Card:
 class NodeCards:
     """The usable cards of one type on one node, and which of them are free now.
 
-    `upcoming` holds, for the cards that are free now and promised to somebody later, their bit and that start.
+    `upcoming` holds, for the cards that are free now and promised to somebody later, their bit and that start; `near`
+    the waiting jobs among those whom they are promised to.
     """
 
-    __slots__ = ("by_bit", "cards", "free", "position", "upcoming")
+    __slots__ = ("by_bit", "cards", "free", "near", "position", "upcoming")
 
     def __init__(self, position: int, gpus: list[Gpu], calendars: dict[int, GpuCalendar]) -> None:
         gpus = sorted(gpus, key=lambda gpu: gpu.index)
@@ -100,6 +102,7 @@ class NodeCards:
         self.by_bit = {card.bit: card for card in self.cards}
         self.free = 0
         self.upcoming: list[tuple[int, int]] = []
+        self.near: list[str] = []
 
 
 @dataclass(slots=True)
@@ -132,11 +135,20 @@ class Pool:
     """All usable cards of one type on available nodes, kept ready for the question «who can start now».
 
     The cards that are free now are kept by node in `_buckets`: the mask of the nodes with exactly so many free cards.
-    `refresh` must be called for every node whose calendars changed or where time has passed an edge.
+    `refresh` must be called for every node whose calendars changed or where time has passed an edge. `near` counts the
+    nodes on which a card is free now that the next is one of `slots`: a waiting job, which may have it sooner.
     """
 
-    def __init__(self, gpu_type: str, nodes: list[list[Gpu]], calendars: dict[int, GpuCalendar]) -> None:
+    def __init__(
+        self,
+        gpu_type: str,
+        nodes: list[list[Gpu]],
+        calendars: dict[int, GpuCalendar],
+        slots: Container[str] = frozenset(),
+    ) -> None:
         self.gpu_type = gpu_type
+        self.near: Counter[str] = Counter()
+        self._slots = slots
         self.nodes = [NodeCards(position, gpus, calendars) for position, gpus in enumerate(nodes)]
         self._places = {gpus[0].node: 1 << position for position, gpus in enumerate(nodes)}
         self.free = 0
@@ -159,6 +171,7 @@ class Pool:
     def _refresh_node(self, node: NodeCards, now: int) -> None:
         free = 0
         upcoming: list[tuple[int, int]] = []
+        near: set[str] = set()
         overrun = False
         for card in node.cards:
             calendar = card.calendar
@@ -167,15 +180,28 @@ class Pool:
             elif calendar.is_free(now):
                 free |= card.bit
                 # No row is held here, and those that cover no time from now on never matter again.
-                if calendar.rows[-1][0] > now:
-                    upcoming.append((card.bit, calendar.next_start(now)))
+                following = calendar.next_row(now)
+                if following is not None:
+                    upcoming.append((card.bit, following[0]))
+                    if following[3] in self._slots:
+                        near.add(following[3])
             elif calendar.overruns(now):
                 overrun = True
         place = 1 << node.position
         node.upcoming = upcoming
+        if near or node.near:
+            self._set_near(node, near)
         self._upcoming = self._upcoming | place if upcoming else self._upcoming & ~place
         self.overrun = self.overrun | place if overrun else self.overrun & ~place
         self._set_free(node, free)
+
+    def _set_near(self, node: NodeCards, near: set[str]) -> None:
+        for each in node.near:
+            self.near[each] -= 1
+            if not self.near[each]:
+                del self.near[each]
+        self.near.update(near)
+        node.near = list(near)
 
     def _set_free(self, node: NodeCards, free: int) -> None:
         before, after = node.free.bit_count(), free.bit_count()

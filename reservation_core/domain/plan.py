@@ -37,6 +37,8 @@ class Waiting:
     seq: int
     version: int | None = None
     avoid_nodes: frozenset[str] = frozenset()
+    owner: int = 0
+    booking_id: str | None = None
 
     @property
     def shape(self) -> Shape:
@@ -53,7 +55,8 @@ class Waiting:
 class Commitment:
     """An open row of the ledger: a GPU promised for [start, end).
 
-    `held` says that its pod may exist. A held GPU is not free even when `end` is past: the pod overruns.
+    `held` says that its pod may exist. A held GPU is not free even when `end` is past: the pod overruns. `planned` rows
+    are the slot of a job that still waits. With `booking_id` the row lies within that booking's own rows.
     """
 
     reservation_id: str
@@ -61,6 +64,8 @@ class Commitment:
     start: datetime
     end: datetime
     held: bool
+    planned: bool = False
+    booking_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +82,7 @@ class PlacedGpu:
 class Start:
     """A decision: this job gets these cards for [start, end). `gpus` is ordered by rank, then index.
 
-    `version` is that of the row it was decided for; None holds for any.
+    `version` is that of the row it was decided for; None holds for any. With `booking_id` it runs within that booking.
     """
 
     id: str
@@ -85,6 +90,32 @@ class Start:
     end: datetime
     gpus: tuple[PlacedGpu, ...]
     version: int | None = None
+    booking_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A decision: this job will have these cards for [start, end) at the latest, and nobody else may be given them.
+
+    It takes the place of the slot that the job had. Without `gpus` the job has none any more: it can't be placed.
+    `because` says why a slot had to be moved later than what was promised; None where it was not.
+    """
+
+    id: str
+    start: datetime
+    end: datetime
+    gpus: tuple[PlacedGpu, ...]
+    version: int | None = None
+    booking_id: str | None = None
+    because: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LateStart:
+    """A job whose slot has come and that can't start yet: `because` names who still has its cards."""
+
+    id: str
+    because: str
 
 
 @dataclass(frozen=True, slots=True)

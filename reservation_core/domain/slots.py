@@ -1,0 +1,220 @@
+"""Slots: the place in the calendar that each waiting job is given, and the promise that lies in it.
+
+In the order of the line, who has no slot gets the earliest fit in which it disturbs nothing in the calendar; its start
+is the promise. Who has one is moved to an earlier time when there is one, never to a later: what was promised stands
+until the job starts. Only where its cards can't be had any more (they are lost, say) a slot is given up, and the job
+gets the earliest that is left, with a word why.
+
+A *walk* goes through those who have slots, after something was given back, a part of the line at a time.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from heapq import merge
+from itertools import chain, islice
+
+from reservation_core.domain.calendar import Row, length_micros, to_moment
+from reservation_core.domain.line import Entry, Order, ShapeLine
+from reservation_core.domain.picture import Picture
+from reservation_core.domain.placement import NodeCards, Pool
+from reservation_core.domain.plan import LateStart, PlacedGpu, Slot, Waiting
+from reservation_core.domain.profile import Fit
+
+UNUSABLE = "A GPU of its slot can't be used any more."
+LAPSED = "Its slot is over, and its GPUs were not free in it."
+
+Spots = tuple[tuple[NodeCards, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SlotPlan:
+    """Which slots to write; `more` says that the line goes on, or something was given back meanwhile."""
+
+    slots: list[Slot]
+    more: bool
+
+
+class SlotPlanning(Picture):
+    """Decides slots from the picture; a decision is applied to it at once."""
+
+    _walk_after: Order | None = None
+    _walking: frozenset[str] = frozenset()
+
+    def plan_slots(self, now: datetime, promises: int, limit: int) -> SlotPlan:
+        """Slots for those of the first `promises` in line who have none, and earlier ones for those who have.
+
+        Looks at about `limit` jobs. Nothing while somebody could still be started: they go first.
+        """
+        at = self._catch_up(now)
+        if self._dirty or self._arrivals:
+            return SlotPlan([], more=True)
+        for profile in self._profiles.values():
+            profile.refresh()
+        decided: list[Slot] = []
+        for job, because in self._slots_given_up(at):
+            decided.append(self._find_slot(job, at, because))
+        entries = list(islice(self._to_look_at(promises), limit))
+        for *_, job, _ in entries:
+            slot = self._ledger.slots.get(job.id)
+            if slot is None:
+                found = self._find_slot(job, at, None)
+                if found.gpus:
+                    decided.append(found)
+            elif slot[0] > at:
+                earlier = self._move_earlier(job, slot[0], at)
+                if earlier is not None:
+                    decided.append(earlier)
+        for each in decided:
+            if each.id in self._line.jobs:
+                self._set_slotted(self._line.jobs[each.id], bool(each.gpus))
+        self._go_on(entries, limit)
+        return SlotPlan(decided, more=len(entries) == limit or bool(self._walking or self._freed))
+
+    def late(self, now: datetime) -> list[LateStart]:
+        """Who can't start although their slot has come, and because of whom."""
+        self._catch_up(now)
+        found = []
+        for reservation_id in sorted(self._ledger.due):
+            if reservation_id in self._line.jobs:
+                holders = {
+                    other
+                    for gpu_id, _ in self._ledger.by_reservation[reservation_id]
+                    if (other := self._ledger.calendars[gpu_id].held_by_others(reservation_id)) is not None
+                }
+                who = f"{', '.join(sorted(holders))} still has GPUs of its slot." if holders else UNUSABLE
+                found.append(LateStart(reservation_id, who))
+        return found
+
+    def _slots_given_up(self, at: int) -> list[tuple[Waiting, str]]:
+        """Waiting jobs whose slot can't be had any more; it is taken out of the calendar."""
+        given_up = []
+        if self._doubtful:
+            self._doubtful = False
+            unusable = [each for each in self._line.slotted if self._slot_pool(each) is None]
+            given_up += [(self._line.jobs[each], UNUSABLE) for each in unusable]
+        for each in self._ledger.due & self._line.slotted:
+            if self._ledger.slots[each][1] <= at and self._slot_pool(each) is not None:
+                given_up.append((self._line.jobs[each], LAPSED))
+        given_up.sort(key=lambda each: self._line.order(each[0]))
+        for job, _ in given_up:
+            self._drop_slot(job)
+        for profile in self._profiles.values():
+            profile.refresh()
+        return given_up
+
+    def _slot_pool(self, reservation_id: str) -> Pool | None:
+        """The pool that has all cards of a slot; None when one of them is in none."""
+        pool: Pool | None = None
+        for gpu_id, _ in self._ledger.by_reservation[reservation_id]:
+            where = self._where.get(gpu_id)
+            if where is None:
+                return None
+            pool = where[0]
+        return pool
+
+    def _drop_slot(self, job: Waiting) -> None:
+        self._mark_changed(self._ledger.set_rows(job.id, (), planned=False), freed=True)
+        for pool in self._pools.values():
+            pool.refresh(self._at)
+
+    def _to_look_at(self, promises: int) -> Iterator[Entry]:
+        """Who has no slot, and as far as something was given back who has one, in the order of the line."""
+        if not self._walking and self._freed:
+            self._walking, self._freed, self._walk_after = frozenset(self._freed), set(), None
+        lines = [line for shapes in self._line.shapes.values() for line in shapes.values()]
+        slotted = [line for line in lines if line.slotted]
+        without: list[Iterator[Entry]] = [
+            self._unpromised(line, slotted, promises)
+            for line in lines
+            if not line.slotted and self._reach.pools_for(line.gpu_type, line.shape)
+        ]
+        walked = [self._rest_of(line) for line in slotted if self._is_walked(line)]
+        return merge(*without, *walked)
+
+    def _unpromised(self, line: ShapeLine, slotted: list[ShapeLine], promises: int) -> Iterator[Entry]:
+        """Those of a line whose turn it is to get a slot: `promises` in all, and who comes before one that has one."""
+        room = promises - len(self._line.slotted)
+        last = max((each.entries[-1][:3] for each in slotted), default=None)
+        for number, entry in enumerate(line):
+            if number >= room and (last is None or entry[:3] > last):
+                return
+            yield entry
+
+    def _is_walked(self, line: ShapeLine) -> bool:
+        pools = self._reach.pools_for(line.gpu_type, line.shape) if self._walking else []
+        return any(pool.gpu_type in self._walking for pool in pools)
+
+    def _rest_of(self, line: ShapeLine) -> Iterator[Entry]:
+        first = line.first if self._walk_after is None else line.first_after(self._walk_after)
+        return islice(line.entries, first, None)
+
+    def _go_on(self, entries: list[Entry], limit: int) -> None:
+        """Remember how far the walk has come."""
+        if len(entries) < limit:
+            self._walking = frozenset()
+        elif self._walking:
+            last = entries[-1][:3]
+            self._walk_after = last if self._walk_after is None else max(last, self._walk_after)
+
+    def _find_slot(self, job: Waiting, at: int, because: str | None) -> Slot:
+        """The earliest fit for a job that is nowhere in the calendar."""
+        best: tuple[int, str, Pool, Fit] | None = None
+        length = _length(job)
+        for pool in self._reach.pools_for(job.gpu_type, job.shape):
+            fit = self._profiles[pool.gpu_type].earliest(
+                job.gpus, job.nodes, length, at, never=self._reach.avoided(pool, job).never
+            )
+            if fit is not None and (best is None or (fit.start, pool.gpu_type) < best[:2]):
+                best = (fit.start, pool.gpu_type, pool, fit)
+        if best is None:
+            moment = to_moment(at)
+            return Slot(job.id, moment, moment, (), job.version, job.booking_id, because)
+        return self._write(job, best[2], best[3], because)
+
+    def _move_earlier(self, job: Waiting, start: int, at: int) -> Slot | None:
+        """An earlier place for a job, with its own slot out of the way."""
+        best: tuple[int, str, Pool, Fit] | None = None
+        length = _length(job)
+        own = self._slot_pool(job.id)
+        for pool in self._reach.pools_for(job.gpu_type, job.shape):
+            profile = self._profiles[pool.gpu_type]
+            never = self._reach.avoided(pool, job).never
+            instead = {}
+            if pool is own:
+                positions = {self._where[gpu_id][1] for gpu_id, _ in self._ledger.by_reservation[job.id]}
+                instead = {position: profile.without(position, job.id, at) for position in positions}
+            fit = profile.earliest(job.gpus, job.nodes, length, at, never=never, before=start, instead=instead)
+            if fit is not None and (best is None or (fit.start, pool.gpu_type) < best[:2]):
+                best = (fit.start, pool.gpu_type, pool, fit)
+        if best is None:
+            return None
+        self._mark_changed(self._ledger.set_rows(job.id, (), planned=False), freed=True)
+        # What it leaves behind is had by those after it in this walk, and by those before it in the next.
+        for profile in self._profiles.values():
+            profile.refresh()
+        return self._write(job, best[2], best[3], None)
+
+    def _write(self, job: Waiting, pool: Pool, fit: Fit, because: str | None) -> Slot:
+        start, end = fit.start, fit.start + _length(job)
+        row: Row = (start, end, False, job.id)
+        rows = [(card.placed.gpu_id, row) for node, mask in fit.spots for card in node.cards if card.bit & mask]
+        self._ledger.set_rows(job.id, tuple(sorted(rows)), planned=True)
+        self._profiles[pool.gpu_type].take(fit.spots, start, end)
+        pool.stale.update(node.position for node, _ in fit.spots)
+        if start <= self._at:
+            self._dirty.add(pool.gpu_type)
+        return Slot(job.id, to_moment(start), to_moment(end), _placed(fit.spots), job.version, job.booking_id, because)
+
+
+def _length(job: Waiting) -> int:
+    return length_micros(job.length)
+
+
+def _placed(spots: Spots) -> tuple[PlacedGpu, ...]:
+    """The cards in the order of rank and index."""
+    return tuple(
+        chain.from_iterable(
+            [card.placed_at(rank) for card in node.cards if card.bit & mask] for rank, (node, mask) in enumerate(spots)
+        )
+    )
