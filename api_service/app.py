@@ -13,6 +13,9 @@ from starlette.types import Receive, Scope, Send
 from api_service.gate import ExpressGate, Gate
 from api_service.problems import of_exception
 from api_service.routes import (
+    availability,
+    bookings,
+    calendar_feed,
     dead_letters,
     inventory,
     job_events,
@@ -21,8 +24,12 @@ from api_service.routes import (
     nodes,
     notifications,
     operations,
+    policy,
+    projects,
+    schedulability,
     tokens,
     unknown_pods,
+    usage,
     users,
 )
 from api_service.services import Services
@@ -36,9 +43,16 @@ _ROUTERS = (
     job_logs.router,
     inventory.router,
     nodes.router,
+    bookings.router,
+    availability.router,
+    calendar_feed.router,
     tokens.router,
     users.router,
     notifications.router,
+    policy.router,
+    projects.router,
+    usage.router,
+    schedulability.router,
     dead_letters.router,
     unknown_pods.router,
     operations.router,

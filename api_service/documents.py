@@ -13,8 +13,9 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from api_service.gate import FEED
 from api_service.problems import MEDIA_TYPE
-from reservation_core import contracts, contracts_notices
+from reservation_core import contracts, contracts_bookings, contracts_notices, contracts_policy
 
 DESCRIPTION = """\
 One place where people who share GPUs get them. Send a bearer token with every call under `/v1`. Errors are problem
@@ -28,9 +29,16 @@ _BODIES: tuple[type[BaseModel], ...] = (
     contracts.UserCreate,
     contracts.Redrive,
     contracts.NodeFence,
+    contracts_bookings.BookingCreate,
+    contracts_bookings.BookingChange,
     contracts_notices.NoticeTargetCreate,
     contracts_notices.NoticeTargetVerify,
     contracts_notices.NoticePreferences,
+    contracts_policy.RulesIn,
+    contracts_policy.ProjectCreate,
+    contracts_policy.ExplainRequest,
+    contracts_policy.SchedulabilityAsk,
+    contracts_policy.SeedSchedulabilityAsk,
 )
 _REF = "#/components/schemas/"
 _EXPLAINED: Mapping[int, str] = {
@@ -53,14 +61,14 @@ _IDEMPOTENCY_KEY = {
     "description": "The same key with the same request gets the same answer; with another request 409. Kept for a day.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]([ -~]{0,253}[!-~])?$"},
 }
-_IF_MATCH = {
+IF_MATCH = {
     "name": "If-Match",
     "in": "header",
     "required": False,
     "description": "The ETag that the change is meant for, or `*`.",
     "schema": {"type": "string", "pattern": r'^(\*|"[1-9][0-9]{0,8}")$'},
 }
-_ETAG = {"description": "The job's version, for If-Match.", "schema": {"type": "string"}}
+_ETAG = {"description": "The version, for If-Match.", "schema": {"type": "string"}}
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -92,7 +100,7 @@ def stream(media_type: str, description: str, example: str) -> dict[int | str, d
 
 def reads(model: type[BaseModel] | None, *, required: bool = True, if_match: bool = False) -> dict[str, Any]:
     """A POST's body and headers, as `openapi_extra`."""
-    parameters = [_IDEMPOTENCY_KEY, *([_IF_MATCH] if if_match else [])]
+    parameters = [_IDEMPOTENCY_KEY, *([IF_MATCH] if if_match else [])]
     if model is None:
         return {"parameters": parameters}
     schema = {"$ref": _REF + model.__name__}
@@ -100,6 +108,15 @@ def reads(model: type[BaseModel] | None, *, required: bool = True, if_match: boo
         "parameters": parameters,
         "requestBody": {"required": required, "content": {"application/json": {"schema": schema}}},
     }
+
+
+def changes(model: type[BaseModel] | None) -> dict[str, Any]:
+    """The body and headers of a PATCH, PUT or DELETE, as `openapi_extra`: such a call can be repeated as it is."""
+    found: dict[str, Any] = {"parameters": [IF_MATCH]}
+    if model is not None:
+        schema = {"$ref": _REF + model.__name__}
+        found["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+    return found
 
 
 def openapi(app: FastAPI) -> dict[str, Any]:
@@ -115,11 +132,14 @@ def openapi(app: FastAPI) -> dict[str, Any]:
         for found in (inputs, outputs):
             for name, schema in found["$defs"].items():
                 schemas.setdefault(name, schema)
-        components["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer"}}
+        components["securitySchemes"] = {
+            "bearer": {"type": "http", "scheme": "bearer"},
+            "feed": {"type": "apiKey", "in": "query", "name": "token"},
+        }
         for path, operations in document["paths"].items():
             for operation in operations.values():
                 if path.startswith("/v1/"):
-                    operation["security"] = [{"bearer": []}]
+                    operation["security"] = [{"feed": []} if path == FEED else {"bearer": []}]
                 operation["responses"].setdefault(
                     "500",
                     {

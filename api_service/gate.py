@@ -19,11 +19,18 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from api_service import headers
 from api_service.problems import ProblemError, of_exception, respond
 from api_service.services import Services
+from reservation_core.domain.errors import ForbiddenError
+from reservation_core.domain.model import Role
 from reservation_core.ports.cluster import ClusterUnavailableError
+from reservation_core.ports.identities import Principal
 from reservation_core.ports.transactions import DatabaseUnavailableError
 
 PROTECTED = "/v1/"
+FEED = "/v1/bookings.ics"
+"""Calendar programs send no headers of ours: this address carries a credential of its own, which the route checks."""
 REPEATABLE = frozenset({"status"})
+FOR_SERVICES = frozenset({"/v1/schedulability"})
+"""What a service may ask; everything else is for people."""
 _MAX_PARAMETERS = 50
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _log = structlog.get_logger(__name__)
@@ -58,8 +65,10 @@ class Gate:
             await send(message)
 
         try:
-            if scope["path"].startswith(PROTECTED):
-                scope["principal"] = await self._services.authenticator.principal(_authorization(scope))
+            if scope["path"].startswith(PROTECTED) and scope["path"] != FEED:
+                principal = await self._services.authenticator.principal(_authorization(scope))
+                _refuse_services_elsewhere(principal, scope["path"])
+                scope["principal"] = principal
             if scope["query_string"]:
                 _refuse_repeated_parameters(scope["query_string"])
             await self._app(scope, receive, send_marked)
@@ -134,6 +143,11 @@ class ExpressGate(Gate):
         scope["route"] = route
         response = await route.endpoint(Request(scope, receive))
         await response(scope, receive, send)
+
+
+def _refuse_services_elsewhere(principal: Principal, path: str) -> None:
+    if principal.role is Role.SERVICE and path not in FOR_SERVICES:
+        raise ForbiddenError("This is a service's token: it asks POST /v1/schedulability and nothing else.")
 
 
 def _refuse_repeated_parameters(query: bytes) -> None:

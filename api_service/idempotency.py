@@ -30,10 +30,12 @@ class Answer:
     body: bytes
     kept: bytes | None = None
     etag: str | None = None
+    location: str | None = None
 
     def response(self) -> Response:
         """As it goes out."""
-        headers = None if self.etag is None else {"ETag": self.etag}
+        named = {"ETag": self.etag, "Location": self.location}
+        headers = {name: value for name, value in named.items() if value is not None}
         return Response(self.body, status_code=self.status, media_type="application/json", headers=headers)
 
 

@@ -12,7 +12,12 @@ _ETAG = re.compile(r'"([1-9][0-9]{0,8})"')
 
 def etag(view: JobView) -> str:
     """The version of a job, as a strong entity tag."""
-    return f'"{view.reservation.version}"'
+    return version_tag(view.reservation.version)
+
+
+def version_tag(version: int) -> str:
+    """A version as a strong entity tag."""
+    return f'"{version}"'
 
 
 def expected_version(request: Request) -> int | None:

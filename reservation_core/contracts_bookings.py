@@ -19,10 +19,10 @@ from reservation_core.contracts import (
 )
 from reservation_core.domain.bookings import LONGEST_BOOKING, BookingReason, Span
 from reservation_core.domain.model import BookingStatus
+from reservation_core.domain.recurrences import Occurrence, RecurrenceError, occurrences
 from reservation_core.domain.wall_times import WALL_TIME, WallTimeError, instant_of, read_time, zone_of
 
 MAX_RULE = 1000
-MAX_OCCURRENCES = 366
 
 WallTime = Annotated[
     str,
@@ -116,6 +116,11 @@ class BookingCreate(Wire):
             wrong.append("`auto_accept` is for requests that `wait`")
         if not wrong:
             wrong += _wrong_times(self)
+        if not wrong and self.recurrence is not None:
+            try:
+                self.dates()
+            except RecurrenceError as error:
+                wrong.append(f"recurrence: {error}")
         if wrong:
             raise ValueError("; ".join(wrong))
         return self
@@ -132,6 +137,21 @@ class BookingCreate(Wire):
         if self.duration is not None:
             return Span(start, start + self.duration)
         return Span(start, instant_of(read_time(self.end or ""), self.zone))
+
+    @property
+    def series_zone(self) -> tzinfo:
+        """In which zone a series is expanded: `time_zone`, else the offset that `start` was written with."""
+        return self.zone or read_time(self.start).tzinfo or UTC
+
+    def dates(self) -> list[Occurrence]:
+        """The dates of the series. Raises RecurrenceError; without a recurrence there are none."""
+        if self.series is None:
+            return []
+        span, zone = self.span, self.series_zone
+        clocks = [each.astimezone(zone).replace(tzinfo=None, fold=0) for each in (span.start, span.end)]
+        # By the clock on the wall when the end was given by it, else by how long it lasts.
+        wall_length = None if self.end is None else clocks[1] - clocks[0]
+        return occurrences(self.series.rrule, span, zone, wall_length)
 
     @property
     def series(self) -> Recurrence | None:

@@ -51,7 +51,7 @@ async def book(uow: UnitOfWork, principal: Principal, request: BookingCreate, id
         chosen = choose(able, wanted, *from_now(span, now)) if able else None
         if chosen is None and (broken or not request.wait):
             raise await refusal(uow, judge, span, broken or [no_free_gpus(wanted)])
-        new = NewBooking(_accepted(request, who, wanted, span, cards, chosen, ids, now), chosen or ())
+        new = NewBooking(accepted(request, who, wanted, span, cards, chosen, ids, now), chosen or ())
         if await uow.bookings.add([new], None):
             told(uow)
             return await stored(uow, new.booking.id)
@@ -114,7 +114,7 @@ def booked_from(span: Span) -> Why:
     return Why(BookingReason.BOOKED, f"Booked from {start} to {end}.")
 
 
-def _accepted(
+def accepted(
     request: BookingCreate,
     who: Booker,
     wanted: Wanted,
@@ -123,7 +123,9 @@ def _accepted(
     chosen: tuple[ChosenCard, ...] | None,
     ids: IdSource,
     now: datetime,
+    series: tuple[str, int] | None = None,
 ) -> Booking:
+    """A booking as it will be stored: with cards confirmed, else on the waitlist. `series`: its id, and which date."""
     if chosen is None:
         status = BookingStatus.WAITING
         why = Why(BookingReason.WAITING_FOR_SLOT, "On the waitlist: you are told when what it needs comes free.")
@@ -144,6 +146,8 @@ def _accepted(
         workload=workload_of(request),
         created_at=now,
         version=1,
+        series_id=None if series is None else series[0],
+        occurrence=None if series is None else series[1],
         auto_accept=request.auto_accept,
         waits_until=span.start if chosen is None else None,
     )

@@ -1,0 +1,46 @@
+"""A person's bookings as an iCalendar file (RFC 5545), for calendar programs to subscribe to."""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from icalendar import Calendar, Event
+
+from reservation_core.domain.bookings import Booking
+from reservation_core.domain.model import BookingStatus
+
+MEDIA_TYPE = "text/calendar; charset=utf-8"
+REFRESH = timedelta(minutes=15)
+
+_TENTATIVE = frozenset({BookingStatus.WAITING, BookingStatus.OFFERED})
+
+
+def calendar_of(user: str, bookings: Iterable[Booking], now: datetime) -> bytes:
+    """The file. Lines are folded and texts escaped by the library: a title is nothing but a title."""
+    calendar = Calendar()
+    calendar.add("prodid", "-//GPU Dev Server//bookings//EN")
+    calendar.add("version", "2.0")
+    calendar.add("method", "PUBLISH")
+    calendar.add("x-wr-calname", f"GPUs of {user}")
+    calendar.add("refresh-interval", REFRESH, parameters={"VALUE": "DURATION"})
+    for booking in bookings:
+        calendar.add_component(_event(booking, now))
+    return bytes(calendar.to_ical())
+
+
+def _event(booking: Booking, now: datetime) -> Event:
+    event = Event()
+    wanted = booking.wanted
+    cards = f"{wanted.gpus * wanted.nodes} x {wanted.gpu_type or 'GPU'}"
+    places: dict[str, list[int]] = {}
+    for card in booking.cards:
+        places.setdefault(card.node, []).append(card.index)
+    event.add("uid", f"{booking.id}@gpu-dev")
+    event.add("dtstamp", now)
+    event.add("sequence", booking.version)
+    event.add("dtstart", booking.span.start)
+    event.add("dtend", booking.span.end)
+    event.add("summary", f"{booking.title} ({cards})" if booking.title else cards)
+    event.add("status", "TENTATIVE" if booking.status in _TENTATIVE else "CONFIRMED")
+    event.add("location", "; ".join(f"{node} {','.join(map(str, indices))}" for node, indices in places.items()))
+    event.add("description", f"{booking.id}: {booking.status.value}. {booking.why.detail}")
+    return event

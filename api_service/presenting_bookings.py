@@ -1,0 +1,110 @@
+"""Bookings as the wire shows them: the only place that decides who sees what of them."""
+
+from itertools import groupby
+
+from reservation_core import contracts
+from reservation_core.contracts_bookings import (
+    Availability,
+    BookedCards,
+    BookingOut,
+    BookingReasonOut,
+    BookingSeries,
+    FreeSlotOut,
+    SkippedDate,
+    TypeAvailability,
+)
+from reservation_core.domain.bookings import Booking, FreeSlot, Skipped
+from reservation_core.domain.model import Workload
+from reservation_core.ports.identities import Principal
+from reservation_core.usecases.book_series import SeriesOutcome
+from reservation_core.usecases.find_slots import FreeOverTime
+from reservation_core.usecases.owned_bookings import is_theirs
+
+
+def booking(found: Booking, caller: Principal) -> BookingOut:
+    """A booking; of other people's only when it is, whose, and which cards: the calendar is common knowledge."""
+    theirs = is_theirs(caller, found)
+    by_rank = groupby(sorted(found.cards, key=lambda card: (card.rank, card.index)), key=lambda card: card.rank)
+    allocations = []
+    for _, group in by_rank:
+        cards = list(group)
+        allocations.append(
+            BookedCards(
+                node=cards[0].node,
+                gpu_indices=[card.index for card in cards],
+                gpu_uuids=[card.uuid if theirs else None for card in cards],
+            )
+        )
+    return BookingOut(
+        id=found.id,
+        title=found.title if theirs else None,
+        user=found.user,
+        project=found.project if theirs else None,
+        status=found.status,
+        reason=BookingReasonOut(code=found.why.code, detail=found.why.detail if theirs else ""),
+        gpus=found.wanted.gpus,
+        gpu_type=found.wanted.gpu_type,
+        nodes=found.wanted.nodes,
+        node=found.wanted.node if theirs else None,
+        start=found.span.start,
+        end=found.span.end,
+        duration=found.span.length,
+        created_at=found.created_at,
+        series_id=found.series_id if theirs else None,
+        allocations=allocations,
+        workload=_workload(found.workload) if theirs and found.workload is not None else None,
+        jobs=list(found.jobs) if theirs else [],
+        used_at=found.used_at if theirs else None,
+        release_at=found.release_at if theirs else None,
+        offer_until=found.offer_until if theirs else None,
+        waits_until=found.waits_until if theirs else None,
+        auto_accept=found.auto_accept if theirs else False,
+    )
+
+
+def series(outcome: SeriesOutcome, caller: Principal) -> BookingSeries:
+    """A series as it was booked."""
+    return BookingSeries(
+        series_id=outcome.series_id,
+        items=[booking(each, caller) for each in outcome.booked],
+        skipped=[_skipped(each) for each in outcome.skipped],
+    )
+
+
+def free_slot(found: FreeSlot) -> FreeSlotOut:
+    """A time that would do."""
+    return FreeSlotOut(
+        gpu_type=found.gpu_type, start=found.span.start, end=found.span.end, latest_start=found.latest_start
+    )
+
+
+def availability(found: FreeOverTime) -> Availability:
+    """Free cards over time."""
+    return Availability(
+        start=found.start,
+        end=found.end,
+        step=found.step,
+        items=[
+            TypeAvailability(gpu_type=gpu_type, gpus=gpus, free=free) for gpu_type, (gpus, free) in found.types.items()
+        ],
+    )
+
+
+def _skipped(found: Skipped) -> SkippedDate:
+    return SkippedDate(
+        local_start=found.local_start,
+        start=None if found.span is None else found.span.start,
+        end=None if found.span is None else found.span.end,
+        broken_rules=[contracts.BrokenRule(code=each.code, detail=each.detail) for each in found.broken],
+        nearest_slots=[contracts.Slot(start=span.start, end=span.end) for span in found.nearest],
+    )
+
+
+def _workload(workload: Workload) -> contracts.Workload:
+    # Not checked again: what was stored once can always be shown, whatever is taken today.
+    return contracts.Workload.model_construct(
+        image=workload.image,
+        command=list(workload.command),
+        env=dict(workload.env),
+        working_dir=workload.working_dir,
+    )

@@ -1,0 +1,200 @@
+"""Bookings: a slot of GPUs, at once or with every reason why not; listed, moved and cancelled."""
+
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request
+from pydantic import Field
+from starlette.convertors import Convertor, register_url_convertor
+from starlette.responses import Response
+
+from api_service import bodies, presenting_bookings
+from api_service.documents import answers, changes, problems, reads
+from api_service.idempotency import Answer, once
+from api_service.pagination import PageQuery, decode, encode
+from api_service.preconditions import expected_version, version_tag
+from api_service.services import Caller, Served
+from reservation_core.contracts import Page, UserName
+from reservation_core.contracts_bookings import BookingChange, BookingCreate, BookingOut, BookingSeries, Instant
+from reservation_core.domain.bookings import Booking
+from reservation_core.domain.calendar import to_micros, to_moment
+from reservation_core.domain.model import BookingStatus
+from reservation_core.ports.bookings import BookingFilter
+from reservation_core.ports.identities import Principal
+from reservation_core.ports.transactions import UnitOfWork
+from reservation_core.usecases.book import book
+from reservation_core.usecases.book_series import book_series
+from reservation_core.usecases.cancel_booking import Reach, cancel_booking
+from reservation_core.usecases.change_booking import change_booking
+from reservation_core.usecases.owned_bookings import view_owned_booking
+
+_LIST = "bookings"
+
+
+class _BookingIds(Convertor[str]):
+    """Ids of bookings only: `/v1/bookings/slots` and its like are addresses of their own, with methods of their own."""
+
+    regex = "bkg-[^/]*"
+
+    def convert(self, value: str) -> str:
+        """As it is."""
+        return value
+
+    def to_string(self, value: str) -> str:
+        """As it is."""
+        return value
+
+
+register_url_convertor("booking", _BookingIds())
+
+router = APIRouter(prefix="/v1/bookings", tags=["bookings"])
+
+BookingId = Annotated[
+    str, Path(pattern="^bkg-[0-9a-z]{1,32}$", description="A booking's id.", examples=["bkg-7f3k9q2m"])
+]
+
+
+class BookingsQuery(PageQuery):
+    """Which bookings to list."""
+
+    from_: Annotated[
+        Instant | None, Field(alias="from", description="Only what ends after this time; by default, now.")
+    ] = None
+    to: Annotated[Instant | None, Field(description="Only what begins before this time.")] = None
+    status: Annotated[
+        list[BookingStatus] | None,
+        Field(max_length=16, description="Only these statuses; may be given several times."),
+    ] = None
+    user: Annotated[UserName | None, Field(description="Only this user's bookings.")] = None
+    mine: Annotated[bool, Field(description="Only your own.")] = False
+
+
+@router.post(
+    "",
+    status_code=201,
+    response_model=BookingOut | BookingSeries,
+    summary="Book a slot",
+    responses=answers(
+        201, "Booked: these cards are yours for that time. A series answers with its dates.", etag=True
+    )
+    | {202: {"model": BookingOut, "description": "On the waitlist (`wait`): nothing is free."}}
+    | problems(400, 409, 413, 415),
+    openapi_extra=reads(BookingCreate),
+)
+async def create_booking(request: Request, services: Served, caller: Caller) -> Response:
+    """Concrete GPUs for a time slot, or a 409 with every rule that is broken and the nearest slots that would do."""
+    body = await bodies.read(request, BookingCreate, limit=services.settings.max_body_bytes)
+    ids = services.runtime.ids
+
+    async def act(uow: UnitOfWork) -> Answer:
+        if body.series is not None:
+            outcome = await book_series(uow, caller, body, body.series, ids)
+            return Answer(201, presenting_bookings.series(outcome, caller).model_dump_json().encode())
+        booked = await book(uow, caller, body, ids)
+        return _answer(booked, caller, 202 if booked.status is BookingStatus.WAITING else 201)
+
+    return await once(request, caller, body.model_dump_json().encode(), services.runtime.uow, act)
+
+
+@router.get("", response_model=Page[BookingOut], summary="List bookings", responses=problems(400))
+async def list_bookings(services: Served, caller: Caller, query: Annotated[BookingsQuery, Query()]) -> Response:
+    """The calendar by start: your own bookings, and of others' those that take cards, without their private parts."""
+    after = _place(query.cursor)
+    async with services.runtime.uow() as uow:
+        which = BookingFilter(
+            user_id=caller.user_id if query.mine or not caller.is_admin else None,
+            only_own=query.mine,
+            user=query.user,
+            statuses=None if query.status is None else frozenset(query.status),
+            from_=query.from_ or await uow.now(),
+            to=query.to,
+        )
+        found = await uow.bookings.views(which, limit=query.limit + 1, after=after)
+    shown = found[: query.limit]
+    last = shown[-1] if len(found) > query.limit else None
+    page = Page[BookingOut](
+        items=[presenting_bookings.booking(each, caller) for each in shown],
+        next_cursor=None if last is None else encode(_LIST, (to_micros(last.span.start), last.id)),
+    )
+    return Response(page.model_dump_json(), media_type="application/json")
+
+
+@router.get(
+    "/{booking_id:booking}",
+    response_model=BookingOut,
+    summary="Look at a booking",
+    responses=answers(200, "The booking as it is now.", etag=True) | problems(404),
+)
+async def get_booking(services: Served, caller: Caller, booking_id: BookingId) -> Response:
+    """One of your bookings, with its cards and jobs."""
+    async with services.runtime.uow() as uow:
+        found = await view_owned_booking(uow, caller, booking_id)
+    return _answer(found, caller, 200).response()
+
+
+@router.patch(
+    "/{booking_id:booking}",
+    response_model=BookingOut,
+    summary="Change a booking",
+    responses=answers(200, "The booking as it is from now on.", etag=True) | problems(400, 404, 409, 412, 413, 415),
+    openapi_extra=changes(BookingChange),
+)
+async def patch_booking(request: Request, services: Served, caller: Caller, booking_id: BookingId) -> Response:
+    """Extend, shorten, move or rename it. When the new slot is not to be had, the old one stays as it is."""
+    expected = expected_version(request)
+    body = await bodies.read(request, BookingChange, limit=services.settings.max_body_bytes)
+    async with services.runtime.uow() as uow:
+        changed = await change_booking(uow, caller, booking_id, body, expected)
+    return _answer(changed, caller, 200).response()
+
+
+@router.delete(
+    "/{booking_id:booking}",
+    response_model=BookingOut | BookingSeries,
+    summary="Cancel a booking",
+    responses=answers(200, "The booking, cancelled; with `series` all that were.", etag=True)
+    | problems(400, 404, 409, 412),
+    openapi_extra=changes(None),
+)
+async def delete_booking(
+    request: Request,
+    services: Served,
+    caller: Caller,
+    booking_id: BookingId,
+    series: Annotated[
+        Reach, Query(description="Of a series: this date, this and those after it, or all that are not over.")
+    ] = "this",
+) -> Response:
+    """Give back what is left of it at once. Jobs in it end: those that wait now, those that run after their grace."""
+    expected = expected_version(request)
+    async with services.runtime.uow() as uow:
+        cancelled = await cancel_booking(uow, caller, booking_id, series, expected)
+    asked = next(each for each in cancelled if each.id == booking_id)
+    if series == "this" or asked.series_id is None:
+        return _answer(asked, caller, 200).response()
+    shown = BookingSeries(
+        series_id=asked.series_id,
+        items=[presenting_bookings.booking(each, caller) for each in cancelled],
+        skipped=[],
+    )
+    return Response(shown.model_dump_json(), media_type="application/json")
+
+
+def _answer(found: Booking, caller: Principal, status: int) -> Answer:
+    return Answer(
+        status,
+        presenting_bookings.booking(found, caller).model_dump_json().encode(),
+        etag=version_tag(found.version),
+        location=f"/v1/bookings/{found.id}" if status != 200 else None,
+    )
+
+
+def _place(cursor: str | None) -> tuple[datetime, str] | None:
+    key = decode(_LIST, cursor, (int, str))
+    if key is None:
+        return None
+    micros = min(max(int(key[0]), 0), to_micros(_LAST))
+    return to_moment(micros), str(key[1])
+
+
+_LAST = datetime.fromisoformat("9999-12-31T00:00:00+00:00")

@@ -1,0 +1,80 @@
+"""One's bookings for calendar programs: a private address that only reads."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import Response
+
+from api_service import calendar_file
+from api_service.documents import answers, problems, reads, stream
+from api_service.gate import FEED
+from api_service.idempotency import Answer, once
+from api_service.problems import ProblemError
+from api_service.services import Caller, Served
+from reservation_core.contracts_bookings import FeedCreated
+from reservation_core.ports.transactions import UnitOfWork
+from reservation_core.usecases.calendar_feed import make_feed, read_feed, remove_feed
+
+router = APIRouter(tags=["bookings"])
+
+_EXAMPLE = "BEGIN:VCALENDAR\r\nVERSION:2.0\r\nEND:VCALENDAR\r\n"
+
+
+@router.post(
+    "/v1/bookings/feed",
+    status_code=201,
+    response_model=FeedCreated,
+    summary="Make your calendar address",
+    responses=answers(201, "The address. It is in this answer and nowhere else.") | problems(400, 409),
+    openapi_extra=reads(None),
+)
+async def create_feed(request: Request, services: Served, caller: Caller) -> Response:
+    """A private address of your bookings for calendar programs; the one before stops working.
+
+    A repeated request gets `path: null`.
+    """
+
+    async def act(uow: UnitOfWork) -> Answer:
+        secret, made = await make_feed(uow, caller, services.runtime.ids)
+        shown = FeedCreated(path=f"{FEED}?token={secret}", created_at=made)
+        kept = shown.model_copy(update={"path": None})
+        return Answer(201, shown.model_dump_json().encode(), kept=kept.model_dump_json().encode())
+
+    return await once(request, caller, b"", services.runtime.uow, act)
+
+
+@router.delete(
+    "/v1/bookings/feed",
+    status_code=204,
+    summary="Remove your calendar address",
+    responses={**answers(204, "It no longer works."), **problems(404)},
+)
+async def delete_feed(services: Served, caller: Caller) -> Response:
+    """The address stops working at once."""
+    async with services.runtime.uow() as uow:
+        await remove_feed(uow, caller)
+    return Response(status_code=204)
+
+
+@router.get(
+    FEED,
+    response_class=Response,
+    summary="Your bookings as iCalendar",
+    responses={**problems(), **stream("text/calendar", "Your bookings, from 90 days ago on.", _EXAMPLE)},
+)
+async def get_feed(
+    services: Served,
+    token: Annotated[
+        str | None, Query(max_length=512, description="The secret in the address that POST /v1/bookings/feed gave.")
+    ] = None,
+) -> Response:
+    """For calendar programs: they send nothing but this address. It reads, and changes nothing."""
+    found = None
+    if token is not None and token.isascii():
+        async with services.runtime.uow() as uow:
+            found = await read_feed(uow, token, services.runtime.ids)
+    if found is None:
+        detail = "This calendar address does not work, or no longer. POST /v1/bookings/feed makes a new one."
+        raise ProblemError(401, "unauthenticated", detail, headers={"WWW-Authenticate": 'Bearer realm="gpu-dev"'})
+    body = calendar_file.calendar_of(found.user, found.bookings, found.now)
+    return Response(body, media_type=calendar_file.MEDIA_TYPE, headers={"Cache-Control": "private, no-store"})

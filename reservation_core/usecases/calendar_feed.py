@@ -1,0 +1,56 @@
+"""Private calendar addresses: whoever has one can read its owner's bookings and do nothing else."""
+
+import hmac
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from reservation_core.domain.bookings import OPEN_BOOKINGS, Booking
+from reservation_core.domain.errors import NotFoundError
+from reservation_core.domain.model import BookingStatus
+from reservation_core.ports.bookings import BookingFilter
+from reservation_core.ports.identities import Principal
+from reservation_core.ports.ids import IdSource
+from reservation_core.ports.transactions import UnitOfWork
+
+PAST = timedelta(days=90)
+MOST = 2000
+_SHOWN = OPEN_BOOKINGS | {BookingStatus.ENDED, BookingStatus.RELEASED}
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """What a calendar program gets."""
+
+    user: str
+    bookings: tuple[Booking, ...]
+    now: datetime
+
+
+async def make_feed(uow: UnitOfWork, principal: Principal, ids: IdSource) -> tuple[str, datetime]:
+    """A new address for the caller; the old one stops working. Answers its secret and when it was made."""
+    secret = ids.new_secret()
+    now = await uow.now()
+    await uow.calendar_feeds.put(principal.user_id, ids.digest(secret), now)
+    await uow.events.append(actor=principal.user, kind="calendar_feed_made", at=now, subject=principal.user)
+    return secret, now
+
+
+async def remove_feed(uow: UnitOfWork, principal: Principal) -> None:
+    """The caller's address stops working. Raises NotFoundError when there is none."""
+    if not await uow.calendar_feeds.remove(principal.user_id):
+        raise NotFoundError("You have no calendar address. POST /v1/bookings/feed makes one.")
+    await uow.events.append(
+        actor=principal.user, kind="calendar_feed_removed", at=await uow.now(), subject=principal.user
+    )
+
+
+async def read_feed(uow: UnitOfWork, secret: str, ids: IdSource) -> Feed | None:
+    """The bookings behind an address, from 90 days ago on; None when it is nobody's."""
+    digest = ids.digest(secret)
+    found = await uow.calendar_feeds.owner(digest)
+    if found is None or not hmac.compare_digest(found[2], digest):
+        return None
+    user_id, user, _ = found
+    now = await uow.now()
+    which = BookingFilter(user_id, only_own=True, statuses=_SHOWN, from_=now - PAST)
+    return Feed(user, tuple(await uow.bookings.views(which, limit=MOST, after=None)), now)
