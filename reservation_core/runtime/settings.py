@@ -157,7 +157,18 @@ class CommonSettings(BaseSettings):
     log_json: bool = True
 
 
-class ApiSettings(CommonSettings):
+class WaitlistSettings(CommonSettings):
+    """Whoever looks at the waitlist."""
+
+    offer_s: Seconds = 1800  # how long cards are kept for somebody on the waitlist who has to answer
+
+    @property
+    def offer(self) -> timedelta:
+        """How long an offer stands."""
+        return timedelta(seconds=self.offer_s)
+
+
+class ApiSettings(WaitlistSettings):
     """The API service."""
 
     listen: str = "127.0.0.1:8080"
@@ -242,7 +253,7 @@ class NodeAgentSettings(CommonSettings):
     look_every_s: Seconds = 60
 
 
-class ExpirySettings(CommonSettings):
+class ExpirySettings(WaitlistSettings):
     """The reservation expiry."""
 
     warn_before_s: WarningTimes = (1800, 900, 300)
@@ -251,6 +262,9 @@ class ExpirySettings(CommonSettings):
     ending_patience_s: Seconds = 60
     idempotency_keep_s: Seconds = 86_400
     log_keep_s: Seconds = 86_400 * 7
+    starting_soon_s: WarningTimes = (86_400, 3600, 600)
+    ending_soon_s: WarningTimes = (86_400, 3600, 600)
+    no_show_grace_s: Seconds | None = None  # how long a booking may stay unused where no policy says so; None: for ever
 
 
 class StandaloneSettings(ApiSettings, ProcessorSettings, ExpirySettings, UpdaterSettings):

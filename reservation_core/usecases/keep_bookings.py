@@ -13,6 +13,7 @@ from reservation_core.domain.booking_life import BookingRules, advance
 from reservation_core.domain.bookings import Booking
 from reservation_core.domain.changes import SYSTEM, BookingOver
 from reservation_core.domain.lifecycle import decide
+from reservation_core.domain.limits import Policy
 from reservation_core.domain.model import (
     BookingStatus,
     JobStatus,
@@ -74,13 +75,20 @@ async def _advance(uow: UnitOfWork, ids: IdSource, keeping: BookingKeeping) -> t
     await uow.booking_life.hold_planning()
     bookings = await uow.bookings.lock(due)
     facts = await uow.booking_life.facts(list(bookings))
+    policy = (await uow.policies.current()).policy
     now = await uow.now()
     changes: list[BookingChange] = []
     for booking_id, booking in sorted(bookings.items()):
-        around = replace(facts[booking_id], grace=keeping.no_show_grace)
+        around = replace(facts[booking_id], grace=_grace(policy, booking, keeping.no_show_grace))
         changes += advance(booking, around, keeping.rules, now)
     await carry_out_bookings(uow, changes, ids)
     return len(due), len(changes)
+
+
+def _grace(policy: Policy, booking: Booking, otherwise: timedelta | None) -> timedelta | None:
+    """How long it may stay unused by the policy, or where that says nothing by the setting."""
+    limit = policy.limits(booking.user, booking.project, booking.wanted.gpu_type).no_show_grace
+    return otherwise if limit is None else limit.value
 
 
 async def carry_out_bookings(uow: UnitOfWork, changes: Sequence[BookingChange], ids: IdSource) -> None:
