@@ -12,6 +12,7 @@ from fastapi import Depends, Request
 from api_service.auth import Authenticator
 from api_service.following import SharedWakeups
 from api_service.metrics import Metrics
+from api_service.policy_cache import PolicyCache
 from api_service.submission import SubmissionWriter
 from reservation_core.ports.identities import Principal
 from reservation_core.ports.reservations import NewReservation, Submitted
@@ -35,6 +36,7 @@ class Services:
     submissions: SubmissionWriter
     wakeups: SharedWakeups
     metrics: Metrics
+    policy: PolicyCache
     stream_reads: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_STREAM_READERS))
 
     @classmethod
@@ -51,13 +53,18 @@ class Services:
             submissions=SubmissionWriter(store, settings.submit_batch),
             wakeups=SharedWakeups(runtime.wakeups),
             metrics=Metrics(runtime.uow, runtime.clock),
+            policy=PolicyCache(runtime.uow, settings.token_cache_s),
         )
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Run what works in the background; on the way out write what was accepted, then stop."""
         writer = asyncio.create_task(self.submissions.run())
-        background = [asyncio.create_task(self.wakeups.run()), asyncio.create_task(self._write_last_used())]
+        background = [
+            asyncio.create_task(self.wakeups.run()),
+            asyncio.create_task(self._write_last_used()),
+            asyncio.create_task(self.policy.run()),
+        ]
         try:
             yield
         finally:

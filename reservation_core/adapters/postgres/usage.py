@@ -28,7 +28,9 @@ class PostgresUsage:
         found = await self._connection.execute(
             statement("usage_report"), {"by": by.value, "start": start, "end": end, "user_id": user_id}
         )
-        return UsageReport(tuple(UsageLine(row.key, GpuTime(row.held, row.used, row.wasted)) for row in found))
+        lines = [UsageLine(row.key, GpuTime(row.held, row.used, row.wasted)) for row in found]
+        # Not the server's order of words: pages go on after a key.
+        return UsageReport(sorted(lines, key=lambda line: (line.key is None, line.key or "")))
 
     async def bring_shares_up(self, half_life: timedelta, now: datetime) -> None:
         """Count what was held since the last time; a `now` that is not later than that changes nothing."""

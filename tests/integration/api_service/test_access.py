@@ -11,6 +11,7 @@ import pytest
 from fastapi import FastAPI
 from starlette.routing import Route
 
+from reservation_core.domain.limits import Rules, Scope
 from reservation_core.ports.unknown_pods import UnknownPod
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.update_inventory import update_inventory
@@ -62,6 +63,20 @@ CALLS: dict[tuple[str, str], Call] = {
     # An administrator's word does not make an address wanted.
     ("POST", "/v1/notifications/targets/{target_id}/test"): Call(202, 404, 404),
     ("POST", "/v1/notifications/targets/{target_id}/verify"): Call(200, 404, 404, {"code": "code-00000000"}),
+    ("POST", "/v1/policy/explain"): Call(200, 200, 200, {"gpus": 1, "duration": 60}),
+    ("GET", "/v1/policy"): Call(200, 200, 200),
+    ("GET", "/v1/policy/{scope}"): Call(200, 404, 200),
+    ("PUT", "/v1/policy/{scope}"): Call(403, 403, 200, {"max_gpus": 8}),
+    ("DELETE", "/v1/policy/{scope}"): Call(403, 403, 200),
+    ("POST", "/v1/projects"): Call(403, 403, 201, {"name": "biology"}),
+    ("GET", "/v1/projects"): Call(200, 200, 200),
+    ("GET", "/v1/projects/{project}"): Call(200, 404, 200),
+    ("DELETE", "/v1/projects/{project}"): Call(403, 403, 200),
+    ("PUT", "/v1/projects/{project}/members/{user}"): Call(403, 403, 200),
+    ("DELETE", "/v1/projects/{project}/members/{user}"): Call(403, 403, 200),
+    ("GET", "/v1/usage"): Call(200, 200, 200),
+    ("POST", "/v1/schedulability"): Call(403, 403, 200, {"user": "alice", "namespace": "lab"}),
+    ("POST", "/gpu-schedulability/"): Call(403, 403, 200, {"user_email": "alice", "namespace": "lab"}),
     ("GET", "/v1/dead-letters"): Call(403, 403, 200, query="?queue=gpu_jobs"),
     ("POST", "/v1/dead-letters/{queue}/redrive"): Call(403, 403, 200),
 }
@@ -82,12 +97,18 @@ POD = "job-nobody-1-0"
 
 
 @pytest.fixture(autouse=True)
-async def things_of_nobody(runtime: Runtime) -> str:
-    """A node, whose name it is, and a pod that the ledger does not know."""
+async def things_of_nobody(runtime: Runtime, people: People) -> str:
+    """A node, whose name it is, a pod that the ledger does not know, and a project that alice is in."""
     await update_inventory(runtime.uow, runtime.cluster, runtime.clock)
     pod = UnknownPod(POD, "job-nobody", None, None, "The ledger has no reservation of this name.", runtime.clock.now())
     async with runtime.uow() as uow:
         await uow.unknown_pods.report([pod])
+        await uow.projects.create("vision", None, runtime.clock.now())
+        alice = await uow.identities.user("alice")
+        assert alice is not None
+        await uow.projects.add_member("vision", alice.id)
+        scope = Scope(project="vision")
+        await uow.policies.put_rule(scope, Rules(max_gpus=9), by="root", from_file=False, now=runtime.clock.now())
         [node] = await uow.inventory.nodes(after=None, limit=1)
     return node.name
 
@@ -100,6 +121,9 @@ async def _alices_things(alice: httpx.AsyncClient) -> dict[str, str]:
     return {
         "job_id": job["id"],
         "token_id": token["id"],
+        "project": "vision",
+        "scope": "project:vision",
+        "user": "alice",
         "target_id": target["id"],
         "name": "alice",
         "queue": "gpu_jobs",
@@ -143,13 +167,15 @@ async def _looks_like_one_that_never_was(
     never = {
         "job_id": "job-zzzzzzzz",
         "token_id": "tok-zzzzzzzz",
+        "project": "nothing",
+        "scope": "project:nothing",
         "target_id": "ntg-zzzzzzzz",
         "name": "nobody",
         "queue": "gpu_jobs",
     }
     missing = await client.request(method, path.format(**never) + call.query, json=call.body)
     text = response.text
-    for key in ("job_id", "token_id", "target_id", "name"):
+    for key in ("job_id", "token_id", "project", "target_id", "name"):
         text = text.replace(things[key], never[key])
     drop = {"instance"}
     assert {k: v for k, v in missing.json().items() if k not in drop} == {

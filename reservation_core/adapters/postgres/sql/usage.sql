@@ -37,8 +37,7 @@ WITH spans AS (
 SELECT CASE CAST(:by AS text) WHEN 'user' THEN user_name WHEN 'project' THEN project ELSE gpu_type END AS key,
        sum(held) AS held, sum(used) AS used, coalesce(sum(held - used) FILTER (WHERE is_wasted), 0) AS wasted
 FROM measured
-GROUP BY 1
-ORDER BY 1 NULLS LAST;
+GROUP BY 1;
 
 -- name: lock_fair_shares
 -- Up to when what was held is counted, and by which half-life; whoever counts on waits.

@@ -1,0 +1,56 @@
+"""The policy in this process's memory, for the one call that can't afford to read it: submitting a job.
+
+It is read again every two seconds (`token_cache_s`), so a change by another process holds that much later here; what
+this process changes holds at once. Quotas never rest on it: they are decided from the database.
+"""
+
+import asyncio
+
+import structlog
+
+from reservation_core.domain.limits import Policy
+from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWorkFactory
+
+_log = structlog.get_logger(__name__)
+_SHORTEST_S = 0.2
+
+
+class PolicyCache:
+    """The rules as they were a moment ago."""
+
+    def __init__(self, uow: UnitOfWorkFactory, every_s: float) -> None:
+        self._uow = uow
+        self._every_s = max(every_s, _SHORTEST_S)
+        self._policy: Policy | None = None
+        self._revision = -1
+        self._forgotten = 0
+
+    async def current(self) -> Policy:
+        """The rules; from memory when they are there."""
+        return self._policy if self._policy is not None else await self._read()
+
+    def forget(self) -> None:
+        """Something was changed here: read before the next answer."""
+        self._policy = None
+        self._revision = -1
+        # A reading that is under way may have begun before the change, and is not kept.
+        self._forgotten += 1
+
+    async def run(self) -> None:
+        """Keep it fresh, for ever. While the database is away, what was read last holds."""
+        while True:
+            try:
+                await self._read()
+            except DatabaseUnavailableError as error:
+                _log.warning("policy_not_read", error=str(error))
+            await asyncio.sleep(self._every_s)
+
+    async def _read(self) -> Policy:
+        forgotten = self._forgotten
+        async with self._uow() as uow:
+            if self._policy is not None and await uow.policies.revision() == self._revision:
+                return self._policy
+            found = await uow.policies.current()
+        if forgotten == self._forgotten:
+            self._policy, self._revision = found.policy, found.revision
+        return found.policy

@@ -1,0 +1,149 @@
+"""The policy, projects and usage as the wire shows them."""
+
+import csv
+import io
+from collections.abc import Sequence
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+from pydantic import ConfigDict, TypeAdapter
+
+from reservation_core.contracts_policy import (
+    Explanation,
+    LimitOut,
+    ProjectOut,
+    RelaxationIn,
+    RuleBroken,
+    RuleOut,
+    RulesIn,
+    Schedulability,
+    SeedSchedulability,
+    UsageLineOut,
+)
+from reservation_core.domain.limits import Limits
+from reservation_core.domain.model import ReservationKind
+from reservation_core.domain.usage import GpuTime, UsageBy, UsageLine, UsageReport
+from reservation_core.ports.policies import Project, StoredRule
+from reservation_core.usecases.explain import Explained
+from reservation_core.usecases.schedulability import Verdict
+
+_HOUR = Decimal(3600)
+_LENGTHS = TypeAdapter(timedelta, config=ConfigDict(ser_json_timedelta="iso8601"))
+
+
+def rule(stored: StoredRule) -> RuleOut:
+    """One scope's rules."""
+    scope = stored.rule.scope
+    return RuleOut(
+        scope=str(scope),
+        user=scope.user,
+        project=scope.project,
+        gpu_type=scope.gpu_type,
+        rules=RulesIn.of(stored.rule.rules),
+        from_file=stored.from_file,
+        version=stored.version,
+        changed_at=stored.changed_at,
+        changed_by=stored.changed_by,
+    )
+
+
+def project(found: Project) -> ProjectOut:
+    """A project and its members."""
+    return ProjectOut(name=found.name, title=found.title, created_at=found.created_at, members=list(found.members))
+
+
+def explanation(found: Explained, kind: ReservationKind) -> Explanation:
+    """The whole answer to a request that is not made."""
+    return Explanation(
+        allowed=not found.broken,
+        kind="booking" if kind is ReservationKind.BOOKING else "job",
+        broken_rules=[
+            RuleBroken(code=each.code, detail=each.detail, possible_from=each.possible_from, ask_from=each.ask_from)
+            for each in found.broken
+        ],
+        possible_from=found.possible_from,
+        limits=[
+            LimitOut(rule=each.name.value, value=_value(each.limit.value), used=each.used, scope=str(each.limit.scope))
+            for each in found.uses
+        ],
+        exceptions=_exceptions(found.limits) if kind is ReservationKind.BOOKING else [],
+    )
+
+
+def usage_line(line: UsageLine) -> UsageLineOut:
+    """One line of a report."""
+    return _line(line.key, line.time)
+
+
+def usage_total(report: UsageReport) -> UsageLineOut:
+    """The sum of all lines."""
+    return _line(None, report.total)
+
+
+def usage_csv(by: UsageBy, lines: Sequence[UsageLine]) -> str:
+    """A report as CSV (RFC 4180), with one line a key and the names of the columns first."""
+    text = io.StringIO()
+    table = csv.writer(text)
+    names = ("held", "used", "idle", "wasted")
+    table.writerow([by.value, *(f"{name}_gpu_s" for name in names), *(f"{name}_gpu_hours" for name in names)])
+    for line in lines:
+        times = [getattr(line.time, name) for name in names]
+        table.writerow([_safe(line.key or ""), *(f"{time:f}" for time in times), *(_hours(time) for time in times)])
+    return text.getvalue()
+
+
+def schedulability(verdict: Verdict) -> Schedulability:
+    """Whether somebody may use GPUs now."""
+    return Schedulability(
+        schedulable=verdict.schedulable,
+        until=verdict.until,
+        gpu_type=verdict.gpu_type,
+        gpus=verdict.gpus,
+        booking_id=verdict.booking_id,
+        reason=verdict.reason,
+    )
+
+
+def seed_schedulability(verdict: Verdict) -> SeedSchedulability:
+    """The same in the shape that older clients know."""
+    return SeedSchedulability(schedulable=verdict.schedulable, until=verdict.until, gpu=verdict.gpu_type)
+
+
+def _line(key: str | None, time: GpuTime) -> UsageLineOut:
+    return UsageLineOut(
+        key=key,
+        held_gpu_s=time.held,
+        used_gpu_s=time.used,
+        idle_gpu_s=time.idle,
+        wasted_gpu_s=time.wasted,
+        held_gpu_hours=_hours(time.held),
+        used_gpu_hours=_hours(time.used),
+        idle_gpu_hours=_hours(time.idle),
+        wasted_gpu_hours=_hours(time.wasted),
+    )
+
+
+def _hours(seconds: Decimal) -> float:
+    return round(float(seconds / _HOUR), 6)
+
+
+def _safe(text: str) -> str:
+    """What a spreadsheet would take for a formula is not one."""
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
+
+
+def _value(value: Any) -> int | float | str | bool | None:
+    return _length(value) if isinstance(value, timedelta) else value
+
+
+def _length(value: timedelta) -> str:
+    text: str = _LENGTHS.dump_python(value, mode="json")
+    return text
+
+
+def _exceptions(limits: Limits) -> list[RelaxationIn]:
+    relaxed = limits.relaxed_if_starts_within
+    if relaxed is None or relaxed.value is None:
+        return []
+    return [RelaxationIn(within=each.starts_within, lifts=sorted(each.lifts)) for each in relaxed.value]

@@ -1,0 +1,62 @@
+"""Whether a user may use GPUs now: asked by what enforces bookings in clusters, with a service's token."""
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from api_service import bodies, headers, presenting_policy
+from api_service.documents import problems, reads
+from api_service.idempotency import Answer, once
+from api_service.services import Caller, Served
+from reservation_core.contracts_policy import (
+    Schedulability,
+    SchedulabilityAsk,
+    SeedSchedulability,
+    SeedSchedulabilityAsk,
+)
+from reservation_core.ports.transactions import UnitOfWork
+from reservation_core.usecases.schedulability import schedulability
+
+router = APIRouter(tags=["schedulability"])
+
+
+@router.post(
+    "/v1/schedulability",
+    response_model=Schedulability,
+    summary="May this user use GPUs now?",
+    responses=problems(400, 403, 409, 413, 415),
+    openapi_extra=reads(SchedulabilityAsk),
+)
+async def ask(request: Request, services: Served, caller: Caller) -> Response:
+    """Services and administrators only. Yes while a booking of the user holds so many GPUs of that type, or where the
+    policy asks for no booking."""
+    body = await bodies.read(request, SchedulabilityAsk, limit=services.settings.max_body_bytes)
+    now = services.runtime.clock.now()
+
+    async def act(uow: UnitOfWork) -> Answer:
+        verdict = await schedulability(uow, caller, body.user, body.gpu_type, body.gpus, now)
+        return Answer(200, presenting_policy.schedulability(verdict).model_dump_json().encode())
+
+    return await once(request, caller, body.model_dump_json().encode(), services.runtime.uow, act)
+
+
+@router.post(
+    "/gpu-schedulability/",
+    response_model=SeedSchedulability,
+    summary="May this user use GPUs now? (as older clients ask)",
+    responses=problems(400, 403, 413, 415),
+    openapi_extra={
+        "requestBody": reads(SeedSchedulabilityAsk)["requestBody"],
+        "parameters": reads(SeedSchedulabilityAsk)["parameters"],
+    },
+)
+async def ask_as_of_old(request: Request, services: Served) -> Response:
+    """For clients that are given an address that ends so, and a token: they name the user by e-mail address, and may
+    send the token in the body. A user is found whose name is that address."""
+    body = await bodies.read(request, SeedSchedulabilityAsk, limit=services.settings.max_body_bytes)
+    given = headers.values(request.scope, b"authorization")
+    credential = given[0] if given else None if body.token is None else f"Bearer {body.token}"
+    caller = await services.authenticator.principal(credential)
+    async with services.runtime.uow() as uow:
+        verdict = await schedulability(uow, caller, body.user_email.lower(), None, 1, services.runtime.clock.now())
+    shown = presenting_policy.seed_schedulability(verdict)
+    return Response(shown.model_dump_json(), media_type="application/json")
