@@ -27,7 +27,7 @@ def settings() -> dict[str, object]:
 
 def test_the_table_has_every_setting_of_kubernetes_and_none_that_is_not_there() -> None:
     assert {name for name in settings() if "__" in name} <= ROWS.keys()
-    assert {*re.findall(r"GPU_DEV_[A-Z_]+[A-Z]", GUIDE)} - {"GPU_DEV_NODE"} <= settings().keys()
+    assert {*re.findall(r"GPU_DEV_[A-Z_]+[A-Z]", GUIDE)} - {"GPU_DEV_NODE", "GPU_DEV_JOB_ID"} <= settings().keys()
 
 
 def test_the_table_has_the_defaults() -> None:
