@@ -36,6 +36,7 @@ class ScriptedCluster:
         self.refusal: Reason | None = None
         self.not_now: Reason | None = None
         self.down = False
+        self.loses_answers = False
         self.away: set[str] = set()
         self.obedient = True
 
@@ -79,9 +80,11 @@ class ScriptedCluster:
         for status in list(self.pods.values()):
             yield status
 
-    async def create_pod(self, spec: PodSpec) -> None:
+    async def create_pod(self, spec: PodSpec, unanswered: Callable[[], None] | None = None) -> None:
         """Note it, and show it as pending."""
         self._ask()
+        if self.loses_answers and unanswered is not None:
+            unanswered()
         if self.on_create is not None:
             await self.on_create(spec)
         if self.refusal is not None:

@@ -1,6 +1,6 @@
 """What runs pods."""
 
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -62,8 +62,10 @@ class Cluster(Protocol):
         """Every existing pod once, then every change, `gone` last. Ends only with an exception or `aclose`."""
         ...
 
-    async def create_pod(self, spec: PodSpec) -> None:
+    async def create_pod(self, spec: PodSpec, unanswered: Callable[[], None] | None = None) -> None:
         """Create and start a pod; idempotent by name: one that exists or ever ran is left alone.
+
+        `unanswered` is called when a try of it got no answer: it may be carried out later, whatever is raised or not.
 
         Raises PodRefusedError when it can never run, PodNotNowError when the cluster does not take it yet.
         """

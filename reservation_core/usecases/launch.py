@@ -45,7 +45,7 @@ class LaunchRules:
     how often a reservation is tried. A create that was not answered may be carried out for `late` after it was begun;
     one that takes longer than `slow_after` is written down. A pod lock that somebody holds is waited for with
     `lock_patience`, and tried again after `busy_pause`; so is a pod that the cluster does not take yet, after
-    `not_now_pause`.
+    `not_now_pause`, and the end of one that may still come to be, after `unsettled_pause`.
     """
 
     grace: timedelta
@@ -58,6 +58,7 @@ class LaunchRules:
     lock_patience: timedelta = timedelta(seconds=2)
     busy_pause: timedelta = timedelta(seconds=1)
     not_now_pause: timedelta = timedelta(seconds=5)
+    unsettled_pause: timedelta = timedelta(seconds=5)
 
 
 async def perform(
@@ -83,13 +84,15 @@ async def perform(
                 await _move_deadline(cluster, reservation, rules)
 
 
-async def _finalise(held: HeldPods, reservation: Reservation, clock: Clock) -> None:
+async def _finalise(held: HeldPods, reservation: Reservation, clock: Clock, rules: LaunchRules) -> None:
     """Close a reservation whose pods are known to be gone. Raises NotYetError while one may still come to be."""
     now = clock.now()
     await _change(held, reservation.id, PodsGone(), clock)
     until = reservation.unsettled_until
     if until is not None and now < until:
-        raise NotYetError(f"a pod of {reservation.id} that was asked for may still come to be", until - now)
+        # Looked at again and again till then: what comes is to be ended at once.
+        pause = min(until - now, rules.unsettled_pause)
+        raise NotYetError(f"a pod of {reservation.id} that was asked for may still come to be", pause)
 
 
 async def _create(held: HeldPods, cluster: Cluster, reservation: Reservation, clock: Clock, rules: LaunchRules) -> None:
@@ -144,7 +147,7 @@ async def _delete(held: HeldPods, cluster: Cluster, reservation: Reservation, cl
         pods = await cluster.find_pods(reservation.id, pod_names(reservation))
     # What has finished holds no card any more, whatever keeps its object there; its removal was asked for.
     if all(pod.phase is PodPhase.FINISHED for pod in pods):
-        await _finalise(held, reservation, clock)
+        await _finalise(held, reservation, clock, rules)
 
 
 async def _note_late_start(held: HeldPods, reservation: Reservation, pods: Sequence[PodStatus], clock: Clock) -> None:

@@ -35,13 +35,14 @@ class PodCreation:
 
     async def create(self, spec: PodSpec) -> None:
         """Create one pod, as a part of `all`. Raises PodRefusedError, PodNotNowError, ClusterUnavailableError."""
+        lost: list[bool] = []
         self._unanswered.add(spec.name)
         try:
-            await self._cluster.create_pod(spec)
+            await self._cluster.create_pod(spec, lambda: lost.append(True))
         except (PodRefusedError, PodNotNowError):
-            self._unanswered.discard(spec.name)
+            self._answered(spec.name, lost)
             raise
-        self._unanswered.discard(spec.name)
+        self._answered(spec.name, lost)
 
     async def all(self, calls: Sequence[PodCall]) -> None:
         """Make calls that create, as `call_all` does, and write down which were not answered."""
@@ -49,6 +50,11 @@ class PodCreation:
             await call_all(calls, slow_after=self._slow_after, while_slow=self._note)
         finally:
             await self._settle()
+
+    def _answered(self, name: PodName, lost: Sequence[bool]) -> None:
+        # Of several tries, the one that was answered may not be the last that is carried out.
+        if not lost:
+            self._unanswered.discard(name)
 
     async def _note(self) -> None:
         if not self._late:

@@ -31,6 +31,9 @@ from tests.waiting import eventually
 TIMEOUT_S = 2.0
 """How long a request may take. All attempts of one together take at most 2.5 times that."""
 
+LATE_S = 3.0
+"""How much later than it was given up a request is carried out at most."""
+
 START_ALLOWANCE_S = 8.0
 LONGER_S = 12.0
 """Longer than any patience of an installation here: requests, lease, visibility, starts, silence of a watch."""
@@ -109,6 +112,7 @@ async def open_kubernetes_installation(
             "default_image": "registry.test/workload:1",
             "request_timeout_s": TIMEOUT_S,
             "watch_silence_s": TIMEOUT_S * 1.5,
+            "late_s": LATE_S,
         }
         variables = {f"GPU_DEV_KUBERNETES__{name.upper()}": str(value) for name, value in kubernetes.items()}
         variables |= {"GPU_DEV_CLUSTER": "kubernetes", "GPU_DEV_GPU__PIN": "nodeName"}

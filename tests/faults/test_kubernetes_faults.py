@@ -15,8 +15,10 @@ import pytest
 
 from reservation_core.domain.model import JobStatus
 from tests.faults.kubernetes_system import (
+    LATE_S,
     LONGER_S,
     START_ALLOWANCE_S,
+    TIMEOUT_S,
     KubernetesInstallation,
     assert_nothing_left,
     left_over,
@@ -159,6 +161,14 @@ def lost_answers(proxy: FaultProxy) -> list[Rule]:
     ]
 
 
+def late_creates(proxy: FaultProxy) -> list[Rule]:
+    """Carried out after they were given up, and after what was asked again in their stead."""
+    return [
+        proxy.inject(Harm.DELAY, "POST", PODS, seconds=TIMEOUT_S + LATE_S - 0.5, times=4),
+        proxy.inject(Harm.DELAY, "POST", PODS, seconds=TIMEOUT_S + LATE_S - 0.5, after=8, times=12),
+    ]
+
+
 def dropped_watches(proxy: FaultProxy) -> list[Rule]:
     proxy.cut_watches()
     return [
@@ -175,6 +185,7 @@ def dropped_watches(proxy: FaultProxy) -> list[Rule]:
         server_errors,
         gateway_timeouts,
         lost_answers,
+        late_creates,
         dropped_watches,
     ],
     ids=lambda harm: harm.__name__,

@@ -48,8 +48,8 @@ class WatchedCluster(_Delegating):
     async def find_pods(self, reservation_id: str, named: Collection[PodName] = ()) -> Any:
         return await self._told("find_pods", self._inner.find_pods(reservation_id, named))
 
-    async def create_pod(self, spec: PodSpec) -> None:
-        await self._told("create_pod", self._inner.create_pod(spec))
+    async def create_pod(self, spec: PodSpec, unanswered: Callable[[], None] | None = None) -> None:
+        await self._told("create_pod", self._inner.create_pod(spec, unanswered))
 
     async def delete_pod(self, name: str, grace: timedelta) -> None:
         await self._told("delete_pod", self._inner.delete_pod(name, grace))

@@ -125,7 +125,7 @@ class KubernetesCluster:
                     self._gone.pop(str(status.name), None)
                 yield status
 
-    async def create_pod(self, spec: PodSpec) -> None:
+    async def create_pod(self, spec: PodSpec, unanswered: Callable[[], None] | None = None) -> None:
         """Create a pod, and with rank 0 of a gang the service by which its pods meet; what exists is left alone.
 
         Unlike a process on this machine, a pod that was removed leaves nothing by which it could be known: creating it
@@ -133,7 +133,7 @@ class KubernetesCluster:
         the name is taken by something that is not this pod.
         """
         pod = build_pod(spec, self._rules.pods, self._clock.now())
-        made = await self._create("pods", self._pods, pod, lambda existing: _is_pod_of(existing, spec))
+        made = await self._create("pods", self._pods, pod, lambda existing: _is_pod_of(existing, spec), unanswered)
         if spec.pods > 1 and spec.name.rank == 0:
             service = build_service(spec, self._rules.pods, str(as_mapping(made.get("metadata")).get("uid")))
             marks = attempt_labels(spec.name)
@@ -186,12 +186,19 @@ class KubernetesCluster:
         await self._transport.close()
 
     async def _create(
-        self, resource: str, path: str, thing: Mapping[str, Any], is_it: Callable[[Mapping[str, Any]], bool]
+        self,
+        resource: str,
+        path: str,
+        thing: Mapping[str, Any],
+        is_it: Callable[[Mapping[str, Any]], bool],
+        unanswered: Callable[[], None] | None = None,
     ) -> Mapping[str, Any]:
         """Create an object, or find that it was created before; gives back the object that exists."""
         name = thing["metadata"]["name"]
         try:
-            return await self._transport.request("POST", path, body=thing, accept=ONLY_METADATA, pacing=self._pacing)
+            return await self._transport.request(
+                "POST", path, body=thing, accept=ONLY_METADATA, pacing=self._pacing, unanswered=unanswered
+            )
         except ConflictError:
             with explained("get", resource, self._namespace):
                 existing = await self._request_if_there("GET", path, name)

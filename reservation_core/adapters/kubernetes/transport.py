@@ -8,7 +8,7 @@ about any pod; what asking again can't change is an ApiError.
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -96,9 +96,14 @@ class _Request:
     accept: str = _JSON
     idle_s: float | None = None
     head_s: float | None = None
+    unanswered: Callable[[], None] | None = None
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
+
+    def was_not_answered(self) -> None:
+        if self.unanswered is not None:
+            self.unanswered()
 
 
 class Transport:
@@ -136,9 +141,13 @@ class Transport:
         content_type: str = _JSON,
         accept: str = _JSON,
         pacing: CreatePacing | None = None,
+        unanswered: Callable[[], None] | None = None,
     ) -> dict[str, Any]:
-        """Ask, and give back the object that is answered. `pacing` says when, and hears what was pushed back."""
-        request = _Request(method, path, query, body, content_type, accept)
+        """Ask, and give back the object that is answered. `pacing` says when, and hears what was pushed back.
+
+        `unanswered` is called when an attempt was sent and may be carried out later than the one that was answered.
+        """
+        request = _Request(method, path, query, body, content_type, accept, unanswered=unanswered)
         answer = await self._ask(request, pacing)
         await answer.let_go()
         try:
@@ -200,9 +209,13 @@ class Transport:
                 if request.head_s is not None and isinstance(problem, TimeoutError):
                     raise SilentStreamError(f"{request} brought nothing for a long time. Ask again.") from problem
                 failure = _words(problem)
+                if not isinstance(problem, aiohttp.ClientConnectorError):
+                    request.was_not_answered()
             else:
                 if answer.status < 300:
                     return answer
+                if answer.status >= 500:
+                    request.was_not_answered()  # what stands between us and the server may speak for it, and too early
                 await answer.let_go()
                 if answer.status == 401 and not renewed:
                     renewed = True

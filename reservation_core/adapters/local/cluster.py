@@ -90,7 +90,11 @@ class LocalCluster:
         finally:
             self._watchers.discard(watched)
 
-    async def create_pod(self, spec: PodSpec) -> None:
+    async def create_pod(
+        self,
+        spec: PodSpec,
+        unanswered: Callable[[], None] | None = None,  # noqa: ARG002 -- it has been done when this returns or raises
+    ) -> None:
         """Start a pod; one that exists or ever ran is left alone. Returns once its supervisor owns it.
 
         Raises PodRefusedError for a node that is not ours and for text that no process can be given. A command that

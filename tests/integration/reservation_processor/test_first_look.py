@@ -42,9 +42,9 @@ class Veiled:
             raise ClusterUnavailableError("veiled")
         return await self._inner.list_pods(foreign=foreign)
 
-    async def create_pod(self, spec: Any) -> None:
+    async def create_pod(self, spec: Any, unanswered: Any = None) -> None:
         self.created += 1
-        await self._inner.create_pod(spec)
+        await self._inner.create_pod(spec, unanswered)
 
 
 @pytest.fixture

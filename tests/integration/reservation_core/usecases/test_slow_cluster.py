@@ -129,7 +129,7 @@ async def test_what_was_asked_for_and_not_answered_is_waited_for(world: World, s
     for _ in range(2):
         with pytest.raises(NotYetError) as not_yet:
             await told(world, "delete", job_id)
-        assert not_yet.value.after == LATE
+        assert not_yet.value.after == RULES.unsettled_pause
     await world.see(world.cluster.show(pod(job_id), PodPhase.GONE))
     assert all(card.held for card in await world.cards(job_id)), "nobody gets them while its pod may come to be"
     world.cluster.show(pod(job_id), PodPhase.RUNNING)
@@ -173,6 +173,31 @@ async def test_what_was_answered_at_once_is_not_written_down(world: World, start
     before = await world.row(starting[0])
     await told(world, "create", starting[0])
     assert await world.row(starting[0]) == before
+
+
+@pytest.mark.parametrize("count", [1, 2])
+async def test_an_earlier_try_that_was_not_answered_may_come_after_the_one_that_was(
+    world: World, starting: list[str], count: int
+) -> None:
+    job_id = starting[0]
+    world.cluster.loses_answers = True
+    if count == 1:
+        await told(world, "create", job_id)
+    else:
+        asked = [PodOperation(op="create", id=job, attempt=1) for job in starting]
+        assert await create_together(world.uow, world.cluster, asked, world.clock, RULES) == set(starting)
+    assert await unsettled(world, job_id) == world.clock.now() + LATE
+    await world.see(world.cluster.show(pod(job_id), PodPhase.FINISHED, started_at=world.clock.now(), exit_code=0))
+    with pytest.raises(NotYetError):
+        await told(world, "delete", job_id)
+    world.cluster.show(pod(job_id), PodPhase.RUNNING)
+    with pytest.raises(NotYetError):
+        await told(world, "delete", job_id)
+    assert world.cluster.pods.get(pod(job_id)) is None, "it is ended as soon as it is seen"
+    assert all(card.held for card in await world.cards(job_id))
+    world.clock.go_on(LATE)
+    await told(world, "delete", job_id)
+    assert (await world.row(job_id)).status is JobStatus.SUCCEEDED
 
 
 async def test_a_refusal_is_an_answer(world: World, starting: list[str]) -> None:

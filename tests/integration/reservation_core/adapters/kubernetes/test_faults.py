@@ -120,6 +120,28 @@ async def test_a_create_whose_answer_was_lost_made_one_pod_that_is_ours(
     assert kubelet.started == [str(spec.name)]
 
 
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        (Harm.DROP_ANSWER, True),
+        (Harm.DROP_REQUEST, True),
+        (Harm.HANG, True),
+        (Harm.ANSWER_INSTEAD, True),
+        (Harm.ANSWER, False),
+        (None, False),
+    ],
+)
+async def test_who_creates_hears_of_tries_that_were_not_answered(
+    proxied: KubernetesCluster, fault_proxy: FaultProxy, make_spec: SpecMaker, harm: Harm | None, said: bool
+) -> None:
+    if harm is not None:
+        code = 429 if harm is Harm.ANSWER else 504
+        fault_proxy.inject(harm, "POST", "/pods", code=code, retry_after_s=0, times=1)
+    heard: list[bool] = []
+    await proxied.create_pod(make_spec("true"), lambda: heard.append(True))
+    assert bool(heard) is said
+
+
 @pytest.mark.parametrize("harm", [Harm.DROP_ANSWER, Harm.HANG_AFTER, Harm.ANSWER_INSTEAD])
 async def test_a_delete_whose_answer_was_lost_is_a_delete(
     proxied: KubernetesCluster, fault_proxy: FaultProxy, make_spec: SpecMaker, harm: Harm
