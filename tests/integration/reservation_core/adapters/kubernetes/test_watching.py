@@ -369,15 +369,24 @@ async def test_many_pods_without_labels_are_found_by_one_more_list(
     assert asked == ["pods", str(gang[7].name), "pods", "pods"]
 
 
-async def test_a_pod_that_was_seen_to_go_is_not_asked_for(
-    watched: KubernetesCluster, cluster: KubernetesCluster, fault_proxy: FaultProxy, make_spec: SpecMaker
+async def test_a_pod_that_was_seen_to_go_is_not_asked_for_until_it_is_seen_again(
+    watched: KubernetesCluster,
+    cluster: KubernetesCluster,
+    fault_proxy: FaultProxy,
+    api_server: ApiServer,
+    rules: ClusterRules,
+    make_spec: SpecMaker,
 ) -> None:
     async with settled(watched, cluster, make_spec) as (seen, spec):
         await cluster.delete_pod(str(spec.name), AT_ONCE)
         await eventually(lambda: phases(seen, spec)[-1] is PodPhase.GONE)
         before = len(fault_proxy.requests)
         assert await watched.find_pods(spec.name.reservation_id, [spec.name]) == []
-        assert [f"/{spec.name}" in seen.path for seen in fault_proxy.requests[before:]] == [False]
+        assert [f"/{spec.name}" in request.path for request in fault_proxy.requests[before:]] == [False]
+        await cluster.create_pod(spec)
+        await eventually(lambda: phases(seen, spec)[-1] is PodPhase.RUNNING)
+        await strip(api_server, rules, spec, "reservation")
+        assert [pod.name for pod in await watched.find_pods(spec.name.reservation_id, [spec.name])] == [spec.name]
 
 
 async def test_closing_the_cluster_ends_its_watches(
