@@ -43,9 +43,10 @@ _ROUTERS = (
     job_logs.router,
     inventory.router,
     nodes.router,
-    bookings.router,
+    # Before those that take a booking's id: theirs are no ids.
     availability.router,
     calendar_feed.router,
+    bookings.router,
     tokens.router,
     users.router,
     notifications.router,

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from api_service import presenting_bookings
 from api_service.documents import problems
 from api_service.pagination import PageQuery, decode, encode
-from api_service.services import Caller, Served
+from api_service.services import Served
 from reservation_core.contracts import MAX_GPUS_PER_NODE, MAX_NODES, Duration, GpuTypeName, Page
 from reservation_core.contracts_bookings import Availability, FreeSlotOut, Instant, NodeName
 from reservation_core.domain.bookings import FARTHEST_START, FreeSlot, Wanted
@@ -78,7 +78,7 @@ class AvailabilityQuery(BaseModel):
 
 
 @router.get("/bookings/slots", response_model=Page[FreeSlotOut], summary="Find free slots", responses=problems(400))
-async def list_slots(services: Served, caller: Caller, query: Annotated[SlotsQuery, Query()]) -> Response:  # noqa: ARG001
+async def list_slots(services: Served, query: Annotated[SlotsQuery, Query()]) -> Response:
     """Every time at which the request fits into the calendar, as ranges of starts, the earliest first.
 
     What the policy would have is not asked here: POST /v1/policy/explain does.
@@ -100,8 +100,7 @@ async def list_slots(services: Served, caller: Caller, query: Annotated[SlotsQue
 @router.get("/availability", response_model=Availability, summary="Free GPUs over time", responses=problems())
 async def get_availability(
     services: Served,
-    caller: Caller,
-    query: Annotated[AvailabilityQuery, Query()],  # noqa: ARG001
+    query: Annotated[AvailabilityQuery, Query()],
 ) -> Response:
     """How many GPUs of each type can be booked for the whole of each step; slots of waiting jobs are not free."""
     async with services.runtime.uow() as uow:

@@ -5,7 +5,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import Field
-from starlette.convertors import Convertor, register_url_convertor
 from starlette.responses import Response
 
 from api_service import bodies, presenting_bookings
@@ -30,22 +29,6 @@ from reservation_core.usecases.owned_bookings import view_owned_booking
 
 _LIST = "bookings"
 
-
-class _BookingIds(Convertor[str]):
-    """Ids of bookings only: `/v1/bookings/slots` and its like are addresses of their own, with methods of their own."""
-
-    regex = "bkg-[^/]*"
-
-    def convert(self, value: str) -> str:
-        """As it is."""
-        return value
-
-    def to_string(self, value: str) -> str:
-        """As it is."""
-        return value
-
-
-register_url_convertor("booking", _BookingIds())
 
 router = APIRouter(prefix="/v1/bookings", tags=["bookings"])
 
@@ -74,9 +57,7 @@ class BookingsQuery(PageQuery):
     status_code=201,
     response_model=BookingOut | BookingSeries,
     summary="Book a slot",
-    responses=answers(
-        201, "Booked: these cards are yours for that time. A series answers with its dates.", etag=True
-    )
+    responses=answers(201, "Booked: these cards are yours for that time. A series answers with its dates.", etag=True)
     | {202: {"model": BookingOut, "description": "On the waitlist (`wait`): nothing is free."}}
     | problems(400, 409, 413, 415),
     openapi_extra=reads(BookingCreate),
@@ -120,7 +101,7 @@ async def list_bookings(services: Served, caller: Caller, query: Annotated[Booki
 
 
 @router.get(
-    "/{booking_id:booking}",
+    "/{booking_id}",
     response_model=BookingOut,
     summary="Look at a booking",
     responses=answers(200, "The booking as it is now.", etag=True) | problems(404),
@@ -133,7 +114,7 @@ async def get_booking(services: Served, caller: Caller, booking_id: BookingId) -
 
 
 @router.patch(
-    "/{booking_id:booking}",
+    "/{booking_id}",
     response_model=BookingOut,
     summary="Change a booking",
     responses=answers(200, "The booking as it is from now on.", etag=True) | problems(400, 404, 409, 412, 413, 415),
@@ -149,7 +130,7 @@ async def patch_booking(request: Request, services: Served, caller: Caller, book
 
 
 @router.delete(
-    "/{booking_id:booking}",
+    "/{booking_id}",
     response_model=BookingOut | BookingSeries,
     summary="Cancel a booking",
     responses=answers(200, "The booking, cancelled; with `series` all that were.", etag=True)

@@ -15,9 +15,11 @@ from reservation_core.domain.limits import Rules, Scope
 from reservation_core.ports.unknown_pods import UnknownPod
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.update_inventory import update_inventory
+from tests.integration.api_service.calendars import asked, at
 from tests.integration.api_service.people import NOBODIES, People, submitted
 
-OPEN = {"/healthz", "/readyz", "/metrics", "/openapi.json", "/docs"}
+# A calendar's address carries a credential of its own: see test_calendar_feed.
+OPEN = {"/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", "/v1/bookings.ics"}
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,15 @@ CALLS: dict[tuple[str, str], Call] = {
     ("GET", "/v1/users"): Call(403, 403, 200),
     ("GET", "/v1/users/{name}"): Call(200, 404, 200),
     ("DELETE", "/v1/users/{name}"): Call(403, 403, 200),
+    ("POST", "/v1/bookings"): Call(201, 201, 201, asked()),
+    ("GET", "/v1/bookings"): Call(200, 200, 200),
+    ("GET", "/v1/bookings/{booking_id}"): Call(200, 404, 200),
+    ("PATCH", "/v1/bookings/{booking_id}"): Call(200, 404, 200, {"title": "mine"}),
+    ("DELETE", "/v1/bookings/{booking_id}"): Call(200, 404, 200),
+    ("GET", "/v1/bookings/slots"): Call(200, 200, 200, query="?gpus=1&duration=PT1H"),
+    ("GET", "/v1/availability"): Call(200, 200, 200),
+    ("POST", "/v1/bookings/feed"): Call(201, 201, 201),
+    ("DELETE", "/v1/bookings/feed"): Call(404, 404, 404),
     ("GET", "/v1/notifications/preferences"): Call(200, 200, 200),
     ("PUT", "/v1/notifications/preferences"): Call(200, 200, 200, {"kinds": {"started": ["email"]}}),
     ("POST", "/v1/notifications/targets"): Call(
@@ -118,8 +129,10 @@ async def _alices_things(alice: httpx.AsyncClient) -> dict[str, str]:
     token = (await alice.post("/v1/tokens", json={"name": "spare"})).json()
     hook = {"channel": "webhook", "address": "https://hooks.example.org/alice"}
     target = (await alice.post("/v1/notifications/targets", json=hook)).json()
+    booking = (await alice.post("/v1/bookings", json=asked(at(5), duration=60, wait=True))).json()
     return {
         "job_id": job["id"],
+        "booking_id": booking["id"],
         "token_id": token["id"],
         "project": "vision",
         "scope": "project:vision",
@@ -166,6 +179,7 @@ async def _looks_like_one_that_never_was(
     """What is somebody else's and what never was must not be told apart."""
     never = {
         "job_id": "job-zzzzzzzz",
+        "booking_id": "bkg-zzzzzzzz",
         "token_id": "tok-zzzzzzzz",
         "project": "nothing",
         "scope": "project:nothing",
@@ -175,7 +189,7 @@ async def _looks_like_one_that_never_was(
     }
     missing = await client.request(method, path.format(**never) + call.query, json=call.body)
     text = response.text
-    for key in ("job_id", "token_id", "project", "target_id", "name"):
+    for key in ("job_id", "booking_id", "token_id", "project", "target_id", "name"):
         text = text.replace(things[key], never[key])
     drop = {"instance"}
     assert {k: v for k, v in missing.json().items() if k not in drop} == {
