@@ -4,6 +4,7 @@ import sys
 
 from api_service.app import create_app
 from api_service.server import serve
+from reservation_core.runtime.policy_file import take_over
 from reservation_core.runtime.programs import run_program
 from reservation_core.runtime.settings import ApiSettings
 from reservation_core.runtime.shutdown import stop_on_signals
@@ -13,6 +14,7 @@ from reservation_core.runtime.wiring import open_runtime
 async def _run(settings: ApiSettings) -> None:
     stop = stop_on_signals()
     async with open_runtime(settings, application="gpu-dev-api") as runtime:
+        await take_over(runtime, settings.policy_file)
         await serve(create_app(runtime, settings), settings.listen, stop=stop)
 
 

@@ -25,6 +25,11 @@ class PolicyCache:
         self._revision = -1
         self._forgotten = 0
 
+    @property
+    def known(self) -> Policy | None:
+        """The rules, if they are in memory."""
+        return self._policy
+
     async def current(self) -> Policy:
         """The rules; from memory when they are there."""
         return self._policy if self._policy is not None else await self._read()

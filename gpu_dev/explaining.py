@@ -99,6 +99,11 @@ def _help(job: Job, types: Sequence[TypeSummary]) -> list[str]:  # noqa: C901 - 
                 f"What happened: gpu-dev events {job.id}",
                 "Submit it again; if it fails so again, ask an administrator.",
             ]
+        case ReasonCode.QUOTA_REACHED:
+            return [
+                "It starts when others of yours have ended: gpu-dev list shows them.",
+                f"Don't need it any more? gpu-dev cancel {job.id}",
+            ]
         case ReasonCode.BOOKING_OVER:
             return ["Book more time (gpu-dev book create), or submit it without a booking."]
         case _:

@@ -21,6 +21,7 @@ from reservation_core.adapters.postgres.embedded.lock import FolderLock
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
 from reservation_core.adapters.postgres.migrating import upgrade
 from reservation_core.domain.model import NodeReport
+from reservation_core.runtime.policy_file import take_over
 from reservation_core.runtime.settings import ClusterKind, StandaloneSettings
 from reservation_core.runtime.shutdown import stop_on_signals
 from reservation_core.runtime.wiring import Runtime, open_runtime
@@ -89,6 +90,7 @@ async def _run(
     runtime: Runtime, settings: StandaloneSettings, server: EmbeddedPostgres | None, stop: asyncio.Event
 ) -> None:
     # Before anything listens: the first job must not be told that there are no GPUs.
+    await take_over(runtime, settings.policy_file)
     await update_once(runtime)
     token = await ensure_admin_token(runtime.uow, runtime.ids, settings.home, runtime.clock.now())
     nodes = await runtime.cluster.list_nodes()

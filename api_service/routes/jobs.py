@@ -55,7 +55,8 @@ async def submit_job(request: Request) -> Response:
     runtime, settings = services.runtime, services.settings
     key = key_of(request)
     body = await bodies.read(request, JobSubmit, limit=settings.max_body_bytes)
-    new = prepare(body, caller, ids=runtime.ids, longest=settings.max_duration, now=runtime.clock.now())
+    policy = services.policy.known or await services.policy.current()
+    new = prepare(body, caller, ids=runtime.ids, longest=settings.max_duration, now=runtime.clock.now(), policy=policy)
     answer = presenting.accepted(new.reservation)
     if key is not None:
         wanted = request_hash("POST /v1/jobs", body.model_dump_json().encode())

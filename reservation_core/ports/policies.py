@@ -81,8 +81,18 @@ class Policies(Protocol):
         """What a user and a project hold, have booked or have held, as far as it ends after `known_from`."""
         ...
 
-    async def usage_of_all(self, known_from: datetime, now: datetime) -> UsageView:
-        """The same of everybody, without open bookings."""
+    async def names(self, user_ids: Sequence[int]) -> dict[int, str]:
+        """The names of users."""
+        ...
+
+    async def drop_slots(self, reservation_ids: Sequence[str]) -> None:
+        """Take back what these waiting jobs were promised: their owners' quotas don't allow it any more."""
+        ...
+
+    async def usage_of_all(
+        self, known_from: datetime, now: datetime, user_ids: Sequence[int] | None = None
+    ) -> UsageView:
+        """The same of everybody, or of these, without open bookings and whatever the project."""
         ...
 
 

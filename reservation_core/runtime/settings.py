@@ -176,6 +176,7 @@ class ApiSettings(WaitlistSettings):
     max_duration_s: Seconds = 86_400 * 30
     token_cache_s: Annotated[float, Field(ge=0, le=60)] = 2.0
     submit_batch: Annotated[int, Field(ge=1, le=1000)] = 100
+    policy_file: Path | None = None  # TOML: rules by scope, taken over at the start when the file has changed
 
     @property
     def max_duration(self) -> timedelta:
@@ -198,6 +199,9 @@ class ProcessorSettings(CommonSettings):
     plan_batch: Annotated[int, Field(ge=1, le=100_000)] = 1000
     plan_window: Annotated[int, Field(ge=10, le=1_000_000)] = 20_000
     estimates: Annotated[int, Field(ge=0, le=100_000)] = 500
+    promises: Annotated[int, Field(ge=0, le=100_000)] = 10_000  # so many of the line have a slot in the calendar
+    slot_batch: Annotated[int, Field(ge=1, le=10_000)] = 250
+    slot_batches: Annotated[int, Field(ge=1, le=10_000)] = 16
     estimate_s: Seconds = 1
     pod_operations_parallel: Annotated[int, Field(ge=1, le=1000)] = 8
     pod_operations_per_s: Annotated[float, Field(gt=0, le=100_000)] = 200

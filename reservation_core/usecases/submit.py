@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 from reservation_core.contracts import JobSubmit
 from reservation_core.domain.errors import ForbiddenError, LimitExceededError, UnknownBookingError
+from reservation_core.domain.limits import NO_POLICY, Policy
 from reservation_core.domain.model import (
     JobStatus,
     Reason,
@@ -18,23 +19,32 @@ from reservation_core.ports.ids import IdSource
 from reservation_core.ports.reservations import NewReservation, Submitted
 from reservation_core.ports.transactions import UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
+from reservation_core.usecases.permit import job_request, permit_ever
 
 ACCEPTED = Reason(ReasonCode.SUBMITTED, "Accepted; it will be planned in a moment.")
 
 
 def prepare(
-    request: JobSubmit, principal: Principal, *, ids: IdSource, longest: timedelta, now: datetime
+    request: JobSubmit,
+    principal: Principal,
+    *,
+    ids: IdSource,
+    longest: timedelta,
+    now: datetime,
+    policy: Policy = NO_POLICY,
 ) -> NewReservation:
     """A job as it will be stored.
 
-    Raises LimitExceededError, ForbiddenError or UnknownBookingError for what the rules refuse.
+    Raises LimitExceededError, ForbiddenError or UnknownBookingError for what the rules refuse, and NotPermittedError
+    for what the policy will never allow.
     """
     if request.duration > longest:
         raise LimitExceededError(
             f"duration is {int(request.duration.total_seconds())} s; at most {int(longest.total_seconds())} s are "
             "allowed. Ask for less and extend the job while it runs."
         )
-    if request.priority > 0 and not principal.is_admin:
+    ceiling = None if policy.is_empty else policy.limits(principal.user, None, request.gpu_type).priority
+    if request.priority > 0 and not principal.is_admin and ceiling is None:
         raise ForbiddenError("Only administrators may raise a job's priority above 0. Leave it out, or lower it.")
     if request.booking_id is not None:
         raise UnknownBookingError(f"You have no booking {request.booking_id}. Leave booking_id out.")
@@ -61,6 +71,8 @@ def prepare(
         created_at=now,
         version=1,
     )
+    if not policy.is_empty:
+        permit_ever(job_request(reservation), policy, now)
     return NewReservation(reservation, actor=principal.user)
 
 

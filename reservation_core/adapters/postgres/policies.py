@@ -88,10 +88,22 @@ class PostgresPolicies:
             tuple(OpenBooking(row.id, row.user_name, row.project, row.gpu_type, row.ends_at) for row in bookings),
         )
 
-    async def usage_of_all(self, known_from: datetime, now: datetime) -> UsageView:
-        """What everybody holds."""
+    async def names(self, user_ids: Sequence[int]) -> dict[int, str]:
+        """The names of users."""
+        found = await self._connection.execute(statement("names_of_users"), {"ids": list(user_ids)})
+        return {row.id: row.name for row in found}
+
+    async def drop_slots(self, reservation_ids: Sequence[str]) -> None:
+        """Take back what these waiting jobs were promised."""
+        await self._connection.execute(statement("drop_slots_over_quota"), {"ids": list(reservation_ids)})
+
+    async def usage_of_all(
+        self, known_from: datetime, now: datetime, user_ids: Sequence[int] | None = None
+    ) -> UsageView:
+        """What everybody holds, or these do."""
         held = await self._connection.execute(
-            statement("quota_holdings_of_all"), {"known_from": known_from, "now": now}
+            statement("quota_holdings_of_all"),
+            {"known_from": known_from, "now": now, "user_ids": None if user_ids is None else list(user_ids)},
         )
         return UsageView(tuple(_holding(row) for row in held))
 

@@ -72,7 +72,7 @@ WHERE (r.user_id = :user_id OR r.project = CAST(:project AS text)) AND r.kind IN
 GROUP BY r.id, r.kind, u.name, r.project, g.gpu_type, a.during, a.held;
 
 -- name: quota_holdings_of_all
--- The same of everybody.
+-- The same of everybody, or of these.
 SELECT r.id, r.kind, u.name AS user_name, r.project, g.gpu_type, lower(a.during) AS starts_at,
        CASE WHEN a.held THEN greatest(upper(a.during), CAST(:now AS timestamptz) + interval '1 minute')
             ELSE upper(a.during) END AS ends_at,
@@ -82,9 +82,18 @@ JOIN reservations r ON r.id = a.reservation_id
 JOIN users u ON u.id = r.user_id
 JOIN gpus g ON g.id = a.gpu_id
 WHERE (a.released_at IS NULL OR a.released_at > CAST(:known_from AS timestamptz))
+  AND (CAST(:user_ids AS bigint[]) IS NULL OR r.user_id = ANY(CAST(:user_ids AS bigint[])))
   AND r.kind IN ('job', 'booking') AND a.booking_id IS NULL AND NOT a.planned
   AND (a.held OR upper(a.during) > CAST(:known_from AS timestamptz))
 GROUP BY r.id, r.kind, u.name, r.project, g.gpu_type, a.during, a.held;
+
+-- name: names_of_users
+-- What users are called.
+SELECT id, name FROM users WHERE id = ANY(CAST(:ids AS bigint[]));
+
+-- name: drop_slots_over_quota
+-- What waiting jobs were promised that their owners' quotas don't allow any more.
+DELETE FROM allocations WHERE reservation_id = ANY(CAST(:ids AS text[])) AND planned;
 
 -- name: quota_open_bookings
 -- Bookings of a user and a project that are not over.

@@ -1,0 +1,155 @@
+"""Holding waiting jobs back while their owners' quotas don't allow them; the last word is said as they start.
+
+The picture is a second old at most. What is decided from it is decided again, from the database and under a lock on the
+owners, in the transaction in which jobs start: bookings are made under the same lock. Where no rule bounds what runs,
+all of this is one look at a number once a second.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from reservation_core.domain.limits import NO_POLICY, Policy
+from reservation_core.domain.plan import Start, WaitEstimate, Waiting
+from reservation_core.domain.policy import PlanningState
+from reservation_core.domain.quota_windows import week_start
+from reservation_core.domain.quotas import HeldBack, Quotas, limits_starts
+from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
+
+
+class QuotaGate:
+    """Keeps a planner's line to those whom quotas let in. One for each picture: a new picture needs a new `begin`."""
+
+    def __init__(self, uow_factory: UnitOfWorkFactory, every: timedelta) -> None:
+        self._uow = uow_factory
+        self._every = every
+        self._read_at: datetime | None = None
+        self._revision = -1
+        self._policy: Policy = NO_POLICY
+        self._names: dict[int, str] = {}
+        self._quotas: Quotas | None = None
+        self._in: dict[str, Waiting] = {}
+        self._out: dict[str, HeldBack] = {}
+
+    @property
+    def binds(self) -> bool:
+        """Whether any rule bounds what may run."""
+        return self._quotas is not None
+
+    def begin(self) -> None:
+        """The picture is a new one: everybody who waits is in it."""
+        self._in.clear()
+        self._out.clear()
+        self._read_at = None
+
+    def forget(self, ids: Iterable[str]) -> None:
+        """These have changed: the picture knows them as they are now."""
+        for each in ids:
+            self._in.pop(each, None)
+            self._out.pop(each, None)
+
+    async def sift(self, state: PlanningState, now: datetime) -> None:
+        """Take out of the line whom quotas don't allow, and put in again whom they do by now."""
+        anew = self._read_at is None or now - self._read_at >= self._every
+        if anew:
+            self._read_at = now
+            await self._read(state, now)
+        if self._quotas is None:
+            if self._out:
+                self._let_all_in(state)
+            return
+        line = state.in_line
+        if anew:
+            self._count_those_in(state, self._quotas)
+        new = [job for job_id, job in line.items() if job_id not in self._in]
+        await self._learn_names(job.owner for job in new)
+        # Those who were held back are looked at again when something may have changed.
+        asking = {job.id: job for job in new} | ({each.job.id: each.job for each in self._out.values()} if anew else {})
+        for job in sorted(asking.values(), key=lambda each: each.key):
+            self._decide(job, state, self._quotas)
+
+    async def permitted(
+        self, uow: UnitOfWork, state: PlanningState, starts: Sequence[Start], now: datetime
+    ) -> list[Start]:
+        """Those of these starts that quotas allow, by the database; their owners stay locked until the transaction ends.
+
+        Slots of the others are taken back.
+        """
+        jobs = {start.id: self._in[start.id] for start in starts if start.id in self._in}
+        owners = sorted({job.owner for job in jobs.values() if job.booking_id is None})
+        if not owners:
+            return list(starts)
+        await uow.policies.lock_holders(owners, ())
+        policy = (await uow.policies.current()).policy
+        usage = await uow.policies.usage_of_all(week_start(now), now, owners)
+        quotas = Quotas(policy, usage, self._names, state.types, now)
+        allowed, refused = [], []
+        for start in starts:
+            job = jobs.get(start.id)
+            if job is not None:
+                gpu_type = state.type_of(start.gpus[0].gpu_id)
+                job = replace(job, gpu_type=gpu_type or job.gpu_type, length=start.end - start.start)
+            if job is None or quotas.let_in(job) is None:
+                allowed.append(start)
+            else:
+                refused.append(start.id)
+        if refused:
+            await uow.policies.drop_slots(refused)
+        return allowed
+
+    def estimates(self, state: PlanningState, limit: int) -> list[WaitEstimate]:
+        """What those who are held back are told, the first of each line first: their place, and why they wait."""
+        if not self._out:
+            return []
+        line = sorted([*state.in_line.values(), *(each.job for each in self._out.values())], key=lambda each: each.key)
+        places: dict[str | None, int] = {}
+        told: list[WaitEstimate] = []
+        for job in line:
+            places[job.gpu_type] = places.get(job.gpu_type, 0) + 1
+            held_back = self._out.get(job.id)
+            if held_back is not None and len(told) < limit:
+                told.append(WaitEstimate(job.id, places[job.gpu_type], held_back.reason, None))
+        return told
+
+    async def _read(self, state: PlanningState, now: datetime) -> None:
+        async with self._uow(one_statement=True) as uow:
+            revision = await uow.policies.revision()
+            if revision != self._revision:
+                found = await uow.policies.current()
+                self._policy, self._revision = found.policy, found.revision
+            if not limits_starts(self._policy):
+                self._quotas = None
+                return
+            usage = await uow.policies.usage_of_all(week_start(now), now)
+        await self._learn_names(job.owner for job in state.in_line.values())
+        self._quotas = Quotas(self._policy, usage, self._names, state.types, now)
+
+    async def _learn_names(self, owners: Iterable[int]) -> None:
+        unknown = sorted(set(owners) - self._names.keys())
+        if unknown:
+            async with self._uow(one_statement=True) as uow:
+                self._names |= await uow.policies.names(unknown)
+
+    def _count_those_in(self, state: PlanningState, quotas: Quotas) -> None:
+        """Those who are in stay in, and so does who was promised a start already."""
+        line = state.in_line
+        self._in = {job_id: job for job_id, job in line.items() if job_id in self._in or state.has_slot(job_id)}
+        for job in self._in.values():
+            quotas.count(job)
+
+    def _decide(self, job: Waiting, state: PlanningState, quotas: Quotas) -> None:
+        was_out = self._out.pop(job.id, None) is not None
+        reason = quotas.let_in(job)
+        if reason is None:
+            self._in[job.id] = job
+            if was_out:
+                state.set_reservation(job.id, job, ())
+        else:
+            self._out[job.id] = HeldBack(job, reason)
+            state.set_reservation(job.id, None, ())
+
+    def _let_all_in(self, state: PlanningState) -> None:
+        for each in self._out.values():
+            state.set_reservation(each.job.id, each.job, ())
+        self._out.clear()
+        self._in.clear()
