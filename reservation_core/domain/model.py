@@ -90,6 +90,7 @@ class ReasonCode(StrEnum):
     NOT_ENOUGH_NODES = "not_enough_nodes"
     NODE_UNAVAILABLE = "node_unavailable"
     REQUEUED = "requeued"
+    QUOTA_REACHED = "quota_reached"
     # holding GPUs
     ALLOCATED = "allocated"
     RUNNING = "running"

@@ -71,7 +71,7 @@ class QuotaGate:
     async def permitted(
         self, uow: UnitOfWork, state: PlanningState, starts: Sequence[Start], now: datetime
     ) -> list[Start]:
-        """Those of these starts that quotas allow, by the database; their owners stay locked until the transaction ends.
+        """Those of these starts that quotas allow, by the database; their owners stay locked until its end.
 
         Slots of the others are taken back.
         """
