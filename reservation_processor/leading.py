@@ -87,6 +87,9 @@ async def _plan(runtime: Runtime, settings: ProcessorSettings, epoch: int, accou
             reload_every=timedelta(seconds=settings.reload_s),
             visibility=timedelta(seconds=settings.visibility_s),
             max_reads=settings.max_reads,
+            promises=settings.promises,
+            slot_batch=settings.slot_batch,
+            slot_batches=settings.slot_batches,
         ),
     )
     async with runtime.wakeups.subscribe(Channel.GPU_JOBS) as subscription:
@@ -98,8 +101,9 @@ async def _plan_once(planner: Planner, subscription: Subscription, sweep: timede
     if outcome.conflict:
         _log.warning("the ledger refused a plan; planning anew")
         await asyncio.sleep(_CONFLICT_PAUSE_S)
+    more_slots = await planner.give_slots()
     await planner.publish_estimates()
-    if not outcome.more:
+    if not (outcome.more or more_slots):
         await subscription.wait(sweep)
 
 

@@ -80,6 +80,7 @@ ALTER TABLE allocations
     ADD CONSTRAINT allocations_calendar EXCLUDE USING gist (gpu_id WITH =, during WITH &&) WHERE (booking_id IS NULL),
     ADD CONSTRAINT allocations_calendar_in_bookings EXCLUDE USING gist (gpu_id WITH =, during WITH &&)
         WHERE (booking_id IS NOT NULL);
+CREATE INDEX allocations_planned ON allocations (reservation_id) WHERE planned;
 CREATE INDEX allocations_booking ON allocations (booking_id) WHERE booking_id IS NOT NULL AND released_at IS NULL;
 
 -- What lies within a booking stays within it. Whoever changes a booking updates its reservation's row first: the share
@@ -121,3 +122,4 @@ CREATE TABLE start_promises (
     promised_start_at timestamptz NOT NULL,
     made_at           timestamptz NOT NULL
 );
+CREATE INDEX events_missed_promises ON events (id) WHERE kind = 'start_promise_missed';

@@ -208,6 +208,11 @@ class AvoidNodes:
 
 
 @dataclass(frozen=True, slots=True)
+class PlanAnew:
+    """It asks for something else than before: what it was promised no longer holds, and it gets a new slot."""
+
+
+@dataclass(frozen=True, slots=True)
 class WakePlanner:
     """What the planner knows of this reservation is no longer true."""
 
@@ -221,7 +226,7 @@ class Record:
     data: dict[str, Any] = field(default_factory=dict)
 
 
-Effect = DeletePods | MoveDeadline | SetRangeEnd | ReleaseGpus | TakeGpus | AvoidNodes | WakePlanner | Record
+Effect = DeletePods | MoveDeadline | SetRangeEnd | ReleaseGpus | TakeGpus | AvoidNodes | PlanAnew | WakePlanner | Record
 
 
 @dataclass(frozen=True, slots=True)

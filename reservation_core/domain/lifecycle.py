@@ -27,6 +27,7 @@ from reservation_core.domain.changes import (
     ExtendRequested,
     MoveDeadline,
     NodeFenced,
+    PlanAnew,
     PodsFinished,
     PodsGone,
     PodsLost,
@@ -339,7 +340,7 @@ def _extend(reservation: Reservation, event: ExtendRequested) -> tuple[Reservati
         )
     record = Record("extended", event.actor, {"by_s": int(event.by.total_seconds())})
     if reservation.status is JobStatus.QUEUED or comes_back:
-        return replace(reservation, duration=duration), (WakePlanner(), record)
+        return replace(reservation, duration=duration), (PlanAnew(), WakePlanner(), record)
     range_end = None if reservation.range_end is None else reservation.range_end + event.by
     ends_at = None if reservation.ends_at is None else reservation.ends_at + event.by
     reason = reservation.reason

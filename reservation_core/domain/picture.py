@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from reservation_core.domain.calendar import FOREVER, to_micros
+from reservation_core.domain.calendar import FOREVER, Row, to_micros
 from reservation_core.domain.ledger import Ledger
 from reservation_core.domain.line import Key, Line
 from reservation_core.domain.model import Gpu, GpuCondition, Node
@@ -135,10 +135,32 @@ class Picture:
         if waiting is not None and self._line.add(waiting, slotted=slotted):
             self._arrivals[waiting.id] = waiting
 
-    def slotted(self, ids: Iterable[str]) -> list[str]:
-        """Those of these reservations that have a slot as far as is known."""
-        slots = self._ledger.slots
-        return [each for each in ids if each in slots]
+    @property
+    def in_line(self) -> Mapping[str, Waiting]:
+        """Who waits, by id, as far as is in memory."""
+        return self._line.jobs
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The types of the usable cards."""
+        return tuple(self._pools)
+
+    def type_of(self, gpu_id: int) -> str | None:
+        """The type of a usable card."""
+        where = self._where.get(gpu_id)
+        return None if where is None else where[0].gpu_type
+
+    def has_slot(self, reservation_id: str) -> bool:
+        """Whether it waits with a slot as far as is known."""
+        return reservation_id in self._ledger.slots
+
+    def rows_of(self, reservation_id: str) -> tuple[tuple[int, Row], ...]:
+        """The open rows of a reservation, by card."""
+        return self._ledger.by_reservation.get(reservation_id, ())
+
+    def holds_on(self, gpu_id: int) -> list[Row]:
+        """The rows of a card whose pods may exist."""
+        return [row for row in self._ledger.calendar(gpu_id).rows if row[2]]
 
     def _set_slotted(self, job: Waiting, has_slot: bool) -> None:
         """A head that has a slot now needs no shadow; who lost theirs may be one."""

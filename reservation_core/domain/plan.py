@@ -83,6 +83,7 @@ class Start:
     """A decision: this job gets these cards for [start, end). `gpus` is ordered by rank, then index.
 
     `version` is that of the row it was decided for; None holds for any. With `booking_id` it runs within that booking.
+    `had_slot` says that it leaves a slot behind.
     """
 
     id: str
@@ -91,6 +92,7 @@ class Start:
     gpus: tuple[PlacedGpu, ...]
     version: int | None = None
     booking_id: str | None = None
+    had_slot: bool = False
 
 
 @dataclass(frozen=True, slots=True)

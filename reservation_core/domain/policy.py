@@ -226,10 +226,11 @@ class PlanningState(SlotPlanning):
         for node, _ in spots:
             self._profiles[pool.gpu_type].forget(node.position, freed=False)
         self._ledger.book(job.id, placed, row)
+        had_slot = job.id in self._line.slotted
         self._line.remove(job.id)
         if pool.gpu_type in self._heads:
             this.backfilled.add(pool.gpu_type)
-        this.starts.append(Start(job.id, this.now, to_moment(end), placed, job.version, job.booking_id))
+        this.starts.append(Start(job.id, this.now, to_moment(end), placed, job.version, job.booking_id, had_slot))
 
     def _in_reach(self, job: Waiting, pools: list[Pool]) -> list[Pool]:
         """The pools in which nobody unknown to us can be before this job in line."""

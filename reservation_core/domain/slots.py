@@ -71,6 +71,13 @@ class SlotPlanning(Picture):
         self._go_on(entries, limit)
         return SlotPlan(decided, more=len(entries) == limit or bool(self._walking or self._freed))
 
+    def forget_slot(self, job_id: str) -> None:
+        """A slot that was decided was not written: the job has been changed, or is being changed just now."""
+        self._mark_changed(self._ledger.set_rows(job_id, (), planned=False), freed=True)
+        job = self._line.jobs.get(job_id)
+        if job is not None:
+            self._set_slotted(job, False)
+
     def late(self, now: datetime) -> list[LateStart]:
         """Who can't start although their slot has come, and because of whom."""
         self._catch_up(now)

@@ -1,12 +1,12 @@
 """The planner's reads and writes, and its lease."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
 from reservation_core.domain.model import Node
-from reservation_core.domain.plan import Commitment, Start, WaitEstimate, Waiting
+from reservation_core.domain.plan import Commitment, LateStart, Slot, Start, WaitEstimate, Waiting
 
 
 class LostLeadershipError(Exception):
@@ -46,7 +46,10 @@ class Planning(Protocol):
         ...
 
     async def snapshot(self, window: int, start_allowance: timedelta) -> PlanningSnapshot:
-        """Nodes, open allocations and the first `window` waiting jobs of each requested type."""
+        """Nodes, open allocations and the first `window` waiting jobs of each requested type.
+
+        Also all that have a slot or wait within a booking.
+        """
         ...
 
     async def forget_messages(self, epoch: int, limit: int) -> int:
@@ -60,8 +63,13 @@ class Planning(Protocol):
         """Only the inventory."""
         ...
 
-    async def changed(self, ids: Sequence[str], start_allowance: timedelta) -> tuple[list[Waiting], list[Commitment]]:
-        """What is now true of these reservations: waiting, holding, or (absent from both) neither."""
+    async def changed(
+        self, ids: Sequence[str], start_allowance: timedelta, slotted: Collection[str] = ()
+    ) -> tuple[list[Waiting], list[Commitment]]:
+        """What is now true of these reservations: waiting, holding, or (absent from both) neither.
+
+        Of those that wait the ledger is asked only for `slotted`, which had a slot: only the planner gives them.
+        """
         ...
 
     async def more_waiting(
@@ -77,6 +85,18 @@ class Planning(Protocol):
 
         One statement. Raises LostLeadershipError when the epoch is old, CalendarConflictError when the ledger refuses.
         """
+        ...
+
+    async def commit_slots(self, epoch: int, slots: Sequence[Slot], now: datetime) -> frozenset[str]:
+        """Give waiting jobs their slots in place of those they had; the first is recorded as the promise.
+
+        One statement. Returns whose were written: others have left the line or were changed meanwhile. Raises
+        LostLeadershipError when the epoch is old, CalendarConflictError when the ledger refuses.
+        """
+        ...
+
+    async def record_late_starts(self, late: Sequence[LateStart], now: datetime) -> None:
+        """Record `start_promise_missed` for each of these that waits past its promise, once in its life."""
         ...
 
     async def publish_estimates(self, epoch: int, estimates: Sequence[WaitEstimate], now: datetime) -> None:

@@ -35,12 +35,16 @@ class Submitted:
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """A reservation as readers see it: with its place in line, its estimate and its GPUs."""
+    """A reservation as readers see it: with its place in line, its estimate, its promise and its GPUs.
+
+    `promised_start_at` is the first estimate that the ledger stood for; kept when the job has long started.
+    """
 
     reservation: Reservation
     queue_position: int | None
     estimated_start_at: datetime | None
     allocations: tuple[AllocatedGpu, ...]
+    promised_start_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ import pydantic
 
 from reservation_core.contracts import JobMessage
 from reservation_core.domain.errors import CalendarConflictError
-from reservation_core.domain.plan import Commitment, Start
-from reservation_core.domain.policy import PlanningState
+from reservation_core.domain.plan import Commitment, Slot, Start
+from reservation_core.domain.whole import CalendarPicture
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.queues import QueuedMessage, QueueName
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
@@ -26,7 +26,11 @@ _FULL_READS = 10
 
 @dataclass(frozen=True, slots=True)
 class PlannerRules:
-    """How the planner works: sizes of what it reads and writes at once, and its timing."""
+    """How the planner works: sizes of what it reads and writes at once, and its timing.
+
+    The first `promises` of the line get slots. Every `estimate_every` at most `slot_batches` times `slot_batch` jobs
+    are looked at for that, and starts go on between the batches.
+    """
 
     start_allowance: timedelta
     window: int
@@ -37,6 +41,9 @@ class PlannerRules:
     reload_every: timedelta
     visibility: timedelta
     max_reads: int
+    promises: int = 10_000
+    slot_batch: int = 250
+    slot_batches: int = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +74,12 @@ class Planner:
         self._clock = clock
         self._epoch = epoch
         self._rules = rules
-        self._state: PlanningState | None = None
+        self._state: CalendarPicture | None = None
         self._loaded_at: datetime | None = None
         self._estimated_at: datetime | None = None
         self._estimates_stale = True
+        self._slots_at: datetime | None = None
+        self._slot_batches = 0
         self._full_reads = 0
         self._low_water = max(1, rules.window // 2)
 
@@ -98,6 +107,53 @@ class Planner:
         )
         return CycleOutcome(committed, len(messages), more=more)
 
+    async def give_slots(self) -> bool:
+        """Give waiting jobs slots, or earlier ones, a batch at a time; true when another batch is worth doing at once.
+
+        Raises LostLeadershipError when another planner has taken over.
+        """
+        now = self._clock.now()
+        state = self._state
+        if state is None:
+            return False
+        if self._slots_at is None or now - self._slots_at >= self._rules.estimate_every:
+            self._slots_at = now
+            self._slot_batches = self._rules.slot_batches
+            await self._record_late_starts(state, now)
+        if not self._slot_batches:
+            return False
+        self._slot_batches -= 1
+        plan = state.plan_slots(now, self._rules.promises, self._rules.slot_batch)
+        if plan.slots:
+            self._estimates_stale = True
+            await self._commit_slots(state, plan.slots, now)
+        if not plan.more:
+            self._slot_batches = 0
+        return bool(self._slot_batches)
+
+    async def _record_late_starts(self, state: CalendarPicture, now: datetime) -> None:
+        late = state.late(now)
+        if late:
+            async with self._uow(one_statement=True) as uow:
+                await uow.planning.record_late_starts(late, now)
+                uow.wake(Channel.EVENTS)
+
+    async def _commit_slots(self, state: CalendarPicture, slots: list[Slot], now: datetime) -> None:
+        """Write slots; where the ledger refuses (a booking was made meanwhile), the picture is to be read anew."""
+        try:
+            async with self._uow(one_statement=True) as uow:
+                written = await uow.planning.commit_slots(self._epoch, slots, now)
+        except CalendarConflictError:
+            self._state = None
+            return
+        except BaseException:
+            # Whether it was committed is not known; the database knows.
+            self._state = None
+            raise
+        for slot in slots:
+            if slot.id not in written:
+                state.forget_slot(slot.id)
+
     async def publish_estimates(self) -> None:
         """Tell waiting jobs what the plan says, if it may have changed and was not told just now."""
         now = self._clock.now()
@@ -111,7 +167,7 @@ class Planner:
         async with self._uow() as uow:
             await uow.planning.publish_estimates(self._epoch, estimates, now)
 
-    async def _refreshed(self, inbox: _Inbox, now: datetime) -> PlanningState:
+    async def _refreshed(self, inbox: _Inbox, now: datetime) -> CalendarPicture:
         """The picture, brought up to date with what the messages point to."""
         state = self._state
         due = self._loaded_at is None or now - self._loaded_at >= self._rules.reload_every
@@ -128,7 +184,7 @@ class Planner:
             state.refill(gpu_type, jobs, complete=len(jobs) < self._rules.window)
         return state
 
-    async def _reload(self, now: datetime) -> PlanningState:
+    async def _reload(self, now: datetime) -> CalendarPicture:
         # News of a freed card stands in the queue behind all that was submitted before: after an outage, behind a
         # million messages that say nothing which is not in the database. Some are forgotten at each reload: nobody
         # waits for the last, and while there are many, reloads follow each other soon.
@@ -140,15 +196,15 @@ class Planner:
         self._full_reads = 0
         async with self._uow() as uow:
             seen = await uow.planning.snapshot(self._rules.window, self._rules.start_allowance)
-        self._state = PlanningState(seen.nodes, seen.commitments, seen.waiting, seen.complete_types)
+        self._state = CalendarPicture(seen.nodes, seen.commitments, seen.waiting, seen.complete_types)
         self._loaded_at = now
         self._estimates_stale = True
         return self._state
 
-    async def _apply_changed(self, uow: UnitOfWork, state: PlanningState, ids: list[str]) -> None:
+    async def _apply_changed(self, uow: UnitOfWork, state: CalendarPicture, ids: list[str]) -> None:
         if not ids:
             return
-        waiting, commitments = await uow.planning.changed(ids, self._rules.start_allowance)
+        waiting, commitments = await uow.planning.changed(ids, self._rules.start_allowance, state.slotted(ids))
         in_line = {job.id: job for job in waiting}
         held: dict[str, list[Commitment]] = {}
         for commitment in commitments:
@@ -156,7 +212,7 @@ class Planner:
         for reservation_id in ids:
             state.set_reservation(reservation_id, in_line.get(reservation_id), held.get(reservation_id, ()))
 
-    async def _commit(self, state: PlanningState, starts: list[Start], inbox: _Inbox) -> int | None:
+    async def _commit(self, state: CalendarPicture, starts: list[Start], inbox: _Inbox) -> int | None:
         """Write the plan and forget its messages; None when the ledger refused and the picture is to be read anew."""
         if not (starts or inbox.handled or inbox.broken):
             return 0

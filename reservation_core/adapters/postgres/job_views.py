@@ -17,6 +17,9 @@ from reservation_core.ports.reservations import JobFilter, JobView
 _FIRST_PRIORITY = -(2**31)
 _LAST_SEQ = 2**63 - 1
 
+_WORK = "The estimate is all the work before it, shared by all usable cards; it becomes exact as the job comes nearer."
+_SLOT = "GPUs are kept for it from its estimated start on; it may start sooner."
+
 
 class JobViews:
     """The reading half of ports.reservations.Reservations."""
@@ -78,7 +81,10 @@ class JobViews:
                 reservation_id: tuple(allocated_gpu_of(row) for row in group)
                 for reservation_id, group in groupby(found, key=lambda row: row.reservation_id)
             }
-        beyond = await self._beyond_the_plan([r for r in rows if r.status == "queued" and r.position is None])
+        # A booking has a line of its own: nobody outside it is before its jobs.
+        beyond = await self._beyond_the_plan(
+            [r for r in rows if r.status == "queued" and r.position is None and r.booking_id is None]
+        )
         return [beyond.get(row.id) or _view(row, allocations.get(row.id, ())) for row in rows]
 
     async def _beyond_the_plan(self, rows: Sequence[Row[Any]]) -> dict[str, JobView]:
@@ -122,19 +128,20 @@ def _view(row: Row[Any], allocations: tuple[Any, ...]) -> JobView:
     if row.wait_code is not None:
         again = f" {reservation.reason.detail}" if reservation.reason.code is ReasonCode.REQUEUED else ""
         reservation = replace(reservation, reason=Reason(ReasonCode(row.wait_code), row.wait_reason + again))
-    return JobView(reservation, row.position, row.estimated_start_at, allocations)
+    # The slot in the ledger is what holds; what was told last may be older.
+    estimate = row.estimated_start_at if row.slot_start is None else row.slot_start
+    return JobView(reservation, row.position, estimate, allocations, row.promised_start_at)
 
 
 def _beyond(row: Row[Any], place: int, work_before: float, pools: Sequence[Row[Any]], now: datetime) -> JobView:
     reservation = reservation_of(row)
     if reservation.status is JobStatus.QUEUED and place > 1:
-        detail = (
-            f"{place - 1} jobs stand before it in this line. The estimate is all the work before it, "
-            "shared by all usable cards; it becomes exact as the job comes nearer."
-        )
+        detail = f"{place - 1} jobs stand before it in this line. {_WORK if row.slot_start is None else _SLOT}"
         reservation = replace(reservation, reason=Reason(ReasonCode.BEHIND_IN_LINE, detail))
+    if row.slot_start is not None:
+        return JobView(reservation, place, row.slot_start, (), row.promised_start_at)
     usable = sum(pool.cards for pool in pools)
     fits_now = place == 1 and sum(pool.free for pool in pools) >= row.gpus * row.nodes
     promised = 0.0 if fits_now else float(sum(pool.promised for pool in pools))
     estimate = now + timedelta(seconds=(promised + work_before) / usable) if usable else None
-    return JobView(reservation, place, estimate, ())
+    return JobView(reservation, place, estimate, (), row.promised_start_at)

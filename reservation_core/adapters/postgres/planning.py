@@ -1,6 +1,6 @@
 """What the planner reads from and writes to PostgreSQL. Every write is fenced by the epoch of its lease."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any
@@ -11,14 +11,17 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres import direct
 from reservation_core.adapters.postgres.queries import statement
-from reservation_core.adapters.postgres.reservations import CALENDAR_CONSTRAINT, HOLD_CONSTRAINT, violates
+from reservation_core.adapters.postgres.reservations import LEDGER_CONSTRAINTS, violates
 from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.lifecycle import ALLOCATION
 from reservation_core.domain.model import Gpu, GpuCondition, Node
-from reservation_core.domain.plan import Commitment, Start, WaitEstimate, Waiting
+from reservation_core.domain.plan import Commitment, LateStart, Slot, Start, WaitEstimate, Waiting
 from reservation_core.ports.planning import LostLeadershipError, PlanningSnapshot, PlanOutcome
 
 _FIRST = (-(2**31), 0)
+
+CLEARED = "Its slot had to make room for something that could not be put off."
+"""Why a slot is later than its promise where nothing else is known."""
 
 
 class PostgresPlanning:
@@ -55,6 +58,9 @@ class PostgresPlanning:
             if len(line) <= window:
                 complete.add(gpu_type)
             waiting += line[:window]
+        apart = (await self._connection.execute(statement("waiting_apart"))).mappings()
+        known = {job.id for job in waiting}
+        waiting += [_waiting(row, start_allowance) for row in apart if row["id"] not in known]
         nodes = await self.nodes()
         held = await self._connection.execute(statement("open_allocations"))
         return PlanningSnapshot(
@@ -77,14 +83,16 @@ class PostgresPlanning:
             for name, cards in ((name, list(group)) for name, group in groupby(rows, key=lambda row: row.node))
         )
 
-    async def changed(self, ids: Sequence[str], start_allowance: timedelta) -> tuple[list[Waiting], list[Commitment]]:
+    async def changed(
+        self, ids: Sequence[str], start_allowance: timedelta, slotted: Collection[str] = ()
+    ) -> tuple[list[Waiting], list[Commitment]]:
         """What is now true of these reservations."""
         waiting = await direct.fetch(self._connection, "waiting_of", {"ids": list(ids)})
         line = [_waiting(row, start_allowance) for row in waiting]
         in_line = {job.id for job in line}
-        others = [each for each in ids if each not in in_line]
+        others = [each for each in ids if each not in in_line or each in slotted]
         if not others:
-            return line, []  # who waits holds nothing
+            return line, []  # who waits holds nothing but a slot
         held = await direct.fetch(self._connection, "open_allocations_of", {"ids": others})
         return line, [_commitment(row) for row in held]
 
@@ -128,10 +136,11 @@ class PostgresPlanning:
                     "now": now,
                     "epoch": epoch,
                     "handled": list(handled),
+                    "slotted": [start.id for start in starts if start.had_slot],
                 },
             )
         except IntegrityError as error:
-            if violates(error, CALENDAR_CONSTRAINT, HOLD_CONSTRAINT):
+            if violates(error, *LEDGER_CONSTRAINTS):
                 raise CalendarConflictError("The ledger refused the plan: a GPU is not free. Plan again.") from error
             raise
         if not row["leads"]:
@@ -141,6 +150,42 @@ class PostgresPlanning:
         if row["cards"] != expected:
             raise RuntimeError(f"{row['cards']} ledger rows were written where the plan has {expected}")
         return PlanOutcome(started)
+
+    async def commit_slots(self, epoch: int, slots: Sequence[Slot], now: datetime) -> frozenset[str]:
+        """Write slots and promises, if this is still the planner and the ledger agrees."""
+        placed = [(slot.id, gpu.gpu_id, gpu.rank) for slot in slots for gpu in slot.gpus]
+        try:
+            [row] = await direct.fetch(
+                self._connection,
+                "commit_slots",
+                {
+                    "ids": [slot.id for slot in slots],
+                    "versions": [slot.version for slot in slots],
+                    "starts": [slot.start for slot in slots],
+                    "ends": [slot.end for slot in slots],
+                    "placed": [bool(slot.gpus) for slot in slots],
+                    "becauses": [slot.because or CLEARED for slot in slots],
+                    "gpu_owners": [owner for owner, _, _ in placed],
+                    "gpu_ids": [gpu_id for _, gpu_id, _ in placed],
+                    "ranks": [rank for _, _, rank in placed],
+                    "epoch": epoch,
+                    "now": now,
+                },
+            )
+        except IntegrityError as error:
+            if violates(error, *LEDGER_CONSTRAINTS):
+                raise CalendarConflictError("The ledger refused a slot: a GPU is not free then. Plan again.") from error
+            raise
+        if not row["leads"]:
+            raise _lost(epoch)
+        return frozenset(row["ids"])
+
+    async def record_late_starts(self, late: Sequence[LateStart], now: datetime) -> None:
+        """Note for each of these whose promise is past that it was not held, once."""
+        await self._connection.execute(
+            statement("record_late_starts"),
+            {"ids": [each.id for each in late], "becauses": [each.because for each in late], "now": now},
+        )
 
     async def publish_estimates(self, epoch: int, estimates: Sequence[WaitEstimate], now: datetime) -> None:
         """Make what waiting jobs are told be this; only what has changed is written."""
@@ -178,11 +223,21 @@ def _waiting(row: Mapping[Any, Any], start_allowance: timedelta) -> Waiting:
         seq=row["seq"],
         version=row["version"],
         avoid_nodes=frozenset(row["avoid_nodes"]),
+        owner=row["user_id"],
+        booking_id=row["booking_id"],
     )
 
 
 def _commitment(row: Mapping[Any, Any]) -> Commitment:
-    return Commitment(row["reservation_id"], row["gpu_id"], row["starts_at"], row["ends_at"], row["held"])
+    return Commitment(
+        row["reservation_id"],
+        row["gpu_id"],
+        row["starts_at"],
+        row["ends_at"],
+        row["held"],
+        row["planned"],
+        row["booking_id"],
+    )
 
 
 def _gpu(row: Row[Any]) -> Gpu:

@@ -19,6 +19,7 @@ from reservation_core.domain.changes import (
     Change,
     DeletePods,
     MoveDeadline,
+    PlanAnew,
     Record,
     ReleaseGpus,
     SetRangeEnd,
@@ -32,6 +33,13 @@ from reservation_core.ports.reservations import NewReservation, Submitted, Unkno
 
 CALENDAR_CONSTRAINT = "allocations_calendar"
 HOLD_CONSTRAINT = "allocations_hold"
+LEDGER_CONSTRAINTS = (
+    CALENDAR_CONSTRAINT,
+    HOLD_CONSTRAINT,
+    "allocations_calendar_in_bookings",
+    "allocations_within_booking",
+    "allocations_cover_what_is_within",
+)
 
 
 class WriteConflictError(RuntimeError):
@@ -40,7 +48,10 @@ class WriteConflictError(RuntimeError):
 
 def violates(error: IntegrityError, *constraints: str) -> bool:
     """Whether the database refused because of one of these constraints."""
-    return any(name in str(error.orig) for name in constraints)
+    # What a trigger raises names its constraint only in a field of its own.
+    causes = [error.orig, getattr(error.orig, "__cause__", None)]
+    named = {getattr(each, "constraint_name", None) for each in causes}
+    return any(name in named or name in str(error.orig) for name in constraints)
 
 
 class PostgresReservations(JobViews):
@@ -121,23 +132,21 @@ class PostgresReservations(JobViews):
             for c in changes
             if c.before.status is JobStatus.QUEUED and c.after.status is not JobStatus.QUEUED
         ]
-        if left_line:
-            await self._connection.execute(statement("forget_estimates"), {"ids": left_line})
+        planned_anew = [c.after.id for c in changes for e in c.effects if isinstance(e, PlanAnew)]
+        if left_line or planned_anew:
+            await self._connection.execute(
+                statement("forget_waiting"), {"ids": left_line + planned_anew, "anew": planned_anew}
+            )
 
     async def _update_ledger(self, changes: Sequence[Change]) -> None:
-        ends = [(c.after.id, e.to) for c in changes for e in c.effects if isinstance(e, SetRangeEnd)]
-        if ends:
-            try:
-                await self._connection.execute(
-                    statement("move_range_ends"), {"ids": [i for i, _ in ends], "range_ends": [to for _, to in ends]}
-                )
-            except IntegrityError as error:
-                if violates(error, CALENDAR_CONSTRAINT):
-                    raise CalendarConflictError(
-                        "These GPUs are promised to somebody else right after the job's end. "
-                        "Extend by less, or submit a new job for the rest."
-                    ) from error
-                raise
+        ends = [(c, e.to) for c in changes for e in c.effects if isinstance(e, SetRangeEnd)]
+        # Only what ends later can meet somebody: what is shortened needs no way back.
+        longer = [each for each in ends if each[0].before.range_end is not None and each[1] > each[0].before.range_end]
+        shorter = [each for each in ends if each not in longer]
+        if shorter:
+            await self._move_range_ends(shorter)
+        if longer:
+            await self._lengthen(longer)
         failed_there = [c.after.id for c in changes for e in c.effects if isinstance(e, AvoidNodes)]
         if failed_there:
             await self._connection.execute(statement("avoid_nodes"), {"ids": failed_there})
@@ -146,12 +155,57 @@ class PostgresReservations(JobViews):
             await self._connection.execute(statement("release_allocations"), {"ids": released})
         await self._take_cards(changes)
 
+    async def _move_range_ends(self, ends: Sequence[tuple[Change, datetime]]) -> None:
+        await self._connection.execute(
+            statement("move_range_ends"),
+            {"ids": [c.after.id for c, _ in ends], "range_ends": [to for _, to in ends]},
+        )
+
+    async def _lengthen(self, ends: Sequence[tuple[Change, datetime]]) -> None:
+        try:
+            async with self._connection.begin_nested():
+                await self._move_range_ends(ends)
+        except IntegrityError as error:
+            if not violates(error, *LEDGER_CONSTRAINTS):
+                raise
+            raise CalendarConflictError(await self._who_is_in_the_way(ends)) from error
+
+    async def _who_is_in_the_way(self, ends: Sequence[tuple[Change, datetime]]) -> str:
+        """Whose range the first of these would meet, from when on, and what to do."""
+        found = await self._connection.execute(
+            statement("in_the_way"),
+            {"ids": [c.after.id for c, _ in ends], "range_ends": [to for _, to in ends]},
+        )
+        row = found.first()
+        if row is None:  # it went in this moment
+            return "These GPUs were promised to somebody else a moment ago. Try again."
+        since = f"{row.starts_at:%Y-%m-%dT%H:%M:%SZ}"
+        match row.what:
+            case "outside":
+                return f"Its booking {row.id} ends at {since}: a job in it can't last longer. Extend the booking first."
+            case "planned":
+                whose = f"promised to {row.id} of {row.user_name}, which waits for them,"
+            case "maintenance":
+                whose = f"in maintenance ({row.id})"
+            case _:
+                whose = f"given to {row.id} of {row.user_name}"
+        return f"These GPUs are {whose} from {since} on. Extend by less, or submit a new job for the rest."
+
     async def _take_cards(self, changes: Sequence[Change]) -> None:
         taken = [
             (c.after, e.until, card) for c in changes for e in c.effects if isinstance(e, TakeGpus) for card in e.cards
         ]
         if not taken:
             return
+        # Pods hold these cards already: who only waits for them makes room.
+        await self._connection.execute(
+            statement("clear_slots_on"),
+            {
+                "nodes": [card.node for _, _, card in taken],
+                "indices": [card.index for _, _, card in taken],
+                "range_ends": [until for _, until, _ in taken],
+            },
+        )
         try:
             result = await self._connection.execute(
                 statement("take_cards"),
@@ -165,7 +219,7 @@ class PostgresReservations(JobViews):
                 },
             )
         except IntegrityError as error:
-            if violates(error, CALENDAR_CONSTRAINT, HOLD_CONSTRAINT):
+            if violates(error, *LEDGER_CONSTRAINTS):
                 raise CalendarConflictError("The ledger has given some of these GPUs to another job.") from error
             raise
         if result.rowcount != len(taken):

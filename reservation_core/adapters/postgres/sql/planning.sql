@@ -31,18 +31,18 @@ ORDER BY c.node, c.index;
 
 -- name: open_allocations
 -- Every open row of the ledger.
-SELECT reservation_id, gpu_id, lower(during) AS starts_at, upper(during) AS ends_at, held
+SELECT reservation_id, gpu_id, lower(during) AS starts_at, upper(during) AS ends_at, held, planned, booking_id
 FROM allocations WHERE released_at IS NULL;
 
 -- name: open_allocations_of
 -- The open rows of these reservations.
-SELECT reservation_id, gpu_id, lower(during) AS starts_at, upper(during) AS ends_at, held
+SELECT reservation_id, gpu_id, lower(during) AS starts_at, upper(during) AS ends_at, held, planned, booking_id
 FROM allocations WHERE released_at IS NULL AND reservation_id = ANY(CAST(:ids AS text[]));
 
 -- name: waiting_of
 -- Which of these wait.
 SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq, version,
-       avoid_nodes
+       avoid_nodes, user_id, booking_id
 FROM reservations WHERE id = ANY(CAST(:ids AS text[])) AND status = 'queued' AND kind = 'job';
 
 -- name: waiting_windows
@@ -56,16 +56,29 @@ WITH RECURSIVE types AS (
 )
 SELECT w.* FROM types t CROSS JOIN LATERAL (
     SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq, version,
-       avoid_nodes
+       avoid_nodes, user_id, booking_id
     FROM reservations r WHERE r.status = 'queued' AND r.booking_id IS NULL AND r.kind = 'job' AND r.line_type = t.line_type
     ORDER BY r.line_type, r.line_priority, r.seq LIMIT :limit
 ) w
 WHERE t.line_type IS NOT NULL;
 
+-- name: waiting_apart
+-- Who waits with a slot, wherever in the line, and who waits within a booking: they are planned whatever the windows are.
+SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq, version,
+       avoid_nodes, user_id, booking_id
+FROM reservations
+WHERE status = 'queued' AND kind = 'job' AND booking_id IS NULL
+  AND id IN (SELECT reservation_id FROM allocations WHERE planned)
+UNION ALL
+SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq, version,
+       avoid_nodes, user_id, booking_id
+FROM reservations
+WHERE status = 'queued' AND kind = 'job' AND booking_id IS NOT NULL;
+
 -- name: more_waiting
 -- The next jobs of one line.
 SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq, version,
-       avoid_nodes
+       avoid_nodes, user_id, booking_id
 FROM reservations
 WHERE status = 'queued' AND booking_id IS NULL AND kind = 'job' AND line_type = :line_type
   AND (line_priority, seq) > (:after_priority, :after_seq)
@@ -89,14 +102,20 @@ WITH fence AS (
       AND EXISTS (SELECT FROM fence)
       -- Its next pods would have the names of pods that exist and hold other cards.
       AND NOT EXISTS (SELECT FROM unknown_pods u WHERE u.reservation_id = r.id)
-    RETURNING r.id, r.attempt, r.range_end, r.reason
+    RETURNING r.id, r.attempt, r.range_end, r.reason, r.booking_id
+), slots AS (
+    DELETE FROM allocations
+    WHERE planned AND reservation_id IN (SELECT id FROM started WHERE id = ANY(CAST(:slotted AS text[])))
+    RETURNING gpu_id
 ), placed AS (
-    INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, created_at)
-    SELECT s.id, s.attempt, g.gpu_id, g.rank, tstzrange(clock_timestamp(), s.range_end), true,
+    -- Their own slots are gone before: the count is taken once, before the first row is written.
+    INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, booking_id, created_at)
+    SELECT s.id, s.attempt, g.gpu_id, g.rank, tstzrange(clock_timestamp(), s.range_end), true, s.booking_id,
            clock_timestamp()
     FROM started s
     JOIN unnest(CAST(:gpu_owners AS text[]), CAST(:gpu_ids AS bigint[]), CAST(:ranks AS integer[]))
          AS g (reservation_id, gpu_id, rank) ON g.reservation_id = s.id
+    WHERE (SELECT count(*) FROM slots) >= 0
     RETURNING reservation_id
 ), forgotten AS (
     DELETE FROM wait_estimates e USING started s WHERE e.reservation_id = s.id
@@ -113,6 +132,63 @@ WITH fence AS (
 SELECT EXISTS (SELECT FROM fence) AS leads, (SELECT coalesce(array_agg(id), '{}') FROM started) AS ids,
        (SELECT count(*) FROM placed) AS cards, (SELECT count(*) FROM sent) AS sent,
        (SELECT count(*) FROM forgotten_messages) AS handled;
+
+-- name: commit_slots
+-- Give waiting jobs their slots in place of those they had, under the fence (see check_epoch). Who has left the line or
+-- was changed meanwhile is left out, and so is who is just being changed: whoever does that decides about the slot, too.
+-- The first slot is the promise. When a slot had to be moved beyond it, that is told, once for each job.
+WITH fence AS (
+    SELECT epoch FROM planner_lease WHERE epoch = :epoch FOR SHARE
+), input AS MATERIALIZED (
+    SELECT * FROM unnest(CAST(:ids AS text[]), CAST(:versions AS integer[]), CAST(:starts AS timestamptz[]),
+                         CAST(:ends AS timestamptz[]), CAST(:placed AS boolean[]), CAST(:becauses AS text[]))
+         AS i (id, version, starts_at, ends_at, placed, because)
+), waiting AS MATERIALIZED (
+    SELECT r.id, r.attempt, r.booking_id
+    FROM reservations r
+    WHERE r.id = ANY(CAST(:ids AS text[])) AND r.status = 'queued' AND EXISTS (SELECT FROM fence)
+      AND EXISTS (SELECT FROM input i WHERE i.id = r.id AND (i.version IS NULL OR i.version = r.version))
+    ORDER BY r.id FOR NO KEY UPDATE OF r SKIP LOCKED
+), removed AS (
+    DELETE FROM allocations a USING waiting w WHERE a.reservation_id = w.id AND a.planned
+    RETURNING a.gpu_id
+), placed AS (
+    -- All slots that move are gone before: the count is taken once, before the first row is written.
+    INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, planned, booking_id, created_at)
+    SELECT w.id, w.attempt + 1, g.gpu_id, g.rank, tstzrange(i.starts_at, i.ends_at), false, true, w.booking_id,
+           clock_timestamp()
+    FROM waiting w
+    JOIN input i ON i.id = w.id
+    JOIN unnest(CAST(:gpu_owners AS text[]), CAST(:gpu_ids AS bigint[]), CAST(:ranks AS integer[]))
+         AS g (reservation_id, gpu_id, rank) ON g.reservation_id = w.id
+    WHERE (SELECT count(*) FROM removed) >= 0
+    RETURNING reservation_id
+), promised AS (
+    INSERT INTO start_promises (reservation_id, promised_start_at, made_at)
+    SELECT w.id, i.starts_at, clock_timestamp() FROM waiting w JOIN input i ON i.id = w.id WHERE i.placed
+    ON CONFLICT (reservation_id) DO NOTHING
+), missed AS (
+    INSERT INTO events (reservation_id, at, actor, kind, reason, data)
+    SELECT w.id, :now, 'planner', 'start_promise_missed', i.because,
+           jsonb_build_object('promised_start_at', p.promised_start_at, 'estimated_start_at',
+                              CASE WHEN i.placed THEN i.starts_at END)
+    FROM waiting w JOIN input i ON i.id = w.id JOIN start_promises p ON p.reservation_id = w.id
+    WHERE (NOT i.placed OR i.starts_at > p.promised_start_at)
+      AND NOT EXISTS (SELECT FROM events e WHERE e.reservation_id = w.id AND e.kind = 'start_promise_missed')
+)
+SELECT EXISTS (SELECT FROM fence) AS leads, (SELECT coalesce(array_agg(id), '{}') FROM waiting) AS ids,
+       (SELECT count(*) FROM placed) AS cards;
+
+-- name: record_late_starts
+-- The time that these were promised has come, and others still have their cards: told once for each job.
+INSERT INTO events (reservation_id, at, actor, kind, reason, data)
+SELECT r.id, :now, 'planner', 'start_promise_missed', i.because,
+       jsonb_build_object('promised_start_at', p.promised_start_at)
+FROM unnest(CAST(:ids AS text[]), CAST(:becauses AS text[])) AS i (id, because)
+JOIN reservations r ON r.id = i.id AND r.status = 'queued'
+JOIN start_promises p ON p.reservation_id = i.id
+WHERE p.promised_start_at < clock_timestamp()
+  AND NOT EXISTS (SELECT FROM events e WHERE e.reservation_id = i.id AND e.kind = 'start_promise_missed');
 
 -- name: forget_messages
 -- Forget messages that need no reading (their form is that of contracts.JobMessage; others stay, to be found wanting).
@@ -136,7 +212,8 @@ SELECT EXISTS (SELECT FROM fence) AS leads, (SELECT count(*) FROM forgotten) AS 
 -- What waiting jobs are told; only rows that say something new are written. Who is no longer among the first of the line
 -- (others came in before) or has left it is told nothing here.
 WITH outdated AS (
-    DELETE FROM wait_estimates WHERE reservation_id <> ALL(CAST(:ids AS text[]))
+    DELETE FROM wait_estimates e
+    WHERE NOT EXISTS (SELECT FROM unnest(CAST(:ids AS text[])) AS told (id) WHERE told.id = e.reservation_id)
 )
 INSERT INTO wait_estimates AS e (reservation_id, position, reason_code, reason, estimated_start_at, planned_at)
 SELECT i.id, i.position, i.reason_code, i.reason, i.estimated_start_at, CAST(:now AS timestamptz)

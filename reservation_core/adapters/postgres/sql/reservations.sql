@@ -54,8 +54,14 @@ UPDATE reservations r SET unsettled_until = i.until
 FROM unnest(CAST(:ids AS text[]), CAST(:untils AS timestamptz[])) AS i (id, until)
 WHERE r.id = i.id;
 
--- name: forget_estimates
--- Who has left the line is told nothing more about it.
+-- name: forget_waiting
+-- Who has left the line is told nothing more about it, and needs no slot. Who is planned anew has asked for something
+-- else than what was promised.
+WITH slots AS (
+    DELETE FROM allocations WHERE planned AND reservation_id = ANY(CAST(:ids AS text[]))
+), promises AS (
+    DELETE FROM start_promises WHERE reservation_id = ANY(CAST(:anew AS text[]))
+)
 DELETE FROM wait_estimates WHERE reservation_id = ANY(CAST(:ids AS text[]));
 
 -- name: move_range_ends
@@ -63,7 +69,26 @@ DELETE FROM wait_estimates WHERE reservation_id = ANY(CAST(:ids AS text[]));
 UPDATE allocations a
 SET during = tstzrange(lower(a.during), greatest(i.range_end, lower(a.during) + interval '1 microsecond'))
 FROM unnest(CAST(:ids AS text[]), CAST(:range_ends AS timestamptz[])) AS i (id, range_end)
-WHERE a.reservation_id = i.id AND a.released_at IS NULL;
+WHERE a.reservation_id = i.id AND a.released_at IS NULL AND NOT a.planned;
+
+-- name: in_the_way
+-- What the first of these would meet if they lasted so much longer: somebody's range, or the end of their own booking.
+SELECT r.id, u.name AS user_name, lower(o.during) AS starts_at,
+       CASE WHEN o.planned THEN 'planned' ELSE r.kind END AS what
+FROM unnest(CAST(:ids AS text[]), CAST(:range_ends AS timestamptz[])) AS i (id, range_end)
+JOIN allocations a ON a.reservation_id = i.id AND a.released_at IS NULL AND NOT a.planned
+JOIN allocations o ON o.gpu_id = a.gpu_id AND o.released_at IS NULL AND o.reservation_id <> a.reservation_id
+     AND (o.booking_id IS NULL) = (a.booking_id IS NULL)
+     AND o.during && tstzrange(upper(a.during), greatest(i.range_end, upper(a.during)))
+JOIN reservations r ON r.id = o.reservation_id
+JOIN users u ON u.id = r.user_id
+UNION ALL
+SELECT a.booking_id, '', upper(b.during), 'outside'
+FROM unnest(CAST(:ids AS text[]), CAST(:range_ends AS timestamptz[])) AS i (id, range_end)
+JOIN allocations a ON a.reservation_id = i.id AND a.released_at IS NULL AND NOT a.planned
+JOIN allocations b ON b.reservation_id = a.booking_id AND b.gpu_id = a.gpu_id AND b.released_at IS NULL
+WHERE upper(b.during) < i.range_end
+ORDER BY starts_at LIMIT 1;
 
 -- name: release_allocations
 -- Close the open rows: the hold is over, and what lay in the future goes back to the calendar. The database's clock, as
@@ -84,6 +109,24 @@ SET avoid_nodes = (
           SELECT n.name FROM allocations a JOIN gpus g ON g.id = a.gpu_id JOIN nodes n ON n.id = g.node_id
           WHERE a.reservation_id = r.id AND a.attempt = r.attempt) AS names)
 WHERE r.id = ANY(CAST(:ids AS text[]));
+
+-- name: clear_slots_on
+-- Slots of waiting jobs on cards that pods hold already; the planner is told, and gives these jobs others.
+WITH cleared AS (
+    DELETE FROM allocations a
+    WHERE a.planned AND a.reservation_id IN (
+        SELECT s.reservation_id FROM unnest(CAST(:nodes AS text[]), CAST(:indices AS integer[]),
+                                            CAST(:range_ends AS timestamptz[])) AS i (node, index, range_end)
+        JOIN nodes n ON n.name = i.node
+        JOIN gpus g ON g.node_id = n.id AND g.index = i.index
+        JOIN allocations s ON s.gpu_id = g.id AND s.planned
+        WHERE lower(s.during) < i.range_end)
+    RETURNING a.reservation_id
+), ids AS (
+    SELECT DISTINCT reservation_id AS id FROM cleared
+)
+SELECT pgmq.send_batch('gpu_jobs', array_agg(jsonb_build_object('v', 1, 'kind', 'changed', 'id', id)))
+FROM ids HAVING count(*) > 0;
 
 -- name: take_cards
 -- Cards that the pods of an adopted reservation hold already. The ranges begin now: the past has been told otherwise.

@@ -1,24 +1,39 @@
 -- name: view_reservation
 -- One job with what it is told while it waits; a null user sees everybody's.
-SELECT r.*, u.name AS user_name, e.position, e.estimated_start_at, e.reason_code AS wait_code, e.reason AS wait_reason
+SELECT r.*, u.name AS user_name, e.position, e.estimated_start_at, e.reason_code AS wait_code, e.reason AS wait_reason,
+       p.promised_start_at, (
+           SELECT lower(a.during) FROM allocations a
+           WHERE a.reservation_id = r.id AND a.planned AND r.status = 'queued' LIMIT 1
+       ) AS slot_start
 FROM reservations r JOIN users u ON u.id = r.user_id
 LEFT JOIN wait_estimates e ON e.reservation_id = r.id AND r.status = 'queued'
+LEFT JOIN start_promises p ON p.reservation_id = r.id
 WHERE r.id = :id AND (CAST(:user_id AS bigint) IS NULL OR r.user_id = :user_id) AND r.kind = 'job';
 
 -- name: view_reservations
 -- Everybody's jobs, newest first.
-SELECT r.*, u.name AS user_name, e.position, e.estimated_start_at, e.reason_code AS wait_code, e.reason AS wait_reason
+SELECT r.*, u.name AS user_name, e.position, e.estimated_start_at, e.reason_code AS wait_code, e.reason AS wait_reason,
+       p.promised_start_at, (
+           SELECT lower(a.during) FROM allocations a
+           WHERE a.reservation_id = r.id AND a.planned AND r.status = 'queued' LIMIT 1
+       ) AS slot_start
 FROM reservations r JOIN users u ON u.id = r.user_id
 LEFT JOIN wait_estimates e ON e.reservation_id = r.id AND r.status = 'queued'
+LEFT JOIN start_promises p ON p.reservation_id = r.id
 WHERE r.kind = 'job' AND r.seq < :before_seq
   AND (CAST(:statuses AS text[]) IS NULL OR r.status = ANY(CAST(:statuses AS text[])))
 ORDER BY r.seq DESC LIMIT :limit;
 
 -- name: view_user_reservations
 -- One user's jobs, newest first.
-SELECT r.*, u.name AS user_name, e.position, e.estimated_start_at, e.reason_code AS wait_code, e.reason AS wait_reason
+SELECT r.*, u.name AS user_name, e.position, e.estimated_start_at, e.reason_code AS wait_code, e.reason AS wait_reason,
+       p.promised_start_at, (
+           SELECT lower(a.during) FROM allocations a
+           WHERE a.reservation_id = r.id AND a.planned AND r.status = 'queued' LIMIT 1
+       ) AS slot_start
 FROM reservations r JOIN users u ON u.id = r.user_id
 LEFT JOIN wait_estimates e ON e.reservation_id = r.id AND r.status = 'queued'
+LEFT JOIN start_promises p ON p.reservation_id = r.id
 WHERE r.kind = 'job' AND r.user_id = :user_id AND r.seq < :before_seq
   AND (CAST(:statuses AS text[]) IS NULL OR r.status = ANY(CAST(:statuses AS text[])))
 ORDER BY r.seq DESC LIMIT :limit;
@@ -42,9 +57,14 @@ WITH RECURSIVE types AS (
     ) w
     WHERE t.line_type IS NOT NULL
 )
-SELECT r.*, u.name AS user_name, e.position, e.estimated_start_at, e.reason_code AS wait_code, e.reason AS wait_reason
+SELECT r.*, u.name AS user_name, e.position, e.estimated_start_at, e.reason_code AS wait_code, e.reason AS wait_reason,
+       p.promised_start_at, (
+           SELECT lower(a.during) FROM allocations a
+           WHERE a.reservation_id = r.id AND a.planned AND r.status = 'queued' LIMIT 1
+       ) AS slot_start
 FROM first r JOIN users u ON u.id = r.user_id
 LEFT JOIN wait_estimates e ON e.reservation_id = r.id
+LEFT JOIN start_promises p ON p.reservation_id = r.id
 ORDER BY r.line_priority, r.seq LIMIT :limit;
 
 -- name: places_in_line

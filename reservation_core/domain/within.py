@@ -1,0 +1,152 @@
+"""Who starts when within one booking: its cards are a pool of their own, from its start to its end.
+
+A job in a booking ends by the booking's end at the latest, whatever it asked for: it fits as soon as cards of the
+booking are free of the booking's other jobs, for as long as there is left.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from reservation_core.domain.calendar import FOREVER, Row, to_micros, to_moment
+from reservation_core.domain.model import Node, Reason, ReasonCode
+from reservation_core.domain.plan import Commitment, Slot, Start, WaitEstimate, Waiting
+from reservation_core.domain.policy import PlanningState
+
+_BEFORE = "before the booking"
+
+_Placed = TypeVar("_Placed", Start, Slot)
+
+
+class BookingPool:
+    """The picture of one booking: made anew whenever something in it changes, for it is small."""
+
+    def __init__(self, booking_id: str) -> None:
+        self.booking_id = booking_id
+        self.waiting: dict[str, Waiting] = {}
+        self.rows: dict[str, tuple[Commitment, ...]] = {}
+        self.changed = True
+        self.slots_wanted = True
+        self._look_again_at = FOREVER
+        self._state: PlanningState | None = None
+        self._end = datetime.max.replace(tzinfo=UTC)
+
+    @property
+    def empty(self) -> bool:
+        """Whether nobody waits or runs in it."""
+        return not self.waiting and not self.rows
+
+    def set_reservation(self, reservation_id: str, waiting: Waiting | None, rows: Sequence[Commitment]) -> None:
+        """Replace what is known of one of its jobs."""
+        rows = tuple(rows)
+        if self.waiting.get(reservation_id) == waiting and self.rows.get(reservation_id, ()) == rows:
+            return
+        self.waiting.pop(reservation_id, None)
+        self.rows.pop(reservation_id, None)
+        if waiting is not None:
+            self.waiting[reservation_id] = waiting
+        if rows:
+            self.rows[reservation_id] = rows
+        self.forget()
+
+    def forget(self) -> None:
+        """Something about its cards has changed."""
+        self.changed = True
+        self.slots_wanted = True
+        self._state = None
+
+    def note_time(self, now: int) -> None:
+        """Look again when a time was reached at which something in it begins or ends."""
+        if now >= self._look_again_at:
+            self.forget()
+
+    def look(
+        self, nodes: Iterable[Node], own: Sequence[tuple[int, Row]], holds: Iterable[tuple[int, Row]], now: datetime
+    ) -> PlanningState | None:
+        """The picture of it: `own` are the booking's rows by card, `holds` those of others whose pods may be there.
+
+        None when the booking has no cards, or is over.
+        """
+        if self._state is not None:
+            return self._state
+        at = to_micros(now)
+        self._look_again_at = FOREVER
+        if not own:
+            return None
+        cards = dict(own)
+        self._end = to_moment(max(row[1] for row in cards.values()))
+        if self._end <= now:
+            return None
+        rows = [each for its in self.rows.values() for each in its]
+        for gpu_id, (start, _, _, _) in cards.items():
+            if start > at:
+                rows.append(Commitment(_BEFORE, gpu_id, now, to_moment(start), False))
+        rows += [
+            Commitment(owner, gpu_id, to_moment(start), to_moment(end), True)
+            for gpu_id, (start, end, _, owner) in holds
+            if owner not in self.rows
+        ]
+        edges = [to_micros(edge) for each in rows for edge in (each.start, each.end)]
+        self._look_again_at = min((edge for edge in [*edges, to_micros(self._end)] if edge > at), default=FOREVER)
+        part = [
+            replace(node, gpus=tuple(gpu for gpu in node.gpus if gpu.id in cards))
+            for node in nodes
+            if any(gpu.id in cards for gpu in node.gpus)
+        ]
+        types = frozenset(job.gpu_type for job in self.waiting.values())
+        self._state = PlanningState(part, rows, self.waiting.values(), types)
+        return self._state
+
+    def plan_starts(self, state: PlanningState, now: datetime, limit: int) -> list[Start]:
+        """Who starts now; it is noted here, too."""
+        starts = [self._cut(each) for each in state.plan_starts(now, limit)]
+        for start in starts:
+            del self.waiting[start.id]
+            self.rows[start.id] = tuple(
+                Commitment(start.id, gpu.gpu_id, start.start, start.end, True, booking_id=self.booking_id)
+                for gpu in start.gpus
+            )
+        if len(starts) < limit:
+            self.changed = False
+        return starts
+
+    def plan_slots(self, state: PlanningState, now: datetime, limit: int) -> list[Slot]:
+        """Slots for those who wait in it; none for who could start only when it is over."""
+        slots: list[Slot] = []
+        plan = state.plan_slots(now, len(self.waiting), limit)
+        for each in plan.slots:
+            if each.start < self._end or not each.gpus:
+                slot = self._cut(each)
+                slots.append(slot)
+                self.rows[slot.id] = tuple(
+                    Commitment(slot.id, g.gpu_id, slot.start, slot.end, False, planned=True, booking_id=self.booking_id)
+                    for g in slot.gpus
+                )
+        self.slots_wanted = plan.more
+        edges = [to_micros(each.start) for each in slots if each.gpus]
+        self._look_again_at = min([self._look_again_at, *edges])
+        return slots
+
+    def _cut(self, placed: _Placed) -> _Placed:
+        return replace(placed, end=min(placed.end, self._end), booking_id=self.booking_id)
+
+    def estimates(self, state: PlanningState | None, now: datetime) -> list[WaitEstimate]:
+        """What those who wait in it are told."""
+        if state is None:
+            jobs = sorted(self.waiting.values(), key=lambda job: job.key)
+            return [WaitEstimate(job.id, place, self._over(), None) for place, job in enumerate(jobs, 1)]
+        answer = []
+        for each in state.estimates(now, len(self.waiting)):
+            if each.estimated_start_at is None or each.estimated_start_at >= self._end:
+                answer.append(replace(each, reason=self._over(), estimated_start_at=None))
+            else:
+                answer.append(each)
+        return answer
+
+    def _over(self) -> Reason:
+        return Reason(
+            ReasonCode.WAITING_FOR_GPUS,
+            f"The GPUs of {self.booking_id} do not suffice for it before the booking ends. "
+            "Cancel another job in it, ask for less, or extend the booking.",
+        )
