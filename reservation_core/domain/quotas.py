@@ -46,6 +46,7 @@ class Quotas:
         self._now = now
         self._held: dict[str, list[Holding]] = {}
         self._refused: dict[_Like, tuple[timedelta, Reason]] = {}
+        self._bound: dict[tuple[str, str], bool] = {}
         self._in: dict[str, Counter[tuple[str, timedelta]]] = {}
         for holding in usage.holdings:
             self._held.setdefault(holding.user, []).append(holding)
@@ -59,7 +60,11 @@ class Quotas:
         known = self._refused.get(like)
         if known is not None and job.length >= known[0]:
             return known[1]
-        types = self._types if job.gpu_type is None else (job.gpu_type,)
+        types = [
+            each for each in (self._types if job.gpu_type is None else (job.gpu_type,)) if self._is_bound(user, each)
+        ]
+        if not types:
+            return None
         broken = next((found for each in types if (found := self._broken(job, user, each))), None)
         if broken:
             reason = _told(broken)
@@ -74,6 +79,15 @@ class Quotas:
         if job.booking_id is None and user is not None:
             gpu_type = job.gpu_type or next(iter(self._types), "")
             self._in.setdefault(user, Counter())[gpu_type, job.length] += job.gpus * job.nodes
+
+    def _is_bound(self, user: str, gpu_type: str) -> bool:
+        known = self._bound.get((user, gpu_type))
+        if known is None:
+            limits = self._policy.limits(user, None, gpu_type)
+            quotas = (limits.max_gpus, limits.max_gpu_hours_per_week)
+            known = any(limit is not None and limit.value is not None for limit in quotas)
+            self._bound[user, gpu_type] = known
+        return known
 
     def _broken(self, job: Waiting, user: str, gpu_type: str) -> list[BrokenRule]:
         request = RuleRequest(

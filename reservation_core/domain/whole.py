@@ -97,6 +97,20 @@ class CalendarPicture:
         """Those of these reservations that have a slot as far as is known."""
         return [each for each in ids if each in self._booking_of or self._common.has_slot(each)]
 
+    @property
+    def in_line(self) -> Mapping[str, Waiting]:
+        """Who waits in the common line, by id, as far as is in memory."""
+        return self._common.in_line
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The types of the usable cards."""
+        return self._common.types
+
+    def type_of(self, gpu_id: int) -> str | None:
+        """The type of a usable card."""
+        return self._common.type_of(gpu_id)
+
     def forget_slot(self, job_id: str) -> None:
         """A slot that was decided was not written: the job has been changed, or is being changed just now."""
         booking_id = self._booking_of.get(job_id)

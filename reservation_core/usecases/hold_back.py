@@ -11,9 +11,9 @@ from datetime import datetime, timedelta
 
 from reservation_core.domain.limits import NO_POLICY, Policy
 from reservation_core.domain.plan import Start, WaitEstimate, Waiting
-from reservation_core.domain.policy import PlanningState
 from reservation_core.domain.quota_windows import week_start
 from reservation_core.domain.quotas import HeldBack, Quotas, limits_starts
+from reservation_core.domain.whole import CalendarPicture
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 
 
@@ -48,16 +48,14 @@ class QuotaGate:
             self._in.pop(each, None)
             self._out.pop(each, None)
 
-    async def sift(self, state: PlanningState, now: datetime) -> None:
-        """Take out of the line whom quotas don't allow, and put in again whom they do by now."""
+    async def sift(self, state: CalendarPicture, now: datetime) -> bool:
+        """Take out of the line whom quotas don't allow, and put in again whom they do by now; true when any were."""
         anew = self._read_at is None or now - self._read_at >= self._every
         if anew:
             self._read_at = now
             await self._read(state, now)
         if self._quotas is None:
-            if self._out:
-                self._let_all_in(state)
-            return
+            return self._let_all_in(state)
         line = state.in_line
         if anew:
             self._count_those_in(state, self._quotas)
@@ -65,11 +63,13 @@ class QuotaGate:
         await self._learn_names(job.owner for job in new)
         # Those who were held back are looked at again when something may have changed.
         asking = {job.id: job for job in new} | ({each.job.id: each.job for each in self._out.values()} if anew else {})
+        before = self._out.keys() | set()
         for job in sorted(asking.values(), key=lambda each: each.key):
             self._decide(job, state, self._quotas)
+        return self._out.keys() != before
 
     async def permitted(
-        self, uow: UnitOfWork, state: PlanningState, starts: Sequence[Start], now: datetime
+        self, uow: UnitOfWork, state: CalendarPicture, starts: Sequence[Start], now: datetime
     ) -> list[Start]:
         """Those of these starts that quotas allow, by the database; their owners stay locked until its end.
 
@@ -86,18 +86,18 @@ class QuotaGate:
         allowed, refused = [], []
         for start in starts:
             job = jobs.get(start.id)
-            if job is not None:
-                gpu_type = state.type_of(start.gpus[0].gpu_id)
-                job = replace(job, gpu_type=gpu_type or job.gpu_type, length=start.end - start.start)
-            if job is None or quotas.let_in(job) is None:
+            reason = None if job is None else quotas.let_in(_as_it_starts(job, start, state))
+            if job is None or reason is None:
                 allowed.append(start)
             else:
                 refused.append(start.id)
+                self._in.pop(start.id)
+                self._out[start.id] = HeldBack(job, reason)
         if refused:
             await uow.policies.drop_slots(refused)
         return allowed
 
-    def estimates(self, state: PlanningState, limit: int) -> list[WaitEstimate]:
+    def estimates(self, state: CalendarPicture, limit: int) -> list[WaitEstimate]:
         """What those who are held back are told, the first of each line first: their place, and why they wait."""
         if not self._out:
             return []
@@ -111,7 +111,7 @@ class QuotaGate:
                 told.append(WaitEstimate(job.id, places[job.gpu_type], held_back.reason, None))
         return told
 
-    async def _read(self, state: PlanningState, now: datetime) -> None:
+    async def _read(self, state: CalendarPicture, now: datetime) -> None:
         async with self._uow(one_statement=True) as uow:
             revision = await uow.policies.revision()
             if revision != self._revision:
@@ -130,14 +130,15 @@ class QuotaGate:
             async with self._uow(one_statement=True) as uow:
                 self._names |= await uow.policies.names(unknown)
 
-    def _count_those_in(self, state: PlanningState, quotas: Quotas) -> None:
+    def _count_those_in(self, state: CalendarPicture, quotas: Quotas) -> None:
         """Those who are in stay in, and so does who was promised a start already."""
         line = state.in_line
-        self._in = {job_id: job for job_id, job in line.items() if job_id in self._in or state.has_slot(job_id)}
+        promised = set(state.slotted(line))
+        self._in = {job_id: job for job_id, job in line.items() if job_id in self._in or job_id in promised}
         for job in self._in.values():
             quotas.count(job)
 
-    def _decide(self, job: Waiting, state: PlanningState, quotas: Quotas) -> None:
+    def _decide(self, job: Waiting, state: CalendarPicture, quotas: Quotas) -> None:
         was_out = self._out.pop(job.id, None) is not None
         reason = quotas.let_in(job)
         if reason is None:
@@ -148,8 +149,16 @@ class QuotaGate:
             self._out[job.id] = HeldBack(job, reason)
             state.set_reservation(job.id, None, ())
 
-    def _let_all_in(self, state: PlanningState) -> None:
+    def _let_all_in(self, state: CalendarPicture) -> bool:
+        were_out = bool(self._out)
         for each in self._out.values():
             state.set_reservation(each.job.id, each.job, ())
         self._out.clear()
         self._in.clear()
+        return were_out
+
+
+def _as_it_starts(job: Waiting, start: Start, state: CalendarPicture) -> Waiting:
+    """With the type it is given, and for as long."""
+    gpu_type = state.type_of(start.gpus[0].gpu_id)
+    return replace(job, gpu_type=gpu_type or job.gpu_type, length=start.end - start.start)

@@ -17,6 +17,7 @@ from reservation_core.ports.clock import Clock
 from reservation_core.ports.queues import QueuedMessage, QueueName
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
+from reservation_core.usecases.hold_back import QuotaGate
 
 _FORGOTTEN_AT_ONCE = 20_000
 _FORGETS = 3
@@ -82,6 +83,7 @@ class Planner:
         self._slot_batches = 0
         self._full_reads = 0
         self._low_water = max(1, rules.window // 2)
+        self._quota = QuotaGate(uow_factory, rules.estimate_every)
 
     async def cycle(self) -> CycleOutcome:
         """Read, decide, commit. Raises LostLeadershipError when another planner has taken over."""
@@ -93,6 +95,8 @@ class Planner:
         inbox = _sort(messages)
         self._full_reads = self._full_reads + 1 if len(messages) == self._rules.messages else 0
         state = await self._refreshed(inbox, now)
+        if await self._quota.sift(state, now):
+            self._estimates_stale = True
         starts = state.plan_starts(self._clock.now(), self._rules.batch)
         if messages or starts:
             self._estimates_stale = True
@@ -164,6 +168,7 @@ class Planner:
         self._estimates_stale = False
         self._estimated_at = now
         estimates = state.estimates(now, self._rules.estimates)
+        estimates += self._quota.estimates(state, self._rules.estimates)
         async with self._uow() as uow:
             await uow.planning.publish_estimates(self._epoch, estimates, now)
 
@@ -197,6 +202,7 @@ class Planner:
         async with self._uow() as uow:
             seen = await uow.planning.snapshot(self._rules.window, self._rules.start_allowance)
         self._state = CalendarPicture(seen.nodes, seen.commitments, seen.waiting, seen.complete_types)
+        self._quota.begin()
         self._loaded_at = now
         self._estimates_stale = True
         return self._state
@@ -204,6 +210,7 @@ class Planner:
     async def _apply_changed(self, uow: UnitOfWork, state: CalendarPicture, ids: list[str]) -> None:
         if not ids:
             return
+        self._quota.forget(ids)
         waiting, commitments = await uow.planning.changed(ids, self._rules.start_allowance, state.slotted(ids))
         in_line = {job.id: job for job in waiting}
         held: dict[str, list[Commitment]] = {}
@@ -217,8 +224,9 @@ class Planner:
         if not (starts or inbox.handled or inbox.broken):
             return 0
         try:
-            async with self._uow(one_statement=True) as uow:
-                outcome = await uow.planning.commit(self._epoch, starts, self._clock.now(), inbox.handled)
+            async with self._uow(one_statement=not (starts and self._quota.binds)) as uow:
+                allowed = await self._quota.permitted(uow, state, starts, self._clock.now())
+                outcome = await uow.planning.commit(self._epoch, allowed, self._clock.now(), inbox.handled)
                 if outcome.started:
                     uow.wake(Channel.POD_OPERATIONS)
                     uow.wake(Channel.EVENTS)
