@@ -9,6 +9,7 @@ from reservation_core.runtime.settings import ExpirySettings
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.expire import ExpiryReport, ExpiryRules, expire
 from reservation_core.usecases.keep_bookings import BookingKeeping, keep_bookings
+from reservation_core.usecases.maintenance import keep_windows
 from reservation_core.usecases.waitlist import serve_waitlist
 
 _log = structlog.get_logger(__name__)
@@ -45,6 +46,7 @@ async def _keep_bookings(runtime: Runtime, settings: ExpirySettings) -> None:
         None if grace is None else timedelta(seconds=grace),
     )
     report = await keep_bookings(runtime.uow, runtime.ids, keeping)
+    windows = await keep_windows(runtime.uow)
     served = await serve_waitlist(runtime.uow, runtime.ids, settings.offer)
-    if report.changed or report.ended_jobs or served:
-        _log.info("bookings", changed=report.changed, ended_jobs=report.ended_jobs, served=served)
+    if report.changed or report.ended_jobs or windows or served:
+        _log.info("bookings", changed=report.changed, ended_jobs=report.ended_jobs, windows=windows, served=served)

@@ -8,11 +8,16 @@ ALTER TABLE bookings
     ADD COLUMN end_warned_at     timestamptz,
     ADD COLUMN no_show_warned_at timestamptz;
 
+-- Jobs that wait or run within bookings: those whose booking is over are looked for all the time.
+CREATE INDEX reservations_unended_in_bookings ON reservations (booking_id)
+    WHERE booking_id IS NOT NULL AND status IN ('queued', 'starting', 'running');
+
 -- == Maintenance ==
--- What a reservation of kind maintenance has beyond others. Its cards are in the ledger like a booking's. `affected` is
--- what it did to jobs and bookings when it was made.
+-- What a reservation of kind maintenance has beyond others. Its cards are in the ledger like a booking's while it is
+-- ahead or open; `gpu_ids` are they for ever. `affected` is what it did to jobs and bookings when it was made.
 CREATE TABLE maintenance_windows (
     id        text PRIMARY KEY REFERENCES reservations (id) CHECK (id LIKE 'mnt-%'),
+    gpu_ids   bigint[] NOT NULL CHECK (cardinality(gpu_ids) >= 1),
     starts_at timestamptz NOT NULL,
     ends_at   timestamptz NOT NULL,
     reason    text NOT NULL CHECK (length(reason) BETWEEN 1 AND 1000),

@@ -12,6 +12,7 @@ from reservation_core.ports.events import Events
 from reservation_core.ports.idempotency import Idempotency
 from reservation_core.ports.identities import Identities
 from reservation_core.ports.inventory import Inventory
+from reservation_core.ports.maintenance import Maintenance
 from reservation_core.ports.measurements import Measurements
 from reservation_core.ports.notices import Notices
 from reservation_core.ports.planning import Planning
@@ -55,6 +56,8 @@ class UnitOfWork(Protocol):
     def bookings(self) -> Bookings: ...
     @property
     def booking_life(self) -> BookingLife: ...
+    @property
+    def maintenance(self) -> Maintenance: ...
     @property
     def calendar_feeds(self) -> CalendarFeeds: ...
     @property

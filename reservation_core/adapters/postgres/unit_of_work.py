@@ -19,6 +19,7 @@ from reservation_core.adapters.postgres.events import PostgresEvents
 from reservation_core.adapters.postgres.idempotency import PostgresIdempotency
 from reservation_core.adapters.postgres.identities import PostgresIdentities
 from reservation_core.adapters.postgres.inventory import PostgresInventory
+from reservation_core.adapters.postgres.maintenance import PostgresMaintenance
 from reservation_core.adapters.postgres.measurements import PostgresMeasurements
 from reservation_core.adapters.postgres.notices import PostgresNotices
 from reservation_core.adapters.postgres.planning import PostgresPlanning
@@ -109,6 +110,11 @@ class PostgresUnitOfWork:
     def booking_life(self) -> PostgresBookingLife:
         """Bookings as time passes."""
         return PostgresBookingLife(self._connection, self.queue)
+
+    @cached_property
+    def maintenance(self) -> PostgresMaintenance:
+        """Maintenance windows."""
+        return PostgresMaintenance(self._connection)
 
     @cached_property
     def calendar_feeds(self) -> PostgresCalendarFeeds:

@@ -33,12 +33,19 @@ class BookingWorld:
     engine: AsyncEngine
     keeping: BookingKeeping = KEEPING
     ids: RandomIds = field(default_factory=RandomIds)
+    admin: Principal | None = None
 
     async def person(self, name: str, role: Role = Role.USER) -> Principal:
         """Somebody else."""
         async with self.world.uow() as uow:
             user = await uow.identities.create_user(name, role, self.time.at)
         return Principal(user.id, name, role, f"tok-{name}", None)
+
+    async def root(self) -> Principal:
+        """An administrator, always the same."""
+        if self.admin is None:
+            self.admin = await self.person("root", Role.ADMIN)
+        return self.admin
 
     async def booked(self, start: datetime, length: timedelta = HOUR, **fields: object) -> Booking:
         """A booking of one GPU by alice, made now; fields of BookingCreate, and `who`."""

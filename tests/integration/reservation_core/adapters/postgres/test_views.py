@@ -136,3 +136,22 @@ async def test_the_views_say_why_a_node_gets_nothing_new(seed) -> None:
         ("node-t", 0, "quarantined", "not ready"),
     ]
     assert "holds GPUs 1 here" in rows[1]["node_detail"]
+
+
+async def test_gpu_status_shows_a_maintenance_window_whatever_else_is_known_of_the_card(seed) -> None:
+    root = await seed.user("root", "admin")
+    cards = await seed.node("node-a", cards=3)
+    now = (await seed.rows("SELECT now() AS at"))[0]["at"]
+    await seed.job("mnt-a", root, "active", kind="maintenance", gpus=3)
+    await seed.job("job-a", root, "ending", outcome="expired", attempt=1)
+    for card in cards:
+        await seed.allocate("mnt-a", card, now - seed.hour, now + seed.hour, held=False)
+    await seed.allocate("job-a", cards[1], now - 2 * seed.hour, now - seed.hour)
+    await seed.run("UPDATE gpus SET condition = 'lost' WHERE id = :id", id=cards[2])
+    rows = await seed.rows("SELECT state, holder FROM gpu_status")
+    # A pod that is still there goes first: the card is nobody's yet.
+    assert [(row["state"], row["holder"]) for row in rows] == [
+        ("maintenance", "mnt-a"),
+        ("held", "job-a"),
+        ("maintenance", "mnt-a"),
+    ]

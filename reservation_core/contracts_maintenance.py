@@ -1,0 +1,104 @@
+"""The wire of maintenance: windows in which nobody has certain cards, and whom they affect."""
+
+from datetime import datetime, timedelta
+from typing import Annotated
+
+from pydantic import ConfigDict, Field, model_validator
+
+from reservation_core.contracts import Text, Time, Wire
+from reservation_core.contracts_bookings import Instant, NodeName
+from reservation_core.domain.maintenance import Fate, WindowStatus
+from reservation_core.domain.model import ReservationKind
+
+MAX_WINDOW_NODES = 1024
+MAX_WINDOW_GPUS = 4096
+LONGEST_WINDOW = timedelta(days=90)
+
+
+class GpuPlace(Wire):
+    """One card by its node and index."""
+
+    node: NodeName
+    index: Annotated[int, Field(strict=True, ge=0, le=1023)]
+
+
+WindowDuration = Annotated[timedelta, Field(ge=timedelta(minutes=1), le=LONGEST_WINDOW)]
+
+
+class MaintenanceCreate(Wire):
+    """A window: the cards of `node` or `nodes`, or `gpus`, from `start` (left out: now) to `end` or for `duration`.
+
+    `dry_run` says whom it would affect, and changes nothing.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "node": "node1",
+                    "start": "2030-01-31T09:00:00Z",
+                    "duration": "PT4H",
+                    "reason": "New fans.",
+                    "dry_run": True,
+                }
+            ]
+        }
+    )
+
+    node: NodeName | None = None
+    nodes: Annotated[list[NodeName], Field(min_length=1, max_length=MAX_WINDOW_NODES)] | None = None
+    gpus: Annotated[list[GpuPlace], Field(min_length=1, max_length=MAX_WINDOW_GPUS)] | None = None
+    start: Instant | None = None
+    end: Instant | None = None
+    duration: WindowDuration | None = None
+    reason: Annotated[Text, Field(min_length=1, max_length=1000)]
+    dry_run: Annotated[bool, Field(strict=True)] = False
+
+    @model_validator(mode="after")
+    def _hangs_together(self) -> "MaintenanceCreate":
+        wrong: list[str] = []
+        if sum(each is not None for each in (self.node, self.nodes, self.gpus)) != 1:
+            wrong.append("name one of `node`, `nodes` and `gpus`")
+        if (self.end is None) == (self.duration is None):
+            wrong.append("give either `end` or `duration`")
+        for name, at in (("start", self.start), ("end", self.end)):
+            if at is not None and (at.second or at.microsecond):
+                wrong.append(f"{name}: must be a whole minute")
+        if self.start is not None and self.end is not None and self.end <= self.start:
+            wrong.append("end: must be after `start`")
+        if self.start is not None and self.end is not None and self.end - self.start > LONGEST_WINDOW:
+            wrong.append(f"end: at most {LONGEST_WINDOW.days} days after `start`")
+        if wrong:
+            raise ValueError("; ".join(wrong))
+        return self
+
+    def end_from(self, start: datetime) -> datetime:
+        """When it ends, given when it begins."""
+        if self.end is not None:
+            return self.end
+        return start + (self.duration or timedelta(0))
+
+
+class AffectedOut(Wire):
+    """A job or booking, and what a window does to it. `ends_at`: when it ends now, where that has changed."""
+
+    id: str
+    kind: ReservationKind
+    user: str
+    fate: Fate
+    ends_at: Time | None
+
+
+class MaintenanceOut(Wire):
+    """A window. `id` and `status` are null for a dry run: there is none."""
+
+    id: str | None
+    status: WindowStatus | None
+    gpus: list[GpuPlace]
+    start: Time
+    end: Time
+    reason: str
+    created_by: str
+    created_at: Time
+    finished_at: Time | None
+    affected: list[AffectedOut]

@@ -1,0 +1,282 @@
+"""Maintenance: keeping everybody from certain cards for a while, and moving, draining or ending what is in the way.
+
+All of it happens in one transaction. A dry run is the same transaction, taken back: what it says is what would happen.
+No plan is written meanwhile; people who book at the same moment meet the calendar's constraint, and one of both tries
+again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from reservation_core.contracts_maintenance import LONGEST_WINDOW, MaintenanceCreate
+from reservation_core.domain.booking_changes import CutShort, MovedAway
+from reservation_core.domain.booking_life import decide as decide_booking
+from reservation_core.domain.bookings import Booking, ChosenCard, Span
+from reservation_core.domain.calendar import merge, to_micros
+from reservation_core.domain.card_choice import BookableCard, choose
+from reservation_core.domain.changes import DrainBefore, Record
+from reservation_core.domain.errors import LimitExceededError, NotFoundError
+from reservation_core.domain.lifecycle import decide
+from reservation_core.domain.maintenance import (
+    Affected,
+    CardPlace,
+    Fate,
+    Window,
+    WindowStatus,
+    booking_fate,
+    by_the_clock,
+    fate_of_job,
+    in_the_way,
+    taken_back,
+)
+from reservation_core.domain.model import BookingStatus, ReservationKind
+from reservation_core.ports.identities import Principal
+from reservation_core.ports.ids import IdSource
+from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
+from reservation_core.ports.wakeups import Channel
+from reservation_core.usecases.book import cards_around
+from reservation_core.usecases.booking_rules import from_now
+from reservation_core.usecases.changing import carry_out
+from reservation_core.usecases.keep_bookings import carry_out_bookings
+from reservation_core.usecases.users import require_admin
+
+_FARTHEST = timedelta(days=400)
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """The window that room is made for, and what is said to those in its way."""
+
+    cards: tuple[CardPlace, ...]
+    span: Span
+    why: str
+    actor: str
+    grace: timedelta
+
+    @property
+    def gpu_ids(self) -> frozenset[int]:
+        """Its cards."""
+        return frozenset(card.gpu_id for card in self.cards)
+
+
+class _DryRunError(Exception):
+    """Takes the transaction of a dry run back, with what it would have made."""
+
+    def __init__(self, window: Window) -> None:
+        super().__init__("a dry run")
+        self.window = window
+
+
+async def plan_window(
+    uow: UnitOfWork, principal: Principal, request: MaintenanceCreate, ids: IdSource, grace: timedelta
+) -> Window:
+    """Make a window, and room for it; `grace` is how long pods take to end.
+
+    Raises ForbiddenError, NotFoundError for unknown cards, LimitExceededError for times that can't be, and
+    CalendarConflictError for another window in the way, or when somebody was quicker.
+    """
+    require_admin(principal)
+    cards = await _cards(uow, request)
+    await uow.booking_life.hold_planning()
+    # After that: whatever the planner has started began before.
+    now = await uow.now()
+    span = _span(request, now)
+    said = f"Maintenance from {span.start:%Y-%m-%dT%H:%M:%SZ} to {span.end:%Y-%m-%dT%H:%M:%SZ}: {request.reason}"
+    room = _Room(tuple(cards), span, said, principal.user, grace)
+    affected = await _make_room(uow, room, ids, now)
+    window = Window(
+        id=ids.new_id("mnt"),
+        seq=0,
+        user_id=principal.user_id,
+        user=principal.user,
+        status=WindowStatus.ACTIVE if span.start <= now else WindowStatus.CONFIRMED,
+        cards=tuple(cards),
+        span=span,
+        reason=request.reason,
+        created_at=now,
+        version=1,
+        affected=tuple(affected),
+    )
+    await uow.maintenance.add(window)
+    _told(uow)
+    return window
+
+
+async def preview_window(
+    uow_factory: UnitOfWorkFactory,
+    principal: Principal,
+    request: MaintenanceCreate,
+    ids: IdSource,
+    grace: timedelta,
+) -> Window:
+    """What `plan_window` would make, without making it. Raises as it does."""
+    try:
+        async with uow_factory() as uow:
+            await _plan_in_vain(uow, principal, request, ids, grace)
+    except _DryRunError as planned:
+        return planned.window
+    raise LookupError("a dry run ended without a plan")
+
+
+async def _plan_in_vain(
+    uow: UnitOfWork, principal: Principal, request: MaintenanceCreate, ids: IdSource, grace: timedelta
+) -> None:
+    raise _DryRunError(await plan_window(uow, principal, request, ids, grace))
+
+
+async def end_window(uow: UnitOfWork, principal: Principal, window_id: str) -> Window:
+    """Take a window back, or end it before its time: its cards are everybody's again.
+
+    What was moved or ended for it stays so. Raises ForbiddenError, NotFoundError, AlreadyFinalError.
+    """
+    require_admin(principal)
+    window = await uow.maintenance.lock(window_id)
+    if window is None:
+        raise no_such_window(window_id)
+    await uow.maintenance.apply(taken_back(window, principal.user, await uow.now()))
+    _told(uow)
+    return await view_window(uow, window_id)
+
+
+async def view_window(uow: UnitOfWork, window_id: str) -> Window:
+    """One window; everybody may see it. Raises NotFoundError."""
+    found = await uow.maintenance.view(window_id)
+    if found is None:
+        raise no_such_window(window_id)
+    return found
+
+
+async def keep_windows(uow_factory: UnitOfWorkFactory) -> int:
+    """Begin and end windows by the database's clock; returns how many changed."""
+    async with uow_factory() as uow:
+        due = await uow.maintenance.due(await uow.now())
+    changed = 0
+    for window_id in due:
+        async with uow_factory() as uow:
+            window = await uow.maintenance.lock(window_id)
+            change = None if window is None else by_the_clock(window, await uow.now())
+            if change is not None:
+                await uow.maintenance.apply(change)
+                _told(uow)
+                changed += 1
+    return changed
+
+
+def no_such_window(window_id: str) -> NotFoundError:
+    """There is none of this id."""
+    return NotFoundError(
+        f"There is no maintenance window {window_id}. `gpu-dev maintenance list` shows those there are."
+    )
+
+
+def _told(uow: UnitOfWork) -> None:
+    uow.wake(Channel.GPU_JOBS)
+    uow.wake(Channel.EVENTS)
+
+
+def _span(request: MaintenanceCreate, now: datetime) -> Span:
+    this_minute = now.replace(second=0, microsecond=0)
+    start = request.start
+    if start is not None and start < this_minute:
+        raise LimitExceededError("The start is in the past. Leave it out to begin now.")
+    begin = now if start is None or start <= now else start
+    end = request.end_from(this_minute if start is None else start)
+    if end <= now:
+        raise LimitExceededError("The end is in the past. Give a later one.")
+    if end - begin > LONGEST_WINDOW or begin > now + _FARTHEST:
+        raise LimitExceededError(
+            f"A window lasts at most {LONGEST_WINDOW.days} days and begins at most {_FARTHEST.days} days from now."
+        )
+    return Span(begin, end)
+
+
+async def _cards(uow: UnitOfWork, request: MaintenanceCreate) -> list[CardPlace]:
+    nodes = [request.node] if request.node is not None else request.nodes or []
+    gpus = [(each.node, each.index) for each in request.gpus or []]
+    found = await uow.maintenance.cards_of(nodes, gpus)
+    missing = sorted({*nodes} - {card.node for card in found}) + sorted(
+        f"{node}:{index}" for node, index in {*gpus} - {(card.node, card.index) for card in found}
+    )
+    if missing:
+        raise NotFoundError(
+            f"There are no GPUs known at {', '.join(missing[:10])}. `gpu-dev gpus` shows those there are."
+        )
+    return found
+
+
+async def _make_room(uow: UnitOfWork, room: _Room, ids: IdSource, now: datetime) -> list[Affected]:
+    """Jobs first, then bookings: rows are locked in this order wherever jobs within bookings are written."""
+    way = in_the_way(await uow.maintenance.taken([card.gpu_id for card in room.cards], room.span))
+    record = Record("maintenance_affects", room.actor, {"why": room.why})
+    dropped = await uow.maintenance.drop_slots(way.slots, record, now)
+    affected = [Affected(each, ReservationKind.JOB, user, Fate.PLANNED_ANEW) for each, user in dropped]
+    # What runs in a booking that has to end goes with it, on whichever of its cards.
+    begun = [each.id for each in await _open_bookings(uow, way.bookings) if each.status is BookingStatus.ACTIVE]
+    within = await uow.maintenance.live_within(begun)
+    affected += await _drain(uow, sorted({*way.jobs, *within}), room, now)
+    for booking in sorted(
+        (await uow.bookings.lock(way.bookings)).values(), key=lambda each: (each.span.start, each.seq)
+    ):
+        found = await _move_or_cut(uow, booking, room, ids, now)
+        affected += [] if found is None else [found]
+    return affected
+
+
+async def _open_bookings(uow: UnitOfWork, booking_ids: Sequence[str]) -> list[Booking]:
+    found = [await uow.bookings.view(each) for each in booking_ids]
+    return [each for each in found if each is not None]
+
+
+async def _drain(uow: UnitOfWork, job_ids: Sequence[str], room: _Room, now: datetime) -> list[Affected]:
+    rows = await uow.reservations.lock(job_ids) if job_ids else {}
+    event = DrainBefore(room.span.start, room.grace, room.why, room.actor)
+    decided = [decide(row, event, now) for row in rows.values()]
+    changes = [change for change in decided if change is not None]
+    await carry_out(uow, changes)
+    fates = [fate_of_job(change.before, change.after) for change in changes]
+    return [fate for fate in fates if fate is not None]
+
+
+async def _move_or_cut(uow: UnitOfWork, booking: Booking, room: _Room, ids: IdSource, now: datetime) -> Affected | None:
+    """A booking that has not begun goes elsewhere if it can; otherwise it ends before the window, or is no more."""
+    if booking.status is not BookingStatus.ACTIVE:
+        cards = _without_window(await cards_around(uow, booking.span, now, without=(booking.id,)), room)
+        chosen = choose(cards, booking.wanted, *from_now(booking.span, now))
+        if chosen is not None:
+            moved = MovedAway(chosen, _where(cards, chosen), room.actor, room.why)
+            change = decide_booking(booking, moved, now)
+            if change is not None:
+                await carry_out_bookings(uow, [change], ids)
+            return Affected(booking.id, ReservationKind.BOOKING, booking.user, Fate.MOVED)
+    at = max(room.span.start.replace(second=0, microsecond=0), booking.span.start)
+    change = decide_booking(booking, CutShort(at, room.actor, room.why), now)
+    if change is None:
+        return None
+    await carry_out_bookings(uow, [change], ids)
+    fate = booking_fate(booking.status, booking.span, at, now)
+    ends_at = at if fate is Fate.ENDS_EARLIER else None
+    return Affected(booking.id, ReservationKind.BOOKING, booking.user, fate, ends_at)
+
+
+def _without_window(cards: list[BookableCard], room: _Room) -> list[BookableCard]:
+    """The calendar as it will be with the window in it."""
+    closed = (to_micros(room.span.start), to_micros(room.span.end))
+    return [
+        BookableCard(
+            card.gpu_id, card.node, card.index, card.gpu_type, card.available, tuple(merge([*card.busy, closed]))
+        )
+        if card.gpu_id in room.gpu_ids
+        else card
+        for card in cards
+    ]
+
+
+def _where(cards: list[BookableCard], chosen: tuple[ChosenCard, ...]) -> str:
+    """Chosen cards as people say them."""
+    picked = {each.gpu_id for each in chosen}
+    by_node: dict[str, list[int]] = {}
+    for card in cards:
+        if card.gpu_id in picked:
+            by_node.setdefault(card.node, []).append(card.index)
+    return "; ".join(f"{node} {','.join(map(str, sorted(indices)))}" for node, indices in sorted(by_node.items()))
