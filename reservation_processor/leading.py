@@ -5,6 +5,7 @@ import os
 import secrets
 import socket
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from datetime import timedelta
 
 import structlog
@@ -14,10 +15,12 @@ from reservation_core.ports.planning import LostLeadershipError
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.ports.wakeups import Channel, Subscription
 from reservation_core.runtime.backoff import Backoff
+from reservation_core.runtime.companions import beside
 from reservation_core.runtime.settings import ProcessorSettings, UnknownPods
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.plan_and_allocate import Planner, PlannerRules
 from reservation_core.usecases.resync import Resync, ResyncReport, ResyncRules
+from reservation_core.usecases.usage import share_ranks
 from reservation_processor.belts import BELT
 from reservation_processor.following import follow
 
@@ -92,8 +95,21 @@ async def _plan(runtime: Runtime, settings: ProcessorSettings, epoch: int, accou
             slot_batches=settings.slot_batches,
         ),
     )
-    async with runtime.wakeups.subscribe(Channel.GPU_JOBS) as subscription:
+    async with runtime.wakeups.subscribe(Channel.GPU_JOBS) as subscription, AsyncExitStack() as beside_it:
+        if settings.fair_share_half_life_s:
+            await beside_it.enter_async_context(beside(_share(runtime, settings, planner), name="fair shares"))
         await forever(lambda: _plan_once(planner, subscription, timedelta(seconds=settings.sweep_s)))
+
+
+async def _share(runtime: Runtime, settings: ProcessorSettings, planner: Planner) -> None:
+    """Keep count of what everybody was given, for the order of equals; planning does not wait for it."""
+    half_life = timedelta(seconds=settings.fair_share_half_life_s)
+
+    async def once() -> None:
+        planner.set_shares(await share_ranks(runtime.uow, half_life, runtime.clock.now()))
+        await asyncio.sleep(settings.fair_share_every_s)
+
+    await forever(once)
 
 
 async def _plan_once(planner: Planner, subscription: Subscription, sweep: timedelta) -> None:

@@ -203,6 +203,9 @@ class ProcessorSettings(CommonSettings):
     slot_batch: Annotated[int, Field(ge=1, le=10_000)] = 250
     slot_batches: Annotated[int, Field(ge=1, le=10_000)] = 16
     estimate_s: Seconds = 1
+    # Usage counts half after so long, and orders equals in the line; 0: first come, first served whatever was used.
+    fair_share_half_life_s: Annotated[float, Field(ge=0, le=86_400 * 400)] = 86_400 * 7
+    fair_share_every_s: Seconds = 60
     pod_operations_parallel: Annotated[int, Field(ge=1, le=1000)] = 8
     pod_operations_per_s: Annotated[float, Field(gt=0, le=100_000)] = 200
     max_reads: Annotated[int, Field(ge=1, le=100)] = 5

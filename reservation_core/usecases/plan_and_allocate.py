@@ -4,6 +4,7 @@ The picture in memory is a cache of the database. Whenever the database disagree
 it is thrown away and read anew; a periodic reload repairs whatever a lost message could have left wrong.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -84,6 +85,15 @@ class Planner:
         self._full_reads = 0
         self._low_water = max(1, rules.window // 2)
         self._quota = QuotaGate(uow_factory, rules.estimate_every)
+        self._shares: Mapping[int, int] = {}
+
+    def set_shares(self, ranks: Mapping[int, int]) -> None:
+        """From now on those go first among equals whose owner has the smaller rank (see `fair_share.ranks`)."""
+        if ranks != self._shares:
+            self._shares = ranks
+            self._estimates_stale = True
+            if self._state is not None:
+                self._state.set_shares(ranks)
 
     async def cycle(self) -> CycleOutcome:
         """Read, decide, commit. Raises LostLeadershipError when another planner has taken over."""
@@ -202,6 +212,7 @@ class Planner:
         async with self._uow() as uow:
             seen = await uow.planning.snapshot(self._rules.window, self._rules.start_allowance)
         self._state = CalendarPicture(seen.nodes, seen.commitments, seen.waiting, seen.complete_types)
+        self._state.set_shares(self._shares)
         self._quota.begin()
         self._loaded_at = now
         self._estimates_stale = True
