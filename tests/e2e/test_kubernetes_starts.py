@@ -67,16 +67,20 @@ def test_what_can_not_start_is_tried_elsewhere_and_given_up_with_the_cause(syste
     system.all_free()
 
 
-def test_an_image_that_a_registry_does_not_have_is_believed_to_two_nodes_at_once(system: KubernetesSystem) -> None:
-    """Long before its start allowances are over."""
-    system.kubelet.let("*", Way.IMAGE_NOT_FOUND)
+def test_an_image_that_a_registry_does_not_have_is_not_waited_for(system: KubernetesSystem) -> None:
+    system.kubelet.let("*", Way.NEVER_STARTS)
     job = system.submit("echo ran", gpu_type="h100")
     first = node_of(system.reaches(job, "starting"))
-    failed = system.reaches(job, "failed", timeout=8)
+    system.kubelet.let("*", Way.IMAGE_NOT_FOUND)
+    failed = system.reaches(job, "failed")
+    system.kubelet.let_be()
     assert failed["reason"]["code"] == "image_pull_failed"
     assert "It was tried 2 times." in failed["reason"]["detail"]
     assert node_of(failed) != first
-    system.kubelet.let_be()
+    with system.http as http:
+        events = http.get(f"/v1/jobs/{job}/events").text
+    assert "start_failed" in events
+    assert "start_timed_out" not in events
     system.comes_to_rest(job)
     system.all_free()
 

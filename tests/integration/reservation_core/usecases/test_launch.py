@@ -1,6 +1,7 @@
 """Pod operations: the row says what should be; late, doubled and stale messages do nothing."""
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -12,14 +13,14 @@ from reservation_core.domain.model import JobStatus, PodPhase, PodSpec, Reason, 
 from reservation_core.ports.cluster import ClusterUnavailableError, PodRefusedError
 from reservation_core.ports.queues import NotYetError
 from reservation_core.usecases.cancel import cancel
-from reservation_core.usecases.launch import perform
+from reservation_core.usecases.launch import LaunchRules, perform
 from reservation_core.usecases.update_inventory import update_inventory
 from tests.integration.reservation_core.usecases.world import ALLOWANCE, LAUNCH, World, pod
 
 
-async def told(world: World, op: str, job_id: str, attempt: int = 1) -> None:
+async def told(world: World, op: str, job_id: str, attempt: int = 1, rules: LaunchRules = LAUNCH) -> None:
     operation = PodOperation.model_validate({"op": op, "id": job_id, "attempt": attempt})
-    await perform(world.uow, world.cluster, operation, world.clock, LAUNCH)
+    await perform(world.uow, world.cluster, operation, world.clock, rules)
 
 
 async def cancelled(world: World, job_id: str) -> None:
@@ -73,7 +74,7 @@ async def test_who_is_not_taken_yet_is_told_why_and_tried_again(world: World) ->
     await world.plan()
     for _ in range(2):
         with pytest.raises(NotYetError, match="The quota is used up") as told_later:
-            await told(world, "create", job_id)
+            await told(world, "create", job_id, rules=replace(LAUNCH, late=timedelta(minutes=1)))
         assert told_later.value.after == LAUNCH.not_now_pause
     row = await world.row(job_id)
     assert (row.status, row.reason, row.unsettled_until) == (JobStatus.STARTING, world.cluster.not_now, None)
