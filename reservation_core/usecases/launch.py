@@ -86,13 +86,18 @@ async def perform(
 
 async def _finalise(held: HeldPods, reservation: Reservation, clock: Clock, rules: LaunchRules) -> None:
     """Close a reservation whose pods are known to be gone. Raises NotYetError while one may still come to be."""
-    now = clock.now()
-    await _change(held, reservation.id, PodsGone(), clock)
-    until = reservation.unsettled_until
-    if until is not None and now < until:
+    left = _unsettled_for(reservation, clock)
+    if left > timedelta(0):
         # Looked at again and again till then: what comes is to be ended at once.
-        pause = min(until - now, rules.unsettled_pause)
+        pause = min(left, rules.unsettled_pause)
         raise NotYetError(f"a pod of {reservation.id} that was asked for may still come to be", pause)
+    await _change(held, reservation.id, PodsGone(), clock)
+
+
+def _unsettled_for(reservation: Reservation, clock: Clock) -> timedelta:
+    """For how long from now a pod may come to be that was asked for without an answer."""
+    until = reservation.unsettled_until
+    return timedelta(0) if until is None else max(timedelta(0), until - clock.now())
 
 
 async def _create(held: HeldPods, cluster: Cluster, reservation: Reservation, clock: Clock, rules: LaunchRules) -> None:
@@ -138,9 +143,11 @@ async def _delete(held: HeldPods, cluster: Cluster, reservation: Reservation, cl
         await keep_tails(held, cluster, pods, clock, lines=rules.log_lines, patience=rules.log_patience)
         async with held.work(one_statement=True) as uow:
             powerless = await without_power(uow, reservation, pods)
+        # While a create may still be carried out, what has finished stays: its name is taken, and so it runs once only.
+        unsettled = _unsettled_for(reservation, clock) > timedelta(0)
         deletes = [
             partial(cluster.forget_pod, name) if name in powerless else partial(cluster.delete_pod, name, rules.grace)
-            for name in (str(pod.name) for pod in pods)
+            for name in (str(pod.name) for pod in pods if not (unsettled and pod.phase is PodPhase.FINISHED))
         ]
         await call_all(deletes)
         await _note_late_start(held, reservation, pods, clock)

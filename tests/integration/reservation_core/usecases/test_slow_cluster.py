@@ -190,14 +190,26 @@ async def test_an_earlier_try_that_was_not_answered_may_come_after_the_one_that_
     await world.see(world.cluster.show(pod(job_id), PodPhase.FINISHED, started_at=world.clock.now(), exit_code=0))
     with pytest.raises(NotYetError):
         await told(world, "delete", job_id)
-    world.cluster.show(pod(job_id), PodPhase.RUNNING)
-    with pytest.raises(NotYetError):
-        await told(world, "delete", job_id)
-    assert world.cluster.pods.get(pod(job_id)) is None, "it is ended as soon as it is seen"
+    assert world.cluster.deleted == [], "as long as it is there, nothing else can run under its name"
     assert all(card.held for card in await world.cards(job_id))
     world.clock.go_on(LATE)
     await told(world, "delete", job_id)
+    assert world.cluster.deleted == [str(pod(job_id))]
     assert (await world.row(job_id)).status is JobStatus.SUCCEEDED
+
+
+async def test_what_comes_after_its_end_was_decided_is_ended_at_once(world: World, starting: list[str]) -> None:
+    job_id = starting[0]
+    world.cluster.loses_answers = True
+    await told(world, "create", job_id)
+    await cancelled(world, job_id)
+    for times in (1, 2):
+        world.cluster.show(pod(job_id), PodPhase.RUNNING)
+        with pytest.raises(NotYetError) as not_yet:
+            await told(world, "delete", job_id)
+        assert not_yet.value.after == RULES.unsettled_pause
+        assert world.cluster.deleted == [str(pod(job_id))] * times
+    assert all(card.held for card in await world.cards(job_id))
 
 
 async def test_a_refusal_is_an_answer(world: World, starting: list[str]) -> None:
