@@ -22,6 +22,7 @@ from reservation_core.runtime.pacing import TokenBucket
 
 _log = structlog.get_logger(__name__)
 _GROUPS = 4  # while some wait for what they do, others are read and committed
+_NEXT_GROUPS = 1  # read before there is room for it, so that nothing waits for reading between one and the next
 
 Handler = Callable[[QueuedMessage], Awaitable[None]]
 TogetherHandler = Callable[[Sequence[QueuedMessage]], Awaitable[Sequence[QueuedMessage]]]
@@ -75,7 +76,7 @@ class Consumer:
 
     async def _fill(self, group: asyncio.TaskGroup) -> bool:
         """Start what there is room for; false when the queue had nothing."""
-        most = self._rules.parallel if self._together is None else _GROUPS * self._rules.together
+        most = self._rules.parallel if self._together is None else (_GROUPS + _NEXT_GROUPS) * self._rules.together
         room = most - sum(self._running.values())
         if room <= 0:
             await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
@@ -85,14 +86,15 @@ class Consumer:
         except DatabaseUnavailableError as error:
             _log.warning("the database is not available; trying again", queue=self._queue.value, error=str(error))
             return False
-        for _ in messages:
-            await self._pace.take()
         if self._together is None:
-            self._start_each(group, messages)
+            for message in messages:
+                await self._pace.take()
+                self._start_each(group, [message])
         else:
             # Never all in one: while some are under way, the next are read.
             for first in range(0, len(messages), self._rules.together):
                 some = messages[first : first + self._rules.together]
+                await self._pace.take(len(some))
                 self._start(group, self._handle_some(group, some, self._together), len(some))
         return bool(messages)
 

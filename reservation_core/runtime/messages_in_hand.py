@@ -33,7 +33,7 @@ class MessagesInHand:
     async def take(self, limit: int) -> list[QueuedMessage]:
         """Up to `limit` messages. Raises DatabaseUnavailableError."""
         at = asyncio.get_running_loop().time()
-        async with self._uow() as uow:
+        async with self._uow(one_statement=True) as uow:
             messages = await uow.queue.read(self._queue, visibility=self._visibility, limit=limit)
         self._hidden_at |= dict.fromkeys((message.id for message in messages), at)
         return messages

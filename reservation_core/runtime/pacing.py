@@ -12,14 +12,14 @@ class TokenBucket:
         self._tokens = self._burst
         self._filled_at: float | None = None
 
-    async def take(self) -> None:
-        """Wait for one token."""
+    async def take(self, count: int = 1) -> None:
+        """Wait until each of so many, which begin together, has a token: as long as the last would wait by itself."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         if self._filled_at is not None:
             self._tokens = min(self._burst, self._tokens + (now - self._filled_at) * self._rate)
         self._filled_at = now
-        # Going below zero reserves a later token; whoever comes next waits behind.
-        self._tokens -= 1
+        # Going below zero reserves later tokens; whoever comes next waits behind.
+        self._tokens -= count
         if self._tokens < 0:
             await asyncio.sleep(-self._tokens / self._rate)

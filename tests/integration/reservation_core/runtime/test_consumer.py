@@ -315,3 +315,34 @@ async def test_few_groups_are_under_way_however_few_messages_each_is_about(runti
     stop.set()
     await task
     assert most == [4]
+
+
+async def test_the_next_group_is_read_before_there_is_room_for_it(runtime: Runtime) -> None:
+    """Four are under way, one is ready; the rest is left to others."""
+    under_way: list[int] = []
+    go_on = asyncio.Event()
+
+    async def together(messages: Sequence[QueuedMessage]) -> Sequence[QueuedMessage]:
+        under_way.append(len(messages))
+        await go_on.wait()
+        return messages
+
+    async def handle(_message: QueuedMessage) -> None:
+        return
+
+    async def ten_are_left() -> bool:
+        async with runtime.uow() as uow:
+            visible = text("SELECT count(*) FROM pgmq.q_pod_operations WHERE vt <= clock_timestamp()")
+            left = await uow._connection.scalar(visible)  # type: ignore[attr-defined]
+        return under_way == [10] * 4 and left == 10
+
+    stop = asyncio.Event()
+    await send(runtime, *range(60))
+    rules = replace(RULES, together=10)
+    consumer = Consumer(runtime.uow, QUEUE, handle, rules, TokenBucket(1000, 1000), together)
+    task = asyncio.create_task(consumer.run(runtime.wakeups, Channel.POD_OPERATIONS, stop))
+    await eventually(ten_are_left)
+    go_on.set()
+    await eventually(empty(runtime))
+    stop.set()
+    await task

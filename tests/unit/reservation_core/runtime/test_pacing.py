@@ -51,6 +51,20 @@ def test_a_rest_earns_a_burst_and_no_more() -> None:
     assert times(2, 3, [0] * 3 + [100] * 5) == pytest.approx([0, 0, 0, 100, 100, 100, 100.5, 101])
 
 
+def test_many_that_begin_together_wait_for_the_last_ones_token() -> None:
+    async def together() -> list[float]:
+        bucket = TokenBucket(2, 3)
+        clock = asyncio.get_running_loop().time
+        through = []
+        for count in (3, 2, 4):
+            await bucket.take(count)
+            through.append(clock())
+        return through
+
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        assert runner.run(together()) == pytest.approx([0, 1, 3])
+
+
 def test_a_burst_below_one_still_lets_one_through() -> None:
     assert times(1, 0, [0, 0]) == pytest.approx([0, 1])
 
