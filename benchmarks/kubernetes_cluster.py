@@ -1,8 +1,8 @@
 """A real API server with nodes for a benchmark, and the peer: bare pods created by the same client.
 
 `python -m benchmarks.kubernetes_cluster bare KUBECONFIG NAMESPACE NODES COUNT PARALLEL` creates so many pods with
-`nodeName`, as many at once as is said, and prints how many seconds that took; `relist KUBECONFIG NAMESPACE ROUNDS`
-prints how many seconds each listing of all our pods took.
+`nodeName`, as many at once as is said, and prints how many seconds that took; `alike` instead of `bare` creates such
+pods as jobs have; `relist KUBECONFIG NAMESPACE ROUNDS` prints how many seconds each listing of all our pods took.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,12 @@ import uvloop
 
 from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.kubernetes.credentials import Credentials
+from reservation_core.adapters.kubernetes.pods import build_pod
 from reservation_core.adapters.kubernetes.transport import MERGE_PATCH, ONLY_METADATA, Transport
+from reservation_core.domain.model import PodName, PodSpec, Workload
+from reservation_core.domain.pods import JOB_ID_VARIABLE
 from reservation_core.runtime.garbage import calm_garbage_collector
-from reservation_core.runtime.kubernetes import open_kubernetes
+from reservation_core.runtime.kubernetes import cluster_rules, open_kubernetes
 from reservation_core.runtime.settings import CommonSettings
 from reservation_core.runtime.wiring import open_runtime
 from reservation_core.usecases.update_inventory import update_inventory
@@ -35,7 +39,7 @@ ASSETS = "KUBEBUILDER_ASSETS"
 GPUS_PER_NODE = 8
 _AT_ONCE = 16
 _PATIENCE_S = 300.0
-_LOOK_EVERY_S = 0.2  # looking is work for the server that is measured
+_LOOK_EVERY_S = (0.01, 0.2)  # looking is work for the server that is measured: often only when it is soon over
 _IMAGE = "registry.test/workload:1"
 
 
@@ -134,12 +138,15 @@ def _await(condition: Callable[[], bool], process: "subprocess.Popen[bytes]", lo
 
 async def bound(server: ApiServer, namespace: str, count: int) -> float:
     """Wait until so many pods are there (a pod that names its node is bound); the monotonic clock then."""
-    deadline = time.monotonic() + _PATIENCE_S
+    begun = time.monotonic()
+    shortest, longest = _LOOK_EVERY_S
     async with server.client() as client:
         while (there := await _pods(client, namespace)) < count:
-            if time.monotonic() > deadline:
+            passed = time.monotonic() - begun
+            if passed > _PATIENCE_S:
                 raise RuntimeError(f"{there} of {count} pods are there after {_PATIENCE_S:.0f} s")
-            await asyncio.sleep(_LOOK_EVERY_S)
+            half_of_what_is_left = passed * (count - there) / max(1, there) / 2
+            await asyncio.sleep(min(longest, max(shortest, half_of_what_is_left)))
     return time.monotonic()
 
 
@@ -162,14 +169,16 @@ def ask(*arguments: object) -> list[float]:
     return [float(word) for word in done.stdout.split()]
 
 
-async def _bare(kubeconfig: Path, namespace: str, nodes: int, count: int, parallel: int) -> float:
+async def _created(
+    kubeconfig: Path, namespace: str, make: Callable[[int], Mapping[str, Any]], count: int, parallel: int
+) -> float:
+    """Seconds for so many pods, but for the first."""
     transport = Transport(Credentials(kubeconfig, None, {}), 30)
     path = f"/api/v1/namespaces/{namespace}/pods"
     calm_garbage_collector()
 
     async def create(number: int) -> None:
-        pod = _bare_pod(f"bare-{number}", f"node-{number % nodes:05}")
-        await transport.request("POST", path, body=pod, accept=ONLY_METADATA)
+        await transport.request("POST", path, body=make(number), accept=ONLY_METADATA)
 
     await create(count)  # warm: connections, credentials
     begun = time.monotonic()
@@ -179,10 +188,40 @@ async def _bare(kubeconfig: Path, namespace: str, nodes: int, count: int, parall
     return seconds
 
 
-def _bare_pod(name: str, node: str) -> Mapping[str, Any]:
-    container = {"name": "bare", "image": _IMAGE, "command": ["true"]}
-    spec = {"nodeName": node, "restartPolicy": "Never", "containers": [container]}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+def _bare_pods(nodes: int) -> Callable[[int], Mapping[str, Any]]:
+    def make(number: int) -> Mapping[str, Any]:
+        container = {"name": "bare", "image": _IMAGE, "command": ["true"]}
+        spec = {"nodeName": f"node-{number % nodes:05}", "restartPolicy": "Never", "containers": [container]}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"bare-{number}"}, "spec": spec}
+
+    return make
+
+
+def _pods_alike(namespace: str, nodes: int) -> Callable[[int], Mapping[str, Any]]:
+    """What makes the pod of a job with one card."""
+    settings = CommonSettings.model_validate({"gpu": {"pin": "nodeName"}, "kubernetes": {"namespace": namespace}})
+    rules, now = cluster_rules(settings).pods, SystemClock().now()
+    end = now + timedelta(hours=1)
+
+    def make(number: int) -> Mapping[str, Any]:
+        name = PodName(f"job-{number:06}", 1, 0)
+        spec = PodSpec(
+            name=name,
+            user="bench",
+            node=f"node-{number % nodes:05}",
+            gpu_indices=(number // nodes % GPUS_PER_NODE,),
+            gpu_uuids=(None,),
+            workload=Workload(("python", "train.py"), image=_IMAGE),
+            env=((JOB_ID_VARIABLE, name.reservation_id),),
+            deadline=end,
+            grace=timedelta(seconds=10),
+            user_id=1,
+            starts_at=now,
+            ends_at=end,
+        )
+        return build_pod(spec, rules, now)
+
+    return make
 
 
 async def _relist(kubeconfig: Path, namespace: str, rounds: int) -> list[float]:
@@ -199,8 +238,11 @@ async def _relist(kubeconfig: Path, namespace: str, rounds: int) -> list[float]:
 
 
 if __name__ == "__main__":
-    what, config, where, *numbers = sys.argv[1:]
-    if what == "bare":
-        print(uvloop.run(_bare(Path(config), where, *map(int, numbers))))
+    what, config, where, *words = sys.argv[1:]
+    numbers = [int(word) for word in words]
+    if what == "relist":
+        print(*uvloop.run(_relist(Path(config), where, *numbers)))
     else:
-        print(*uvloop.run(_relist(Path(config), where, *map(int, numbers))))
+        on, so_many, at_a_time = numbers
+        form = _pods_alike(where, on) if what == "alike" else _bare_pods(on)
+        print(uvloop.run(_created(Path(config), where, form, so_many, at_a_time)))
