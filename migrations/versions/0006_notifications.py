@@ -16,7 +16,7 @@ QUEUES = ("notifications", "notifications_dlq")
 
 _DROP = """
 DROP TRIGGER events_notify ON events;
-DROP FUNCTION notify_of_events;
+DROP FUNCTION notify_of_event;
 DROP TABLE notice_preferences, notice_targets, notice_events, notice_kinds;
 """
 
