@@ -219,6 +219,7 @@ PASSING = [
     "429 Too Many Requests - Server message: toomanyrequests: You have reached your unauthenticated pull rate limit",
     "unexpected status from HEAD request to https://r.test/v2/a/manifests/b: 503 Service Unavailable",
     "failed to copy: httpReadSeeker: unexpected EOF",
+    'mirror.test/a:b: not found; failed to do request: Head "https://r.test/v2/a/manifests/b": dial tcp: i/o timeout',
     None,
 ]
 
