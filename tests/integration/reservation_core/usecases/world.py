@@ -5,6 +5,7 @@ from datetime import timedelta
 
 from reservation_core.adapters.identity.ids import RandomIds
 from reservation_core.contracts import JobSubmit, PodOperation
+from reservation_core.domain.limits import NO_POLICY, Policy
 from reservation_core.domain.model import AllocatedGpu, JobStatus, PodName, PodPhase, PodStatus, Reservation, Role
 from reservation_core.ports.events import EventRecord
 from reservation_core.ports.identities import Principal
@@ -46,11 +47,19 @@ class World:
     rules: PlannerRules = RULES
     launch: LaunchRules = LAUNCH
 
-    def new(self, *, key: str | None = None, request: bytes = b"1", **fields: object) -> NewReservation:
+    def new(
+        self,
+        *,
+        key: str | None = None,
+        request: bytes = b"1",
+        policy: Policy = NO_POLICY,
+        as_user: bool = False,
+        **fields: object,
+    ) -> NewReservation:
         """A job as accepted; fields of JobSubmit, one GPU for an hour by default."""
         body = JobSubmit.model_validate({"gpus": 1, "duration": 3600, "workload": {"command": ["true"]}, **fields})
-        who = self.who if body.priority <= 0 else replace(self.who, role=Role.ADMIN)
-        new = prepare(body, who, ids=RandomIds(), longest=LONGEST, now=self.clock.now())
+        who = self.who if as_user or body.priority <= 0 else replace(self.who, role=Role.ADMIN)
+        new = prepare(body, who, ids=RandomIds(), longest=LONGEST, now=self.clock.now(), policy=policy)
         if key is None:
             return new
         return replace(new, idempotency_key=key, request_hash=request * 32, answer=new.reservation.id.encode())

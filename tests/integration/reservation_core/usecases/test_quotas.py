@@ -1,0 +1,255 @@
+"""Quotas where jobs start: who is over one waits aside and stops nobody, and nothing gets by, however it is timed."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from reservation_core.contracts_bookings import BookingCreate
+from reservation_core.domain.errors import NotBookableError, NotPermittedError
+from reservation_core.domain.limits import NO_POLICY, Relaxation, RuleName, Rules, Scope
+from reservation_core.domain.model import JobStatus, PodPhase, ReasonCode
+from reservation_core.usecases.book import book
+from reservation_core.usecases.plan_and_allocate import Planner
+from tests.clocks import START
+from tests.integration.reservation_core.usecases.booking_world import HOUR, MINUTE, BookingWorld
+from tests.integration.reservation_core.usecases.world import World, pod
+from tests.waiting import eventually
+
+
+async def rule(world: World, scope: Scope = Scope(), **fields: object) -> None:  # noqa: B008
+    async with world.uow() as uow:
+        await uow.policies.put_rule(scope, Rules(**fields), by="root", from_file=False, now=world.clock.now())  # type: ignore[arg-type]
+
+
+async def statuses(world: World, *jobs: str) -> list[JobStatus]:
+    return [(await world.row(job)).status for job in jobs]
+
+
+async def ended(bookings: BookingWorld, job: str, pods: int = 1) -> None:
+    """A minute later its pods run, finish and go."""
+    world = bookings.world
+    await world.operate()
+    await bookings.time.set(world.clock.go_on(MINUTE))
+    for rank in range(pods):
+        await world.see(world.cluster.show(pod(job, rank), PodPhase.RUNNING, started_at=world.clock.now()))
+    for rank in range(pods):
+        await world.see(
+            world.cluster.show(pod(job, rank), PodPhase.FINISHED, exit_code=0, finished_at=world.clock.now())
+        )
+    await world.operate()
+    for rank in range(pods):
+        await world.see(world.cluster.show(pod(job, rank), PodPhase.GONE))
+    assert (await world.row(job)).status is JobStatus.SUCCEEDED
+
+
+async def test_over_ones_quota_one_waits_aside_and_others_pass(bookings: BookingWorld) -> None:
+    world = bookings.world
+    await rule(world, max_gpus=2)
+    mine = [await world.submitted() for _ in range(3)]
+    world.who, alice = await bookings.person("bob"), world.who
+    his = await world.submitted()
+    world.who = alice
+    planner = await world.planner()
+    await planner.cycle()
+    await planner.publish_estimates()
+    assert await statuses(world, *mine, his) == [
+        JobStatus.STARTING,
+        JobStatus.STARTING,
+        JobStatus.QUEUED,
+        JobStatus.STARTING,
+    ]
+    view = await world.view(mine[2])
+    assert view.reservation.reason.code is ReasonCode.QUOTA_REACHED
+    assert view.reservation.reason.detail.startswith(
+        "Asked for: 1 GPU while 2 are held at that time; at most 2 at once"
+    )
+    assert view.queue_position == 1
+    assert view.estimated_start_at is None
+    # One of hers ends: the next starts, and not sooner.
+    await ended(bookings, mine[0])
+    await planner.cycle()
+    assert await statuses(world, mine[2]) == [JobStatus.STARTING]
+
+
+async def test_the_most_that_may_run_is_never_passed_however_many_wait(bookings: BookingWorld) -> None:
+    world = bookings.world
+    await rule(world, Scope(user="alice", gpu_type="h100"), max_gpus=3)
+    jobs = [await world.submitted(gpus=2), *[await world.submitted() for _ in range(5)]]
+    planner = await world.planner()
+    for _ in range(4):
+        await planner.cycle()
+    found = await statuses(world, *jobs)
+    assert found == [JobStatus.STARTING] * 2 + [JobStatus.QUEUED] * 4
+    # A larger rule lets them in: the planner sees it by itself.
+    await rule(world, Scope(user="alice", gpu_type="h100"), max_gpus=4)
+    await planner.cycle()
+    assert (await statuses(world, *jobs))[2] is JobStatus.STARTING
+
+
+async def test_without_the_rule_everybody_is_let_in_again(bookings: BookingWorld) -> None:
+    world = bookings.world
+    await rule(world, max_gpus=0)
+    # It was accepted before there was a rule.
+    job = await world.submitted()
+    planner = await world.planner()
+    await planner.cycle()
+    await planner.publish_estimates()
+    assert (await world.view(job)).reservation.reason.code is ReasonCode.QUOTA_REACHED
+    async with world.uow() as uow:
+        await uow.policies.delete_rules([Scope()])
+    await planner.cycle()
+    assert await statuses(world, job) == [JobStatus.STARTING]
+
+
+async def test_a_booking_counts_while_a_job_would_run_and_not_before(bookings: BookingWorld) -> None:
+    world = bookings.world
+    await rule(world, max_gpus=2)
+    await bookings.booked(START + 2 * HOUR, gpus=2)
+    short = await world.submitted(duration=3600)
+    long = await world.submitted(duration=3 * 3600)
+    planner = await world.planner()
+    await planner.cycle()
+    assert await statuses(world, short, long) == [JobStatus.STARTING, JobStatus.QUEUED]
+
+
+async def test_gpu_hours_of_the_week_bound_what_starts(bookings: BookingWorld) -> None:
+    world = bookings.world
+    # With the time that a start may take, an hour's job is allocated 62 minutes.
+    await rule(world, max_gpu_hours_per_week=2.5)
+    jobs = [await world.submitted() for _ in range(3)]
+    planner = await world.planner()
+    await planner.cycle()
+    assert await statuses(world, *jobs) == [JobStatus.STARTING, JobStatus.STARTING, JobStatus.QUEUED]
+    # What a job did not need comes back.
+    await ended(bookings, jobs[0])
+    await planner.cycle()
+    assert await statuses(world, jobs[2]) == [JobStatus.STARTING]
+
+
+async def test_a_booking_made_behind_the_planners_back_is_seen_as_jobs_start(
+    bookings: BookingWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = bookings.world
+    await rule(world, max_gpus=2)
+    planner = await world.planner()
+    await planner.cycle()
+    planner._quota._every = HOUR  # what it knows is old from now on
+    await bookings.booked(START, gpus=2)
+    job = await world.submitted()
+    await planner.cycle()
+    await planner.publish_estimates()
+    assert await statuses(world, job) == [JobStatus.QUEUED]
+    assert (await world.view(job)).reservation.reason.code is ReasonCode.QUOTA_REACHED
+
+
+async def test_bookings_and_starts_at_the_same_time_stay_within_the_quota(bookings: BookingWorld) -> None:
+    world = bookings.world
+    await rule(world, max_gpus=1)
+    for round_ in range(8):
+        now = START + round_ * 2 * HOUR
+        world.clock.at = now
+        await bookings.time.set(now)
+        planner = await world.planner()
+        job = await world.submitted()
+        book = bookings.booked(now, length=30 * MINUTE)
+        _, booked = await asyncio.gather(planner.cycle(), book, return_exceptions=True)
+        started = (await world.row(job)).status is JobStatus.STARTING
+        assert isinstance(booked, NotBookableError) == started
+        [held] = await bookings.rows(
+            "SELECT count(*) AS n FROM allocations WHERE NOT planned AND upper(during) > :now", now=now
+        )
+        assert held["n"] == 1
+        await bookings.rows(
+            "UPDATE allocations SET held = false, released_at = :now WHERE released_at IS NULL RETURNING id", now=now
+        )
+        await bookings.rows(
+            "UPDATE reservations SET status = CASE kind WHEN 'job' THEN 'failed' ELSE 'ended' END, finished_at = :now "
+            "WHERE finished_at IS NULL RETURNING id",
+            now=now,
+        )
+        await world.operate()
+
+
+async def test_a_start_waits_for_a_booking_of_its_owner_that_is_being_made(bookings: BookingWorld) -> None:
+    world = bookings.world
+    await rule(world, max_gpus=1)
+    planner = await world.planner()
+    job = await world.submitted()
+    wanted = BookingCreate.model_validate({"gpus": 1, "start": START.isoformat(), "duration": 3600})
+
+    async def a_lock_is_waited_for() -> bool:
+        found = await bookings.rows(
+            "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        )
+        return bool(found)
+
+    async with world.uow() as uow:
+        await book(uow, world.who, wanted, bookings.ids)
+        cycle = asyncio.create_task(planner.cycle())
+        await eventually(a_lock_is_waited_for)
+        assert not cycle.done()
+    assert not (await cycle).conflict
+    assert await statuses(world, job) == [JobStatus.QUEUED]
+
+
+async def test_who_was_promised_a_start_loses_it_to_ones_own_quota_only_when_it_comes(bookings: BookingWorld) -> None:
+    world = bookings.world
+    blocker = await world.started(gpus=2, nodes=2)
+    job = await world.submitted()
+    planner = await world.planner()
+    await planner.cycle()
+    await planner.give_slots()
+    assert len(await bookings.taken(job)) == 1
+    await rule(world, max_gpus=4, scope=Scope(user="bob"))
+    await rule(world, max_gpus=0, scope=Scope(user="alice"))
+    await ended(bookings, blocker, pods=2)
+    await planner.cycle()
+    assert await statuses(world, job) == [JobStatus.QUEUED]
+    assert await bookings.taken(job) == []
+    await planner.publish_estimates()
+    assert (await world.view(job)).reservation.reason.code is ReasonCode.QUOTA_REACHED
+
+
+async def test_a_job_that_could_never_be_is_refused_as_it_is_submitted(world: World) -> None:
+    await rule(world, max_gpus=2, max_duration=2 * HOUR, max_gpu_hours_per_week=3, priority=-1)
+    async with world.uow() as uow:
+        policy = (await uow.policies.current()).policy
+    with pytest.raises(NotPermittedError) as refused:
+        world.new(policy=policy, gpus=3, duration=10 * 3600)
+    assert [broken.code for broken in refused.value.broken_rules] == [
+        "max_gpus",
+        "max_gpu_hours_per_week",
+        "max_duration",
+        "priority",
+    ]
+    world.new(policy=policy, gpus=2, duration=3600, priority=-1)
+    world.new(policy=NO_POLICY, gpus=3, duration=10 * 3600)
+
+
+async def test_a_rule_may_raise_a_users_priority(world: World) -> None:
+    await rule(world, Scope(user="alice"), priority=5)
+    async with world.uow() as uow:
+        policy = (await uow.policies.current()).policy
+    assert world.new(policy=policy, priority=5, as_user=True).reservation.priority == 5
+    with pytest.raises(NotPermittedError):
+        world.new(policy=policy, priority=6, as_user=True)
+
+
+async def test_what_starts_soon_is_booked_beyond_the_quota(bookings: BookingWorld) -> None:
+    relaxed = (Relaxation(2 * HOUR, frozenset({RuleName.MAX_GPUS})),)
+    await rule(bookings.world, max_gpus=1, relaxed_if_starts_within=relaxed)
+    await bookings.booked(START + HOUR, gpus=2)
+    with pytest.raises(NotBookableError) as refused:
+        await bookings.booked(START + 3 * HOUR, gpus=2)
+    assert "max_gpus" in [broken.code for broken in refused.value.broken_rules]
+
+
+async def test_a_planner_without_rules_reads_nothing_of_them(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    planner: Planner = await world.planner()
+    job = await world.submitted()
+    await planner.cycle()
+    assert not planner._quota.binds
+    assert planner._quota._names == {}
+    assert (await world.row(job)).status is JobStatus.STARTING
+    assert timedelta(0) == planner._quota._every
