@@ -1,0 +1,88 @@
+"""The private calendar address: read-only, one per person, told once, and gone when it is removed."""
+
+import httpx
+import pytest
+from icalendar import Calendar
+
+from reservation_core.runtime.wiring import Runtime
+from tests.integration.api_service.calendars import add_nodes, asked, at, booked, execute
+
+
+@pytest.fixture(autouse=True)
+async def lab(runtime: Runtime) -> None:
+    """One h100."""
+    await add_nodes(runtime, a=("h100", 1))
+
+
+async def test_a_calendar_program_reads_ones_bookings(
+    alice: httpx.AsyncClient, bob: httpx.AsyncClient, calling: object
+) -> None:
+    await booked(bob, at(9), title="not alice's")
+    title = "line\nBEGIN:VEVENT; with, commas \\ and äöü " + "x" * 100
+    mine = await booked(alice, at(1), title=title)
+    waiting = (await alice.post("/v1/bookings", json=asked(at(9), wait=True))).json()
+    cancelled = await booked(alice, at(5))
+    await alice.delete(f"/v1/bookings/{cancelled['id']}")
+    made = await alice.post("/v1/bookings/feed")
+    assert made.status_code == 201
+    anonymous: httpx.AsyncClient = calling("anonymous")  # type: ignore[operator]
+    response = await anonymous.get(made.json()["path"])
+    assert response.status_code == 200
+    assert response.headers["content-type"] == "text/calendar; charset=utf-8"
+    assert "no-store" in response.headers["cache-control"]
+    events = {str(event["uid"]): event for event in Calendar.from_ical(response.content).walk("VEVENT")}
+    assert set(events) == {f"{mine['id']}@gpu-dev", f"{waiting['id']}@gpu-dev"}
+    event = events[f"{mine['id']}@gpu-dev"]
+    assert str(event["summary"]) == f"{title} (1 x h100)"
+    assert (event.decoded("dtstart"), event.decoded("dtend")) == (at(1), at(2))
+    assert str(event["location"]) == "a 0"
+    assert (str(event["status"]), str(events[f"{waiting['id']}@gpu-dev"]["status"])) == ("CONFIRMED", "TENTATIVE")
+    assert max(len(line) for line in response.content.split(b"\r\n")) <= 75
+
+
+async def test_a_new_address_ends_the_old_one_and_a_removed_one_is_gone(
+    alice: httpx.AsyncClient, calling: object, runtime: Runtime, capsys: pytest.CaptureFixture[str]
+) -> None:
+    anonymous: httpx.AsyncClient = calling("anonymous")  # type: ignore[operator]
+    key = {"Idempotency-Key": "once"}
+    first = (await alice.post("/v1/bookings/feed", headers=key)).json()["path"]
+    assert (await alice.post("/v1/bookings/feed", headers=key)).json()["path"] is None
+    assert (await anonymous.get(first)).status_code == 200
+    second = (await alice.post("/v1/bookings/feed")).json()["path"]
+    assert (await anonymous.get(first)).status_code == 401
+    assert (await anonymous.get(second)).status_code == 200
+    # What is stored and what is logged would not open it.
+    secret = second.partition("token=")[2]
+    [stored] = await execute(runtime, "SELECT * FROM calendar_feeds")
+    assert secret.encode() not in bytes(stored.digest)
+    assert (await alice.delete("/v1/bookings/feed")).status_code == 204
+    assert (await anonymous.get(second)).status_code == 401
+    assert (await alice.delete("/v1/bookings/feed")).status_code == 404
+    assert secret not in "".join(capsys.readouterr())
+
+
+async def test_the_address_opens_nothing_else_and_nothing_else_opens_it(
+    alice: httpx.AsyncClient, root: httpx.AsyncClient, calling: object
+) -> None:
+    anonymous: httpx.AsyncClient = calling("anonymous")  # type: ignore[operator]
+    path = (await alice.post("/v1/bookings/feed")).json()["path"]
+    secret = path.partition("token=")[2]
+    assert (await anonymous.get("/v1/bookings", headers={"Authorization": f"Bearer {secret}"})).status_code == 401
+    assert (await anonymous.get(f"/v1/bookings?token={secret}")).status_code == 401
+    token = alice.headers["authorization"].partition(" ")[2]
+    for wrong in (
+        "",
+        "?token=",
+        f"?token={token}",
+        f"?token={secret}x",
+        "?token=%00",
+        "?token=ä",
+        f"?token={secret[:-1]}",
+    ):
+        response = await anonymous.get(f"/v1/bookings.ics{wrong}")
+        assert response.status_code == 401, wrong
+        assert response.headers["www-authenticate"].startswith("Bearer")
+    assert (await anonymous.get("/v1/bookings.ics")).status_code == 401
+    assert (await anonymous.post(path)).status_code == 405
+    assert (await root.delete("/v1/users/alice")).status_code == 200
+    assert (await anonymous.get(path)).status_code == 401
