@@ -139,26 +139,34 @@ async def test_of_a_pod_that_does_not_say_what_it_holds_all_cards_of_its_node_co
 async def test_where_only_their_number_matters_so_many_cards_count_and_those_that_nobody_has(
     world: World, settle: Settle
 ) -> None:
-    await world.ran()
-    held = {name for name, state in (await states(world)).items() if state == "held"}
+    first, second = await world.ran(), await world.ran()
+    assert [{(card.node, card.index) for card in await world.cards(each)} for each in (first, second)] == [
+        {("a", 0)},
+        {("a", 1)},
+    ]
+    await ended(world, first)
     world.cluster.show(pod("job-nobody"), PodPhase.RUNNING, place=PodPlace("a", 1))
     world.cluster.show(pod("job-no-node"), PodPhase.PENDING)
     await settle()
-    found = await states(world)
-    assert held == {"a/0"}
-    assert found == {"a/0": "held", "a/1": "foreign", "b/0": "free", "b/1": "free"}
-    # The same ones at the next look, whatever has become free meanwhile.
-    [running] = [name for name in world.cluster.pods if name.reservation_id not in ("job-nobody", "job-no-node")]
-    await world.see(world.cluster.show(running, PodPhase.GONE))
-    await world.operate()
+    assert await states(world) == {"a/0": "foreign", "a/1": "held", "b/0": "free", "b/1": "free"}
+    # The same one at the next look, whatever has become free meanwhile.
+    await ended(world, second)
     await settle()
-    assert await states(world) == {"a/0": "free", "a/1": "foreign", "b/0": "free", "b/1": "free"}
+    assert await states(world) == {"a/0": "foreign", "a/1": "free", "b/0": "free", "b/1": "free"}
     world.cluster.show(pod("job-nobody"), PodPhase.RUNNING, place=PodPlace("a", 2))
     await settle()
-    assert (await states(world))["a/0"] == "foreign"
+    assert (await states(world))["a/1"] == "foreign"
     world.cluster.show(pod("job-nobody"), PodPhase.RUNNING, place=PodPlace("elsewhere", None))
     await settle()
     assert set((await states(world)).values()) == {"free"}
+
+
+async def ended(world: World, job_id: str) -> None:
+    """Let a job's pod finish and go."""
+    now = world.clock.now()
+    await world.see(world.cluster.show(pod(job_id), PodPhase.FINISHED, exit_code=0, started_at=now, finished_at=now))
+    await world.operate()
+    assert (await world.row(job_id)).status is JobStatus.SUCCEEDED
 
 
 async def test_what_has_finished_holds_no_cards(world: World, settle: Settle) -> None:
