@@ -21,6 +21,7 @@ from api_service.routes import (
     job_events,
     job_logs,
     jobs,
+    maintenance,
     nodes,
     notifications,
     operations,
@@ -31,6 +32,7 @@ from api_service.routes import (
     unknown_pods,
     usage,
     users,
+    waitlist,
 )
 from api_service.services import Services
 from reservation_core.runtime.settings import ApiSettings
@@ -47,6 +49,8 @@ _ROUTERS = (
     availability.router,
     calendar_feed.router,
     bookings.router,
+    waitlist.router,
+    maintenance.router,
     tokens.router,
     users.router,
     notifications.router,

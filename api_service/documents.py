@@ -15,7 +15,13 @@ from pydantic.json_schema import models_json_schema
 
 from api_service.gate import FEED
 from api_service.problems import MEDIA_TYPE
-from reservation_core import contracts, contracts_bookings, contracts_notices, contracts_policy
+from reservation_core import (
+    contracts,
+    contracts_bookings,
+    contracts_maintenance,
+    contracts_notices,
+    contracts_policy,
+)
 
 DESCRIPTION = """\
 One place where people who share GPUs get them. Send a bearer token with every call under `/v1`. Errors are problem
@@ -31,6 +37,7 @@ _BODIES: tuple[type[BaseModel], ...] = (
     contracts.NodeFence,
     contracts_bookings.BookingCreate,
     contracts_bookings.BookingChange,
+    contracts_maintenance.MaintenanceCreate,
     contracts_notices.NoticeTargetCreate,
     contracts_notices.NoticeTargetVerify,
     contracts_notices.NoticePreferences,

@@ -20,6 +20,7 @@ from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.settings import ApiSettings
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.submit import submit
+from reservation_core.usecases.waitlist import serve_waitlist
 
 LAST_USED_EVERY_S = 30.0
 _STREAM_READERS = 4
@@ -78,6 +79,13 @@ class Services:
                     _log.error("background_task_failed", error=repr(result))
             with suppress(DatabaseUnavailableError):
                 await self.authenticator.write_last_used()
+
+    async def look_at_waitlist(self) -> None:
+        """Give what came free to who waits for it, soon after; what can't be done now is done by the expiry."""
+        try:
+            await serve_waitlist(self.runtime.uow, self.runtime.ids, self.settings.offer)
+        except DatabaseUnavailableError as error:
+            _log.warning("waitlist_not_served", error=str(error))
 
     async def _write_last_used(self) -> None:
         while True:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field, model_validator
 
-from reservation_core.contracts import Text, Time, Wire
+from reservation_core.contracts import Duration, Text, Time, Wire
 from reservation_core.contracts_bookings import Instant, NodeName
 from reservation_core.domain.maintenance import Fate, WindowStatus
 from reservation_core.domain.model import ReservationKind
@@ -20,9 +20,6 @@ class GpuPlace(Wire):
 
     node: NodeName
     index: Annotated[int, Field(strict=True, ge=0, le=1023)]
-
-
-WindowDuration = Annotated[timedelta, Field(ge=timedelta(minutes=1), le=LONGEST_WINDOW)]
 
 
 class MaintenanceCreate(Wire):
@@ -50,7 +47,7 @@ class MaintenanceCreate(Wire):
     gpus: Annotated[list[GpuPlace], Field(min_length=1, max_length=MAX_WINDOW_GPUS)] | None = None
     start: Instant | None = None
     end: Instant | None = None
-    duration: WindowDuration | None = None
+    duration: Duration | None = None
     reason: Annotated[Text, Field(min_length=1, max_length=1000)]
     dry_run: Annotated[bool, Field(strict=True)] = False
 
@@ -64,6 +61,8 @@ class MaintenanceCreate(Wire):
         for name, at in (("start", self.start), ("end", self.end)):
             if at is not None and (at.second or at.microsecond):
                 wrong.append(f"{name}: must be a whole minute")
+        if self.duration is not None and self.duration % timedelta(minutes=1):
+            wrong.append("duration: must be whole minutes")
         if self.start is not None and self.end is not None and self.end <= self.start:
             wrong.append("end: must be after `start`")
         if self.start is not None and self.end is not None and self.end - self.start > LONGEST_WINDOW:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import Field
+from starlette.background import BackgroundTask
 from starlette.responses import Response
 
 from api_service import bodies, presenting_bookings
@@ -126,7 +127,9 @@ async def patch_booking(request: Request, services: Served, caller: Caller, book
     body = await bodies.read(request, BookingChange, limit=services.settings.max_body_bytes)
     async with services.runtime.uow() as uow:
         changed = await change_booking(uow, caller, booking_id, body, expected)
-    return _answer(changed, caller, 200).response()
+    response = _answer(changed, caller, 200).response()
+    response.background = BackgroundTask(services.look_at_waitlist)
+    return response
 
 
 @router.delete(
@@ -151,14 +154,17 @@ async def delete_booking(
     async with services.runtime.uow() as uow:
         cancelled = await cancel_booking(uow, caller, booking_id, series, expected)
     asked = next(each for each in cancelled if each.id == booking_id)
+    freed = BackgroundTask(services.look_at_waitlist)
     if series == "this" or asked.series_id is None:
-        return _answer(asked, caller, 200).response()
+        response = _answer(asked, caller, 200).response()
+        response.background = freed
+        return response
     shown = BookingSeries(
         series_id=asked.series_id,
         items=[presenting_bookings.booking(each, caller) for each in cancelled],
         skipped=[],
     )
-    return Response(shown.model_dump_json(), media_type="application/json")
+    return Response(shown.model_dump_json(), media_type="application/json", background=freed)
 
 
 def _answer(found: Booking, caller: Principal, status: int) -> Answer:

@@ -157,6 +157,17 @@ class CommonSettings(BaseSettings):
     log_json: bool = True
 
 
+class GraceSettings(CommonSettings):
+    """Whoever has to know how long pods take to end."""
+
+    end_grace_s: Seconds = 10
+
+    @property
+    def end_grace(self) -> timedelta:
+        """How long pods have between SIGTERM and SIGKILL."""
+        return timedelta(seconds=self.end_grace_s)
+
+
 class WaitlistSettings(CommonSettings):
     """Whoever looks at the waitlist."""
 
@@ -168,7 +179,7 @@ class WaitlistSettings(CommonSettings):
         return timedelta(seconds=self.offer_s)
 
 
-class ApiSettings(WaitlistSettings):
+class ApiSettings(GraceSettings, WaitlistSettings):
     """The API service."""
 
     listen: str = "127.0.0.1:8080"
@@ -184,11 +195,10 @@ class ApiSettings(WaitlistSettings):
         return timedelta(seconds=self.max_duration_s)
 
 
-class ProcessorSettings(CommonSettings):
+class ProcessorSettings(GraceSettings):
     """The reservation processor."""
 
     start_allowance_s: Seconds = 120
-    end_grace_s: Seconds = 10
     lease_s: Seconds = 3
     sweep_s: Seconds = 0.5
     resync_s: Seconds | None = None  # by default 5 s on a local cluster, 60 s on Kubernetes, which tells of changes
@@ -242,11 +252,6 @@ class ProcessorSettings(CommonSettings):
                 return timedelta(seconds=self.kubernetes.call_limit_s + self.kubernetes.late_s)
             case _:
                 assert_never(self.cluster)
-
-    @property
-    def end_grace(self) -> timedelta:
-        """How long pods have between SIGTERM and SIGKILL."""
-        return timedelta(seconds=self.end_grace_s)
 
 
 class UpdaterSettings(CommonSettings):

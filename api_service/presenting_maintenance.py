@@ -1,0 +1,25 @@
+"""Maintenance windows as the wire shows them: everybody sees when and where, and of those affected only themselves."""
+
+from reservation_core.contracts_maintenance import AffectedOut, GpuPlace, MaintenanceOut
+from reservation_core.domain.maintenance import Window
+from reservation_core.ports.identities import Principal
+
+
+def window(found: Window, caller: Principal, *, planned_only: bool = False) -> MaintenanceOut:
+    """A window; `planned_only`: it is what a dry run would have made."""
+    return MaintenanceOut(
+        id=None if planned_only else found.id,
+        status=None if planned_only else found.status,
+        gpus=[GpuPlace.model_construct(node=card.node, index=card.index) for card in found.cards],
+        start=found.span.start,
+        end=found.span.end,
+        reason=found.reason,
+        created_by=found.user,
+        created_at=found.created_at,
+        finished_at=found.finished_at,
+        affected=[
+            AffectedOut(id=each.id, kind=each.kind, user=each.user, fate=each.fate, ends_at=each.ends_at)
+            for each in found.affected
+            if caller.is_admin or each.user == caller.user
+        ],
+    )
