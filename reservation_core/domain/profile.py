@@ -8,7 +8,7 @@ class), and only ever grow while places are taken; where something is given back
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 
 from reservation_core.domain.calendar import FOREVER, Range, free_intervals, merge
 from reservation_core.domain.placement import NodeCards, Pool
@@ -47,29 +47,58 @@ def first_window(cards: Sequence[Free], gpus: int, length: int, at: int) -> Rang
             return at, closes[-gpus]
 
 
-@dataclass(slots=True)
 class _Bounds:
-    """For one number of cards and one class of lengths: the bound of each node, and a heap of them."""
+    """For one number of cards and one class of lengths: the bound of each node, and a heap of them.
 
-    length: int
-    current: list[int]
-    heap: list[tuple[int, int]]
+    `firsts` has for each node when its cards can first take that length, in order; None where that is to be found
+    anew. All numbers of cards share it.
+    """
 
-    def top(self) -> tuple[int, int] | None:
-        """The least bound and its node; entries that were replaced are thrown away."""
-        heap = self.heap
+    __slots__ = ("current", "firsts", "gpus", "heap", "length")
+
+    def __init__(self, gpus: int, length: int, current: list[int], firsts: list[list[int] | None]) -> None:
+        self.gpus = gpus
+        self.length = length
+        self.current = current
+        self.firsts = firsts
+        self.heap = [(bound, position) for position, bound in enumerate(current) if bound < FOREVER]
+        heapify(self.heap)
+
+    def top(self, profile: "PoolProfile", now: int) -> tuple[int, int] | None:
+        """The least bound and its node, made exact as far as that can be seen from single cards."""
+        heap, current, firsts, nth = self.heap, self.current, self.firsts, self.gpus - 1
         while heap:
             bound, position = heap[0]
-            if self.current[position] == bound:
-                return heap[0]
-            heappop(heap)
+            if current[position] != bound:
+                heappop(heap)  # it was replaced
+                continue
+            known = firsts[position]
+            if known is None:
+                known = firsts[position] = _firsts(profile.cards(position, now), self.length, now)
+            actual = known[nth]
+            if actual <= bound or actual <= now:
+                return bound, position
+            current[position] = actual
+            heapreplace(heap, (actual, position))
         return None
 
-    def put(self, position: int, bound: int) -> None:
-        """Replace a node's bound."""
-        if self.current[position] != bound:
-            self.current[position] = bound
-            heappush(self.heap, (bound, position))
+    def begin_anew(self, position: int) -> None:
+        """Something was given back on a node."""
+        if 0 < self.current[position] < FOREVER:
+            self.current[position] = 0
+            heappush(self.heap, (0, position))
+
+
+def _firsts(cards: Sequence[Free], length: int, now: int) -> list[int]:
+    """When each of these cards can first take something of this length, in order of time."""
+    firsts = []
+    for free in cards:
+        for start, end in free:
+            if end - start >= length and (start >= now or end - now >= length):
+                firsts.append(start)
+                break
+    firsts.sort()
+    return firsts
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,29 +118,30 @@ class PoolProfile:
         self._free: list[list[Free] | None] = [None] * len(pool.nodes)
         self._freed: set[int] = set(range(len(pool.nodes)))
         self._bounds: dict[tuple[int, int], _Bounds] = {}
+        self._firsts: dict[int, list[list[int] | None]] = {}
 
     def forget(self, position: int, *, freed: bool) -> None:
         """The calendars of this node have changed; `freed`: something may be free sooner than before."""
         self._free[position] = None
+        self._forget_firsts(position)
         if freed:
             self._freed.add(position)
+
+    def _forget_firsts(self, position: int) -> None:
+        for firsts in self._firsts.values():
+            firsts[position] = None
 
     def refresh(self) -> None:
         """Let bounds begin anew where something was given back, and look again where a pod overruns."""
         for position in self._freed:
             for bounds in self._bounds.values():
-                if self._could(position, bounds):
-                    bounds.put(position, 0)
+                bounds.begin_anew(position)
         self._freed.clear()
         overrun = self._pool.overrun
         while overrun:
             low = overrun & -overrun
             overrun ^= low
-            self._free[low.bit_length() - 1] = None
-
-    @staticmethod
-    def _could(position: int, bounds: _Bounds) -> bool:
-        return bounds.current[position] < FOREVER
+            self.forget(low.bit_length() - 1, freed=False)
 
     def cards(self, position: int, now: int) -> list[Free]:
         """The free ranges of a node's cards; those that have passed may still be among them."""
@@ -131,6 +161,7 @@ class PoolProfile:
     def take(self, spots: Sequence[tuple[NodeCards, int]], start: int, end: int) -> None:
         """Note that these cards are taken for [start, end); their calendars say so, too."""
         for node, mask in spots:
+            self._forget_firsts(node.position)
             cards = self._free[node.position]
             if cards is None:
                 continue
@@ -153,9 +184,8 @@ class PoolProfile:
                 current = [bound if can else FOREVER for bound, can in zip(below.current, able, strict=True)]
             else:
                 current = [0 if can else FOREVER for can in able]
-            heap = [(bound, position) for position, bound in enumerate(current) if bound < FOREVER]
-            heapify(heap)
-            known = self._bounds[gpus, least] = _Bounds(least, current, heap)
+            firsts = self._firsts.setdefault(least, [None] * len(self.nodes))
+            known = self._bounds[gpus, least] = _Bounds(gpus, least, current, firsts)
         return known
 
     def earliest(
@@ -233,7 +263,7 @@ class _Search:
         pending = self._pending
         at = FOREVER
         while True:
-            top = bounds.top()
+            top = bounds.top(self._profile, self._now)
             nearest = FOREVER if top is None else max(top[0], self._now)
             upcoming = pending[0][0] if pending else FOREVER
             if at < FOREVER and (min(nearest, upcoming) > at or len(self._open) >= self._wanted + _TIED):
@@ -248,24 +278,9 @@ class _Search:
             elif nearest >= before:
                 return None
             elif top is not None:
-                self._look_at(bounds, top, never, looked_at)
-
-    def _look_at(self, bounds: _Bounds, entry: tuple[int, int], never: int, looked_at: list[tuple[int, int]]) -> None:
-        """Make the least bound exact; a node whose bound was exact is a candidate."""
-        bound, position = entry
-        heappop(bounds.heap)
-        if position in self._instead or never >> position & 1:
-            looked_at.append(entry)
-            return
-        least = first_window(self._cards(position), self._gpus, bounds.length, max(bound, self._now))
-        if least is None:
-            bounds.current[position] = FOREVER
-            return
-        if least[0] > max(bound, self._now):
-            bounds.put(position, least[0])
-            return
-        looked_at.append(entry)
-        self._await(position, least[0])
+                looked_at.append(heappop(bounds.heap))
+                if top[1] not in self._instead and not never >> top[1] & 1:
+                    self._await(top[1], nearest)
 
     def _all_open(self, at: int) -> bool:
         """Whether enough nodes could still begin at `at`; those that could not are awaited anew."""

@@ -1,0 +1,105 @@
+"""A planning pass from nothing, in memory on one core: 10,000 waiting jobs get their slots among 5,000 bookings.
+
+4,000 nodes of 8 cards in three types, every card running something; jobs of one card to gangs of sixteen whole nodes,
+some for any type, with lengths of ten minutes to a day; bookings of the next two weeks on one node or up to four. How
+the time grows is measured by halving the line, and by halving the cluster with everything in it.
+"""
+
+import random
+import time
+from datetime import UTC, datetime, timedelta
+
+from benchmarks.figures import Figure
+from reservation_core.domain.model import Gpu, Node
+from reservation_core.domain.plan import Commitment, Waiting
+from reservation_core.domain.policy import PlanningState
+
+JOBS = 10_000
+BOOKINGS = 5_000
+NODES = 4_000
+ROUNDS = 3
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+TYPES = ("a100", "h100", "t4")
+
+
+def measure() -> list[Figure]:
+    """Each round in a new world."""
+    whole, half_line, half_cluster = [], [], []
+    for seed in range(ROUNDS):
+        whole.append(_pass(seed, NODES, BOOKINGS, JOBS))
+        half_line.append(_pass(seed, NODES, BOOKINGS, JOBS // 2))
+        half_cluster.append(_pass(seed, NODES // 2, BOOKINGS // 2, JOBS // 2))
+    line = [a / b for a, b in zip(whole, half_line, strict=True)]
+    cluster = [a / b for a, b in zip(whole, half_cluster, strict=True)]
+    middle = ROUNDS // 2
+    detail = f"half the line takes {sorted(half_line)[middle]:.2f} s, half of everything {sorted(half_cluster)[middle]:.2f} s"
+    return [
+        Figure("planning 10,000 jobs, 5,000 bookings, 32,000 GPUs", " s", whole, 1.5, at_least=False, detail=detail),
+        Figure("planning twice the line", "x", line, 2.5, at_least=False),
+        Figure("planning twice the line, the bookings and the cluster", "x", cluster, 2.5, at_least=False),
+    ]
+
+
+def _pass(seed: int, nodes: int, bookings: int, jobs: int) -> float:
+    state = world(seed, nodes, bookings, jobs)
+    started = time.process_time()
+    starts = state.plan_starts(NOW, jobs)
+    plan = state.plan_slots(NOW, jobs, jobs)
+    while plan.more and len(plan.slots) + len(starts) < jobs:
+        starts += state.plan_starts(NOW, jobs)
+        plan = state.plan_slots(NOW, jobs, jobs)
+    return time.process_time() - started
+
+
+def world(seed: int, nodes: int, bookings: int, jobs: int) -> PlanningState:
+    """A cluster in which every card is taken, with bookings and a line."""
+    chance = random.Random(seed)
+    inventory = [
+        Node(
+            f"n{number:05}",
+            tuple(Gpu(number * 8 + index, f"n{number:05}", index, TYPES[number % 3]) for index in range(8)),
+        )
+        for number in range(nodes)
+    ]
+    rows = []
+    for each in inventory:
+        cards = list(each.gpus)
+        while cards:
+            part = [cards.pop() for _ in range(min(len(cards), chance.choice((1, 2, 4, 8))))]
+            end = NOW + chance.randrange(5, 24 * 60) * MINUTE
+            rows += [Commitment(f"job-r{gpu.id}", gpu.id, NOW - 60 * MINUTE, end, True) for gpu in part]
+    rows += _bookings(chance, inventory, bookings)
+    return PlanningState(inventory, rows, [_job(chance, seq) for seq in range(1, jobs + 1)], frozenset({None, *TYPES}))
+
+
+def _bookings(chance: random.Random, inventory: list[Node], count: int) -> list[Commitment]:
+    taken: dict[int, list[tuple[datetime, datetime]]] = {}
+    rows: list[Commitment] = []
+    made = 0
+    while made < count:
+        start = NOW + chance.randrange(24 * 60, 14 * 24 * 60) * MINUTE
+        end = start + chance.randrange(60, 12 * 60) * MINUTE
+        first = chance.randrange(len(inventory))
+        some = inventory[first : first + chance.choice((1, 1, 1, 4))]
+        cards = [gpu for each in some for gpu in each.gpus[: chance.choice((1, 2, 4, 8))]]
+        if any(a < end and start < b for gpu in cards for a, b in taken.get(gpu.id, ())):
+            continue
+        for gpu in cards:
+            taken.setdefault(gpu.id, []).append((start, end))
+            rows.append(Commitment(f"bkg-{made}", gpu.id, start, end, False))
+        made += 1
+    return rows
+
+
+def _job(chance: random.Random, seq: int) -> Waiting:
+    gang = chance.random() < 0.1
+    return Waiting(
+        f"job-{seq}",
+        8 if gang else chance.choice((1, 1, 1, 2, 4, 8)),
+        chance.choice((2, 2, 4, 8, 16)) if gang else 1,
+        chance.choice((*TYPES, *TYPES, *TYPES, None)),
+        chance.randrange(10, 24 * 60) * MINUTE,
+        0,
+        seq,
+    )
