@@ -72,6 +72,23 @@ async def test_over_ones_quota_one_waits_aside_and_others_pass(bookings: Booking
     assert await statuses(world, mine[2]) == [JobStatus.STARTING]
 
 
+async def test_who_is_held_back_is_promised_nothing_and_takes_no_place_in_the_calendar(bookings: BookingWorld) -> None:
+    world = bookings.world
+    await rule(world, Scope(user="alice"), max_gpus=4)
+    await world.started(gpus=2, nodes=2)
+    held_back = await world.submitted()
+    world.who, alice = await bookings.person("bob"), world.who
+    his = await world.submitted(gpus=2, nodes=2)
+    world.who = alice
+    planner = await world.planner()
+    await planner.cycle()
+    await planner.give_slots()
+    await planner.publish_estimates()
+    assert await bookings.taken(held_back) == []
+    assert len(await bookings.taken(his)) == 4
+    assert (await world.view(held_back)).reservation.reason.code is ReasonCode.QUOTA_REACHED
+
+
 async def test_the_most_that_may_run_is_never_passed_however_many_wait(bookings: BookingWorld) -> None:
     world = bookings.world
     await rule(world, Scope(user="alice", gpu_type="h100"), max_gpus=3)
