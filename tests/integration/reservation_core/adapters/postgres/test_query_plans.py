@@ -49,6 +49,8 @@ SELECT 'job-' || i * 400, 1, i, 0, tstzrange('2030-01-01 11:00Z', '2030-01-01 13
 FROM generate_series(1, 80) i;
 INSERT INTO events (reservation_id, at, actor, kind)
 SELECT 'job-' || 1 + i % 34000, now(), 'system', 'started' FROM generate_series(1, 60000) i;
+INSERT INTO notice_targets (id, user_id, channel, address, created_at, verified_at)
+SELECT 'ntg-' || i, 1 + i % 200, 'slack', 'https://h.example', now(), now() FROM generate_series(1, 2000) i;
 INSERT INTO idempotency_keys (user_id, key, request_hash, created_at)
 SELECT 1 + i % 200, 'key-' || i, sha256('x'), now() FROM generate_series(1, 20000) i;
 ANALYZE;
@@ -87,6 +89,8 @@ CASES: list[tuple[str, dict[str, Any], set[str]]] = [
     ("events_of_reservation", {"reservation_id": "job-77", "after_id": 5, "limit": 100}, {"events_reservation"}),
     ("principal_of_digest", {"digest": b"x" * 32, "now": NOW}, {"tokens_digest_key"}),
     ("tokens_of_user", {"user_id": 7, "after": "", "limit": 10}, {"tokens_user"}),
+    ("notice_occasion", {"event_id": 77}, {"events_pkey", "reservations_pkey"}),
+    ("notice_targets_of_user", {"user_id": 7, "after": "", "limit": 10}, {"notice_targets_user"}),
     ("answer_of_key", {"user_id": 7, "key": "key-6"}, {"idempotency_keys_pkey"}),
     ("forget_keys", {"before": NOW.replace(year=2000)}, {"idempotency_keys_age"}),
 ]
