@@ -1,7 +1,7 @@
 """A cluster that answers late or never: no transaction waits for it, no pod comes to be behind anybody's back."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -10,13 +10,15 @@ import pytest
 from sqlalchemy import text
 
 from reservation_core.contracts import PodOperation
-from reservation_core.domain.model import JobStatus, PodPhase, PodSpec
-from reservation_core.ports.cluster import ClusterUnavailableError
+from reservation_core.domain.model import JobStatus, PodName, PodPhase, PodSpec, PodStatus
+from reservation_core.ports.cluster import ClusterUnavailableError, PodListing
 from reservation_core.ports.queues import NotYetError
 from reservation_core.usecases.cancel import cancel
+from reservation_core.usecases.expire import ExpiryRules, expire
 from reservation_core.usecases.launch import perform
 from reservation_core.usecases.launch_together import create_together
-from tests.integration.reservation_core.usecases.world import LAUNCH, World, pod
+from reservation_core.usecases.observe import NotLookedAtError
+from tests.integration.reservation_core.usecases.world import ALLOWANCE, LAUNCH, World, pod
 from tests.waiting import eventually
 
 LATE = timedelta(seconds=60)
@@ -26,6 +28,7 @@ RULES = replace(
     slow_after=timedelta(milliseconds=20),
     lock_patience=timedelta(milliseconds=20),
 )
+EXPIRY = ExpiryRules((300,), ALLOWANCE, 3, timedelta(minutes=1), timedelta(days=1), timedelta(days=1))
 _BUSY = """
 SELECT count(*) FROM pg_stat_activity
 WHERE datname = current_database() AND pid <> pg_backend_pid() AND state <> 'idle'
@@ -227,3 +230,102 @@ async def test_a_create_that_is_stopped_in_its_middle_was_not_answered(world: Wo
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert await unsettled(world, starting[0]) is not None
+
+
+class SlowLook:
+    """A cluster whose looks and lists wait until they are let go."""
+
+    def __init__(self, world: World) -> None:
+        self.looking = asyncio.Event()
+        self.open = asyncio.Event()
+        self._find, self._list = world.cluster.find_pods, world.cluster.list_pods
+        world.cluster.find_pods = self._find_late  # type: ignore[method-assign]
+        world.cluster.list_pods = self._list_late  # type: ignore[method-assign]
+
+    async def _find_late(self, reservation_id: str, named: Collection[PodName] = ()) -> list[PodStatus]:
+        found = await self._find(reservation_id, named)
+        await self._wait()
+        return found
+
+    async def _list_late(self, *, foreign: bool = False) -> PodListing:
+        found = await self._list(foreign=foreign)
+        await self._wait()
+        return found
+
+    async def _wait(self) -> None:
+        self.looking.set()
+        await self.open.wait()
+
+
+async def test_no_row_is_locked_while_the_cluster_is_asked_about_it(world: World) -> None:
+    job_id, other = await world.ran(), await world.started()
+    gone = world.cluster.show(pod(job_id), PodPhase.GONE)
+    runs = world.cluster.show(pod(other), PodPhase.RUNNING, started_at=world.clock.now())
+    slow = SlowLook(world)
+    seeing = asyncio.create_task(world.see(gone, runs))
+    await slow.looking.wait()
+    await eventually(lambda: none_is_open(world))
+    assert (await world.row(other)).status is JobStatus.RUNNING, "what needs no look does not wait for one"
+    async with asyncio.timeout(2):
+        await cancelled(world, job_id)
+    slow.open.set()
+    assert await seeing == [gone], "the row is not as it was: look again"
+    assert await world.see(gone) == []
+    assert (await world.row(job_id)).status is JobStatus.CANCELLED
+
+
+async def test_a_gang_that_was_looked_at_before_its_cancel_does_not_run_after_it(world: World) -> None:
+    job_id = await world.started(nodes=2)
+    seen = [world.cluster.show(pod(job_id, rank), PodPhase.RUNNING, started_at=world.clock.now()) for rank in range(2)]
+    slow = SlowLook(world)
+    seeing = asyncio.create_task(world.see(*seen))
+    await slow.looking.wait()
+    await cancelled(world, job_id)
+    slow.open.set()
+    assert await seeing == seen
+    assert (await world.row(job_id)).status is JobStatus.ENDING
+
+
+async def test_a_pod_that_is_made_while_another_is_looked_for_is_not_overlooked(world: World) -> None:
+    """A create can't come between the look and the end that is concluded from it: it waits for the pod lock."""
+    job_id = await world.started()
+    await cancelled(world, job_id)
+    gone = world.cluster.show(pod(job_id), PodPhase.GONE)
+    slow = SlowLook(world)
+    seeing = asyncio.create_task(world.see(gone))
+    await slow.looking.wait()
+    with pytest.raises(NotYetError):
+        await told(world, "create", job_id)
+    slow.open.set()
+    assert await seeing == []
+    assert (await world.row(job_id)).status is JobStatus.CANCELLED
+
+
+async def test_what_could_not_be_looked_at_is_told_and_the_rest_is_applied(world: World) -> None:
+    lost, other = await world.ran(), await world.started()
+    gone = world.cluster.show(pod(lost), PodPhase.GONE)
+    runs = world.cluster.show(pod(other), PodPhase.RUNNING, started_at=world.clock.now())
+    world.cluster.down = True
+    with pytest.raises(NotLookedAtError) as not_looked_at:
+        await world.see(gone, runs)
+    assert not_looked_at.value.statuses == [gone]
+    assert (await world.row(other)).status is JobStatus.RUNNING
+    assert (await world.row(lost)).status is JobStatus.RUNNING
+    world.cluster.down = False
+    await world.see(*not_looked_at.value.statuses)
+    assert (await world.row(lost)).status is JobStatus.ENDING
+
+
+async def test_no_transaction_is_open_while_late_starts_are_looked_at(world: World) -> None:
+    job_id = await world.started()
+    world.clock.go_on(10 * ALLOWANCE)
+    slow = SlowLook(world)
+    expiring = asyncio.create_task(expire(world.uow, world.cluster, world.clock, EXPIRY))
+    await slow.looking.wait()
+    await eventually(lambda: none_is_open(world))
+    slow.looking.clear()
+    async with asyncio.timeout(2):
+        await cancelled(world, job_id)
+    slow.open.set()
+    assert (await expiring).timed_out == 0, "it was cancelled meanwhile"
+    assert (await world.row(job_id)).outcome is JobStatus.CANCELLED
