@@ -33,6 +33,7 @@ STATUS_OF: Mapping[type[errors.DomainError], int] = {
     errors.NameTakenError: 409,
     errors.ForbiddenError: 403,
     errors.UnknownBookingError: 422,
+    errors.BookingNotUsableError: 409,
     errors.UserDisabledError: 409,
     errors.NodeAnswersError: 409,
     errors.NodeNotFencedError: 409,

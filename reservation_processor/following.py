@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import aclosing
+from datetime import timedelta
 from typing import Any
 
 import structlog
@@ -17,12 +18,15 @@ _UNAVAILABLE_S = 2.0
 _log = structlog.get_logger(__name__)
 
 
-async def follow(runtime: Runtime, max_starts: int) -> None:
-    """Watch the cluster until it fails or this is cancelled. A job is started at most `max_starts` times."""
+async def follow(runtime: Runtime, max_starts: int, turnaround: timedelta) -> None:
+    """Watch the cluster until it fails or this is cancelled.
+
+    A job is started at most `max_starts` times, and its pods may need `turnaround` to go after its end.
+    """
     observed: asyncio.Queue[PodStatus] = asyncio.Queue(maxsize=_BATCH * 5)
     async with asyncio.TaskGroup() as group:
         group.create_task(_gather(runtime, observed))
-        group.create_task(_apply(runtime, observed, max_starts))
+        group.create_task(_apply(runtime, observed, max_starts, turnaround))
 
 
 async def _gather(runtime: Runtime, observed: asyncio.Queue[PodStatus]) -> None:
@@ -32,7 +36,7 @@ async def _gather(runtime: Runtime, observed: asyncio.Queue[PodStatus]) -> None:
             await observed.put(status)
 
 
-async def _apply(runtime: Runtime, observed: asyncio.Queue[PodStatus], max_starts: int) -> None:
+async def _apply(runtime: Runtime, observed: asyncio.Queue[PodStatus], max_starts: int, turnaround: timedelta) -> None:
     loop = asyncio.get_running_loop()
     while True:
         batch = [await observed.get()]
@@ -40,7 +44,8 @@ async def _apply(runtime: Runtime, observed: asyncio.Queue[PodStatus], max_start
             batch.append(observed.get_nowait())
         try:
             # Somebody is busy with these pods right now: look again in a moment (or at the next resync).
-            again, after = await observe(runtime.uow, runtime.cluster, batch, runtime.clock, max_starts), _AGAIN_S
+            again = await observe(runtime.uow, runtime.cluster, batch, runtime.clock, max_starts, turnaround)
+            after = _AGAIN_S
         except NotLookedAtError as unavailable:
             _log.warning("not looked at now; trying again", pods=len(unavailable.statuses), error=str(unavailable))
             again, after = [*unavailable.statuses], _UNAVAILABLE_S

@@ -59,7 +59,9 @@ async def _term(runtime: Runtime, settings: ProcessorSettings, epoch: int, ttl: 
     async with asyncio.TaskGroup() as group:
         tasks = [
             group.create_task(_plan(runtime, settings, epoch, accounted), name="planner"),
-            group.create_task(forever(lambda: follow(runtime, settings.max_starts)), name="follower"),
+            group.create_task(
+                forever(lambda: follow(runtime, settings.max_starts, settings.end_grace)), name="follower"
+            ),
             group.create_task(_resync(runtime, settings, comparison, accounted), name="resync"),
             group.create_task(_renew(runtime, epoch, ttl), name="lease"),
         ]

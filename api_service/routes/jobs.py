@@ -64,6 +64,8 @@ async def submit_job(request: Request) -> Response:
     stored = await services.submissions.submit(new)
     if stored.conflict:
         raise conflict()
+    if stored.refusal is not None:
+        raise stored.refusal
     if stored.replayed_answer is not None:
         return replay(202, stored.replayed_answer)
     headers = {"ETag": etag(JobView(new.reservation, None, None, ())), "Location": f"/v1/jobs/{new.reservation.id}"}

@@ -14,9 +14,10 @@ SYSTEM = "system"
 
 @dataclass(frozen=True, slots=True)
 class PodsRunning:
-    """Every pod of the reservation runs, the last since `at`."""
+    """Every pod of the reservation runs, the last since `at`. After its end its pods may need `turnaround` to go."""
 
     at: datetime
+    turnaround: timedelta = timedelta(0)
 
 
 @dataclass(frozen=True, slots=True)

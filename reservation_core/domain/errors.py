@@ -76,6 +76,12 @@ class UnknownBookingError(DomainError):
     code = "no_such_booking"
 
 
+class BookingNotUsableError(DomainError):
+    """The booking that a job names is over, has no GPUs yet, or is too small for it."""
+
+    code = "booking_not_usable"
+
+
 class UserDisabledError(DomainError):
     """The user that something is wanted for can't use the system any more."""
 

@@ -147,18 +147,20 @@ def _running(reservation: Reservation, event: PodsRunning, now: datetime) -> tup
     if reservation.status is not JobStatus.STARTING:
         return reservation, ()
     ends_at = started_at + reservation.duration
+    range_end = ends_at + event.turnaround
     if reservation.range_end is not None:
         ends_at = min(ends_at, reservation.range_end)
+        range_end = min(range_end, reservation.range_end)
     after = replace(
         reservation,
         status=JobStatus.RUNNING,
         reason=Reason(ReasonCode.RUNNING, f"Running until {ends_at:%Y-%m-%dT%H:%M:%SZ} at the latest."),
         started_at=started_at,
         ends_at=ends_at,
-        range_end=ends_at,
+        range_end=range_end,
     )
     # What the start did not need goes back to the calendar, and the planner may have a use for it.
-    return after, (SetRangeEnd(ends_at), WakePlanner(), Record("started"))
+    return after, (SetRangeEnd(range_end), WakePlanner(), Record("started"))
 
 
 def _finished(reservation: Reservation, event: PodsFinished, now: datetime) -> tuple[Reservation, tuple[Effect, ...]]:

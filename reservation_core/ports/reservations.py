@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Protocol
 
 from reservation_core.domain.changes import Change
+from reservation_core.domain.errors import BookingNotUsableError, UnknownBookingError
 from reservation_core.domain.model import AllocatedGpu, JobStatus, Reservation
 
 
@@ -26,11 +27,12 @@ class NewReservation:
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """What became of one submission: stored, or a replay with the answer given the first time."""
+    """What became of one submission: stored, a replay with the answer given the first time, or refused."""
 
     reservation_id: str
     replayed_answer: bytes | None = None
     conflict: bool = False
+    refusal: UnknownBookingError | BookingNotUsableError | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,9 @@ only applied to rows that are still as they were before.
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 
+from reservation_core.domain.changes import PodsRunning
 from reservation_core.domain.lifecycle import decide
 from reservation_core.domain.model import JobStatus, PodPhase, PodStatus, Reservation
 from reservation_core.domain.observation import event_of, needs_look, told_whole
@@ -43,14 +45,29 @@ class _Told:
         return any(status.phase is PodPhase.GONE for status in self.statuses)
 
 
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """See `observe`."""
+
+    max_starts: int
+    turnaround: timedelta
+
+
 async def observe(
-    uow_factory: UnitOfWorkFactory, cluster: Cluster, statuses: Sequence[PodStatus], clock: Clock, max_starts: int
+    uow_factory: UnitOfWorkFactory,
+    cluster: Cluster,
+    statuses: Sequence[PodStatus],
+    clock: Clock,
+    max_starts: int,
+    turnaround: timedelta = timedelta(0),
 ) -> list[PodStatus]:
     """Apply observations, in the order they were made. Returns those that have to be looked at again soon.
 
     An observation of a former attempt, or one that says nothing new, changes nothing. `max_starts` is how often a
-    reservation whose pods can't start is tried. Raises NotLookedAtError.
+    reservation whose pods can't start is tried, `turnaround` how long its pods may need to go after its end. Raises
+    NotLookedAtError.
     """
+    rules = _Rules(max_starts, turnaround)
     told: dict[str, _Told] = {}
     for status in statuses:
         if status.phase is PodPhase.PENDING and status.reason is None:
@@ -59,11 +76,11 @@ async def observe(
     if not told:
         return []
     async with uow_factory() as uow:
-        left = await _apply(uow, told, clock, max_starts)
-    return await _look(uow_factory, cluster, left, clock, max_starts) if left else []
+        left = await _apply(uow, told, clock, rules)
+    return await _look(uow_factory, cluster, left, clock, rules) if left else []
 
 
-async def _apply(uow: UnitOfWork, told: Mapping[str, _Told], clock: Clock, max_starts: int) -> dict[str, _Told]:
+async def _apply(uow: UnitOfWork, told: Mapping[str, _Told], clock: Clock, rules: _Rules) -> dict[str, _Told]:
     """Apply what can be; what is left needs a look, or a newer one."""
     rows = await uow.reservations.lock(sorted(told))
     left: dict[str, _Told] = {}
@@ -88,7 +105,9 @@ async def _apply(uow: UnitOfWork, told: Mapping[str, _Told], clock: Clock, max_s
                     left[reservation_id] = _Told(each.statuses, row)
                     del going[reservation_id]
                     continue
-                event = event_of(row, status, each.pods or (), clock.now(), max_starts)
+                event = event_of(row, status, each.pods or (), clock.now(), rules.max_starts)
+                if isinstance(event, PodsRunning):
+                    event = replace(event, turnaround=rules.turnaround)
                 change = None if event is None else decide(row, event, clock.now())
                 if change is not None:
                     changes.append(change)
@@ -113,7 +132,7 @@ def _is_over(row: Reservation, told: _Told) -> bool:
 
 
 async def _look(
-    uow_factory: UnitOfWorkFactory, cluster: Cluster, left: Mapping[str, _Told], clock: Clock, max_starts: int
+    uow_factory: UnitOfWorkFactory, cluster: Cluster, left: Mapping[str, _Told], clock: Clock, rules: _Rules
 ) -> list[PodStatus]:
     """Look at the pods of these reservations and apply what was told of them; answers what is left even then.
 
@@ -128,7 +147,7 @@ async def _look(
         again = [each for i, each in left.items() if i not in free]
         if seen:
             async with held.work() as uow:
-                again += (await _apply(uow, seen, clock, max_starts)).values()
+                again += (await _apply(uow, seen, clock, rules)).values()
     unseen = [each for each in free.values() if each.unavailable is not None]
     if unseen and unseen[0].unavailable is not None:
         raise NotLookedAtError(unseen[0].unavailable, _statuses([*again, *unseen]))

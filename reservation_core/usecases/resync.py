@@ -133,7 +133,7 @@ class Resync:
         """A part at a time: what seems to be gone is locked while the cluster is asked about it, row after row."""
         for first in range(0, len(seen), OBSERVED_AT_ONCE):
             part = seen[first : first + OBSERVED_AT_ONCE]
-            await observe(self._uow, self._cluster, part, self._clock, self._rules.max_starts)
+            await observe(self._uow, self._cluster, part, self._clock, self._rules.max_starts, self._rules.grace)
 
     async def _tell_deadlines(self, live: Iterable[Reservation]) -> None:
         """The cluster's belts follow the rows, whatever became of the message that said so."""

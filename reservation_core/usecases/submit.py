@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from reservation_core.contracts import JobSubmit
-from reservation_core.domain.errors import ForbiddenError, LimitExceededError, UnknownBookingError
+from reservation_core.domain.errors import ForbiddenError, LimitExceededError
 from reservation_core.domain.limits import NO_POLICY, Policy
 from reservation_core.domain.model import (
     JobStatus,
@@ -35,8 +35,8 @@ def prepare(
 ) -> NewReservation:
     """A job as it will be stored.
 
-    Raises LimitExceededError, ForbiddenError or UnknownBookingError for what the rules refuse, and NotPermittedError
-    for what the policy will never allow.
+    Raises LimitExceededError or ForbiddenError for what the rules refuse, and NotPermittedError for what the policy
+    will never allow. Whether its booking is to be used is found out when it is stored.
     """
     if request.duration > longest:
         raise LimitExceededError(
@@ -46,8 +46,6 @@ def prepare(
     ceiling = None if policy.is_empty else policy.limits(principal.user, None, request.gpu_type).priority
     if request.priority > 0 and not principal.is_admin and ceiling is None:
         raise ForbiddenError("Only administrators may raise a job's priority above 0. Leave it out, or lower it.")
-    if request.booking_id is not None:
-        raise UnknownBookingError(f"You have no booking {request.booking_id}. Leave booking_id out.")
     reservation = Reservation(
         id=ids.new_id("job"),
         seq=0,
@@ -70,6 +68,7 @@ def prepare(
         ),
         created_at=now,
         version=1,
+        booking_id=request.booking_id,
     )
     if not policy.is_empty:
         permit_ever(job_request(reservation), policy, now)

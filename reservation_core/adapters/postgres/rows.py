@@ -43,6 +43,7 @@ def reservation_of(row: Row[Any]) -> Reservation:
         finished_at=row.finished_at,
         exit_code=row.exit_code,
         warned_s=row.warned_s,
+        booking_id=row.booking_id,
         unsettled_until=row.unsettled_until,
     )
 

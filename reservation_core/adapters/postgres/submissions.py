@@ -5,11 +5,13 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from sqlalchemy import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres import direct
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.adapters.postgres.rows import seconds, workload_document
+from reservation_core.domain.errors import BookingNotUsableError, UnknownBookingError
 from reservation_core.domain.lifecycle import SUBMISSION_KIND
 from reservation_core.ports.reservations import NewReservation, Submitted
 
@@ -34,9 +36,42 @@ async def store(connection: AsyncConnection, batch: Sequence[NewReservation], no
     stored = {row["id"] for row in rows}
     if len(stored) == len(batch):
         return [Submitted(new.reservation.id) for new in batch]
-    repeated = [new for new in batch if new.reservation.id not in stored]
-    answers = await _stored_answers(connection, repeated)
-    return [Submitted(new.reservation.id) if new.reservation.id in stored else _replay(new, answers) for new in batch]
+    others = [new for new in batch if new.reservation.id not in stored]
+    answers = await _stored_answers(connection, others)
+    repeated = [new for new in others if (new.reservation.user_id, new.idempotency_key or "") in answers]
+    became = {new.reservation.id: _replay(new, answers) for new in repeated}
+    refused = [new for new in others if new.reservation.id not in became]
+    became |= await _refusals(connection, refused)
+    return [became.get(new.reservation.id) or Submitted(new.reservation.id) for new in batch]
+
+
+async def _refusals(connection: AsyncConnection, refused: Sequence[NewReservation]) -> dict[str, Submitted]:
+    """Why the bookings of these can't be used."""
+    ids = sorted({new.reservation.booking_id or "" for new in refused})
+    found = await connection.execute(statement("bookings_named"), {"ids": ids})
+    bookings = {row.id: row for row in found}
+    return {
+        new.reservation.id: Submitted(
+            new.reservation.id, refusal=_refusal(new, bookings.get(new.reservation.booking_id))
+        )
+        for new in refused
+    }
+
+
+def _refusal(new: NewReservation, booking: Row[Any] | None) -> UnknownBookingError | BookingNotUsableError:
+    wanted = new.reservation.booking_id
+    if booking is None or booking.user_id != new.reservation.user_id:
+        return UnknownBookingError(
+            f"You have no booking {wanted}. `gpu-dev book list` shows yours; or leave booking_id out."
+        )
+    if booking.status in ("waiting", "offered"):
+        return BookingNotUsableError(f"{wanted} has no GPUs yet: it is {booking.status}. Wait until it is confirmed.")
+    if booking.status not in ("confirmed", "active") or booking.over:
+        return BookingNotUsableError(f"{wanted} is over. Leave booking_id out, or book again.")
+    return BookingNotUsableError(
+        f"{wanted} has no room for {new.reservation.gpus} GPUs on each of {new.reservation.nodes} nodes"
+        f"{'' if new.reservation.gpu_type is None else ' of type ' + new.reservation.gpu_type}. Ask for less."
+    )
 
 
 def _document(new: NewReservation) -> dict[str, Any]:
@@ -59,6 +94,8 @@ def _document(new: NewReservation) -> dict[str, Any]:
         document["name"] = row.name
     if row.gpu_type is not None:
         document["gpu_type"] = row.gpu_type
+    if row.booking_id is not None:
+        document["booking_id"] = row.booking_id
     if new.idempotency_key is not None:
         document["key"] = new.idempotency_key
         document["request_hash"] = None if new.request_hash is None else new.request_hash.hex()

@@ -3,29 +3,42 @@
 -- batch or before, the first is stored. Keys are taken in their own order, so that two batches never wait in a circle.
 -- The batch is one JSON document: for the driver that is a tenth of the work of an array for each column.
 WITH input AS (
-    SELECT *, row_number() OVER (PARTITION BY user_id, key ORDER BY place) AS turn FROM ROWS FROM (
+    SELECT *, row_number() OVER (PARTITION BY user_id, key ORDER BY place) AS turn,
+           -- A booking must be its owner's, have its cards, and be large enough; most jobs have none.
+           booking_id IS NULL OR EXISTS (
+               SELECT FROM reservations b JOIN bookings k ON k.id = b.id
+               WHERE b.id = i.booking_id AND b.user_id = i.user_id AND b.status IN ('confirmed', 'active')
+                 AND k.ends_at > clock_timestamp()
+                 AND (SELECT count(*) FROM (
+                          SELECT FROM allocations a JOIN gpus g ON g.id = a.gpu_id
+                          WHERE a.reservation_id = b.id AND a.released_at IS NULL
+                            AND (i.gpu_type IS NULL OR g.gpu_type = i.gpu_type)
+                          GROUP BY g.node_id, g.gpu_type HAVING count(*) >= i.gpus) AS able) >= i.nodes
+           ) AS usable
+    FROM ROWS FROM (
         json_to_recordset(CAST(:batch AS json)) AS (
             id text, kind text, user_id bigint, name text, gpus integer, gpu_type text, nodes integer,
             duration_s float8, priority integer, workload jsonb, actor text, key text, request_hash text, answer text,
-            created_at timestamptz
+            created_at timestamptz, booking_id text
         )
     ) WITH ORDINALITY AS i (
         id, kind, user_id, name, gpus, gpu_type, nodes, duration_s, priority, workload, actor, key, request_hash, answer,
-        created_at, place
+        created_at, booking_id, place
     )
 ), keys AS (
     INSERT INTO idempotency_keys (user_id, key, request_hash, status, answer, created_at)
     SELECT user_id, key, decode(request_hash, 'hex'), 202, convert_to(answer, 'UTF8'), CAST(:now AS timestamptz)
-    FROM input WHERE key IS NOT NULL AND turn = 1 ORDER BY user_id, key
+    FROM input WHERE key IS NOT NULL AND turn = 1 AND usable ORDER BY user_id, key
     ON CONFLICT (user_id, key) DO NOTHING
     RETURNING user_id, key
 ), stored AS (
     INSERT INTO reservations (id, kind, user_id, name, status, reason_code, reason, gpus, gpu_type, nodes, duration,
-                              priority, workload, created_at, changed_at)
+                              priority, workload, created_at, changed_at, booking_id)
     SELECT i.id, i.kind, i.user_id, i.name, :status, :reason_code, :reason, i.gpus, i.gpu_type, i.nodes,
-           make_interval(secs => i.duration_s), i.priority, i.workload, i.created_at, :now
+           make_interval(secs => i.duration_s), i.priority, i.workload, i.created_at, :now,
+           i.booking_id
     FROM input i LEFT JOIN keys k ON k.user_id = i.user_id AND k.key = i.key
-    WHERE i.key IS NULL OR (k.key IS NOT NULL AND i.turn = 1)
+    WHERE i.usable AND (i.key IS NULL OR (k.key IS NOT NULL AND i.turn = 1))
     ORDER BY i.place
     RETURNING id, seq
 ), recorded AS (
@@ -38,6 +51,11 @@ WITH input AS (
     FROM stored HAVING count(*) > 0
 )
 SELECT id, (SELECT count(*) FROM sent) AS messages FROM stored;
+
+-- name: bookings_named
+-- The bookings that jobs named which could not be stored.
+SELECT r.id, r.user_id, r.status, k.ends_at <= clock_timestamp() AS over
+FROM reservations r JOIN bookings k ON k.id = r.id WHERE r.id = ANY(CAST(:ids AS text[]));
 
 -- name: stored_answers
 -- What these Idempotency-Keys were answered with.
