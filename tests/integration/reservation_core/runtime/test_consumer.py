@@ -10,7 +10,14 @@ import pytest
 from sqlalchemy import text
 
 from reservation_core.ports.cluster import ClusterUnavailableError
-from reservation_core.ports.queues import DeadLetter, NotYetError, QueuedMessage, QueueName
+from reservation_core.ports.queues import (
+    DeadLetter,
+    HopelessError,
+    NotYetError,
+    QueuedMessage,
+    QueueName,
+    TryAgainError,
+)
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.ports.wakeups import Channel
 from reservation_core.runtime.consumer import Consumer, ConsumerRules, Handler
@@ -154,6 +161,47 @@ async def test_what_can_not_be_done_yet_comes_again_when_it_can_and_no_nearer_to
         await eventually(empty(runtime))
     assert tries == [1, 1]
     assert at[1] - at[0] >= 1
+
+
+async def test_what_fails_for_a_known_reason_comes_again_when_that_says_and_counts(runtime: Runtime) -> None:
+    tries: list[int] = []
+
+    async def handle(message: QueuedMessage) -> None:
+        tries.append(message.read_count)
+        raise TryAgainError("its receiver is busy", timedelta(seconds=40))
+
+    async with consuming(runtime, handle, replace(RULES, max_reads=2)):
+        await send(runtime, 1)
+        await eventually(lambda: tries)
+        [hidden] = await eventually(lambda: show_hidden_after(runtime, 35))
+        assert 35 < hidden <= 40
+        await eventually(empty(runtime))
+    assert tries == [1, 2]
+    assert [letter.error for letter in await letters(runtime)] == ["its receiver is busy"]
+
+
+async def show_hidden_after(runtime: Runtime, at_least: float) -> list[float]:
+    """Make a message visible once it was put off for longer than its visibility."""
+    async with runtime.uow() as uow:
+        put_off = text(
+            "SELECT EXISTS (SELECT FROM pgmq.q_pod_operations WHERE vt > clock_timestamp() + :s * interval '1 s')"
+        )
+        found = await uow._connection.scalar(put_off, {"s": at_least})  # type: ignore[attr-defined]
+    return await show_hidden(runtime) if found else []
+
+
+async def test_what_is_hopeless_is_buried_at_once(runtime: Runtime) -> None:
+    tries: list[int] = []
+
+    async def handle(message: QueuedMessage) -> None:
+        tries.append(message.read_count)
+        raise HopelessError("there is no such place")
+
+    async with consuming(runtime, handle):
+        await send(runtime, 1)
+        await eventually(empty(runtime))
+    assert tries == [1]
+    assert [letter.error for letter in await letters(runtime)] == ["there is no such place"]
 
 
 async def test_what_takes_longer_than_it_is_hidden_is_not_taken_by_another(runtime: Runtime) -> None:
