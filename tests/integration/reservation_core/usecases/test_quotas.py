@@ -10,6 +10,7 @@ from reservation_core.domain.errors import NotBookableError, NotPermittedError
 from reservation_core.domain.limits import NO_POLICY, Relaxation, RuleName, Rules, Scope
 from reservation_core.domain.model import JobStatus, PodPhase, ReasonCode
 from reservation_core.usecases.book import book
+from reservation_core.usecases.cancel import cancel
 from reservation_core.usecases.plan_and_allocate import Planner
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, MINUTE, BookingWorld
@@ -117,6 +118,22 @@ async def test_without_the_rule_everybody_is_let_in_again(bookings: BookingWorld
         await uow.policies.delete_rules([Scope()])
     await planner.cycle()
     assert await statuses(world, job) == [JobStatus.STARTING]
+
+
+async def test_a_held_back_job_that_is_cancelled_does_not_come_back(bookings: BookingWorld) -> None:
+    world = bookings.world
+    await rule(world, max_gpus=0)
+    job = await world.submitted()
+    planner = await world.planner()
+    await planner.cycle()
+    async with world.uow() as uow:
+        await cancel(uow, world.who, job, None, world.clock.now())
+    await planner.cycle()
+    async with world.uow() as uow:
+        await uow.policies.delete_rules([Scope()])
+    await planner.cycle()
+    assert planner._state is not None
+    assert job not in planner._state.in_line
 
 
 async def test_a_booking_counts_while_a_job_would_run_and_not_before(bookings: BookingWorld) -> None:
