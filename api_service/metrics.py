@@ -36,6 +36,7 @@ class Metrics:
         self._text = b""
         self._fresh_until = 0.0
         self._seen_event: int | None = None
+        self._seen_calendar: int | None = None
         registry = self._registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
@@ -49,6 +50,24 @@ class Metrics:
         )
         self._database = Gauge("gpu_dev_database_up", "Whether the database answered this time.", registry=registry)
         self._ended = Counter("gpu_dev_jobs_ended", "Jobs that ended, by final status.", ["status"], registry=registry)
+        self._bookings = Gauge(
+            "gpu_dev_bookings",
+            "Bookings that are not over, by status; `waiting` is the waitlist.",
+            ["status"],
+            registry=registry,
+        )
+        self._calendar = Counter(
+            "gpu_dev_calendar_events",
+            "What happened to bookings and maintenance windows, by the record's kinds.",
+            ["kind"],
+            registry=registry,
+        )
+        self._missed = Counter(
+            "gpu_dev_start_promises_missed",
+            "Jobs and bookings that could not start when they were promised to.",
+            ["of"],
+            registry=registry,
+        )
         self._wait = Histogram(
             "gpu_dev_job_wait_seconds",
             "Submission to start, of jobs as they end.",
@@ -98,8 +117,9 @@ class Metrics:
         jobs = await uow.measurements.job_counts()
         gpus = await uow.inventory.gpu_counts()
         self._unknown_pods.set(await uow.unknown_pods.count())
+        bookings = await uow.booking_life.counts()
         await self._count_ended(uow, self._clock.now() - self._settled)
-        for gauge in (self._depth, self._age, self._jobs, self._gpus):
+        for gauge in (self._depth, self._age, self._jobs, self._gpus, self._bookings):
             gauge.clear()
         for queue in queues:
             self._depth.labels(queue.queue).set(queue.depth)
@@ -108,12 +128,15 @@ class Metrics:
             self._jobs.labels(status.value).set(count)
         for gpu_type, state, count in gpus:
             self._gpus.labels(gpu_type, state.value).set(count)
+        for booking_status, count in bookings:
+            self._bookings.labels(booking_status.value).set(count)
 
     async def _count_ended(self, uow: UnitOfWork, settled_before: datetime) -> None:
         newest = await uow.measurements.newest_event(settled_before)
         if self._seen_event is None:
             # Counters begin at zero with the process; what was before is history.
             self._seen_event = newest
+        await self._count_calendar(uow, newest)
         for _ in range(_MAX_PAGES):
             ended = await uow.measurements.ended(self._seen_event, newest, _PAGE)
             for job in ended:
@@ -125,3 +148,11 @@ class Metrics:
             if len(ended) < _PAGE:
                 return
         _log.warning("metrics_behind", seen_event=self._seen_event, newest_event=newest)
+
+    async def _count_calendar(self, uow: UnitOfWork, newest: int) -> None:
+        if self._seen_calendar is not None:
+            for found in await uow.measurements.calendar_events(self._seen_calendar, newest):
+                self._calendar.labels(found.kind).inc(found.count)
+                if found.kind == "start_promise_missed":
+                    self._missed.labels(found.of.value).inc(found.count)
+        self._seen_calendar = newest

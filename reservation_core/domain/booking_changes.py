@@ -115,9 +115,10 @@ class MovedAway:
 
 @dataclass(frozen=True, slots=True)
 class CutShort:
-    """An administrator needs cards of it from `at` on, and there are no others."""
+    """An administrator needs cards of it in [at, until), and there are no others for that time."""
 
     at: datetime
+    until: datetime
     actor: str
     why: str
 

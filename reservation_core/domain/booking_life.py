@@ -343,7 +343,8 @@ def _make_room(booking: Booking, event: MovedAway | CutShort, now: datetime) -> 
             after = replace(booking, why=Why(BookingReason.MOVED, f"It is on {event.where} now. {event.why}"))
             return after, (GiveBack(now), HoldCards(event.cards), WakePlanner(), record)
         case CutShort():
-            record = Record("maintenance_affects", event.actor, {"why": event.why, "ends_at": event.at.isoformat()})
+            times = {"starts_at": event.at.isoformat(), "ends_at": event.until.isoformat()}
+            record = Record("maintenance_affects", event.actor, {"why": event.why, **times})
             if event.at <= max(booking.span.start, now):
                 return _taken_away(booking, event, now, record)
             if event.at >= booking.span.end:

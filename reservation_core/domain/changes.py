@@ -145,9 +145,10 @@ class BookingOver:
 
 @dataclass(frozen=True, slots=True)
 class DrainBefore:
-    """An administrator needs some of its GPUs at `at`; its pods need `grace` to end. `why` says what for."""
+    """An administrator needs some of its GPUs in [at, until); its pods need `grace` to end. `why` says what for."""
 
     at: datetime
+    until: datetime
     grace: timedelta
     why: str
     actor: str

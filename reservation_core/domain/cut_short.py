@@ -63,8 +63,7 @@ def _run_until(reservation: Reservation, event: DrainBefore, last: datetime) -> 
         reason = Reason(ReasonCode.RUNNING, detail)
     # Warnings are about the end, and the end is another one.
     after = replace(reservation, range_end=event.at, ends_at=ends_at, reason=reason, warned_s=None)
-    data = {"ends_at": last.isoformat(), "why": event.why}
-    record = Record("maintenance_affects", event.actor, data)
+    record = _record(event, last)
     return after, (SetRangeEnd(event.at), MoveDeadline(), WakePlanner(), record)
 
 
@@ -76,8 +75,13 @@ def _end_now(reservation: Reservation, event: DrainBefore, now: datetime) -> tup
     else:
         detail = f"{event.why} It was ended for that; submit it again."
         after = replace(after, outcome=JobStatus.EXPIRED, reason=Reason(ReasonCode.MAINTENANCE, detail))
-    record = Record("maintenance_affects", event.actor, {"ends_at": now.isoformat(), "why": event.why})
-    return replace(after, status=JobStatus.ENDING), (*cut, DeletePods(), record)
+    return replace(after, status=JobStatus.ENDING), (*cut, DeletePods(), _record(event, now))
+
+
+def _record(event: DrainBefore, last: datetime) -> Record:
+    """The window, and by when the job ends."""
+    times = {"starts_at": event.at.isoformat(), "ends_at": event.until.isoformat(), "job_ends_by": last.isoformat()}
+    return Record("maintenance_affects", event.actor, {"why": event.why, **times})
 
 
 def _range_until(reservation: Reservation, at: datetime) -> tuple[Reservation, tuple[Effect, ...]]:

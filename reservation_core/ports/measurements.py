@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from reservation_core.domain.model import JobStatus
+from reservation_core.domain.model import JobStatus, ReservationKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +16,15 @@ class EndedJob:
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class CalendarCount:
+    """How often something happened to one kind of reservation: `of` is job, booking or maintenance."""
+
+    kind: str
+    of: ReservationKind
+    count: int
 
 
 class Measurements(Protocol):
@@ -31,4 +40,8 @@ class Measurements(Protocol):
 
     async def ended(self, after_event: int, up_to_event: int, limit: int) -> list[EndedJob]:
         """Jobs whose final event is in (after_event, up_to_event], in event order."""
+        ...
+
+    async def calendar_events(self, after_event: int, up_to_event: int) -> list[CalendarCount]:
+        """What happened to bookings, windows and promises in (after_event, up_to_event]."""
         ...

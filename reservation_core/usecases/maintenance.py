@@ -208,7 +208,8 @@ async def _cards(uow: UnitOfWork, request: MaintenanceCreate) -> list[CardPlace]
 async def _make_room(uow: UnitOfWork, room: _Room, ids: IdSource, now: datetime) -> list[Affected]:
     """Jobs first, then bookings: rows are locked in this order wherever jobs within bookings are written."""
     way = in_the_way(await uow.maintenance.taken([card.gpu_id for card in room.cards], room.span))
-    record = Record("maintenance_affects", room.actor, {"why": room.why})
+    times = {"starts_at": room.span.start.isoformat(), "ends_at": room.span.end.isoformat()}
+    record = Record("maintenance_affects", room.actor, {"why": room.why, **times})
     dropped = await uow.maintenance.drop_slots(way.slots, record, now)
     affected = [Affected(each, ReservationKind.JOB, user, Fate.PLANNED_ANEW) for each, user in dropped]
     # What runs in a booking that has to end goes with it, on whichever of its cards.
@@ -230,7 +231,7 @@ async def _open_bookings(uow: UnitOfWork, booking_ids: Sequence[str]) -> list[Bo
 
 async def _drain(uow: UnitOfWork, job_ids: Sequence[str], room: _Room, now: datetime) -> list[Affected]:
     rows = await uow.reservations.lock(job_ids) if job_ids else {}
-    event = DrainBefore(room.span.start, room.grace, room.why, room.actor)
+    event = DrainBefore(room.span.start, room.span.end, room.grace, room.why, room.actor)
     decided = [decide(row, event, now) for row in rows.values()]
     changes = [change for change in decided if change is not None]
     await carry_out(uow, changes)
@@ -250,7 +251,7 @@ async def _move_or_cut(uow: UnitOfWork, booking: Booking, room: _Room, ids: IdSo
                 await carry_out_bookings(uow, [change], ids)
             return Affected(booking.id, ReservationKind.BOOKING, booking.user, Fate.MOVED)
     at = max(room.span.start.replace(second=0, microsecond=0), booking.span.start)
-    change = decide_booking(booking, CutShort(at, room.actor, room.why), now)
+    change = decide_booking(booking, CutShort(at, room.span.end, room.actor, room.why), now)
     if change is None:
         return None
     await carry_out_bookings(uow, [change], ids)

@@ -5,8 +5,8 @@ from datetime import datetime
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.queries import statement
-from reservation_core.domain.model import FINAL_STATUSES, JobStatus
-from reservation_core.ports.measurements import EndedJob
+from reservation_core.domain.model import FINAL_STATUSES, JobStatus, ReservationKind
+from reservation_core.ports.measurements import CalendarCount, EndedJob
 
 
 class PostgresMeasurements:
@@ -35,3 +35,10 @@ class PostgresMeasurements:
             EndedJob(row.event_id, JobStatus(row.status), row.created_at, row.started_at, row.finished_at)
             for row in found
         ]
+
+    async def calendar_events(self, after_event: int, up_to_event: int) -> list[CalendarCount]:
+        """What happened in the calendar in (after_event, up_to_event], by kind."""
+        found = await self._connection.execute(
+            statement("calendar_events"), {"after_event": after_event, "up_to_event": up_to_event}
+        )
+        return [CalendarCount(row.kind, ReservationKind(row.of), row.events) for row in found]

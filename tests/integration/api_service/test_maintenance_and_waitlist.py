@@ -7,6 +7,9 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
+from api_service.metrics import Metrics
+from reservation_core.domain.booking_changes import BookingChange
+from reservation_core.domain.changes import Record
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.update_inventory import update_inventory
 
@@ -149,3 +152,25 @@ async def test_what_is_refused(alice: httpx.AsyncClient, root: httpx.AsyncClient
     ):
         answer = await root.post("/v1/maintenance", json={**wanted(node, nine), **fields})
         assert answer.status_code == 422, (fields, answer.text)
+
+
+async def test_metrics_count_bookings_and_what_happens_to_them(
+    alice: httpx.AsyncClient, runtime: Runtime, nine: datetime
+) -> None:
+    metrics = Metrics(runtime.uow, runtime.clock, settled=timedelta(seconds=-1))
+    await metrics.text()
+    made = await booked(alice, nine)
+    await booked(alice, nine, wait=True)
+    async with runtime.uow() as uow:
+        row = (await uow.bookings.lock([made["id"]]))[made["id"]]
+        missed = Record("start_promise_missed", data={"late": ["job-1"]})
+        await uow.booking_life.apply([BookingChange(row, row, (missed,), await uow.now())])
+    metrics._fresh_until = 0
+    text = (await metrics.text()).decode()
+    assert 'gpu_dev_bookings{status="confirmed"} 1.0' in text
+    assert 'gpu_dev_bookings{status="waiting"} 1.0' in text
+    assert 'gpu_dev_bookings{status="active"} 0.0' in text
+    assert 'gpu_dev_calendar_events_total{kind="booking_waitlisted"} 1.0' in text
+    assert 'gpu_dev_start_promises_missed_total{of="booking"} 1.0' in text
+    metrics._fresh_until = 0
+    assert 'gpu_dev_calendar_events_total{kind="booking_waitlisted"} 1.0' in (await metrics.text()).decode()

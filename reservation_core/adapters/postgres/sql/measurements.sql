@@ -18,3 +18,11 @@ FROM events e JOIN reservations r ON r.id = e.reservation_id
 WHERE e.id > :after_event AND e.id <= :up_to_event AND e.before IS DISTINCT FROM e.after
   AND e.after IN ('succeeded', 'failed', 'cancelled', 'expired') AND r.finished_at IS NOT NULL AND r.kind = 'job'
 ORDER BY e.id LIMIT :limit;
+
+-- name: calendar_events
+-- What happened to bookings, maintenance windows and promises in a stretch of the record.
+SELECT e.kind, r.kind AS of, count(*) AS events
+FROM events e JOIN reservations r ON r.id = e.reservation_id
+WHERE e.id > :after_event AND e.id <= :up_to_event
+  AND (e.kind LIKE 'booking\_%' OR e.kind LIKE 'maintenance\_%' OR e.kind IN ('no_show_warning', 'start_promise_missed'))
+GROUP BY e.kind, r.kind ORDER BY e.kind, r.kind;

@@ -286,14 +286,14 @@ def test_maintenance_moves_cuts_or_ends_a_booking() -> None:
         BookingReason.MOVED,
     )
     assert effects[:2] == (GiveBack(T0), HoldCards(CARDS))
-    cut, effects = transition(booking(), CutShort(START + HOUR, "root", "New fans."), T0)
+    cut, effects = transition(booking(), CutShort(START + HOUR, END + DAY, "root", "New fans."), T0)
     assert (cut.status, cut.span) == (BookingStatus.CONFIRMED, Span(START, START + HOUR))
     assert GiveBack(START + HOUR, closing=False) in effects
-    gone, effects = transition(booking(), CutShort(START, "root", "New fans."), T0)
+    gone, effects = transition(booking(), CutShort(START, END + DAY, "root", "New fans."), T0)
     assert (gone.status, told(effects)) == (BookingStatus.CANCELLED, ["maintenance_affects", "booking_cancelled"])
-    ended, effects = transition(active(), CutShort(START + HOUR, "root", "New fans."), START + HOUR)
+    ended, effects = transition(active(), CutShort(START + HOUR, END + DAY, "root", "New fans."), START + HOUR)
     assert (ended.status, told(effects)) == (BookingStatus.ENDED, ["maintenance_affects", "booking_ended"])
-    same = transition(booking(), CutShort(END, "root", "New fans."), T0)
+    same = transition(booking(), CutShort(END, END + DAY, "root", "New fans."), T0)
     assert same == (booking(), ())
 
 
@@ -318,7 +318,7 @@ EVENTS: st.SearchStrategy[BookingEvent] = st.one_of(
     ),
     st.builds(lambda m: UsedBy("job-1", START + m * MINUTE), st.integers(0, 100)),
     st.builds(lambda m: Offered(CARDS, "h100", T0 + m * HOUR), st.integers(1, 100)),
-    st.builds(lambda m: CutShort(START + m * HOUR, "root", "Fans."), st.integers(-2, 5)),
+    st.builds(lambda m: CutShort(START + m * HOUR, END + DAY, "root", "Fans."), st.integers(-2, 5)),
 )
 STEPS = st.lists(st.tuples(EVENTS | st.none(), st.integers(0, 12 * 60)), max_size=25)
 FACTS = st.builds(
