@@ -170,7 +170,7 @@ WITH fence AS (
 ), missed AS (
     INSERT INTO events (reservation_id, at, actor, kind, reason, data)
     SELECT w.id, :now, 'planner', 'start_promise_missed', i.because,
-           jsonb_build_object('promised_start_at', p.promised_start_at, 'estimated_start_at',
+           jsonb_build_object('promised_start_at', p.promised_start_at, 'because', i.because, 'estimated_start_at',
                               CASE WHEN i.placed THEN i.starts_at END)
     FROM waiting w JOIN input i ON i.id = w.id JOIN start_promises p ON p.reservation_id = w.id
     WHERE (NOT i.placed OR i.starts_at > p.promised_start_at)
@@ -183,7 +183,7 @@ SELECT EXISTS (SELECT FROM fence) AS leads, (SELECT coalesce(array_agg(id), '{}'
 -- The time that these were promised has come, and others still have their cards: told once for each job.
 INSERT INTO events (reservation_id, at, actor, kind, reason, data)
 SELECT r.id, :now, 'planner', 'start_promise_missed', i.because,
-       jsonb_build_object('promised_start_at', p.promised_start_at)
+       jsonb_build_object('promised_start_at', p.promised_start_at, 'because', i.because)
 FROM unnest(CAST(:ids AS text[]), CAST(:becauses AS text[])) AS i (id, because)
 JOIN reservations r ON r.id = i.id AND r.status = 'queued'
 JOIN start_promises p ON p.reservation_id = i.id
