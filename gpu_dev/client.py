@@ -4,16 +4,19 @@ Errors are those of `gpu_dev.errors`; times are UTC datetimes, durations timedel
 are used.
 """
 
-import uuid
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
+from functools import cached_property
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 from urllib.parse import quote
 
-from pydantic import BaseModel
-
-from gpu_dev.exchange import Exchange, read_answer
+from gpu_dev.booking_calls import BookingCalls
+from gpu_dev.calls import PAGE, Calls
+from gpu_dev.exchange import read_answer
+from gpu_dev.maintenance_calls import MaintenanceCalls
+from gpu_dev.notice_calls import NoticeCalls
+from gpu_dev.policy_calls import PolicyCalls
 from gpu_dev.streams import ResumableLog, follow_events, follow_log, read_events, read_log
 from reservation_core.contracts import (
     DeadLetterOut,
@@ -34,22 +37,14 @@ from reservation_core.contracts import (
     UnknownPodOut,
     UserCreate,
     UserOut,
-    Wire,
 )
 from reservation_core.domain.model import JobStatus
 
-W = TypeVar("W", bound=Wire)
-M = TypeVar("M", bound=BaseModel)
-
-PAGE = 500
 QUIET_S = 1.0
 
 
-class GpuDevClient:
+class GpuDevClient(Calls):
     """A user's view of one server. Use it as a context manager, or `close` it."""
-
-    def __init__(self, exchange: Exchange) -> None:
-        self._exchange = exchange
 
     def __enter__(self) -> Self:
         return self
@@ -71,6 +66,26 @@ class GpuDevClient:
     def pause(self, seconds: float) -> None:
         """Wait before asking again."""
         self._exchange.sleep(seconds)
+
+    @cached_property
+    def bookings(self) -> BookingCalls:
+        """Bookings, free slots and availability."""
+        return BookingCalls(self._exchange)
+
+    @cached_property
+    def policy(self) -> PolicyCalls:
+        """Rules, projects, and who has used how much."""
+        return PolicyCalls(self._exchange)
+
+    @cached_property
+    def maintenance(self) -> MaintenanceCalls:
+        """Maintenance windows."""
+        return MaintenanceCalls(self._exchange)
+
+    @cached_property
+    def notices(self) -> NoticeCalls:
+        """Where and of what one is told."""
+        return NoticeCalls(self._exchange)
 
     # jobs
 
@@ -202,29 +217,6 @@ class GpuDevClient:
     def redrive(self, queue: str, ids: list[int] | None) -> Redriven:
         """Send dead letters of a queue (all when `ids` is None) to it again (administrators only)."""
         return self._post(Redriven, f"/v1/dead-letters/{quote(queue, safe='')}/redrive", Redrive(ids=ids))
-
-    def _post(
-        self,
-        model: type[M],
-        path: str,
-        body: Wire | None = None,
-        *,
-        idempotency_key: str | None = None,
-        if_match: str | None = None,
-    ) -> M:
-        headers = {"Idempotency-Key": idempotency_key or str(uuid.uuid4())}
-        if if_match is not None:
-            headers["If-Match"] = if_match
-        return read_answer(model, self._exchange.send("POST", path, body=body, headers=headers).content)
-
-    def _items(self, model: type[Page[W]], path: str, params: dict[str, Any] | None = None) -> Iterator[W]:
-        asked: dict[str, Any] = {**(params or {}), "limit": PAGE}
-        while True:
-            page = read_answer(model, self._exchange.send("GET", path, params=asked).content)
-            yield from page.items
-            if page.next_cursor is None:
-                return
-            asked["cursor"] = page.next_cursor
 
 
 def _job_path(job_id: str) -> str:

@@ -6,7 +6,7 @@ Ids are Crockford base 32: read aloud, `O` is 0 and `I` and `L` are 1, and case 
 from collections.abc import Iterable
 from itertools import islice
 
-from gpu_dev.errors import AmbiguousIdError, NoSuchJobError
+from gpu_dev.errors import AmbiguousIdError, NoSuchJobError, UsageError
 
 PREFIX = "job-"
 FULL_LENGTH = 8
@@ -50,3 +50,13 @@ def resolve_id(text: str, known: Iterable[str]) -> str:
         case _:
             shown = ", ".join(fitting[:_SHOWN]) + (" …" if len(fitting) > _SHOWN else "")
             raise AmbiguousIdError(f"{wanted} fits {len(fitting)} jobs: {shown}. Type more of the id.")
+
+
+def whole_booking_id(text: str) -> str:
+    """A booking's id as typed, with or without `bkg-`. Raises UsageError for what is none."""
+    rest = text.strip().lower().removeprefix("bkg-")
+    if not rest or len(rest) > 32 or not (rest.isascii() and rest.isalnum()):
+        raise UsageError(
+            f"{text!r} is not a booking's id. Ids look like bkg-7f3k9q2m.", next_command="gpu-dev book list"
+        )
+    return f"bkg-{rest}"

@@ -17,6 +17,7 @@ from gpu_dev.terminal import say
 
 JOBS = "Jobs"
 LOOK = "GPUs and the line"
+BOOK = "The calendar"
 PEOPLE = "People and tokens"
 OPERATE = "Operate"
 
@@ -36,7 +37,7 @@ COMMANDS = {
     "submit": Entry("run", "submit_app", "Submit a job and print its id.", JOBS),
     "list": Entry("jobs", "list_app", "List jobs.", JOBS),
     "show": Entry("jobs", "show_app", "Show one job.", JOBS),
-    "explain": Entry("jobs", "explain_app", "Say why a job waits (or ended), and what would help.", JOBS),
+    "explain": Entry("explain", "app", "Say why a job waits, or whether a request would be allowed, and when.", JOBS),
     "logs": Entry("logs", "logs_app", "Print a job's output.", JOBS),
     "events": Entry("logs", "events_app", "Print what happened to a job.", JOBS),
     "extend": Entry("jobs", "extend_app", "Give a job more time.", JOBS),
@@ -44,10 +45,17 @@ COMMANDS = {
     "gpus": Entry("inventory", "gpus_app", "Show how many GPUs are free, and when the next one is.", LOOK),
     "nodes": Entry("inventory", "nodes_app", "List the nodes; `nodes fence`: one is without power.", LOOK),
     "queue": Entry("queue", "app", "Show who waits and why; `queue dlq`: messages that failed.", LOOK),
+    "book": Entry("book", "app", "Book GPUs for a time slot; list, move and cancel bookings.", BOOK),
+    "avail": Entry("avail", "app", "Show how many GPUs are free when.", BOOK),
+    "usage": Entry("usage", "app", "Show GPU-hours held, used, idle and wasted.", BOOK),
+    "notify": Entry("notify", "app", "Say where you are told of your jobs and bookings, and of what.", PEOPLE),
     "login": Entry("login", "login_app", "Remember a server and a token for it.", PEOPLE),
     "logout": Entry("login", "logout_app", "Forget the token of a server.", PEOPLE),
     "tokens": Entry("tokens", "app", "List, create and revoke tokens.", PEOPLE),
     "users": Entry("users", "app", "List, add and disable users; `users me`: who am I.", PEOPLE),
+    "projects": Entry("policy", "projects_app", "List projects, and who is in them.", PEOPLE),
+    "policy": Entry("policy", "app", "Show what is allowed to whom, or change it.", OPERATE),
+    "maintenance": Entry("maintenance", "app", "Keep cards from everybody for a time.", OPERATE),
     "pods": Entry("pods", "app", "List pods that the ledger does not know, or end one.", OPERATE),
     "up": Entry("operate", "up_app", "Run the whole system on this machine, in the foreground.", OPERATE),
     "db": Entry("operate", "db_app", "Bring the database's schema up to date, or show where it stands.", OPERATE),

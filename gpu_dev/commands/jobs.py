@@ -1,4 +1,4 @@
-"""`list`, `show`, `explain`, `extend`, `cancel`."""
+"""`list`, `show`, `extend`, `cancel`."""
 
 from itertools import islice
 from typing import Annotated
@@ -7,24 +7,21 @@ import typer
 
 from gpu_dev.durations import format_duration, parse_duration
 from gpu_dev.errors import ApiError, ClientError
-from gpu_dev.explaining import Explanation, as_text, explain
 from gpu_dev.following import has_ended, waiting_line
 from gpu_dev.options import JobId, JobIds, Output, Watch
-from gpu_dev.output import Column, Format, View, local_time, show_list, show_one
+from gpu_dev.output import Format, local_time, show_list, show_one
 from gpu_dev.session import client_for, whole_id
 from gpu_dev.terminal import put, say
-from gpu_dev.views import JOB, JOB_DETAILS, summarise
+from gpu_dev.views import JOB, JOB_DETAILS
 from gpu_dev.watching import watch
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus
 
 list_app = typer.Typer(add_completion=False)
 show_app = typer.Typer(add_completion=False)
-explain_app = typer.Typer(add_completion=False)
 extend_app = typer.Typer(add_completion=False)
 cancel_app = typer.Typer(add_completion=False)
 
 _OPEN = frozenset(JobStatus) - FINAL_STATUSES
-_EXPLANATION = View[Explanation](name=lambda one: one.job.id, columns=(Column("ID", lambda one: one.job.id),))
 
 
 @list_app.command()
@@ -59,21 +56,6 @@ def show(ctx: typer.Context, job_id: JobId, output: Output = Format.TABLE, again
         def render() -> tuple[str, bool]:
             job = client.job(whole)
             return show_one(job, JOB_DETAILS, output), has_ended(job)
-
-        watch(client, render, again=again)
-
-
-@explain_app.command("explain")
-def explain_job(ctx: typer.Context, job_id: JobId, output: Output = Format.TABLE, again: Watch = False) -> None:
-    """Why does it wait? Its place in line, the reason, the estimated start, and what would help."""
-    with client_for(ctx) as client:
-        whole = whole_id(client, job_id)
-
-        def render() -> tuple[str, bool]:
-            job = client.job(whole)
-            said = explain(job, summarise(client.gpus()))
-            people = output in (Format.TABLE, Format.WIDE)
-            return as_text(said) if people else show_one(said, _EXPLANATION, output), has_ended(job)
 
         watch(client, render, again=again)
 

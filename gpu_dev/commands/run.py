@@ -15,6 +15,7 @@ from gpu_dev.client import GpuDevClient
 from gpu_dev.durations import parse_duration
 from gpu_dev.errors import ExitCode, UsageError
 from gpu_dev.following import exit_code_of, has_ended, has_started, wait_until, waiting_line
+from gpu_dev.ids import whole_booking_id
 from gpu_dev.output import Format, show_one
 from gpu_dev.requests import checked, read_env, read_submit, read_working_dir
 from gpu_dev.session import client_for
@@ -45,6 +46,7 @@ Env = Annotated[
 Image = Annotated[str | None, typer.Option("--image", help="The container image.")]
 WorkingDir = Annotated[str | None, typer.Option("--working-dir", help="Where to run; `.` is the folder you are in.")]
 Priority = Annotated[int | None, typer.Option("--priority", help="Higher goes first (above 0: administrators).")]
+Booking = Annotated[str | None, typer.Option("--booking", "-b", help="On the GPUs of this booking of yours.")]
 JsonFile = Annotated[
     str | None, typer.Option("--json-file", metavar="FILE", help="The whole request as JSON; `-` is stdin.")
 ]
@@ -63,6 +65,7 @@ def submit(
     image: Image = None,
     working_dir: WorkingDir = None,
     priority: Priority = None,
+    booking: Booking = None,
     json_file: JsonFile = None,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until it has ended; exit code 1 unless it succeeded.")
@@ -76,7 +79,7 @@ def submit(
     if timeout is not None and not wait:
         raise UsageError("--timeout says how long to --wait; give both.")
     patience = None if timeout is None else parse_duration(timeout)
-    fields = _fields(command, gpu_type, nodes, name, env, image, working_dir, priority)
+    fields = _fields(command, gpu_type, nodes, name, env, image, working_dir, priority, booking)
     request = _request(fields, gpus, duration, json_file, _SUBMIT_EXAMPLE)
     with client_for(ctx) as client:
         job = client.submit(request)
@@ -106,6 +109,7 @@ def run(
     image: Image = None,
     working_dir: WorkingDir = None,
     priority: Priority = None,
+    booking: Booking = None,
     json_file: JsonFile = None,
     on_interrupt: Annotated[
         Interrupted | None,
@@ -120,7 +124,7 @@ def run(
 
     Without a terminal, Ctrl-C and SIGTERM cancel the job.
     """
-    fields = _fields(command, gpu_type, nodes, name, env, image, working_dir, priority)
+    fields = _fields(command, gpu_type, nodes, name, env, image, working_dir, priority, booking)
     request = _request(fields, gpus, duration, json_file, _RUN_EXAMPLE)
     if not request.workload.command:
         raise UsageError(
@@ -200,6 +204,7 @@ def _fields(
     image: str | None,
     working_dir: str | None,
     priority: int | None,
+    booking: str | None,
 ) -> dict[str, Any]:
     """What was given on the command line, as the request's fields; what was not given is left to the server."""
     workload = {
@@ -213,6 +218,7 @@ def _fields(
         "nodes": nodes,
         "name": name,
         "priority": priority,
+        "booking_id": None if booking is None else whole_booking_id(booking),
         "workload": {key: value for key, value in workload.items() if value is not None},
     }
     return {key: value for key, value in fields.items() if value is not None}

@@ -1,0 +1,53 @@
+"""`usage`: GPU-hours held, used, idle and wasted."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from gpu_dev.calendar_views import USAGE_LINE, minute
+from gpu_dev.output import Column, Format, View, show_list, show_one
+from gpu_dev.session import client_for
+from gpu_dev.terminal import put
+from gpu_dev.times import local_now, parse_instant, zone_name
+from reservation_core.contracts_policy import UsageOut
+from reservation_core.domain.usage import UsageBy
+
+app = typer.Typer(add_completion=False)
+_DATA = View[UsageOut](name=lambda found: found.by.value, columns=(Column("BY", lambda found: found.by.value),))
+
+
+class UsageFormat(StrEnum):
+    """How to show usage: like other answers, or as CSV."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+    CSV = "csv"
+
+
+@app.command()
+def usage(
+    ctx: typer.Context,
+    by: Annotated[UsageBy, typer.Option(help="One line for each of these.")] = UsageBy.USER,
+    start: Annotated[str | None, typer.Option("--from", help="From when (default: a week before --to).")] = None,
+    end: Annotated[str | None, typer.Option("--to", help="Until when (default: now).")] = None,
+    zone: Annotated[
+        str | None, typer.Option("--time-zone", "-z", help="What times without offset are meant in.")
+    ] = None,
+    output: Annotated[UsageFormat, typer.Option("--output", "-o", help="How to show it.")] = UsageFormat.TABLE,
+) -> None:
+    """Show GPU-hours held, used, idle and wasted: your own, or for administrators everybody's."""
+    name, now = zone_name(zone), local_now()
+    since = None if start is None else parse_instant(start, now, name)
+    until = None if end is None else parse_instant(end, now, name)
+    with client_for(ctx) as client:
+        if output is UsageFormat.CSV:
+            put(client.policy.usage_csv(by, start=since, end=until))
+            return
+        found = client.policy.usage(by, start=since, end=until)
+    if output is not UsageFormat.TABLE:
+        put(show_one(found, _DATA, Format(output.value)))
+        return
+    put(show_list([*found.items, found.total.model_copy(update={"key": "altogether"})], USAGE_LINE, Format.TABLE))
+    put(f"From {minute(found.start)} to {minute(found.end)}\n")

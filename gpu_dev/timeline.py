@@ -1,0 +1,63 @@
+"""Free cards over time as a picture in the terminal: a row for each type, a column for each stretch of time. Pure."""
+
+from datetime import datetime, timedelta
+
+from reservation_core.contracts_bookings import Availability
+
+_NARROWEST = 12
+_HOURS = timedelta(hours=1)
+_DAYS = timedelta(days=1)
+
+
+def cells(free: list[int], width: int) -> list[int]:
+    """The least free of each of at most `width` stretches of steps: what is free in all of a stretch."""
+    per_cell = -(-len(free) // max(1, width))
+    return [min(free[at : at + per_cell]) for at in range(0, len(free), per_cell)]
+
+
+def timeline(found: Availability, width: int) -> str:
+    """The picture, `width` characters wide; ends with a line break. Times are in the reader's own zone.
+
+    A cell says how many cards of the type are free in all of its time: a digit, `+` for ten or more, `.` for none.
+    """
+    if not found.items:
+        return "The cluster has reported no GPUs yet. See: gpu-dev nodes\n"
+    label = max(len(f"{kind.gpu_type} ({kind.gpus})") for kind in found.items)
+    room = max(_NARROWEST, width - label - 2)
+    lines = []
+    count = 0
+    for kind in found.items:
+        row = cells(kind.free, room)
+        count = len(row)
+        lines.append(f"{f'{kind.gpu_type} ({kind.gpus})':<{label}}  {''.join(map(_cell, row))}")
+    span = (found.end - found.start) / count
+    return "\n".join([f"{'':<{label}}  {_scale(found.start, span, count)}", *lines, "", _legend(span)]) + "\n"
+
+
+def _cell(free: int) -> str:
+    if free <= 0:
+        return "."
+    return str(free) if free < 10 else "+"
+
+
+def _scale(start: datetime, span: timedelta, count: int) -> str:
+    """Times above the columns, each where its column is, as many as have room."""
+    line = ""
+    for column in range(count):
+        if len(line) > column:
+            continue
+        at = (start + span * column).astimezone()
+        mark = at.strftime("%d %b") if span * 8 >= _DAYS else at.strftime("%H:%M")
+        if column and len(line) == column and line and line[-1] != " ":
+            line += " "
+            continue
+        if column + len(mark) <= count or not column:
+            line = f"{line:<{column}}{mark}"
+            line += " " * max(1, min(6, count - len(line)))
+    return line.rstrip()
+
+
+def _legend(span: timedelta) -> str:
+    minutes = round(span.total_seconds() / 60)
+    length = f"{minutes} min" if span < _HOURS else f"{minutes / 60:g} h" if span < _DAYS else f"{minutes / 1440:g} d"
+    return f"One character is {length}: GPUs free in all of it (. none, + ten or more). Book: gpu-dev book create"
