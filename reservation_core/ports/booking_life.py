@@ -45,7 +45,7 @@ class BookingLife(Protocol):
         ...
 
     async def link_job(self, booking_id: str, job_id: str) -> None:
-        """Note that a booking's workload has become this job, which runs within it."""
+        """Note that a booking's workload has become this job."""
         ...
 
     async def left_over(self, now: datetime, limit: int) -> list[LeftOver]:

@@ -99,11 +99,21 @@ async def carry_out_bookings(uow: UnitOfWork, changes: Sequence[BookingChange], 
     for change in changes:
         workload = change.after.workload
         if workload is not None and any(isinstance(effect, StartWorkload) for effect in change.effects):
-            job = _job_of(change.after, workload, ids.new_id("job"), change.at)
-            await uow.reservations.submit([NewReservation(job, actor=SYSTEM)], change.at)
-            await uow.booking_life.link_job(change.after.id, job.id)
+            await _start(uow, change.after, workload, ids.new_id("job"), change.at)
     uow.wake(Channel.EVENTS)
     uow.wake(Channel.GPU_JOBS)
+
+
+async def _start(uow: UnitOfWork, booking: Booking, workload: Workload, job_id: str, now: datetime) -> None:
+    """Submit the workload of a booking that has just begun."""
+    job = _job_of(booking, workload, job_id, now)
+    [answer] = await uow.reservations.submit([NewReservation(job, actor=SYSTEM)], now)
+    if answer.refusal is not None:
+        # It must not keep the booking from beginning; its owner can still submit what would be taken.
+        data = {"detail": answer.refusal.detail}
+        await uow.events.append(actor=SYSTEM, kind="workload_refused", at=now, subject=booking.id, data=data)
+        return
+    await uow.booking_life.link_job(booking.id, job_id)
 
 
 def _job_of(booking: Booking, workload: Workload, job_id: str, now: datetime) -> Reservation:
@@ -126,6 +136,7 @@ def _job_of(booking: Booking, workload: Workload, job_id: str, now: datetime) ->
         workload=workload,
         created_at=now,
         version=1,
+        booking_id=booking.id,
     )
 
 

@@ -162,7 +162,7 @@ class PostgresBookingLife:
         )
 
     async def link_job(self, booking_id: str, job_id: str) -> None:
-        """Note that a booking's workload has become this job, which runs within it."""
+        """Note that a booking's workload has become this job."""
         await self._connection.execute(statement("link_started_job"), {"id": booking_id, "job_id": job_id})
 
     async def left_over(self, now: datetime, limit: int) -> list[LeftOver]:

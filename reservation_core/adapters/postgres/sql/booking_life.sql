@@ -105,10 +105,7 @@ JOIN bookings b ON b.id = i.id
 ORDER BY i.gpu_id;
 
 -- name: link_started_job
--- The job that a booking's workload has become runs within it.
-WITH within AS (
-    UPDATE reservations SET booking_id = :id WHERE id = :job_id
-)
+-- The job that a booking's workload has become.
 UPDATE bookings SET started_job = :job_id WHERE id = :id;
 
 -- name: left_over_jobs

@@ -80,9 +80,7 @@ async def test_nobody_came_and_the_rest_goes_back_after_a_warning(bookings: Book
 
 async def within(bookings: BookingWorld, booking_id: str) -> str:
     """A job that waits within a booking."""
-    job_id = await bookings.world.submitted()
-    await bookings.rows("UPDATE reservations SET booking_id = :b WHERE id = :j RETURNING id", b=booking_id, j=job_id)
-    return job_id
+    return await bookings.world.submitted(booking_id=booking_id)
 
 
 async def running_within(bookings: BookingWorld, booking_id: str) -> str:
