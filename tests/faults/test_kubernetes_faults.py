@@ -32,7 +32,7 @@ from tests.waiting import eventually
 JOBS = 60 if os.environ.get("KUBEBUILDER_ASSETS") else 30
 LIVING = 3
 PODS = "/pods"
-LISTED = "/pods[?].*labelSelector"
+LISTED = "/pods[?](?!.*watch=)"
 WATCHED = "/pods[?].*watch="
 
 
