@@ -25,7 +25,7 @@ SLACK = length_micros(timedelta(days=1))
 
 @dataclass(frozen=True, slots=True)
 class BookableCard:
-    """One card: `busy` ranges (disjoint, in order), and whether it is there to be booked at all (`available`)."""
+    """One card: its `busy` ranges (never overlapping, in order), and whether it can be booked at all (`available`)."""
 
     gpu_id: int
     node: str
@@ -40,7 +40,7 @@ class KnownCard:
     """A card as the inventory and the ledger have it.
 
     `bookable`: its node gets new work, and the card is not out of use for good. `usable_now`: it is usable at this
-    moment. `overrun`: a pod holds it beyond its time. `rows` are its open ranges in the ledger.
+    moment. `overrun`: a pod holds it beyond its time. `rows` are its open ranges in the ledger, which never overlap.
     """
 
     gpu_id: int
@@ -64,7 +64,7 @@ def bookable(cards: Iterable[KnownCard], now: datetime) -> list[BookableCard]:
             card.index,
             card.gpu_type,
             card.bookable,
-            tuple(merge(card.rows if card.usable_now and not card.overrun else [*card.rows, soon])),
+            tuple(sorted(card.rows) if card.usable_now and not card.overrun else merge([*card.rows, soon])),
         )
         for card in cards
     ]

@@ -5,7 +5,7 @@ Starts are whole minutes. Times are ints as in `calendar`; what comes out is dat
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime, timedelta
-from itertools import islice
+from itertools import chain, islice
 
 from reservation_core.domain.bookings import FreeSlot, Span, Wanted
 from reservation_core.domain.calendar import (
@@ -84,15 +84,10 @@ def start_ranges(
     earliest, latest = to_micros(start), to_micros(end) - duration
     found: list[tuple[str, list[Range]]] = []
     for gpu_type, nodes in by_node(cards, wanted).items():
-        windows = [
-            node_windows([card.busy for card in here], wanted.gpus, duration, earliest)
-            for here in nodes.values()
-            if len(here) >= wanted.gpus
-        ]
-        if wanted.nodes == 1:
-            ranges = _whole_minutes((window for each in windows for window in each), latest)
-        else:
-            ranges = _whole_minutes(windows_of_at_least(wanted.nodes, windows), latest)
+        able = [here for here in nodes.values() if len(here) >= wanted.gpus]
+        windows = [node_windows([card.busy for card in here], wanted.gpus, duration, earliest) for here in able]
+        joint = chain.from_iterable(windows) if wanted.nodes == 1 else windows_of_at_least(wanted.nodes, windows)
+        ranges = _whole_minutes(joint, latest)
         if ranges:
             found.append((gpu_type, ranges))
     return found

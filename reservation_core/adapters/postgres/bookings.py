@@ -3,11 +3,11 @@
 import json
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import groupby
+from struct import Struct
 from typing import Any
 
-from sqlalchemy import Row
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -15,11 +15,17 @@ from reservation_core.adapters.postgres.booking_rows import booked_card_of, book
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.adapters.postgres.reservations import CALENDAR_CONSTRAINT, WriteConflictError
 from reservation_core.domain.bookings import Booking
+from reservation_core.domain.calendar import Range, to_micros
 from reservation_core.domain.card_choice import KnownCard
 from reservation_core.domain.model import BookingStatus
 from reservation_core.ports.bookings import BookingFilter, ChangedBooking, NewBooking, NewSeries
 
 _DEADLOCK = "40P01"
+
+# What `range_send` makes of a range with two bounds: a byte of flags, then each bound with its length before it. A time
+# is microseconds since 2000.
+_RANGE = Struct(">5xq4xq")
+_Y2K = to_micros(datetime(2000, 1, 1, tzinfo=UTC))
 
 
 class _LostRaceError(Exception):
@@ -41,7 +47,10 @@ class PostgresBookings:
         found = await self._connection.execute(
             statement("bookable_cards"), {"start": start, "end": end, "without": list(without)}
         )
-        return [_card(row) for row in found]
+        return [
+            KnownCard(gpu_id, node, index, gpu_type, bookable, usable_now, overrun, _rows(ranges))
+            for gpu_id, node, index, gpu_type, bookable, usable_now, overrun, ranges in found
+        ]
 
     async def add(self, new: Sequence[NewBooking], series: NewSeries | None) -> bool:
         """Store all or none; false when a card was taken meanwhile."""
@@ -261,14 +270,5 @@ def _times(booking: Booking) -> dict[str, Any]:
     return {"node": booking.wanted.node, "waits_until": booking.waits_until}
 
 
-def _card(row: Row[Any]) -> KnownCard:
-    return KnownCard(
-        row.gpu_id,
-        row.node,
-        row.card_index,
-        row.gpu_type,
-        row.bookable,
-        row.usable_now,
-        row.overrun,
-        [] if row.starts is None else list(zip(row.starts, row.ends, strict=True)),
-    )
+def _rows(ranges: bytes | None) -> list[Range]:
+    return [] if ranges is None else [(start + _Y2K, end + _Y2K) for start, end in _RANGE.iter_unpack(ranges)]
