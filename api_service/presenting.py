@@ -46,11 +46,13 @@ def job(view: JobView) -> contracts.Job:
         created_at=row.created_at,
         queue_position=view.queue_position,
         estimated_start_at=view.estimated_start_at,
+        promised_start_at=view.promised_start_at,
         started_at=row.started_at,
         ends_at=row.ends_at,
         finished_at=row.finished_at,
         exit_code=row.exit_code,
         allocations=allocations,
+        booking_id=row.booking_id,
     )
 
 
@@ -72,6 +74,7 @@ def accepted(row: Reservation) -> bytes:
         "priority": row.priority,
         "created_at": contracts.rfc3339(row.created_at),
         **_NOT_YET,
+        "booking_id": row.booking_id,
     }
     return _JSON.encode(shown).encode()
 
@@ -79,6 +82,7 @@ def accepted(row: Reservation) -> bytes:
 _NOT_YET: dict[str, object] = {
     "queue_position": None,
     "estimated_start_at": None,
+    "promised_start_at": None,
     "started_at": None,
     "ends_at": None,
     "finished_at": None,

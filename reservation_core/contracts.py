@@ -17,17 +17,9 @@ T = TypeVar("T")
 LONGEST_DURATION = timedelta(days=90)
 MAX_GPUS_PER_NODE = 64
 MAX_NODES = 256
-RESERVED_ENV = frozenset(
-    {
-        "CUDA_VISIBLE_DEVICES",
-        "CUDA_DEVICE_ORDER",
-        "NVIDIA_VISIBLE_DEVICES",
-        "NNODES",
-        "NODE_RANK",
-        "MASTER_ADDR",
-        "MASTER_PORT",
-    }
-)
+_GPU_ENV = frozenset({"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES"})
+_GANG_ENV = frozenset({"NNODES", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT"})
+RESERVED_ENV = _GPU_ENV | _GANG_ENV
 RESERVED_ENV_PREFIX = "GPU_DEV_"
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 
@@ -169,11 +161,13 @@ class Job(Wire):
     created_at: Time
     queue_position: int | None
     estimated_start_at: Time | None
+    promised_start_at: Time | None = None
     started_at: Time | None
     ends_at: Time | None
     finished_at: Time | None
     exit_code: int | None
     allocations: list[AllocationOut]
+    booking_id: str | None = None
 
 
 class Holder(Wire):

@@ -29,7 +29,6 @@ ALTER TABLE events ENABLE TRIGGER USER;
 UPDATE reservations SET booking_id = NULL WHERE booking_id IS NOT NULL;
 DELETE FROM allocations a USING reservations r WHERE r.id = a.reservation_id AND r.kind <> 'job';
 DELETE FROM allocations WHERE planned;
-DROP INDEX events_missed_promises;
 DROP TABLE bookings, booking_series;
 DELETE FROM reservations WHERE kind <> 'job';
 DROP INDEX reservations_line, reservations_in_bookings, reservations_bookings;

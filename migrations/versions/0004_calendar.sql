@@ -122,4 +122,3 @@ CREATE TABLE start_promises (
     promised_start_at timestamptz NOT NULL,
     made_at           timestamptz NOT NULL
 );
-CREATE INDEX events_missed_promises ON events (id) WHERE kind = 'start_promise_missed';

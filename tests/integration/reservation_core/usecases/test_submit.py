@@ -8,7 +8,7 @@ from sqlalchemy import text
 
 from reservation_core.adapters.identity.ids import RandomIds
 from reservation_core.contracts import JobSubmit
-from reservation_core.domain.errors import ForbiddenError, LimitExceededError, UnknownBookingError
+from reservation_core.domain.errors import ForbiddenError, LimitExceededError
 from reservation_core.domain.model import JobStatus
 from reservation_core.ports.queues import QueueName
 from reservation_core.usecases.submit import prepare, submit
@@ -85,7 +85,6 @@ async def test_batches_with_the_same_keys_in_other_orders_do_not_wait_in_a_circl
     [
         ({"duration": 3601}, LimitExceededError),
         ({"duration": 60, "priority": 1}, ForbiddenError),
-        ({"duration": 60, "booking_id": "bkg-1"}, UnknownBookingError),
     ],
 )
 async def test_what_the_rules_refuse_says_what_to_do(
