@@ -4,6 +4,7 @@ import asyncio
 import ssl
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,11 +67,11 @@ async def test_a_notice_arrives_whole_and_signed(receiver: Receiver, monkeypatch
 
 
 async def test_slack_gets_text_that_mentions_nobody(receiver: Receiver) -> None:
-    await SlackSender(HERE).send(destination(receiver.url(), NoticeChannel.SLACK), NOTICE)
+    notice = replace(NOTICE, text="Your job job-1 (<!channel> & <https://evil.example|here>) has ended.")
+    await SlackSender(HERE).send(destination(receiver.url(), NoticeChannel.SLACK), notice)
     [got] = receiver.got
-    assert list(got.json) == ["text"]
-    assert got.json["text"].startswith(NOTICE.subject)
-    assert "<" not in got.json["text"]
+    escaped = "Your job job-1 (&lt;!channel&gt; &amp; &lt;https://evil.example|here&gt;) has ended."
+    assert got.json == {"text": f"{NOTICE.subject}\n{escaped}"}
     assert "x-gpu-dev-signature" not in got.headers
 
 
