@@ -31,17 +31,20 @@ async def cancel_booking(
     if reach != "this" and asked.series_id is not None:
         first = asked.occurrence if reach == "following" and asked.occurrence is not None else 0
         ids |= set(await uow.bookings.of_series(asked.series_id, first))
+    # Jobs before bookings, as wherever jobs within bookings are written; and no plan may put more into them meanwhile.
+    await uow.booking_life.hold_planning()
+    jobs = await uow.reservations.lock(await uow.bookings.jobs_within(sorted(ids)))
     found = await lock_owned_bookings(uow, principal, sorted(ids), booking_id, expected_version)
     open_ones = [each for each in found if each.status not in FINAL_BOOKINGS or each.id == booking_id]
     # After every lock: nothing that anybody commits from now on lies within them.
     now = await uow.now()
     by_admin = asked.user_id != principal.user_id
     after = [transition(each, Cancelled(principal.user, by_admin), now)[0] for each in open_ones]
-    jobs = await uow.reservations.lock(await uow.bookings.jobs_within([each.id for each in open_ones]))
+    over = {each.id for each in open_ones}
     changes = [
         decide(job, CancelRequested(principal.user, by_admin), now)
         for job in jobs.values()
-        if job.status not in FINAL_STATUSES and job.status is not JobStatus.ENDING
+        if job.booking_id in over and job.status not in FINAL_STATUSES and job.status is not JobStatus.ENDING
     ]
     await carry_out(uow, [change for change in changes if change is not None])
     await uow.bookings.cancel(open_ones, after, principal.user, now)

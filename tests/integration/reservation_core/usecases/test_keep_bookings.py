@@ -5,8 +5,12 @@ from datetime import timedelta
 
 import pytest
 
+from reservation_core.contracts_bookings import BookingChange
 from reservation_core.domain.bookings import BookingReason
+from reservation_core.domain.errors import AlreadyFinalError
 from reservation_core.domain.model import BookingStatus, JobStatus
+from reservation_core.usecases.cancel_booking import cancel_booking
+from reservation_core.usecases.change_booking import change_booking
 from reservation_core.usecases.keep_bookings import keep_bookings
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import GRACE, HOUR, MINUTE, BookingWorld
@@ -191,3 +195,57 @@ async def test_a_components_own_clock_changes_nothing(bookings: BookingWorld, wr
         bookings.world.clock.at = when + wrong
         await keep_bookings(bookings.world.uow, bookings.ids, bookings.keeping)
         assert (await bookings.booking(made.id)).status is status
+
+
+async def test_cancelled_while_being_started(bookings: BookingWorld) -> None:
+    """Whoever is first: in the end it is cancelled, nothing of it holds a card, and what it started is cancelled."""
+    made = [await bookings.booked(NINE, workload={"command": ["true"]}) for _ in range(4)]
+    await bookings.time.set(NINE)
+
+    async def cancel(booking_id: str) -> None:
+        async with bookings.world.uow() as uow:
+            await cancel_booking(uow, bookings.world.who, booking_id, "this", None)
+
+    await asyncio.gather(*(cancel(each.id) for each in made), bookings.look(), bookings.look())
+    await bookings.look()
+    for each in made:
+        row = await bookings.booking(each.id)
+        kinds = await bookings.kinds(each.id)
+        assert row.status is BookingStatus.CANCELLED
+        assert kinds[-1] == "booking_cancelled"
+        assert kinds.count("booking_started") == len(row.jobs) <= 1
+        for job_id in row.jobs:
+            assert (await bookings.world.row(job_id)).status is JobStatus.CANCELLED
+    assert await bookings.rows("SELECT id FROM allocations WHERE released_at IS NULL") == []
+
+
+async def test_extended_while_it_ends(bookings: BookingWorld) -> None:
+    """Either it was extended in time and goes on, or it was over: never something in between."""
+    made = [await bookings.booked(NINE) for _ in range(4)]
+    await bookings.at(NINE)
+    runs = await running_within(bookings, made[0].id)
+    await bookings.time.set(NINE + HOUR)
+
+    async def extend(booking_id: str) -> bool:
+        async with bookings.world.uow() as uow:
+            try:
+                await change_booking(uow, bookings.world.who, booking_id, BookingChange(duration=2 * HOUR), None)
+            except AlreadyFinalError:
+                return False
+        return True
+
+    outcomes = await asyncio.gather(bookings.look(), *(extend(each.id) for each in made), bookings.look())
+    extended = outcomes[1:-1]
+    for each, was_extended in zip(made, extended, strict=True):
+        row = await bookings.booking(each.id)
+        taken = await bookings.taken(each.id)
+        if was_extended:
+            assert (row.status, row.span.end) == (BookingStatus.ACTIVE, NINE + 2 * HOUR)
+            assert taken == [(NINE, NINE + 2 * HOUR, False)]
+        else:
+            assert (row.status, row.span.end) == (BookingStatus.ENDED, NINE + HOUR)
+            assert taken == [(NINE, NINE + HOUR, True)]
+    # The job's own end had come, however that went.
+    assert (await bookings.world.row(runs)).status in (JobStatus.ENDING, JobStatus.RUNNING)
+    await bookings.at(NINE + 2 * HOUR)
+    assert {(await bookings.booking(each.id)).status for each in made} == {BookingStatus.ENDED}
