@@ -10,6 +10,8 @@ NAMES = (
     "allocation_throughput",
     "allocation_latency",
     "backlog_drain",
+    "calendar_reads",
+    "booking_insert",
     "start_up",
     "kubernetes_binding",
 )

@@ -22,7 +22,7 @@ from benchmarks.figures import Figure
 
 BOOKINGS = 20_000
 DAYS = 30
-ROUNDS = 3
+ROUNDS = 5
 CALLS = 100
 _WARM = 10
 
@@ -53,7 +53,7 @@ def measure() -> list[Figure]:
     counts: list[list[float]] = []
     with tempfile.TemporaryDirectory() as home, database() as url:
         uvloop.run(add_cluster(url, nodes=125, gpus_per_node=8))
-        uvloop.run(_fill(url))
+        uvloop.run(fill(url))
         with api_process("durable", url, Path(home)) as (address, token):
             asyncio.run(_ask(address, token, _slots, _WARM))
             asyncio.run(_ask(address, token, _counts, _WARM))
@@ -70,7 +70,8 @@ def _figure(name: str, rounds: list[list[float]], detail: str) -> Figure:
     return Figure(f"{name}, p99", " ms", p99s, 100, at_least=False, detail=f"p50 {middle:.1f} ms; {detail}")
 
 
-async def _fill(url: str) -> None:
+async def fill(url: str) -> None:
+    """Put the bookings on the cards."""
     opened = engine(url)
     async with opened.begin() as connection:
         await connection.execute(text(FILL), {"each": BOOKINGS // 1000})

@@ -114,8 +114,12 @@ def free_counts(
                 continue
             if busy_start >= until:
                 break
-            first = max((busy_start - begin) // width, free_from)
-            after = min(-(-(busy_end - begin) // width), steps)
+            first = (busy_start - begin) // width
+            if first < free_from:  # two ranges may touch one step
+                first = free_from
+            after = -((begin - busy_end) // width)
+            if after > steps:
+                after = steps
             if after > first:
                 change[first] -= 1
                 change[after] += 1
