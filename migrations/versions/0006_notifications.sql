@@ -19,11 +19,12 @@ CREATE TABLE notice_events (
 INSERT INTO notice_events (event, kind) VALUES
     ('booking_confirmed', 'confirmed'), ('booking_moved', 'moved'), ('booking_cancelled', 'cancelled'),
     ('booking_waitlisted', 'waitlisted'), ('booking_offered', 'offered'), ('booking_offer_expired', 'offer_expired'),
+    ('booking_wait_expired', 'offer_expired'),
     ('booking_starting_soon', 'starting_soon'), ('booking_started', 'started'),
     ('booking_ending_soon', 'ending_soon'), ('booking_ended', 'ended'),
     ('no_show_warning', 'no_show'), ('booking_released', 'released'),
     ('start_promise_missed', 'promise_missed'), ('maintenance_affects', 'maintenance'),
-    ('started', 'started'), ('end_warning', 'ending_soon'), ('succeeded', 'ended'), ('expired', 'ended'),
+    ('started', 'started'), ('end_warning', 'ending_soon'), ('succeeded', 'ended'), ('expired', 'ended'), ('booking_over', 'ended'),
     ('failed', 'failed'), ('cancelled', 'cancelled');
 
 -- Where people are told. What is secret in it (a webhook's address and signing secret, a code that was mailed) is needed
@@ -79,7 +80,10 @@ BEGIN
     JOIN users u ON u.id = r.user_id
     JOIN notice_targets t ON t.user_id = r.user_id
     LEFT JOIN notice_preferences p ON p.user_id = r.user_id AND p.kind = n.kind AND p.channel = t.channel
-    WHERE n.event = NEW.kind AND t.told AND u.disabled_at IS NULL AND coalesce(p.wanted, k.by_default);
+    WHERE n.event = NEW.kind
+      -- The job of a booking that is over: what ran ends with an event of its own.
+      AND NOT (NEW.kind = 'booking_over' AND NEW.after = 'ending')
+      AND t.told AND u.disabled_at IS NULL AND coalesce(p.wanted, k.by_default);
     RETURN NULL;
 END $$;
 CREATE TRIGGER events_notify AFTER INSERT ON events

@@ -10,6 +10,7 @@ from typing import Any, Literal, assert_never
 
 _LONGEST_NAME = 100
 _LONGEST_REASON = 1000
+_WAITED_IN_VAIN = "booking_wait_expired"
 
 
 class NoticeChannel(StrEnum):
@@ -143,7 +144,7 @@ _HEADLINES = {
     NoticeKind.CANCELLED: "cancelled",
     NoticeKind.WAITLISTED: "on the waitlist",
     NoticeKind.OFFERED: "GPUs are held for you",
-    NoticeKind.OFFER_EXPIRED: "the offer has run out",
+    NoticeKind.OFFER_EXPIRED: "no longer waiting",
     NoticeKind.STARTING_SOON: "starts soon",
     NoticeKind.STARTED: "started",
     NoticeKind.ENDING_SOON: "ends soon",
@@ -190,12 +191,11 @@ def _words(occurrence: Occurrence, about: ToldOf) -> tuple[str, str | None]:
         case NoticeKind.FAILED:
             return f"{_named(about)} has failed.", f"Its output may tell more: `gpu-dev logs {about.id}`."
         case NoticeKind.PROMISE_MISSED:
-            advice = f"Nothing is to be done: it is next. `gpu-dev explain {about.id}` says what it waits for."
-            return f"{_named(about)} could not start at the time that was promised.", advice
+            explain = f"There is nothing to do. `gpu-dev explain {about.id}` says what it waits for."
+            return f"{_named(about)} could not start at the time that was promised.", explain if about.is_job else None
         case NoticeKind.MAINTENANCE:
-            return f"Maintenance affects {_named(about, begins=False)}{_window(occurrence)}.", _maintenance_advice(
-                about
-            )
+            happened = f"Maintenance affects {_named(about, begins=False)}{_window(occurrence)}."
+            return happened, _maintenance_advice(occurrence, about)
         case _:
             assert_never(kind)
 
@@ -225,8 +225,10 @@ def _of_bookings(kind: _OfBookings, occurrence: Occurrence, about: ToldOf) -> tu
             return f"{name} is on the waitlist: {_cards(about)}, {slot}.", advice
         case NoticeKind.OFFERED:
             until = _moment(_time(occurrence.data, "offer_until") or about.offer_until)
-            advice = f"Accept it before then, or they go to the next in line: {about.id}."
+            advice = f"Accept it before then, or they go to the next in line: `gpu-dev book accept {about.id}`."
             return f"GPUs are free for {_named(about, begins=False)} and held for you until {until}: {slot}.", advice
+        case NoticeKind.OFFER_EXPIRED if occurrence.event == _WAITED_IN_VAIN:
+            return f"{name} was not to be had: {slot}.", "`gpu-dev book slots` finds times that are free."
         case NoticeKind.OFFER_EXPIRED:
             return (
                 f"The offer for {_named(about, begins=False)} has run out: {slot}.",
@@ -282,10 +284,13 @@ def _window(occurrence: Occurrence) -> str:
     return "" if starts is None or ends is None else f", from {_moment(starts)} to {_moment(ends)}"
 
 
-def _maintenance_advice(about: ToldOf) -> str:
-    if about.is_job:
-        return "What runs on these GPUs is ended in time; save your work and submit the rest again."
-    return f"Look at it with `gpu-dev book list`; if {about.id} could not be moved, book another time."
+def _maintenance_advice(occurrence: Occurrence, about: ToldOf) -> str:
+    by = _time(occurrence.data, "job_ends_by")
+    if not about.is_job:
+        return f"`gpu-dev book show {about.id}` says what is left of it; if that is not enough, book another time."
+    if by is None:
+        return f"It waits for other GPUs; there is nothing to do. `gpu-dev explain {about.id}` says when they are free."
+    return f"It is ended by {_moment(by)}: save your work before, and submit the rest again."
 
 
 def _outcome(occurrence: Occurrence) -> str:

@@ -56,6 +56,20 @@ def test_what_counts_is_in_it(kind: NoticeKind, words: str) -> None:
     assert words in told(kind)
 
 
+def test_who_waited_in_vain_is_not_told_of_an_offer() -> None:
+    assert "was not to be had" in told(NoticeKind.OFFER_EXPIRED, event="booking_wait_expired")
+    assert "The offer for" in told(NoticeKind.OFFER_EXPIRED, event="booking_offer_expired")
+
+
+def test_maintenance_says_what_becomes_of_it() -> None:
+    window = {"starts_at": "2030-01-02T00:00:00+00:00", "ends_at": "2030-01-02T06:00:00+00:00"}
+    text = told(NoticeKind.MAINTENANCE, JOB, data=window | {"job_ends_by": "2030-01-01T23:59:00+00:00"})
+    assert "from 2030-01-02 00:00 UTC to 2030-01-02 06:00 UTC" in text
+    assert "ended by 2030-01-01 23:59 UTC" in text
+    assert "waits for other GPUs" in told(NoticeKind.MAINTENANCE, JOB, data=window)
+    assert "gpu-dev book show bkg-1" in told(NoticeKind.MAINTENANCE, data=window)
+
+
 def test_the_event_knows_better_than_the_row_that_has_changed_since() -> None:
     data = {"starts_at": "2030-02-01T00:00:00+00:00", "ends_at": "2030-02-02T00:00:00+00:00"}
     assert "from 2030-02-01 00:00 UTC to 2030-02-02 00:00 UTC" in told(NoticeKind.CONFIRMED, data=data)

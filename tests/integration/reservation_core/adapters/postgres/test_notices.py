@@ -96,6 +96,16 @@ async def test_what_means_nothing_to_people_is_not_told(seed: Seed, job: str, ki
     assert await sent(seed) == []
 
 
+async def test_a_job_that_ends_with_its_booking_is_told_once(seed: Seed, job: str) -> None:
+    await target(seed, "ntg-a", await users(seed))
+    ended = (
+        "INSERT INTO events (reservation_id, at, actor, kind, after) VALUES ('job-a', now(), 'system', :kind, :after)"
+    )
+    for kind, after in (("booking_over", "ending"), ("cancelled", "cancelled"), ("booking_over", "expired")):
+        await seed.run(ended, kind=kind, after=after)
+    assert len(await sent(seed)) == 2
+
+
 async def test_events_about_no_reservation_are_not_told(seed: Seed, job: str) -> None:
     await target(seed, "ntg-a", await users(seed))
     await seed.run("INSERT INTO events (subject, at, actor, kind) VALUES ('node:a', now(), 'root', 'failed')")
