@@ -15,7 +15,7 @@ from gpu_dev.errors import UsageError
 
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})", re.ASCII)
-_DATE = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[T ](\d{1,2}):(\d{2})(?::00)?)?", re.ASCII)
+_DATE = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[tT ](\d{1,2}):(\d{2})(?::00)?)?", re.ASCII)
 _WITH_OFFSET = re.compile(r".*(?:[zZ]|[+-]\d{2}:?\d{2})")
 _LOCALTIME = Path("/etc/localtime")
 FORMS = 'Write it as "2030-01-31 09:00", "tomorrow 09:00", "mon 14:30", 09:00, now, "in 2h" or RFC 3339.'

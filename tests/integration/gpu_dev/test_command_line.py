@@ -74,11 +74,15 @@ def test_who_waits_is_told_why_and_can_leave(system: System) -> None:
     assert kind["next_free_at"]
     assert len(system.cli("gpus", "--each", "-o", "name").stdout.splitlines()) == 4
     assert "another user" in system.cli("gpus", "--each", who="bob").stdout
-    extended = system.cli("extend", holding, "--by", "30m")
-    assert "now lasts 40m" in extended.stdout, extended.stderr
-    ended = system.cli("cancel", waiting, "zzzzzzzz", holding)
+    refused = system.cli("extend", holding, "--by", "30m")
+    assert refused.returncode == 4
+    assert waiting in refused.stderr
+    ended = system.cli("cancel", waiting, "zzzzzzzz", timed.stdout.strip())
     assert ended.returncode == 3
     assert "zzzzzzzz" in ended.stderr
+    extended = system.cli("extend", holding, "--by", "30m")
+    assert "now lasts 40m" in extended.stdout, extended.stderr
+    assert system.cli("cancel", holding).returncode == 0
     eventually_sync(lambda: status_of(system, holding) == "cancelled")
     assert status_of(system, waiting) == "cancelled"
     again = system.cli("cancel", waiting)
@@ -163,7 +167,7 @@ def test_dead_letters_are_for_operators(system: System) -> None:
     empty = system.cli("queue", "dlq", who="admin")
     assert (empty.returncode, empty.stdout) == (0, "No dead letters: every message could be handled.\n")
     assert system.cli("queue", "dlq", "--all", who="admin").stdout == (
-        "gpu_jobs: 0 sent again\npod_operations: 0 sent again\n"
+        "gpu_jobs: 0 sent again\npod_operations: 0 sent again\nnotifications: 0 sent again\n"
     )
     gone = system.cli("queue", "dlq", "--redrive", "gpu_jobs/999", who="admin")
     assert "1 of the messages named are no longer there" in gone.stderr

@@ -1,0 +1,132 @@
+"""The calendar on the command line, against a whole system."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from tests.integration.gpu_dev.conftest import System
+from tests.waiting import eventually_sync
+
+
+def _data(system: System, *words: str, who: str = "alice") -> object:
+    done = system.cli(*words, "-o", "json", who=who)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_booking_from_its_making_to_its_end(system: System) -> None:
+    made = system.cli("book", "create", "-g", "4", "-s", "tomorrow 09:00", "-d", "4h", "--title", "thesis")
+    assert made.returncode == 0, made.stderr
+    booking_id, status = made.stdout.split()[:2]
+    assert status == "confirmed:"
+    assert "4 h100" in made.stdout
+    refused = system.cli("book", "create", "-g", "1", "-s", "tomorrow 10:00", "-d", "1h", who="bob")
+    assert refused.returncode == 4
+    assert "free from" in refused.stderr
+    assert "- " in refused.stderr
+    waits = system.cli("book", "create", "-g", "1", "-s", "tomorrow 10:00", "-d", "1h", "--wait", who="bob")
+    assert "waiting" in waits.stdout
+    [waiting] = _data(system, "book", "waitlist", who="bob")["items"]  # type: ignore[index, call-overload]
+    assert waiting["status"] == "waiting"
+    longer = system.cli("book", "extend", booking_id.removeprefix("bkg-"), "--by", "1h")
+    assert "14:00" in longer.stdout
+    assert "13:00" in system.cli("book", "shorten", booking_id, "--by", "1h").stdout
+    assert "give all of it back" in system.cli("book", "shorten", booking_id, "--by", "9h").stderr
+    moved = system.cli("book", "move", booking_id, "-s", "tomorrow 18:00", "--title", "the thesis")
+    assert "18:00" in moved.stdout
+    assert "22:00" in moved.stdout
+    [seen] = _data(system, "book", "list", "--all", "--user", "alice", who="bob")["items"]  # type: ignore[index, call-overload]
+    assert (seen["user"], seen["title"]) == ("alice", None)
+    assert system.cli("book", "show", booking_id, who="bob").returncode == 3
+    assert system.cli("book", "cancel", booking_id).stdout == f"{booking_id}: cancelled\n"
+
+
+def test_series_slots_and_the_timeline(system: System) -> None:
+    made = system.cli("book", "create", "-g", "2", "-s", "tomorrow 09:00", "-d", "1h", "--rrule", "FREQ=DAILY;COUNT=3")
+    assert made.returncode == 0, made.stderr
+    assert len(made.stdout.splitlines()) == 4
+    slots = _data(system, "book", "slots", "-g", "4", "-d", "2h", "--from", "tomorrow 08:30")["items"]  # type: ignore[index, call-overload]
+    tomorrow = datetime.now(UTC).date()
+    assert slots[0]["start"] > f"{tomorrow}T"
+    assert slots[0]["start"].endswith("10:00:00.000Z")
+    picture = system.cli("avail", "--from", "tomorrow 08:00", "--to", "tomorrow 12:00").stdout
+    assert "4244" in picture
+    [kind] = _data(system, "avail", "--from", "tomorrow 08:00", "--to", "tomorrow 12:00")["items"]  # type: ignore[index, call-overload]
+    assert kind["free"] == [4, 2, 4, 4]
+    first = made.stdout.splitlines()[1].split()[0]
+    assert len(system.cli("book", "cancel", first, "--series").stdout.splitlines()) == 3
+    address = system.cli("book", "feed").stdout.strip()
+    assert address.startswith(system.url)
+    assert "no address any more" in system.cli("book", "feed", "--drop").stderr
+
+
+def test_a_job_runs_in_a_booking_and_is_counted(system: System) -> None:
+    booking_id = system.cli("book", "create", "-g", "2", "-s", "now", "-d", "10m").stdout.split()[0]
+    ran = system.cli("run", "-g", "1", "-d", "5m", "-b", booking_id, "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES")
+    assert (ran.returncode, ran.stdout.strip().isdigit()) == (0, True), ran.stderr
+    assert _data(system, "book", "show", booking_id)["jobs"]  # type: ignore[index, call-overload]
+
+    def counted() -> bool:
+        [line] = _data(system, "usage")["items"]  # type: ignore[index, call-overload]
+        return line["key"] == "alice" and line["held_gpu_s"] > line["used_gpu_s"] > 0
+
+    eventually_sync(counted)
+    assert system.cli("usage", "-o", "csv").stdout.splitlines()[1].startswith("alice,")
+    assert "altogether" in system.cli("usage", "--by", "gpu_type").stdout
+    nobody = system.cli("submit", "-g", "1", "-d", "5m", "-b", booking_id, "--", "true", who="bob")
+    assert nobody.returncode == 4
+
+
+def test_rules_are_set_and_explained(system: System) -> None:
+    assert system.cli("policy", "set", "user:alice", "max_gpus=2", "max_duration=2h").returncode == 6
+    said = system.cli("policy", "set", "user:alice", "max_gpus=2", "max_duration=2h", who="admin")
+    assert "max_gpus=2" in said.stdout
+    assert "max_gpus" not in system.cli("policy", "set", "user:alice", "max_gpus=none", who="admin").stdout
+    assert system.cli("policy", "set", "user:alice", "max_gpus=2", who="admin").returncode == 0
+    assert "is no rule" in system.cli("policy", "set", "user:alice", "max_cards=2", who="admin").stderr
+
+    def explained() -> bool:
+        told = system.cli("explain", "-g", "3", "-d", "3h", "-s", "tomorrow 09:00").stdout
+        return all(word in told for word in ("No, these rules", "max_gpus", "max_duration", "user:alice"))
+
+    eventually_sync(explained)
+    assert "Yes" in system.cli("explain", "-g", "3", "-d", "3h", who="bob").stdout
+    refused = system.cli("book", "create", "-g", "3", "-s", "tomorrow 09:00", "-d", "3h")
+    assert refused.returncode == 4
+    assert "max_gpus" in refused.stderr
+    assert "max_duration" in refused.stderr
+    project = system.cli("projects", "create", "vision", "--member", "alice", who="admin")
+    assert "alice" in project.stdout
+    assert system.cli("book", "create", "-g", "1", "-s", "tomorrow 09:00", "-d", "1h", "-p", "vision").returncode == 0
+    assert system.cli("policy", "remove", "user:alice", who="admin").returncode == 0
+
+
+def test_maintenance_is_looked_at_before_it_is_planned(system: System) -> None:
+    booking_id = system.cli("book", "create", "-g", "4", "-s", "tomorrow 09:00", "-d", "4h").stdout.split()[0]
+    [node] = {one["node"] for one in _data(system, "gpus", "--each")["items"]}  # type: ignore[index, call-overload]
+    window = ("maintenance", "plan", node, "--reason", "new fans", "-s", "tomorrow 10:00", "-d", "2h")
+    assert system.cli(*window).returncode == 6
+    looked = system.cli(*window, "--dry-run", who="admin")
+    assert booking_id in looked.stdout
+    assert _data(system, "maintenance", "list", who="admin")["items"] == []  # type: ignore[index, call-overload]
+    assert "say --yes" in system.cli(*window, who="admin").stderr
+    planned = system.cli(*window, "--yes", who="admin")
+    assert booking_id in planned.stdout
+    [one] = _data(system, "maintenance", "list", who="admin")["items"]  # type: ignore[index, call-overload]
+    assert "cancelled" in system.cli("maintenance", "cancel", one["id"], who="admin").stdout
+
+
+@pytest.mark.parametrize("words", [("targets",), ("show",)])
+def test_notices_are_shown(system: System, words: tuple[str, ...]) -> None:
+    assert system.cli("notify", *words).returncode == 0
+
+
+def test_notices_are_chosen(system: System) -> None:
+    refused = system.cli("notify", "add", "webhook", "not-an-address")
+    assert refused.returncode == 2
+    chosen = system.cli("notify", "set", "started=none", "ended=email,webhook")
+    assert chosen.returncode == 0, chosen.stderr
+    kinds = _data(system, "notify", "show")["kinds"]  # type: ignore[index, call-overload]
+    assert (kinds["started"], sorted(kinds["ended"])) == ([], ["email", "webhook"])
+    assert "Channels:" in system.cli("notify", "set", "ended=pigeon").stderr
