@@ -43,11 +43,8 @@ async def ask(request: Request, services: Served, caller: Caller) -> Response:
     "/gpu-schedulability/",
     response_model=SeedSchedulability,
     summary="May this user use GPUs now? (as older clients ask)",
-    responses=problems(400, 403, 413, 415),
-    openapi_extra={
-        "requestBody": reads(SeedSchedulabilityAsk)["requestBody"],
-        "parameters": reads(SeedSchedulabilityAsk)["parameters"],
-    },
+    responses=problems(400, 403, 409, 413, 415),
+    openapi_extra=reads(SeedSchedulabilityAsk),
 )
 async def ask_as_of_old(request: Request, services: Served) -> Response:
     """For clients that are given an address that ends so, and a token: they name the user by e-mail address, and may
@@ -56,7 +53,11 @@ async def ask_as_of_old(request: Request, services: Served) -> Response:
     given = headers.values(request.scope, b"authorization")
     credential = given[0] if given else None if body.token is None else f"Bearer {body.token}"
     caller = await services.authenticator.principal(credential)
-    async with services.runtime.uow() as uow:
-        verdict = await schedulability(uow, caller, body.user_email.lower(), None, 1, services.runtime.clock.now())
-    shown = presenting_policy.seed_schedulability(verdict)
-    return Response(shown.model_dump_json(), media_type="application/json")
+    now = services.runtime.clock.now()
+
+    async def act(uow: UnitOfWork) -> Answer:
+        verdict = await schedulability(uow, caller, body.user_email.lower(), None, 1, now)
+        return Answer(200, presenting_policy.seed_schedulability(verdict).model_dump_json().encode())
+
+    canonical = body.model_dump_json(exclude={"token"}).encode()
+    return await once(request, caller, canonical, services.runtime.uow, act)

@@ -129,10 +129,11 @@ async def test_a_held_back_job_that_is_cancelled_does_not_come_back(bookings: Bo
     async with world.uow() as uow:
         await cancel(uow, world.who, job, None, world.clock.now())
     await planner.cycle()
+    assert planner._state is not None
+    assert planner._quota.estimates(planner._state, 10) == []
     async with world.uow() as uow:
         await uow.policies.delete_rules([Scope()])
     await planner.cycle()
-    assert planner._state is not None
     assert job not in planner._state.in_line
 
 

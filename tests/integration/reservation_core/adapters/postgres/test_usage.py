@@ -202,6 +202,27 @@ async def in_ledger(seed: Any, first: datetime, last: datetime) -> Decimal:
     return Decimal(str(row["s"]))
 
 
+async def test_an_attempt_that_never_ran_is_wasted_and_the_one_that_did_is_used(seed: Any, engine: AsyncEngine) -> None:
+    user = await seed.user()
+    [first, second] = await seed.node(cards=2)
+    half = seed.hour / 2
+    await seed.job("job-a", user, "running", attempt=2, started_at=seed.now - half, ends_at=seed.now)
+    for attempt, card, start, end in ((1, first, 2, 0.75), (2, second, 1, 0)):
+        await seed.run(
+            "INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, created_at, released_at) "
+            "VALUES ('job-a', :attempt, :gpu, 0, tstzrange(:start, :end), :held, :start, :over)",
+            attempt=attempt, gpu=card, start=seed.now - start * seed.hour, end=seed.now - end * seed.hour,
+            held=attempt == 2, over=seed.now if attempt == 1 else None,
+        )  # fmt: skip
+    # However late the clock of a node was: what a first attempt held was not used by the second.
+    await seed.run("UPDATE reservations SET started_at = :at", at=seed.now - seed.hour)
+    async with engine.begin() as connection:
+        report = await PostgresUsage(connection).report(
+            UsageBy.USER, seed.now - 9 * seed.hour, seed.now, None, seed.now
+        )
+    assert report.total == GpuTime(Decimal(8100), Decimal(3600), Decimal(4500))
+
+
 async def test_slots_and_maintenance_are_nobodys_usage(seed: Any, engine: AsyncEngine) -> None:
     user = await seed.user()
     cards = await seed.node(cards=2)
