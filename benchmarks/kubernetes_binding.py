@@ -39,8 +39,8 @@ from tests.kubernetes.api_server import ApiServer, make_namespace
 from tests.kubernetes.emulated_store import stamp, utc_now
 from tests.kubernetes.pod_bodies import running
 
-NODES = 400
-JOBS = 3000
+NODES = 200
+JOBS = 1000
 ROUNDS = 5
 PARALLEL = 64
 CONNECTIONS = 32
