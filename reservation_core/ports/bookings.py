@@ -46,14 +46,14 @@ class ChangedBooking:
 class BookingFilter:
     """Which bookings a list shows: all of `user_id`'s own, and of others only those that take or took cards.
 
-    `user_id` None sees everything. `overlapping` is the time they must touch, open on either side.
+    `user_id` None sees everything. They end after `from_`, and begin before `to`.
     """
 
     user_id: int | None
+    from_: datetime
     only_own: bool = False
     user: str | None = None
     statuses: frozenset[BookingStatus] | None = None
-    from_: datetime | None = None
     to: datetime | None = None
 
 

@@ -49,7 +49,7 @@ class Judge:
 
     def broken(self, gpu_type: str | None, span: Span, *, keeps_start: bool = False) -> list[BrokenRule]:
         """Every rule that a slot on cards of this type would break."""
-        found = [] if self.begun else timing(span, self.now)
+        found = too_long(span) if self.begun else timing(span, self.now)
         if self.who.foreign:
             detail = f"You are in no project {self.who.project}. Leave `project` out, or ask to be made a member."
             found.append(BrokenRule("no_such_project", detail))
@@ -100,9 +100,14 @@ def timing(span: Span, now: datetime) -> list[BrokenRule]:
     if span.start > now + FARTHEST_START:
         detail = f"It begins more than {FARTHEST_START.days} days from now. Book it when it is nearer."
         found.append(BrokenRule("too_far_ahead", detail))
-    if span.length > LONGEST_BOOKING:
-        found.append(BrokenRule("too_long", f"It is longer than {LONGEST_BOOKING.days} days. Book less."))
-    return found
+    return found + too_long(span)
+
+
+def too_long(span: Span) -> list[BrokenRule]:
+    """What speaks against the length of any booking."""
+    if span.length <= LONGEST_BOOKING:
+        return []
+    return [BrokenRule("too_long", f"It is longer than {LONGEST_BOOKING.days} days. Book less.")]
 
 
 def this_minute(now: datetime) -> datetime:

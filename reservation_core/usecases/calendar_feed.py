@@ -52,5 +52,5 @@ async def read_feed(uow: UnitOfWork, secret: str, ids: IdSource) -> Feed | None:
         return None
     user_id, user, _ = found
     now = await uow.now()
-    which = BookingFilter(user_id, only_own=True, statuses=_SHOWN, from_=now - PAST)
+    which = BookingFilter(user_id, now - PAST, only_own=True, statuses=_SHOWN)
     return Feed(user, tuple(await uow.bookings.views(which, limit=MOST, after=None)), now)

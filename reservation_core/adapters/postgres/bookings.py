@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from reservation_core.adapters.postgres.booking_rows import booked_card_of, booking_document, booking_of
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.adapters.postgres.reservations import CALENDAR_CONSTRAINT, WriteConflictError
-from reservation_core.domain.bookings import Booking
+from reservation_core.domain.bookings import LONGEST_BOOKING, Booking
 from reservation_core.domain.calendar import Range, to_micros
 from reservation_core.domain.card_choice import KnownCard
 from reservation_core.domain.model import BookingStatus
@@ -152,6 +152,7 @@ class PostgresBookings:
                 "after_start": None if after is None else after[0],
                 "after_id": "" if after is None else after[1],
                 "from": which.from_,
+                "longest_s": LONGEST_BOOKING.total_seconds(),
                 "to": which.to,
                 "user_id": which.user_id,
                 "only_own": which.only_own,

@@ -105,11 +105,13 @@ WHERE a.reservation_id = ANY(CAST(:ids AS text[]))
 ORDER BY a.reservation_id, a.rank, g.index;
 
 -- name: list_bookings
--- Ids of bookings by start and id: one's own, and of others those that take or took cards.
+-- Ids of bookings by start and id: one's own, and of others those that take or took cards. None is longer than 90 days,
+-- so that those which began long before need not be looked at.
 SELECT b.id
 FROM bookings b JOIN reservations r ON r.id = b.id
 WHERE (CAST(:after_start AS timestamptz) IS NULL OR (b.starts_at, b.id) > (CAST(:after_start AS timestamptz), :after_id))
-  AND (CAST(:from AS timestamptz) IS NULL OR b.ends_at > CAST(:from AS timestamptz))
+  AND b.ends_at > CAST(:from AS timestamptz)
+  AND b.starts_at > CAST(:from AS timestamptz) - make_interval(secs => :longest_s) - interval '1 day'
   AND (CAST(:to AS timestamptz) IS NULL OR b.starts_at < CAST(:to AS timestamptz))
   AND (CAST(:user_id AS bigint) IS NULL OR r.user_id = CAST(:user_id AS bigint)
        OR (NOT :only_own AND r.status IN ('offered', 'confirmed', 'active', 'ended')))
