@@ -128,12 +128,17 @@ def due(booking: Booking, facts: BookingFacts, rules: BookingRules, now: datetim
 
 
 def advance(booking: Booking, facts: BookingFacts, rules: BookingRules, now: datetime) -> list[BookingChange]:
-    """Everything that is due, in order; nothing when nothing is. Whatever was missed meanwhile is made up for."""
+    """Everything that is due, in order; nothing when nothing is. Whatever was missed meanwhile is made up for.
+
+    Of each kind of event, one a look.
+    """
     changes: list[BookingChange] = []
-    while (event := due(booking, facts, rules, now)) is not None:
+    kinds: set[type] = set()
+    while (event := due(booking, facts, rules, now)) is not None and type(event) not in kinds:
         change = decide(booking, event, now)
         if change is None:
             break
+        kinds.add(type(event))
         changes.append(change)
         booking = change.after
     return changes

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -38,6 +38,7 @@ class PostgresBookingLife:
             statement("due_bookings"),
             {
                 "now": now,
+                "look_ahead": now + timedelta(seconds=max(rules.starting_soon_s, default=0)),
                 "starting_soon": [float(each) for each in rules.starting_soon_s],
                 "ending_soon": [float(each) for each in rules.ending_soon_s],
                 "limit": limit,

@@ -6,16 +6,18 @@
 SELECT epoch FROM planner_lease FOR NO KEY UPDATE;
 
 -- name: due_bookings
--- Of which the clock may ask something (see domain/booking_life.due, which decides).
+-- Of which the clock may ask something (see domain/booking_life.due, which decides). Nothing is asked of those that begin
+-- after `look_ahead`.
 SELECT r.id
 FROM reservations r JOIN bookings b ON b.id = r.id
 WHERE r.kind <> 'job' AND r.status IN ('waiting', 'offered', 'confirmed', 'active') AND CASE r.status
     WHEN 'waiting' THEN least(b.waits_until, b.starts_at) <= CAST(:now AS timestamptz)
     WHEN 'offered' THEN least(b.offer_until, b.starts_at) <= CAST(:now AS timestamptz)
-    WHEN 'confirmed' THEN b.starts_at <= CAST(:now AS timestamptz) OR EXISTS (
-        SELECT FROM unnest(CAST(:starting_soon AS float8[])) AS t (s)
-        WHERE b.starts_at - make_interval(secs => t.s) <= CAST(:now AS timestamptz)
-          AND b.starts_at - make_interval(secs => t.s) > coalesce(b.start_warned_at, r.created_at))
+    WHEN 'confirmed' THEN b.starts_at <= CAST(:look_ahead AS timestamptz) AND (
+        b.starts_at <= CAST(:now AS timestamptz) OR EXISTS (
+            SELECT FROM unnest(CAST(:starting_soon AS float8[])) AS t (s)
+            WHERE b.starts_at - make_interval(secs => t.s) <= CAST(:now AS timestamptz)
+              AND b.starts_at - make_interval(secs => t.s) > coalesce(b.start_warned_at, r.created_at)))
     ELSE b.ends_at <= CAST(:now AS timestamptz) OR EXISTS (
         SELECT FROM unnest(CAST(:ending_soon AS float8[])) AS t (s)
         WHERE b.ends_at - make_interval(secs => t.s) <= CAST(:now AS timestamptz)
