@@ -9,6 +9,7 @@ from reservation_core.ports.reservations import JobView
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.changing import carry_out
 from reservation_core.usecases.owned import lock_owned, view_owned
+from reservation_core.usecases.permit import lock_owner, permit_extension
 
 
 async def extend(
@@ -22,11 +23,14 @@ async def extend(
 ) -> JobView:
     """Let a job last longer by `by`, up to `longest` in all.
 
-    Raises NotFoundError, StaleVersionError, AlreadyFinalError, NotExtendableError, LimitExceededError, or
-    CalendarConflictError when its GPUs are promised to somebody else by then.
+    Raises NotFoundError, StaleVersionError, AlreadyFinalError, NotExtendableError, LimitExceededError,
+    NotPermittedError when the policy says no, or CalendarConflictError when its GPUs are promised to somebody else by
+    then.
     """
+    await lock_owner(uow, job_id)
     reservation = await lock_owned(uow, principal, job_id, expected_version)
     change = decide(reservation, ExtendRequested(principal.user, by, longest), now)
     if change is not None:
+        await permit_extension(uow, reservation, by, now)
         await carry_out(uow, [change])
     return await view_owned(uow, principal, job_id)

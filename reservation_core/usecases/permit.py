@@ -1,11 +1,13 @@
 """May a job be, by the policy? What could never be is refused at submission; what may be later waits for its turn."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from reservation_core.domain.errors import NotPermittedError
 from reservation_core.domain.limits import Policy
 from reservation_core.domain.model import Reservation, ReservationKind
-from reservation_core.domain.rules import BrokenRule, RuleRequest, never_possible
+from reservation_core.domain.rules import BrokenRule, RuleRequest, check, known_from, never_possible
+from reservation_core.ports.transactions import UnitOfWork
 
 
 def job_request(job: Reservation, duration: timedelta | None = None) -> RuleRequest:
@@ -29,6 +31,34 @@ def permit_ever(request: RuleRequest, policy: Policy, now: datetime) -> None:
     broken = never_possible(request, policy, now)
     if broken:
         raise not_permitted(broken)
+
+
+async def permit_extension(uow: UnitOfWork, job: Reservation, by: timedelta, now: datetime) -> None:
+    """Let a job last longer if the policy allows it. Raises NotPermittedError.
+
+    Its owner must be locked (see `lock_owner`). A job of a booking is bounded by the booking.
+    """
+    policy = (await uow.policies.current()).policy
+    if policy.is_empty or job.booking_id is not None:
+        return
+    broken = never_possible(job_request(job, job.duration + by), policy, now)
+    if job.range_end is not None and not broken:
+        more = replace(job_request(job, by), start=job.range_end, replaces=None)
+        limits = policy.limits(job.user, None, job.gpu_type)
+        usage = await uow.policies.usage(job.user_id, None, known_from(more, limits, now), now)
+        broken = check(more, policy, usage, now)
+    if broken:
+        raise not_permitted(broken)
+
+
+async def lock_owner(uow: UnitOfWork, job_id: str) -> None:
+    """Keep everybody else from deciding about the quotas of a job's owner until the transaction ends.
+
+    Before the job itself is locked: whoever starts jobs takes the owners first, too.
+    """
+    job = (await uow.reservations.get([job_id])).get(job_id)
+    if job is not None:
+        await uow.policies.lock_holders([job.user_id], ())
 
 
 def not_permitted(broken: list[BrokenRule]) -> NotPermittedError:

@@ -11,6 +11,7 @@ from reservation_core.domain.limits import NO_POLICY, Relaxation, RuleName, Rule
 from reservation_core.domain.model import JobStatus, PodPhase, ReasonCode
 from reservation_core.usecases.book import book
 from reservation_core.usecases.cancel import cancel
+from reservation_core.usecases.extend import extend
 from reservation_core.usecases.plan_and_allocate import Planner
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, MINUTE, BookingWorld
@@ -260,6 +261,33 @@ async def test_a_job_that_could_never_be_is_refused_as_it_is_submitted(world: Wo
     ]
     world.new(policy=policy, gpus=2, duration=3600, priority=-1)
     world.new(policy=NO_POLICY, gpus=3, duration=10 * 3600)
+
+
+async def test_an_extension_is_held_to_the_policy(bookings: BookingWorld) -> None:
+    world = bookings.world
+    job = await world.ran()
+    queued = await world.submitted()
+    await bookings.booked(START + 3 * HOUR, gpus=2)
+
+    async def extended(job_id: str, hours: int) -> list[str]:
+        try:
+            async with world.uow() as uow:
+                await extend(uow, world.who, job_id, hours * HOUR, None, 240 * HOUR, world.clock.now())
+        except NotPermittedError as refused:
+            return [broken.code for broken in refused.broken_rules]
+        return []
+
+    await rule(world, max_gpus=2, max_duration=5 * HOUR)
+    assert await extended(job, 5) == ["max_duration"]
+    assert await extended(queued, 5) == ["max_duration"]
+    # While it lasts she will hold two others.
+    assert await extended(job, 3) == ["max_gpus"]
+    assert await extended(job, 1) == []
+    assert await extended(queued, 1) == []
+    await rule(world, max_gpu_hours_per_week=5)
+    # Two hours are the job's by now, and two the booking's.
+    assert await extended(job, 2) == ["max_gpu_hours_per_week"]
+    assert await extended(job, 1) == []
 
 
 async def test_a_rule_may_raise_a_users_priority(world: World) -> None:
