@@ -5,9 +5,9 @@ from typing import Literal
 from reservation_core.domain.booking_changes import Cancelled
 from reservation_core.domain.booking_life import transition
 from reservation_core.domain.bookings import FINAL_BOOKINGS, Booking
-from reservation_core.domain.changes import CancelRequested
+from reservation_core.domain.changes import BookingOver
 from reservation_core.domain.lifecycle import decide
-from reservation_core.domain.model import FINAL_STATUSES, JobStatus
+from reservation_core.domain.model import JobStatus, Reason, ReasonCode, Reservation
 from reservation_core.ports.identities import Principal
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.book import told
@@ -23,7 +23,7 @@ async def cancel_booking(
 ) -> list[Booking]:
     """Cancel; answers the bookings that were, the one asked for among them, by start.
 
-    Jobs within them end with them: who waits at once, who runs as after a cancel of the job itself.
+    Jobs within them end with them: who waits at once, who runs after its grace.
     Raises NotFoundError, StaleVersionError, AlreadyFinalError when the one asked for is over.
     """
     asked = await view_owned_booking(uow, principal, booking_id)
@@ -41,13 +41,14 @@ async def cancel_booking(
     by_admin = asked.user_id != principal.user_id
     after = [transition(each, Cancelled(principal.user, by_admin), now)[0] for each in open_ones]
     over = {each.id for each in open_ones}
-    changes = [
-        decide(job, CancelRequested(principal.user, by_admin), now)
-        for job in jobs.values()
-        if job.booking_id in over and job.status not in FINAL_STATUSES and job.status is not JobStatus.ENDING
-    ]
+    changes = [decide(job, _over(job, principal.user), now) for job in jobs.values() if job.booking_id in over]
     await carry_out(uow, [change for change in changes if change is not None])
     await uow.bookings.cancel(open_ones, after, principal.user, now)
     told(uow)
     cancelled = await uow.bookings.lock([each.id for each in open_ones])
     return sorted(cancelled.values(), key=lambda each: (each.span.start, each.id))
+
+
+def _over(job: Reservation, actor: str) -> BookingOver:
+    detail = f"The booking {job.booking_id} was cancelled. Submit the job again, in another booking or without one."
+    return BookingOver(JobStatus.CANCELLED, Reason(ReasonCode.BOOKING_OVER, detail), actor)

@@ -36,6 +36,9 @@ async def change_booking(
     CalendarConflictError when jobs run within it for longer than it would last.
     """
     asked = await view_owned_booking(uow, principal, booking_id)
+    if asked.jobs:
+        # Plans put slots of its waiting jobs into it.
+        await uow.booking_life.hold_planning()
     # The owner's quotas are asked, whoever changes it; users are locked before reservations, as in booking.
     who = replace(await booker(uow, asked.user_id, asked.user, asked.project), foreign=False)
     [before] = await lock_owned_bookings(uow, principal, [booking_id], booking_id, expected_version)
