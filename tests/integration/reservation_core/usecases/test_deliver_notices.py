@@ -190,13 +190,15 @@ async def test_after_a_failure_the_others_of_that_target_rest_and_those_of_other
 
 
 async def test_a_target_gets_one_at_a_time(post: Post) -> None:
-    await post.target()
+    target = await post.target()
     for _ in range(5):
         await post.cancelled()
     messages = await post.messages()
     post.sender.hold = asyncio.Event()
     tasks = [asyncio.create_task(post.deliveries.handle(message)) for message in messages]
     await eventually(lambda: post.sender.at_once)
+    for _ in range(20):  # longer than the others would need to read what they have to send
+        await post.status(target)
     post.sender.hold.set()
     await asyncio.gather(*tasks)
     assert post.sender.most_at_once == 1
