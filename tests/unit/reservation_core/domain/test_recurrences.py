@@ -4,6 +4,7 @@
 
 import time
 from datetime import UTC, date, datetime, timedelta
+from functools import cache
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -71,9 +72,24 @@ def test_dates_are_at_the_same_time_of_day_whatever_the_clocks_do(
             assert each.span == Span(there[0], there[0] + length)
 
 
-@given(st.sampled_from(ZONES), st.datetimes(datetime(2020, 1, 1), datetime(2032, 1, 1)))
-def test_a_local_time_is_its_first_instant_or_none(name: str, wall: datetime) -> None:
-    wall = wall.replace(second=0, microsecond=0, fold=0)
+@cache
+def changes_of_clocks(name: str) -> list[datetime]:
+    """Local times, by the clock before it, of every change from 2020 to 2031; one of no change where there is none."""
+    zone, hour = ZoneInfo(name), timedelta(hours=1)
+    found = []
+    at = datetime(2020, 1, 1, tzinfo=UTC)
+    while at.year < 2032:
+        if at.astimezone(zone).utcoffset() != (at + hour).astimezone(zone).utcoffset():
+            found.append(at.astimezone(zone).replace(tzinfo=None, fold=0))
+        at += hour
+    return found or [datetime(2030, 1, 1)]
+
+
+@settings(max_examples=300)
+@given(st.sampled_from(ZONES), st.integers(0, 1000), st.integers(-120, 180))
+def test_a_local_time_is_its_first_instant_or_none(name: str, which: int, minutes: int) -> None:
+    changes = changes_of_clocks(name)
+    wall = changes[which % len(changes)] + timedelta(minutes=minutes)
     zone = ZoneInfo(name)
     there = instants(wall, zone)
     if there:
