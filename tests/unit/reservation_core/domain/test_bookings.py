@@ -85,7 +85,7 @@ def types_of(cards: list[BookableCard], wanted: Wanted) -> list[str]:
     return sorted({each.gpu_type for each in cards if wanted.gpu_type in (None, each.gpu_type)})
 
 
-@settings(max_examples=400)
+@settings(max_examples=400, deadline=None)
 @given(labs(), wishes, st.integers(0, HORIZON), st.integers(1, 15))
 def test_cards_are_chosen_where_there_are_enough_and_only_free_ones(
     cards: list[BookableCard], wanted: Wanted, start: int, length: int
@@ -110,7 +110,7 @@ def test_cards_are_chosen_where_there_are_enough_and_only_free_ones(
     assert not any(free(each, begin, end) for each in after if each.gpu_id in {one.gpu_id for one in picked})
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(labs(), wishes, st.integers(0, 20), st.integers(1, 12), st.integers(0, HORIZON))
 def test_free_slots_are_every_minute_at_which_it_fits(
     cards: list[BookableCard], wanted: Wanted, start: int, length: int, span: int
@@ -134,7 +134,7 @@ def test_free_slots_are_every_minute_at_which_it_fits(
     assert found == sorted(found, key=lambda slot: (slot.span.start, slot.gpu_type))
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(labs(), wishes, st.integers(0, HORIZON), st.integers(1, 12))
 def test_nearest_slots_are_free_and_none_is_nearer_on_either_side(
     cards: list[BookableCard], wanted: Wanted, wish: int, length: int
@@ -159,7 +159,7 @@ def test_nearest_slots_are_free_and_none_is_nearer_on_either_side(
         assert len(starts) >= 3
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(labs(), st.integers(0, 20), st.integers(1, HORIZON), st.integers(1, 13))
 def test_counts_are_of_cards_free_for_the_whole_step(
     cards: list[BookableCard], start: int, span: int, step: int
@@ -175,6 +175,7 @@ def test_counts_are_of_cards_free_for_the_whole_step(
     assert set(found) == {each.gpu_type for each in cards}
 
 
+@settings(deadline=None)
 @given(labs(), wishes)
 def test_never_is_told_exactly_when_an_empty_calendar_would_not_do(cards: list[BookableCard], wanted: Wanted) -> None:
     empty = [BookableCard(c.gpu_id, c.node, c.index, c.gpu_type, c.available) for c in cards]
