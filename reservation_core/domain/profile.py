@@ -16,8 +16,8 @@ from reservation_core.domain.placement import NodeCards, Pool
 Free = Sequence[Range]
 """The free ranges of a card in order; the last never ends."""
 
-_CLASSES = 2
-"""Leading bits of a length that tell its class: 2 make two classes of each doubling."""
+_CLASSES = 1
+"""Leading bits of a length that tell its class: with one, a class is all lengths up to twice its least."""
 
 _TIED = 8
 """How many nodes more than needed are looked at when several could start at the same time."""
@@ -74,7 +74,7 @@ class _Bounds:
                 continue
             known = firsts[position]
             if known is None:
-                known = firsts[position] = _firsts(profile.cards(position, now), self.length, now)
+                known = firsts[position] = _firsts(profile.cards(position, now), self.length)
             actual = known[nth]
             if actual <= bound or actual <= now:
                 return bound, position
@@ -89,12 +89,12 @@ class _Bounds:
             heappush(self.heap, (0, position))
 
 
-def _firsts(cards: Sequence[Free], length: int, now: int) -> list[int]:
-    """When each of these cards can first take something of this length, in order of time."""
+def _firsts(cards: Sequence[Free], length: int) -> list[int]:
+    """Before when each of these cards can certainly not take something of this length, in order of time."""
     firsts = []
     for free in cards:
         for start, end in free:
-            if end - start >= length and (start >= now or end - now >= length):
+            if end - start >= length:
                 firsts.append(start)
                 break
     firsts.sort()
@@ -178,12 +178,11 @@ class PoolProfile:
             smaller = [
                 bounds for (cards, lengths), bounds in self._bounds.items() if cards <= gpus and lengths <= least
             ]
-            able = [len(node.cards) >= gpus for node in self.nodes]
-            if smaller:
-                below = max(smaller, key=lambda each: each.length)
-                current = [bound if can else FOREVER for bound, can in zip(below.current, able, strict=True)]
-            else:
-                current = [0 if can else FOREVER for can in able]
+            below = max(smaller, key=lambda each: each.length, default=None)
+            current = [0] * len(self.nodes) if below is None else list(below.current)
+            for node in self.nodes:
+                if len(node.cards) < gpus:
+                    current[node.position] = FOREVER
             firsts = self._firsts.setdefault(least, [None] * len(self.nodes))
             known = self._bounds[gpus, least] = _Bounds(gpus, least, current, firsts)
         return known
