@@ -26,6 +26,18 @@ def limits_starts(policy: Policy) -> bool:
     return any(getattr(each.rules, name.value) is not None for each in policy.rules for name in _QUOTAS)
 
 
+def counts_hours(policy: Policy) -> bool:
+    """Whether any rule bounds GPU-hours: then what was given back counts, too."""
+    return any(each.rules.max_gpu_hours_per_week is not None for each in policy.rules)
+
+
+def spent(user: str, project: str | None, gpu_type: str, time: timedelta, since: datetime, now: datetime) -> Holding:
+    """So much GPU-time of the past as one holding within [since, now): for sums of a week it is the same."""
+    span = max(now - since, timedelta(microseconds=1))
+    gpus = max(1, -(-time // span))
+    return Holding("", ReservationKind.JOB, user, project, gpu_type, gpus, since, since + time / gpus)
+
+
 @dataclass(frozen=True, slots=True)
 class HeldBack:
     """A job that has to wait for others of its owner, and what it is told."""

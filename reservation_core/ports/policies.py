@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Protocol
 
 from reservation_core.domain.limits import Policy, PolicyRule, Rules, Scope
-from reservation_core.domain.rules import UsageView
+from reservation_core.domain.rules import Holding, UsageView
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +89,14 @@ class Policies(Protocol):
         """Take back what these waiting jobs were promised: their owners' quotas don't allow it any more."""
         ...
 
-    async def usage_of_all(
-        self, known_from: datetime, now: datetime, user_ids: Sequence[int] | None = None
-    ) -> UsageView:
-        """The same of everybody, or of these, without open bookings and whatever the project."""
+    async def held_by_all(self, now: datetime, user_ids: Sequence[int] | None = None) -> tuple[Holding, ...]:
+        """What everybody, or these, hold and have booked from now on, whatever the project."""
+        ...
+
+    async def spent_by_all(
+        self, since: datetime, now: datetime, user_ids: Sequence[int] | None = None
+    ) -> tuple[Holding, ...]:
+        """What everybody, or these, have given back since a time, as if it had been held evenly since then."""
         ...
 
 

@@ -12,9 +12,13 @@ from datetime import datetime, timedelta
 from reservation_core.domain.limits import NO_POLICY, Policy
 from reservation_core.domain.plan import Start, WaitEstimate, Waiting
 from reservation_core.domain.quota_windows import week_start
-from reservation_core.domain.quotas import HeldBack, Quotas, limits_starts
+from reservation_core.domain.quotas import HeldBack, Quotas, counts_hours, limits_starts
+from reservation_core.domain.rules import Holding, UsageView
 from reservation_core.domain.whole import CalendarPicture
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
+
+_SPENT_EVERY = 60
+"""What was given back is read again after so many looks at what is held."""
 
 
 class QuotaGate:
@@ -28,6 +32,8 @@ class QuotaGate:
         self._policy: Policy = NO_POLICY
         self._names: dict[int, str] = {}
         self._quotas: Quotas | None = None
+        self._spent: tuple[Holding, ...] = ()
+        self._spent_at: datetime | None = None
         self._in: dict[str, Waiting] = {}
         self._out: dict[str, HeldBack] = {}
 
@@ -81,8 +87,10 @@ class QuotaGate:
             return list(starts)
         await uow.policies.lock_holders(owners, ())
         policy = (await uow.policies.current()).policy
-        usage = await uow.policies.usage_of_all(week_start(now), now, owners)
-        quotas = Quotas(policy, usage, self._names, state.types, now)
+        holdings = await uow.policies.held_by_all(now, owners)
+        if counts_hours(policy):
+            holdings += await uow.policies.spent_by_all(week_start(now), now, owners)
+        quotas = Quotas(policy, UsageView(holdings), self._names, state.types, now)
         allowed, refused = [], []
         for start in starts:
             job = jobs.get(start.id)
@@ -120,9 +128,18 @@ class QuotaGate:
             if not limits_starts(self._policy):
                 self._quotas = None
                 return
-            usage = await uow.policies.usage_of_all(week_start(now), now)
+            holdings = await uow.policies.held_by_all(now) + await self._spent_by_all(uow, now)
         await self._learn_names(job.owner for job in state.in_line.values())
-        self._quotas = Quotas(self._policy, usage, self._names, state.types, now)
+        self._quotas = Quotas(self._policy, UsageView(holdings), self._names, state.types, now)
+
+    async def _spent_by_all(self, uow: UnitOfWork, now: datetime) -> tuple[Holding, ...]:
+        """A week's history is long, and changes little in a minute: who starts is counted to the second anyway."""
+        if not counts_hours(self._policy):
+            return ()
+        if self._spent_at is None or now - self._spent_at >= _SPENT_EVERY * self._every:
+            self._spent_at = now
+            self._spent = await uow.policies.spent_by_all(week_start(now), now)
+        return self._spent
 
     async def _learn_names(self, owners: Iterable[int]) -> None:
         unknown = sorted(set(owners) - self._names.keys())

@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.domain.limits import UNLIMITED, Policy, PolicyRule, Relaxation, RuleName, Rules, Scope
 from reservation_core.domain.model import ReservationKind
+from reservation_core.domain.quotas import spent
 from reservation_core.domain.rules import Holding, OpenBooking, UsageView
 from reservation_core.ports.policies import CurrentPolicy, StoredRule
 
@@ -97,15 +98,25 @@ class PostgresPolicies:
         """Take back what these waiting jobs were promised."""
         await self._connection.execute(statement("drop_slots_over_quota"), {"ids": list(reservation_ids)})
 
-    async def usage_of_all(
-        self, known_from: datetime, now: datetime, user_ids: Sequence[int] | None = None
-    ) -> UsageView:
-        """What everybody holds, or these do."""
-        held = await self._connection.execute(
-            statement("quota_holdings_of_all"),
-            {"known_from": known_from, "now": now, "user_ids": None if user_ids is None else list(user_ids)},
+    async def held_by_all(self, now: datetime, user_ids: Sequence[int] | None = None) -> tuple[Holding, ...]:
+        """What everybody, or these, hold and have booked from now on."""
+        found = await self._connection.execute(
+            statement("quota_open_of_all"), {"now": now, "user_ids": None if user_ids is None else list(user_ids)}
         )
-        return UsageView(tuple(_holding(row) for row in held))
+        return tuple(_holding(row) for row in found)
+
+    async def spent_by_all(
+        self, since: datetime, now: datetime, user_ids: Sequence[int] | None = None
+    ) -> tuple[Holding, ...]:
+        """What everybody, or these, have given back since a time, as if it had been held evenly since then."""
+        found = await self._connection.execute(
+            statement("quota_spent_of_all"),
+            {"since": since, "now": now, "user_ids": None if user_ids is None else list(user_ids)},
+        )
+        return tuple(
+            spent(row.user_name, row.project, row.gpu_type, timedelta(seconds=float(row.gpu_s)), since, now)
+            for row in found
+        )
 
 
 def _scope(scope: Scope) -> dict[str, str | None]:

@@ -71,8 +71,8 @@ WHERE (r.user_id = :user_id OR r.project = CAST(:project AS text)) AND r.kind IN
   AND (a.held OR upper(a.during) > CAST(:known_from AS timestamptz))
 GROUP BY r.id, r.kind, u.name, r.project, g.gpu_type, a.during, a.held;
 
--- name: quota_holdings_of_all
--- The same of everybody, or of these.
+-- name: quota_open_of_all
+-- What everybody, or these, hold and have booked from now on.
 SELECT r.id, r.kind, u.name AS user_name, r.project, g.gpu_type, lower(a.during) AS starts_at,
        CASE WHEN a.held THEN greatest(upper(a.during), CAST(:now AS timestamptz) + interval '1 minute')
             ELSE upper(a.during) END AS ends_at,
@@ -81,11 +81,23 @@ FROM allocations a
 JOIN reservations r ON r.id = a.reservation_id
 JOIN users u ON u.id = r.user_id
 JOIN gpus g ON g.id = a.gpu_id
-WHERE (a.released_at IS NULL OR a.released_at > CAST(:known_from AS timestamptz))
+WHERE a.released_at IS NULL AND r.kind IN ('job', 'booking') AND a.booking_id IS NULL AND NOT a.planned
   AND (CAST(:user_ids AS bigint[]) IS NULL OR r.user_id = ANY(CAST(:user_ids AS bigint[])))
-  AND r.kind IN ('job', 'booking') AND a.booking_id IS NULL AND NOT a.planned
-  AND (a.held OR upper(a.during) > CAST(:known_from AS timestamptz))
 GROUP BY r.id, r.kind, u.name, r.project, g.gpu_type, a.during, a.held;
+
+-- name: quota_spent_of_all
+-- The GPU-seconds since a time of what everybody, or these, have given back.
+SELECT u.name AS user_name, r.project, g.gpu_type,
+       sum(extract(epoch FROM upper(a.during) - greatest(lower(a.during), CAST(:since AS timestamptz)))) AS gpu_s
+FROM allocations a
+JOIN reservations r ON r.id = a.reservation_id
+JOIN users u ON u.id = r.user_id
+JOIN gpus g ON g.id = a.gpu_id
+WHERE a.released_at > CAST(:since AS timestamptz) AND upper(a.during) > CAST(:since AS timestamptz)
+  AND upper(a.during) <= CAST(:now AS timestamptz)
+  AND r.kind IN ('job', 'booking') AND a.booking_id IS NULL AND NOT a.planned
+  AND (CAST(:user_ids AS bigint[]) IS NULL OR r.user_id = ANY(CAST(:user_ids AS bigint[])))
+GROUP BY u.name, r.project, g.gpu_type;
 
 -- name: names_of_users
 -- What users are called.
