@@ -232,6 +232,8 @@ async def test_a_hundred_clients_race_for_the_last_gpu(
     won = [answer for answer in answers if answer.status_code == 201]
     lost = [answer for answer in answers if answer.status_code == 409]
     assert (len(won), len(lost)) == (1, 99)
+    [stored] = await execute(runtime, "SELECT count(*) AS rows FROM reservations WHERE kind = 'booking'")
+    assert stored.rows == 1
     nearest = {"start": said(at(4)), "end": said(at(5))}
     assert all(nearest in answer.json()["nearest_slots"] for answer in lost)
     assert all([rule["code"] for rule in answer.json()["broken_rules"]] == ["no_free_gpus"] for answer in lost)
