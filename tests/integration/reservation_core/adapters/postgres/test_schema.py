@@ -139,3 +139,47 @@ async def test_there_is_one_planner_lease(seed) -> None:
         await seed.run("INSERT INTO planner_lease (epoch, expires_at) VALUES (1, now())")
     with pytest.raises(IntegrityError):
         await seed.run("INSERT INTO planner_lease (singleton, epoch, expires_at) VALUES (false, 1, now())")
+
+
+POLICY = "INSERT INTO policies (changed_at, changed_by, {columns}) VALUES (now(), 'root', {values})"
+
+
+@pytest.mark.parametrize(
+    ("columns", "values"),
+    [
+        ("user_name, project", "'ann', 'vision'"),
+        ("user_name", "'Ann Lee'"),
+        ("max_gpus", "-1"),
+        ("max_gpu_hours_per_week", "-0.5"),
+        ("max_duration", "interval '0'"),
+        ("max_advance", "interval '500 days'"),
+        ("no_show_grace", "interval '1 second'"),
+        ("lifted", "ARRAY['everything']"),
+        ("relaxed", "'{}'"),
+    ],
+)
+async def test_a_rule_that_means_nothing_is_refused(seed, columns: str, values: str) -> None:
+    with pytest.raises(IntegrityError, match="check"):
+        await seed.run(POLICY.format(columns=columns, values=values))
+
+
+async def test_a_scope_has_one_rule_and_every_change_is_counted(seed) -> None:
+    await seed.run(POLICY.format(columns="gpu_type", values="'h100'"))
+    await seed.run(POLICY.format(columns="max_gpus", values="1"))
+    for columns, values in (("gpu_type", "'h100'"), ("max_gpus", "2")):
+        with pytest.raises(IntegrityError, match="policies_user_name_project_gpu_type_key"):
+            await seed.run(POLICY.format(columns=columns, values=values))
+    before = await seed.run("SELECT revision FROM policy_state")
+    await seed.run("UPDATE policies SET max_gpus = 3")
+    await seed.run("DELETE FROM policies")
+    assert await seed.run("SELECT revision FROM policy_state") == before + 2
+
+
+async def test_who_is_in_which_project_counts_as_a_change(seed) -> None:
+    user = await seed.user()
+    await seed.run("INSERT INTO projects (name, created_at) VALUES ('vision', now())")
+    before = await seed.run("SELECT revision FROM policy_state")
+    await seed.run("INSERT INTO project_members VALUES ('vision', :user)", user=user)
+    await seed.run("DELETE FROM projects")
+    assert await seed.run("SELECT count(*) FROM project_members") == 0
+    assert await seed.run("SELECT revision FROM policy_state") > before + 1
