@@ -43,6 +43,15 @@ async def test_a_quota_holds_for_requests_that_come_at_once(alice: httpx.AsyncCl
     assert all(codes(answer) == ["max_gpus"] for answer in answers if answer.status_code == 409)
 
 
+async def test_a_quota_holds_for_requests_that_are_not_in_each_others_way(
+    alice: httpx.AsyncClient, runtime: Runtime
+) -> None:
+    """No card is wanted twice, so that nothing but the user's row makes them wait for each other."""
+    await rule(runtime, max_open_bookings=3)
+    answers = await asyncio.gather(*(alice.post("/v1/bookings", json=asked(at(n))) for n in range(10)))
+    assert sorted(answer.status_code for answer in answers) == [201] * 3 + [409] * 7
+
+
 async def test_every_rule_is_told_with_slots_that_obey_all(alice: httpx.AsyncClient, runtime: Runtime) -> None:
     await rule(runtime, max_gpus=2, min_notice=timedelta(hours=5), max_duration=timedelta(hours=3))
     await rule(runtime, Scope(user="bob"), max_gpus=1)
