@@ -1,7 +1,7 @@
 """Which adapters a process works with, opened and closed together."""
 
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -13,12 +13,13 @@ from reservation_core.adapters.local.cluster import LocalCluster
 from reservation_core.adapters.local.inventory import BadGpusSettingError
 from reservation_core.adapters.pgmq.queue import open_client
 from reservation_core.adapters.postgres.engine import engine_url, open_engine
+from reservation_core.adapters.postgres.shared_clock import SharedClock
 from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
 from reservation_core.adapters.postgres.wakeups import PostgresWakeups
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster
 from reservation_core.ports.ids import IdSource
-from reservation_core.ports.transactions import UnitOfWorkFactory
+from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWorkFactory
 from reservation_core.ports.wakeups import Wakeups
 from reservation_core.runtime.companions import beside
 from reservation_core.runtime.settings import ClusterKind, CommonSettings
@@ -93,13 +94,17 @@ async def open_runtime(
     When the task for wake-ups dies of an error, the block is cancelled and that error raised.
     """
     url = database_url or database_url_of(settings)
-    clock = SystemClock()
     async with AsyncExitStack() as closing:
         engine = open_engine(url, pool=settings.database_pool, application=application)
         closing.push_async_callback(engine.dispose)
+        clock = SharedClock(engine, SystemClock())
+        # Without a database there is nothing yet that could be due.
+        with suppress(DatabaseUnavailableError):
+            await clock.ask()
         cluster = open_cluster(settings, clock)
         closing.push_async_callback(cluster.close)
         wakeups = PostgresWakeups(url, application)
         await closing.enter_async_context(beside(wakeups.run(), name="wake-ups"))
+        await closing.enter_async_context(beside(clock.keep(), name="clock"))
         client = await open_client(engine)
         yield Runtime(unit_of_work_factory(engine, client, wakeups), wakeups, clock, RandomIds(), cluster)

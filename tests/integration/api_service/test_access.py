@@ -60,6 +60,12 @@ CALLS: dict[tuple[str, str], Call] = {
     ("GET", "/v1/bookings/{booking_id}"): Call(200, 404, 200),
     ("PATCH", "/v1/bookings/{booking_id}"): Call(200, 404, 200, {"title": "mine"}),
     ("DELETE", "/v1/bookings/{booking_id}"): Call(200, 404, 200),
+    ("POST", "/v1/bookings/{booking_id}/accept"): Call(409, 404, 409),  # nothing is offered
+    ("POST", "/v1/bookings/{booking_id}/decline"): Call(409, 404, 409),
+    ("POST", "/v1/maintenance"): Call(403, 403, 404, {"node": "nowhere", "duration": 3600, "reason": "Fans."}),
+    ("GET", "/v1/maintenance"): Call(200, 200, 200),
+    ("GET", "/v1/maintenance/{window_id}"): Call(404, 404, 404),
+    ("DELETE", "/v1/maintenance/{window_id}"): Call(403, 403, 404),
     ("GET", "/v1/bookings/slots"): Call(200, 200, 200, query="?gpus=1&duration=PT1H"),
     ("GET", "/v1/availability"): Call(200, 200, 200),
     ("POST", "/v1/bookings/feed"): Call(201, 201, 201),
@@ -138,6 +144,7 @@ async def _alices_things(alice: httpx.AsyncClient) -> dict[str, str]:
         "scope": "project:vision",
         "user": "alice",
         "target_id": target["id"],
+        "window_id": "mnt-zzzzzzzz",
         "name": "alice",
         "queue": "gpu_jobs",
     }
@@ -184,6 +191,7 @@ async def _looks_like_one_that_never_was(
         "project": "nothing",
         "scope": "project:nothing",
         "target_id": "ntg-zzzzzzzz",
+        "window_id": "mnt-zzzzzzzz",
         "name": "nobody",
         "queue": "gpu_jobs",
     }

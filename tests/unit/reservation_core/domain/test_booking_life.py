@@ -175,6 +175,14 @@ def test_release_gives_the_rest_back() -> None:
     assert GiveBack(START + 30 * MINUTE) in effects
 
 
+def test_grace_alone_releases_nobody_who_was_not_warned() -> None:
+    assert transition(active(), GraceOver(), START + HOUR) == (active(), ())
+    warned = active(no_show_warned_at=START + 15 * MINUTE)
+    assert transition(warned, GraceOver(), START + 29 * MINUTE) == (warned, ())
+    used = replace(warned, used_at=START)
+    assert transition(used, GraceOver(), START + HOUR) == (used, ())
+
+
 def test_nobody_is_released_unwarned_however_late_the_run_is() -> None:
     changes = advance(active(), GRACE, RULES, START + 2 * HOUR)
     assert kinds(changes)[0] == "no_show_warning"
