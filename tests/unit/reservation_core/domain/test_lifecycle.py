@@ -101,6 +101,17 @@ def kinds(effects: tuple[object, ...]) -> list[type]:
     return [type(effect) for effect in effects]
 
 
+def test_what_runs_keeps_its_cards_until_its_pods_are_gone_but_not_beyond_its_range() -> None:
+    begun = T0 + timedelta(seconds=5)
+    grace = timedelta(seconds=10)
+    after, effects = transition(starting(), PodsRunning(begun, grace), begun)
+    assert (after.ends_at, after.range_end) == (begun + HOUR, begun + HOUR + grace)
+    assert effects[0] == SetRangeEnd(begun + HOUR + grace)
+    short = replace(starting(), range_end=begun + HOUR + timedelta(seconds=3))
+    after, _ = transition(short, PodsRunning(begun, grace), begun)
+    assert (after.ends_at, after.range_end) == (begun + HOUR, short.range_end)
+
+
 def test_running_pods_make_it_run_and_give_back_what_the_start_did_not_need() -> None:
     begun = T0 + timedelta(seconds=10)
     after, effects = transition(starting(), PodsRunning(begun), begun + timedelta(seconds=1))
@@ -113,6 +124,20 @@ def test_a_late_start_is_cut_at_the_end_of_its_range() -> None:
     late = T0 + ALLOWANCE + timedelta(minutes=30)
     after, _ = transition(starting(), PodsRunning(late), late)
     assert after.ends_at == T0 + ALLOWANCE + HOUR
+
+
+
+def test_what_runs_in_a_booking_ends_in_time_for_who_comes_after_it() -> None:
+    row = replace(starting(), booking_id="bkg-1", duration=5 * HOUR, range_end=T0 + HOUR)
+    grace = timedelta(seconds=10)
+    after, _ = transition(row, PodsRunning(T0, grace), T0)
+    assert (after.ends_at, after.range_end) == (T0 + HOUR - grace, T0 + HOUR)
+    # Where no time is left for that, what is left is used.
+    short, _ = transition(replace(row, range_end=T0 + grace), PodsRunning(T0, grace), T0)
+    assert short.ends_at == short.range_end == T0 + grace
+    # Its own end comes earlier: nothing is taken of it.
+    own, _ = transition(replace(row, duration=HOUR / 2), PodsRunning(T0, grace), T0)
+    assert (own.ends_at, own.range_end) == (T0 + HOUR / 2, T0 + HOUR / 2 + grace)
 
 
 def test_a_start_reported_from_the_future_counts_from_now() -> None:

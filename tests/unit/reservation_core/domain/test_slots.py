@@ -235,6 +235,15 @@ def test_whoever_has_had_less_goes_first_among_equals() -> None:
     assert [each.id for each in state.estimates(T0, ALL)] == ["job-1", "job-2", "job-3", "job-4"]
 
 
+def test_whoever_has_had_less_need_not_mind_the_head_of_the_line() -> None:
+    had_much, had_little = replace(job(1, 2), owner=1), replace(job(2, minutes=99), owner=2)
+    state = state_with_slots(held("r0", 0, -5, 30), waiting=(had_much,), cards=2)
+    state.set_shares({1: 5})
+    assert state.plan_starts(T0, ALL) == []
+    state.set_reservation("job-2", had_little, ())
+    assert [start.id for start in state.plan_starts(T0, ALL)] == ["job-2"]
+
+
 def test_before_there_is_a_slot_the_head_of_the_line_is_not_put_off() -> None:
     state = state_with_slots(held("r0", 0, -5, 5), waiting=(job(1, 2),), cards=2)
     assert state.plan_starts(T0, ALL) == []
