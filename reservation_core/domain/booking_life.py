@@ -358,6 +358,8 @@ def _make_room(booking: Booking, event: MovedAway | CutShort, now: datetime) -> 
             if after.status is BookingStatus.ACTIVE:
                 detail = f"The slot runs until {_said(event.at)}. {event.why}"
                 after = replace(after, why=Why(BookingReason.IN_SLOT, detail))
+            elif after.status is BookingStatus.CONFIRMED:
+                after = replace(after, why=Why(BookingReason.BOOKED, f"{_booked(after).detail} {event.why}"))
             return after, (GiveBack(event.at, closing=False), WakePlanner(), record)
         case _:
             assert_never(event)
