@@ -13,6 +13,9 @@ from reservation_core.runtime.garbage import calm_garbage_collector
 from reservation_core.runtime.wiring import SettingsError
 
 STOP_PATIENCE_S = 10
+IDLE_S = 120
+"""How long a connection may be idle. It is for the caller's side to close it (programs do after 5 to 90 s, proxies
+after 60): a server that is first closes some just as the next request comes, and that one fails without an answer."""
 _BACKLOG = 2048
 _log = structlog.get_logger(__name__)
 
@@ -91,6 +94,7 @@ async def serve(
         server_header=False,
         proxy_headers=False,
         backlog=_BACKLOG,
+        timeout_keep_alive=IDLE_S,
         timeout_graceful_shutdown=STOP_PATIENCE_S,
     )
 
