@@ -76,8 +76,10 @@ CREATE TABLE fair_share_state (
     half_life_s double precision
 );
 INSERT INTO fair_share_state DEFAULT VALUES;
--- What was closed lately, without a price for each row that is written: rows are closed about in the order they came.
-CREATE INDEX allocations_released ON allocations USING brin (released_at) WITH (pages_per_range = 16, autosummarize = on);
+-- What was closed lately, without a price for each row that is written: rows are closed about in the order they came. Of
+-- closed rows only: to those that are open it would look like a way, and be a long one.
+CREATE INDEX allocations_released ON allocations USING brin (released_at)
+    WITH (pages_per_range = 16, autosummarize = on) WHERE released_at IS NOT NULL;
 
 -- == Services ==
 -- A service asks on behalf of others whether they may use GPUs; it may do nothing else.
