@@ -17,6 +17,7 @@ from reservation_core.domain.changes import (
     ExtendRequested,
     MoveDeadline,
     NodeFenced,
+    PlanAnew,
     PodsFinished,
     PodsGone,
     PodsLost,
