@@ -10,6 +10,7 @@ NAMES = (
     "allocation_throughput",
     "allocation_latency",
     "backlog_drain",
+    "planning_pass",
     "calendar_reads",
     "booking_insert",
     "start_up",

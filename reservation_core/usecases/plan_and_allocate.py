@@ -44,8 +44,8 @@ class PlannerRules:
     visibility: timedelta
     max_reads: int
     promises: int = 10_000
-    slot_batch: int = 250
-    slot_batches: int = 16
+    slot_batch: int = 100
+    slot_batches: int = 25
 
 
 @dataclass(frozen=True, slots=True)
