@@ -57,12 +57,13 @@ class BookingRules:
 class BookingFacts:
     """What is true around a booking. `used_by`: the first job that really ran in it, and since when.
 
-    `busy`: jobs in it start or run. `late`: whose pods still hold cards of it although their time is over.
-    `grace`: how long it may stay unused (None: as long as it lasts).
+    `busy`: jobs in it start or run; `held`: pods of it may be on cards, be they ending. `late`: whose pods still hold
+    cards of it although their time is over. `grace`: how long it may stay unused (None: as long as it lasts).
     """
 
     used_by: tuple[str, datetime] | None = None
     busy: bool = False
+    held: bool = False
     late: tuple[str, ...] = ()
     grace: timedelta | None = None
 
@@ -150,7 +151,7 @@ def _due_while_active(booking: Booking, facts: BookingFacts, rules: BookingRules
     if now >= booking.span.end:
         # Nothing may lie within a booking that is closed: what still runs there is ended first.
         return None if facts.busy else SlotOver()
-    if booking.release_at is not None and booking.used_at is None and not facts.busy:
+    if booking.release_at is not None and booking.used_at is None and not (facts.busy or facts.held):
         if booking.no_show_warned_at is None:
             return NoShowLooms() if now >= _warns_of_no_show_at(booking) else None
         if now >= booking.release_at:

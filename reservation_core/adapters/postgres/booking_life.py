@@ -53,6 +53,7 @@ class PostgresBookingLife:
             row.id: BookingFacts(
                 used_by=None if row.used_by is None else (row.used_by, row.used_since),
                 busy=row.busy,
+                held=row.held,
                 late=tuple(row.late),
             )
             for row in found

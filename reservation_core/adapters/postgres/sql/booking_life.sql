@@ -34,6 +34,7 @@ ORDER BY r.id LIMIT :limit;
 -- The first job that ran in each, whether one starts or runs, and whose pods hold cards of it that are not in it.
 SELECT r.id, used.id AS used_by, used.started_at AS used_since,
        EXISTS (SELECT FROM reservations j WHERE j.booking_id = r.id AND j.status IN ('starting', 'running')) AS busy,
+       EXISTS (SELECT FROM allocations a WHERE a.booking_id = r.id AND a.released_at IS NULL AND a.held) AS held,
        ARRAY(SELECT DISTINCT h.reservation_id
              FROM allocations c JOIN allocations h ON h.gpu_id = c.gpu_id AND h.held
              WHERE c.reservation_id = r.id AND c.released_at IS NULL AND h.booking_id IS DISTINCT FROM r.id

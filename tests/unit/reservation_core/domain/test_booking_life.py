@@ -200,6 +200,7 @@ def test_the_grace_counts_from_when_the_slot_was_seen_to_begin() -> None:
     [
         (active(), replace(GRACE, used_by=("job-1", START + MINUTE))),
         (active(), replace(GRACE, busy=True)),
+        (active(), replace(GRACE, held=True)),
         (active(release_at=None), GRACE),
     ],
 )
