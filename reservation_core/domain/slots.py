@@ -89,8 +89,12 @@ class SlotPlanning(Picture):
                     for gpu_id, _ in self._ledger.by_reservation[reservation_id]
                     if (other := self._ledger.calendars[gpu_id].held_by_others(reservation_id)) is not None
                 }
-                who = f"{', '.join(sorted(holders))} still has GPUs of its slot." if holders else UNUSABLE
-                found.append(LateStart(reservation_id, who))
+                if holders:
+                    who = f"{', '.join(sorted(holders))} still has GPUs of its slot."
+                    found.append(LateStart(reservation_id, who))
+                elif self._slot_pool(reservation_id) is None:
+                    found.append(LateStart(reservation_id, UNUSABLE))
+                # Else its time has come in this very moment, and it is started next.
         return found
 
     def _slots_given_up(self, at: int) -> list[tuple[Waiting, str]]:

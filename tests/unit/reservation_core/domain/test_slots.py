@@ -188,6 +188,14 @@ def test_a_late_start_is_told_and_lasts_as_long_as_nobody_comes_after_it() -> No
     assert state.late(at(9)) == []
 
 
+def test_who_is_about_to_be_started_in_its_slot_is_not_late() -> None:
+    state = state_with_slots(held("r0", 0, -5, 5), slot(1, 0, 5, 15), waiting=(job(1),))
+    assert state.plan_starts(at(4), ALL) == []
+    state.set_reservation("r0", None, ())
+    state.set_shares({})
+    assert state.late(at(5)) == []
+
+
 def test_a_slot_on_a_card_that_is_lost_is_given_up_for_the_next_best() -> None:
     nodes = (node("a", 1), node("b", 1, first_id=10))
     rows = (held("r0", 0, -5, 5), held("r1", 10, -5, 30), slot(1, 0, 5, 15))
