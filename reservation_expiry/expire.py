@@ -1,5 +1,6 @@
 """One look at everything that has a time."""
 
+from dataclasses import asdict
 from datetime import timedelta
 
 import structlog
@@ -8,9 +9,8 @@ from reservation_core.domain.booking_life import BookingRules
 from reservation_core.runtime.settings import ExpirySettings
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.expire import ExpiryReport, ExpiryRules, expire
-from reservation_core.usecases.keep_bookings import BookingKeeping, keep_bookings
-from reservation_core.usecases.maintenance import keep_windows
-from reservation_core.usecases.waitlist import serve_waitlist
+from reservation_core.usecases.keep_bookings import BookingKeeping
+from reservation_core.usecases.keep_calendar import keep_calendar
 
 _log = structlog.get_logger(__name__)
 
@@ -34,19 +34,13 @@ async def run_once(runtime: Runtime, settings: ExpirySettings) -> ExpiryReport:
         _log.info("expired", ended=report.ended, timed_out=report.timed_out, resent=report.resent)
     if report.unknown:
         _log.warning("the cluster does not answer; late starts are not given up yet", jobs=report.unknown)
-    await _keep_bookings(runtime, settings)
+    await _keep_calendar(runtime, settings)
     return report
 
 
-async def _keep_bookings(runtime: Runtime, settings: ExpirySettings) -> None:
-    """After the jobs: what ends with its job leaves its booking in order, and what was given back is served last."""
-    grace = settings.no_show_grace_s
-    keeping = BookingKeeping(
-        BookingRules(settings.starting_soon_s, settings.ending_soon_s),
-        None if grace is None else timedelta(seconds=grace),
-    )
-    report = await keep_bookings(runtime.uow, runtime.ids, keeping)
-    windows = await keep_windows(runtime.uow)
-    served = await serve_waitlist(runtime.uow, runtime.ids, settings.offer)
-    if report.changed or report.ended_jobs or windows or served:
-        _log.info("bookings", changed=report.changed, ended_jobs=report.ended_jobs, windows=windows, served=served)
+async def _keep_calendar(runtime: Runtime, settings: ExpirySettings) -> None:
+    """After the jobs: what ends with its job leaves its booking in order."""
+    keeping = BookingKeeping(BookingRules(settings.starting_soon_s, settings.ending_soon_s), settings.no_show_grace)
+    report = await keep_calendar(runtime.uow, runtime.ids, keeping, settings.offer)
+    if report:
+        _log.info("calendar", **asdict(report))

@@ -1,4 +1,4 @@
-"""Leadership: one processor at a time holds the lease, plans, follows pods and resyncs; the others stand by."""
+"""Leadership: one processor at a time holds the lease, plans, follows pods, resyncs, and keeps the calendar."""
 
 import asyncio
 import os
@@ -22,6 +22,7 @@ from reservation_core.usecases.plan_and_allocate import Planner, PlannerRules
 from reservation_core.usecases.resync import Resync, ResyncReport, ResyncRules
 from reservation_core.usecases.usage import share_ranks
 from reservation_processor.belts import BELT
+from reservation_processor.calendar_keeping import look
 from reservation_processor.following import follow
 
 _log = structlog.get_logger(__name__)
@@ -63,6 +64,7 @@ async def _term(runtime: Runtime, settings: ProcessorSettings, epoch: int, ttl: 
                 forever(lambda: follow(runtime, settings.max_starts, settings.end_grace)), name="follower"
             ),
             group.create_task(_resync(runtime, settings, comparison, accounted), name="resync"),
+            group.create_task(forever(lambda: look(runtime, settings)), name="calendar"),
             group.create_task(_renew(runtime, epoch, ttl), name="lease"),
         ]
         await stop.wait()

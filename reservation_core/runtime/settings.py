@@ -179,6 +179,19 @@ class WaitlistSettings(CommonSettings):
         return timedelta(seconds=self.offer_s)
 
 
+class CalendarSettings(WaitlistSettings):
+    """What is told and done as bookings begin, go unused and end."""
+
+    starting_soon_s: WarningTimes = (86_400, 3600, 600)
+    ending_soon_s: WarningTimes = (86_400, 3600, 600)
+    no_show_grace_s: Seconds | None = None  # how long a booking may stay unused where no policy says so; None: for ever
+
+    @property
+    def no_show_grace(self) -> timedelta | None:
+        """How long a booking may stay unused where no policy says so."""
+        return None if self.no_show_grace_s is None else timedelta(seconds=self.no_show_grace_s)
+
+
 class ApiSettings(GraceSettings, WaitlistSettings):
     """The API service."""
 
@@ -195,7 +208,7 @@ class ApiSettings(GraceSettings, WaitlistSettings):
         return timedelta(seconds=self.max_duration_s)
 
 
-class ProcessorSettings(GraceSettings):
+class ProcessorSettings(GraceSettings, CalendarSettings):
     """The reservation processor."""
 
     start_allowance_s: Seconds = 120
@@ -265,7 +278,7 @@ class NodeAgentSettings(CommonSettings):
     look_every_s: Seconds = 60
 
 
-class ExpirySettings(WaitlistSettings):
+class ExpirySettings(CalendarSettings):
     """The reservation expiry."""
 
     warn_before_s: WarningTimes = (1800, 900, 300)
@@ -274,9 +287,6 @@ class ExpirySettings(WaitlistSettings):
     ending_patience_s: Seconds = 60
     idempotency_keep_s: Seconds = 86_400
     log_keep_s: Seconds = 86_400 * 7
-    starting_soon_s: WarningTimes = (86_400, 3600, 600)
-    ending_soon_s: WarningTimes = (86_400, 3600, 600)
-    no_show_grace_s: Seconds | None = None  # how long a booking may stay unused where no policy says so; None: for ever
 
 
 class StandaloneSettings(ApiSettings, ProcessorSettings, ExpirySettings, UpdaterSettings):

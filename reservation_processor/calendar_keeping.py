@@ -1,0 +1,25 @@
+"""The leader's look at the calendar: bookings begin and end on time, however seldom the expiry runs."""
+
+import asyncio
+from dataclasses import asdict
+
+import structlog
+
+from reservation_core.domain.booking_life import BookingRules
+from reservation_core.runtime.settings import ProcessorSettings
+from reservation_core.runtime.wiring import Runtime
+from reservation_core.usecases.keep_bookings import BookingKeeping
+from reservation_core.usecases.keep_calendar import keep_calendar
+
+EVERY_S = 1.0
+
+_log = structlog.get_logger(__name__)
+
+
+async def look(runtime: Runtime, settings: ProcessorSettings) -> None:
+    """Look once, then rest."""
+    keeping = BookingKeeping(BookingRules(settings.starting_soon_s, settings.ending_soon_s), settings.no_show_grace)
+    report = await keep_calendar(runtime.uow, runtime.ids, keeping, settings.offer)
+    if report:
+        _log.info("calendar", **asdict(report))
+    await asyncio.sleep(EVERY_S)
