@@ -257,6 +257,9 @@ async def test_as_many_are_served_as_there_is_room_for(
         *(alice.post("/v1/bookings", json=body, headers={"Authorization": f"Bearer {secret}"}) for secret in secrets)
     )
     assert sorted(answer.status_code for answer in answers) == [201] * 20 + [409] * 10
+    # What was written before a card turned out to be taken is gone.
+    [stored] = await execute(runtime, "SELECT count(*) AS rows FROM reservations WHERE kind = 'booking'")
+    assert stored.rows == 20
 
 
 async def test_a_repeated_request_books_once(alice: httpx.AsyncClient) -> None:
