@@ -29,7 +29,7 @@ class NotYetError(Exception):
 
 
 class TryAgainError(Exception):
-    """What a message asks for failed for a reason that is known; it counts as a try, and the next is `after` so long."""
+    """What a message asks for failed for a known reason; it counts as a try, and the next is `after` so long."""
 
     def __init__(self, why: str, after: timedelta) -> None:
         super().__init__(why)

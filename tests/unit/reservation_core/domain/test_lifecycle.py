@@ -127,7 +127,6 @@ def test_a_late_start_is_cut_at_the_end_of_its_range() -> None:
     assert after.ends_at == T0 + ALLOWANCE + HOUR
 
 
-
 def test_what_runs_in_a_booking_ends_in_time_for_who_comes_after_it() -> None:
     row = replace(starting(), booking_id="bkg-1", duration=5 * HOUR, range_end=T0 + HOUR)
     grace = timedelta(seconds=10)
