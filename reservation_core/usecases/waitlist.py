@@ -13,7 +13,7 @@ from reservation_core.domain.bookings import Booking
 from reservation_core.domain.card_choice import bookable, choose
 from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.model import BookingStatus
-from reservation_core.domain.waitlist import WaitingRequest, servable
+from reservation_core.domain.waitlist import Turns, WaitingRequest
 from reservation_core.ports.identities import Principal
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
@@ -38,10 +38,14 @@ async def serve_waitlist(uow_factory: UnitOfWorkFactory, ids: IdSource, offer: t
         start = min(each.span.start for each in line) - AROUND
         cards = bookable(await uow.bookings.cards(start, max(each.span.end for each in line) + AROUND), now)
     served = 0
-    for request in servable(line, cards, now):
+    turns = Turns(line, cards, now)
+    while (request := turns.next()) is not None:
         try:
             async with uow_factory() as uow:
-                served += await _serve(uow, request, ids, offer)
+                if await _serve(uow, request, ids, offer):
+                    served += 1
+                else:
+                    turns.pass_over()
         except CalendarConflictError:
             continue  # somebody else was quicker; it keeps its place
     return served

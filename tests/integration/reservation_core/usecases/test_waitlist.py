@@ -7,6 +7,7 @@ import pytest
 
 from reservation_core.domain.bookings import BookingReason
 from reservation_core.domain.errors import NotFoundError, NotOfferedError
+from reservation_core.domain.limits import Rules, Scope
 from reservation_core.domain.model import BookingStatus
 from reservation_core.usecases.cancel_booking import cancel_booking
 from reservation_core.usecases.waitlist import accept, decline, serve_waitlist
@@ -130,3 +131,16 @@ async def test_what_a_release_frees_is_served(bookings: BookingWorld) -> None:
     await bookings.at(NINE + 30 * MINUTE)
     assert await serve(bookings) == 1
     assert (await bookings.booking(waits.id)).status is BookingStatus.CONFIRMED
+
+
+async def test_who_may_not_have_it_now_keeps_it_from_nobody(bookings: BookingWorld) -> None:
+    full = await bookings.booked(NINE, gpus=2, nodes=2)
+    bob, carol = await bookings.person("bob"), await bookings.person("carol")
+    first = await bookings.booked(NINE, gpus=2, nodes=2, wait=True, who=bob)
+    second = await bookings.booked(NINE, gpus=2, nodes=2, wait=True, who=carol)
+    async with bookings.world.uow() as uow:
+        await uow.policies.put_rule(Scope(user="bob"), Rules(max_gpus=1), by="root", from_file=False, now=START)
+    await cancelled(bookings, full.id)
+    assert await serve(bookings) == 1
+    assert (await bookings.booking(first.id)).status is BookingStatus.WAITING
+    assert (await bookings.booking(second.id)).status is BookingStatus.OFFERED

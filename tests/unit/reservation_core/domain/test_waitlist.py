@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from reservation_core.domain.bookings import Span, Wanted
 from reservation_core.domain.calendar import Range, to_micros
 from reservation_core.domain.card_choice import BookableCard, choose, with_booked
-from reservation_core.domain.waitlist import WaitingRequest, servable
+from reservation_core.domain.waitlist import Turns, WaitingRequest
 
 T0 = datetime(2030, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -27,8 +27,16 @@ def request(name: str, gpus: int, first: int, last: int, gpu_type: str | None = 
     return WaitingRequest(name, 1, "alice", None, Wanted(gpus, 1, gpu_type), Span(T0 + first * HOUR, T0 + last * HOUR))
 
 
-def served(line: list[WaitingRequest], cards: list[BookableCard]) -> list[str]:
-    return [each.id for each in servable(line, cards, T0)]
+def served(
+    line: list[WaitingRequest], cards: list[BookableCard], not_allowed: frozenset[str] = frozenset()
+) -> list[str]:
+    turns, found = Turns(line, cards, T0), []
+    while (turn := turns.next()) is not None:
+        if turn.id in not_allowed:
+            turns.pass_over()
+        else:
+            found.append(turn.id)
+    return found
 
 
 def test_first_come_first_served() -> None:
@@ -37,6 +45,13 @@ def test_first_come_first_served() -> None:
 
 def test_one_that_does_not_fit_holds_nobody_up() -> None:
     assert served([request("large", 2, 1, 3), request("small", 1, 1, 3)], [card(0), card(1, (1, 2))]) == ["small"]
+
+
+def test_one_that_may_not_have_it_holds_nobody_up() -> None:
+    line = [request("first", 1, 1, 3), request("barred", 2, 1, 3), request("small", 1, 1, 3), request("late", 1, 1, 3)]
+    cards = [card(0), card(1), card(2)]
+    assert served(line, cards) == ["first", "barred"]
+    assert served(line, cards, frozenset({"barred"})) == ["first", "small", "late"]
 
 
 def test_who_could_have_it_is_before_who_came_later() -> None:
