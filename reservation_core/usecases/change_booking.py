@@ -36,11 +36,12 @@ async def change_booking(
     CalendarConflictError when jobs run within it for longer than it would last.
     """
     asked = await view_owned_booking(uow, principal, booking_id)
+    # The owner's quotas are asked, whoever changes it. Users are locked before the planner is held back: it locks the
+    # owners of what it starts, and then its lease.
+    who = replace(await booker(uow, asked.user_id, asked.user, asked.project), foreign=False)
     if asked.jobs:
         # Plans put slots of its waiting jobs into it.
         await uow.booking_life.hold_planning()
-    # The owner's quotas are asked, whoever changes it; users are locked before reservations, as in booking.
-    who = replace(await booker(uow, asked.user_id, asked.user, asked.project), foreign=False)
     [before] = await lock_owned_bookings(uow, principal, [booking_id], booking_id, expected_version)
     after = _wished(before, change, await uow.now())
     if (after.span, after.wanted) == (before.span, before.wanted):

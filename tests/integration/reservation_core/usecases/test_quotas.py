@@ -5,12 +5,13 @@ from datetime import timedelta
 
 import pytest
 
-from reservation_core.contracts_bookings import BookingCreate
+from reservation_core.contracts_bookings import BookingChange, BookingCreate
 from reservation_core.domain.errors import NotBookableError, NotPermittedError
 from reservation_core.domain.limits import NO_POLICY, Relaxation, RuleName, Rules, Scope
 from reservation_core.domain.model import JobStatus, PodPhase, ReasonCode
 from reservation_core.usecases.book import book
 from reservation_core.usecases.cancel import cancel
+from reservation_core.usecases.change_booking import change_booking
 from reservation_core.usecases.extend import extend
 from reservation_core.usecases.plan_and_allocate import Planner
 from tests.clocks import START
@@ -316,3 +317,30 @@ async def test_a_planner_without_rules_reads_nothing_of_them(world: World, monke
     assert planner._quota._names == {}
     assert (await world.row(job)).status is JobStatus.STARTING
     assert timedelta(0) == planner._quota._every
+
+
+async def test_a_booking_with_jobs_is_changed_beside_a_planner_that_locks_owners(bookings: BookingWorld) -> None:
+    world = bookings.world
+    made = await bookings.booked(START + HOUR)
+    await world.submitted(booking_id=made.id)
+    planner = await world.planner()
+
+    async def a_lock_is_waited_for() -> bool:
+        found = await bookings.rows(
+            "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        )
+        return bool(found)
+
+    async def changed() -> None:
+        change = BookingChange.model_validate({"duration": 7200})
+        async with world.uow() as uow:
+            await change_booking(uow, world.who, made.id, change, None)
+
+    # As starts do where a quota binds: the owners first, then the fence.
+    async with world.uow() as uow:
+        await uow.policies.lock_holders([world.who.user_id], ())
+        change = asyncio.create_task(changed())
+        await eventually(a_lock_is_waited_for)
+        await uow.planning.publish_estimates(planner._epoch, [], START)
+    await change
+    assert (await bookings.booking(made.id)).span.length == 2 * HOUR
