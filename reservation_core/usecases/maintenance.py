@@ -213,7 +213,7 @@ async def _make_room(uow: UnitOfWork, room: _Room, ids: IdSource, now: datetime)
     dropped = await uow.maintenance.drop_slots(way.slots, record, now)
     affected = [Affected(each, ReservationKind.JOB, user, Fate.PLANNED_ANEW) for each, user in dropped]
     # What runs in a booking that has to end goes with it, on whichever of its cards.
-    begun = [each.id for each in await _open_bookings(uow, way.bookings) if each.status is BookingStatus.ACTIVE]
+    begun = [each.id for each in await _open_bookings(uow, way.bookings) if _has_begun(each, now)]
     within = await uow.maintenance.live_within(begun)
     affected += await _drain(uow, sorted({*way.jobs, *within}), room, now)
     for booking in sorted(
@@ -241,7 +241,7 @@ async def _drain(uow: UnitOfWork, job_ids: Sequence[str], room: _Room, now: date
 
 async def _move_or_cut(uow: UnitOfWork, booking: Booking, room: _Room, ids: IdSource, now: datetime) -> Affected | None:
     """A booking that has not begun goes elsewhere if it can; otherwise it ends before the window, or is no more."""
-    if booking.status is not BookingStatus.ACTIVE:
+    if not _has_begun(booking, now):
         cards = _without_window(await cards_around(uow, booking.span, now, without=(booking.id,)), room)
         chosen = choose(cards, booking.wanted, *from_now(booking.span, now))
         if chosen is not None:
@@ -258,6 +258,13 @@ async def _move_or_cut(uow: UnitOfWork, booking: Booking, room: _Room, ids: IdSo
     fate = booking_fate(booking.status, booking.span, at, now)
     ends_at = at if fate is Fate.ENDS_EARLIER else None
     return Affected(booking.id, ReservationKind.BOOKING, booking.user, fate, ends_at)
+
+
+def _has_begun(booking: Booking, now: datetime) -> bool:
+    """Whether jobs may run in it, be it that nobody has noticed yet that it has begun."""
+    return booking.status is BookingStatus.ACTIVE or (
+        booking.status is BookingStatus.CONFIRMED and booking.span.start <= now
+    )
 
 
 def _without_window(cards: list[BookableCard], room: _Room) -> list[BookableCard]:

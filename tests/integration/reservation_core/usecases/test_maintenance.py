@@ -315,3 +315,18 @@ async def test_several_runs_begin_and_end_a_window_once(bookings: BookingWorld, 
         await bookings.time.set(when)
         assert sum(await asyncio.gather(*(keep_windows(bookings.world.uow) for _ in range(runs)))) == 1
     assert await bookings.kinds(window.id) == ["maintenance_planned", "maintenance_started", "maintenance_ended"]
+
+
+@pytest.mark.parametrize("ahead", [0, 2])
+async def test_a_booking_that_has_begun_unnoticed_does_not_move_from_under_its_jobs(
+    bookings: BookingWorld, ahead: int
+) -> None:
+    made = await bookings.booked(NINE, 8 * HOUR, gpus=2)
+    await bookings.time.set(NINE)
+    assert (await bookings.booking(made.id)).status is BookingStatus.CONFIRMED
+    runs = await running_within(bookings, made.id)
+    await bookings.time.go_on(timedelta(seconds=5))
+    node = (await bookings.booking(made.id)).cards[0].node
+    window = await planned(bookings, wanted(NINE + ahead * HOUR if ahead else None, node=node))
+    fate = Fate.ENDS_EARLIER if ahead else Fate.ENDED
+    assert fates(window) == {made.id: Fate.ENDS_EARLIER if ahead else Fate.CANCELLED, runs: fate}
