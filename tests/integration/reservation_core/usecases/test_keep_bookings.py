@@ -8,7 +8,7 @@ import pytest
 from reservation_core.contracts_bookings import BookingChange
 from reservation_core.domain.bookings import BookingReason
 from reservation_core.domain.errors import AlreadyFinalError, NotBookableError
-from reservation_core.domain.model import BookingStatus, JobStatus
+from reservation_core.domain.model import BookingStatus, JobStatus, ReasonCode
 from reservation_core.usecases.cancel_booking import cancel_booking
 from reservation_core.usecases.change_booking import change_booking
 from reservation_core.usecases.keep_bookings import keep_bookings
@@ -273,3 +273,19 @@ async def test_extended_while_it_ends(bookings: BookingWorld) -> None:
     assert (await bookings.world.row(runs)).status in (JobStatus.ENDING, JobStatus.RUNNING)
     await bookings.at(NINE + 2 * HOUR)
     assert {(await bookings.booking(each.id)).status for each in made} == {BookingStatus.ENDED}
+
+
+async def test_a_job_that_came_into_a_booking_as_it_was_cancelled_ends_with_it(bookings: BookingWorld) -> None:
+    world = bookings.world
+    made = await bookings.booked(NINE)
+    async with world.uow() as submission:
+        new = world.new(booking_id=made.id)
+        [answer] = await submission.reservations.submit([new], START)
+        assert answer.refusal is None
+        async with world.uow() as uow:
+            await cancel_booking(uow, world.who, made.id, "this", None)
+    job = answer.reservation_id
+    assert (await world.row(job)).status is JobStatus.QUEUED
+    assert (await bookings.look()).ended_jobs == 1
+    row = await world.row(job)
+    assert (row.status, row.reason.code) == (JobStatus.CANCELLED, ReasonCode.BOOKING_OVER)
