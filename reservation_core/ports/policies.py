@@ -1,6 +1,6 @@
 """The policy as it is stored, projects, and what counts against quotas."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -85,8 +85,8 @@ class Policies(Protocol):
         """The names of users."""
         ...
 
-    async def drop_slots(self, reservation_ids: Sequence[str]) -> None:
-        """Take back what these waiting jobs were promised: their owners' quotas don't allow it any more."""
+    async def drop_slots(self, becauses: Mapping[str, str], now: datetime) -> None:
+        """Take back what these waiting jobs were promised, with a record that says why, once for each job."""
         ...
 
     async def held_by_all(self, now: datetime, user_ids: Sequence[int] | None = None) -> tuple[Holding, ...]:

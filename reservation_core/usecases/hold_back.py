@@ -16,6 +16,7 @@ from reservation_core.domain.quotas import HeldBack, Quotas, counts_hours, limit
 from reservation_core.domain.rules import Holding, UsageView
 from reservation_core.domain.whole import CalendarPicture
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
+from reservation_core.ports.wakeups import Channel
 
 _SPENT_EVERY = 60
 """What was given back is read again after so many looks at what is held."""
@@ -91,18 +92,20 @@ class QuotaGate:
         if counts_hours(policy):
             holdings += await uow.policies.spent_by_all(week_start(now), now, owners)
         quotas = Quotas(policy, UsageView(holdings), self._names, state.types, now)
-        allowed, refused = [], []
+        allowed: list[Start] = []
+        refused: dict[str, str] = {}
         for start in starts:
             job = jobs.get(start.id)
             reason = None if job is None else quotas.let_in(_as_it_starts(job, start, state))
             if job is None or reason is None:
                 allowed.append(start)
             else:
-                refused.append(start.id)
+                refused[start.id] = reason.detail
                 self._in.pop(start.id)
                 self._out[start.id] = HeldBack(job, reason)
         if refused:
-            await uow.policies.drop_slots(refused)
+            await uow.policies.drop_slots(refused, now)
+            uow.wake(Channel.EVENTS)
         return allowed
 
     def estimates(self, state: CalendarPicture, limit: int) -> list[WaitEstimate]:

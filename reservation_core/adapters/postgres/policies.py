@@ -1,7 +1,7 @@
 """The policy and what counts against its quotas, in PostgreSQL."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -94,9 +94,12 @@ class PostgresPolicies:
         found = await self._connection.execute(statement("names_of_users"), {"ids": list(user_ids)})
         return {row.id: row.name for row in found}
 
-    async def drop_slots(self, reservation_ids: Sequence[str]) -> None:
-        """Take back what these waiting jobs were promised."""
-        await self._connection.execute(statement("drop_slots_over_quota"), {"ids": list(reservation_ids)})
+    async def drop_slots(self, becauses: Mapping[str, str], now: datetime) -> None:
+        """Take back what these waiting jobs were promised, and say why."""
+        await self._connection.execute(
+            statement("drop_slots_over_quota"),
+            {"ids": list(becauses), "becauses": list(becauses.values()), "now": now},
+        )
 
     async def held_by_all(self, now: datetime, user_ids: Sequence[int] | None = None) -> tuple[Holding, ...]:
         """What everybody, or these, hold and have booked from now on."""

@@ -56,7 +56,8 @@ SELECT name FROM projects WHERE name = ANY(CAST(:names AS text[])) ORDER BY name
 
 -- name: quota_holdings
 -- What a user and a project hold or held in the common layer of the calendar: what runs within a booking is the
--- booking's, and a slot that a waiting job was promised is nobody's yet. A pod that overruns is there a while longer.
+-- booking's. What a waiting job was promised counts, or a later booking of its owner would take its turn from it. A pod
+-- that overruns is there a while longer.
 SELECT r.id, r.kind, u.name AS user_name, r.project, g.gpu_type, lower(a.during) AS starts_at,
        CASE WHEN a.held THEN greatest(upper(a.during), CAST(:now AS timestamptz) + interval '1 minute')
             ELSE upper(a.during) END AS ends_at,
@@ -67,7 +68,7 @@ JOIN allocations a ON a.reservation_id = r.id
 JOIN gpus g ON g.id = a.gpu_id
 WHERE (r.user_id = :user_id OR r.project = CAST(:project AS text)) AND r.kind IN ('job', 'booking')
   AND (r.finished_at IS NULL OR r.finished_at > CAST(:known_from AS timestamptz))
-  AND a.booking_id IS NULL AND NOT a.planned
+  AND a.booking_id IS NULL
   AND (a.held OR upper(a.during) > CAST(:known_from AS timestamptz))
 GROUP BY r.id, r.kind, u.name, r.project, g.gpu_type, a.during, a.held;
 
@@ -104,8 +105,17 @@ GROUP BY u.name, r.project, g.gpu_type;
 SELECT id, name FROM users WHERE id = ANY(CAST(:ids AS bigint[]));
 
 -- name: drop_slots_over_quota
--- What waiting jobs were promised that their owners' quotas don't allow any more.
-DELETE FROM allocations WHERE reservation_id = ANY(CAST(:ids AS text[])) AND planned;
+-- What waiting jobs were promised that their owners' quotas don't allow any more: told once for each job.
+WITH dropped AS (
+    DELETE FROM allocations WHERE reservation_id = ANY(CAST(:ids AS text[])) AND planned RETURNING reservation_id
+)
+INSERT INTO events (reservation_id, at, actor, kind, reason, data)
+SELECT p.reservation_id, CAST(:now AS timestamptz), 'planner', 'start_promise_missed', i.because,
+       jsonb_build_object('promised_start_at', p.promised_start_at, 'because', i.because)
+FROM unnest(CAST(:ids AS text[]), CAST(:becauses AS text[])) AS i (id, because)
+JOIN start_promises p ON p.reservation_id = i.id
+WHERE i.id IN (SELECT reservation_id FROM dropped)
+  AND NOT EXISTS (SELECT FROM events e WHERE e.reservation_id = i.id AND e.kind = 'start_promise_missed');
 
 -- name: quota_open_bookings
 -- Bookings of a user and a project that are not over.
