@@ -1,0 +1,248 @@
+"""A lab under test: the whole system in one process, by a time of the test's own; its people, and how they are told."""
+
+import asyncio
+import re
+import threading
+from collections.abc import Coroutine, Iterator
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeVar
+from unittest.mock import patch
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from api_service.app import create_app
+from api_service.server import serve
+from reservation_core.adapters.notices.security import SmtpSecurity
+from reservation_core.adapters.postgres.engine import open_engine
+from reservation_core.domain.model import Role
+from reservation_core.runtime.settings import NoticeSettings, SmtpSettings, StandaloneSettings
+from reservation_core.runtime.wiring import Runtime, open_runtime
+from reservation_core.usecases.update_inventory import update_inventory
+from reservation_expiry.expire import run_once as expire_once
+from reservation_processor.process import run as process
+from tests.e2e.ledger import assert_in_order
+from tests.integration.gpu_dev.conftest import Finished, System
+from tests.pods import end_all_pods
+from tests.receivers import MailBox, Receiver, mail_server, receiving
+from tests.shifted_time import ShiftedCluster, ShiftedTime
+from tests.waiting import eventually
+
+T = TypeVar("T")
+Told = tuple[str, str, str, int]
+"""Who, the kind of notice, the reservation, and the event in the record."""
+GPUS = "n1=h100:4;n2=h100:4"
+_PATIENCE_S = 60
+
+# Whatever is about to happen by itself, without any time going by.
+_BUSY = """
+SELECT id, status FROM reservations r WHERE status IN ('starting', 'ending')
+    OR status = 'queued' AND (NOT EXISTS (SELECT FROM wait_estimates w WHERE w.reservation_id = r.id)
+                              OR EXISTS (SELECT FROM allocations a WHERE a.reservation_id = r.id AND a.planned
+                                         AND lower(a.during) <= clock_timestamp()))
+"""
+_NEXT_DUE = """
+SELECT min(at) FROM (
+    SELECT unnest(ARRAY[
+        b.starts_at - interval '10 minutes', b.starts_at, b.ends_at - interval '10 minutes', b.ends_at, b.offer_until,
+        b.waits_until, b.release_at - (b.release_at - b.starts_at) / 2, b.release_at]) AS at
+    FROM bookings b JOIN reservations r ON r.id = b.id WHERE r.finished_at IS NULL
+    UNION ALL SELECT unnest(ARRAY[m.starts_at, m.ends_at])
+    FROM maintenance_windows m JOIN reservations r ON r.id = m.id WHERE r.finished_at IS NULL
+    UNION ALL SELECT unnest(ARRAY[ends_at - interval '5 minutes', ends_at])
+    FROM reservations WHERE kind = 'job' AND finished_at IS NULL
+    UNION ALL SELECT lower(during) FROM allocations WHERE planned
+) AS due WHERE at > :now AND at < :until
+"""
+_LAST_EVENT = "SELECT max(id) FROM events"
+_EVENTS = """
+SELECT e.id, n.kind, e.reservation_id, u.name AS user_name,
+       coalesce((SELECT p.wanted FROM notice_preferences p JOIN notice_targets t USING (user_id, channel)
+                 WHERE p.user_id = u.id AND p.kind = n.kind), k.by_default) AS wanted
+FROM events e JOIN notice_events n ON n.event = e.kind JOIN notice_kinds k ON k.kind = n.kind
+JOIN reservations r ON r.id = e.reservation_id JOIN users u ON u.id = r.user_id
+WHERE NOT (e.kind = 'booking_over' AND e.after = 'ending')
+"""
+_DELIVERY = re.compile(r"evt-(\d+)-ntg-[0-9a-z]+")
+
+
+class Lab:
+    """Eight simulated h100 on two nodes; `root` administers them. Methods block: the system runs in another thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._settled: list[dict[str, Any]] | None = None
+        self.time: ShiftedTime
+        self.runtime: Runtime
+        self.settings: StandaloneSettings
+        self.engine: AsyncEngine
+        self.system: System
+        self.receiver: Receiver
+        self.mails: MailBox
+
+    def wait_for(self, asked: Coroutine[Any, Any, T]) -> T:
+        """Its answer, worked out where the system runs."""
+        return asyncio.run_coroutine_threadsafe(asked, self._loop).result(_PATIENCE_S)
+
+    def rows(self, sql: str, **values: object) -> list[dict[str, Any]]:
+        """What a query answers."""
+        return self.wait_for(self.ask(sql, **values))
+
+    def cli(self, who: str, *words: str) -> Finished:
+        """Somebody types `gpu-dev …`, at the lab's time."""
+        lab = self
+
+        class LabTime(datetime):
+            @classmethod
+            def now(cls, tz: Any = None) -> "LabTime":
+                at = lab.time.now().astimezone(tz)
+                return cls.fromisoformat(at.isoformat())
+
+        with patch("gpu_dev.times.datetime", LabTime):
+            return self.system.cli(*words, who=who, NO_COLOR="1", COLUMNS="200")
+
+    def go_to(self, at: datetime) -> None:
+        """Let time pass until then: stop wherever something is due, and let it happen."""
+        while True:
+            [due] = self.rows(_NEXT_DUE, now=self.time.now(), until=at)
+            self.wait_for(self.time.go_to(due["min"] or at))
+            self._settled = None
+            self.settle()
+            if due["min"] is None:
+                return
+
+    def settle(self) -> None:
+        """Let happen what is due now, and see that the ledger is in order."""
+        self.wait_for(self._settle())
+
+    def told(self) -> set[Told]:
+        """Whom notices have reached, each at the place where only they are told. What came twice is here once."""
+        came = {(got.path.rpartition("/")[2], got.headers.get("x-gpu-dev-delivery", "")) for got in self.receiver.got}
+        for mail, recipients in zip(self.mails.mails, self.mails.recipients, strict=True):
+            came |= {(each.partition("@")[0], str(mail["Message-ID"])) for each in recipients}
+        ids = {(who, int(found[1])) for who, each in came if (found := _DELIVERY.search(each)) is not None}
+        events = {row["id"]: row for row in self.rows(_EVENTS)}
+        return {(who, events[number]["kind"], events[number]["reservation_id"], number) for who, number in ids}
+
+    def to_be_told(self) -> set[Told]:
+        """Who has to be told what, by the record and by what they want to hear."""
+        return {
+            (row["user_name"], row["kind"], row["reservation_id"], row["id"])
+            for row in self.rows(_EVENTS)
+            if row["wanted"]
+        }
+
+    async def ask(self, sql: str, **values: object) -> list[dict[str, Any]]:
+        """The same where the system runs."""
+        async with self.engine.begin() as connection:
+            return [dict(row) for row in (await connection.execute(text(sql), values)).mappings()]
+
+    async def _settle(self) -> None:
+        await eventually(self._calm, timeout=30)
+        # Until nothing more comes of it: what came free in one look is handed on in the next.
+        while self._settled != (newest := await self.ask(_LAST_EVENT)):
+            self._settled = newest
+            await expire_once(self.runtime, self.settings)
+            await eventually(self._calm, timeout=30)
+        await assert_in_order(self.ask)
+
+    async def _calm(self) -> bool:
+        async with self.runtime.uow() as uow:
+            waiting = [each.queue for each in await uow.queue.metrics() if each.depth]
+        return not waiting and not await self.ask(_BUSY)
+
+
+class _LabThread(threading.Thread):
+    """The lab's event loop."""
+
+    def __init__(self, url: str, folder: Path, at: datetime) -> None:
+        super().__init__(daemon=True)
+        self._url = url
+        self._folder = folder
+        self._at = at
+        self.loop = asyncio.new_event_loop()
+        self.stopping = asyncio.Event()
+        self.up = threading.Event()
+        self.lab = Lab(self.loop)
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self.loop.run_until_complete(self._serve())
+        except BaseException as error:  # noqa: BLE001 - the test's own thread raises it again
+            self.error = error
+        finally:
+            self.loop.close()
+            self.up.set()
+
+    async def _serve(self) -> None:
+        lab = self.lab
+        lab.time = await ShiftedTime.install(self._url, self._at)
+        async with AsyncExitStack() as closing:
+            lab.receiver = await closing.enter_async_context(receiving())
+            lab.mails = await closing.enter_async_context(mail_server())
+            lab.settings = _settings(self._folder, lab.mails.port)
+            runtime = await closing.enter_async_context(open_runtime(lab.settings, self._url))
+            cluster = ShiftedCluster(runtime.cluster, lab.time)
+            lab.runtime = replace(runtime, clock=lab.time, cluster=cluster)
+            lab.engine = open_engine(self._url, pool=2, application="lab")
+            closing.push_async_callback(lab.engine.dispose)
+            closing.push_async_callback(end_all_pods, cluster)
+            await update_inventory(lab.runtime.uow, cluster, lab.time)
+            tokens = {"root": await _administrator(lab.runtime)}
+            processing = asyncio.create_task(process(lab.runtime, lab.settings, self.stopping))
+
+            def ready(url: str) -> None:
+                lab.system = System(url, tokens, self._folder)
+                self.up.set()
+
+            try:
+                app = create_app(lab.runtime, lab.settings)
+                await serve(app, "127.0.0.1:0", stop=self.stopping, ready=ready)
+            finally:
+                self.stopping.set()
+                await processing
+
+
+def _settings(folder: Path, smtp_port: int) -> StandaloneSettings:
+    return StandaloneSettings(
+        home=folder / "home",
+        local_gpus=GPUS,
+        end_grace_s=1,
+        sweep_s=0.1,
+        estimate_s=0.1,
+        resync_s=0.5,
+        notices=NoticeSettings(allow=("127.0.0.0/8",), sweep_s=0.1),
+        smtp=SmtpSettings(host="127.0.0.1", port=smtp_port, security=SmtpSecurity.NONE, sender="gpu-dev@lab.example"),
+    )
+
+
+async def _administrator(runtime: Runtime) -> str:
+    now = runtime.clock.now()
+    secret = runtime.ids.new_secret()
+    async with runtime.uow() as uow:
+        user = await uow.identities.create_user("root", Role.ADMIN, now)
+        await uow.identities.create_token(
+            runtime.ids.new_id("tok"), user.id, None, runtime.ids.digest(secret), None, now
+        )
+    return secret
+
+
+@contextmanager
+def open_lab(url: str, folder: Path, at: datetime) -> Iterator[Lab]:
+    """A lab at this time, on a migrated database, while the block runs."""
+    thread = _LabThread(url, folder, at)
+    thread.start()
+    assert thread.up.wait(30)
+    if thread.error is not None:
+        raise thread.error
+    try:
+        yield thread.lab
+    finally:
+        thread.loop.call_soon_threadsafe(thread.stopping.set)
+        thread.join(30)
+    if thread.error is not None:
+        raise thread.error

@@ -1,0 +1,145 @@
+"""A lab's week, as the guide tells it: every command of `docs/guides/running-a-lab.md` is typed, at the time it says.
+
+The whole system runs: REST, planner, pods (as processes), expiry, notices to a real mail server and real webhooks. Its
+time is shifted as a whole (see tests.shifted_time): what happens takes as long as it takes, and the hours between are
+left out, with a stop wherever something is due.
+"""
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import structlog
+
+from tests.e2e.lab import Lab, open_lab
+from tests.e2e.ledger import usage
+from tests.e2e.transcript import Examples, Step, Time, Told, Typed, at, transcript
+from tests.waiting import eventually_sync
+
+GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "running-a-lab.md").read_text()
+MONDAY = datetime(2030, 1, 7, tzinfo=UTC)
+# Looking changes nothing, so it may be repeated until what is under way has come about.
+LOOKS = {"show", "list", "waitlist", "targets", "usage", "avail", "explain", "queue", "slots"}
+
+
+class Play:
+    """The guide, played step by step."""
+
+    def __init__(self, lab: Lab, played: Path) -> None:
+        self.lab = lab
+        self.played = played
+        self.examples = Examples()
+
+    def do(self, step: Step) -> None:
+        """One step; whatever it is, the ledger is in order afterwards. What was really shown is written down."""
+        match step:
+            case Time():
+                self._note(step.line)
+                self.lab.go_to(at(MONDAY, step))
+            case Told():
+                self._told(step)
+            case Typed():
+                self._type(step)
+                self.lab.settle()
+            case _:
+                raise AssertionError(step)
+
+    def _told(self, step: Told) -> None:
+        self._note(f"# {step.who} is told: {step.kind} {step.about}")
+        about = self.examples.put_in(step.about)
+        notices = {(who, kind) for who, kind, reservation, _ in self.lab.told() if reservation == about}
+        # Nothing is under way when a step has been done: what was to be told has been.
+        if (step.who, step.kind) not in notices:
+            happened = self.lab.rows("SELECT at, kind, reason FROM events WHERE reservation_id = :id", id=about)
+            raise AssertionError(f"{step.line}\n{step.kind} is not in {notices}; its events: {happened}")
+
+    def _type(self, step: Typed) -> None:
+        words = [self._put_in(word) for word in step.words]
+        looks = not LOOKS.isdisjoint(words[:2])
+        wrong: list[str] = []
+
+        def as_shown() -> bool:
+            done = self.lab.cli(step.who, *words)
+            told = done.stdout + done.stderr
+            refused = any(line.startswith("error:") for line in step.shown)
+            missing = self.examples.learn(step.shown, told)
+            wrong[:] = [f"{step.line}\nmissing: {missing}\nexit code {done.returncode}\n{told}"]
+            if missing is None and (done.returncode != 0) == refused:
+                self._keep_token(words, done.stdout)
+                return True
+            return False
+
+        if not looks:
+            assert as_shown(), wrong[0]
+            self._note(wrong[0])
+            return
+        try:
+            eventually_sync(as_shown, timeout=10)
+        except AssertionError:
+            raise AssertionError(wrong[0]) from None
+        self._note(wrong[0])
+
+    def _note(self, words: str) -> None:
+        with self.played.open("a") as file:
+            file.write(f"{words}\n")
+
+    def _put_in(self, word: str) -> str:
+        """With real ids and the address where hooks are received here; a code is the one that was mailed."""
+        if word.startswith("code-"):
+            return self._mailed_code()
+        word = word.replace("https://chat.lab.example", self.lab.receiver.url("")).replace("`", "")
+        return self.examples.put_in(word)
+
+    def _mailed_code(self) -> str:
+        eventually_sync(lambda: self.lab.mails.mails)
+        return next(word for word in str(self.lab.mails.mails[-1]).split() if word.startswith("code-"))
+
+    def _keep_token(self, words: list[str], stdout: str) -> None:
+        """What was made for somebody is theirs from now on."""
+        if words[:2] == ["tokens", "create"]:
+            self.lab.system.tokens[words[words.index("--user") + 1]] = stdout.rsplit(maxsplit=1)[-1]
+
+
+def assert_usage_adds_up(lab: Lab) -> None:
+    """What REST answers is what the ledger says, to the microsecond, whichever way it is summed."""
+    headers = {"Authorization": f"Bearer {lab.system.tokens['root']}"}
+    asked = {"from": MONDAY.isoformat(), "to": lab.time.now().isoformat()}
+    with httpx.Client(base_url=lab.system.url, headers=headers, trust_env=False, timeout=30) as http:
+        for by, column in (("user", "user_name"), ("project", "project"), ("gpu_type", "gpu_type")):
+            answer = http.get("/v1/usage", params={"by": by, **asked}).raise_for_status().json()
+            told = {line["key"]: _times(line) for line in answer["items"]}
+            ledger = lab.wait_for(usage(lab.ask, column))
+            assert told == {key: (one.held, one.used, one.held - one.used, one.wasted) for key, one in ledger.items()}
+            together = [sum(column, timedelta(0)) for column in zip(*told.values(), strict=True)]
+            assert list(_times(answer["total"])) == together
+            csv = http.get("/v1/usage", params={"by": by, "format": "csv", **asked}).raise_for_status().text
+            assert len(csv.splitlines()) >= len(told) + 1
+
+
+def _times(line: dict[str, Any]) -> tuple[timedelta, ...]:
+    columns = ("held_gpu_s", "used_gpu_s", "idle_gpu_s", "wasted_gpu_s")
+    return tuple(timedelta(microseconds=int(Decimal(str(line[column])) * 1_000_000)) for column in columns)
+
+
+@pytest.fixture
+def _server_log(tmp_path: Path) -> object:
+    """The system shares the process with the command line, and must not write into its output."""
+    with (tmp_path / "server.log").open("w") as file:
+        structlog.configure(logger_factory=structlog.PrintLoggerFactory(file))
+        yield
+        structlog.reset_defaults()
+
+
+@pytest.mark.usefixtures("_server_log")
+def test_the_week_goes_as_the_guide_says(database_url: str, tmp_path: Path) -> None:
+    with open_lab(database_url, tmp_path, MONDAY) as lab:
+        play = Play(lab, tmp_path / "played.txt")
+        for step in transcript(GUIDE):
+            play.do(step)
+        assert lab.told() == lab.to_be_told()
+        assert lab.rows("SELECT id FROM reservations WHERE finished_at IS NULL") == []
+        assert lab.rows("SELECT id FROM events WHERE kind = 'start_promise_missed'") == []
+        assert_usage_adds_up(lab)
