@@ -34,6 +34,11 @@ class Booker:
     project: str | None
     foreign: bool = False
 
+    @property
+    def judged_for(self) -> str | None:
+        """For which project the rules are asked: what a foreign one allows and holds is not theirs to know."""
+        return None if self.foreign else self.project
+
 
 @dataclass(frozen=True, slots=True)
 class Judge:
@@ -53,7 +58,7 @@ class Judge:
         if self.who.foreign:
             detail = f"You are in no project {self.who.project}. Leave `project` out, or ask to be made a member."
             found.append(BrokenRule("no_such_project", detail))
-        if self.policy.binds(self.who.user, self.who.project):
+        if self.policy.binds(self.who.user, self.who.judged_for):
             request = replace(self._request(gpu_type), start=span.start, duration=span.length, keeps_start=keeps_start)
             found += check(request, self.policy, self.usage, self.now)
         return found
@@ -86,7 +91,7 @@ class Judge:
             gpus=self.wanted.gpus * self.wanted.nodes,
             duration=_MINUTE,
             gpu_type=gpu_type,
-            project=self.who.project,
+            project=self.who.judged_for,
             start=self.now,
             replaces=self.replaces,
         )

@@ -43,6 +43,11 @@ async def explain(uow: UnitOfWork, principal: Principal, request: RuleRequest, n
         if user is None:
             raise NotFoundError(f"There is no user {request.user!r}. GET /v1/users lists those there are.")
         user_id = user.id
+    project = request.project
+    foreign = project is not None and project not in await uow.projects.of_user(user_id)
+    if foreign:
+        # What it allows and holds is not theirs to know.
+        request = replace(request, project=None)
     policy = (await uow.policies.current()).policy
     limits = policy.limits(request.user, request.project, request.gpu_type)
     usage = await uow.policies.usage(user_id, request.project, known_from(request, limits, now), now)
@@ -52,8 +57,8 @@ async def explain(uow: UnitOfWork, principal: Principal, request: RuleRequest, n
     if request.kind is ReservationKind.BOOKING and start < now.replace(second=0, microsecond=0):
         broken = [BrokenRule("past_start", "Its start is in the past. Begin it now or later.", now), *broken]
         earliest = possible_from(replace(request, start=now), policy, usage, now)
-    if request.project is not None and request.project not in await uow.projects.of_user(user_id):
-        detail = f"{request.user} is in no project {request.project}. Leave `project` out, or ask to be made a member."
+    if foreign:
+        detail = f"{request.user} is in no project {project}. Leave `project` out, or ask to be made a member."
         broken = [BrokenRule("no_such_project", detail), *broken]
         earliest = None
     return Explained(broken, earliest, limits, uses(request, policy, usage, now))

@@ -109,4 +109,10 @@ async def test_a_project_is_for_its_members(alice: httpx.AsyncClient, bob: httpx
         assert user is not None
         await uow.projects.add_member("vision", user.id)
     assert (await booked(alice, project="vision"))["project"] == "vision"
+    # What a project may and does hold is told to nobody else.
+    await rule(runtime, Scope(project="vision"), max_gpus=1)
+    assert codes(await alice.post("/v1/bookings", json=asked(project="vision"))) == ["max_gpus"]
     assert codes(await bob.post("/v1/bookings", json=asked(project="vision"))) == ["no_such_project"]
+    explained = (await bob.post("/v1/policy/explain", json=asked(project="vision"))).json()
+    assert [each["code"] for each in explained["broken_rules"]] == ["no_such_project"]
+    assert explained["limits"] == []
