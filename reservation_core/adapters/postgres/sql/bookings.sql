@@ -5,7 +5,8 @@ SELECT pg_advisory_xact_lock(hashtextextended('bookings', 0));
 -- name: bookable_cards
 -- Every card of the nodes there are, with its open ranges that touch the time in question, in the server's own binary
 -- form one after the other: taken apart, 20,000 of them would cost each side more than all the rest. What runs within a
--- booking lies in the booking's own ranges and is not looked at, but for pods that overrun.
+-- booking lies in the booking's own ranges and is not looked at, but for pods that overrun; its own do not stand in a
+-- booking's way.
 WITH ranges AS (
     SELECT gpu_id, string_agg(range_send(during), '') AS ranges
     FROM allocations
@@ -14,7 +15,8 @@ WITH ranges AS (
       AND reservation_id <> ALL (CAST(:without AS text[]))
     GROUP BY gpu_id
 ), overruns AS (
-    SELECT gpu_id FROM allocations WHERE held AND upper(during) <= clock_timestamp()
+    SELECT gpu_id FROM allocations
+    WHERE held AND upper(during) <= clock_timestamp() AND coalesce(booking_id, '') <> ALL (CAST(:without AS text[]))
 )
 SELECT c.gpu_id, c.node, c.index AS card_index, c.gpu_type,
        s.available AND g.condition IN ('usable', 'foreign') AS bookable,
