@@ -16,11 +16,12 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from api_service.app import create_app
 from api_service.server import serve
+from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.notices.security import SmtpSecurity
 from reservation_core.adapters.postgres.engine import open_engine
 from reservation_core.domain.model import Role
 from reservation_core.runtime.settings import NoticeSettings, SmtpSettings, StandaloneSettings
-from reservation_core.runtime.wiring import Runtime, open_runtime
+from reservation_core.runtime.wiring import Runtime, open_cluster, open_runtime
 from reservation_core.usecases.update_inventory import update_inventory
 from reservation_expiry.expire import run_once as expire_once
 from reservation_processor.process import run as process
@@ -186,7 +187,9 @@ class _LabThread(threading.Thread):
             lab.mails = await closing.enter_async_context(mail_server())
             lab.settings = _settings(self._folder, lab.mails.port)
             runtime = await closing.enter_async_context(open_runtime(lab.settings, self._url))
-            cluster = ShiftedCluster(runtime.cluster, lab.time)
+            # A cluster of its own: the one of the runtime compares the time with that of its files.
+            cluster = ShiftedCluster(open_cluster(lab.settings, SystemClock()), lab.time)
+            closing.push_async_callback(cluster.close)
             lab.runtime = replace(runtime, clock=lab.time, cluster=cluster)
             lab.engine = open_engine(self._url, pool=2, application="lab")
             closing.push_async_callback(lab.engine.dispose)
