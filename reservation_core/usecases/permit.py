@@ -41,12 +41,16 @@ async def permit_extension(uow: UnitOfWork, job: Reservation, by: timedelta, now
     policy = (await uow.policies.current()).policy
     if policy.is_empty or job.booking_id is not None:
         return
-    broken = never_possible(job_request(job, job.duration + by), policy, now)
-    if job.range_end is not None and not broken:
+    if job.range_end is None:
+        broken = never_possible(job_request(job, job.duration + by), policy, now)
+    else:
         more = replace(job_request(job, by), start=job.range_end, replaces=None)
         limits = policy.limits(job.user, None, job.gpu_type)
         usage = await uow.policies.usage(job.user_id, None, known_from(more, limits, now), now)
-        broken = check(more, policy, usage, now)
+        # Whatever type was asked for, it has cards of one by now.
+        gpu_type = next((each.gpu_type for each in usage.holdings if each.reservation_id == job.id), job.gpu_type)
+        longer = replace(job_request(job, job.duration + by), gpu_type=gpu_type)
+        broken = never_possible(longer, policy, now) or check(replace(more, gpu_type=gpu_type), policy, usage, now)
     if broken:
         raise not_permitted(broken)
 

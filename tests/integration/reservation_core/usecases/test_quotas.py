@@ -344,3 +344,37 @@ async def test_a_booking_with_jobs_is_changed_beside_a_planner_that_locks_owners
         await uow.planning.publish_estimates(planner._epoch, [], START)
     await change
     assert (await bookings.booking(made.id)).span.length == 2 * HOUR
+
+
+async def test_a_booking_does_not_take_what_its_owners_waiting_job_was_promised(bookings: BookingWorld) -> None:
+    world = bookings.world
+    await rule(world, Scope(user="alice"), max_gpus=2)
+    world.who, alice = await bookings.person("bob"), world.who
+    await world.started(gpus=2, duration=7200)
+    his = await world.started(gpus=2, duration=600)
+    world.who = alice
+    job = await world.submitted(gpus=2, duration=7200)
+    planner = await world.planner()
+    await planner.cycle()
+    await planner.give_slots()
+    [(start, end, _), _] = await bookings.taken(job)
+    assert start > START
+    # There is room for both, but not within her quota.
+    with pytest.raises(NotBookableError) as refused:
+        await bookings.booked(START + 2 * HOUR, gpus=2)
+    assert [broken.code for broken in refused.value.broken_rules] == ["max_gpus"]
+    await bookings.booked(end + MINUTE - timedelta(seconds=end.second), gpus=2)
+    await ended(bookings, his)
+    await planner.cycle()
+    assert await statuses(world, job) == [JobStatus.STARTING]
+
+
+async def test_an_extension_is_held_to_the_rules_of_the_type_that_the_job_was_given(bookings: BookingWorld) -> None:
+    world = bookings.world
+    job = await world.ran()
+    assert (await world.row(job)).gpu_type is None
+    await rule(world, Scope(gpu_type="h100"), max_gpu_hours_per_week=2)
+    with pytest.raises(NotPermittedError) as refused:
+        async with world.uow() as uow:
+            await extend(uow, world.who, job, 3 * HOUR, None, 240 * HOUR, world.clock.now())
+    assert [broken.code for broken in refused.value.broken_rules] == ["max_gpu_hours_per_week"]
