@@ -182,12 +182,15 @@ async def _renew(runtime: Runtime, epoch: int, ttl: timedelta) -> None:
 async def forever(step: Callable[[], Awaitable[None]], *, longest_s: float = LONGEST_PAUSE_S) -> None:
     """Repeat; what the database or the cluster can't do now is tried again after a growing pause, all else travels.
 
-    A step that went well, or for longer than `longest_s`, lets the pauses begin with the shortest again.
+    A step that went well, or for longer than `longest_s`, lets the pauses begin with the shortest again. A task that
+    was cancelled ends, also when its step told that as an error: a group of tasks does if one of them fails then.
     """
     backoff = Backoff(FIRST_PAUSE_S, longest_s)
     clock = asyncio.get_running_loop().time
-    while True:
+    task = asyncio.current_task()
+    while task is None or not task.cancelling():
         begun = clock()
+        again_s: float | None = None
         try:
             await step()
         except* (DatabaseUnavailableError, ClusterUnavailableError) as errors:
@@ -195,9 +198,12 @@ async def forever(step: Callable[[], Awaitable[None]], *, longest_s: float = LON
                 backoff.reset()
             again_s = backoff.next()
             _log.warning("not now; trying again", error=str(errors.exceptions[0]), again_s=round(again_s, 1))
-            await asyncio.sleep(again_s)
-        else:
+        if again_s is None:
             backoff.reset()
+        elif task is None or not task.cancelling():
+            # Not above: a cancellation there would come out in a group, as if it were an error.
+            await asyncio.sleep(again_s)
+    raise asyncio.CancelledError
 
 
 async def pause(stop: asyncio.Event, seconds: float) -> None:

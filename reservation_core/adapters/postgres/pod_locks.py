@@ -6,7 +6,7 @@ pooler in between that hands one to many at a time would mix up their locks.
 """
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 
 from sqlalchemy.exc import DBAPIError
@@ -27,6 +27,7 @@ async def held(
 
     One that is asked for alone is waited for with `patience`. A connection that can't give them back is closed, which
     does. Raises DatabaseUnavailableError, at the end too: what was done in the block was done without the locks then.
+    What ended the block with an error or a cancellation is never hidden by that.
     """
     taken: frozenset[str] = frozenset()
     given_back = False
@@ -38,9 +39,13 @@ async def held(
                 taken = await _wait(connection, reservation_ids[0], patience)
         try:
             yield taken
-        finally:
-            if taken:
+        except Exception:
+            with suppress(DatabaseUnavailableError):
                 await _give_back(connection, taken)
+                given_back = True
+            raise
+        else:
+            await _give_back(connection, taken)
             given_back = True
     finally:
         if not given_back:
@@ -77,6 +82,8 @@ def check_still_held(connection: AsyncConnection) -> None:
 
 
 async def _give_back(connection: AsyncConnection, ids: frozenset[str]) -> None:
+    if not ids:
+        return
     check_still_held(connection)
     with told_as_unavailable() as reached:
         reached.connected = True

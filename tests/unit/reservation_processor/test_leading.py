@@ -6,6 +6,7 @@ import pytest
 
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_processor.leading import FIRST_PAUSE_S, forever
+from tests.waiting import eventually
 
 DOWN = ClusterUnavailableError("down")
 
@@ -48,3 +49,41 @@ async def test_an_error_of_ours_travels(monkeypatch: pytest.MonkeyPatch) -> None
 
     with pytest.raises(ZeroDivisionError):
         await forever(step)
+
+
+async def test_a_cancellation_that_is_told_as_an_error_ends_it_too() -> None:
+    """A group of tasks that was cancelled tells only what failed while it ended."""
+    begun: list[asyncio.Task[None]] = []
+
+    async def child() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise DOWN
+
+    async def step() -> None:
+        async with asyncio.TaskGroup() as group:
+            begun.append(group.create_task(child()))
+
+    task = asyncio.create_task(forever(step))
+    await eventually(lambda: begun)
+    task.cancel()
+    await asyncio.wait([task], timeout=5)
+    assert task.cancelled()
+    assert len(begun) == 1
+
+
+async def test_it_ends_as_cancelled_while_it_pauses() -> None:
+    """And not with a group of errors, which would end the process."""
+    tried = asyncio.Event()
+
+    async def step() -> None:
+        tried.set()
+        raise DOWN
+
+    task = asyncio.create_task(forever(step, longest_s=60))
+    await tried.wait()
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task], timeout=5)
+    assert task.cancelled()

@@ -1,5 +1,6 @@
 """Pod locks: held without a transaction, by one connection, until they are given back or it ends."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
 
@@ -12,6 +13,7 @@ from reservation_core.adapters.postgres.engine import open_engine
 from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
 from reservation_core.adapters.postgres.wakeups import PostgresWakeups
 from reservation_core.ports.transactions import DatabaseUnavailableError, HeldPods, UnitOfWorkFactory
+from tests.waiting import eventually
 
 _STATES = "SELECT state FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 _END_ALL = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid = :pid"
@@ -130,3 +132,26 @@ async def test_who_lost_the_connection_can_write_no_more_and_is_told(
     assert len(refused) == 2, "another connection would have no locks"
     async with uow.hold_pods(["job-a"]) as again:
         assert again.ids == {"job-a"}
+
+
+async def test_a_cancellation_is_not_hidden_by_what_it_did_to_the_connection(
+    uow: UnitOfWorkFactory, beside: AsyncEngine
+) -> None:
+    """Whoever is told of a database that is away tries again, and would never end."""
+    waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()"
+
+    async def work() -> None:
+        async with uow.hold_pods(["job-a"]) as held, held.work() as work:
+            connection = work.events._connection  # type: ignore[attr-defined] # a statement that lasts
+            await connection.execute(text("SELECT pg_sleep(60)"))
+
+    task = asyncio.create_task(work())
+    await eventually(lambda: asked(beside, waiting))
+    task.cancel()
+    await asyncio.wait([task], timeout=10)
+    assert task.cancelled()
+    await eventually(lambda: no_locks(beside))
+
+
+async def no_locks(engine: AsyncEngine) -> bool:
+    return await asked(engine, _LOCKS) == []
