@@ -49,8 +49,7 @@ def test_what_can_not_start_is_tried_elsewhere_and_given_up_with_the_cause(syste
     assert system.job(misnamed)["allocations"][0]["pod"] == f"{misnamed}-1-0", "what can never work is not tried again"
 
     eventually_sync(lambda: [pod["metadata"]["name"] for pod in system.pods(recovering)] == [f"{recovering}-2-0"], 45)
-    system.kubelet.let_be()
-    system.kubelet.let(f"{unpulled}-*", Way.IMAGE_PULL_FAILS)
+    system.kubelet.let_be((f"{unpulled}-*", Way.IMAGE_PULL_FAILS))
     done = system.reaches(recovering, "succeeded")
     assert done["allocations"][-1]["pod"] == f"{recovering}-2-0"
     assert node_of(done) != first, "another node is tried first"

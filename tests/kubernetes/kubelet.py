@@ -66,9 +66,9 @@ class Kubelet(Background):
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._wake)
 
-    def let_be(self) -> None:
-        """Forget all that `let` said; what was waiting goes on."""
-        self._rules.clear()
+    def let_be(self, *but: tuple[str, Way]) -> None:
+        """Forget all that `let` said `but` these, with no moment between; what was waiting goes on."""
+        self._rules[:] = but
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._wake)
 

@@ -42,11 +42,19 @@ class TestKubernetesCluster(ClusterBehaviour):
         """The log goes with the pod (`forgets_logs`), so what it says last has to be followed."""
         spec = make_spec("sh", "-c", "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.01; done")
         await cluster.create_pod(spec)
-        await eventually(lambda: log_of(cluster, spec))
-        following = asyncio.create_task(log_of(cluster, spec, follow=True))
+        heard: list[bytes] = []
+
+        async def follow() -> None:
+            await eventually(reaches(cluster, spec, PodPhase.RUNNING))
+            async for chunk in cluster.pod_logs(str(spec.name), follow=True):
+                heard.append(chunk)  # noqa: PERF401 -- each is to be seen as it comes
+
+        following = asyncio.create_task(follow())
+        await eventually(lambda: heard)
         await cluster.delete_pod(str(spec.name), timedelta(seconds=60))
         await eventually(reaches(cluster, spec, PodPhase.GONE))
-        assert (await following).splitlines() == ["ready", "bye"]
+        await following
+        assert b"".join(heard).split() == [b"ready", b"bye"]
         assert cluster.forgets_logs
         assert await log_of(cluster, spec) == ""
 
