@@ -1,5 +1,6 @@
 """Bookings as the wire shows them: the only place that decides who sees what of them."""
 
+from datetime import datetime
 from itertools import groupby
 
 from reservation_core import contracts
@@ -55,11 +56,16 @@ def booking(found: Booking, caller: Principal) -> BookingOut:
         workload=_workload(found.workload) if theirs and found.workload is not None else None,
         jobs=list(found.jobs) if theirs else [],
         used_at=found.used_at if theirs else None,
-        release_at=found.release_at if theirs else None,
+        release_at=_release_at(found) if theirs else None,
         offer_until=found.offer_until if theirs else None,
         waits_until=found.waits_until if theirs else None,
         auto_accept=found.auto_accept if theirs else False,
     )
+
+
+def _release_at(found: Booking) -> datetime | None:
+    """When it is given up; None also where it ends before that."""
+    return found.release_at if found.release_at is not None and found.release_at < found.span.end else None
 
 
 def series(outcome: SeriesOutcome, caller: Principal) -> BookingSeries:

@@ -151,10 +151,13 @@ def _due_while_active(booking: Booking, facts: BookingFacts, rules: BookingRules
     if now >= booking.span.end:
         # Nothing may lie within a booking that is closed: what still runs there is ended first.
         return None if facts.busy else SlotOver()
-    if booking.release_at is not None and booking.used_at is None and not (facts.busy or facts.held):
-        if booking.no_show_warned_at is None:
-            return NoShowLooms() if now >= _warns_of_no_show_at(booking) else None
-        if now >= booking.release_at:
+    release_at = booking.release_at
+    unused = booking.used_at is None and not (facts.busy or facts.held)
+    # A grace that outlasts the slot means nothing, until the slot is extended.
+    if unused and release_at is not None and release_at < booking.span.end:
+        if booking.no_show_warned_at is None and now >= _warns_of_no_show_at(booking):
+            return NoShowLooms()
+        if booking.no_show_warned_at is not None and now >= release_at:
             return GraceOver()
     return EndingSoon() if _end_warning_due(booking, rules, now) else None
 
@@ -185,14 +188,13 @@ def _warns_of_no_show_at(booking: Booking) -> datetime:
 def _start(booking: Booking, event: StartReached, now: datetime) -> Decided:
     if booking.status is not BookingStatus.CONFIRMED or now < booking.span.start:
         return booking, ()
-    # Whoever is told late that the slot has begun has the whole grace from then on.
-    release_at = None if event.grace is None else now + event.grace
     after = replace(
         booking,
         status=BookingStatus.ACTIVE,
         why=Why(BookingReason.IN_SLOT, f"The slot runs until {_said(booking.span.end)}."),
         activated_at=now,
-        release_at=None if release_at is None or release_at >= booking.span.end else release_at,
+        # Whoever is told late that the slot has begun has the whole grace from then on.
+        release_at=None if event.grace is None else now + event.grace,
     )
     effects: list[BookingEffect] = [Record("booking_started", data={"ends_at": booking.span.end.isoformat()})]
     if event.late:

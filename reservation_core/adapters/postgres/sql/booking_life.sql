@@ -24,7 +24,7 @@ WHERE r.kind <> 'job' AND r.status IN ('waiting', 'offered', 'confirmed', 'activ
           AND b.ends_at - make_interval(secs => t.s) > coalesce(b.end_warned_at, r.started_at, b.starts_at))
       OR (b.used_at IS NULL AND (
           b.release_at <= CAST(:now AS timestamptz)
-          OR (b.no_show_warned_at IS NULL
+          OR (b.no_show_warned_at IS NULL AND b.release_at < b.ends_at
               AND r.started_at + (b.release_at - r.started_at) / 2 <= CAST(:now AS timestamptz))
           OR EXISTS (SELECT FROM reservations j WHERE j.booking_id = r.id AND j.started_at IS NOT NULL)))
     END

@@ -65,6 +65,20 @@ async def test_its_workload_becomes_a_job_within_it_in_the_same_transaction(book
     assert (await bookings.booking(made.id)).jobs == (job_id,)
 
 
+async def test_a_short_booking_that_is_extended_is_given_up_as_any_other(bookings: BookingWorld) -> None:
+    bookings.keeping = GRACE
+    made = await bookings.booked(NINE, 20 * MINUTE)
+    await bookings.at(NINE)
+    await bookings.at(NINE + 16 * MINUTE)
+    assert "no_show_warning" not in await bookings.kinds(made.id)
+    async with bookings.world.uow() as uow:
+        await change_booking(uow, bookings.world.who, made.id, BookingChange(duration=4 * HOUR), None)
+    await bookings.look()
+    assert (await bookings.kinds(made.id))[-1] == "no_show_warning"
+    await bookings.at(NINE + 32 * MINUTE)
+    assert (await bookings.booking(made.id)).status is BookingStatus.RELEASED
+
+
 async def test_nobody_came_and_the_rest_goes_back_after_a_warning(bookings: BookingWorld) -> None:
     bookings.keeping = GRACE
     made = await bookings.booked(NINE, 4 * HOUR, gpus=2)

@@ -210,9 +210,18 @@ def test_a_used_a_busy_and_an_exempt_booking_are_not_released(row: Booking, fact
     assert "booking_released" not in seen
 
 
-def test_a_grace_as_long_as_the_slot_means_nothing() -> None:
-    began = transition(booking(), StartReached(4 * HOUR), START)[0]
-    assert began.release_at is None
+def test_a_grace_as_long_as_the_slot_means_nothing_until_the_slot_is_extended() -> None:
+    facts = replace(NOTHING, grace=END - START)
+    began = transition(booking(), StartReached(facts.grace), START)[0]
+    late = END - MINUTE
+    assert "no_show_warning" not in kinds(advance(began, facts, RULES, late))
+    extended = replace(began, span=Span(START, END + 4 * HOUR))
+    assert "no_show_warning" in kinds(advance(extended, facts, RULES, late))
+
+
+def test_that_a_no_show_is_not_warned_of_yet_holds_up_no_other_warning() -> None:
+    row = replace(active(release_at=START + 8 * HOUR), span=Span(START, START + 25 * HOUR))
+    assert kinds(advance(row, NOTHING, RULES, START + HOUR)) == ["booking_ending_soon"]
 
 
 def test_use_is_noted_with_its_time() -> None:
