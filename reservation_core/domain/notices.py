@@ -261,8 +261,9 @@ def _cards(about: ToldOf) -> str:
 
 
 def _slot(occurrence: Occurrence, about: ToldOf) -> str:
-    starts = _time(occurrence.data, "starts_at") or about.starts_at
-    ends = _time(occurrence.data, "ends_at") or about.ends_at
+    """The slot as it was at the event: bookings are recorded with it, and may have been moved since."""
+    starts = _time(occurrence.data, "start") or about.starts_at
+    ends = _time(occurrence.data, "end") or about.ends_at
     return f"from {_moment(starts)} to {_moment(ends)}"
 
 

@@ -9,15 +9,19 @@ from datetime import timedelta
 import pytest
 
 from reservation_core.adapters.identity.ids import RandomIds
+from reservation_core.contracts_bookings import BookingChange
 from reservation_core.contracts_notices import NoticeMessage
 from reservation_core.domain.changes import CancelRequested
 from reservation_core.domain.lifecycle import decide
-from reservation_core.domain.notices import Notice, NoticeChannel, NoticeKind, TargetStatus
+from reservation_core.domain.notices import Notice, NoticeChannel, NoticeKind, TargetStatus, notice_of
 from reservation_core.ports.notices import Destination, NeverTakenError, NoticeTarget, NotTakenError
 from reservation_core.ports.queues import HopelessError, NotYetError, QueuedMessage, QueueName, TryAgainError
 from reservation_core.usecases import notice_preferences, notice_targets
+from reservation_core.usecases.change_booking import change_booking
 from reservation_core.usecases.changing import carry_out
 from reservation_core.usecases.deliver_notices import Deliveries, DeliveryRules
+from tests.clocks import START
+from tests.integration.reservation_core.usecases.booking_world import HOUR, BookingWorld
 from tests.integration.reservation_core.usecases.world import World
 from tests.waiting import eventually
 
@@ -303,3 +307,17 @@ async def test_ten_targets_are_enough_also_when_asked_for_at_once(post: Post) ->
     assert len(made) == notice_targets.MOST_TARGETS
     async with post.world.uow() as uow:
         assert len(await uow.notices.targets(post.world.who.user_id, after=None, limit=100)) == 10
+
+
+async def test_what_is_told_late_is_the_slot_as_it_was_then(bookings: BookingWorld) -> None:
+    made = await bookings.booked(START + 24 * HOUR)
+    async with bookings.world.uow() as uow:
+        later = BookingChange(start=(START + 30 * HOUR).isoformat())
+        await change_booking(uow, bookings.world.who, made.id, later, None)
+    slots = ["from 2030-01-02 12:00 UTC to 2030-01-02 13:00 UTC", "from 2030-01-02 18:00 UTC to 2030-01-02 19:00 UTC"]
+    events = await bookings.rows("SELECT id FROM events WHERE reservation_id = :id ORDER BY id", id=made.id)
+    for event, slot in zip(events, slots, strict=True):
+        async with bookings.world.uow() as uow:
+            found = await uow.notices.occasion(event["id"])
+        assert found is not None
+        assert slot in notice_of(*found, user="alice", delivery="d").text

@@ -71,13 +71,13 @@ def test_maintenance_says_what_becomes_of_it() -> None:
 
 
 def test_the_event_knows_better_than_the_row_that_has_changed_since() -> None:
-    data = {"starts_at": "2030-02-01T00:00:00+00:00", "ends_at": "2030-02-02T00:00:00+00:00"}
+    data = {"start": "2030-02-01T00:00:00+00:00", "end": "2030-02-02T00:00:00+00:00"}
     assert "from 2030-02-01 00:00 UTC to 2030-02-02 00:00 UTC" in told(NoticeKind.CONFIRMED, data=data)
 
 
 @pytest.mark.parametrize("value", [None, 7, "soon", "2030-01-01T00:00:00", ["x"]])
 def test_what_an_event_says_in_no_known_form_is_nothing(value: object) -> None:
-    assert "13:00 UTC" in told(NoticeKind.CONFIRMED, data={"starts_at": value})
+    assert "13:00 UTC" in told(NoticeKind.CONFIRMED, data={"start": value})
 
 
 def test_a_job_that_ended_well_says_so() -> None:
