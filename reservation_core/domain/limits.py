@@ -2,13 +2,14 @@
 
 A policy is a set of rules, each for one scope: a user or a project or everybody, on one type of GPU or on all. For
 every field the most specific scope that says something wins: user and type, user, project and type, project, type,
-everybody. A field that nobody sets is no limit; `UNLIMITED` lifts what a less specific scope would say.
+everybody. A field that nobody sets is no limit; `UNLIMITED` lifts what a less specific scope would say. A quota of a
+project is its members' together: what a user's own rule says holds beside it, and does not lift it.
 
 What a limit counts follows from the scope that sets it: one that names a type counts GPUs of this type, others all
 GPUs; one that names a project counts what all its members hold for the project, others what the user holds.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from enum import Enum, StrEnum
@@ -51,6 +52,9 @@ LIFTABLE = frozenset(
     }
 )
 """What an exception for bookings that start soon may lift."""
+
+QUOTAS = (RuleName.MAX_GPUS, RuleName.MAX_GPU_HOURS_PER_WEEK, RuleName.MAX_OPEN_BOOKINGS)
+"""The fields that count what is held already: of a project, by all its members."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +155,10 @@ class Limit(Generic[V]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """All fields as they hold for a request; None where no scope says anything."""
+    """All fields as they hold for a request; None where no scope says anything.
+
+    `of_project`: the project's quotas, where those above are the user's own. Both hold.
+    """
 
     max_gpus: Limit[int] | None = None
     max_gpu_hours_per_week: Limit[float] | None = None
@@ -164,20 +171,14 @@ class Limits:
     no_show_grace: Limit[timedelta] | None = None
     relaxed_if_starts_within: Limit[tuple[Relaxation, ...]] | None = None
     booking_required: Limit[bool] | None = None
+    of_project: tuple[tuple[RuleName, Limit[Any]], ...] = ()
 
     def __iter__(self) -> Iterator[tuple[RuleName, Limit[Any]]]:
         for name in RuleName:
             limit = getattr(self, name.value)
             if limit is not None:
                 yield name, limit
-
-    @property
-    def shared(self) -> bool:
-        """Whether a quota counts what others of the project hold, too."""
-        return any(
-            limit is not None and limit.scope.project is not None
-            for limit in (self.max_gpus, self.max_gpu_hours_per_week, self.max_open_bookings)
-        )
+            yield from (each for each in self.of_project if each[0] is name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +208,7 @@ class Policy:
     def limits(self, user: str, project: str | None, gpu_type: str | None) -> Limits:
         """What holds for a request of this user, for this project and type, field by field."""
         chosen: dict[str, Limit[Any]] = {}
+        of_project: dict[RuleName, Limit[Any]] = {}
         for scope in _scopes(user, project, gpu_type):
             rules = self._by_scope.get(scope)
             if rules is None:
@@ -215,7 +217,11 @@ class Policy:
                 value = getattr(rules, each.name)
                 if value is not None and each.name not in chosen:
                     chosen[each.name] = Limit(None if value is UNLIMITED else value, scope)
-        return Limits(**chosen) if chosen else _NO_LIMITS
+            if scope.project is not None:
+                of_project |= _quotas(scope, rules, but=of_project)
+        # Where the user has no rule of their own, the project's is the most specific and among those that were chosen.
+        beside = tuple((name, limit) for name, limit in of_project.items() if chosen[name.value].scope.user is not None)
+        return Limits(**chosen, of_project=beside) if chosen else _NO_LIMITS
 
     def binds(self, user: str, project: str | None) -> bool:
         """Whether any rule could bind this user's requests for this project, of whatever type."""
@@ -224,6 +230,14 @@ class Policy:
 
 NO_POLICY = Policy()
 _NO_LIMITS = Limits()
+
+
+def _quotas(scope: Scope, rules: Rules, *, but: Container[RuleName]) -> dict[RuleName, Limit[Any]]:
+    """What a rule says about quotas, without those that are known."""
+    said = {name: getattr(rules, name.value) for name in QUOTAS if name not in but}
+    return {
+        name: Limit(None if value is UNLIMITED else value, scope) for name, value in said.items() if value is not None
+    }
 
 
 def _scopes(user: str, project: str | None, gpu_type: str | None) -> Iterator[Scope]:

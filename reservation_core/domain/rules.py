@@ -141,9 +141,9 @@ def check(request: RuleRequest, policy: Policy, usage: UsageView, now: datetime)
     question = _Question(request, limits, usage, start, now)
     lifted = _lifted(question)
     found = []
-    for name, rule in _RULES.items():
-        limit: Limit[Any] | None = getattr(limits, name.value)
-        if limit is None or limit.value is None or name in lifted or not _concerns(name, request):
+    for name, limit in limits:
+        rule = _RULES.get(name)
+        if rule is None or limit.value is None or name in lifted or not _concerns(name, request):
             continue
         broken = rule(question, limit.value, limit.scope)
         if broken is not None:

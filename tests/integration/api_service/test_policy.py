@@ -191,6 +191,27 @@ async def test_a_projects_quota_is_shared_by_its_members(
     assert (await bob.post("/v1/bookings", json=asked(start + 2 * HOUR, gpu_type="h100"))).status_code == 201
 
 
+async def test_a_members_own_quota_does_not_lift_the_projects(
+    alice: httpx.AsyncClient, bob: httpx.AsyncClient, root: httpx.AsyncClient
+) -> None:
+    assert (await root.post("/v1/projects", json={"name": "vision"})).status_code == 201
+    for name in ("alice", "bob"):
+        assert (await root.put(f"/v1/projects/vision/members/{name}")).status_code == 200
+    await put(root, "project:vision", max_gpus=2)
+    await put(root, "user:alice", max_gpus=4)
+    start = at(3)
+    await booked(bob, start, gpus=1, gpu_type="h100", project="vision")
+    body = asked(start, gpus=2, gpu_type="h100", project="vision")
+    refused = await alice.post("/v1/bookings", json=body)
+    assert (refused.status_code, codes(refused)) == (409, ["max_gpus"])
+    limits = (await alice.post("/v1/policy/explain", json=body)).json()["limits"]
+    assert [(limit["value"], limit["used"], limit["scope"]) for limit in limits] == [
+        (4, 0, "user:alice"),
+        (2, 1, "project:vision"),
+    ]
+    assert (await alice.post("/v1/bookings", json=asked(start, gpus=2, gpu_type="h100"))).status_code == 201
+
+
 async def test_explain_tells_everything_at_once(alice: httpx.AsyncClient, root: httpx.AsyncClient) -> None:
     await put(root, "default", max_gpus=2, min_notice="PT30M", max_open_bookings=5, max_duration="P1D")
     await put(root, "gpu_type:h100", max_gpus=3, relaxed_if_starts_within=[{"within": "PT1H", "lifts": ["max_gpus"]}])

@@ -1,5 +1,6 @@
 """The policy's rules against an oracle that looks at every minute, and what each says."""
 
+import re
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
@@ -21,6 +22,7 @@ from reservation_core.domain.model import ReservationKind
 from reservation_core.domain.quota_windows import week_start, whole_minute
 from reservation_core.domain.rules import (
     NOTHING_HELD,
+    BrokenRule,
     Holding,
     OpenBooking,
     RuleRequest,
@@ -136,11 +138,21 @@ def cases(draw: st.DrawFn) -> Case:
     return Case(request, draw(POLICIES), usage, minute(now))
 
 
-def oracle_limit(case: Case, name: str) -> tuple[object, Scope] | None:
+def oracle_limits(case: Case, name: RuleName) -> list[tuple[object, Scope]]:
+    """What holds: the most specific, and of quotas beside a user's own also the project's."""
+    first = oracle_limit(case, name.value)
+    if first is None:
+        return []
+    own = first[1].user is not None
+    counted = name in (RuleName.MAX_GPUS, RuleName.MAX_GPU_HOURS_PER_WEEK, RuleName.MAX_OPEN_BOOKINGS)
+    other = oracle_limit(case, name.value, of_user=False) if own and counted else None
+    return [first] if other is None or other[1].project is None else [first, other]
+
+
+def oracle_limit(case: Case, name: str, *, of_user: bool = True) -> tuple[object, Scope] | None:
     """The value and scope that win, by looking at every rule."""
     order = [
-        (case.request.user, None, case.request.gpu_type),
-        (case.request.user, None, None),
+        *([(case.request.user, None, case.request.gpu_type), (case.request.user, None, None)] if of_user else []),
         *(
             []
             if case.request.project is None
@@ -188,12 +200,9 @@ def oracle_broken(case: Case) -> list[str]:
         for name in each.lifts
     }
     for name in RuleName:
-        limit = oracle_limit(case, name.value)
-        if limit is None or limit[0] is UNLIMITED or name in lifted:
-            continue
-        value, scope = limit
-        if breaks(case, name, value, scope, minutes):
-            found.append(name.value)
+        for value, scope in oracle_limits(case, name):
+            if value is not UNLIMITED and name not in lifted and breaks(case, name, value, scope, minutes):
+                found.append(name.value)
     return found
 
 
@@ -270,6 +279,11 @@ def test_the_earliest_start_is_the_oracles(case: Case) -> None:
     assert found == next(starts, None)
 
 
+def rule_of(broken: BrokenRule) -> tuple[str, list[str]]:
+    """A quota of a user and one of their project are two rules of one code."""
+    return broken.code, re.findall(r"\((?:user|project|everybody)[^)]*\)", broken.detail)
+
+
 @thorough
 @given(cases())
 def test_each_rule_says_from_when_it_would_hold(case: Case) -> None:
@@ -280,9 +294,9 @@ def test_each_rule_says_from_when_it_would_hold(case: Case) -> None:
         assert case.request.start is not None
         assert broken.possible_from > case.request.start
         moved = replace(case.request, start=broken.possible_from)
-        assert broken.code not in [each.code for each in check(moved, policy, case.usage, case.now)]
+        assert rule_of(broken) not in [rule_of(each) for each in check(moved, policy, case.usage, case.now)]
         before = replace(case.request, start=broken.possible_from - MINUTE)
-        assert broken.code in [each.code for each in check(before, policy, case.usage, case.now)]
+        assert rule_of(broken) in [rule_of(each) for each in check(before, policy, case.usage, case.now)]
 
 
 @thorough
@@ -332,6 +346,25 @@ def test_the_most_specific_scope_wins_field_by_field() -> None:
     assert policy.limits("bob", None, "t4").max_gpus == Limit(8, Scope())
     assert policy.limits("bob", None, None).max_gpus == Limit(8, Scope())
     assert ann.cooldown is None
+
+
+def test_a_users_own_quota_does_not_lift_the_projects() -> None:
+    policy = Policy(
+        [
+            PolicyRule(Scope(project="lab"), Rules(max_gpus=4, max_gpu_hours_per_week=10, max_duration=MINUTE)),
+            PolicyRule(Scope(project="lab", gpu_type="h100"), Rules(max_gpu_hours_per_week=3)),
+            PolicyRule(Scope(user="ann"), Rules(max_gpus=8, max_gpu_hours_per_week=UNLIMITED, max_duration=UNLIMITED)),
+        ]
+    )
+    theirs = Holding("bkg-9", BOOKING, "bob", "lab", "h100", 3, minute(0), minute(90))
+    found = check(asked(project="lab"), policy, UsageView((theirs,)), minute(0))
+    assert [each.code for each in found] == ["max_gpus", "max_gpu_hours_per_week"]
+    assert "at most 4 at once are allowed (project lab)" in found[0].detail
+    assert "3 are allowed (project lab, h100)" in found[1].detail
+    assert check(asked(), policy, UsageView((theirs,)), minute(0)) == []
+    assert [
+        (each.limit.value, each.limit.scope) for each in uses(asked(project="lab"), policy, NOTHING_HELD, minute(0))
+    ][:2] == [(8, Scope(user="ann")), (4, Scope(project="lab"))]
 
 
 def test_every_broken_rule_is_told_at_once_and_says_what_to_do() -> None:
