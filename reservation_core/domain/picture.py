@@ -184,8 +184,8 @@ class Picture:
 
     def _mark_changed(self, gpu_ids: Iterable[int], *, freed: bool = False) -> None:
         """Look again at these cards; `freed` says that they may be free sooner than they were."""
-        for gpu_id in gpu_ids:
-            where = self._where.get(gpu_id)
+        # Many cards are on one node.
+        for where in {self._where.get(gpu_id) for gpu_id in gpu_ids}:
             if where is not None:
                 pool, position = where
                 pool.stale.add(position)
