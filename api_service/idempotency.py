@@ -17,6 +17,7 @@ from api_service.problems import ProblemError
 from reservation_core.domain.errors import IdempotencyConflictError
 from reservation_core.ports.identities import Principal
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
+from reservation_core.usecases.repeat import until_not_lost
 
 REPLAYED = "Idempotency-Replayed"
 _KEY = re.compile(r"[ -~]{1,255}")
@@ -76,6 +77,16 @@ async def once(
 
     `canonical` is what the request says beyond its address. Raises IdempotencyConflictError, and whatever `act` raises.
     """
+    return await until_not_lost(lambda: _once(request, caller, canonical, uow_factory, act))
+
+
+async def _once(
+    request: Request,
+    caller: Principal,
+    canonical: bytes,
+    uow_factory: UnitOfWorkFactory,
+    act: Callable[[UnitOfWork], Awaitable[Answer]],
+) -> Response:
     key = key_of(request)
     if key is None:
         async with uow_factory() as uow:

@@ -27,6 +27,7 @@ from reservation_core.usecases.book_series import book_series
 from reservation_core.usecases.cancel_booking import Reach, cancel_booking
 from reservation_core.usecases.change_booking import change_booking
 from reservation_core.usecases.owned_bookings import view_owned_booking
+from reservation_core.usecases.repeat import until_not_lost
 
 _LIST = "bookings"
 
@@ -125,9 +126,12 @@ async def patch_booking(request: Request, services: Served, caller: Caller, book
     """Extend, shorten, move or rename it. When the new slot is not to be had, the old one stays as it is."""
     expected = expected_version(request)
     body = await bodies.read(request, BookingChange, limit=services.settings.max_body_bytes)
-    async with services.runtime.uow() as uow:
-        changed = await change_booking(uow, caller, booking_id, body, expected)
-    response = _answer(changed, caller, 200).response()
+
+    async def act() -> Booking:
+        async with services.runtime.uow() as uow:
+            return await change_booking(uow, caller, booking_id, body, expected)
+
+    response = _answer(await until_not_lost(act), caller, 200).response()
     response.background = BackgroundTask(services.look_at_waitlist)
     return response
 
@@ -151,8 +155,12 @@ async def delete_booking(
 ) -> Response:
     """Give back what is left of it at once. Jobs in it end: those that wait now, those that run after their grace."""
     expected = expected_version(request)
-    async with services.runtime.uow() as uow:
-        cancelled = await cancel_booking(uow, caller, booking_id, series, expected)
+
+    async def act() -> list[Booking]:
+        async with services.runtime.uow() as uow:
+            return await cancel_booking(uow, caller, booking_id, series, expected)
+
+    cancelled = await until_not_lost(act)
     asked = next(each for each in cancelled if each.id == booking_id)
     freed = BackgroundTask(services.look_at_waitlist)
     if series == "this" or asked.series_id is None:

@@ -15,8 +15,10 @@ from api_service.services import Caller, Served
 from reservation_core.contracts import Page
 from reservation_core.contracts_maintenance import MaintenanceCreate, MaintenanceOut
 from reservation_core.domain.errors import CalendarConflictError
+from reservation_core.domain.maintenance import Window
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.maintenance import end_window, plan_window, preview_window, view_window
+from reservation_core.usecases.repeat import until_not_lost
 
 router = APIRouter(prefix="/v1/maintenance", tags=["operators"])
 
@@ -47,7 +49,7 @@ async def plan(request: Request, services: Served, caller: Caller) -> Response:
     body = await bodies.read(request, MaintenanceCreate, limit=services.settings.max_body_bytes)
     runtime, grace = services.runtime, services.settings.end_grace
     if body.dry_run:
-        found = await preview_window(runtime.uow, caller, body, runtime.ids, grace)
+        found = await until_not_lost(lambda: preview_window(runtime.uow, caller, body, runtime.ids, grace))
         shown = presenting_maintenance.window(found, caller, planned_only=True)
         return Response(shown.model_dump_json(), media_type="application/json")
 
@@ -99,10 +101,13 @@ async def get_window(services: Served, caller: Caller, window_id: WindowId) -> R
 async def end(services: Served, caller: Caller, window_id: WindowId) -> Response:
     """Administrators only. Take a window back, or end it before its time: its GPUs can be had at once. What was moved,
     cut or ended for it stays so."""
-    async with services.runtime.uow() as uow:
-        found = await end_window(uow, caller, window_id)
+
+    async def act() -> Window:
+        async with services.runtime.uow() as uow:
+            return await end_window(uow, caller, window_id)
+
     return Response(
-        presenting_maintenance.window(found, caller).model_dump_json(),
+        presenting_maintenance.window(await until_not_lost(act), caller).model_dump_json(),
         media_type="application/json",
         background=BackgroundTask(services.look_at_waitlist),
     )

@@ -29,6 +29,10 @@ class DatabaseUnavailableError(Exception):
     """The database could not be reached or went away; nothing of the transaction is known to have happened."""
 
 
+class TransactionLostError(DatabaseUnavailableError):
+    """The database ended this transaction so that others can go on; nothing of it happened, the next try will do."""
+
+
 class UnitOfWork(Protocol):
     """One transaction and everything that can be done in it."""
 

@@ -7,6 +7,7 @@ from reservation_core.ports.ids import IdSource
 from reservation_core.ports.transactions import UnitOfWorkFactory
 from reservation_core.usecases.keep_bookings import BookingKeeping, keep_bookings
 from reservation_core.usecases.maintenance import keep_windows
+from reservation_core.usecases.repeat import until_not_lost
 from reservation_core.usecases.waitlist import serve_waitlist
 
 
@@ -27,7 +28,7 @@ async def keep_calendar(
     uow_factory: UnitOfWorkFactory, ids: IdSource, keeping: BookingKeeping, offer: timedelta
 ) -> CalendarReport:
     """Do what is due. What was given back is served last; an offer stands for `offer`."""
-    report = await keep_bookings(uow_factory, ids, keeping)
-    windows = await keep_windows(uow_factory)
-    served = await serve_waitlist(uow_factory, ids, offer)
+    report = await until_not_lost(lambda: keep_bookings(uow_factory, ids, keeping))
+    windows = await until_not_lost(lambda: keep_windows(uow_factory))
+    served = await until_not_lost(lambda: serve_waitlist(uow_factory, ids, offer))
     return CalendarReport(report.changed, report.ended_jobs, windows, served)

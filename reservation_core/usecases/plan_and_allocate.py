@@ -16,7 +16,7 @@ from reservation_core.domain.plan import Commitment, Slot, Start
 from reservation_core.domain.whole import CalendarPicture
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.queues import QueuedMessage, QueueName
-from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
+from reservation_core.ports.transactions import TransactionLostError, UnitOfWork, UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.hold_back import QuotaGate
 
@@ -157,7 +157,7 @@ class Planner:
         try:
             async with self._uow(one_statement=True) as uow:
                 written = await uow.planning.commit_slots(self._epoch, slots, now)
-        except CalendarConflictError:
+        except (CalendarConflictError, TransactionLostError):
             self._state = None
             return
         except BaseException:
@@ -241,7 +241,7 @@ class Planner:
                 if outcome.started:
                     uow.wake(Channel.POD_OPERATIONS)
                     uow.wake(Channel.EVENTS)
-        except CalendarConflictError:
+        except (CalendarConflictError, TransactionLostError):
             self._state = None
             return None
         except BaseException:

@@ -20,6 +20,7 @@ from reservation_core.ports.reservations import NewReservation, Submitted
 from reservation_core.ports.transactions import UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.permit import job_request, permit_ever
+from reservation_core.usecases.repeat import until_not_lost
 
 ACCEPTED = Reason(ReasonCode.SUBMITTED, "Accepted; it will be planned in a moment.")
 
@@ -77,9 +78,13 @@ def prepare(
 
 async def submit(uow_factory: UnitOfWorkFactory, batch: Sequence[NewReservation], now: datetime) -> list[Submitted]:
     """Store a batch; when this returns, it is durable. Answers come in the order given."""
+
     # Rows, events, messages and keys are stored by a single statement: no transaction around it is needed.
-    async with uow_factory(one_statement=True) as uow:
-        answers = await uow.reservations.submit(batch, now)
-        uow.wake(Channel.GPU_JOBS)
-        uow.wake(Channel.EVENTS)
-    return answers
+    async def store() -> list[Submitted]:
+        async with uow_factory(one_statement=True) as uow:
+            answers = await uow.reservations.submit(batch, now)
+            uow.wake(Channel.GPU_JOBS)
+            uow.wake(Channel.EVENTS)
+        return answers
+
+    return await until_not_lost(store)

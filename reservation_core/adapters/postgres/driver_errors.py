@@ -9,11 +9,12 @@ import asyncpg
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from reservation_core.ports.transactions import DatabaseUnavailableError
+from reservation_core.ports.transactions import DatabaseUnavailableError, TransactionLostError
 
 # Connection trouble, as the driver says it below SQLAlchemy. 57P01..3: the server is going down or coming up.
-# 40P01: this transaction was ended to break a deadlock; nothing of it happened, and the next try will do.
-_UNAVAILABLE_SQLSTATES = ("08", "57P0", "53300", "40P01")
+_UNAVAILABLE_SQLSTATES = ("08", "57P0", "53300")
+# This transaction was ended to break a deadlock (40P01) or for the order of things (40001).
+_LOST_SQLSTATES = ("40P01", "40001")
 # Below SQLAlchemy or without it. InternalClientError: the connection was lost in the middle of something, and the
 # driver no longer knows where it is.
 _UNAVAILABLE_ERRORS = (
@@ -46,6 +47,7 @@ class Reached:
 def told_as_unavailable() -> Iterator[Reached]:
     """Raise DatabaseUnavailableError for what means that the database is away; every other error as it is.
 
+    A transaction that was ended for others' sake is a TransactionLostError: the next try will do.
     Whatever the system says on the way there means that one can't get there: no such socket, no such host, or, when
     several addresses were tried, a bare OSError that tells them all. Say `connected` when that way is behind you.
     """
@@ -53,9 +55,17 @@ def told_as_unavailable() -> Iterator[Reached]:
     try:
         yield reached
     except _DRIVER_ERRORS as error:
+        if _sqlstate(error) in _LOST_SQLSTATES:
+            raise TransactionLostError("the database ended a transaction to let others go on") from error
         if (isinstance(error, OSError) and not reached.connected) or _unavailable(error):
             raise DatabaseUnavailableError(f"the database is not available ({type(error).__name__})") from error
         raise
+
+
+def _sqlstate(error: BaseException) -> str:
+    """PostgreSQL's code for it; empty for what is no error of the server's."""
+    found = getattr(error.orig if isinstance(error, DBAPIError) else error, "sqlstate", None)
+    return found if isinstance(found, str) else ""
 
 
 def _unavailable(error: BaseException) -> bool:
@@ -64,14 +74,11 @@ def _unavailable(error: BaseException) -> bool:
     if isinstance(error, DBAPIError):
         if error.connection_invalidated:
             return True
-        cause = error.orig
-        sqlstate = getattr(cause, "sqlstate", None) or ""
-        driver_error = getattr(cause, "__cause__", None)
-        return sqlstate.startswith(_UNAVAILABLE_SQLSTATES) or (
+        driver_error = getattr(error.orig, "__cause__", None)
+        return _sqlstate(error).startswith(_UNAVAILABLE_SQLSTATES) or (
             isinstance(driver_error, OSError) or _is_connection_trouble(driver_error)
         )
-    sqlstate = getattr(error, "sqlstate", None) or ""
-    return sqlstate.startswith(_UNAVAILABLE_SQLSTATES)
+    return _sqlstate(error).startswith(_UNAVAILABLE_SQLSTATES)
 
 
 def _is_connection_trouble(error: BaseException | None) -> bool:
