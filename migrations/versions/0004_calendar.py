@@ -27,6 +27,7 @@ UPDATE events SET subject = reservation_id, reservation_id = NULL
 WHERE reservation_id IN (SELECT id FROM reservations WHERE kind <> 'job');
 ALTER TABLE events ENABLE TRIGGER USER;
 UPDATE reservations SET booking_id = NULL WHERE booking_id IS NOT NULL;
+UPDATE allocations SET booking_id = NULL WHERE booking_id IS NOT NULL;
 DELETE FROM allocations a USING reservations r WHERE r.id = a.reservation_id AND r.kind <> 'job';
 DELETE FROM allocations WHERE planned;
 DROP TABLE bookings, booking_series;

@@ -11,8 +11,13 @@ down_revision = "0006_notifications"
 branch_labels = None
 depends_on = None
 
-# Windows go, with what hangs on them but the record; the view for people becomes that of 0003.
+# Windows go, with what hangs on them but the record: nobody would end those that are open. The view for people becomes
+# that of 0003.
 _DROP = """
+DELETE FROM allocations a USING reservations r
+WHERE r.id = a.reservation_id AND r.kind = 'maintenance' AND a.released_at IS NULL;
+UPDATE reservations SET status = 'cancelled', finished_at = now()
+WHERE kind = 'maintenance' AND finished_at IS NULL;
 DROP TABLE maintenance_windows;
 DROP INDEX reservations_unended_in_bookings;
 ALTER TABLE bookings DROP COLUMN start_warned_at, DROP COLUMN end_warned_at, DROP COLUMN no_show_warned_at;

@@ -89,8 +89,52 @@ async def fill(url: str) -> None:
         "INSERT INTO notice_preferences (user_id, kind, channel, wanted) VALUES (:user, 'ended', 'slack', false)",
         user=user,
     )
+    await fill_calendar(seed, user, await seed.node("node-b"))
     for queue in QUEUES:
         await seed.run("SELECT pgmq.send(CAST(:queue AS text), CAST('{}' AS jsonb))", queue=queue)
+
+
+async def fill_calendar(seed: Seed, user: int, cards: list[int]) -> None:
+    """A booking of a series in its slot with a job that runs in it and one that waits, a window, rules and shares."""
+    await seed.run("INSERT INTO booking_series VALUES ('ser-a', :user, 'FREQ=DAILY;COUNT=1', 'UTC', now())", user=user)
+    await seed.run("INSERT INTO projects (name, created_at) VALUES ('vision', now())")
+    for kind, name, status, card in (("booking", "bkg-a", "active", 0), ("maintenance", "mnt-a", "active", 1)):
+        await seed.run(
+            "INSERT INTO reservations (id, kind, user_id, status, reason_code, reason, gpus, nodes, duration, "
+            "priority, workload, created_at, changed_at, project) VALUES (:id, :kind, :user, :status, 'booked', 'Booked.', 1, 1, "
+            "interval '2 hours', 0, '{}', now(), now(), 'vision')", id=name, kind=kind, user=user, status=status
+        )  # fmt: skip
+        await seed.run(
+            "INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, created_at) VALUES (:id, 0, "
+            ":card, 0, tstzrange(now(), now() + interval '2 hours'), false, now())", id=name, card=cards[card]
+        )  # fmt: skip
+        await seed.run(
+            "INSERT INTO events (reservation_id, at, actor, kind) VALUES (:id, now(), 'ada', 'made')", id=name
+        )
+    await seed.job("job-c", user, "starting", attempt=1)
+    await seed.job("job-d", user)
+    await seed.run("UPDATE reservations SET booking_id = 'bkg-a' WHERE id IN ('job-c', 'job-d')")
+    await seed.run(
+        "INSERT INTO bookings (id, starts_at, ends_at, series_id, occurrence, started_job) VALUES ('bkg-a', "
+        "date_trunc('minute', now()), date_trunc('minute', now()) + interval '2 hours', 'ser-a', 0, 'job-c')"
+    )
+    for job, first, held in (("job-c", 0, True), ("job-d", 60, False)):
+        await seed.run(
+            "INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, planned, booking_id, "
+            "created_at) SELECT :job, 1, gpu_id, 0, tstzrange(lower(during) + make_interval(mins => :first), "
+            "lower(during) + make_interval(mins => :first + 60)), :held, NOT :held, 'bkg-a', now() "
+            "FROM allocations WHERE reservation_id = 'bkg-a'", job=job, first=first, held=held
+        )  # fmt: skip
+    await seed.run("INSERT INTO start_promises VALUES ('job-d', now(), now())")
+    await seed.run("INSERT INTO calendar_feeds VALUES (:user, sha256('f'), now())", user=user)
+    await seed.run(
+        "INSERT INTO maintenance_windows VALUES ('mnt-a', :cards, now(), now() + interval '2 hours', 'Fans.', '[]')",
+        cards=cards[1:],
+    )
+    await seed.run("INSERT INTO policies (max_gpus, changed_at, changed_by) VALUES (4, now(), 'ada')")
+    await seed.run("INSERT INTO project_members VALUES ('vision', :user)", user=user)
+    await seed.run("INSERT INTO fair_shares VALUES (:user, 1)", user=user)
+    await seed.user("checker", "service")
 
 
 async def test_up_down_up_with_data(empty_database_url) -> None:
@@ -114,8 +158,11 @@ async def test_each_revision_can_be_left_and_entered_again(empty_database_url) -
     for revision in reversed(migrating.revisions()):
         await migrating.downgrade(empty_database_url, revision)
         assert (await migrating.status(empty_database_url)).current == revision
+        if revision == "0006_notifications":
+            open_windows = "SELECT count(*) FROM allocations WHERE reservation_id = 'mnt-a' AND released_at IS NULL"
+            assert await answer(empty_database_url, open_windows) == 0
     await migrating.upgrade(empty_database_url)
-    assert await answer(empty_database_url, "SELECT count(*) FROM queue_status") == 1
+    assert await answer(empty_database_url, "SELECT count(*) FROM queue_status") == 2
 
 
 async def test_migrators_at_the_same_time_take_turns(empty_database_url) -> None:
