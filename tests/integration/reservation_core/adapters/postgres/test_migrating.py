@@ -101,8 +101,9 @@ async def fill_calendar(seed: Seed, user: int, cards: list[int]) -> None:
     for kind, name, status, card in (("booking", "bkg-a", "active", 0), ("maintenance", "mnt-a", "active", 1)):
         await seed.run(
             "INSERT INTO reservations (id, kind, user_id, status, reason_code, reason, gpus, nodes, duration, "
-            "priority, workload, created_at, changed_at, project) VALUES (:id, :kind, :user, :status, 'booked', 'Booked.', 1, 1, "
-            "interval '2 hours', 0, '{}', now(), now(), 'vision')", id=name, kind=kind, user=user, status=status
+            "priority, workload, created_at, changed_at, project) VALUES (:id, :kind, :user, :status, 'booked', "
+            "'Booked.', 1, 1, interval '2 hours', 0, '{}', now(), now(), 'vision')",
+            id=name, kind=kind, user=user, status=status
         )  # fmt: skip
         await seed.run(
             "INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, created_at) VALUES (:id, 0, "
