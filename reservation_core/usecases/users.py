@@ -7,8 +7,8 @@ from reservation_core.domain.model import Role
 from reservation_core.ports.identities import Principal, UserRecord
 from reservation_core.ports.transactions import UnitOfWork
 
-RESERVED_NAMES = frozenset({"me", "system"})
-"""`me` is the caller in addresses, `system` the actor of what nobody asked for."""
+RESERVED_NAMES = frozenset({"me", "planner", "system"})
+"""`me` is the caller in addresses; `system` and `planner` are the actors of what nobody asked for."""
 
 
 def require_admin(principal: Principal) -> None:

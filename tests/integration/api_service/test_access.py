@@ -287,3 +287,8 @@ async def test_several_or_malformed_credentials_are_refused(app: FastAPI, people
             assert (await client.get("/v1/jobs", headers=encoded)).status_code == 401
         assert (await client.get("/v1/nothing")).status_code == 401
         assert (await client.get("/v1/jobs", headers={"Authorization": f"bearer {secret}"})).status_code == 200
+
+
+@pytest.mark.parametrize("name", ["me", "planner", "system"])
+async def test_nobody_is_called_what_the_record_calls_itself(root: httpx.AsyncClient, name: str) -> None:
+    assert (await root.post("/v1/users", json={"name": name})).status_code == 409
