@@ -10,6 +10,8 @@ from reservation_core.runtime.settings import ProcessorSettings
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.keep_bookings import BookingKeeping
 from reservation_core.usecases.keep_calendar import keep_calendar
+from reservation_core.usecases.maintenance import take_in_joined
+from reservation_core.usecases.repeat import until_not_lost
 
 EVERY_S = 1.0
 
@@ -20,6 +22,7 @@ async def look(runtime: Runtime, settings: ProcessorSettings) -> None:
     """Look once, then rest."""
     keeping = BookingKeeping(BookingRules(settings.starting_soon_s, settings.ending_soon_s), settings.no_show_grace)
     report = await keep_calendar(runtime.uow, runtime.ids, keeping, settings.offer)
+    await until_not_lost(lambda: take_in_joined(runtime.uow, runtime.ids, settings.end_grace))
     if report:
         _log.info("calendar", **asdict(report))
     await asyncio.sleep(EVERY_S)

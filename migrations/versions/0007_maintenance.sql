@@ -14,7 +14,8 @@ CREATE INDEX reservations_unended_in_bookings ON reservations (booking_id)
 
 -- == Maintenance ==
 -- What a reservation of kind maintenance has beyond others. Its cards are in the ledger like a booking's while it is
--- ahead or open; `gpu_ids` are they for ever. `affected` is what it did to jobs and bookings when it was made.
+-- ahead or open; `gpu_ids` are they for ever. `affected` is what it did to jobs and bookings. Cards that join one of
+-- `whole_nodes` join the window, too.
 CREATE TABLE maintenance_windows (
     id        text PRIMARY KEY REFERENCES reservations (id) CHECK (id LIKE 'mnt-%'),
     gpu_ids   bigint[] NOT NULL CHECK (cardinality(gpu_ids) >= 1),
@@ -22,6 +23,7 @@ CREATE TABLE maintenance_windows (
     ends_at   timestamptz NOT NULL,
     reason    text NOT NULL CHECK (length(reason) BETWEEN 1 AND 1000),
     affected  jsonb NOT NULL CHECK (jsonb_typeof(affected) = 'array'),
+    whole_nodes text[] NOT NULL DEFAULT '{}',
     CHECK (ends_at > starts_at)
 );
 

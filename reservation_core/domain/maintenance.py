@@ -63,7 +63,7 @@ class CardPlace:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A maintenance window, whole. `affected` is what it did when it was made."""
+    """A maintenance window, whole. `affected` is what it did; `whole_nodes` are in it with every card they get."""
 
     id: str
     seq: int
@@ -77,6 +77,7 @@ class Window:
     version: int
     affected: tuple[Affected, ...] = ()
     finished_at: datetime | None = None
+    whole_nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from reservation_core.domain.bookings import Span
 from reservation_core.domain.changes import Record
-from reservation_core.domain.maintenance import CardPlace, Taken, Window, WindowChange
+from reservation_core.domain.maintenance import Affected, CardPlace, Taken, Window, WindowChange
 
 
 class Maintenance(Protocol):
@@ -33,6 +33,16 @@ class Maintenance(Protocol):
 
     async def add(self, window: Window) -> None:
         """Store a window with its rows, record and message. Raises CalendarConflictError."""
+        ...
+
+    async def joined(self, now: datetime) -> dict[str, list[CardPlace]]:
+        """Cards that have joined whole nodes of open windows since these were made, by window."""
+        ...
+
+    async def grow(
+        self, window: Window, cards: Sequence[CardPlace], span: Span, affected: Sequence[Affected], now: datetime
+    ) -> None:
+        """Give a locked window more cards, for `span`, with its record and message. Raises CalendarConflictError."""
         ...
 
     async def lock(self, window_id: str) -> Window | None:

@@ -15,8 +15,8 @@ from reservation_core.domain.booking_life import decide as decide_booking
 from reservation_core.domain.bookings import Booking, ChosenCard, Span
 from reservation_core.domain.calendar import merge, to_micros
 from reservation_core.domain.card_choice import BookableCard, choose
-from reservation_core.domain.changes import DrainBefore, Record
-from reservation_core.domain.errors import LimitExceededError, NotFoundError
+from reservation_core.domain.changes import SYSTEM, DrainBefore, Record
+from reservation_core.domain.errors import CalendarConflictError, LimitExceededError, NotFoundError
 from reservation_core.domain.lifecycle import decide
 from reservation_core.domain.maintenance import (
     Affected,
@@ -82,8 +82,7 @@ async def plan_window(
     # After that: whatever the planner has started began before.
     now = await uow.now()
     span = _span(request, now)
-    said = f"Maintenance from {span.start:%Y-%m-%dT%H:%M:%SZ} to {span.end:%Y-%m-%dT%H:%M:%SZ}: {request.reason}"
-    room = _Room(tuple(cards), span, said, principal.user, grace)
+    room = _Room(tuple(cards), span, _said(span, request.reason), principal.user, grace)
     affected = await _make_room(uow, room, ids, now)
     window = Window(
         id=ids.new_id("mnt"),
@@ -97,6 +96,7 @@ async def plan_window(
         created_at=now,
         version=1,
         affected=tuple(affected),
+        whole_nodes=tuple(_nodes(request)),
     )
     await uow.maintenance.add(window)
     _told(uow)
@@ -163,6 +163,42 @@ async def keep_windows(uow_factory: UnitOfWorkFactory) -> int:
     return changed
 
 
+async def take_in_joined(uow_factory: UnitOfWorkFactory, ids: IdSource, grace: timedelta) -> int:
+    """Give windows over whole nodes the cards that these have got since, and room on them; returns how many cards.
+
+    Who is quicker keeps a card until the next look.
+    """
+    async with uow_factory() as uow:
+        found = await uow.maintenance.joined(await uow.now())
+    taken_in = 0
+    for window_id in found:
+        try:
+            async with uow_factory() as uow:
+                taken_in += await _take_in(uow, window_id, ids, grace)
+        except CalendarConflictError:
+            continue
+    return taken_in
+
+
+async def _take_in(uow: UnitOfWork, window_id: str, ids: IdSource, grace: timedelta) -> int:
+    await uow.booking_life.hold_planning()
+    window = await uow.maintenance.lock(window_id)
+    now = await uow.now()
+    cards = (await uow.maintenance.joined(now)).get(window_id, [])
+    if window is None or not cards:
+        return 0
+    span = Span(max(window.span.start, now), window.span.end)
+    room = _Room(tuple(cards), span, _said(span, window.reason), SYSTEM, grace)
+    affected = await _make_room(uow, room, ids, now)
+    await uow.maintenance.grow(window, cards, span, affected, now)
+    _told(uow)
+    return len(cards)
+
+
+def _said(span: Span, reason: str) -> str:
+    return f"Maintenance from {span.start:%Y-%m-%dT%H:%M:%SZ} to {span.end:%Y-%m-%dT%H:%M:%SZ}: {reason}"
+
+
 def no_such_window(window_id: str) -> NotFoundError:
     """There is none of this id."""
     return NotFoundError(
@@ -191,8 +227,13 @@ def _span(request: MaintenanceCreate, now: datetime) -> Span:
     return Span(begin, end)
 
 
+def _nodes(request: MaintenanceCreate) -> list[str]:
+    """The nodes that it is about as a whole."""
+    return [request.node] if request.node is not None else request.nodes or []
+
+
 async def _cards(uow: UnitOfWork, request: MaintenanceCreate) -> list[CardPlace]:
-    nodes = [request.node] if request.node is not None else request.nodes or []
+    nodes = _nodes(request)
     gpus = [(each.node, each.index) for each in request.gpus or []]
     found = await uow.maintenance.cards_of(nodes, gpus)
     missing = sorted({*nodes} - {card.node for card in found}) + sorted(

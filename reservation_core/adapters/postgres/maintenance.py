@@ -1,7 +1,8 @@
 """Maintenance windows in PostgreSQL."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
@@ -12,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.adapters.postgres.reservations import CALENDAR_CONSTRAINT, WriteConflictError
 from reservation_core.domain.bookings import Span
-from reservation_core.domain.changes import Record
+from reservation_core.domain.changes import SYSTEM, Record
 from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.maintenance import (
     Affected,
@@ -77,7 +78,7 @@ class PostgresMaintenance:
 
     async def add(self, window: Window) -> None:
         """Store a window."""
-        try:
+        with _told_as_conflict():
             await self._connection.execute(
                 statement("add_window"),
                 {
@@ -90,16 +91,39 @@ class PostgresMaintenance:
                     "start": window.span.start,
                     "end": window.span.end,
                     "affected": json.dumps([_described(each) for each in window.affected]),
+                    "whole_nodes": list(window.whole_nodes),
                     "actor": window.user,
                     "now": window.created_at,
                 },
             )
-        except DBAPIError as error:
-            if CALENDAR_CONSTRAINT in str(error.orig) or getattr(error.orig, "sqlstate", None) == _DEADLOCK:
-                raise CalendarConflictError(
-                    "Somebody took some of these GPUs at this very moment. Send the request again."
-                ) from error
-            raise
+
+    async def joined(self, now: datetime) -> dict[str, list[CardPlace]]:
+        """Cards that windows don't have yet, by window."""
+        found: dict[str, list[CardPlace]] = {}
+        for row in await self._connection.execute(statement("joined_cards"), {"now": now}):
+            found.setdefault(row.id, []).append(CardPlace(row.gpu_id, row.node, row.card_index))
+        return found
+
+    async def grow(
+        self, window: Window, cards: Sequence[CardPlace], span: Span, affected: Sequence[Affected], now: datetime
+    ) -> None:
+        """More cards for a window, for a part of its time."""
+        with _told_as_conflict():
+            written = await self._connection.execute(
+                statement("add_to_window"),
+                {
+                    "id": window.id,
+                    "version": window.version,
+                    "gpu_ids": [card.gpu_id for card in cards],
+                    "start": span.start,
+                    "end": span.end,
+                    "affected": json.dumps([_described(each) for each in affected]),
+                    "actor": SYSTEM,
+                    "now": now,
+                },
+            )
+        if written.one().windows != 1:
+            raise WriteConflictError(f"{window.id} was changed between reading and writing")
 
     async def lock(self, window_id: str) -> Window | None:
         """Lock a window, and read it after that."""
@@ -150,6 +174,19 @@ class PostgresMaintenance:
         return [_window(row) for row in found]
 
 
+@contextmanager
+def _told_as_conflict() -> Iterator[None]:
+    """Raise CalendarConflictError when somebody else was quicker."""
+    try:
+        yield
+    except DBAPIError as error:
+        if CALENDAR_CONSTRAINT in str(error.orig) or getattr(error.orig, "sqlstate", None) == _DEADLOCK:
+            raise CalendarConflictError(
+                "Somebody took some of these GPUs at this very moment. Send the request again."
+            ) from error
+        raise
+
+
 def _window(row: Row[Any]) -> Window:
     return Window(
         id=row.id,
@@ -164,6 +201,7 @@ def _window(row: Row[Any]) -> Window:
         version=row.version,
         affected=tuple(_affected(each) for each in row.affected),
         finished_at=row.finished_at,
+        whole_nodes=tuple(row.whole_nodes),
     )
 
 

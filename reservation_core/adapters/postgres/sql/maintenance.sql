@@ -48,8 +48,9 @@ WITH stored AS (
             CAST(:end AS timestamptz) - CAST(:start AS timestamptz), 0, '{}', :now, :now)
     RETURNING id
 ), opened AS (
-    INSERT INTO maintenance_windows (id, gpu_ids, starts_at, ends_at, reason, affected)
-    VALUES (:id, CAST(:gpu_ids AS bigint[]), :start, :end, :reason, CAST(:affected AS jsonb))
+    INSERT INTO maintenance_windows (id, gpu_ids, starts_at, ends_at, reason, affected, whole_nodes)
+    VALUES (:id, CAST(:gpu_ids AS bigint[]), :start, :end, :reason, CAST(:affected AS jsonb),
+            CAST(:whole_nodes AS text[]))
 ), placed AS (
     INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, created_at)
     SELECT s.id, 0, c.gpu_id, 0, tstzrange(CAST(:start AS timestamptz), CAST(:end AS timestamptz)), false, :now
@@ -61,6 +62,46 @@ WITH stored AS (
     FROM stored
 )
 SELECT pgmq.send('gpu_jobs', jsonb_build_object('v', 1, 'kind', 'changed', 'id', CAST(:id AS text))) FROM stored;
+
+-- name: joined_cards
+-- Cards that have joined nodes of open windows since, but for those that another window has: two don't overlap.
+SELECT m.id, g.id AS gpu_id, n.name AS node, g.index AS card_index
+FROM maintenance_windows m
+JOIN reservations r ON r.id = m.id AND r.kind <> 'job' AND r.status IN ('confirmed', 'active')
+JOIN nodes n ON n.name = ANY (m.whole_nodes)
+JOIN gpus g ON g.node_id = n.id AND g.id <> ALL (m.gpu_ids)
+WHERE m.ends_at > CAST(:now AS timestamptz)
+  AND NOT EXISTS (
+    SELECT FROM allocations a JOIN reservations w ON w.id = a.reservation_id
+    WHERE a.gpu_id = g.id AND a.released_at IS NULL AND a.during && tstzrange(m.starts_at, m.ends_at)
+      AND w.kind = 'maintenance')
+ORDER BY m.id, n.name, g.index;
+
+-- name: add_to_window
+-- More cards for a window, with its record and message, in one statement.
+WITH grown AS (
+    UPDATE reservations
+    SET gpus = gpus + cardinality(CAST(:gpu_ids AS bigint[])), version = version + 1,
+        changed_at = CAST(:now AS timestamptz)
+    WHERE id = :id AND version = :version
+    RETURNING id, status, reason_code, reason
+), written AS (
+    UPDATE maintenance_windows m
+    SET gpu_ids = m.gpu_ids || CAST(:gpu_ids AS bigint[]), affected = m.affected || CAST(:affected AS jsonb)
+    FROM grown WHERE m.id = grown.id
+), placed AS (
+    INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, created_at)
+    SELECT g.id, 0, c.gpu_id, 0, tstzrange(CAST(:start AS timestamptz), CAST(:end AS timestamptz)), false, :now
+    FROM grown g CROSS JOIN unnest(CAST(:gpu_ids AS bigint[])) AS c (gpu_id) ORDER BY c.gpu_id
+), recorded AS (
+    INSERT INTO events (reservation_id, at, actor, kind, before, after, reason_code, reason, data)
+    SELECT id, :now, :actor, 'maintenance_cards_joined', status, status, reason_code, reason,
+           jsonb_build_object('gpus', cardinality(CAST(:gpu_ids AS bigint[])))
+    FROM grown
+), sent AS (
+    SELECT pgmq.send('gpu_jobs', jsonb_build_object('v', 1, 'kind', 'changed', 'id', id)) FROM grown
+)
+SELECT (SELECT count(*) FROM grown) AS windows, (SELECT count(*) FROM sent) AS sent;
 
 -- name: lock_window
 -- Keep others from changing a window.
@@ -77,7 +118,7 @@ ORDER BY r.id;
 -- name: window_views
 -- Windows with their cards, newest first.
 SELECT r.id, r.seq, r.user_id, u.name AS user_name, r.status, r.created_at, r.version, r.finished_at,
-       m.starts_at, m.ends_at, m.reason, m.affected, c.gpu_ids, c.nodes, c.indices
+       m.starts_at, m.ends_at, m.reason, m.affected, m.whole_nodes, c.gpu_ids, c.nodes, c.indices
 FROM reservations r
 JOIN maintenance_windows m ON m.id = r.id
 JOIN users u ON u.id = r.user_id

@@ -16,7 +16,15 @@ from reservation_core.domain.errors import (
 )
 from reservation_core.domain.maintenance import Fate, Window, WindowStatus
 from reservation_core.domain.model import BookingStatus, GpuState, JobStatus, PodPhase
-from reservation_core.usecases.maintenance import end_window, keep_windows, plan_window, preview_window, view_window
+from reservation_core.usecases.maintenance import (
+    end_window,
+    keep_windows,
+    plan_window,
+    preview_window,
+    take_in_joined,
+    view_window,
+)
+from reservation_core.usecases.update_inventory import update_inventory
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, MINUTE, BookingWorld
 from tests.integration.reservation_core.usecases.test_keep_bookings import running_within, within
@@ -330,3 +338,34 @@ async def test_a_booking_that_has_begun_unnoticed_does_not_move_from_under_its_j
     window = await planned(bookings, wanted(NINE + ahead * HOUR if ahead else None, node=node))
     fate = Fate.ENDS_EARLIER if ahead else Fate.ENDED
     assert fates(window) == {made.id: Fate.ENDS_EARLIER if ahead else Fate.CANCELLED, runs: fate}
+
+
+async def test_cards_that_join_a_node_join_its_window(bookings: BookingWorld) -> None:
+    world = bookings.world
+    whole, some = await planned(bookings), await planned(bookings, wanted(gpus=[{"node": "b", "index": 0}]))
+    world.cluster.cards |= {"a": 4, "b": 3}
+    await update_inventory(world.uow, world.cluster, world.clock)
+    # Somebody is quicker than the next look.
+    made = await bookings.booked(NINE + HOUR, node="a", gpus=2)
+    assert {(card.node, card.index) for card in made.cards} == {("a", 2), ("a", 3)}
+    assert await take_in_joined(world.uow, bookings.ids, GRACE) == 2
+    assert await take_in_joined(world.uow, bookings.ids, GRACE) == 0
+    async with world.uow() as uow:
+        grown, same = await view_window(uow, whole.id), await view_window(uow, some.id)
+    assert [card.index for card in grown.cards] == [0, 1, 2, 3]
+    assert len(same.cards) == 1
+    assert fates(grown) == {made.id: Fate.CANCELLED}
+    assert await bookings.taken(whole.id) == [(NINE, NINE + 4 * HOUR, False)] * 4
+    assert (await bookings.kinds(whole.id))[-1] == "maintenance_cards_joined"
+    # One that comes while it is open is in it for the rest.
+    world.clock.at = NINE + HOUR
+    await bookings.time.set(NINE + HOUR)
+    assert await keep_windows(world.uow) == 2
+    world.cluster.cards["a"] = 5
+    await update_inventory(world.uow, world.cluster, world.clock)
+    assert await take_in_joined(world.uow, bookings.ids, GRACE) == 1
+    assert (await bookings.taken(whole.id))[-1] == (NINE + HOUR, NINE + 4 * HOUR, False)
+    await bookings.time.set(NINE + 4 * HOUR)
+    assert await keep_windows(world.uow) == 2
+    assert set((await states(bookings)).values()) == {GpuState.FREE}
+    assert await take_in_joined(world.uow, bookings.ids, GRACE) == 0
