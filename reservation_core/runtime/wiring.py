@@ -62,7 +62,8 @@ def open_cluster(settings: CommonSettings, clock: Clock) -> Cluster:
     match settings.cluster:
         case ClusterKind.LOCAL:
             try:
-                return LocalCluster(settings.home, settings.local_gpus, clock)
+                # It compares with the times of files, which are this machine's.
+                return LocalCluster(settings.home, settings.local_gpus, SystemClock())
             except BadGpusSettingError as error:
                 raise SettingsError(str(error)) from error
         case ClusterKind.KUBERNETES:
