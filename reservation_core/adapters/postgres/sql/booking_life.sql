@@ -122,14 +122,18 @@ WHERE j.booking_id IS NOT NULL AND j.status IN ('queued', 'starting', 'running')
 ORDER BY j.id LIMIT :limit;
 
 -- name: waitlist
--- Who waits for a slot, in the order they came.
+-- Who waits for a slot, in the order they came. Where they are too many, everybody's first requests are looked at before
+-- anybody's later ones: nobody is hidden by the many of somebody else.
 SELECT r.id, r.user_id, u.name AS user_name, r.project, r.gpus, r.nodes, r.gpu_type, n.name AS node, b.starts_at, b.ends_at
-FROM reservations r
+FROM (
+    SELECT *, row_number() OVER (PARTITION BY user_id ORDER BY seq) AS turn
+    FROM reservations WHERE kind <> 'job' AND status = 'waiting'
+    ORDER BY turn, seq LIMIT :limit
+) r
 JOIN bookings b ON b.id = r.id
 JOIN users u ON u.id = r.user_id
 LEFT JOIN nodes n ON n.id = b.node_id
-WHERE r.kind <> 'job' AND r.status = 'waiting'
-ORDER BY r.seq LIMIT :limit;
+ORDER BY r.seq;
 
 -- name: open_booking_counts
 -- Bookings that are not over, by status.

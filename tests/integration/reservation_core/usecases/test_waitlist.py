@@ -144,3 +144,17 @@ async def test_who_may_not_have_it_now_keeps_it_from_nobody(bookings: BookingWor
     assert await serve(bookings) == 1
     assert (await bookings.booking(first.id)).status is BookingStatus.WAITING
     assert (await bookings.booking(second.id)).status is BookingStatus.OFFERED
+
+
+async def test_those_who_wait_for_much_hide_nobody_behind_them(
+    bookings: BookingWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reservation_core.usecases.waitlist._LOOKED_AT", 2)
+    held = [await bookings.booked(NINE, gpus=2) for _ in range(2)]
+    bob, carol = await bookings.person("bob"), await bookings.person("carol")
+    for hours in range(3):
+        await bookings.booked(NINE - hours * HOUR, (hours + 1) * HOUR, gpus=2, nodes=2, wait=True, who=bob)
+    served = await bookings.booked(NINE, gpus=2, wait=True, who=carol)
+    await cancelled(bookings, held[0].id)
+    assert await serve(bookings) == 1
+    assert (await bookings.booking(served.id)).status is BookingStatus.OFFERED
