@@ -1,20 +1,24 @@
 """The planner's cycle on a real database: windows, priorities, reloads, fencing, and what waiting jobs are told."""
 
+import asyncio
 from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 
 import pytest
 from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.domain.model import JobStatus
 from reservation_core.ports.planning import LostLeadershipError
 from reservation_core.ports.queues import QueueName
+from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases import plan_and_allocate
 from reservation_core.usecases.cancel import cancel
 from reservation_core.usecases.plan_and_allocate import CycleOutcome, Planner
 from reservation_core.usecases.submit import submit
 from tests.integration.reservation_core.usecases.world import ALLOWANCE, World
+from tests.waiting import eventually
 
 HOUR = timedelta(hours=1)
 
@@ -258,3 +262,30 @@ async def backlog(world: World) -> int:
     async with world.uow() as uow:
         [depth] = [each.depth for each in await uow.queue.metrics() if each.queue == QueueName.GPU_JOBS.value]
     return depth
+
+
+def connection_of(uow: UnitOfWork) -> AsyncConnection:
+    connection: AsyncConnection = uow._connection  # type: ignore[attr-defined]
+    return connection
+
+
+async def test_a_plan_that_is_ended_to_break_a_deadlock_is_made_anew(world: World) -> None:
+    planner = await world.planner()
+    job = await world.submitted()
+
+    async def a_lock_is_waited_for() -> bool:
+        sql = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        async with world.uow() as uow:
+            return bool((await connection_of(uow).execute(text(sql))).all())
+
+    async with world.uow() as uow:
+        rival = connection_of(uow)
+        # Who has waited for longer than this looks for a deadlock, and is the one to be ended.
+        await rival.execute(text("SET LOCAL deadlock_timeout = '1min'"))
+        await rival.execute(text("SELECT FROM reservations FOR UPDATE"))
+        cycle = asyncio.create_task(planner.cycle())
+        await eventually(a_lock_is_waited_for)
+        await rival.execute(text("SELECT FROM planner_lease FOR UPDATE"))
+    assert (await cycle).conflict
+    assert (await planner.cycle()).started == 1
+    assert (await world.row(job)).status is JobStatus.STARTING
