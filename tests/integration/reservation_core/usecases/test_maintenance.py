@@ -369,3 +369,17 @@ async def test_cards_that_join_a_node_join_its_window(bookings: BookingWorld) ->
     assert await keep_windows(world.uow) == 2
     assert set((await states(bookings)).values()) == {GpuState.FREE}
     assert await take_in_joined(world.uow, bookings.ids, GRACE) == 0
+
+
+async def test_a_card_that_another_window_has_stays_in_that(bookings: BookingWorld) -> None:
+    world = bookings.world
+    whole = await planned(bookings)
+    world.cluster.cards["a"] = 3
+    await update_inventory(world.uow, world.cluster, world.clock)
+    other = await planned(bookings, wanted(NINE + HOUR, HOUR, gpus=[{"node": "a", "index": 2}]))
+    assert await take_in_joined(world.uow, bookings.ids, GRACE) == 0
+    async with world.uow() as uow:
+        await end_window(uow, await bookings.root(), other.id)
+    assert await take_in_joined(world.uow, bookings.ids, GRACE) == 1
+    async with world.uow() as uow:
+        assert len((await view_window(uow, whole.id)).cards) == 3
