@@ -21,7 +21,7 @@ class Ledger:
         self.slots: dict[str, tuple[int, int]] = {}
         self.due: set[str] = set()
         self._rows = 0
-        self._edges: list[tuple[int, int]] = []
+        self._edges: list[tuple[int, tuple[int, ...]]] = []
         self._slot_starts: list[tuple[int, str]] = []
         self._edges_before = -(2**62)
 
@@ -73,20 +73,19 @@ class Ledger:
     def _remember(self, reservation_id: str, rows: tuple[tuple[int, Row], ...]) -> None:
         self.by_reservation[reservation_id] = rows
         self._rows += len(rows)
-        for gpu_id, (start, end, _, _) in rows:
-            for at in (start, end):
-                if at > self._edges_before:
-                    heappush(self._edges, (at, gpu_id))
+        for edge in self._edges_of(rows):
+            heappush(self._edges, edge)
         # Rows that went before their time leave their edges behind.
         if len(self._edges) > 4 * self._rows + _STALE_EDGES:
-            self._edges = [
-                (at, gpu_id)
-                for rows in self.by_reservation.values()
-                for gpu_id, (start, end, _, _) in rows
-                for at in (start, end)
-                if at > self._edges_before
-            ]
+            self._edges = [edge for rows in self.by_reservation.values() for edge in self._edges_of(rows)]
             heapify(self._edges)
+
+    def _edges_of(self, rows: tuple[tuple[int, Row], ...]) -> list[tuple[int, tuple[int, ...]]]:
+        """The times to come at which these rows begin or end, with their cards: most rows of one reservation agree."""
+        by_range: dict[tuple[int, int], list[int]] = {}
+        for gpu_id, row in rows:
+            by_range.setdefault(row[:2], []).append(gpu_id)
+        return [(at, tuple(gpu_ids)) for edges, gpu_ids in by_range.items() for at in edges if at > self._edges_before]
 
     def _remember_slot(self, reservation_id: str, row: Row) -> None:
         start, end, _, _ = row
@@ -100,7 +99,11 @@ class Ledger:
             heapify(self._slot_starts)
 
     def edges_until(self, now: int) -> list[int]:
-        """The cards on which a range began or ended since the last call, up to `now`."""
+        """The cards on which a range began or ended since the last call, up to `now`; none at the first call."""
+        if self._edges_before < 0:
+            # Nobody has looked at anything yet, and most of what is known began long ago.
+            self._edges = [edge for edge in self._edges if edge[0] > now]
+            heapify(self._edges)
         self._edges_before = now
         starts = self._slot_starts
         while starts and starts[0][0] <= now:
@@ -111,7 +114,6 @@ class Ledger:
         edges = self._edges
         changed: list[int] = []
         while edges and edges[0][0] <= now:
-            at, gpu_id = heappop(edges)
-            if self.calendars[gpu_id].has_edge(at):
-                changed.append(gpu_id)
+            at, gpu_ids = heappop(edges)
+            changed += [gpu_id for gpu_id in gpu_ids if self.calendars[gpu_id].has_edge(at)]
         return changed

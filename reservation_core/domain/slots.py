@@ -8,23 +8,21 @@ gets the earliest that is left, with a word why.
 A *walk* goes through those who have slots, after something was given back, a part of the line at a time.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from heapq import merge
-from itertools import chain, islice
+from itertools import islice
 
 from reservation_core.domain.calendar import Row, length_micros, to_moment
 from reservation_core.domain.line import Entry, Order, ShapeLine
 from reservation_core.domain.picture import Picture
-from reservation_core.domain.placement import NodeCards, Pool
-from reservation_core.domain.plan import LateStart, PlacedGpu, Slot, Waiting
+from reservation_core.domain.placement import Pool
+from reservation_core.domain.plan import LateStart, Slot, Waiting
 from reservation_core.domain.profile import Fit
 
 UNUSABLE = "A GPU of its slot can't be used any more."
 LAPSED = "Its slot is over, and its GPUs were not free in it."
-
-Spots = tuple[tuple[NodeCards, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +39,13 @@ class SlotPlanning(Picture):
     _walk_after: Order | None = None
     _walking: frozenset[str] = frozenset()
 
-    def plan_slots(self, now: datetime, promises: int, limit: int) -> SlotPlan:
+    def plan_slots(
+        self, now: datetime, promises: int, limit: int, enough: Callable[[], bool] = lambda: False
+    ) -> SlotPlan:
         """Slots for those of the first `promises` in line who have none, and earlier ones for those who have.
 
-        Looks at about `limit` jobs. Nothing while somebody could still be started: they go first.
+        Looks at `limit` jobs at most, and at no more when `enough`, asked after each, says so. Nothing while somebody
+        could still be started: they go first.
         """
         at = self._catch_up(now)
         if self._dirty or self._arrivals:
@@ -54,22 +55,29 @@ class SlotPlanning(Picture):
         decided: list[Slot] = []
         for job, because in self._slots_given_up(at):
             decided.append(self._find_slot(job, at, because))
-        entries = list(islice(self._to_look_at(promises), limit))
-        for *_, job, _ in entries:
-            slot = self._ledger.slots.get(job.id)
-            if slot is None:
-                found = self._find_slot(job, at, None)
-                if found.gpus:
-                    decided.append(found)
-            elif slot[0] > at:
-                earlier = self._move_earlier(job, slot[0], at)
-                if earlier is not None:
-                    decided.append(earlier)
+        looked_at: list[Entry] = []
+        over = True
+        for entry in self._to_look_at(promises):
+            if len(looked_at) == limit or (looked_at and enough()):
+                over = False
+                break
+            looked_at.append(entry)
+            found = self._look_at(entry[3], at)
+            if found is not None:
+                decided.append(found)
         for each in decided:
             if each.id in self._line.jobs:
                 self._set_slotted(self._line.jobs[each.id], bool(each.gpus))
-        self._go_on(entries, limit)
-        return SlotPlan(decided, more=len(entries) == limit or bool(self._walking or self._freed))
+        self._go_on(looked_at, over=over)
+        return SlotPlan(decided, more=not over or bool(self._walking or self._freed))
+
+    def _look_at(self, job: Waiting, at: int) -> Slot | None:
+        """A slot for one in line, or an earlier one; None where there is none."""
+        slot = self._ledger.slots.get(job.id)
+        if slot is None:
+            found = self._find_slot(job, at, None)
+            return found if found.gpus else None
+        return self._move_earlier(job, slot[0], at) if slot[0] > at else None
 
     def forget_slot(self, job_id: str) -> None:
         """A slot that was decided was not written: the job has been changed, or is being changed just now."""
@@ -110,8 +118,6 @@ class SlotPlanning(Picture):
         given_up.sort(key=lambda each: self._line.order(each[0]))
         for job, _ in given_up:
             self._drop_slot(job)
-        for profile in self._profiles.values():
-            profile.refresh()
         return given_up
 
     def _slot_pool(self, reservation_id: str) -> Pool | None:
@@ -160,12 +166,12 @@ class SlotPlanning(Picture):
         first = line.first if self._walk_after is None else line.first_after(self._walk_after)
         return islice(line.entries, first, None)
 
-    def _go_on(self, entries: list[Entry], limit: int) -> None:
+    def _go_on(self, looked_at: list[Entry], *, over: bool) -> None:
         """Remember how far the walk has come."""
-        if len(entries) < limit:
+        if over:
             self._walking = frozenset()
-        elif self._walking:
-            last = entries[-1][:3]
+        elif self._walking and looked_at:
+            last = looked_at[-1][:3]
             self._walk_after = last if self._walk_after is None else max(last, self._walk_after)
 
     def _find_slot(self, job: Waiting, at: int, because: str | None) -> Slot:
@@ -200,32 +206,28 @@ class SlotPlanning(Picture):
                 best = (fit.start, pool.gpu_type, pool, fit)
         if best is None:
             return None
-        self._mark_changed(self._ledger.set_rows(job.id, (), planned=False), freed=True)
         # What it leaves behind is had by those after it in this walk, and by those before it in the next.
-        for profile in self._profiles.values():
-            profile.refresh()
+        self._mark_changed(self._ledger.set_rows(job.id, (), planned=False), freed=True)
         return self._write(job, best[2], best[3], None)
 
     def _write(self, job: Waiting, pool: Pool, fit: Fit, because: str | None) -> Slot:
         start, end = fit.start, fit.start + _length(job)
         row: Row = (start, end, False, job.id)
-        rows = [(card.placed.gpu_id, row) for node, mask in fit.spots for card in node.cards if card.bit & mask]
-        self._ledger.set_rows(job.id, tuple(sorted(rows)), planned=True)
+        placed = [
+            card.placed_at(rank)
+            for rank, (node, mask) in enumerate(fit.spots)
+            for card in node.cards
+            if card.bit & mask
+        ]
+        rows = [(gpu.gpu_id, row) for gpu in placed]
+        rows.sort()
+        self._ledger.set_rows(job.id, tuple(rows), planned=True)
         self._profiles[pool.gpu_type].take(fit.spots, start, end)
-        pool.stale.update(node.position for node, _ in fit.spots)
+        pool.stale.update([node.position for node, _ in fit.spots])
         if start <= self._at:
             self._dirty.add(pool.gpu_type)
-        return Slot(job.id, to_moment(start), to_moment(end), _placed(fit.spots), job.version, job.booking_id, because)
+        return Slot(job.id, to_moment(start), to_moment(end), tuple(placed), job.version, job.booking_id, because)
 
 
 def _length(job: Waiting) -> int:
     return length_micros(job.length)
-
-
-def _placed(spots: Spots) -> tuple[PlacedGpu, ...]:
-    """The cards in the order of rank and index."""
-    return tuple(
-        chain.from_iterable(
-            [card.placed_at(rank) for card in node.cards if card.bit & mask] for rank, (node, mask) in enumerate(spots)
-        )
-    )

@@ -50,11 +50,20 @@ class Timeline:
         times, masks = self.times, self.masks
         found: list[Range] = []
         before = longest = latest = 0
+        count = len(masks)
         for index, mask in enumerate(masks):
             # The earliest start of anything is at a time at which a card becomes free.
             if mask & ~before and mask.bit_count() >= gpus:
                 start = times[index]
-                end = self._until(mask, gpus, index)
+                end = FOREVER
+                free = mask
+                for after in range(index + 1, count):  # as in `_until`, without a call
+                    left = free & masks[after]
+                    if left != free:
+                        if left.bit_count() < gpus:
+                            end = times[after]
+                            break
+                        free = left
                 if end - start > longest and end > latest:
                     found.append((start, end))
                     if end == FOREVER:

@@ -1,6 +1,6 @@
 """The planner's whole picture: the common line, and the line of each booking within the booking's own cards."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from reservation_core.domain.calendar import Row, to_micros
@@ -152,18 +152,29 @@ class CalendarPicture:
         ]
         return pool.look(self._nodes, own, holds, now)
 
-    def plan_slots(self, now: datetime, promises: int, limit: int) -> SlotPlan:
-        """Slots for the first `promises` of the common line, and for all who wait within bookings."""
-        plan = self._common.plan_slots(now, promises, limit)
+    def plan_slots(
+        self, now: datetime, promises: int, limit: int, enough: Callable[[], bool] = lambda: False
+    ) -> SlotPlan:
+        """Slots for the first `promises` of the common line, and for all who wait within bookings.
+
+        `enough` is asked after each job, and after each booking: true ends this part of the work.
+        """
+        plan = self._common.plan_slots(now, promises, limit, enough)
         slots = list(plan.slots)
+        more = plan.more
+        looked_at = 0
         for pool in self._bookings.values():
             if pool.waiting and pool.slots_wanted and not pool.changed:
+                if looked_at and enough():
+                    more = True
+                    break
+                looked_at += 1
                 state = self._look(pool, now)
                 if state is None:
                     pool.slots_wanted = False
                 else:
                     slots += pool.plan_slots(state, now, limit)
-        return SlotPlan(slots, plan.more)
+        return SlotPlan(slots, more)
 
     def late(self, now: datetime) -> list[LateStart]:
         """Who can't start although their slot has come, and because of whom."""

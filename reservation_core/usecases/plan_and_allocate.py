@@ -31,7 +31,8 @@ class PlannerRules:
     """How the planner works: sizes of what it reads and writes at once, and its timing.
 
     The first `promises` of the line get slots. Every `estimate_every` at most `slot_batches` times `slot_batch` jobs
-    are looked at for that, and starts go on between the batches.
+    are looked at for that, and starts go on between the batches. A batch is over after `slot_time`, too: meanwhile
+    nothing else happens in this process.
     """
 
     start_allowance: timedelta
@@ -46,6 +47,7 @@ class PlannerRules:
     promises: int = 10_000
     slot_batch: int = 100
     slot_batches: int = 25
+    slot_time: timedelta = timedelta(milliseconds=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +139,13 @@ class Planner:
         if not self._slot_batches:
             return False
         self._slot_batches -= 1
-        plan = state.plan_slots(now, self._rules.promises, self._rules.slot_batch)
+        begun = self._clock.now()
+        plan = state.plan_slots(
+            now,
+            self._rules.promises,
+            self._rules.slot_batch,
+            lambda: abs(self._clock.now() - begun) >= self._rules.slot_time,
+        )
         if plan.slots:
             self._estimates_stale = True
             await self._commit_slots(state, plan.slots, now)

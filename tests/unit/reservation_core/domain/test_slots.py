@@ -270,3 +270,20 @@ def test_a_slot_is_forgotten_when_the_database_has_none() -> None:
     assert state.plan_starts(T0, ALL) == []
     (new,) = all_slots(state)
     assert (new.start, new.end, new.version) == (at(5), at(25), 2)
+
+
+@thousand
+@given(worlds())
+def test_a_part_of_the_work_ends_when_it_is_enough_and_the_next_goes_on(world: World) -> None:
+    at_once, in_parts = world.state(), world.state()
+    assert at_once.plan_starts(T0, ALL) == in_parts.plan_starts(T0, ALL)
+    wanted = at_once.plan_slots(T0, ALL, ALL).slots
+    given: list[Slot] = []
+    for _ in range(ALL):
+        part = in_parts.plan_slots(T0, ALL, ALL, enough=lambda: True)
+        assert len(part.slots) <= 1
+        given += part.slots
+        if not part.more:
+            break
+        assert in_parts.plan_starts(T0, ALL) == []
+    assert given == wanted

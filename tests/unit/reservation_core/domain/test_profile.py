@@ -1,0 +1,97 @@
+"""The earliest fit in a pool against one that looks at all calendars, while places are taken and given back."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reservation_core.domain.calendar import FOREVER, GpuCalendar, Row, earliest_fit, is_free_during
+from reservation_core.domain.model import Gpu
+from reservation_core.domain.placement import Pool
+from reservation_core.domain.profile import Fit, PoolProfile
+
+NOW = 1_000_000_000
+STEP = 1_000_000
+
+Sizes = st.lists(st.integers(1, 4), min_size=1, max_size=6)
+Question = tuple[int, int, int, int, int]
+Questions = st.lists(
+    st.tuples(st.integers(1, 4), st.integers(1, 3), st.integers(1, 9), st.integers(0, 63), st.integers(0, 40)),
+    min_size=1,
+    max_size=25,
+)
+"""Cards, nodes, length, the mask of nodes not to use, and if it is small whose place is given back instead."""
+
+
+class Played:
+    """A pool in which everybody gets the earliest fit and is checked for it."""
+
+    def __init__(self, sizes: list[int]) -> None:
+        ids = iter(range(100))
+        gpus = [
+            [Gpu(next(ids), f"n{number}", index, "h100") for index in range(size)] for number, size in enumerate(sizes)
+        ]
+        self.calendars = {gpu.id: GpuCalendar() for each in gpus for gpu in each}
+        self.pool = Pool("h100", gpus, self.calendars)
+        self.profile = PoolProfile(self.pool)
+        self.fits: dict[str, Fit] = {}
+
+    def expected(self, gpus: int, nodes: int, length: int, never: int) -> int | None:
+        """The oracle's answer."""
+        able = [node for node in self.pool.nodes if not never >> node.position & 1]
+        fit = earliest_fit([[card.calendar for card in node.cards] for node in able], gpus, nodes, length, NOW)
+        return None if fit is None else fit[0]
+
+    def check(self, fit: Fit | None, question: Question, never: int) -> None:
+        """Whether it is lawful, and as early as can be."""
+        gpus, nodes, length, *_ = question
+        assert (None if fit is None else fit.start) == self.expected(gpus, nodes, length * STEP, never)
+        if fit is not None:
+            assert len({node.position for node, _ in fit.spots}) == nodes
+            for node, mask in fit.spots:
+                assert mask.bit_count() == gpus
+                assert not never >> node.position & 1
+                for bit, card in node.by_bit.items():
+                    busy = card.calendar.busy(NOW)
+                    assert not bit & mask or is_free_during(busy, fit.start, fit.start + length * STEP)
+
+    def take(self, name: str, fit: Fit, length: int) -> None:
+        """Give somebody a place."""
+        row: Row = (fit.start, fit.start + length * STEP, False, name)
+        for node, mask in fit.spots:
+            for bit, card in node.by_bit.items():
+                if bit & mask:
+                    card.calendar.add(row)
+        self.profile.take(fit.spots, row[0], row[1])
+        self.fits[name] = fit
+
+    def give_back(self, name: str) -> None:
+        """Take it away again."""
+        for node, _ in self.fits.pop(name).spots:
+            for card in node.cards:
+                card.calendar.remove(name)
+            self.profile.forget(node.position, freed=True)
+
+
+@settings(max_examples=500, deadline=None)
+@given(Sizes, Questions)
+def test_everybody_gets_the_earliest_fit_whatever_was_taken_and_given_back(
+    sizes: list[int], questions: list[Question]
+) -> None:
+    played = Played(sizes)
+    for number, question in enumerate(questions):
+        gpus, nodes, length, avoided, back = question
+        never = avoided & ((1 << len(sizes)) - 1)
+        if f"r{back}" in played.fits:
+            own = played.fits[f"r{back}"]
+            instead = {node.position: played.profile.without(node.position, f"r{back}", NOW) for node, _ in own.spots}
+            there = played.profile.earliest(gpus, nodes, length * STEP, NOW, never=never, instead=instead)
+            played.give_back(f"r{back}")
+            played.check(there, question, never)
+        played.check(played.profile.earliest(gpus, nodes, length * STEP, NOW, never=never), question, never)
+        fit = played.profile.earliest(gpus, nodes, length * STEP, NOW)
+        played.check(fit, question, 0)
+        if fit is not None:
+            assert played.profile.earliest(gpus, nodes, length * STEP, NOW, before=fit.start) is None
+            found = played.profile.earliest(gpus, nodes, length * STEP, NOW, before=fit.start + 1)
+            assert found is not None
+            assert found.start == fit.start < FOREVER
+            played.take(f"r{number}", fit, length)
