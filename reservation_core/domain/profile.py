@@ -22,6 +22,9 @@ _KEPT = 3
 
 _NONE: list[Range] = [(FOREVER, FOREVER)] * _KEPT
 
+_LEARNED = 64
+"""How many nodes are looked at for the first time at once."""
+
 _TIED = 8
 """How many nodes more than needed are looked at when several could start at the same time."""
 
@@ -31,16 +34,18 @@ Times = NDArray[np.int64]
 class _Firsts:
     """The first windows of all nodes for one number of cards: in row r of the arrays those that are r-th on their node.
 
-    `windows` has all of a node's; None where its calendars have changed since.
+    `windows` has all of a node's; None where its calendars have changed since. Nodes from `unseen` on were never looked
+    at.
     """
 
-    __slots__ = ("_lengths", "_starts", "_table", "windows")
+    __slots__ = ("_lengths", "_starts", "_table", "unseen", "windows")
 
     def __init__(self, able: Sequence[bool]) -> None:
         self._table = np.empty((2 * _KEPT, len(able)), dtype=np.int64)
         self._starts, self._lengths = self._table[:_KEPT], self._table[_KEPT:]
         self._starts.fill(FOREVER)
         self._lengths.fill(0)
+        self.unseen = 0
         self.windows: list[list[Range] | None] = [None if each else [] for each in able]
         for position, each in enumerate(able):
             if each:
@@ -126,6 +131,18 @@ class PoolProfile:
         if known is None:
             known = self._firsts[gpus] = _Firsts([len(node.cards) >= gpus for node in self.nodes])
         return known
+
+    def learn(self, gpus: int, now: int) -> bool:
+        """Look at some of the nodes that were never looked at for so many cards; true when there are none left.
+
+        The first search would have to look at all at once.
+        """
+        firsts = self.firsts(gpus)
+        first, firsts.unseen = firsts.unseen, min(firsts.unseen + _LEARNED, len(self.nodes))
+        for position in range(first, firsts.unseen):
+            if firsts.windows[position] is None:
+                firsts.note(position, self.timeline(position, now).windows(gpus))
+        return firsts.unseen == len(self.nodes)
 
     def earliest(
         self,

@@ -61,6 +61,9 @@ class SlotPlanning(Picture):
             if len(looked_at) == limit or (looked_at and enough()):
                 over = False
                 break
+            if not self._is_ready(entry[3], at, enough):
+                over = False
+                break
             looked_at.append(entry)
             found = self._look_at(entry[3], at)
             if found is not None:
@@ -70,6 +73,15 @@ class SlotPlanning(Picture):
                 self._set_slotted(self._line.jobs[each.id], bool(each.gpus))
         self._go_on(looked_at, over=over)
         return SlotPlan(decided, more=not over or bool(self._walking or self._freed))
+
+    def _is_ready(self, job: Waiting, at: int, enough: Callable[[], bool]) -> bool:
+        """Whether enough is known of the nodes to look for a place; if not, some more is learnt."""
+        for pool in self._reach.pools_for(job.gpu_type, job.shape):
+            profile = self._profiles[pool.gpu_type]
+            while not profile.learn(job.gpus, at):
+                if enough():
+                    return False
+        return True
 
     def _look_at(self, job: Waiting, at: int) -> Slot | None:
         """A slot for one in line, or an earlier one; None where there is none."""
