@@ -95,3 +95,17 @@ def test_everybody_gets_the_earliest_fit_whatever_was_taken_and_given_back(
             assert found is not None
             assert found.start == fit.start < FOREVER
             played.take(f"r{number}", fit, length)
+
+
+def test_what_fits_only_after_many_gaps_is_found() -> None:
+    played = Played([1])
+    start = NOW
+    for gap in range(1, 8):
+        # Gaps of one step, two, three …, and then for ever.
+        fit = Fit(start + gap * STEP, ((played.pool.nodes[0], 1),))
+        played.take(f"b{gap}", fit, 1)
+        start += (gap + 1) * STEP
+    for length in range(1, 10):
+        found = played.profile.earliest(1, 1, length * STEP, NOW)
+        assert found is not None
+        played.check(found, (1, 1, length, 0, 0), 0)
