@@ -129,8 +129,7 @@ def report(error: ClientError) -> None:
         # Some servers' details begin with the title; nobody needs to read it twice.
         say(problem.detail if problem.detail.startswith(problem.title) else f"{problem.title}: {problem.detail}")
         for rule in problem.broken_rules or ():
-            if rule.detail not in problem.detail:
-                say(f"  - {rule.code}: {rule.detail}")
+            say(f"  - {rule.code}: {rule.detail}")
         for slot in problem.nearest_slots or ():
             say(f"  free from {slot.start.astimezone():%Y-%m-%d %H:%M} to {slot.end.astimezone():%Y-%m-%d %H:%M}")
     else:
