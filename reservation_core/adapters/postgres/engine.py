@@ -31,7 +31,9 @@ def open_engine(url: str, *, pool: int, application: str) -> AsyncEngine:
                 "application_name": application,
                 "timezone": "UTC",
                 # A transaction that somebody forgot must not hold back every other (see the design's facts).
-                "idle_in_transaction_session_timeout": "60000",
+                # Nobody waits for anything but the database within a transaction. A process that is stopped in the
+                # middle of one keeps others from leading for no longer than this.
+                "idle_in_transaction_session_timeout": "15000",
                 # What was acknowledged must survive a crash, whatever the server's default is.
                 "synchronous_commit": "on",
                 # Our statements take arrays and use the same index whatever is in them; planning the long ones anew for
