@@ -100,10 +100,8 @@ def create(
         made = client.bookings.book(request)
     if isinstance(made, BookingSeries):
         _show_series(made, output)
-    elif output is not None:
-        put(show_one(made, BOOKING_DETAILS, output))
     else:
-        put(f"{_in_words(made)}\n")
+        _show_booking(made, output)
 
 
 @app.command("list")
@@ -196,7 +194,7 @@ def move(
         fields["time_zone"] = name
     change = checked(BookingChange, fields)
     with client_for(ctx) as client:
-        _show_changed(client.bookings.change(whole_booking_id(booking_id), change), output)
+        _show_booking(client.bookings.change(whole_booking_id(booking_id), change), output)
 
 
 @app.command()
@@ -269,14 +267,14 @@ def waitlist(
 def accept(ctx: typer.Context, booking_id: BookingIdArgument, output: OneOutput = None) -> None:
     """Take what the waitlist offers."""
     with client_for(ctx) as client:
-        _show_changed(client.bookings.accept(whole_booking_id(booking_id)), output)
+        _show_booking(client.bookings.accept(whole_booking_id(booking_id)), output)
 
 
 @app.command()
 def decline(ctx: typer.Context, booking_id: BookingIdArgument, output: OneOutput = None) -> None:
     """Let an offer go: the next in line gets it."""
     with client_for(ctx) as client:
-        _show_changed(client.bookings.decline(whole_booking_id(booking_id)), output)
+        _show_booking(client.bookings.decline(whole_booking_id(booking_id)), output)
 
 
 @app.command()
@@ -323,10 +321,10 @@ def _move_end(ctx: typer.Context, booking_id: str, by: timedelta, output: Format
                 next_command=f"gpu-dev book cancel {whole}",
             )
         # What the end is counted from must still be so: a second try after a lost answer must not extend twice.
-        _show_changed(client.bookings.change(whole, BookingChange(duration=length), if_match=tag), output)
+        _show_booking(client.bookings.change(whole, BookingChange(duration=length), if_match=tag), output)
 
 
-def _show_changed(booking: BookingOut, output: Format | None) -> None:
+def _show_booking(booking: BookingOut, output: Format | None) -> None:
     put(f"{_in_words(booking)}\n" if output is None else show_one(booking, BOOKING_DETAILS, output))
 
 

@@ -1,12 +1,12 @@
 """Bookings in PostgreSQL, changed by what is due. Making and changing them at a person's wish is in `bookings`."""
 
-import json
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from reservation_core.adapters.postgres.events import ReservationEvent, record_all
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.adapters.postgres.reservations import CALENDAR_CONSTRAINT, WriteConflictError, violates
 from reservation_core.contracts import JobMessage
@@ -142,26 +142,26 @@ class PostgresBookingLife:
             raise
 
     async def _record(self, changes: Sequence[BookingChange]) -> None:
-        lines = [(c, e) for c in changes for e in c.effects if isinstance(e, Record)]
-        if not lines:
-            return
-        await self._connection.execute(
-            statement("record_reservation_events"),
-            {
-                "ids": [c.after.id for c, _ in lines],
-                "ats": [c.at for c, _ in lines],
-                "actors": [e.actor for _, e in lines],
-                "kinds": [e.kind for _, e in lines],
-                "befores": [c.before.status.value for c, _ in lines],
-                "afters": [c.after.status.value for c, _ in lines],
-                "reason_codes": [c.after.why.code.value for c, _ in lines],
-                "reasons": [c.after.why.detail for c, _ in lines],
-                "datas": [
-                    json.dumps({"start": c.after.span.start.isoformat(), "end": c.after.span.end.isoformat(), **e.data})
-                    for c, e in lines
-                ],
-            },
-        )
+        lines = []
+        for change in changes:
+            slot = {"start": change.after.span.start.isoformat(), "end": change.after.span.end.isoformat()}
+            before, after, why = change.before.status.value, change.after.status.value, change.after.why
+            lines += [
+                ReservationEvent(
+                    change.after.id,
+                    change.at,
+                    effect.actor,
+                    effect.kind,
+                    before,
+                    after,
+                    why.code.value,
+                    why.detail,
+                    slot | effect.data,
+                )
+                for effect in change.effects
+                if isinstance(effect, Record)
+            ]
+        await record_all(self._connection, lines)
 
     async def link_job(self, booking_id: str, job_id: str) -> None:
         """Note that a booking's workload has become this job."""

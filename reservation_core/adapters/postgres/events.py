@@ -1,8 +1,9 @@
 """The append-only record in PostgreSQL; the database itself refuses to change or delete a line of it."""
 
 import json
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -10,6 +11,40 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.domain.model import Reason, ReasonCode
 from reservation_core.ports.events import EventRecord
+
+
+class ReservationEvent(NamedTuple):
+    """One line of the record that is about a reservation, of whichever kind; `before` and `after` are its statuses."""
+
+    reservation_id: str
+    at: datetime
+    actor: str
+    kind: str
+    before: str
+    after: str
+    reason_code: str
+    reason: str
+    data: dict[str, Any]
+
+
+async def record_all(connection: AsyncConnection, lines: Sequence[ReservationEvent]) -> None:
+    """Record lines about reservations in the order given, in one statement."""
+    if not lines:
+        return
+    await connection.execute(
+        statement("record_reservation_events"),
+        {
+            "ids": [line.reservation_id for line in lines],
+            "ats": [line.at for line in lines],
+            "actors": [line.actor for line in lines],
+            "kinds": [line.kind for line in lines],
+            "befores": [line.before for line in lines],
+            "afters": [line.after for line in lines],
+            "reason_codes": [line.reason_code for line in lines],
+            "reasons": [line.reason for line in lines],
+            "datas": [json.dumps(line.data) for line in lines],
+        },
+    )
 
 
 class PostgresEvents:

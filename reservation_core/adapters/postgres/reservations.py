@@ -1,6 +1,5 @@
 """Reservations in PostgreSQL: submitting, changing and finding them. Reading for people is in `job_views`."""
 
-import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
@@ -10,6 +9,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres import submissions
+from reservation_core.adapters.postgres.events import ReservationEvent, record_all
 from reservation_core.adapters.postgres.job_views import JobViews
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.adapters.postgres.rows import allocated_gpu_of, reservation_of, seconds
@@ -226,23 +226,25 @@ class PostgresReservations(JobViews):
             raise UnknownCardError("The inventory does not have all of these GPUs.")
 
     async def _record(self, changes: Sequence[Change]) -> None:
-        lines = [(c, e) for c in changes for e in c.effects if isinstance(e, Record)]
-        if not lines:
-            return
-        await self._connection.execute(
-            statement("record_reservation_events"),
-            {
-                "ids": [c.after.id for c, _ in lines],
-                "ats": [c.at for c, _ in lines],
-                "actors": [e.actor for _, e in lines],
-                "kinds": [e.kind for _, e in lines],
-                "befores": [c.before.status.value for c, _ in lines],
-                "afters": [c.after.status.value for c, _ in lines],
-                "reason_codes": [c.after.reason.code.value for c, _ in lines],
-                "reasons": [c.after.reason.detail for c, _ in lines],
-                "datas": [json.dumps(e.data) for _, e in lines],
-            },
-        )
+        lines = []
+        for change in changes:
+            before, after, reason = change.before.status.value, change.after.status.value, change.after.reason
+            lines += [
+                ReservationEvent(
+                    change.after.id,
+                    change.at,
+                    effect.actor,
+                    effect.kind,
+                    before,
+                    after,
+                    reason.code.value,
+                    reason.detail,
+                    effect.data,
+                )
+                for effect in change.effects
+                if isinstance(effect, Record)
+            ]
+        await record_all(self._connection, lines)
 
     async def _send(self, changes: Sequence[Change]) -> None:
         operations = []

@@ -67,6 +67,12 @@ def test_a_job_runs_in_a_booking_and_is_counted(system: System) -> None:
     assert (ran.returncode, ran.stdout.strip().isdigit()) == (0, True), ran.stderr
     assert _data(system, "book", "show", booking_id)["jobs"]  # type: ignore[index, call-overload]
 
+    def begun() -> bool:
+        return _data(system, "book", "show", booking_id)["status"] == "active"  # type: ignore[index, call-overload, no-any-return]
+
+    # No expiry runs here: the leading processor keeps the calendar.
+    eventually_sync(begun)
+
     def counted() -> bool:
         [line] = _data(system, "usage")["items"]  # type: ignore[index, call-overload]
         return line["key"] == "alice" and line["held_gpu_s"] > line["used_gpu_s"] > 0

@@ -16,3 +16,14 @@ async def test_no_error_shows_a_parameter(database_url: str) -> None:
         assert "hunter2" not in str(caught.value)
     finally:
         await engine.dispose()
+
+
+async def test_a_transaction_that_idles_is_ended_before_a_successor_waits_long(database_url: str) -> None:
+    """A planner that is stopped in the middle of one holds the lease's row: the next must not wait a minute for it."""
+    engine = open_engine(database_url, pool=1, application="tests")
+    try:
+        async with engine.connect() as connection:
+            shown = await connection.execute(text("SHOW idle_in_transaction_session_timeout"))
+            assert shown.scalar_one() == "15s"
+    finally:
+        await engine.dispose()
