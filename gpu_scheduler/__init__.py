@@ -1,0 +1,1 @@
+"""Binds pods that carry a scheduling map to the nodes that it names."""
