@@ -1,10 +1,12 @@
 """The policy in this process's memory, for the one call that can't afford to read it: submitting a job.
 
 It is read again every two seconds (`token_cache_s`), so a change by another process holds that much later here; what
-this process changes holds at once. Quotas never rest on it: they are decided from the database.
+this process changes holds at once. Quotas never rest on it: they are decided from the database. Who is in which project
+is remembered along with it, of those who have named one: the database says it again as it stores a job.
 """
 
 import asyncio
+from collections.abc import Set
 
 import structlog
 
@@ -23,6 +25,7 @@ class PolicyCache:
         self._every_s = max(every_s, _SHORTEST_S)
         self._policy: Policy | None = None
         self._revision = -1
+        self._projects: dict[int, Set[str]] = {}
         self._forgotten = 0
 
     @property
@@ -38,8 +41,20 @@ class PolicyCache:
         """Something was changed here: read before the next answer."""
         self._policy = None
         self._revision = -1
+        self._projects.clear()
         # A reading that is under way may have begun before the change, and is not kept.
         self._forgotten += 1
+
+    async def has_member(self, project: str, user_id: int) -> bool:
+        """Whether a user is in a project. That they are not is never from memory: they may have been made a member."""
+        if project in self._projects.get(user_id, ()):
+            return True
+        forgotten, revision = self._forgotten, self._revision
+        async with self._uow(one_statement=True) as uow:
+            found = frozenset(await uow.projects.of_user(user_id))
+        if (forgotten, revision) == (self._forgotten, self._revision):
+            self._projects[user_id] = found
+        return project in found
 
     async def run(self) -> None:
         """Keep it fresh, for ever. While the database is away, what was read last holds."""
@@ -58,4 +73,5 @@ class PolicyCache:
             found = await uow.policies.current()
         if forgotten == self._forgotten:
             self._policy, self._revision = found.policy, found.revision
+            self._projects.clear()
         return found.policy

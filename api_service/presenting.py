@@ -53,6 +53,7 @@ def job(view: JobView) -> contracts.Job:
         exit_code=row.exit_code,
         allocations=allocations,
         booking_id=row.booking_id,
+        project=row.project,
     )
 
 
@@ -75,6 +76,7 @@ def accepted(row: Reservation) -> bytes:
         "created_at": contracts.rfc3339(row.created_at),
         **_NOT_YET,
         "booking_id": row.booking_id,
+        "project": row.project,
     }
     return _JSON.encode(shown).encode()
 
@@ -120,6 +122,7 @@ def queue_entry(view: JobView) -> contracts.QueueEntry:
         priority=row.priority,
         created_at=row.created_at,
         estimated_start_at=view.estimated_start_at,
+        project=row.project,
     )
 
 

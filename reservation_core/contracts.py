@@ -62,6 +62,7 @@ Duration = Annotated[
 ]
 GpuTypeName = Annotated[str, Field(strict=True, pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
 UserName = Annotated[str, Field(strict=True, pattern=r"^[a-z0-9]([a-z0-9._@-]{0,61}[a-z0-9])?$")]
+ProjectName = Annotated[str, Field(strict=True, pattern=r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$")]
 
 
 class Wire(BaseModel):
@@ -97,7 +98,7 @@ class Workload(Wire):
 
 
 class JobSubmit(Wire):
-    """A request for GPUs: `gpus` on each of `nodes` nodes for `duration`."""
+    """A request for GPUs: `gpus` on each of `nodes` nodes for `duration`. In a booking `project` is the booking's."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -121,6 +122,7 @@ class JobSubmit(Wire):
     workload: Workload
     priority: Annotated[int, Field(strict=True, ge=-100, le=100)] = 0
     booking_id: Annotated[Text, Field(min_length=1, max_length=64)] | None = None
+    project: ProjectName | None = None
 
 
 class JobExtend(Wire):
@@ -168,6 +170,7 @@ class Job(Wire):
     exit_code: int | None
     allocations: list[AllocationOut]
     booking_id: str | None = None
+    project: str | None = None
 
 
 class Holder(Wire):
@@ -246,6 +249,7 @@ class QueueEntry(Wire):
     priority: int
     created_at: Time
     estimated_start_at: Time | None
+    project: str | None = None
 
 
 class WaitingTotal(Wire):

@@ -11,6 +11,7 @@ from reservation_core.contracts import (
     BrokenRule,
     Duration,
     GpuTypeName,
+    ProjectName,
     Slot,
     Text,
     Time,
@@ -39,7 +40,6 @@ TimeZoneName = Annotated[
 ]
 NodeName = Annotated[str, Field(strict=True, pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$")]
 Title = Annotated[Text, Field(min_length=1, max_length=200)]
-ProjectName = Annotated[str, Field(strict=True, pattern=r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$")]
 Gpus = Annotated[int, Field(strict=True, ge=1, le=MAX_GPUS_PER_NODE)]
 Nodes = Annotated[int, Field(strict=True, ge=1, le=MAX_NODES)]
 

@@ -12,13 +12,14 @@ from reservation_core.contracts import (
     BrokenRule,
     Duration,
     GpuTypeName,
+    ProjectName,
     Text,
     Time,
     UserName,
     Wire,
     Workload,
 )
-from reservation_core.contracts_bookings import ProjectName, Recurrence, TimeZoneName, Title, WallTime
+from reservation_core.contracts_bookings import Recurrence, TimeZoneName, Title, WallTime
 from reservation_core.domain.limits import LIFTABLE, UNLIMITED, Relaxation, RuleName, Rules
 from reservation_core.domain.usage import UsageBy
 from reservation_core.domain.wall_times import WallTimeError, instant_of, read_time, zone_of

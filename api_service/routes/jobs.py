@@ -13,7 +13,7 @@ from api_service.documents import answers, problems, reads
 from api_service.idempotency import Answer, conflict, key_of, once, replay, request_hash
 from api_service.pagination import PageQuery, decode, encode
 from api_service.preconditions import etag, expected_version
-from api_service.services import Caller, Served, services_of
+from api_service.services import Caller, Served, Services, services_of
 from reservation_core.contracts import Job, JobExtend, JobSubmit, Page, UserName
 from reservation_core.domain.model import JobStatus
 from reservation_core.ports.identities import Principal
@@ -22,7 +22,7 @@ from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.cancel import cancel
 from reservation_core.usecases.extend import extend
 from reservation_core.usecases.owned import view_owned, visible_user
-from reservation_core.usecases.submit import prepare
+from reservation_core.usecases.submit import prepare, project_within
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
@@ -56,11 +56,15 @@ async def submit_job(request: Request) -> Response:
     key = key_of(request)
     body = await bodies.read(request, JobSubmit, limit=settings.max_body_bytes)
     policy = services.policy.known or await services.policy.current()
-    new = prepare(body, caller, ids=runtime.ids, longest=settings.max_duration, now=runtime.clock.now(), policy=policy)
+    hashed = None if key is None else request_hash("POST /v1/jobs", body.model_dump_json().encode())
+    foreign = False
+    if body.project is not None or body.booking_id is not None:
+        body, foreign = await _with_project(body, caller, services)
+    now = runtime.clock.now()
+    new = prepare(body, caller, ids=runtime.ids, longest=settings.max_duration, now=now, policy=policy, foreign=foreign)
     answer = presenting.accepted(new.reservation)
     if key is not None:
-        wanted = request_hash("POST /v1/jobs", body.model_dump_json().encode())
-        new = replace(new, idempotency_key=key, request_hash=wanted, answer=answer)
+        new = replace(new, idempotency_key=key, request_hash=hashed, answer=answer)
     stored = await services.submissions.submit(new)
     if stored.conflict:
         raise conflict()
@@ -143,6 +147,18 @@ async def extend_job(request: Request, services: Served, caller: Caller, job_id:
         return await extend(uow, caller, job_id, body.by, expected, longest, now)
 
     return await _change(request, services, caller, body.model_dump_json().encode(), act)
+
+
+async def _with_project(body: JobSubmit, caller: Principal, services: Services) -> tuple[JobSubmit, bool]:
+    """The request with its booking's project unless it names one, and whether the project is none for this job.
+
+    The last word on that is said when the job is stored.
+    """
+    if body.booking_id is not None:
+        project = await project_within(services.runtime.uow, caller, body.booking_id)
+        named = body if body.project is not None else body.model_copy(update={"project": project})
+        return named, named.project != project
+    return body, body.project is not None and not await services.policy.has_member(body.project, caller.user_id)
 
 
 async def _change(

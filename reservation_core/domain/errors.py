@@ -77,7 +77,7 @@ class UnknownBookingError(DomainError):
 
 
 class BookingNotUsableError(DomainError):
-    """The booking that a job names is over, has no GPUs yet, or is too small for it."""
+    """The booking that a job names is over, has no GPUs yet, is too small for it, or is for another project."""
 
     code = "booking_not_usable"
 

@@ -183,7 +183,8 @@ class Reservation:
     `outcome` is set while `ending`: the final status it will take once its pods are gone.
     `range_end` is the end of its allocations' range while it holds any; `ends_at` the job's own end once it runs.
     `warned_s` is the smallest warning (seconds before the end) already given. A pod that was asked for in vain may
-    come to be all the same until `unsettled_until`. With `booking_id` a job runs within that booking.
+    come to be all the same until `unsettled_until`. With `booking_id` a job runs within that booking, and is for its
+    `project`.
     """
 
     id: str
@@ -212,6 +213,7 @@ class Reservation:
     warned_s: int | None = None
     unsettled_until: datetime | None = None
     booking_id: str | None = None
+    project: str | None = None
 
 
 class PodPhase(StrEnum):

@@ -39,6 +39,7 @@ class Waiting:
     avoid_nodes: frozenset[str] = frozenset()
     owner: int = 0
     booking_id: str | None = None
+    project: str | None = None
 
     @property
     def shape(self) -> Shape:

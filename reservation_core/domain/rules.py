@@ -99,6 +99,12 @@ class BrokenRule:
     ask_from: datetime | None = None
 
 
+def not_in_project(project: str, who: str = "You are") -> BrokenRule:
+    """Only members may ask for GPUs for a project; to others it is all the same whether there is such a project."""
+    detail = f"{who} in no project {project}. Leave `project` out, or ask to be made a member."
+    return BrokenRule("no_such_project", detail)
+
+
 @dataclass(frozen=True, slots=True)
 class _Question:
     """A request at its start, with what bears on it."""

@@ -94,6 +94,10 @@ class Bookings(Protocol):
         """One booking with its cards and jobs."""
         ...
 
+    async def project_of(self, booking_id: str, user_id: int) -> str | None:
+        """The project that a user's booking is for; None for a booking without one, or that is not theirs."""
+        ...
+
     async def views(self, which: BookingFilter, *, limit: int, after: tuple[datetime, str] | None) -> list[Booking]:
         """By start and id, those after (start, id)."""
         ...

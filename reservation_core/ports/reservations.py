@@ -6,8 +6,11 @@ from datetime import datetime
 from typing import Protocol
 
 from reservation_core.domain.changes import Change
-from reservation_core.domain.errors import BookingNotUsableError, UnknownBookingError
+from reservation_core.domain.errors import BookingNotUsableError, NotPermittedError, UnknownBookingError
 from reservation_core.domain.model import AllocatedGpu, JobStatus, Reservation
+
+Refusal = UnknownBookingError | BookingNotUsableError | NotPermittedError
+"""Why a submission was not stored: its booking can't be used, or its owner is not in its project."""
 
 
 class UnknownCardError(Exception):
@@ -32,7 +35,7 @@ class Submitted:
     reservation_id: str
     replayed_answer: bytes | None = None
     conflict: bool = False
-    refusal: UnknownBookingError | BookingNotUsableError | None = None
+    refusal: Refusal | None = None
 
 
 @dataclass(frozen=True, slots=True)

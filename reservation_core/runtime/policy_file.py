@@ -25,8 +25,7 @@ import pydantic
 import structlog
 from pydantic import TypeAdapter
 
-from reservation_core.contracts import GpuTypeName, UserName
-from reservation_core.contracts_bookings import ProjectName
+from reservation_core.contracts import GpuTypeName, ProjectName, UserName
 from reservation_core.contracts_policy import RulesIn
 from reservation_core.domain.limits import PolicyRule, Scope
 from reservation_core.runtime.wiring import Runtime, SettingsError

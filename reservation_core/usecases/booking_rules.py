@@ -18,6 +18,7 @@ from reservation_core.domain.rules import (
     UsageView,
     check,
     known_from,
+    not_in_project,
 )
 from reservation_core.domain.slot_search import nearest_slots
 from reservation_core.ports.transactions import UnitOfWork
@@ -55,9 +56,8 @@ class Judge:
     def broken(self, gpu_type: str | None, span: Span, *, keeps_start: bool = False) -> list[BrokenRule]:
         """Every rule that a slot on cards of this type would break."""
         found = too_long(span) if self.begun else timing(span, self.now)
-        if self.who.foreign:
-            detail = f"You are in no project {self.who.project}. Leave `project` out, or ask to be made a member."
-            found.append(BrokenRule("no_such_project", detail))
+        if self.who.foreign and self.who.project is not None:
+            found.append(not_in_project(self.who.project))
         if self.policy.binds(self.who.user, self.who.judged_for):
             request = replace(self._request(gpu_type), start=span.start, duration=span.length, keeps_start=keeps_start)
             found += check(request, self.policy, self.usage, self.now)

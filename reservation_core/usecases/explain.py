@@ -13,6 +13,7 @@ from reservation_core.domain.rules import (
     RuleRequest,
     check,
     known_from,
+    not_in_project,
     possible_from,
     uses,
 )
@@ -57,8 +58,7 @@ async def explain(uow: UnitOfWork, principal: Principal, request: RuleRequest, n
     if request.kind is ReservationKind.BOOKING and start < now.replace(second=0, microsecond=0):
         broken = [BrokenRule("past_start", "Its start is in the past. Begin it now or later.", now), *broken]
         earliest = possible_from(replace(request, start=now), policy, usage, now)
-    if foreign:
-        detail = f"{request.user} is in no project {project}. Leave `project` out, or ask to be made a member."
-        broken = [BrokenRule("no_such_project", detail), *broken]
+    if foreign and project is not None:
+        broken = [not_in_project(project, f"{request.user} is"), *broken]
         earliest = None
     return Explained(broken, earliest, limits, uses(request, policy, usage, now))

@@ -137,6 +137,7 @@ def _job_of(booking: Booking, workload: Workload, job_id: str, now: datetime) ->
         created_at=now,
         version=1,
         booking_id=booking.id,
+        project=booking.project,
     )
 
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from reservation_core.domain.errors import NotPermittedError
-from reservation_core.domain.limits import Policy
+from reservation_core.domain.limits import QUOTAS, Policy
 from reservation_core.domain.model import Reservation, ReservationKind
-from reservation_core.domain.rules import BrokenRule, RuleRequest, check, known_from, never_possible
+from reservation_core.domain.rules import BrokenRule, RuleRequest, check, known_from, never_possible, not_in_project
 from reservation_core.ports.transactions import UnitOfWork
 
 
@@ -18,17 +18,24 @@ def job_request(job: Reservation, duration: timedelta | None = None) -> RuleRequ
         gpus=job.gpus * job.nodes,
         duration=duration or job.duration,
         gpu_type=job.gpu_type,
+        project=job.project,
         priority=job.priority,
         replaces=job.id,
     )
 
 
-def permit_ever(request: RuleRequest, policy: Policy, now: datetime) -> None:
+def permit_ever(job: Reservation, policy: Policy, now: datetime, *, foreign: bool = False) -> None:
     """Let a job pass that may start some day. Raises NotPermittedError with every rule that it breaks for ever.
 
-    Jobs of a booking are the booking's: they are not held to quotas.
+    Jobs of a booking are the booking's: they are not held to quotas. What a `foreign` project allows is not its owner's
+    to know: its rules are not asked.
     """
-    broken = never_possible(request, policy, now)
+    request = job_request(job)
+    broken = never_possible(replace(request, project=None) if foreign else request, policy, now)
+    if job.booking_id is not None:
+        broken = [rule for rule in broken if rule.code not in QUOTAS]
+    elif broken and foreign and job.project is not None:
+        broken = [not_in_project(job.project), *broken]
     if broken:
         raise not_permitted(broken)
 
@@ -45,8 +52,8 @@ async def permit_extension(uow: UnitOfWork, job: Reservation, by: timedelta, now
         broken = never_possible(job_request(job, job.duration + by), policy, now)
     else:
         more = replace(job_request(job, by), start=job.range_end, replaces=None)
-        limits = policy.limits(job.user, None, job.gpu_type)
-        usage = await uow.policies.usage(job.user_id, None, known_from(more, limits, now), now)
+        limits = policy.limits(job.user, job.project, job.gpu_type)
+        usage = await uow.policies.usage(job.user_id, job.project, known_from(more, limits, now), now)
         # Whatever type was asked for, it has cards of one by now.
         gpu_type = next((each.gpu_type for each in usage.holdings if each.reservation_id == job.id), job.gpu_type)
         longer = replace(job_request(job, job.duration + by), gpu_type=gpu_type)
@@ -56,13 +63,13 @@ async def permit_extension(uow: UnitOfWork, job: Reservation, by: timedelta, now
 
 
 async def lock_owner(uow: UnitOfWork, job_id: str) -> None:
-    """Keep everybody else from deciding about the quotas of a job's owner until the transaction ends.
+    """Keep everybody else from deciding about the quotas of a job's owner and project until the transaction ends.
 
-    Before the job itself is locked: whoever starts jobs takes the owners first, too.
+    Before the job itself is locked: whoever starts jobs takes these first, too.
     """
     job = (await uow.reservations.get([job_id])).get(job_id)
     if job is not None:
-        await uow.policies.lock_holders([job.user_id], ())
+        await uow.policies.lock_holders([job.user_id], [] if job.project is None else [job.project])
 
 
 def not_permitted(broken: list[BrokenRule]) -> NotPermittedError:

@@ -19,7 +19,7 @@ from reservation_core.ports.ids import IdSource
 from reservation_core.ports.reservations import NewReservation, Submitted
 from reservation_core.ports.transactions import UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
-from reservation_core.usecases.permit import job_request, permit_ever
+from reservation_core.usecases.permit import permit_ever
 from reservation_core.usecases.repeat import until_not_lost
 
 ACCEPTED = Reason(ReasonCode.SUBMITTED, "Accepted; it will be planned in a moment.")
@@ -33,18 +33,20 @@ def prepare(
     longest: timedelta,
     now: datetime,
     policy: Policy = NO_POLICY,
+    foreign: bool = False,
 ) -> NewReservation:
-    """A job as it will be stored.
+    """A job as it will be stored. `foreign`: its project is not its submitter's, or not its booking's.
 
     Raises LimitExceededError or ForbiddenError for what the rules refuse, and NotPermittedError for what the policy
-    will never allow. Whether its booking is to be used is found out when it is stored.
+    will never allow. Whether its booking and its project are to be used is found out when it is stored.
     """
     if request.duration > longest:
         raise LimitExceededError(
             f"duration is {int(request.duration.total_seconds())} s; at most {int(longest.total_seconds())} s are "
             "allowed. Ask for less and extend the job while it runs."
         )
-    ceiling = None if policy.is_empty else policy.limits(principal.user, None, request.gpu_type).priority
+    project = None if foreign else request.project
+    ceiling = None if policy.is_empty else policy.limits(principal.user, project, request.gpu_type).priority
     if request.priority > 0 and not principal.is_admin and ceiling is None:
         raise ForbiddenError("Only administrators may raise a job's priority above 0. Leave it out, or lower it.")
     reservation = Reservation(
@@ -70,10 +72,17 @@ def prepare(
         created_at=now,
         version=1,
         booking_id=request.booking_id,
+        project=request.project,
     )
     if not policy.is_empty:
-        permit_ever(job_request(reservation), policy, now)
+        permit_ever(reservation, policy, now, foreign=foreign)
     return NewReservation(reservation, actor=principal.user)
+
+
+async def project_within(uow_factory: UnitOfWorkFactory, principal: Principal, booking_id: str) -> str | None:
+    """The project that jobs in a booking of the caller's are for."""
+    async with uow_factory(one_statement=True) as uow:
+        return await uow.bookings.project_of(booking_id, principal.user_id)
 
 
 async def submit(uow_factory: UnitOfWorkFactory, batch: Sequence[NewReservation], now: datetime) -> list[Submitted]:

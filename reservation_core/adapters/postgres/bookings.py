@@ -144,6 +144,12 @@ class PostgresBookings:
         found = await self._whole([booking_id])
         return found[0] if found else None
 
+    async def project_of(self, booking_id: str, user_id: int) -> str | None:
+        """The project of a user's booking."""
+        found = await self._connection.execute(statement("project_of_booking"), {"id": booking_id, "user_id": user_id})
+        project: str | None = found.scalar_one_or_none()
+        return project
+
     async def views(self, which: BookingFilter, *, limit: int, after: tuple[datetime, str] | None) -> list[Booking]:
         """By start and id."""
         found = await self._connection.execute(

@@ -225,6 +225,7 @@ def _waiting(row: Mapping[Any, Any], start_allowance: timedelta) -> Waiting:
         avoid_nodes=frozenset(row["avoid_nodes"]),
         owner=row["user_id"],
         booking_id=row["booking_id"],
+        project=row["project"],
     )
 
 

@@ -44,6 +44,7 @@ def reservation_of(row: Row[Any]) -> Reservation:
         exit_code=row.exit_code,
         warned_s=row.warned_s,
         booking_id=row.booking_id,
+        project=row.project,
         unsettled_until=row.unsettled_until,
     )
 

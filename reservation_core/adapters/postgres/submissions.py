@@ -11,9 +11,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from reservation_core.adapters.postgres import direct
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.adapters.postgres.rows import seconds, workload_document
-from reservation_core.domain.errors import BookingNotUsableError, UnknownBookingError
+from reservation_core.domain.errors import BookingNotUsableError, NotPermittedError, UnknownBookingError
 from reservation_core.domain.lifecycle import SUBMISSION_KIND
-from reservation_core.ports.reservations import NewReservation, Submitted
+from reservation_core.domain.rules import not_in_project
+from reservation_core.ports.reservations import NewReservation, Refusal, Submitted
 
 
 async def store(connection: AsyncConnection, batch: Sequence[NewReservation], now: datetime) -> list[Submitted]:
@@ -46,20 +47,23 @@ async def store(connection: AsyncConnection, batch: Sequence[NewReservation], no
 
 
 async def _refusals(connection: AsyncConnection, refused: Sequence[NewReservation]) -> dict[str, Submitted]:
-    """Why the bookings of these can't be used."""
-    ids = sorted({new.reservation.booking_id or "" for new in refused})
-    found = await connection.execute(statement("bookings_named"), {"ids": ids})
-    bookings = {row.id: row for row in found}
-    return {
-        new.reservation.id: Submitted(
-            new.reservation.id, refusal=_refusal(new, bookings.get(new.reservation.booking_id))
-        )
-        for new in refused
-    }
+    """Why the bookings or projects of these can't be used."""
+    ids = sorted({new.reservation.booking_id for new in refused if new.reservation.booking_id is not None})
+    bookings: dict[str, Row[Any]] = {}
+    if ids:
+        found = await connection.execute(statement("bookings_named"), {"ids": ids})
+        bookings = {row.id: row for row in found}
+    return {new.reservation.id: Submitted(new.reservation.id, refusal=_refusal(new, bookings)) for new in refused}
 
 
-def _refusal(new: NewReservation, booking: Row[Any] | None) -> UnknownBookingError | BookingNotUsableError:
-    wanted = new.reservation.booking_id
+def _refusal(new: NewReservation, bookings: Mapping[str, Row[Any]]) -> Refusal:
+    wanted, project = new.reservation.booking_id, new.reservation.project
+    if wanted is None:
+        if project is None:
+            raise LookupError(f"{new.reservation.id} names neither a booking nor a project, and was not stored")
+        broken = not_in_project(project)
+        return NotPermittedError(broken.detail, [broken])
+    booking = bookings.get(wanted)
     if booking is None or booking.user_id != new.reservation.user_id:
         return UnknownBookingError(
             f"You have no booking {wanted}. `gpu-dev book list` shows yours; or leave booking_id out."
@@ -68,6 +72,11 @@ def _refusal(new: NewReservation, booking: Row[Any] | None) -> UnknownBookingErr
         return BookingNotUsableError(f"{wanted} has no GPUs yet: it is {booking.status}. Wait until it is confirmed.")
     if booking.status not in ("confirmed", "active") or booking.over:
         return BookingNotUsableError(f"{wanted} is over. Leave booking_id out, or book again.")
+    if booking.project != project:
+        booked = "no project" if booking.project is None else f"project {booking.project}"
+        return BookingNotUsableError(
+            f"{wanted} was booked for {booked}, and so is what runs in it. Leave `project` out, or booking_id."
+        )
     return BookingNotUsableError(
         f"{wanted} has no room for {new.reservation.gpus} GPUs on each of {new.reservation.nodes} nodes"
         f"{'' if new.reservation.gpu_type is None else ' of type ' + new.reservation.gpu_type}. Ask for less."
@@ -96,6 +105,8 @@ def _document(new: NewReservation) -> dict[str, Any]:
         document["gpu_type"] = row.gpu_type
     if row.booking_id is not None:
         document["booking_id"] = row.booking_id
+    if row.project is not None:
+        document["project"] = row.project
     if new.idempotency_key is not None:
         document["key"] = new.idempotency_key
         document["request_hash"] = None if new.request_hash is None else new.request_hash.hex()

@@ -96,6 +96,10 @@ JOIN users u ON u.id = r.user_id
 LEFT JOIN nodes n ON n.id = b.node_id
 WHERE r.id = ANY(CAST(:ids AS text[]));
 
+-- name: project_of_booking
+-- What a user's booking is for: it never changes.
+SELECT project FROM reservations WHERE id = :id AND user_id = :user_id AND kind = 'booking';
+
 -- name: booking_cards
 -- The cards of bookings, by rank and index.
 SELECT a.reservation_id, a.gpu_id, n.name AS node, g.index AS card_index, g.uuid, a.rank, lower(a.during) AS starts_at,

@@ -42,7 +42,7 @@ FROM allocations WHERE released_at IS NULL AND reservation_id = ANY(CAST(:ids AS
 -- name: waiting_of
 -- Which of these wait.
 SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq, version,
-       avoid_nodes, user_id, booking_id
+       avoid_nodes, user_id, booking_id, project
 FROM reservations WHERE id = ANY(CAST(:ids AS text[])) AND status = 'queued' AND kind = 'job';
 
 -- name: waiting_windows
@@ -56,7 +56,7 @@ WITH RECURSIVE types AS (
 )
 SELECT w.* FROM types t CROSS JOIN LATERAL (
     SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq, version,
-       avoid_nodes, user_id, booking_id
+       avoid_nodes, user_id, booking_id, project
     FROM reservations r WHERE r.status = 'queued' AND r.booking_id IS NULL AND r.kind = 'job' AND r.line_type = t.line_type
     ORDER BY r.line_type, r.line_priority, r.seq LIMIT :limit
 ) w
@@ -65,20 +65,20 @@ WHERE t.line_type IS NOT NULL;
 -- name: waiting_apart
 -- Who waits with a slot, wherever in the line, and who waits within a booking: they are planned whatever the windows are.
 SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq, version,
-       avoid_nodes, user_id, booking_id
+       avoid_nodes, user_id, booking_id, project
 FROM reservations
 WHERE status = 'queued' AND kind = 'job' AND booking_id IS NULL
   AND id IN (SELECT reservation_id FROM allocations WHERE planned)
 UNION ALL
 SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq, version,
-       avoid_nodes, user_id, booking_id
+       avoid_nodes, user_id, booking_id, project
 FROM reservations
 WHERE status = 'queued' AND kind = 'job' AND booking_id IS NOT NULL;
 
 -- name: more_waiting
 -- The next jobs of one line.
 SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq, version,
-       avoid_nodes, user_id, booking_id
+       avoid_nodes, user_id, booking_id, project
 FROM reservations
 WHERE status = 'queued' AND booking_id IS NULL AND kind = 'job' AND line_type = :line_type
   AND (line_priority, seq) > (:after_priority, :after_seq)

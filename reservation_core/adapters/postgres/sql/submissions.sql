@@ -4,26 +4,29 @@
 -- The batch is one JSON document: for the driver that is a tenth of the work of an array for each column.
 WITH input AS (
     SELECT *, row_number() OVER (PARTITION BY user_id, key ORDER BY place) AS turn,
-           -- A booking must be its owner's, have its cards, and be large enough; most jobs have none.
-           booking_id IS NULL OR EXISTS (
+           -- A booking must be its owner's, have its cards, be large enough and be for the same project; another project
+           -- must be one that the owner is in. Most jobs have neither.
+           CASE WHEN booking_id IS NULL THEN project IS NULL OR EXISTS (
+               SELECT FROM project_members m WHERE m.project = i.project AND m.user_id = i.user_id)
+           ELSE EXISTS (
                SELECT FROM reservations b JOIN bookings k ON k.id = b.id
                WHERE b.id = i.booking_id AND b.user_id = i.user_id AND b.status IN ('confirmed', 'active')
-                 AND k.ends_at > clock_timestamp()
+                 AND k.ends_at > clock_timestamp() AND b.project IS NOT DISTINCT FROM i.project
                  AND (SELECT count(*) FROM (
                           SELECT FROM allocations a JOIN gpus g ON g.id = a.gpu_id
                           WHERE a.reservation_id = b.id AND a.released_at IS NULL
                             AND (i.gpu_type IS NULL OR g.gpu_type = i.gpu_type)
                           GROUP BY g.node_id, g.gpu_type HAVING count(*) >= i.gpus) AS able) >= i.nodes
-           ) AS usable
+           ) END AS usable
     FROM ROWS FROM (
         json_to_recordset(CAST(:batch AS json)) AS (
             id text, kind text, user_id bigint, name text, gpus integer, gpu_type text, nodes integer,
             duration_s float8, priority integer, workload jsonb, actor text, key text, request_hash text, answer text,
-            created_at timestamptz, booking_id text
+            created_at timestamptz, booking_id text, project text
         )
     ) WITH ORDINALITY AS i (
         id, kind, user_id, name, gpus, gpu_type, nodes, duration_s, priority, workload, actor, key, request_hash, answer,
-        created_at, booking_id, place
+        created_at, booking_id, project, place
     )
 ), keys AS (
     INSERT INTO idempotency_keys (user_id, key, request_hash, status, answer, created_at)
@@ -33,10 +36,10 @@ WITH input AS (
     RETURNING user_id, key
 ), stored AS (
     INSERT INTO reservations (id, kind, user_id, name, status, reason_code, reason, gpus, gpu_type, nodes, duration,
-                              priority, workload, created_at, changed_at, booking_id)
+                              priority, workload, created_at, changed_at, booking_id, project)
     SELECT i.id, i.kind, i.user_id, i.name, :status, :reason_code, :reason, i.gpus, i.gpu_type, i.nodes,
            make_interval(secs => i.duration_s), i.priority, i.workload, i.created_at, :now,
-           i.booking_id
+           i.booking_id, i.project
     FROM input i LEFT JOIN keys k ON k.user_id = i.user_id AND k.key = i.key
     WHERE i.usable AND (i.key IS NULL OR (k.key IS NOT NULL AND i.turn = 1))
     ORDER BY i.place
@@ -54,7 +57,7 @@ SELECT id, (SELECT count(*) FROM sent) AS messages FROM stored;
 
 -- name: bookings_named
 -- The bookings that jobs named which could not be stored.
-SELECT r.id, r.user_id, r.status, k.ends_at <= clock_timestamp() AS over
+SELECT r.id, r.user_id, r.status, r.project, k.ends_at <= clock_timestamp() AS over
 FROM reservations r JOIN bookings k ON k.id = r.id WHERE r.id = ANY(CAST(:ids AS text[]));
 
 -- name: stored_answers
