@@ -152,15 +152,16 @@ class PoolProfile:
         now: int,
         *,
         never: int = 0,
+        after: int = -FOREVER,
         before: int = FOREVER,
         instead: Mapping[int, Timeline] | None = None,
     ) -> Fit | None:
-        """The earliest fit that starts before `before`; None when there is none.
+        """The earliest fit that starts at `after` or later, and before `before`; None when there is none.
 
         Nodes in the mask `never` are not used. `instead` says for some nodes that they are to be taken for others than
         they are.
         """
-        search = _Search(self, gpus, length, now, never, instead or {})
+        search = _Search(self, gpus, length, now, max(now, after), never, instead or {})
         start, positions = search.one(before) if nodes == 1 else search.several(nodes, before)
         if not positions:
             return None
@@ -173,15 +174,23 @@ class PoolProfile:
 class _Search:
     """One question for the earliest fit: nodes are taken up in the order of their bounds."""
 
-    __slots__ = ("_bounds", "_firsts", "_gpus", "_instead", "_length", "_now", "_pending", "_profile")
+    __slots__ = ("_after", "_bounds", "_firsts", "_gpus", "_instead", "_length", "_now", "_pending", "_profile")
 
     def __init__(
-        self, profile: PoolProfile, gpus: int, length: int, now: int, never: int, instead: Mapping[int, Timeline]
+        self,
+        profile: PoolProfile,
+        gpus: int,
+        length: int,
+        now: int,
+        after: int,
+        never: int,
+        instead: Mapping[int, Timeline],
     ) -> None:
         self._profile = profile
         self._gpus = gpus
         self._length = length
         self._now = now
+        self._after = after
         self._firsts = profile.firsts(gpus)
         self._bounds = self._firsts.bounds(length)
         self._instead = instead
@@ -191,7 +200,7 @@ class _Search:
             self._instead = {each: timeline for each, timeline in instead.items() if not never >> each & 1}
         for position in self._instead:
             self._bounds[position] = FOREVER
-            self._await(position, now)
+            self._await(position, after)
 
     def timeline(self, position: int) -> Timeline:
         """A node's time, as it is to be taken for."""
@@ -205,7 +214,7 @@ class _Search:
             before, found = self._pending[0][0], [self._pending[0][1]]
         while True:
             position = int(bounds.argmin())
-            bound = max(bounds.item(position), self._now)
+            bound = max(bounds.item(position), self._after)
             if bound >= before:
                 return before, found
             start = self._first(position)[0]
@@ -222,7 +231,7 @@ class _Search:
         while True:
             if nearest == -FOREVER:
                 position = int(bounds.argmin())
-                nearest = max(bounds.item(position), self._now)
+                nearest = max(bounds.item(position), self._after)
             upcoming = pending[0][0] if pending else FOREVER
             if at < FOREVER and (min(nearest, upcoming) > at or len(opened) >= nodes + _TIED):
                 # Who has been free for long is of more use to others meanwhile.
@@ -244,7 +253,7 @@ class _Search:
                 nearest = -FOREVER
 
     def _first(self, position: int) -> Range:
-        """The first window of a node that has enough cards, from now on, that is as long as is asked for."""
+        """The first window of a node that has enough cards, from `after` on, that is as long as is asked for."""
         windows = self._firsts.windows[position]
         if windows is None:
             windows = self._profile.timeline(position, self._now).windows(self._gpus)
@@ -252,8 +261,18 @@ class _Search:
         for start, end in windows:
             first = start if start > self._now else self._now  # noqa: FURB136 - a call costs more, and this is hot
             if end - first >= self._length:
+                if self._after > first:
+                    return self._first_after(position, end)
                 return first, end
         return FOREVER, FOREVER
+
+    def _first_after(self, position: int, end: int) -> Range:
+        """The same where the first window, which has this end, begins before `after`."""
+        if end - self._after >= self._length:
+            return self._after, end
+        # Of the windows only those were noted that are the first of some length.
+        found = self.timeline(position).first_window(self._gpus, self._length, self._after)
+        return (FOREVER, FOREVER) if found is None else (found[0], found[1] + self._length)
 
     def _await(self, position: int, at: int) -> None:
         window = self.timeline(position).first_window(self._gpus, self._length, at)

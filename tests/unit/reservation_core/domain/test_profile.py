@@ -34,16 +34,16 @@ class Played:
         self.profile = PoolProfile(self.pool)
         self.fits: dict[str, Fit] = {}
 
-    def expected(self, gpus: int, nodes: int, length: int, never: int) -> int | None:
+    def expected(self, gpus: int, nodes: int, length: int, never: int, after: int) -> int | None:
         """The oracle's answer."""
         able = [node for node in self.pool.nodes if not never >> node.position & 1]
-        fit = earliest_fit([[card.calendar for card in node.cards] for node in able], gpus, nodes, length, NOW)
+        fit = earliest_fit([[card.calendar for card in node.cards] for node in able], gpus, nodes, length, after)
         return None if fit is None else fit[0]
 
-    def check(self, fit: Fit | None, question: Question, never: int) -> None:
+    def check(self, fit: Fit | None, question: Question, never: int, after: int = NOW) -> None:
         """Whether it is lawful, and as early as can be."""
         gpus, nodes, length, *_ = question
-        assert (None if fit is None else fit.start) == self.expected(gpus, nodes, length * STEP, never)
+        assert (None if fit is None else fit.start) == self.expected(gpus, nodes, length * STEP, never, after)
         if fit is not None:
             assert len({node.position for node, _ in fit.spots}) == nodes
             for node, mask in fit.spots:
@@ -72,10 +72,11 @@ class Played:
 
 
 @settings(max_examples=500, deadline=None)
-@given(Sizes, Questions)
+@given(Sizes, Questions, st.integers(0, 40))
 def test_everybody_gets_the_earliest_fit_whatever_was_taken_and_given_back(
-    sizes: list[int], questions: list[Question]
+    sizes: list[int], questions: list[Question], later: int
 ) -> None:
+    after = NOW + later * STEP
     played = Played(sizes)
     for number, question in enumerate(questions):
         gpus, nodes, length, avoided, back = question
@@ -87,6 +88,8 @@ def test_everybody_gets_the_earliest_fit_whatever_was_taken_and_given_back(
             played.give_back(f"r{back}")
             played.check(there, question, never)
         played.check(played.profile.earliest(gpus, nodes, length * STEP, NOW, never=never), question, never)
+        found = played.profile.earliest(gpus, nodes, length * STEP, NOW, never=never, after=after)
+        played.check(found, question, never, after)
         fit = played.profile.earliest(gpus, nodes, length * STEP, NOW)
         played.check(fit, question, 0)
         if fit is not None:
