@@ -89,12 +89,14 @@ class Policies(Protocol):
         """Take back what these waiting jobs were promised, with a record that says why, once for each job."""
         ...
 
-    async def held_by_all(self, now: datetime, user_ids: Sequence[int] | None = None) -> tuple[Holding, ...]:
-        """What everybody, or these, hold and have booked from now on, whatever the project."""
+    async def held_by_all(
+        self, now: datetime, user_ids: Sequence[int] | None = None, projects: Sequence[str] = ()
+    ) -> tuple[Holding, ...]:
+        """What everybody, or these users and whoever for these projects, hold and have booked from now on."""
         ...
 
     async def spent_by_all(
-        self, since: datetime, now: datetime, user_ids: Sequence[int] | None = None
+        self, since: datetime, now: datetime, user_ids: Sequence[int] | None = None, projects: Sequence[str] = ()
     ) -> tuple[Holding, ...]:
         """What everybody, or these, have given back since a time, as if it had been held evenly since then."""
         ...

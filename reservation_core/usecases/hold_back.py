@@ -1,8 +1,8 @@
-"""Holding waiting jobs back while their owners' quotas don't allow them; the last word is said as they start.
+"""Holding waiting jobs back while quotas of owners and projects don't allow them; the last word is said as they start.
 
-The picture is a second old at most. What is decided from it is decided again, from the database and under a lock on the
-owners, in the transaction in which jobs start: bookings are made under the same lock. Where no rule bounds what runs,
-all of this is one look at a number once a second.
+The picture is a second old at most. What is decided from it is decided again, from the database and under a lock on
+owners and projects, in the transaction in which jobs start: bookings are made under the same locks. Where no rule
+bounds what runs, all of this is one look at a number once a second.
 """
 
 from collections.abc import Iterable, Sequence
@@ -78,19 +78,21 @@ class QuotaGate:
     async def permitted(
         self, uow: UnitOfWork, state: CalendarPicture, starts: Sequence[Start], now: datetime
     ) -> list[Start]:
-        """Those of these starts that quotas allow, by the database; their owners stay locked until its end.
+        """Those of these starts that quotas allow, by the database; owners and projects stay locked until its end.
 
         Slots of the others are taken back.
         """
         jobs = {start.id: self._in[start.id] for start in starts if start.id in self._in}
-        owners = sorted({job.owner for job in jobs.values() if job.booking_id is None})
-        if not owners:
+        held_to_quotas = [job for job in jobs.values() if job.booking_id is None]
+        if not held_to_quotas:
             return list(starts)
-        await uow.policies.lock_holders(owners, ())
+        owners = sorted({job.owner for job in held_to_quotas})
+        projects = sorted({job.project for job in held_to_quotas if job.project is not None})
+        await uow.policies.lock_holders(owners, projects)
         policy = (await uow.policies.current()).policy
-        holdings = await uow.policies.held_by_all(now, owners)
+        holdings = await uow.policies.held_by_all(now, owners, projects)
         if counts_hours(policy):
-            holdings += await uow.policies.spent_by_all(week_start(now), now, owners)
+            holdings += await uow.policies.spent_by_all(week_start(now), now, owners, projects)
         quotas = Quotas(policy, UsageView(holdings), self._names, state.types, now)
         allowed: list[Start] = []
         refused: dict[str, str] = {}

@@ -101,25 +101,30 @@ class PostgresPolicies:
             {"ids": list(becauses), "becauses": list(becauses.values()), "now": now},
         )
 
-    async def held_by_all(self, now: datetime, user_ids: Sequence[int] | None = None) -> tuple[Holding, ...]:
+    async def held_by_all(
+        self, now: datetime, user_ids: Sequence[int] | None = None, projects: Sequence[str] = ()
+    ) -> tuple[Holding, ...]:
         """What everybody, or these, hold and have booked from now on."""
         found = await self._connection.execute(
-            statement("quota_open_of_all"), {"now": now, "user_ids": None if user_ids is None else list(user_ids)}
+            statement("quota_open_of_all"), {"now": now, **_of_these(user_ids, projects)}
         )
         return tuple(_holding(row) for row in found)
 
     async def spent_by_all(
-        self, since: datetime, now: datetime, user_ids: Sequence[int] | None = None
+        self, since: datetime, now: datetime, user_ids: Sequence[int] | None = None, projects: Sequence[str] = ()
     ) -> tuple[Holding, ...]:
         """What everybody, or these, have given back since a time, as if it had been held evenly since then."""
         found = await self._connection.execute(
-            statement("quota_spent_of_all"),
-            {"since": since, "now": now, "user_ids": None if user_ids is None else list(user_ids)},
+            statement("quota_spent_of_all"), {"since": since, "now": now, **_of_these(user_ids, projects)}
         )
         return tuple(
             spent(row.user_name, row.project, row.gpu_type, timedelta(seconds=float(row.gpu_s)), since, now)
             for row in found
         )
+
+
+def _of_these(user_ids: Sequence[int] | None, projects: Sequence[str]) -> dict[str, Any]:
+    return {"user_ids": None if user_ids is None else list(user_ids), "projects": list(projects)}
 
 
 def _scope(scope: Scope) -> dict[str, str | None]:

@@ -83,7 +83,8 @@ JOIN reservations r ON r.id = a.reservation_id
 JOIN users u ON u.id = r.user_id
 JOIN gpus g ON g.id = a.gpu_id
 WHERE a.released_at IS NULL AND r.kind IN ('job', 'booking') AND a.booking_id IS NULL AND NOT a.planned
-  AND (CAST(:user_ids AS bigint[]) IS NULL OR r.user_id = ANY(CAST(:user_ids AS bigint[])))
+  AND (CAST(:user_ids AS bigint[]) IS NULL OR r.user_id = ANY(CAST(:user_ids AS bigint[]))
+       OR r.project = ANY(CAST(:projects AS text[])))
 GROUP BY r.id, r.kind, u.name, r.project, g.gpu_type, a.during, a.held;
 
 -- name: quota_spent_of_all
@@ -97,7 +98,8 @@ JOIN gpus g ON g.id = a.gpu_id
 WHERE a.released_at > CAST(:since AS timestamptz) AND upper(a.during) > CAST(:since AS timestamptz)
   AND upper(a.during) <= CAST(:now AS timestamptz)
   AND r.kind IN ('job', 'booking') AND a.booking_id IS NULL AND NOT a.planned
-  AND (CAST(:user_ids AS bigint[]) IS NULL OR r.user_id = ANY(CAST(:user_ids AS bigint[])))
+  AND (CAST(:user_ids AS bigint[]) IS NULL OR r.user_id = ANY(CAST(:user_ids AS bigint[]))
+       OR r.project = ANY(CAST(:projects AS text[])))
 GROUP BY u.name, r.project, g.gpu_type;
 
 -- name: names_of_users
