@@ -10,7 +10,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from reservation_core.runtime.garbage import calm_garbage_collector
-from reservation_core.runtime.wiring import SettingsError
+from reservation_core.runtime.settings_error import SettingsError
 
 STOP_PATIENCE_S = 10
 IDLE_S = 120

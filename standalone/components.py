@@ -13,7 +13,7 @@ import structlog
 
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.transactions import DatabaseUnavailableError
-from reservation_core.runtime.wiring import SettingsError
+from reservation_core.runtime.settings_error import SettingsError
 
 _PATIENCE = timedelta(seconds=20)
 

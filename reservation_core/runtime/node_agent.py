@@ -7,8 +7,8 @@ from reservation_core.adapters.kubernetes.node_agent import NodeAgent, NodeAgent
 from reservation_core.adapters.local.inventory import BadGpusSettingError, Inventory
 from reservation_core.runtime.kubernetes import open_transport
 from reservation_core.runtime.settings import NodeAgentSettings
+from reservation_core.runtime.settings_error import SettingsError
 from reservation_core.runtime.shutdown import stop_on_signals
-from reservation_core.runtime.wiring import SettingsError
 
 
 async def run_node_agent(settings: NodeAgentSettings, *, once: bool) -> None:

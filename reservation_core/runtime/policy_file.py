@@ -28,7 +28,8 @@ from pydantic import TypeAdapter
 from reservation_core.contracts import GpuTypeName, ProjectName, UserName
 from reservation_core.contracts_policy import RulesIn
 from reservation_core.domain.limits import PolicyRule, Scope
-from reservation_core.runtime.wiring import Runtime, SettingsError
+from reservation_core.runtime.settings_error import SettingsError
+from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.policy import apply_file
 
 _LARGEST = 2**20

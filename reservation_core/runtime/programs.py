@@ -13,7 +13,7 @@ from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.logs import configure
 from reservation_core.runtime.settings import CommonSettings
-from reservation_core.runtime.wiring import SettingsError
+from reservation_core.runtime.settings_error import SettingsError
 
 S = TypeVar("S", bound=CommonSettings)
 
@@ -25,12 +25,13 @@ def run_program(
     name: str, about: str, settings_type: type[S], main: Callable[[S], Awaitable[None]], arguments: list[str]
 ) -> int:
     """Run `main` with its settings; returns the exit code (0 done, 1 unavailable now, 2 unusable settings)."""
-    parser = argparse.ArgumentParser(
-        prog=f"python -m {name}",
-        description=about,
-        epilog="Settings come from the environment: " + ", ".join(_variables(settings_type)) + ".",
-    )
+    parser = argparse.ArgumentParser(prog=f"python -m {name}", description=about, epilog=settings_told(settings_type))
     parser.parse_args(arguments)
+    return run_with_settings(name, settings_type, main)
+
+
+def run_with_settings(name: str, settings_type: type[S], main: Callable[[S], Awaitable[None]]) -> int:
+    """The same for a program that reads arguments of its own, with `settings_told` as its parser's epilog."""
     try:
         settings = settings_type()
     except pydantic.ValidationError as error:
@@ -53,6 +54,11 @@ def run_program(
             raise
         return _told(name, _first(told.subgroup(SettingsError) or told))
     return 0
+
+
+def settings_told(settings_type: type[CommonSettings]) -> str:
+    """Where the settings come from, for `--help`."""
+    return "Settings come from the environment: " + ", ".join(_variables(settings_type)) + "."
 
 
 def _told(name: str, error: Exception) -> int:

@@ -23,10 +23,7 @@ from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOf
 from reservation_core.ports.wakeups import Wakeups
 from reservation_core.runtime.companions import beside
 from reservation_core.runtime.settings import ClusterKind, CommonSettings
-
-
-class SettingsError(Exception):
-    """A process can't start with these settings; the text says which to change."""
+from reservation_core.runtime.settings_error import SettingsError
 
 
 @dataclass(frozen=True, slots=True)

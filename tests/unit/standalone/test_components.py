@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.transactions import DatabaseUnavailableError
-from reservation_core.runtime.wiring import SettingsError
+from reservation_core.runtime.settings_error import SettingsError
 from standalone.components import ComponentFailedError, every, run_together
 
 

@@ -12,7 +12,8 @@ from reservation_core.adapters.kubernetes.attaching import GpuAttach, GpuPin
 from reservation_core.adapters.kubernetes.cluster import KubernetesCluster
 from reservation_core.runtime.kubernetes import cluster_rules
 from reservation_core.runtime.settings import CommonSettings
-from reservation_core.runtime.wiring import SettingsError, open_cluster
+from reservation_core.runtime.settings_error import SettingsError
+from reservation_core.runtime.wiring import open_cluster
 from tests.kubernetes.kubeconfigs import write_kubeconfig
 
 

@@ -9,7 +9,7 @@ import pytest
 from reservation_core.domain.notices import NoticeChannel
 from reservation_core.runtime.notices import notice_senders
 from reservation_core.runtime.settings import ProcessorSettings
-from reservation_core.runtime.wiring import SettingsError
+from reservation_core.runtime.settings_error import SettingsError
 from tests.clocks import SettableClock
 
 MAIL = {"host": "mx.example", "sender": "gpu-dev@lab.example"}

@@ -12,7 +12,7 @@ from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime import programs
 from reservation_core.runtime.programs import run_program
 from reservation_core.runtime.settings import CommonSettings, ExpirySettings
-from reservation_core.runtime.wiring import SettingsError
+from reservation_core.runtime.settings_error import SettingsError
 
 
 @pytest.fixture(autouse=True)

@@ -18,7 +18,8 @@ from reservation_core.runtime.settings import (
     ProcessorSettings,
     StandaloneSettings,
 )
-from reservation_core.runtime.wiring import SettingsError, database_url_of, open_cluster
+from reservation_core.runtime.settings_error import SettingsError
+from reservation_core.runtime.wiring import database_url_of, open_cluster
 from tests.clocks import SettableClock
 
 URL = "postgresql://gpu:hunter2@db.example:5432/gpu_dev"
