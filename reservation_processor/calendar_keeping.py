@@ -12,8 +12,10 @@ from reservation_core.usecases.keep_bookings import BookingKeeping
 from reservation_core.usecases.keep_calendar import keep_calendar
 from reservation_core.usecases.maintenance import take_in_joined
 from reservation_core.usecases.repeat import until_not_lost
+from reservation_core.usecases.usage import sum_up_given_back
 
 EVERY_S = 1.0
+SUM_UP_EVERY_S = 30.0
 
 _log = structlog.get_logger(__name__)
 
@@ -26,3 +28,9 @@ async def look(runtime: Runtime, settings: ProcessorSettings) -> None:
     if report:
         _log.info("calendar", **asdict(report))
     await asyncio.sleep(EVERY_S)
+
+
+async def sum_up(runtime: Runtime) -> None:
+    """Sum up once what was given back, then rest: what is not summed yet counts as well, and only takes longer."""
+    await sum_up_given_back(runtime.uow)
+    await asyncio.sleep(SUM_UP_EVERY_S)

@@ -78,7 +78,11 @@ class Policies(Protocol):
         ...
 
     async def usage(self, user_id: int, project: str | None, known_from: datetime, now: datetime) -> UsageView:
-        """What a user and a project hold, have booked or have held, as far as it ends after `known_from`."""
+        """What a user and a project hold, have booked or have held, as far as it ends after `known_from`.
+
+        What their jobs gave back a while ago is in one holding for each week and type: somewhere in that week, before
+        `now`. Bookings are told each by itself.
+        """
         ...
 
     async def names(self, user_ids: Sequence[int]) -> dict[int, str]:
@@ -98,7 +102,10 @@ class Policies(Protocol):
     async def spent_by_all(
         self, since: datetime, now: datetime, user_ids: Sequence[int] | None = None, projects: Sequence[str] = ()
     ) -> tuple[Holding, ...]:
-        """What everybody, or these, have given back since a time, as if it had been held evenly since then."""
+        """What everybody, or these, have given back since a week's beginning, as if it had been held evenly since then.
+
+        Raises ValueError when `since` is no beginning of a week.
+        """
         ...
 
 

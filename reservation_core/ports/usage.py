@@ -6,6 +6,9 @@ from typing import Protocol
 
 from reservation_core.domain.usage import UsageBy, UsageReport
 
+SUMMED_AFTER = timedelta(minutes=2)
+"""What was given back is told row by row for so long: no question asked now is about the time before that."""
+
 
 class Usage(Protocol):
     """Reports from the ledger, and the decayed usage that orders equals in the line."""
@@ -22,4 +25,11 @@ class Usage(Protocol):
 
     async def shares(self) -> Mapping[int, float]:
         """The decayed usage of each user (by id), in GPU-seconds as of the last time; who had nothing is absent."""
+        ...
+
+    async def sum_up_given_back(self, before: datetime, limit: int) -> int:
+        """Add what was given back, at most `limit` rows of it, to the sums of its weeks; returns how many rows.
+
+        Only what had ended by `before`.
+        """
         ...

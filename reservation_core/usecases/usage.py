@@ -1,4 +1,4 @@
-"""Who held GPUs for how long: one's own usage, for administrators everybody's; and the ranks of fair share."""
+"""Who held GPUs for how long: reports, one's own or for administrators everybody's; fair share, and sums by week."""
 
 from datetime import datetime, timedelta
 
@@ -6,7 +6,10 @@ from reservation_core.domain.fair_share import ranks
 from reservation_core.domain.usage import UsageBy, UsageReport
 from reservation_core.ports.identities import Principal
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
+from reservation_core.ports.usage import SUMMED_AFTER
 from reservation_core.usecases.owned import visible_user
+
+_SUMMED_AT_ONCE = 20_000
 
 
 async def report(
@@ -21,3 +24,14 @@ async def share_ranks(uow_factory: UnitOfWorkFactory, half_life: timedelta, now:
     async with uow_factory() as uow:
         await uow.usage.bring_shares_up(half_life, now)
         return ranks(await uow.usage.shares())
+
+
+async def sum_up_given_back(uow_factory: UnitOfWorkFactory) -> int:
+    """Add what was given back a while ago to the sums by week that quotas on GPU-hours read; returns how many rows."""
+    summed = 0
+    while True:
+        async with uow_factory() as uow:
+            rows = await uow.usage.sum_up_given_back(await uow.now() - SUMMED_AFTER, _SUMMED_AT_ONCE)
+        summed += rows
+        if rows < _SUMMED_AT_ONCE:
+            return summed

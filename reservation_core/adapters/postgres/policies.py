@@ -11,9 +11,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.domain.limits import UNLIMITED, Policy, PolicyRule, Relaxation, RuleName, Rules, Scope
 from reservation_core.domain.model import ReservationKind
+from reservation_core.domain.quota_windows import week_start
 from reservation_core.domain.quotas import spent
 from reservation_core.domain.rules import Holding, OpenBooking, UsageView
 from reservation_core.ports.policies import CurrentPolicy, StoredRule
+from reservation_core.ports.usage import SUMMED_AFTER
 
 
 class PostgresPolicies:
@@ -85,7 +87,7 @@ class PostgresPolicies:
         )
         bookings = await self._connection.execute(statement("quota_open_bookings"), who)
         return UsageView(
-            tuple(_holding(row) for row in held),
+            tuple(_holding(row) if row.gpu_us is None else _summed(row, now) for row in held),
             tuple(OpenBooking(row.id, row.user_name, row.project, row.gpu_type, row.ends_at) for row in bookings),
         )
 
@@ -113,12 +115,14 @@ class PostgresPolicies:
     async def spent_by_all(
         self, since: datetime, now: datetime, user_ids: Sequence[int] | None = None, projects: Sequence[str] = ()
     ) -> tuple[Holding, ...]:
-        """What everybody, or these, have given back since a time, as if it had been held evenly since then."""
+        """What everybody, or these, have given back since a week's beginning. Raises ValueError for another time."""
+        if since != week_start(since):
+            raise ValueError(f"{since} is no beginning of a week")
         found = await self._connection.execute(
             statement("quota_spent_of_all"), {"since": since, "now": now, **_of_these(user_ids, projects)}
         )
         return tuple(
-            spent(row.user_name, row.project, row.gpu_type, timedelta(seconds=float(row.gpu_s)), since, now)
+            spent(row.user_name, row.project, row.gpu_type, timedelta(microseconds=row.gpu_us), since, now)
             for row in found
         )
 
@@ -174,3 +178,9 @@ def _holding(row: Row[Any]) -> Holding:
         row.starts_at,
         row.ends_at,
     )
+
+
+def _summed(row: Row[Any], now: datetime) -> Holding:
+    """Anywhere in its week, and before whatever is asked about: only what had ended by then is summed."""
+    until = min(row.ends_at, now - SUMMED_AFTER)
+    return spent(row.user_name, row.project, row.gpu_type, timedelta(microseconds=row.gpu_us), row.starts_at, until)

@@ -58,3 +58,8 @@ class PostgresUsage:
     async def shares(self) -> dict[int, float]:
         """Each user's decayed usage."""
         return {row.user_id: row.usage for row in await self._connection.execute(statement("fair_shares"))}
+
+    async def sum_up_given_back(self, before: datetime, limit: int) -> int:
+        """Move rows that are not in the sums yet into them."""
+        found = await self._connection.execute(statement("sum_up_given_back"), {"before": before, "limit": limit})
+        return int(found.scalar_one())

@@ -57,20 +57,43 @@ SELECT name FROM projects WHERE name = ANY(CAST(:names AS text[])) ORDER BY name
 -- name: quota_holdings
 -- What a user and a project hold or held in the common layer of the calendar: what runs within a booking is the
 -- booking's. What a waiting job was promised counts, or a later booking of its owner would take its turn from it. A pod
--- that overruns is there a while longer.
+-- that overruns is there a while longer. What jobs have given back and is in the sums by now comes as one row for each
+-- week: when it was in that week matters to nobody.
+WITH theirs AS (
+    SELECT id FROM reservations
+    WHERE user_id = :user_id AND finished_at IS NULL AND kind IN ('job', 'booking')
+    UNION
+    SELECT id FROM reservations
+    WHERE project = CAST(:project AS text) AND finished_at IS NULL AND kind IN ('job', 'booking')
+    UNION
+    SELECT id FROM reservations
+    WHERE user_id = :user_id AND kind = 'booking' AND finished_at > CAST(:known_from AS timestamptz)
+    UNION
+    SELECT id FROM reservations
+    WHERE project = CAST(:project AS text) AND kind = 'booking' AND finished_at > CAST(:known_from AS timestamptz)
+), rows AS (
+    SELECT a.* FROM theirs t JOIN reservations r ON r.id = t.id JOIN allocations a ON a.reservation_id = t.id
+    WHERE a.booking_id IS NULL AND (a.released_at IS NULL OR r.kind = 'booking')
+    UNION ALL
+    SELECT a.* FROM given_back b JOIN allocations a ON a.id = b.allocation_id
+    JOIN reservations r ON r.id = a.reservation_id
+    WHERE r.kind = 'job' AND (r.user_id = :user_id OR r.project = CAST(:project AS text))
+)
 SELECT r.id, r.kind, u.name AS user_name, r.project, g.gpu_type, lower(a.during) AS starts_at,
        CASE WHEN a.held THEN greatest(upper(a.during), CAST(:now AS timestamptz) + interval '1 minute')
             ELSE upper(a.during) END AS ends_at,
-       count(*) AS gpus
-FROM reservations r
+       count(*) AS gpus, CAST(NULL AS bigint) AS gpu_us
+FROM rows a
+JOIN reservations r ON r.id = a.reservation_id
 JOIN users u ON u.id = r.user_id
-JOIN allocations a ON a.reservation_id = r.id
 JOIN gpus g ON g.id = a.gpu_id
-WHERE (r.user_id = :user_id OR r.project = CAST(:project AS text)) AND r.kind IN ('job', 'booking')
-  AND (r.finished_at IS NULL OR r.finished_at > CAST(:known_from AS timestamptz))
-  AND a.booking_id IS NULL
-  AND (a.held OR upper(a.during) > CAST(:known_from AS timestamptz))
-GROUP BY r.id, r.kind, u.name, r.project, g.gpu_type, a.during, a.held;
+WHERE a.held OR upper(a.during) > CAST(:known_from AS timestamptz)
+GROUP BY r.id, r.kind, u.name, r.project, g.gpu_type, a.during, a.held
+UNION ALL
+SELECT '', s.kind, u.name, s.project, s.gpu_type, s.week, s.week + interval '168 hours', 0, s.gpu_us
+FROM gpu_time_given_back s JOIN users u ON u.id = s.user_id
+WHERE s.kind = 'job' AND s.gpu_us > 0 AND s.week > CAST(:known_from AS timestamptz) - interval '168 hours'
+  AND (s.user_id = :user_id OR s.project = CAST(:project AS text));
 
 -- name: quota_open_of_all
 -- What everybody, or these, hold and have booked from now on.
@@ -88,19 +111,26 @@ WHERE a.released_at IS NULL AND r.kind IN ('job', 'booking') AND a.booking_id IS
 GROUP BY r.id, r.kind, u.name, r.project, g.gpu_type, a.during, a.held;
 
 -- name: quota_spent_of_all
--- The GPU-seconds since a time of what everybody, or these, have given back.
-SELECT u.name AS user_name, r.project, g.gpu_type,
-       sum(extract(epoch FROM upper(a.during) - greatest(lower(a.during), CAST(:since AS timestamptz)))) AS gpu_s
-FROM allocations a
-JOIN reservations r ON r.id = a.reservation_id
-JOIN users u ON u.id = r.user_id
-JOIN gpus g ON g.id = a.gpu_id
-WHERE a.released_at > CAST(:since AS timestamptz) AND upper(a.during) > CAST(:since AS timestamptz)
-  AND upper(a.during) <= CAST(:now AS timestamptz)
-  AND r.kind IN ('job', 'booking') AND a.booking_id IS NULL AND NOT a.planned
-  AND (CAST(:user_ids AS bigint[]) IS NULL OR r.user_id = ANY(CAST(:user_ids AS bigint[]))
-       OR r.project = ANY(CAST(:projects AS text[])))
-GROUP BY u.name, r.project, g.gpu_type;
+-- The GPU-time since the beginning of a week of what everybody, or these, have given back: what is summed already, and
+-- what is not yet.
+SELECT u.name AS user_name, x.project, x.gpu_type, CAST(sum(x.gpu_us) AS bigint) AS gpu_us
+FROM (
+    SELECT user_id, project, gpu_type, gpu_us FROM gpu_time_given_back
+    WHERE week >= CAST(:since AS timestamptz)
+    UNION ALL
+    SELECT r.user_id, r.project, g.gpu_type, CAST(1000000 * extract(epoch FROM
+               upper(a.during) - greatest(lower(a.during), CAST(:since AS timestamptz))) AS bigint)
+    FROM given_back b
+    JOIN allocations a ON a.id = b.allocation_id
+    JOIN reservations r ON r.id = a.reservation_id
+    JOIN gpus g ON g.id = a.gpu_id
+    WHERE upper(a.during) > CAST(:since AS timestamptz) AND upper(a.during) <= CAST(:now AS timestamptz)
+      AND r.kind IN ('job', 'booking')
+) x
+JOIN users u ON u.id = x.user_id
+WHERE CAST(:user_ids AS bigint[]) IS NULL OR x.user_id = ANY(CAST(:user_ids AS bigint[]))
+       OR x.project = ANY(CAST(:projects AS text[]))
+GROUP BY u.name, x.project, x.gpu_type;
 
 -- name: names_of_users
 -- What users are called.
