@@ -32,9 +32,10 @@ def as_text(explanation: Explanation) -> str:
 
 def _facts(job: Job) -> list[str]:
     named = f"{job.id} ({job.name})" if job.name else job.id
+    whose = f" for project {job.project}" if job.project else ""
     facts = [
         f"{named} is {job.status.value}: {job.reason.detail} [{job.reason.code.value}]",
-        f"It asks for {wanted_gpus(job.gpus, job.gpu_type, job.nodes)}.",
+        f"It asks for {wanted_gpus(job.gpus, job.gpu_type, job.nodes)}{whose}.",
     ]
     if job.status is JobStatus.QUEUED:
         place = "not known yet" if job.queue_position is None else str(job.queue_position)
@@ -100,8 +101,9 @@ def _help(job: Job, types: Sequence[TypeSummary]) -> list[str]:  # noqa: C901 - 
                 "Submit it again; if it fails so again, ask an administrator.",
             ]
         case ReasonCode.QUOTA_REACHED:
+            others = f"or others for {job.project} " if job.project else ""
             return [
-                "It starts when others of yours have ended: gpu-dev list shows them.",
+                f"It starts when others of yours {others}have ended: gpu-dev list shows yours.",
                 f"Don't need it any more? gpu-dev cancel {job.id}",
             ]
         case ReasonCode.BOOKING_OVER:

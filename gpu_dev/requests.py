@@ -20,6 +20,7 @@ _OPTIONS = {
     "name": "--name",
     "priority": "--priority",
     "booking_id": "--booking",
+    "project": "--project",
     "workload.image": "--image",
     "workload.env": "--env",
     "workload.working_dir": "--working-dir",

@@ -47,6 +47,9 @@ Image = Annotated[str | None, typer.Option("--image", help="The container image.
 WorkingDir = Annotated[str | None, typer.Option("--working-dir", help="Where to run; `.` is the folder you are in.")]
 Priority = Annotated[int | None, typer.Option("--priority", help="Higher goes first (above 0: administrators).")]
 Booking = Annotated[str | None, typer.Option("--booking", "-b", help="On the GPUs of this booking of yours.")]
+Project = Annotated[
+    str | None, typer.Option("--project", "-p", help="For this project of yours (in a booking: the booking's).")
+]
 JsonFile = Annotated[
     str | None, typer.Option("--json-file", metavar="FILE", help="The whole request as JSON; `-` is stdin.")
 ]
@@ -66,6 +69,7 @@ def submit(
     working_dir: WorkingDir = None,
     priority: Priority = None,
     booking: Booking = None,
+    project: Project = None,
     json_file: JsonFile = None,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until it has ended; exit code 1 unless it succeeded.")
@@ -79,7 +83,7 @@ def submit(
     if timeout is not None and not wait:
         raise UsageError("--timeout says how long to --wait; give both.")
     patience = None if timeout is None else parse_duration(timeout)
-    fields = _fields(command, gpu_type, nodes, name, env, image, working_dir, priority, booking)
+    fields = _fields(command, gpu_type, nodes, name, env, image, working_dir, priority, booking, project)
     request = _request(fields, gpus, duration, json_file, _SUBMIT_EXAMPLE)
     with client_for(ctx) as client:
         job = client.submit(request)
@@ -110,6 +114,7 @@ def run(
     working_dir: WorkingDir = None,
     priority: Priority = None,
     booking: Booking = None,
+    project: Project = None,
     json_file: JsonFile = None,
     on_interrupt: Annotated[
         Interrupted | None,
@@ -124,7 +129,7 @@ def run(
 
     Without a terminal, Ctrl-C and SIGTERM cancel the job.
     """
-    fields = _fields(command, gpu_type, nodes, name, env, image, working_dir, priority, booking)
+    fields = _fields(command, gpu_type, nodes, name, env, image, working_dir, priority, booking, project)
     request = _request(fields, gpus, duration, json_file, _RUN_EXAMPLE)
     if not request.workload.command:
         raise UsageError(
@@ -205,6 +210,7 @@ def _fields(
     working_dir: str | None,
     priority: int | None,
     booking: str | None,
+    project: str | None,
 ) -> dict[str, Any]:
     """What was given on the command line, as the request's fields; what was not given is left to the server."""
     workload = {
@@ -219,6 +225,7 @@ def _fields(
         "name": name,
         "priority": priority,
         "booking_id": None if booking is None else whole_booking_id(booking),
+        "project": project,
         "workload": {key: value for key, value in workload.items() if value is not None},
     }
     return {key: value for key, value in fields.items() if value is not None}

@@ -32,7 +32,7 @@ def test_a_table_has_local_times_and_short_durations() -> None:
 
 def test_wide_has_more_columns() -> None:
     header = show_list([a_job()], JOB, Format.WIDE).splitlines()[0]
-    assert header.split()[-5:] == ["WHERE", "REASON", "EXIT", "PRIORITY", "CREATED"]
+    assert header.split()[-6:] == ["WHERE", "REASON", "EXIT", "PRIORITY", "PROJECT", "CREATED"]
 
 
 @pytest.mark.usefixtures("in_tokyo")
