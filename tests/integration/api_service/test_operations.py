@@ -8,10 +8,10 @@ import pytest
 from fastapi import FastAPI
 
 from api_service.metrics import Metrics
-from api_service.server import ListenError, open_socket
 from reservation_core.domain.changes import PodsFinished, PodsGone, PodsRunning
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.ports.unknown_pods import UnknownPod
+from reservation_core.runtime.serving import ListenError, open_socket
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.people import JOB, submitted
 from tests.integration.api_service.test_streams import happen, start

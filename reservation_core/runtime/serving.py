@@ -1,0 +1,64 @@
+"""Serving HTTP inside a program that has its own event loop and its own signals: the listening socket, the server."""
+
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import uvicorn
+
+from reservation_core.runtime.settings_error import SettingsError
+
+
+class ListenError(SettingsError):
+    """The address can't be listened on; the text says why and what to do."""
+
+
+class QuietServer(uvicorn.Server):
+    """Leaves signals to the program that it runs in, and says when it accepts connections."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """No signal handlers."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """As usual, and then tell."""
+        await super().startup(sockets)
+        if self.started:
+            self._ready()
+
+
+def open_socket(listen: str, said_by: str = "GPU_DEV_LISTEN") -> socket.socket:
+    """A listening address such as `127.0.0.1:8080` or `[::1]:0` (0: any free port). Raises ListenError.
+
+    `said_by` is the setting or the argument that it came from.
+    """
+    host, separator, port = listen.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not separator or not host or not port.isdecimal() or int(port) > 65535:
+        raise ListenError(f"{said_by} must be host:port, such as 127.0.0.1:8080; it is {listen!r}.")
+    try:
+        family = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)[0][0]
+        opened = socket.socket(family, socket.SOCK_STREAM)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            opened.bind((host, int(port)))
+        except OSError:
+            opened.close()
+            raise
+    except OSError as error:
+        raise ListenError(
+            f"Can't listen on {listen}: {error.strerror or error}. Choose another address with {said_by}, "
+            "or end what listens there."
+        ) from error
+    return opened
+
+
+def address_of(opened: socket.socket, scheme: str = "http") -> str:
+    """The base URL of a listening socket."""
+    host, port = opened.getsockname()[:2]
+    return f"{scheme}://[{host}]:{port}" if opened.family == socket.AF_INET6 else f"{scheme}://{host}:{port}"
