@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 WEEK = timedelta(days=7)
 _MINUTE = timedelta(minutes=1)
-_A_MONDAY = datetime(2024, 1, 1, tzinfo=UTC)
+A_MONDAY = datetime(2024, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +23,12 @@ class Held:
 
 def week_start(moment: datetime) -> datetime:
     """The Monday 00:00 UTC at or before it."""
-    return _A_MONDAY + (moment - _A_MONDAY) // WEEK * WEEK
+    return A_MONDAY + (moment - A_MONDAY) // WEEK * WEEK
 
 
 def whole_minute(moment: datetime) -> datetime:
     """The first whole minute at or after it: where a booking can start."""
-    return _A_MONDAY - (_A_MONDAY - moment) // _MINUTE * _MINUTE
+    return A_MONDAY - (A_MONDAY - moment) // _MINUTE * _MINUTE
 
 
 def overlap(start: datetime, end: datetime, first: datetime, last: datetime) -> timedelta:
