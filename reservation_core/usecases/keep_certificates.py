@@ -1,0 +1,44 @@
+"""Keeping a webhook's certificate valid and trusted: level-triggered, by any number of replicas at once."""
+
+from datetime import datetime
+from typing import assert_never
+
+import structlog
+
+from reservation_core.domain.serving_certificates import RenewalRules, Step, next_step
+from reservation_core.ports.serving_certificates import CertificateStore
+
+_log = structlog.get_logger(__name__)
+
+_MOST_STEPS = 10
+"""More than any state needs; who is overtaken again and again comes back later."""
+
+
+async def keep_certificates(store: CertificateStore, rules: RenewalRules, now: datetime) -> None:
+    """Do whatever can be done now. Raises ChangedMeanwhileError and ClusterUnavailableError; then come again."""
+    for _ in range(_MOST_STEPS):
+        holdings = await store.holdings()
+        trusted = holdings is None or await store.trusted(now)
+        step = next_step(holdings, trusted, rules, now)
+        if step is Step.WAIT:
+            return
+        await _carry_out(step, store, rules, now)
+        _log.info("the webhook's certificates were changed", step=step.value)
+
+
+async def _carry_out(step: Step, store: CertificateStore, rules: RenewalRules, now: datetime) -> None:
+    match step:
+        case Step.CREATE:
+            await store.create(rules.names, rules.valid_for, now)
+        case Step.STAGE:
+            await store.stage(rules.names, rules.valid_for, now)
+        case Step.TRUST:
+            await store.trust(now)
+        case Step.PROMOTE:
+            await store.promote()
+        case Step.FORGET:
+            await store.forget(now)
+        case Step.WAIT:
+            pass
+        case _:
+            assert_never(step)
