@@ -23,6 +23,7 @@ from reservation_core.domain.quota_windows import (
     weeks_of,
     whole_minute,
 )
+from reservation_core.domain.rule_words import counted, of_scope, said_hours, said_length, said_moment
 
 _HOUR = timedelta(hours=1)
 _TRIES = 1000
@@ -246,10 +247,13 @@ def _max_gpus(q: _Question, limit: int, scope: Scope) -> BrokenRule | None:
         return None
     at = earliest_at_once(held, gpus, limit, q.start, q.request.duration)
     beside = f" while {most} are held at that time" if most else ""
-    advice = f"Ask for at most {_counted(limit, 'GPU')}" if at is None else f"Ask for fewer, or start at {_said(at)}"
+    advice = (
+        f"Ask for at most {counted(limit, 'GPU')}" if at is None else f"Ask for fewer, or start at {said_moment(at)}"
+    )
     return BrokenRule(
         RuleName.MAX_GPUS.value,
-        f"Asked for: {_counted(gpus, 'GPU')}{beside}; at most {limit} at once are allowed ({_of(scope)}). {advice}.",
+        f"Asked for: {counted(gpus, 'GPU')}{beside}; at most {limit} at once are allowed ({of_scope(scope)}). "
+        f"{advice}.",
         at,
     )
 
@@ -264,11 +268,11 @@ def _max_gpu_hours(q: _Question, limit: float, scope: Scope) -> BrokenRule | Non
         if used + more <= allowed:
             continue
         at = earliest_in_weeks(held, q.request.gpus, allowed, q.start, q.request.duration)
-        advice = "Ask for fewer or for less time" if at is None else f"Ask for less, or start at {_said(at)}"
+        advice = "Ask for fewer or for less time" if at is None else f"Ask for less, or start at {said_moment(at)}"
         return BrokenRule(
             RuleName.MAX_GPU_HOURS_PER_WEEK.value,
-            f"{_hours(more)} GPU-hours are asked for in the week from {week:%Y-%m-%d} (UTC), where {_hours(used)} are "
-            f"taken; {limit:g} are allowed ({_of(scope)}). {advice}.",
+            f"{said_hours(more)} GPU-hours are asked for in the week from {week:%Y-%m-%d} (UTC), where "
+            f"{said_hours(used)} are taken; {limit:g} are allowed ({of_scope(scope)}). {advice}.",
             at,
         )
     return None
@@ -279,7 +283,7 @@ def _max_duration(q: _Question, limit: timedelta, scope: Scope) -> BrokenRule | 
         return None
     return BrokenRule(
         RuleName.MAX_DURATION.value,
-        f"Asked for: {_length(q.request.duration)}; at most {_length(limit)} are allowed ({_of(scope)}). "
+        f"Asked for: {said_length(q.request.duration)}; at most {said_length(limit)} are allowed ({of_scope(scope)}). "
         "Ask for less time.",
     )
 
@@ -290,8 +294,8 @@ def _max_advance(q: _Question, limit: timedelta, scope: Scope) -> BrokenRule | N
     ask_from = q.start - limit
     return BrokenRule(
         RuleName.MAX_ADVANCE.value,
-        f"A booking may start at most {_length(limit)} from now ({_of(scope)}): not after {_said(q.now + limit)}. "
-        f"Start earlier, or ask again from {_said(ask_from)} on.",
+        f"A booking may start at most {said_length(limit)} from now ({of_scope(scope)}): "
+        f"not after {said_moment(q.now + limit)}. Start earlier, or ask again from {said_moment(ask_from)} on.",
         ask_from=ask_from,
     )
 
@@ -302,7 +306,8 @@ def _min_notice(q: _Question, limit: timedelta, scope: Scope) -> BrokenRule | No
     at = whole_minute(q.now + limit)
     return BrokenRule(
         RuleName.MIN_NOTICE.value,
-        f"A booking must be made {_length(limit)} before its start ({_of(scope)}). Start at {_said(at)} or later.",
+        f"A booking must be made {said_length(limit)} before its start ({of_scope(scope)}). "
+        f"Start at {said_moment(at)} or later.",
         at,
     )
 
@@ -313,10 +318,10 @@ def _max_open_bookings(q: _Question, limit: int, scope: Scope) -> BrokenRule | N
         return None
     over = sorted(each.end for each in open_bookings)
     ask_from = max(over[len(over) - limit], q.now) if limit else None
-    advice = "Ask an administrator" if ask_from is None else f"Cancel one, or ask again from {_said(ask_from)} on"
+    advice = "Ask an administrator" if ask_from is None else f"Cancel one, or ask again from {said_moment(ask_from)} on"
     return BrokenRule(
         RuleName.MAX_OPEN_BOOKINGS.value,
-        f"{len(open_bookings)} bookings are open; at most {limit} at a time are allowed ({_of(scope)}). {advice}.",
+        f"{len(open_bookings)} bookings are open; at most {limit} at a time are allowed ({of_scope(scope)}). {advice}.",
         ask_from=ask_from,
     )
 
@@ -339,8 +344,8 @@ def _cooldown(q: _Question, limit: timedelta, scope: Scope) -> BrokenRule | None
         return None
     return BrokenRule(
         RuleName.COOLDOWN.value,
-        f"{_length(limit)} must lie between your bookings of this type ({_of(scope)}). "
-        f"Start at {_said(at)}, or change the other booking.",
+        f"{said_length(limit)} must lie between your bookings of this type ({of_scope(scope)}). "
+        f"Start at {said_moment(at)}, or change the other booking.",
         at,
     )
 
@@ -350,7 +355,7 @@ def _priority(q: _Question, limit: int, scope: Scope) -> BrokenRule | None:
         return None
     return BrokenRule(
         RuleName.PRIORITY.value,
-        f"Priority {q.request.priority} is asked for; at most {limit} is allowed ({_of(scope)}). Lower it.",
+        f"Priority {q.request.priority} is asked for; at most {limit} is allowed ({of_scope(scope)}). Lower it.",
     )
 
 
@@ -365,31 +370,3 @@ _RULES: dict[RuleName, Callable[[_Question, Any, Scope], BrokenRule | None]] = {
     RuleName.PRIORITY: _priority,
 }
 _OF_BOOKINGS = frozenset({RuleName.MAX_ADVANCE, RuleName.MIN_NOTICE, RuleName.MAX_OPEN_BOOKINGS, RuleName.COOLDOWN})
-
-
-def _of(scope: Scope) -> str:
-    """Where a limit comes from, for a person."""
-    owner = (
-        f"user {scope.user}" if scope.user is not None else f"project {scope.project}" if scope.project else "everybody"
-    )
-    return owner if scope.gpu_type is None else f"{owner}, {scope.gpu_type}"
-
-
-def _said(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%dT%H:%MZ}"
-
-
-def _hours(time: timedelta) -> str:
-    return f"{time / _HOUR:.2f}".rstrip("0").rstrip(".")
-
-
-def _length(length: timedelta) -> str:
-    seconds = int(length.total_seconds())
-    for size, word in ((86_400, "day"), (3600, "hour"), (60, "minute")):
-        if seconds and seconds % size == 0:
-            return _counted(seconds // size, word)
-    return _counted(seconds, "second")
-
-
-def _counted(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
