@@ -32,9 +32,10 @@ MAX_DEVICES = 1024
 
 _INTEGER = r"(?:0|[1-9][0-9]{0,9})"
 _LABEL = r"[a-z0-9A-Z](?:[-_.a-z0-9A-Z]{0,251}[a-z0-9A-Z])?"
+# Possessive throughout: nothing taken is tried again in parts, so that a map of blanks takes no longer than others.
 _ENTRY = re.compile(
-    r"[ \t]*(?P<index>[^\s=]*)[ \t]*=[ \t]*(?P<node>[^\s=:,]*)[ \t]*:[ \t]*"
-    r"(?P<devices>[^\s,=:]*(?:[ \t]*,[ \t]*[^\s,=:]*)*)(?=[ \t]|$)"
+    r"[ \t]*+(?P<index>[^\s=]*+)[ \t]*+=[ \t]*+(?P<node>[^\s=:,]*+)[ \t]*+:[ \t]*+"
+    r"(?P<devices>[^\s,=:]*+(?:[ \t]*+,[ \t]*+[^\s,=:]*+)*+)(?=[ \t]|$)"
 )
 _HEX = "[0-9a-fA-F]"
 _UUID = re.compile(rf"(?:GPU|MIG)-{_HEX}{{8}}(?:-{_HEX}{{4}}){{3}}-{_HEX}{{12}}")

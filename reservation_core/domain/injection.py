@@ -1,0 +1,266 @@
+"""What a scheduling map does to a new pod: its containers are told their cards, and what was read is noted.
+
+Only pods with `spec.schedulerName` ours are looked at. The variables stand first in a container's environment, so that
+its other variables may refer to them. Changing twice is changing once: the API server may ask again after others have
+changed the pod. Nothing is asked, kept or told anywhere: a dry run is answered as the real thing.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+from reservation_core.domain import map_marks
+from reservation_core.domain.admission import (
+    Denied,
+    Operation,
+    Patched,
+    PodReview,
+    Untouched,
+    Verdict,
+    annotations_of,
+    items,
+    members,
+)
+from reservation_core.domain.pod_changes import Path, PodChanges
+from reservation_core.domain.pod_identity import identity_of
+from reservation_core.domain.scheduling_map import (
+    INDEX_ANNOTATION,
+    MAP_ANNOTATION,
+    MapEntry,
+    SchedulingMap,
+    SchedulingMapError,
+    index_of,
+    parse_map,
+)
+
+_KEPT = (MAP_ANNOTATION, INDEX_ANNOTATION, *map_marks.MAP_MARKS)
+_DEVICE_CLASS = "deviceclass.resource.kubernetes.io/"
+_EPHEMERAL = "ephemeralContainers"
+_POD_NAME = re.compile(r"[a-z0-9][-.a-z0-9]{0,252}")
+_NO_MAP = (
+    f"the pod has no annotation {MAP_ANNOTATION}: it will stay Pending. Add the map, or leave the schedulerName away."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class InjectionRules:
+    """Which pods are ours, what asks for GPUs otherwise, and whether a variable of another value is overwritten."""
+
+    scheduler_name: str = map_marks.SCHEDULER_NAME
+    gpu_resources: tuple[str, ...] = ("nvidia.com/gpu", "amd.com/gpu")
+    override_devices: bool = False
+
+
+class _RefusedError(Exception):
+    """The pod must not be; the text is the reason."""
+
+
+def injection(
+    review: PodReview, rules: InjectionRules, read_map: Callable[[str], SchedulingMap] = parse_map
+) -> Verdict:
+    """The verdict on a pod. `read_map` is `parse_map`, or a memory before it."""
+    try:
+        match review.operation:
+            case Operation.CREATE:
+                return Untouched() if review.subresource else _created(_needed(review.pod), rules, read_map)
+            case Operation.UPDATE:
+                return _updated(review, rules)
+            case Operation.DELETE | Operation.CONNECT:
+                return Untouched()
+            case _:
+                assert_never(review.operation)
+    except SchedulingMapError as problem:
+        return Denied(f"{MAP_ANNOTATION}: {problem}")
+    except _RefusedError as refusal:
+        return Denied(str(refusal))
+
+
+def _created(pod: Mapping[str, Any], rules: InjectionRules, read_map: Callable[[str], SchedulingMap]) -> Verdict:
+    spec, text = members(pod.get("spec")), annotations_of(pod).get(MAP_ANNOTATION)
+    if spec.get("schedulerName") != rules.scheduler_name:
+        if text is None:
+            return Untouched()
+        return Untouched((f"{MAP_ANNOTATION} is not read: spec.schedulerName is not {rules.scheduler_name}",))
+    changes = PodChanges(pod)
+    if text is None:
+        if not changes.remove_annotations(map_marks.MAP_MARKS):
+            return Untouched((_NO_MAP,))
+        return Patched(changes.pod, changes.operations, warnings=(_NO_MAP,))
+    found = read_map(text)
+    entry = found.entry(index_of(identity_of(pod)))
+    _refuse_gpus(spec, rules)
+    _refuse_other_node(spec, entry)
+    warnings: list[str] = []
+    for path, container in _containers(spec, "initContainers", "containers"):
+        warnings += _tell(changes, path, container, _variables(entry.cuda_visible_devices), rules)
+    changes.annotate(
+        {
+            map_marks.MAP_INDEX: str(entry.index),
+            map_marks.MAP_NODE: entry.node,
+            map_marks.MAP_DEVICES: entry.cuda_visible_devices,
+            map_marks.MAP_DIGEST: found.digest,
+        }
+    )
+    if not changes.operations:
+        return Untouched(tuple(warnings))
+    told = f"Injecting CUDA_VISIBLE_DEVICES={entry.cuda_visible_devices} for pod {_named(pod)} (index {entry.index})"
+    return Patched(changes.pod, changes.operations, (told,), tuple(warnings))
+
+
+def _updated(review: PodReview, rules: InjectionRules) -> Verdict:
+    """What was read stays: the environment can't follow a map that is edited."""
+    pod, old = _needed(review.pod), _needed(review.old_pod)
+    if members(old.get("spec")).get("schedulerName") != rules.scheduler_name:
+        return Untouched()
+    had, has = annotations_of(old), annotations_of(pod)
+    for name in _KEPT:
+        if had.get(name) != has.get(name):
+            raise _RefusedError(
+                f"the annotation {name} of a pod can't be changed: its containers' environment can't follow."
+                " Delete the pod and create it anew."
+            )
+    if review.subresource != "ephemeralcontainers" or MAP_ANNOTATION not in had:
+        return Untouched()
+    return _debugged(pod, old, rules)
+
+
+def _debugged(pod: Mapping[str, Any], old: Mapping[str, Any], rules: InjectionRules) -> Verdict:
+    """New ephemeral containers see what the pod's own containers see. Earlier ones can't be changed any more."""
+    spec, old_spec = members(pod.get("spec")), members(old.get("spec"))
+    devices = _devices_of(old_spec)
+    earlier = {container.get("name") for _, container in _containers(old_spec, _EPHEMERAL)}
+    changes, warnings, names = PodChanges(pod), list[str](), list[str]()
+    for path, container in _containers(spec, _EPHEMERAL):
+        if container.get("name") not in earlier:
+            warnings += _tell(changes, path, container, _variables(devices), rules)
+            names.append(_container_named(path, container))
+    if not changes.operations:
+        return Untouched(tuple(warnings))
+    told = f"Injecting CUDA_VISIBLE_DEVICES={devices} for pod {_named(pod)} ({', '.join(names)})"
+    return Patched(changes.pod, changes.operations, (told,), tuple(warnings))
+
+
+def _devices_of(spec: Mapping[str, Any]) -> str:
+    """The cards that a pod was made with: those of its containers' environment, which nobody could change since."""
+    said = {
+        variable.get("value") or ""
+        for _, container in _containers(spec, "containers")
+        for variable in map(members, items(container.get("env")))
+        if variable.get("name") == map_marks.CUDA_VISIBLE_DEVICES
+    }
+    if len(said) != 1:
+        raise _RefusedError(
+            "the pod's containers don't have one CUDA_VISIBLE_DEVICES: its map was never read. Create the pod anew."
+        )
+    return str(said.pop())
+
+
+def _variables(devices: str) -> Mapping[str, str]:
+    return {map_marks.CUDA_VISIBLE_DEVICES: devices, map_marks.CUDA_DEVICE_ORDER: map_marks.DEVICE_ORDER}
+
+
+def _tell(
+    changes: PodChanges, path: Path, container: Mapping[str, Any], wanted: Mapping[str, str], rules: InjectionRules
+) -> list[str]:
+    """Give a container its variables; returns warnings about what was overwritten."""
+    env = container.get("env")
+    if env is not None and not (isinstance(env, list) and all(isinstance(each, Mapping) for each in env)):
+        raise _RefusedError(f"the env of {_container_named(path, container)} is not a list of variables")
+    if not env:
+        changes.add((*path, "env"), [{"name": name, "value": value} for name, value in wanted.items()])
+        return []
+    warnings: list[str] = []
+    for position, variable in enumerate(env):
+        name = variable.get("name")
+        if name not in wanted or _is_literal(variable, wanted[name]):
+            continue
+        where = f"{name} of {_container_named(path, container)}"
+        if variable.get("valueFrom") is not None:
+            warnings.append(f"{where} had valueFrom; it is now {wanted[name]!r}, as the map says")
+        elif rules.override_devices:
+            warnings.append(f"{where} was {_shown(variable.get('value'))}; it is now {wanted[name]!r}, as the map says")
+        else:
+            raise _RefusedError(
+                f"{where} is {_shown(variable.get('value'))}, and the map says {wanted[name]!r}. Leave the variable"
+                " away, or change the map."
+            )
+        changes.replace((*path, "env", position), {"name": name, "value": wanted[name]})
+    there = {variable.get("name") for variable in env}
+    for name in reversed([name for name in wanted if name not in there]):
+        changes.add((*path, "env", 0), {"name": name, "value": wanted[name]})
+    return warnings
+
+
+def _is_literal(variable: Mapping[str, Any], value: str) -> bool:
+    return variable.get("valueFrom") is None and (variable.get("value") or "") == value
+
+
+def _refuse_gpus(spec: Mapping[str, Any], rules: InjectionRules) -> None:
+    """A map's pod sees its cards by its environment; GPUs that it requests would be others."""
+    if items(spec.get("resourceClaims")):
+        raise _RefusedError(
+            f"a pod with {MAP_ANNOTATION} can't have resourceClaims: the map says its cards. Leave them away."
+        )
+    who: list[tuple[str, Mapping[str, Any]]] = [("the pod", spec)]
+    who += [
+        (_container_named(path, container), container)
+        for path, container in _containers(spec, "initContainers", "containers")
+    ]
+    for name, holder in who:
+        resources = members(holder.get("resources"))
+        asked = [*members(resources.get("limits")).items(), *members(resources.get("requests")).items()]
+        for resource, amount in asked:
+            of_gpus = resource in rules.gpu_resources or resource.startswith(_DEVICE_CLASS)
+            if of_gpus and str(amount) != "0":
+                raise _RefusedError(
+                    f"{name} requests {resource}, and {MAP_ANNOTATION} says its cards already: it would hold others"
+                    " than it sees. Leave one of the two away."
+                )
+        if items(resources.get("claims")):
+            raise _RefusedError(f"{name} has resource claims, and {MAP_ANNOTATION} says its cards. Leave one away.")
+
+
+def _refuse_other_node(spec: Mapping[str, Any], entry: MapEntry) -> None:
+    preset = spec.get("nodeName")
+    if preset and preset != entry.node:
+        raise _RefusedError(
+            f"spec.nodeName is {_shown(preset)}, and the map says {entry.node!r} for index {entry.index}. Leave"
+            " nodeName away: the scheduler sets it."
+        )
+
+
+def _containers(spec: Mapping[str, Any], *kinds: str) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    """The containers with their paths. None may be passed over: what is not one is refused."""
+    for kind in kinds:
+        listed = spec.get(kind)
+        if listed is None:
+            continue
+        if not isinstance(listed, list) or not all(isinstance(each, Mapping) for each in listed):
+            raise _RefusedError(f"spec.{kind} is not a list of containers")
+        for position, container in enumerate(listed):
+            yield ("spec", kind, position), container
+
+
+def _needed(pod: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    if pod is None:
+        raise _RefusedError("the review holds no pod")
+    return pod
+
+
+def _container_named(path: Path, container: Mapping[str, Any]) -> str:
+    kind = {"initContainers": "init container", _EPHEMERAL: "ephemeral container"}.get(str(path[1]), "container")
+    name = container.get("name")
+    return f"{kind} {_shown(name)}" if isinstance(name, str) and name else f"{kind} {path[2]}"
+
+
+def _named(pod: Mapping[str, Any]) -> str:
+    """The pod's name for a line of the log: names are checked only after webhooks were asked."""
+    metadata = members(pod.get("metadata"))
+    name = str(metadata.get("name") or metadata.get("generateName") or "")
+    return name if _POD_NAME.fullmatch(name) else _shown(name)
+
+
+def _shown(value: object) -> str:
+    text = value if isinstance(value, str) else ""
+    return repr(text if len(text) <= 64 else text[:64] + "…")
