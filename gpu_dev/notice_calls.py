@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from urllib.parse import quote
 
 from gpu_dev.calls import Calls
+from gpu_dev.exchange import read_answer
 from reservation_core.contracts import Page
 from reservation_core.contracts_notices import (
     NoticePreferences,
@@ -42,11 +43,16 @@ class NoticeCalls(Calls):
 
     def preferences(self) -> NoticePreferences:
         """Every kind, and by which channels one hears of it."""
-        return self._get(NoticePreferences, f"{_PATH}/preferences")
+        return self.preferences_with_etag()[0]
 
-    def put_preferences(self, preferences: NoticePreferences) -> NoticePreferences:
+    def preferences_with_etag(self) -> tuple[NoticePreferences, str | None]:
+        """The same, and the ETag to give when they are changed."""
+        response = self._exchange.send("GET", f"{_PATH}/preferences")
+        return read_answer(NoticePreferences, response.content), response.headers.get("etag")
+
+    def put_preferences(self, preferences: NoticePreferences, *, if_match: str | None = None) -> NoticePreferences:
         """Replace what one said before; kinds left out have their default."""
-        return self._change("PUT", NoticePreferences, f"{_PATH}/preferences", preferences)
+        return self._change("PUT", NoticePreferences, f"{_PATH}/preferences", preferences, if_match=if_match)
 
 
 def _target(target_id: str) -> str:

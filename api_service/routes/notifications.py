@@ -8,9 +8,10 @@ from pydantic import Field
 from starlette.responses import Response
 
 from api_service import bodies
-from api_service.documents import answers, problems, reads
+from api_service.documents import answers, changes, problems, reads
 from api_service.idempotency import Answer, once
 from api_service.pagination import PageQuery, decode, encode
+from api_service.preconditions import expected_version, version_tag
 from api_service.services import Caller, Served
 from reservation_core.contracts import Page, UserName
 from reservation_core.contracts_notices import (
@@ -22,7 +23,7 @@ from reservation_core.contracts_notices import (
     NoticeTargetVerify,
 )
 from reservation_core.domain.notices import NoticeChannel
-from reservation_core.ports.notices import NoticeTarget, Preferences
+from reservation_core.ports.notices import NoticeTarget, SaidPreferences
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases import notice_preferences, notice_targets
 
@@ -37,27 +38,33 @@ class TargetsQuery(PageQuery):
     user: Annotated[UserName | None, Field(description="Only this user's targets.")] = None
 
 
-@router.get("/preferences", response_model=NoticePreferences, summary="What you want to hear of", responses=problems())
+@router.get(
+    "/preferences",
+    response_model=NoticePreferences,
+    summary="What you want to hear of",
+    responses=answers(200, "Every kind, as it is now.", etag=True) | problems(),
+)
 async def get_preferences(services: Served, caller: Caller) -> Response:
     """Every kind, with the channels by which you are told of it: what you said, or else the default."""
     async with services.runtime.uow() as uow:
         found = await notice_preferences.look(uow, caller)
-    return Response(_preferences(found).model_dump_json(), media_type="application/json")
+    return _preferences(found)
 
 
 @router.put(
     "/preferences",
     response_model=NoticePreferences,
     summary="Say what you want to hear of",
-    responses=problems(400, 413, 415),
-    openapi_extra={"requestBody": reads(NoticePreferences)["requestBody"]},
+    responses=answers(200, "Every kind, as it is from now on.", etag=True) | problems(400, 412, 413, 415),
+    openapi_extra=changes(NoticePreferences),
 )
 async def put_preferences(request: Request, services: Served, caller: Caller) -> Response:
     """Replaces what you said before: kinds that you leave out have their default again."""
+    expected = expected_version(request)
     body = await bodies.read(request, NoticePreferences, limit=services.settings.max_body_bytes)
     async with services.runtime.uow() as uow:
-        found = await notice_preferences.replace(uow, caller, body.kinds, services.runtime.clock.now())
-    return Response(_preferences(found).model_dump_json(), media_type="application/json")
+        found = await notice_preferences.replace(uow, caller, body.kinds, expected, services.runtime.clock.now())
+    return _preferences(found)
 
 
 @router.post(
@@ -184,5 +191,7 @@ def _shown(target: NoticeTarget) -> str:
     return f"{parts.scheme}://{parts.netloc}/…"
 
 
-def _preferences(found: Preferences) -> NoticePreferences:
-    return NoticePreferences(kinds={kind: sorted(channels) for kind, channels in found.items()})
+def _preferences(found: SaidPreferences) -> Response:
+    shown = NoticePreferences(kinds={kind: sorted(channels) for kind, channels in found.kinds.items()})
+    headers = {"ETag": version_tag(found.version)}
+    return Response(shown.model_dump_json(), media_type="application/json", headers=headers)

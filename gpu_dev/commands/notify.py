@@ -96,11 +96,12 @@ def set_preferences(
 ) -> None:
     """Say of what you want to be told; kinds that are not named stay as they are."""
     with client_for(ctx) as client:
-        said = client.notices.preferences().kinds
+        found, tag = client.notices.preferences_with_etag()
+        said = found.kinds
         for word in words:
             kind, channels = read_preference(word)
             said[kind] = channels
-        _show(client.notices.put_preferences(NoticePreferences(kinds=said)), output)
+        _show(client.notices.put_preferences(NoticePreferences(kinds=said), if_match=tag), output)
 
 
 def read_preference(word: str) -> tuple[NoticeKind, list[NoticeChannel]]:

@@ -11,6 +11,14 @@ Preferences = dict[NoticeKind, frozenset[NoticeChannel]]
 """For each kind the channels by which somebody wants to hear of it."""
 
 
+@dataclass(frozen=True, slots=True)
+class SaidPreferences:
+    """What somebody wants to hear of, every kind, and the number of the version: each change counts it up."""
+
+    kinds: Preferences
+    version: int
+
+
 class NotTakenError(Exception):
     """A notice could not be delivered now; another time it may be. The text is shown to the target's owner."""
 
@@ -106,12 +114,16 @@ class Notices(Protocol):
         """Note a test now; false when there was one after `not_since`."""
         ...
 
-    async def preferences(self, user_id: int) -> Preferences:
+    async def preferences(self, user_id: int) -> SaidPreferences:
         """Every kind, with what was said or else the default."""
         ...
 
+    async def lock_preferences(self, user_id: int) -> int:
+        """Keep others from changing them until the transaction ends; answers their version."""
+        ...
+
     async def prefer(self, user_id: int, preferences: Preferences) -> None:
-        """Replace what was said; kinds that are left out have their default again."""
+        """Replace what was said, as the next version; kinds that are left out have their default again."""
         ...
 
     async def destination(self, target_id: str) -> Destination | None:

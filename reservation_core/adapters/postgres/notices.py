@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.domain.errors import LimitExceededError
 from reservation_core.domain.notices import NoticeChannel, NoticeKind, Occurrence, ToldOf
-from reservation_core.ports.notices import Destination, NewTarget, NoticeTarget, Preferences
+from reservation_core.ports.notices import Destination, NewTarget, NoticeTarget, Preferences, SaidPreferences
 
 _LONGEST_FAILURE = 500
 
@@ -76,18 +76,25 @@ class PostgresNotices:
         values = {"id": target_id, "now": now, "not_since": not_since}
         return (await self._connection.execute(statement("claim_notice_test"), values)).one_or_none() is not None
 
-    async def preferences(self, user_id: int) -> Preferences:
+    async def preferences(self, user_id: int) -> SaidPreferences:
         """Every kind; defaults where nothing was said."""
         values = {"user_id": user_id, "channels": [channel.value for channel in NoticeChannel]}
         wanted: dict[NoticeKind, set[NoticeChannel]] = {kind: set() for kind in NoticeKind}
-        for row in await self._connection.execute(statement("notice_preferences"), values):
-            wanted[NoticeKind(row.kind)].add(NoticeChannel(row.channel))
-        return {kind: frozenset(channels) for kind, channels in wanted.items()}
+        found = (await self._connection.execute(statement("notice_preferences"), values)).all()
+        for row in found:
+            if row.kind is not None:
+                wanted[NoticeKind(row.kind)].add(NoticeChannel(row.channel))
+        return SaidPreferences({kind: frozenset(channels) for kind, channels in wanted.items()}, found[0].version)
+
+    async def lock_preferences(self, user_id: int) -> int:
+        """The version, locked."""
+        found = await self._connection.execute(statement("lock_whose_notices"), {"user_id": user_id})
+        return int(found.one().preferences_version)
 
     async def prefer(self, user_id: int, preferences: Preferences) -> None:
         """Replace what was said."""
         said = [(kind, channel) for kind in preferences for channel in NoticeChannel]
-        await self._connection.execute(statement("lock_whose_notices"), {"user_id": user_id})
+        await self._connection.execute(statement("count_preferences_up"), {"user_id": user_id})
         await self._connection.execute(statement("forget_notice_preferences"), {"user_id": user_id})
         await self._connection.execute(
             statement("add_notice_preferences"),

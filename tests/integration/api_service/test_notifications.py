@@ -142,6 +142,29 @@ async def test_what_is_not_wanted_does_not_come(
     assert depths[QueueName.NOTIFICATIONS.value] == 0
 
 
+async def test_preferences_are_changed_only_as_they_were_seen(alice: httpx.AsyncClient, bob: httpx.AsyncClient) -> None:
+    seen = (await alice.get(PREFERENCES)).headers["etag"]
+    first = await alice.put(PREFERENCES, json={"kinds": {"ended": ["email"]}}, headers={"If-Match": seen})
+    assert (first.status_code, first.headers["etag"]) == (200, (await alice.get(PREFERENCES)).headers["etag"])
+    assert first.headers["etag"] != seen
+    late = await alice.put(PREFERENCES, json={"kinds": {"ended": []}}, headers={"If-Match": seen})
+    assert (late.status_code, late.json()["type"]) == (412, "urn:gpu-dev:problem:stale_version")
+    assert (await alice.get(PREFERENCES)).json() == first.json()
+    for header in (first.headers["etag"], "*"):
+        again = await alice.put(PREFERENCES, json={"kinds": {"ended": ["email"]}}, headers={"If-Match": header})
+        assert again.status_code == 200
+    assert (await alice.put(PREFERENCES, json={"kinds": {}}, headers={"If-Match": "once"})).status_code == 400
+    # Of two who have seen the same, one is told so.
+    seen = (await bob.get(PREFERENCES)).headers["etag"]
+    both = await asyncio.gather(
+        *(bob.put(PREFERENCES, json={"kinds": {kind: []}}, headers={"If-Match": seen}) for kind in ("ended", "started"))
+    )
+    assert sorted(answer.status_code for answer in both) == [200, 412]
+    # Whoever wants to hear of nothing has a version, too.
+    nothing = await bob.put(PREFERENCES, json={"kinds": {kind.value: [] for kind in NoticeKind}})
+    assert (nothing.status_code, nothing.headers["etag"]) == (200, (await bob.get(PREFERENCES)).headers["etag"])
+
+
 async def test_a_secret_is_shown_once_also_to_who_repeats_the_request(alice: httpx.AsyncClient) -> None:
     body = {"channel": "webhook", "address": "https://hooks.example.org/x"}
     key = {"Idempotency-Key": "once"}

@@ -1,7 +1,7 @@
 -- name: lock_whose_notices
 -- Who changes what is said of the same user's notices at the same time waits, and sees this change then: the next
 -- statement's snapshot is younger than the lock.
-SELECT id FROM users WHERE id = :user_id FOR NO KEY UPDATE;
+SELECT id, preferences_version FROM users WHERE id = :user_id FOR NO KEY UPDATE;
 
 -- name: add_notice_target
 -- Store a target unless its user has too many.
@@ -73,12 +73,22 @@ WHERE id = :id AND removed_at IS NULL AND (tested_at IS NULL OR tested_at <= CAS
 RETURNING id;
 
 -- name: notice_preferences
--- What a user wants to hear of, everything they said and the default of the rest.
-SELECT k.kind, c.channel
-FROM notice_kinds k
-CROSS JOIN unnest(CAST(:channels AS text[])) AS c (channel)
-LEFT JOIN notice_preferences p ON p.user_id = :user_id AND p.kind = k.kind AND p.channel = c.channel
-WHERE coalesce(p.wanted, k.by_default);
+-- What a user wants to hear of, everything they said and the default of the rest; one row of nulls for who wants to hear
+-- of nothing. In one statement with the version that it is.
+SELECT u.preferences_version AS version, w.kind, w.channel
+FROM users u
+LEFT JOIN (
+    SELECT k.kind, c.channel
+    FROM notice_kinds k
+    CROSS JOIN unnest(CAST(:channels AS text[])) AS c (channel)
+    LEFT JOIN notice_preferences p ON p.user_id = :user_id AND p.kind = k.kind AND p.channel = c.channel
+    WHERE coalesce(p.wanted, k.by_default)
+) w ON true
+WHERE u.id = :user_id;
+
+-- name: count_preferences_up
+-- The next version of what a user wants to hear of; who changes it at the same time waits.
+UPDATE users SET preferences_version = preferences_version + 1 WHERE id = :user_id;
 
 -- name: forget_notice_preferences
 -- Back to the defaults.

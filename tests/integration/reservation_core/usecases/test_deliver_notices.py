@@ -287,13 +287,15 @@ async def test_preferences_are_kept_and_kinds_that_are_left_out_have_their_defau
     async with world.uow() as uow:
         before = await notice_preferences.look(uow, world.who)
         after = await notice_preferences.replace(
-            uow, world.who, {NoticeKind.STARTED: [email], NoticeKind.ENDED: []}, world.clock.now()
+            uow, world.who, {NoticeKind.STARTED: [email], NoticeKind.ENDED: []}, before.version, world.clock.now()
         )
-        again = await notice_preferences.replace(uow, world.who, {NoticeKind.ENDED: [email]}, world.clock.now())
-    assert before[NoticeKind.STARTED] == frozenset()
-    assert before[NoticeKind.ENDED] == frozenset(NoticeChannel)
-    assert (after[NoticeKind.STARTED], after[NoticeKind.ENDED]) == (frozenset({email}), frozenset())
-    assert again == before | {NoticeKind.ENDED: frozenset({email})}
+        again = await notice_preferences.replace(
+            uow, world.who, {NoticeKind.ENDED: [email]}, after.version, world.clock.now()
+        )
+    assert before.kinds[NoticeKind.STARTED] == frozenset()
+    assert before.kinds[NoticeKind.ENDED] == frozenset(NoticeChannel)
+    assert (after.kinds[NoticeKind.STARTED], after.kinds[NoticeKind.ENDED]) == (frozenset({email}), frozenset())
+    assert again.kinds == before.kinds | {NoticeKind.ENDED: frozenset({email})}
 
 
 @asynccontextmanager
