@@ -2,13 +2,15 @@
 
 A *shape* is (GPUs per node, nodes, nodes to avoid). Jobs of one shape are kept together because what can't be placed
 for one of them can't be placed for the next: the planner asks each shape once instead of each job. Those that have a
-slot are kept apart from those that don't: the latter are fewer, and it is they who need one.
+slot are kept apart from those that don't: the latter are fewer, and it is they who need one. Those whom a quota holds
+back are kept apart, too: nobody looks at them to see who can start.
 """
 
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from heapq import merge
+from itertools import islice
 
 from reservation_core.domain.calendar import length_micros
 from reservation_core.domain.plan import Shape, Waiting
@@ -16,6 +18,9 @@ from reservation_core.domain.plan import Shape, Waiting
 Key = tuple[int, int]
 Order = tuple[int, int, int]
 """(-priority, share, seq): among equal priorities whose owner has had less goes first, then who came first."""
+
+_Kind = tuple[Shape, bool, bool]
+"""(shape, with a slot, held back)."""
 
 Entry = tuple[int, int, int, Waiting, int]
 """(-priority, share, seq, job, length in microseconds)."""
@@ -29,12 +34,13 @@ class ShapeLine:
     Entries before `first` are gone: most jobs leave at the front, and moving the rest each time would cost more.
     """
 
-    __slots__ = ("_lengths", "_shortest", "entries", "first", "gpu_type", "shape", "slotted")
+    __slots__ = ("_lengths", "_shortest", "entries", "first", "gpu_type", "held", "shape", "slotted")
 
-    def __init__(self, gpu_type: str | None, shape: Shape, *, slotted: bool) -> None:
+    def __init__(self, gpu_type: str | None, shape: Shape, *, slotted: bool, held: bool = False) -> None:
         self.gpu_type = gpu_type
         self.shape = shape
         self.slotted = slotted
+        self.held = held
         self.entries: list[Entry] = []
         self.first = 0
         self._lengths: Counter[int] = Counter()
@@ -94,14 +100,17 @@ class Line:
 
     `ends` holds, for each requested type of which only the first part is in memory, the key of the last job of that
     part: jobs after it are in the database and come by a refill. `slotted` are the ids of those that have a slot; they
-    are in memory wherever they stand, so that they start in it.
+    are in memory wherever they stand, so that they start in it. `held` are those whom a quota holds back. `owners` are
+    all who were ever in.
     """
 
     def __init__(self) -> None:
         self.jobs: dict[str, Waiting] = {}
-        self.shapes: dict[str | None, dict[tuple[Shape, bool], ShapeLine]] = {}
+        self.shapes: dict[str | None, dict[_Kind, ShapeLine]] = {}
         self.ends: dict[str | None, Key | None] = {}
         self.slotted: set[str] = set()
+        self.held: set[str] = set()
+        self.owners: set[int] = set()
         self._shares: Mapping[int, int] = {}
 
     def order(self, job: Waiting) -> Order:
@@ -129,14 +138,15 @@ class Line:
                 return False
         if slotted:
             self.slotted.add(job.id)
+        self.owners.add(job.owner)
         self._put_in(job)
         return True
 
     def _put_in(self, job: Waiting) -> None:
         shapes = self.shapes.setdefault(job.gpu_type, {})
-        kind = (job.shape, job.id in self.slotted)
+        kind = self._kind(job)
         if kind not in shapes:
-            shapes[kind] = ShapeLine(job.gpu_type, job.shape, slotted=kind[1])
+            shapes[kind] = ShapeLine(job.gpu_type, job.shape, slotted=kind[1], held=kind[2])
         shapes[kind].add(job, self._shares.get(job.owner, 0))
         self.jobs[job.id] = job
 
@@ -146,12 +156,16 @@ class Line:
         if job is not None:
             self._take_out(job)
             self.slotted.discard(job_id)
+            self.held.discard(job_id)
         return job
+
+    def _kind(self, job: Waiting) -> _Kind:
+        return (job.shape, job.id in self.slotted, job.id in self.held)
 
     def _take_out(self, job: Waiting) -> None:
         del self.jobs[job.id]
         shapes = self.shapes[job.gpu_type]
-        kind = (job.shape, job.id in self.slotted)
+        kind = self._kind(job)
         shape_line = shapes[kind]
         shape_line.remove(job, self._shares.get(job.owner, 0))
         if not shape_line:
@@ -171,9 +185,27 @@ class Line:
             self.slotted.discard(job_id)
         self._put_in(job)
 
+    def hold_back(self, job_id: str) -> None:
+        """A quota does not let a job in line start now."""
+        if job_id not in self.held:
+            job = self.jobs[job_id]
+            self._take_out(job)
+            self.held.add(job_id)
+            self._put_in(job)
+
+    def let_go(self, limit: int | None = None, *, slotted: bool = True) -> list[Waiting]:
+        """Hold nobody back, or not the first `limit` of those who have no slot; answers whom."""
+        lines = [line for shapes in self.shapes.values() for line in shapes.values() if line.held]
+        jobs = [entry[3] for entry in islice(merge(*(line for line in lines if slotted or not line.slotted)), limit)]
+        for job in jobs:
+            self._take_out(job)
+            self.held.discard(job.id)
+            self._put_in(job)
+        return jobs
+
     def shape_lines(self, gpu_type: str | None) -> list[ShapeLine]:
-        """The lines by shape of one requested type."""
-        return list(self.shapes.get(gpu_type, {}).values())
+        """The lines by shape of one requested type, without those who are held back."""
+        return [each for each in self.shapes.get(gpu_type, {}).values() if not each.held]
 
     def in_order(self) -> Iterator[Waiting]:
         """Everybody in the order of the line."""

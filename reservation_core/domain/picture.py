@@ -3,7 +3,7 @@
 What is decided from it is in `slots` and `policy`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -12,10 +12,16 @@ from reservation_core.domain.ledger import Ledger
 from reservation_core.domain.line import Key, Line
 from reservation_core.domain.model import Gpu, GpuCondition, Node
 from reservation_core.domain.placement import Pool, Shadow
-from reservation_core.domain.plan import Commitment, Waiting
+from reservation_core.domain.plan import Asker, Commitment, Waiting
 from reservation_core.domain.profile import PoolProfile
+from reservation_core.domain.quota_book import QuotaBook
+from reservation_core.domain.quota_meters import Amount
 from reservation_core.domain.reach import Reach
 from reservation_core.domain.reasons import Capacity
+from reservation_core.domain.rules import Holding
+
+_LET_GO = 1000
+"""How many who are held back and have no slot are looked at again at once."""
 
 
 @dataclass(slots=True)
@@ -60,6 +66,7 @@ class Picture:
         self._arrivals: dict[str, Waiting] = {}
         self._look_again_at: dict[str, int] = {}
         self._at = -FOREVER
+        self._quotas: QuotaBook | None = None
         rows: dict[str, list[Commitment]] = {}
         for commitment in commitments:
             rows.setdefault(commitment.reservation_id, []).append(commitment)
@@ -110,6 +117,60 @@ class Picture:
         self._freed = set(self._pools)
         self._doubtful = True
 
+    def set_quotas(self, quotas: QuotaBook | None) -> None:
+        """From now on these hold; they must know what is held and booked. Slots are told to them here."""
+        self._quotas = quotas
+        for job_id in self._ledger.slots:
+            self._note_slot(job_id)
+        self._line.let_go()
+        self._dirty = set(self._pools)
+        self._freed = set(self._pools)
+
+    def note_held(self, holdings: Iterable[Holding]) -> bool:
+        """This is all that is held and booked; true when somebody has less than before."""
+        if self._quotas is None:
+            return False
+        freed = self._quotas.note_held(holdings, self._line.jobs)
+        if freed:
+            self._freed.update(self._pools)
+        # Who has a slot is moved up to now as soon as that may be. The others are few, or stand far behind.
+        for job in self._line.let_go(_LET_GO, slotted=False):
+            self._arrivals[job.id] = job
+        return freed
+
+    def _note_slot(self, job_id: str) -> None:
+        """Tell the quotas of a slot that was read."""
+        job = self._line.jobs.get(job_id)
+        gpu_type = self.type_of(self._ledger.by_reservation[job_id][0][0])
+        if job is not None and gpu_type is not None:
+            self._note_claim(job, gpu_type, *self._ledger.slots[job_id])
+
+    def _note_claim(self, job: Waiting, gpu_type: str, start: int, end: int) -> Asker | None:
+        """Tell the quotas what a job has from now on; answers for whom, if any bounds them."""
+        if self._quotas is None or job.booking_id is not None:
+            return None
+        asker = Asker(job.owner, job.project, gpu_type)
+        freed = self._quotas.put_for(job.id, asker, Amount(job.gpus * job.nodes, start, end))
+        if not self._quotas.binds(asker):
+            return None
+        if freed:
+            self._freed.update(self._pools)
+        return asker
+
+    def _drop_claim(self, reservation_id: str) -> None:
+        if self._quotas is not None and self._quotas.put(reservation_id, ()):
+            self._freed.update(self._pools)
+
+    def _within_quotas(self, job: Waiting, pool: Pool, start: int, length: int) -> bool:
+        """Whether a job may be there then, as far as quotas go."""
+        if self._quotas is None or job.booking_id is not None:
+            return True
+        asker = Asker(job.owner, job.project, pool.gpu_type)
+        return (
+            not self._quotas.binds(asker)
+            or self._quotas.earliest(asker, job.gpus * job.nodes, length, start, job.id) == start
+        )
+
     def set_shares(self, shares: Mapping[int, int]) -> None:
         """Among equal priorities, those go first whose owner has the smaller rank here; owners without one have 0."""
         if self._line.set_shares(shares):
@@ -129,11 +190,21 @@ class Picture:
         if known == waiting:
             if known is not None:
                 self._set_slotted(known, slotted)
-            return
-        if known is not None:
-            self._leave_line(known)
-        if waiting is not None and self._line.add(waiting, slotted=slotted):
-            self._arrivals[waiting.id] = waiting
+        else:
+            if known is not None:
+                self._leave_line(known)
+            if waiting is not None and self._line.add(waiting, slotted=slotted):
+                self._arrivals[waiting.id] = waiting
+        if self._quotas is not None:
+            if slotted:
+                self._note_slot(reservation_id)
+            elif waiting is not None or not commitments:
+                self._drop_claim(reservation_id)
+
+    @property
+    def owners(self) -> Set[int]:
+        """Whose jobs were ever in line."""
+        return self._line.owners
 
     @property
     def in_line(self) -> Mapping[str, Waiting]:

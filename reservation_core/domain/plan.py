@@ -18,6 +18,14 @@ class Shape(NamedTuple):
     avoid: frozenset[str] = frozenset()
 
 
+class Asker(NamedTuple):
+    """Who asks for cards of a type, and for which project: what quotas look at."""
+
+    owner: int
+    project: str | None
+    gpu_type: str
+
+
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """A job in line: `gpus` cards on each of `nodes` distinct nodes, all of one type.
@@ -84,7 +92,7 @@ class Start:
     """A decision: this job gets these cards for [start, end). `gpus` is ordered by rank, then index.
 
     `version` is that of the row it was decided for; None holds for any. With `booking_id` it runs within that booking.
-    `had_slot` says that it leaves a slot behind.
+    `had_slot` says that it leaves a slot behind. `asker` is there when a quota bounds whoever it is.
     """
 
     id: str
@@ -94,6 +102,7 @@ class Start:
     version: int | None = None
     booking_id: str | None = None
     had_slot: bool = False
+    asker: Asker | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +110,8 @@ class Slot:
     """A decision: this job will have these cards for [start, end) at the latest, and nobody else may be given them.
 
     It takes the place of the slot that the job had. Without `gpus` the job has none any more: it can't be placed.
-    `because` says why a slot had to be moved later than what was promised; None where it was not.
+    `because` says why a slot had to be moved later than what was promised; None where it was not. `asker` is there when
+    a quota bounds whoever it is.
     """
 
     id: str
@@ -111,6 +121,7 @@ class Slot:
     version: int | None = None
     booking_id: str | None = None
     because: str | None = None
+    asker: Asker | None = None
 
 
 @dataclass(frozen=True, slots=True)

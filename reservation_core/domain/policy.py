@@ -10,12 +10,15 @@ before the shadow. A job that asks for any type takes the type where it fits bes
 of that pool, of those that have none yet, where it could start first. A job that the inventory could never run is
 nobody's head.
 
+Whom a quota of theirs does not let start now is held back: nobody's head, and looked at no more until something of
+theirs is given back, or their slot comes.
+
 A pass over a line is made only when something was freed, a time was reached or somebody came in before a head; a job
 that just arrived behind the heads is tried alone against their shadows.
 """
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from heapq import heapify, heappop, heapreplace
 from itertools import islice
@@ -25,7 +28,7 @@ from reservation_core.domain.forecast import forecast
 from reservation_core.domain.line import Order, ShapeLine
 from reservation_core.domain.picture import Head
 from reservation_core.domain.placement import Pool, Shadow, Spots
-from reservation_core.domain.plan import Start, WaitEstimate, Waiting
+from reservation_core.domain.plan import Asker, Start, WaitEstimate, Waiting
 from reservation_core.domain.slots import SlotPlanning
 
 SCAN_DEPTH = 1000
@@ -61,6 +64,7 @@ class _Round:
     starts: list[Start] = field(default_factory=list)
     backfilled: set[str] = field(default_factory=set)
     given_back: set[str] = field(default_factory=set)
+    over_quota: set[str] = field(default_factory=set)
 
     @property
     def full(self) -> bool:
@@ -136,7 +140,7 @@ class PlanningState(SlotPlanning):
             return False
         if length < cursor.hopeless:
             at_front = cursor.index == line.first
-            if self._consider(job, length, pools, this, last_heads):
+            if self._consider(job, length, pools, this, last_heads) or self._hold_back(job, this):
                 cursor.index = line.first if at_front else cursor.index
                 return cursor.index < len(line.entries)
             roomy = any(pool.has_room(job.gpus, job.nodes, self._reach.avoided(pool, job).never) for pool in pools)
@@ -208,6 +212,9 @@ class PlanningState(SlotPlanning):
         end = min(
             this.at + length_micros(job.length), min((each for each in following if each > this.at), default=FOREVER)
         )
+        # The next that its owner was promised may begin on other cards as this slot ends.
+        if end > slot_end and not self._within_quotas(job, pool, this.at, end - this.at):
+            end = slot_end
         masks: Counter[int] = Counter()
         for gpu_id, _ in rows:
             node = pool.nodes[self._where[gpu_id][1]]
@@ -226,11 +233,13 @@ class PlanningState(SlotPlanning):
         for node, _ in spots:
             self._profiles[pool.gpu_type].forget(node.position, freed=False)
         self._ledger.book(job.id, placed, row)
+        asker = self._note_claim(job, pool.gpu_type, this.at, end)
         had_slot = job.id in self._line.slotted
         self._line.remove(job.id)
         if pool.gpu_type in self._heads:
             this.backfilled.add(pool.gpu_type)
-        this.starts.append(Start(job.id, this.now, to_moment(end), placed, job.version, job.booking_id, had_slot))
+        span = this.now, to_moment(end)
+        this.starts.append(Start(job.id, *span, placed, job.version, job.booking_id, had_slot, asker))
 
     def _in_reach(self, job: Waiting, pools: list[Pool]) -> list[Pool]:
         """The pools in which nobody unknown to us can be before this job in line."""
@@ -258,8 +267,17 @@ class PlanningState(SlotPlanning):
             ):
                 self._dirty |= types
                 break
-            self._consider(job, length_micros(job.length), pools, this, {})
+            if not self._consider(job, length_micros(job.length), pools, this, {}):
+                self._hold_back(job, this)
         self._settle(this)
+
+    def _hold_back(self, job: Waiting, this: _Round) -> bool:
+        """Set a job aside that was found to be over a quota; false when it was not."""
+        if job.id not in this.over_quota:
+            return False
+        self._line.hold_back(job.id)
+        self._drop_head(job)
+        return True
 
     def _consider(
         self, job: Waiting, length: int, pools: list[Pool], this: _Round, last_heads: dict[str, Head]
@@ -268,13 +286,16 @@ class PlanningState(SlotPlanning):
         best: tuple[int, Pool, Spots] | None = None
         for pool in pools:
             avoided = self._reach.avoided(pool, job)
-            if pool.has_room(job.gpus, job.nodes, avoided.never):
+            if pool.has_room(job.gpus, job.nodes, avoided.never) and self._within_quotas(job, pool, this.at, length):
                 found = pool.place(job.gpus, job.nodes, this.at + length, self._shadow(pool, this.at), avoided)
                 if found is not None and (best is None or found[0] < best[0]):
                     best = (found[0], pool, found[1])
         if best is not None:
             self._start(job, best[1], best[2], this.at + length, this)
             return True
+        if self._quotas is not None and not any(self._within_quotas(job, pool, this.at, length) for pool in pools):
+            this.over_quota.add(job.id)
+            return False
         if job.id in self._line.slotted:
             return False
         headless = [pool for pool in pools if pool.gpu_type not in self._heads]
@@ -332,7 +353,24 @@ class PlanningState(SlotPlanning):
             for job in jobs
             if job.id in self._ledger.slots
         }
-        return forecast(jobs, self._pools, self._capacity, self._reach, slots, at)
+        told = forecast(jobs, self._pools, self._capacity, self._reach, slots, at)
+        return [self._told_of_quotas(each, at) if each.id in self._line.held else each for each in told]
+
+    def _told_of_quotas(self, told: WaitEstimate, at: int) -> WaitEstimate:
+        """What somebody is told who is held back: which quota it is, and no start before that lets them."""
+        job = self._line.jobs[told.id]
+        pools = self._reach.pools_for(job.gpu_type, job.shape)
+        if self._quotas is None or not pools or told.estimated_start_at is None:
+            return told
+        askers = [Asker(job.owner, job.project, pool.gpu_type) for pool in pools]
+        gpus, length = job.gpus * job.nodes, length_micros(job.length)
+        reason = self._quotas.why_not(askers[0], gpus, length, at, job.id)
+        if job.id not in self._ledger.slots:
+            times = [self._quotas.earliest(each, gpus, length, at, job.id) for each in askers]
+            first = min((each for each in times if each is not None), default=None)
+            start = None if first is None else max(to_moment(first), told.estimated_start_at)
+            told = replace(told, estimated_start_at=start)
+        return told if reason is None else replace(told, reason=reason)
 
     def _slot_type(self, job_id: str) -> str:
         pool = self._slot_pool(job_id)

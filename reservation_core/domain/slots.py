@@ -1,25 +1,27 @@
 """Slots: the place in the calendar that each waiting job is given, and the promise that lies in it.
 
-In the order of the line, who has no slot gets the earliest fit in which it disturbs nothing in the calendar; its start
-is the promise. Who has one is moved to an earlier time when there is one, never to a later: what was promised stands
-until the job starts. Only where its cards can't be had any more (they are lost, say) a slot is given up, and the job
-gets the earliest that is left, with a word why.
+In the order of the line, who has no slot gets the earliest fit that disturbs nothing in the calendar, and at which their
+quotas allow it beside all that they hold, have booked and were promised; its start is the promise. Who has one is moved
+to an earlier time when there is one, never to a later: what was promised stands until the job starts. Only where its
+cards can't be had any more (they are lost, say) a slot is given up, and the job gets the earliest that is left, with a
+word why.
 
 A *walk* goes through those who have slots, after something was given back, a part of the line at a time.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from heapq import merge
 from itertools import islice
 
-from reservation_core.domain.calendar import Row, length_micros, to_moment
+from reservation_core.domain.calendar import FOREVER, Row, length_micros, to_moment
 from reservation_core.domain.line import Entry, Order, ShapeLine
 from reservation_core.domain.picture import Picture
 from reservation_core.domain.placement import Pool
-from reservation_core.domain.plan import LateStart, Slot, Waiting
+from reservation_core.domain.plan import Asker, LateStart, Slot, Waiting
 from reservation_core.domain.profile import Fit
+from reservation_core.domain.timeline import Timeline
 
 UNUSABLE = "A GPU of its slot can't be used any more."
 LAPSED = "Its slot is over, and its GPUs were not free in it."
@@ -94,6 +96,7 @@ class SlotPlanning(Picture):
     def forget_slot(self, job_id: str) -> None:
         """A slot that was decided was not written: the job has been changed, or is being changed just now."""
         self._mark_changed(self._ledger.set_rows(job_id, (), planned=False), freed=True)
+        self._drop_claim(job_id)
         job = self._line.jobs.get(job_id)
         if job is not None:
             self._set_slotted(job, False)
@@ -143,6 +146,7 @@ class SlotPlanning(Picture):
         return pool
 
     def _drop_slot(self, job: Waiting) -> None:
+        self._drop_claim(job.id)
         self._mark_changed(self._ledger.set_rows(job.id, (), planned=False), freed=True)
         for pool in self._pools.values():
             pool.refresh(self._at)
@@ -191,9 +195,7 @@ class SlotPlanning(Picture):
         best: tuple[int, str, Pool, Fit] | None = None
         length = _length(job)
         for pool in self._reach.pools_for(job.gpu_type, job.shape):
-            fit = self._profiles[pool.gpu_type].earliest(
-                job.gpus, job.nodes, length, at, never=self._reach.avoided(pool, job).never
-            )
+            fit = self._earliest(job, pool, length, at)
             if fit is not None and (best is None or (fit.start, pool.gpu_type) < best[:2]):
                 best = (fit.start, pool.gpu_type, pool, fit)
         if best is None:
@@ -208,12 +210,11 @@ class SlotPlanning(Picture):
         own = self._slot_pool(job.id)
         for pool in self._reach.pools_for(job.gpu_type, job.shape):
             profile = self._profiles[pool.gpu_type]
-            never = self._reach.avoided(pool, job).never
             instead = {}
             if pool is own:
                 positions = {self._where[gpu_id][1] for gpu_id, _ in self._ledger.by_reservation[job.id]}
                 instead = {position: profile.without(position, job.id, at) for position in positions}
-            fit = profile.earliest(job.gpus, job.nodes, length, at, never=never, before=start, instead=instead)
+            fit = self._earliest(job, pool, length, at, before=start, instead=instead)
             if fit is not None and (best is None or (fit.start, pool.gpu_type) < best[:2]):
                 best = (fit.start, pool.gpu_type, pool, fit)
         if best is None:
@@ -221,6 +222,37 @@ class SlotPlanning(Picture):
         # What it leaves behind is had by those after it in this walk, and by those before it in the next.
         self._mark_changed(self._ledger.set_rows(job.id, (), planned=False), freed=True)
         return self._write(job, best[2], best[3], None)
+
+    def _earliest(
+        self,
+        job: Waiting,
+        pool: Pool,
+        length: int,
+        at: int,
+        *,
+        before: int = FOREVER,
+        instead: Mapping[int, Timeline] | None = None,
+    ) -> Fit | None:
+        """The earliest fit in a pool at a time at which the quotas of its owner allow it."""
+        profile = self._profiles[pool.gpu_type]
+        never = self._reach.avoided(pool, job).never
+        quotas = self._quotas
+        asker = Asker(job.owner, job.project, pool.gpu_type)
+        if quotas is None or job.booking_id is not None or not quotas.binds(asker):
+            return profile.earliest(job.gpus, job.nodes, length, at, never=never, before=before, instead=instead)
+        gpus = job.gpus * job.nodes
+        fit: Fit | None = None
+        allowed = quotas.earliest(asker, gpus, length, at, job.id)
+        while allowed is not None and allowed < before:
+            if fit is not None and fit.start == allowed:
+                return fit
+            fit = profile.earliest(
+                job.gpus, job.nodes, length, at, never=never, after=allowed, before=before, instead=instead
+            )
+            if fit is None:
+                return None
+            allowed = quotas.earliest(asker, gpus, length, fit.start, job.id)
+        return None
 
     def _write(self, job: Waiting, pool: Pool, fit: Fit, because: str | None) -> Slot:
         start, end = fit.start, fit.start + _length(job)
@@ -238,7 +270,9 @@ class SlotPlanning(Picture):
         pool.stale.update([node.position for node, _ in fit.spots])
         if start <= self._at:
             self._dirty.add(pool.gpu_type)
-        return Slot(job.id, to_moment(start), to_moment(end), tuple(placed), job.version, job.booking_id, because)
+        asker = self._note_claim(job, pool.gpu_type, start, end)
+        span = to_moment(start), to_moment(end)
+        return Slot(job.id, *span, tuple(placed), job.version, job.booking_id, because, asker)
 
 
 def _length(job: Waiting) -> int:

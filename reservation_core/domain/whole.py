@@ -1,6 +1,6 @@
 """The planner's whole picture: the common line, and the line of each booking within the booking's own cards."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from datetime import datetime
 
 from reservation_core.domain.calendar import Row, to_micros
@@ -8,6 +8,8 @@ from reservation_core.domain.line import Key
 from reservation_core.domain.model import Node
 from reservation_core.domain.plan import Commitment, LateStart, Start, WaitEstimate, Waiting
 from reservation_core.domain.policy import PlanningState
+from reservation_core.domain.quota_book import QuotaBook
+from reservation_core.domain.rules import Holding
 from reservation_core.domain.slots import SlotPlan
 from reservation_core.domain.within import BookingPool
 
@@ -57,6 +59,19 @@ class CalendarPicture:
     def set_shares(self, shares: Mapping[int, int]) -> None:
         """Among equal priorities of the common line, those go first whose owner has the smaller rank here."""
         self._common.set_shares(shares)
+
+    def set_quotas(self, quotas: QuotaBook | None) -> None:
+        """Quotas that hold from now on; what runs within a booking is the booking's."""
+        self._common.set_quotas(quotas)
+
+    def note_held(self, holdings: Iterable[Holding]) -> bool:
+        """This is all that is held and booked; true when somebody has less than before."""
+        return self._common.note_held(holdings)
+
+    @property
+    def owners(self) -> Set[int]:
+        """Whose jobs were ever in the common line."""
+        return self._common.owners
 
     def set_reservation(self, reservation_id: str, waiting: Waiting | None, commitments: Sequence[Commitment]) -> None:
         """Replace everything known about one reservation; None and nothing mean that it is gone."""
