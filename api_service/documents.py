@@ -17,6 +17,7 @@ from api_service.gate import FEED
 from api_service.problems import MEDIA_TYPE
 from reservation_core import (
     contracts,
+    contracts_admissions,
     contracts_bookings,
     contracts_maintenance,
     contracts_notices,
@@ -45,6 +46,7 @@ _BODIES: tuple[type[BaseModel], ...] = (
     contracts_policy.ProjectCreate,
     contracts_policy.ExplainRequest,
     contracts_policy.SchedulabilityAsk,
+    contracts_admissions.PodsSeen,
     contracts_policy.SeedSchedulabilityAsk,
 )
 _REF = "#/components/schemas/"

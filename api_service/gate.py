@@ -29,8 +29,8 @@ PROTECTED = "/v1/"
 FEED = "/v1/bookings.ics"
 """Calendar programs send no headers of ours: this address carries a credential of its own, which the route checks."""
 REPEATABLE = frozenset({"status"})
-FOR_SERVICES = frozenset({"/v1/schedulability"})
-"""What a service may ask; everything else is for people."""
+FOR_SERVICES = frozenset({"/v1/schedulability", "/v1/schedulability/admissions"})
+"""What a service may ask and report; everything else is for people."""
 _MAX_PARAMETERS = 50
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _log = structlog.get_logger(__name__)
@@ -147,7 +147,7 @@ class ExpressGate(Gate):
 
 def _refuse_services_elsewhere(principal: Principal, path: str) -> None:
     if principal.role is Role.SERVICE and path not in FOR_SERVICES:
-        raise ForbiddenError("This is a service's token: it asks POST /v1/schedulability and nothing else.")
+        raise ForbiddenError("This is a service's token: it asks POST /v1/schedulability and reports pods there.")
 
 
 def _refuse_repeated_parameters(query: bytes) -> None:

@@ -1,12 +1,13 @@
-"""Whether a user may use GPUs now: asked by what enforces bookings in clusters, with a service's token."""
+"""Whether a user may use GPUs now, and which pods use bookings: for what enforces bookings in clusters."""
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api_service import bodies, headers, presenting_policy
+from api_service import bodies, headers, presenting_admissions, presenting_policy
 from api_service.documents import problems, reads
 from api_service.idempotency import Answer, once
 from api_service.services import Caller, Served
+from reservation_core.contracts_admissions import AdmissionsOut, PodsSeen
 from reservation_core.contracts_policy import (
     Schedulability,
     SchedulabilityAsk,
@@ -14,6 +15,7 @@ from reservation_core.contracts_policy import (
     SeedSchedulabilityAsk,
 )
 from reservation_core.ports.transactions import UnitOfWork
+from reservation_core.usecases.report_pods import report_pods
 from reservation_core.usecases.schedulability import schedulability
 
 router = APIRouter(tags=["schedulability"])
@@ -35,6 +37,26 @@ async def ask(request: Request, services: Served, caller: Caller) -> Response:
     async def act(uow: UnitOfWork) -> Answer:
         verdict = await schedulability(uow, caller, body.user, body.gpu_type, body.gpus, now)
         return Answer(200, presenting_policy.schedulability(verdict).model_dump_json().encode())
+
+    return await once(request, caller, body.model_dump_json().encode(), services.runtime.uow, act)
+
+
+@router.post(
+    "/v1/schedulability/admissions",
+    response_model=AdmissionsOut,
+    summary="Report pods that use bookings",
+    responses=problems(400, 403, 409, 413, 415),
+    openapi_extra=reads(PodsSeen),
+)
+async def report(request: Request, services: Served, caller: Caller) -> Response:
+    """Services and administrators only. A booking under which a pod runs is used: it is not given up as a no-show, and
+    the pod's time counts as used. Report every pod that runs, again and again if you like, and each that has ended."""
+    body = await bodies.read(request, PodsSeen, limit=services.settings.max_body_bytes)
+    reports = [presenting_admissions.report(pod) for pod in body.pods]
+
+    async def act(uow: UnitOfWork) -> Answer:
+        judged = await report_pods(uow, caller, reports)
+        return Answer(200, presenting_admissions.admissions(judged).model_dump_json().encode())
 
     return await once(request, caller, body.model_dump_json().encode(), services.runtime.uow, act)
 

@@ -28,9 +28,9 @@ class SlotOver:
 
 @dataclass(frozen=True, slots=True)
 class UsedBy:
-    """A job of its owner has run in it since `at`."""
+    """A job of its owner, or a pod of others, has run in it since `at`."""
 
-    job_id: str
+    by: str
     at: datetime
 
 

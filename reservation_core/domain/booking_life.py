@@ -55,7 +55,7 @@ class BookingRules:
 
 @dataclass(frozen=True, slots=True)
 class BookingFacts:
-    """What is true around a booking. `used_by`: the first job that really ran in it, and since when.
+    """What is true around a booking. `used_by`: the first job or pod that ran in it, and since when.
 
     `busy`: jobs in it start or run; `held`: pods of it may be on cards, be they ending. `late`: whose pods still hold
     cards of it although their time is over. `grace`: how long it may stay unused (None: as long as it lasts).

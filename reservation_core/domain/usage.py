@@ -1,7 +1,8 @@
 """What a report of usage says: GPU-time held, used, idle and wasted, by user, project or type of GPU.
 
 *Held* is what the ledger gave: the range of every row of a job or booking in the common layer of the calendar, cut to
-the time asked for and to now. *Used* is the part of it in which a pod of ours ran, in a booking that of its jobs.
+the time asked for and to now. *Used* is the part of it in which a pod of ours ran, in a booking that of its jobs; and
+of pods of others that were admitted under it, as far as its jobs leave cards for them.
 *Idle* is held and not used. *Wasted* is the part of idle that can't come to anything any more: of bookings that are
 over and in which nothing ever ran, and of attempts of jobs that never came to run. What runs within a booking is
 counted once, as the booking's.

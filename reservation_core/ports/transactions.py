@@ -5,6 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from reservation_core.ports.admissions import Admissions
 from reservation_core.ports.booking_life import BookingLife
 from reservation_core.ports.bookings import Bookings, CalendarFeeds
 from reservation_core.ports.entitlements import Entitlements
@@ -72,6 +73,8 @@ class UnitOfWork(Protocol):
     def usage(self) -> Usage: ...
     @property
     def entitlements(self) -> Entitlements: ...
+    @property
+    def admissions(self) -> Admissions: ...
     @property
     def queue(self) -> Queue: ...
 

@@ -26,6 +26,12 @@ class Verdict:
     booking_id: str | None = None
 
 
+def require_service(principal: Principal) -> None:
+    """Raises ForbiddenError for anybody but a service or an administrator."""
+    if principal.role is Role.USER:
+        raise ForbiddenError("Only services and administrators ask this. An administrator can make a service's token.")
+
+
 async def schedulability(
     uow: UnitOfWork, principal: Principal, user: str, gpu_type: str | None, gpus: int, now: datetime
 ) -> Verdict:
@@ -34,8 +40,7 @@ async def schedulability(
     A booking whose slot it is says yes; so does a policy that asks for no booking, within its quotas. Raises
     ForbiddenError for anybody but a service or an administrator.
     """
-    if principal.role is Role.USER:
-        raise ForbiddenError("Only services and administrators ask this. An administrator can make a service's token.")
+    require_service(principal)
     record = await uow.identities.user(user)
     if record is None or record.disabled_at is not None:
         return Verdict(False, f"There is no user {user}, or they are disabled. An administrator can add them.")

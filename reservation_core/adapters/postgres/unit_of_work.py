@@ -10,6 +10,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from reservation_core.adapters.pgmq.queue import PgmqQueue
+from reservation_core.adapters.postgres.admissions import PostgresAdmissions
 from reservation_core.adapters.postgres.booking_life import PostgresBookingLife
 from reservation_core.adapters.postgres.bookings import PostgresBookings
 from reservation_core.adapters.postgres.calendar_feeds import PostgresCalendarFeeds
@@ -146,6 +147,11 @@ class PostgresUnitOfWork:
     def entitlements(self) -> PostgresEntitlements:
         """Bookings whose slot it is."""
         return PostgresEntitlements(self._connection)
+
+    @cached_property
+    def admissions(self) -> PostgresAdmissions:
+        """Pods of others that use bookings."""
+        return PostgresAdmissions(self._connection)
 
     def wake(self, channel: Channel) -> None:
         """Wake listeners once this transaction has committed."""

@@ -93,6 +93,12 @@ CALLS: dict[tuple[str, str], Call] = {
     ("DELETE", "/v1/projects/{project}/members/{user}"): Call(403, 403, 200),
     ("GET", "/v1/usage"): Call(200, 200, 200),
     ("POST", "/v1/schedulability"): Call(403, 403, 200, {"user": "alice", "namespace": "lab"}),
+    ("POST", "/v1/schedulability/admissions"): Call(
+        403,
+        403,
+        200,
+        {"pods": [{"user": "alice", "namespace": "lab", "name": "train-0", "uid": "u-1", "gpus": 1}]},
+    ),
     ("POST", "/gpu-schedulability/"): Call(403, 403, 200, {"user_email": "alice", "namespace": "lab"}),
     ("GET", "/v1/dead-letters"): Call(403, 403, 200, query="?queue=gpu_jobs"),
     ("POST", "/v1/dead-letters/{queue}/redrive"): Call(403, 403, 200),

@@ -11,7 +11,7 @@ import pytest
 from fastapi import FastAPI
 
 from reservation_core.runtime.wiring import Runtime
-from tests.integration.api_service.calendars import HOUR, add_nodes, asked, at, booked, execute, said
+from tests.integration.api_service.calendars import HOUR, add_nodes, asked, at, booked, execute, kinds_of, said
 from tests.integration.api_service.people import People, submitted
 
 
@@ -324,6 +324,39 @@ async def test_a_service_asks_who_may_use_gpus_and_nothing_else(
         await earlier(runtime, 2, booking["id"])
         assert (await gate.post("/v1/schedulability", json=question)).json()["schedulable"] is False
     assert (await alice.post("/v1/schedulability", json=question)).status_code == 403
+
+
+async def test_a_service_reports_pods_that_use_bookings(
+    alice: httpx.AsyncClient, root: httpx.AsyncClient, app: FastAPI, runtime: Runtime
+) -> None:
+    start = datetime.now(UTC).replace(second=0, microsecond=0)
+    booking = await booked(alice, start, gpus=2, gpu_type="h100")
+    pod = {"user": "alice", "namespace": "lab", "name": "train-0", "uid": "u-1", "gpus": 2}
+    path = "/v1/schedulability/admissions"
+    async with await service(root, app) as gate:
+        first = await gate.post(path, json={"pods": [pod, {**pod, "uid": "u-2", "user": "bob"}]})
+        assert first.status_code == 200, first.text
+        used, nobodys = first.json()["items"]
+        assert (used["uid"], used["outcome"], used["booking_id"]) == ("u-1", "recorded", booking["id"])
+        assert used["until"] == said(start + HOUR)
+        assert (nobodys["uid"], nobodys["outcome"], nobodys["booking_id"]) == ("u-2", "no_booking", None)
+        assert nobodys["reason"]
+        again = (await gate.post(path, json={"pods": [{**pod, "booking_id": booking["id"]}]})).json()
+        assert [each["outcome"] for each in again["items"]] == ["unchanged"]
+        ended = (await gate.post(path, json={"pods": [{**pod, "ended_at": said(datetime.now(UTC))}]})).json()
+        assert [each["outcome"] for each in ended["items"]] == ["ended"]
+        for wrong in (
+            {"gpus": 0},
+            {"uid": ""},
+            {"booking_id": "job-1"},
+            {"since": "2030-01-01T09:00:00"},
+            {"since": "2030-01-02T09:00:00Z", "ended_at": "2030-01-01T09:00:00Z"},
+        ):
+            assert (await gate.post(path, json={"pods": [{**pod, **wrong}]})).status_code == 422, wrong
+        assert (await gate.post(path, json={"pods": []})).status_code == 422
+        assert (await gate.post(path, json={"pods": [pod] * 501})).status_code in (413, 422)
+    kinds = [kind for kind in await kinds_of(runtime, booking["id"]) if kind.startswith("pod_")]
+    assert kinds == ["pod_admitted", "pod_ended"]
 
 
 async def test_older_clients_ask_in_their_own_words(root: httpx.AsyncClient, app: FastAPI, people: People) -> None:

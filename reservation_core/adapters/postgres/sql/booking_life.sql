@@ -26,13 +26,15 @@ WHERE r.kind <> 'job' AND r.status IN ('waiting', 'offered', 'confirmed', 'activ
           b.release_at <= CAST(:now AS timestamptz)
           OR (b.no_show_warned_at IS NULL AND b.release_at < b.ends_at
               AND r.started_at + (b.release_at - r.started_at) / 2 <= CAST(:now AS timestamptz))
-          OR EXISTS (SELECT FROM reservations j WHERE j.booking_id = r.id AND j.started_at IS NOT NULL)))
+          OR EXISTS (SELECT FROM reservations j WHERE j.booking_id = r.id AND j.started_at IS NOT NULL)
+          OR EXISTS (SELECT FROM admissions m WHERE m.booking_id = r.id)))
     END
 ORDER BY r.id LIMIT :limit;
 
 -- name: booking_facts
--- The first job that ran in each, whether one starts or runs, and whose pods hold cards of it that are not in it.
-SELECT r.id, used.id AS used_by, used.started_at AS used_since,
+-- The first job or pod of others that ran in each, whether a job starts or runs, and whose pods hold cards of it that are
+-- not in it.
+SELECT r.id, used.by AS used_by, used.at AS used_since,
        EXISTS (SELECT FROM reservations j WHERE j.booking_id = r.id AND j.status IN ('starting', 'running')) AS busy,
        EXISTS (SELECT FROM allocations a WHERE a.booking_id = r.id AND a.released_at IS NULL AND a.held) AS held,
        ARRAY(SELECT DISTINCT h.reservation_id
@@ -41,8 +43,10 @@ SELECT r.id, used.id AS used_by, used.started_at AS used_since,
              ORDER BY 1) AS late
 FROM reservations r
 LEFT JOIN LATERAL (
-    SELECT j.id, j.started_at FROM reservations j
-    WHERE j.booking_id = r.id AND j.started_at IS NOT NULL ORDER BY j.started_at, j.id LIMIT 1
+    SELECT j.id AS by, j.started_at AS at FROM reservations j WHERE j.booking_id = r.id AND j.started_at IS NOT NULL
+    UNION ALL
+    SELECT m.namespace || '/' || m.name, m.admitted_at FROM admissions m WHERE m.booking_id = r.id
+    ORDER BY at, by LIMIT 1
 ) used ON true
 WHERE r.id = ANY(CAST(:ids AS text[]));
 

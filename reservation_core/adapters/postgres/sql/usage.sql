@@ -1,6 +1,6 @@
 -- name: usage_report
 -- GPU-seconds held, used and wasted in [start, end) by the ledger (see domain.usage for the words). What runs within a
--- booking is found through the booking's own rows, card by card.
+-- booking is found through the booking's own rows, card by card; pods of others under one are counted beside it.
 WITH spans AS (
     SELECT a.reservation_id, a.gpu_id, r.kind, r.status, g.gpu_type, u.name AS user_name, r.project,
            greatest(lower(a.during), CAST(:start AS timestamptz)) AS s,
@@ -31,12 +31,46 @@ WITH spans AS (
                      AND (SELECT b.used_at IS NULL FROM bookings b WHERE b.id = x.reservation_id)
                      AND NOT EXISTS (
                          SELECT FROM reservations j WHERE j.booking_id = x.reservation_id AND j.started_at IS NOT NULL)
+                     AND NOT EXISTS (SELECT FROM admissions m WHERE m.booking_id = x.reservation_id)
            END AS is_wasted
     FROM spans x
+), admitted AS (
+    -- Which cards of a booking the pods of others are on is not known: they count where its jobs leave cards, and never
+    -- for more than it has at that moment.
+    SELECT DISTINCT x.reservation_id, x.user_name, x.project, x.gpu_type
+    FROM spans x WHERE x.kind = 'booking' AND EXISTS (SELECT FROM admissions m WHERE m.booking_id = x.reservation_id)
+), edges AS (
+    SELECT x.reservation_id, x.s AS begins, x.e AS ends, 1 AS cards, 0 AS pods
+    FROM spans x JOIN admitted USING (reservation_id)
+    UNION ALL
+    SELECT x.reservation_id, greatest(lower(n.during), j.started_at, x.s), least(upper(n.during), x.e), -1, 0
+    FROM spans x JOIN admitted USING (reservation_id)
+    JOIN allocations n ON n.booking_id = x.reservation_id AND n.gpu_id = x.gpu_id AND NOT n.planned
+    JOIN reservations j ON j.id = n.reservation_id AND j.attempt = n.attempt AND j.started_at IS NOT NULL
+    UNION ALL
+    SELECT m.booking_id, greatest(m.admitted_at, CAST(:start AS timestamptz)),
+           least(m.ended_at, CAST(:end AS timestamptz)), 0, m.gpus
+    FROM admissions m JOIN admitted d ON d.reservation_id = m.booking_id
+), moments AS (
+    SELECT reservation_id, at, lead(at) OVER line AS until, sum(sum(cards)) OVER line AS cards,
+           sum(sum(pods)) OVER line AS pods
+    FROM (
+        SELECT reservation_id, begins AS at, cards, pods FROM edges WHERE begins < ends
+        UNION ALL
+        SELECT reservation_id, ends, -cards, -pods FROM edges WHERE begins < ends
+    ) AS each
+    GROUP BY reservation_id, at WINDOW line AS (PARTITION BY reservation_id ORDER BY at)
+), used_by_others AS (
+    SELECT reservation_id, sum(extract(epoch FROM until - at) * least(cards, pods)) AS used
+    FROM moments WHERE until IS NOT NULL GROUP BY reservation_id
 )
 SELECT CASE CAST(:by AS text) WHEN 'user' THEN user_name WHEN 'project' THEN project ELSE gpu_type END AS key,
        sum(held) AS held, sum(used) AS used, coalesce(sum(held - used) FILTER (WHERE is_wasted), 0) AS wasted
-FROM measured
+FROM (
+    SELECT user_name, project, gpu_type, held, used, is_wasted FROM measured
+    UNION ALL
+    SELECT user_name, project, gpu_type, 0, used, false FROM used_by_others JOIN admitted USING (reservation_id)
+) AS parts
 GROUP BY 1;
 
 -- name: lock_fair_shares

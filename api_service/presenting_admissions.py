@@ -1,0 +1,37 @@
+"""Pods of others that use bookings, as the wire has them."""
+
+from collections.abc import Sequence
+
+from reservation_core.contracts_admissions import AdmissionOut, AdmissionsOut, PodSeen
+from reservation_core.domain.pod_reports import Judged, PodReport
+
+
+def report(pod: PodSeen) -> PodReport:
+    """A pod as it is judged."""
+    return PodReport(
+        user=pod.user,
+        namespace=pod.namespace,
+        name=pod.name,
+        uid=pod.uid,
+        gpus=pod.gpus,
+        booking_id=pod.booking_id,
+        gpu_type=pod.gpu_type,
+        since=pod.since,
+        ended_at=pod.ended_at,
+    )
+
+
+def admissions(judged: Sequence[Judged]) -> AdmissionsOut:
+    """What the reports have come to."""
+    return AdmissionsOut(
+        items=[
+            AdmissionOut(
+                uid=each.uid,
+                outcome=each.outcome,
+                booking_id=each.booking_id,
+                until=each.until,
+                reason=each.reason,
+            )
+            for each in judged
+        ]
+    )

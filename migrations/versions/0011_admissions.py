@@ -1,0 +1,29 @@
+"""Pods of others that use bookings, what disabled users have left, and workloads that could not begin."""
+
+from pathlib import Path
+
+from alembic import op
+
+from reservation_core.adapters.postgres.scripts import execute_script
+
+revision = "0011_admissions"
+down_revision = "0010_time_given_back"
+branch_labels = None
+depends_on = None
+
+_DROP = """
+DROP TABLE admissions;
+DROP INDEX users_unsettled;
+ALTER TABLE users DROP COLUMN settled_at;
+DELETE FROM notice_events WHERE event = 'workload_refused';
+"""
+
+
+def upgrade() -> None:
+    """Execute the SQL file beside this one."""
+    execute_script(op.get_bind(), Path(__file__).with_suffix(".sql").read_text(encoding="utf-8"))
+
+
+def downgrade() -> None:
+    """Drop the table and the column; that bookings were used stays in their rows."""
+    execute_script(op.get_bind(), _DROP)

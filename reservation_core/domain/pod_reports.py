@@ -1,0 +1,172 @@
+"""Pods of others that use bookings: which booking each uses, from when until when.
+
+What watches a cluster reports the pods that it sees, again and again, late or twice; each report is compared with what
+is recorded. What was recorded stands, but for its end. A pod uses one booking at a time: when that is over and its
+owner has another, it goes on in that one.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+
+
+@dataclass(frozen=True, slots=True)
+class PodReport:
+    """A pod of a user on `gpus` cards, as seen since `since` (None: now) and until `ended_at` (None: it runs).
+
+    `booking_id` None: whichever booking of theirs it fits, on cards of `gpu_type` (None: of any).
+    """
+
+    user: str
+    namespace: str
+    name: str
+    uid: str
+    gpus: int
+    booking_id: str | None = None
+    gpu_type: str | None = None
+    since: datetime | None = None
+    ended_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BookedSlot:
+    """What a booking has, or had, in the ledger: so many cards of a type in [begins, ends)."""
+
+    booking_id: str
+    user: str
+    gpu_type: str
+    gpus: int
+    begins: datetime
+    ends: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """That a pod uses a booking; `ended_at` None: it still runs as far as is known."""
+
+    booking_id: str
+    pod_uid: str
+    namespace: str
+    name: str
+    gpus: int
+    admitted_at: datetime
+    ended_at: datetime | None = None
+
+
+class Outcome(StrEnum):
+    """What a report has come to. Stable: clients match on it."""
+
+    RECORDED = "recorded"
+    ENDED = "ended"
+    UNCHANGED = "unchanged"
+    NO_BOOKING = "no_booking"
+    NOT_IN_SLOT = "not_in_slot"
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What a report has come to, and why. `until` is the end of the booking that the pod uses."""
+
+    uid: str
+    outcome: Outcome
+    reason: str
+    booking_id: str | None = None
+    until: datetime | None = None
+
+
+class Register:
+    """What is recorded of some pods, the slots of the bookings that they may use, and what reports change in it."""
+
+    def __init__(self, slots: Iterable[BookedSlot], known: Iterable[Admission], now: datetime) -> None:
+        self._slots = {slot.booking_id: slot for slot in slots}
+        self._rows: dict[str, dict[str, Admission]] = {}
+        for row in known:
+            self._rows.setdefault(row.pod_uid, {})[row.booking_id] = row
+        self._now = now
+        self.new: dict[tuple[str, str], Admission] = {}
+        """Rows to be added, by pod and booking."""
+        self.ended: dict[tuple[str, str], Admission] = {}
+        """Rows that were there and have ended."""
+
+    def report(self, pod: PodReport) -> Judged:
+        """Take one report in."""
+        until = self._now if pod.ended_at is None else min(pod.ended_at, self._now)
+        rows = self._rows.get(pod.uid, {})
+        open_row = next((row for row in rows.values() if row.ended_at is None), None)
+        if pod.ended_at is not None and pod.since is None and open_row is None:
+            if rows:
+                return Judged(pod.uid, Outcome.UNCHANGED, "Its end is known.")
+            return Judged(pod.uid, Outcome.NOT_IN_SLOT, "It was not reported before: say in `since` when it began.")
+        began = open_row.admitted_at if open_row is not None else until
+        since = min(began if pod.since is None else pod.since, until)
+        judged = self._use(pod, since, until, open_row)
+        if pod.ended_at is None:
+            return judged
+        return self._end(pod, until, judged)
+
+    def _use(self, pod: PodReport, since: datetime, until: datetime, open_row: Admission | None) -> Judged:
+        """It ran in [since, until], and runs then."""
+        slot = self._slot_of(pod, since, until, open_row)
+        if slot is None:
+            kind = "GPUs" if pod.gpu_type is None else pod.gpu_type
+            what = f"of {pod.gpus} {kind} in that time" if pod.booking_id is None else pod.booking_id
+            return Judged(pod.uid, Outcome.NO_BOOKING, f"{pod.user} has no booking {what}.")
+        where = (slot.booking_id, slot.ends)
+        rows = self._rows.setdefault(pod.uid, {})
+        if slot.booking_id in rows:
+            return Judged(pod.uid, Outcome.UNCHANGED, f"It is known to use {slot.booking_id}.", *where)
+        # Times of one pod never overlap: it went on here when what it used before was over.
+        others = [row.admitted_at if row.ended_at is None else row.ended_at for row in rows.values()]
+        admitted = max(since, slot.begins, *others)
+        if admitted > until or admitted >= slot.ends:
+            span = f"from {_said(slot.begins)} to {_said(slot.ends)}"
+            return Judged(pod.uid, Outcome.NOT_IN_SLOT, f"{slot.booking_id} is {span}, the pod ran at another time.")
+        if open_row is not None:
+            self._close(open_row, admitted)
+        row = Admission(slot.booking_id, pod.uid, pod.namespace, pod.name, pod.gpus, admitted)
+        rows[slot.booking_id] = self.new[pod.uid, slot.booking_id] = row
+        return Judged(pod.uid, Outcome.RECORDED, f"It uses {slot.booking_id} since {_said(admitted)}.", *where)
+
+    def _end(self, pod: PodReport, until: datetime, judged: Judged) -> Judged:
+        open_row = next((row for row in self._rows.get(pod.uid, {}).values() if row.ended_at is None), None)
+        if open_row is None:
+            return judged
+        self._close(open_row, until)
+        if judged.outcome is Outcome.RECORDED:
+            return judged
+        slot = self._slots.get(open_row.booking_id)
+        detail = f"It used {open_row.booking_id} until {_said(until)}."
+        return Judged(pod.uid, Outcome.ENDED, detail, open_row.booking_id, None if slot is None else slot.ends)
+
+    def _close(self, row: Admission, at: datetime) -> None:
+        closed = replace(row, ended_at=max(row.admitted_at, at))
+        key = row.pod_uid, row.booking_id
+        self._rows[row.pod_uid][row.booking_id] = closed
+        (self.new if key in self.new else self.ended)[key] = closed
+
+    def _slot_of(
+        self, pod: PodReport, since: datetime, until: datetime, open_row: Admission | None
+    ) -> BookedSlot | None:
+        if pod.booking_id is not None:
+            slot = self._slots.get(pod.booking_id)
+            return slot if slot is not None and slot.user == pod.user else None
+        used = None if open_row is None else open_row.booking_id
+
+        def fitness(slot: BookedSlot) -> tuple[bool, bool, datetime, str]:
+            return slot.begins <= until < slot.ends, slot.booking_id == used, slot.ends, slot.booking_id
+
+        able = [
+            slot
+            for slot in self._slots.values()
+            if slot.user == pod.user
+            and slot.gpus >= pod.gpus
+            and pod.gpu_type in (None, slot.gpu_type)
+            and slot.begins <= until
+            and since < slot.ends
+        ]
+        return max(able, key=fitness, default=None)
+
+
+def _said(at: datetime) -> str:
+    return f"{at:%Y-%m-%dT%H:%M:%SZ}"

@@ -1,0 +1,31 @@
+"""Pods of others that use bookings: taken in from what watches a cluster, so that they count as use."""
+
+from collections.abc import Sequence
+
+from reservation_core.domain.pod_reports import Judged, PodReport, Register
+from reservation_core.ports.identities import Principal
+from reservation_core.ports.transactions import UnitOfWork
+from reservation_core.ports.wakeups import Channel
+from reservation_core.usecases.schedulability import require_service
+
+
+async def report_pods(uow: UnitOfWork, principal: Principal, reports: Sequence[PodReport]) -> list[Judged]:
+    """Take reports in, and say what each has come to; the same reports again change nothing.
+
+    A booking that is being given up is waited for, and what is reported first keeps it. Raises ForbiddenError for
+    anybody but a service or an administrator.
+    """
+    require_service(principal)
+    if not reports:
+        return []
+    bookings = await uow.admissions.hold(reports, await uow.now())
+    slots = await uow.admissions.slots(bookings)
+    known = await uow.admissions.of_pods(sorted({each.uid for each in reports}))
+    # After the locks: what is judged by it can't be older than what they were waited for.
+    now = await uow.now()
+    register = Register(slots, known, now)
+    judged = [register.report(each) for each in reports]
+    await uow.admissions.write(list(register.new.values()), list(register.ended.values()), principal.user, now)
+    if register.new or register.ended:
+        uow.wake(Channel.EVENTS)
+    return judged
