@@ -1,0 +1,130 @@
+"""The application: one question, asked over and over, and how the process is."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import assert_never
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
+
+from admission_webhook.admission_review import BadReviewError, Question, read_question, written_answer
+from admission_webhook.metrics import Metrics, Outcome
+from reservation_core.domain.admission import Denied, Patched, PodReview, Untouched, Verdict
+from reservation_core.ports.reviewers import PodReviewer
+from reservation_core.usecases.review_pod import review_pod
+
+SERVICE = "admission-webhook"
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class Condition:
+    """How the process is. `draining`: it is about to end, and is not to be sent anything new."""
+
+    certificate: bool = False
+    draining: bool = False
+
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing should be sent here; None when all is well."""
+        if self.draining:
+            return "draining"
+        return None if self.certificate else "no certificate"
+
+
+class _RefusedBodyError(Exception):
+    """A body that is not read; `status` and the text say why."""
+
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+
+
+def create_app(
+    reviewers: Sequence[PodReviewer], condition: Condition, metrics: Metrics, *, max_body_bytes: int
+) -> FastAPI:
+    """The ASGI application. Reviewers are asked in order; each sees what those before made of the pod."""
+    app = FastAPI(title="GPU Dev Server: admission webhook", docs_url=None, redoc_url=None, openapi_url=None)
+
+    @app.post("/mutate")
+    async def mutate(request: Request) -> Response:
+        started = perf_counter()
+        outcome: Outcome = "error"
+        try:
+            question = read_question(await _body(request, max_body_bytes))
+            verdict, outcome = await _verdict(question, reviewers)
+            return _closing(condition, Response(written_answer(question.uid, verdict), media_type="application/json"))
+        except BadReviewError as problem:
+            outcome = "bad_request"
+            return _closing(condition, PlainTextResponse(f"{problem}\n", 400))
+        except _RefusedBodyError as problem:
+            outcome = "bad_request"
+            return _closing(condition, PlainTextResponse(f"{problem}\n", problem.status))
+        finally:
+            metrics.review(outcome, perf_counter() - started)
+
+    @app.get("/health")
+    async def health() -> Response:
+        return _closing(condition, JSONResponse({"service": SERVICE, "status": "healthy"}))
+
+    @app.get("/ready")
+    async def ready() -> Response:
+        trouble = condition.trouble
+        return _closing(condition, JSONResponse({"status": trouble or "ready"}, 503 if trouble else 200))
+
+    @app.get("/metrics")
+    async def exposition() -> Response:
+        return _closing(condition, Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8"))
+
+    return app
+
+
+async def _verdict(question: Question, reviewers: Sequence[PodReviewer]) -> tuple[Verdict, Outcome]:
+    if question.review is None:
+        return Untouched(("only pods are reviewed here; correct the webhook's rules",)), "not_a_pod"
+    verdict = await review_pod(question.review, reviewers)
+    match verdict:
+        case Denied():
+            _log.info("pod_denied", reason=verdict.reason, **_told(question.review))
+            return verdict, "denied"
+        case Patched():
+            for sentence in verdict.log:
+                _log.info(sentence, **_told(question.review))
+            return verdict, "patched"
+        case Untouched():
+            return verdict, "untouched"
+        case _:
+            assert_never(verdict)
+
+
+def _told(review: PodReview) -> dict[str, object]:
+    about: dict[str, object] = {"namespace": review.namespace}
+    return about | {"dry_run": True} if review.dry_run else about
+
+
+def _closing(condition: Condition, response: Response) -> Response:
+    """While draining, each answer is its connection's last: what comes next is asked of another replica."""
+    if condition.draining:
+        response.headers["Connection"] = "close"
+    return response
+
+
+async def _body(request: Request, limit: int) -> bytes:
+    """The request's body, bounded while it arrives. Raises _RefusedBodyError."""
+    if request.headers.get("content-type", "").split(";", 1)[0].strip().lower() != "application/json":
+        raise _RefusedBodyError(415, "send an AdmissionReview as JSON, with the header Content-Type: application/json")
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise _RefusedBodyError(415, "compressed bodies are not taken; send plain JSON")
+    chunks: list[bytes] = []
+    size = 0
+    announced = request.headers.get("content-length", "0")
+    if announced.isdecimal() and len(announced) < 20 and int(announced) > limit:
+        raise _RefusedBodyError(413, f"the body has more than {limit} bytes")
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > limit:
+            raise _RefusedBodyError(413, f"the body has more than {limit} bytes")
+        chunks.append(chunk)
+    return b"".join(chunks)

@@ -1,0 +1,47 @@
+"""What Prometheus reads of the webhook: verdicts, how long they took, and until when the certificate holds."""
+
+from typing import Literal
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.platform_collector import PlatformCollector
+from prometheus_client.process_collector import ProcessCollector
+
+Outcome = Literal["untouched", "patched", "denied", "not_a_pod", "bad_request", "error"]
+_OUTCOMES: tuple[Outcome, ...] = ("untouched", "patched", "denied", "not_a_pod", "bad_request", "error")
+_BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.015, 0.025, 0.05, 0.1, 0.2, 0.5, 1, 3)
+
+
+class Metrics:
+    """The process's metrics, in a registry of their own."""
+
+    def __init__(self) -> None:
+        registry = self._registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        PlatformCollector(registry=registry)
+        GCCollector(registry=registry)
+        reviews = Counter(
+            "gpu_dev_webhook_reviews", "Reviews answered, by what came of them.", ["outcome"], registry=registry
+        )
+        self._reviews = {outcome: reviews.labels(outcome) for outcome in _OUTCOMES}
+        self._seconds = Histogram(
+            "gpu_dev_webhook_review_seconds", "Time to answer a review.", buckets=_BUCKETS, registry=registry
+        )
+        self._ends = Gauge(
+            "gpu_dev_webhook_certificate_ends_seconds",
+            "When the serving certificate ends, in seconds since 1970; 0 without one.",
+            registry=registry,
+        )
+
+    def review(self, outcome: Outcome, seconds: float) -> None:
+        """Count one review."""
+        self._reviews[outcome].inc()
+        self._seconds.observe(seconds)
+
+    def certificate_ends(self, at: float) -> None:
+        """The certificate in use ends at `at`, in seconds since 1970."""
+        self._ends.set(at)
+
+    def text(self) -> bytes:
+        """The exposition."""
+        return generate_latest(self._registry)

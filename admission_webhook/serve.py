@@ -1,0 +1,114 @@
+"""`python -m admission_webhook serve`: answers the API server over TLS, until SIGTERM or SIGINT."""
+
+import argparse
+import asyncio
+import socket
+from collections.abc import Sequence
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+
+import structlog
+import uvicorn
+from fastapi import FastAPI
+
+from admission_webhook.app import Condition, create_app
+from admission_webhook.metrics import Metrics
+from admission_webhook.serving_certificate import ServingCertificate
+from reservation_core.ports.reviewers import PodReviewer
+from reservation_core.runtime.companions import beside
+from reservation_core.runtime.garbage import calm_garbage_collector
+from reservation_core.runtime.programs import run_with_settings
+from reservation_core.runtime.serving import QuietServer, address_of, open_socket
+from reservation_core.runtime.settings_webhook import WebhookSettings
+from reservation_core.runtime.shutdown import stop_on_signals
+from reservation_core.runtime.webhook_reviewers import open_reviewers
+
+PROGRAM = "admission_webhook serve"
+SETTINGS = WebhookSettings
+STOP_PATIENCE_S = 10
+IDLE_S = 120
+"""How long a connection may be idle. API servers close theirs after 90 s: a server that is first may close one just as
+a review comes, which then fails."""
+_BACKLOG = 2048
+_log = structlog.get_logger(__name__)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `serve` takes."""
+    parser.add_argument("--listen", default="0.0.0.0:8443", metavar="HOST:PORT", help="where (0.0.0.0:8443)")
+    parser.add_argument("--tls-cert", type=Path, required=True, metavar="FILE", help="PEM: the certificate, its chain")
+    parser.add_argument("--tls-key", type=Path, required=True, metavar="FILE", help="PEM: its key, without a password")
+
+
+def run(_parser: argparse.ArgumentParser, chosen: argparse.Namespace) -> int:
+    """Serve until a signal comes; returns the exit code."""
+    return run_with_settings(PROGRAM, WebhookSettings, partial(_serve, chosen))
+
+
+async def _serve(chosen: argparse.Namespace, settings: WebhookSettings) -> None:
+    stop = stop_on_signals()
+    opened = open_socket(chosen.listen, "--listen")
+    try:
+        async with open_reviewers(settings) as reviewers:
+            await serve(reviewers, opened, (chosen.tls_cert, chosen.tls_key), settings, stop)
+    finally:
+        opened.close()
+
+
+async def serve(
+    reviewers: Sequence[PodReviewer],
+    opened: socket.socket,
+    files: tuple[Path, Path],
+    settings: WebhookSettings,
+    stop: asyncio.Event,
+) -> None:
+    """Serve on a listening socket until `stop` is set; `files` are the certificate and its key.
+
+    After `stop` it says that it is not ready, and serves on for the time that API servers need to ask elsewhere.
+    """
+    condition, metrics = Condition(), Metrics()
+
+    def taken(ends_at: datetime) -> None:
+        condition.certificate = True
+        metrics.certificate_ends(ends_at.timestamp())
+
+    certificate = ServingCertificate(*files, taken)
+    certificate.look()
+    app = create_app(reviewers, condition, metrics, max_body_bytes=settings.webhook.max_body_bytes)
+    server = QuietServer(
+        _configured(app, certificate), lambda: _log.info("webhook_listening", address=address_of(opened, "https"))
+    )
+    calm_garbage_collector()
+
+    async def stop_in_order() -> None:
+        await stop.wait()
+        condition.draining = True
+        _log.info("webhook_draining", seconds=settings.webhook.drain_s)
+        await asyncio.sleep(settings.webhook.drain_s)
+        server.should_exit = True
+
+    stopping = asyncio.create_task(stop_in_order())
+    try:
+        async with beside(certificate.watch(settings.webhook.certificate_look_s), name="certificate"):
+            await server.serve(sockets=[opened])
+    finally:
+        stopping.cancel()
+        await asyncio.gather(stopping, return_exceptions=True)
+
+
+def _configured(app: FastAPI, certificate: ServingCertificate) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        backlog=_BACKLOG,
+        timeout_keep_alive=IDLE_S,
+        timeout_graceful_shutdown=STOP_PATIENCE_S,
+        ssl_context_factory=lambda _config, _default: certificate.context,
+    )

@@ -1,0 +1,89 @@
+"""The certificate that the webhook serves with, taken from files anew whenever they change.
+
+Connections that are open stay as they are; new handshakes get the new certificate. Files that are half written, or
+don't belong together, change nothing: the one before is served on.
+"""
+
+import asyncio
+import hashlib
+import ssl
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import NoReturn
+
+import structlog
+from cryptography import x509
+
+_log = structlog.get_logger(__name__)
+
+
+class ServingCertificate:
+    """A TLS context for a server. `taken` is called with the end (UTC) of each certificate taken into use."""
+
+    def __init__(self, certificate: Path, key: Path, taken: Callable[[datetime], None]) -> None:
+        self._certificate = certificate
+        self._key = key
+        self._taken = taken
+        self._seen: bytes | None = None
+        self._current: ssl.SSLContext | None = None
+        self.context = _bare_context()
+        self.context.sni_callback = self._choose
+
+    @property
+    def loaded(self) -> bool:
+        """Whether handshakes can succeed."""
+        return self._current is not None
+
+    def look(self) -> None:
+        """Take the files' certificate into use if they have changed since the last look."""
+        try:
+            content = self._certificate.read_bytes()
+            seen = hashlib.sha256(content + b"\0" + self._key.read_bytes()).digest()
+            if seen == self._seen:
+                return
+            fresh = _bare_context()
+            fresh.load_cert_chain(self._certificate, self._key, password=_no_password)
+            ends_at = x509.load_pem_x509_certificate(content).not_valid_after_utc
+        except (OSError, ValueError) as problem:  # ssl.SSLError is an OSError
+            self._refused(problem)
+            return
+        self._seen, self._current = seen, fresh
+        self._taken(ends_at)
+        _log.info("certificate_taken", file=str(self._certificate), ends_at=ends_at.isoformat())
+
+    async def watch(self, every_s: float) -> None:
+        """Look again and again."""
+        while True:
+            await asyncio.sleep(every_s)
+            self.look()
+
+    def _choose(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> int | None:
+        """Called in every handshake, whether the client names a host or not."""
+        if self._current is None:
+            return ssl.ALERT_DESCRIPTION_INTERNAL_ERROR
+        connection.context = self._current
+        return None
+
+    def _refused(self, problem: Exception) -> None:
+        # Said once for each thing that is wrong, however often it is looked at.
+        told = f"{type(problem).__name__}: {problem}".encode()
+        if told != self._seen:
+            self._seen = told
+            _log.warning(
+                "certificate_unusable",
+                file=str(self._certificate),
+                key=str(self._key),
+                problem=str(problem),
+                serving="the one before" if self.loaded else "nothing yet",
+            )
+
+
+def _bare_context() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
+
+
+def _no_password() -> NoReturn:
+    raise ValueError("the key is encrypted; write it without a password")

@@ -1,0 +1,36 @@
+"""The admission webhook's settings."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, Field
+
+from reservation_core.domain.injection import InjectionRules
+from reservation_core.domain.map_marks import SCHEDULER_NAME
+from reservation_core.runtime.settings import CommonSettings, Seconds
+
+
+class WebhookRules(BaseModel):
+    """Which pods the webhook looks at, and how it ends. Times are in seconds."""
+
+    scheduler_name: Annotated[str, Field(min_length=1, max_length=253)] = SCHEDULER_NAME
+    # A CUDA_VISIBLE_DEVICES that says something else than the map is overwritten (with a warning), not denied.
+    override_devices: bool = False
+    # After SIGTERM it serves on for so long, not ready: until no API server sends it anything any more.
+    drain_s: Annotated[float, Field(ge=0, le=600)] = 5
+    certificate_look_s: Seconds = 1  # how often it looks whether the certificate's files have changed
+    max_body_bytes: Annotated[int, Field(ge=64 * 1024, le=64 * 2**20)] = 3 * 2**20
+
+
+class WebhookSettings(CommonSettings):
+    """The admission webhook. For the map alone, of the common settings only GPU_DEV_GPU and the log's count."""
+
+    webhook: WebhookRules = Field(default_factory=WebhookRules)
+
+    @property
+    def injection(self) -> InjectionRules:
+        """What the map's part of the webhook goes by."""
+        return InjectionRules(
+            scheduler_name=self.webhook.scheduler_name,
+            gpu_resources=self.gpu.resource_names,
+            override_devices=self.webhook.override_devices,
+        )

@@ -1,0 +1,48 @@
+"""Ask everyone who has a say about a pod, one after the other: each sees what those before have made of it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import assert_never
+
+from reservation_core.domain.admission import Denied, Patched, PodReview, Untouched, Verdict
+from reservation_core.domain.injection import InjectionRules, injection
+from reservation_core.domain.known_maps import KnownMaps
+from reservation_core.domain.pod_changes import PatchOperation
+from reservation_core.ports.reviewers import PodReviewer
+
+
+class MapReviewer:
+    """Tells pods with a scheduling map their cards."""
+
+    def __init__(self, rules: InjectionRules) -> None:
+        self._rules = rules
+        self._maps = KnownMaps()
+
+    async def review(self, review: PodReview) -> Verdict:
+        """The verdict of the map alone."""
+        return injection(review, self._rules, self._maps.read)
+
+
+async def review_pod(review: PodReview, reviewers: Sequence[PodReviewer]) -> Verdict:
+    """The verdict of all: the first who denies ends it; changes, warnings and lines for the log add up."""
+    pod = review.pod
+    operations: list[PatchOperation] = []
+    log: list[str] = []
+    warnings: list[str] = []
+    for reviewer in reviewers:
+        verdict = await reviewer.review(replace(review, pod=pod))
+        match verdict:
+            case Denied():
+                return verdict
+            case Untouched():
+                warnings += verdict.warnings
+            case Patched():
+                pod = verdict.pod
+                operations += verdict.operations
+                log += verdict.log
+                warnings += verdict.warnings
+            case _:
+                assert_never(verdict)
+    if not operations or pod is None:
+        return Untouched(tuple(warnings))
+    return Patched(pod, tuple(operations), tuple(log), tuple(warnings))
