@@ -74,7 +74,9 @@ async def cards_around(
 async def refusal(uow: UnitOfWork, judge: Judge, span: Span, broken: list[BrokenRule]) -> NotBookableError:
     """Why a slot can't be had, and those that can."""
     ahead = judge.now + 2 * FARTHEST_START
-    cards = bookable(await uow.bookings.cards(judge.now, ahead), judge.now)
+    # What it has itself is not in its way.
+    without = () if judge.replaces is None else (judge.replaces,)
+    cards = bookable(await uow.bookings.cards(judge.now, ahead, without=without), judge.now)
     nearest = slots_near(judge, cards, span, broken)
     following = "Take one of `nearest_slots`, or change what you ask for." if nearest else "Change what you ask for."
     reasons = " ".join(each.detail for each in broken)

@@ -74,6 +74,23 @@ class Judge:
             for gpu_type in gpu_types
         )
 
+    def conceivable(self, gpu_types: Iterable[str], length: timedelta) -> frozenset[str]:
+        """Those of these types on which the rules might have a slot of this length at some time."""
+        if self.who.foreign:
+            return frozenset()
+        if not self.policy.binds(self.who.user, self.who.judged_for):
+            return frozenset(gpu_types)
+        # Exceptions are for what starts soon: what is not permitted now, with nothing held, is so at no time, unless
+        # the rule says from when on.
+        return frozenset(
+            each
+            for each in gpu_types
+            if not any(
+                broken.possible_from is None and broken.ask_from is None
+                for broken in check(replace(self._request(each), duration=length), self.policy, NOTHING_HELD, self.now)
+            )
+        )
+
     def after(self, booking_id: str, gpu_type: str, span: Span) -> "Judge":
         """The same when this is booked, too."""
         gpus = self.wanted.gpus * self.wanted.nodes
@@ -177,19 +194,24 @@ def no_free_gpus(wanted: Wanted) -> BrokenRule:
 def slots_near(
     judge: Judge, cards: Collection[BookableCard], wish: Span, broken: Sequence[BrokenRule]
 ) -> list[tuple[datetime, datetime]]:
-    """The slots nearest to a wish that are free and that the rules would have.
+    """The slots nearest to a wish that are free and that the rules would have, for a minute from now at least.
 
     `cards` must know the calendar from now on. What could never be had has none.
     """
+    types = judge.conceivable({card.gpu_type for card in cards}, wish.length)
+    able = [card for card in cards if card.gpu_type in types]
     start = this_minute(judge.now) + _MINUTE
+    # Nobody answers at once: what would be too short notice by then is not offered.
+    moments = (judge, replace(judge, now=judge.now + _MINUTE))
+    aims = [each.possible_from for each in broken if each.possible_from is not None]
     found = nearest_slots(
-        cards,
+        able,
         judge.wanted,
         wish,
         start,
         start + FARTHEST_START + wish.length,
-        aims=[each.possible_from for each in broken if each.possible_from is not None],
-        allowed=lambda gpu_type, span: not judge.broken(gpu_type, span),
+        aims=[*aims, *(aim + _MINUTE for aim in aims)],
+        allowed=lambda gpu_type, span: not any(each.broken(gpu_type, span) for each in moments),
     )
     return [(span.start, span.end) for span in found]
 

@@ -284,3 +284,15 @@ async def test_a_moved_request_on_the_waitlist_waits_for_its_new_time(
     assert (moved.json()["status"], moved.json()["waits_until"]) == ("waiting", said(at(5)))
     gone = await alice.delete(f"/v1/bookings/{waiting['id']}")
     assert gone.json()["status"] == "cancelled"
+
+
+async def test_what_is_offered_instead_of_a_move_counts_the_bookings_own_cards_as_free(
+    alice: httpx.AsyncClient, bob: httpx.AsyncClient, runtime: Runtime
+) -> None:
+    await add_nodes(runtime, a=("h100", 1))
+    mine = await booked(alice, at(4), duration="PT2H")
+    await booked(bob, at(6))
+    refused = await alice.patch(f"/v1/bookings/{mine['id']}", json={"start": at(5).isoformat()})
+    assert refused.status_code == 409
+    # An hour before its own slot, and over it: nobody else is there.
+    assert {"start": said(at(4)), "end": said(at(6))} in refused.json()["nearest_slots"]
