@@ -19,7 +19,6 @@ from reservation_core.domain.rule_words import counted, of_scope, said_hours
 from reservation_core.domain.rules import Holding
 
 _HOUR = length_micros(timedelta(hours=1))
-_SPENT = ""
 
 
 class Claim(NamedTuple):
@@ -121,21 +120,20 @@ class QuotaBook:
         return self.put(reservation_id, claims)
 
     def note_held(self, holdings: Iterable[Holding], waiting: Collection[str] = ()) -> bool:
-        """All that is held and booked; of those who are `waiting` it is known already. True when somebody has less."""
+        """All that is held and booked, and what was given back in this week; true when somebody has less than before.
+
+        Of those who are `waiting` it is known already.
+        """
         claims: dict[str, list[Claim]] = {}
         for each in holdings:
             claims.setdefault(each.reservation_id, []).append(_claim(each))
         freed = False
-        for gone in [each for each in self._claims if each not in claims and each not in waiting and each != _SPENT]:
+        for gone in [each for each in self._claims if each not in claims and each not in waiting]:
             freed |= self.put(gone, ())
         for reservation_id, its in claims.items():
             if reservation_id not in waiting:
-                freed |= self.put(reservation_id, tuple(sorted(its)))
+                freed |= self.put(reservation_id, tuple(sorted(its, key=_in_order)))
         return freed
-
-    def note_spent(self, holdings: Iterable[Holding]) -> None:
-        """All that was given back in this week."""
-        self.put(_SPENT, tuple(_claim(each) for each in holdings))
 
     def _bounds_of(self, asker: Asker) -> tuple[_Bound, ...]:
         known = self._bounds.get(asker)
@@ -205,6 +203,10 @@ class QuotaBook:
 def _claim(holding: Holding) -> Claim:
     amount = Amount(holding.gpus, to_micros(holding.start), to_micros(holding.end))
     return Claim(holding.user, holding.project, holding.gpu_type, amount)
+
+
+def _in_order(claim: Claim) -> tuple[str, str, str, Amount]:
+    return (claim.user, claim.project or "", claim.gpu_type, claim.amount)
 
 
 def _covers(after: Claim, before: Claim) -> bool:

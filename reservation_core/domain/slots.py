@@ -1,10 +1,10 @@
 """Slots: the place in the calendar that each waiting job is given, and the promise that lies in it.
 
-In the order of the line, who has no slot gets the earliest fit that disturbs nothing in the calendar, and at which their
-quotas allow it beside all that they hold, have booked and were promised; its start is the promise. Who has one is moved
-to an earlier time when there is one, never to a later: what was promised stands until the job starts. Only where its
-cards can't be had any more (they are lost, say) a slot is given up, and the job gets the earliest that is left, with a
-word why.
+In the order of the line, who has no slot gets the earliest fit that disturbs nothing in the calendar, and at which
+their quotas allow it beside all that they hold, have booked and were promised; its start is the promise. Who has one
+is moved to an earlier time when there is one, never to a later: what was promised stands until the job starts. Only
+where its cards can't be had any more (they are lost, say) a slot is given up, and the job gets the earliest that is
+left, with a word why.
 
 A *walk* goes through those who have slots, after something was given back, a part of the line at a time.
 """

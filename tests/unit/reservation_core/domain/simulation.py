@@ -1,0 +1,384 @@
+"""A world in which nodes don't fail and administrators don't intervene, beside a planner that is told of it bit by bit.
+
+Jobs of all priorities, owners, projects, types and sizes arrive; they are cancelled, end early, are extended; bookings
+are made and cancelled, and jobs run within them. Who books or extends is refused what the ledger's constraint and the
+policy refuse. Every step is followed by all that the planner decides, and everything it decides is checked.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from hypothesis import strategies as st
+
+from reservation_core.domain.limits import NO_POLICY, Policy, RuleName, Scope
+from reservation_core.domain.model import Gpu, Node, ReservationKind
+from reservation_core.domain.plan import Commitment, Slot, Start, Waiting
+from reservation_core.domain.quota_book import QuotaBook
+from reservation_core.domain.quota_windows import WEEK, Held, gpu_time, week_start
+from reservation_core.domain.rules import BrokenRule, Holding, RuleRequest, UsageView, check, never_possible
+from reservation_core.domain.whole import CalendarPicture
+from tests.unit.reservation_core.domain.worlds import MINUTE, TYPES, choices, fits_at, is_free, jobs, types_for
+
+MANY = 1000
+NAMES = {0: "ann", 1: "bob", 2: "cid"}
+PROJECTS = (None, "lab", None)
+EVE = datetime.fromisoformat("2026-01-04T23:30:00+00:00")
+"""Half an hour before a week ends."""
+QUOTAS = (RuleName.MAX_GPUS, RuleName.MAX_GPU_HOURS_PER_WEEK)
+
+
+@dataclass(frozen=True)
+class Owned:
+    """Whose something is, and how many things there were before it was given."""
+
+    owner: int
+    project: str | None
+    kind: ReservationKind
+    made: int
+
+
+class Simulation:
+    """What is true, and what the planner makes of it."""
+
+    def __init__(
+        self, nodes: tuple[Node, ...], limit: int, policy: Policy = NO_POLICY, *, oracle: bool = False
+    ) -> None:
+        self.nodes = nodes
+        self.limit = limit
+        self.policy = policy
+        self.oracle = oracle
+        self.planner = CalendarPicture(nodes, (), (), frozenset({None, *TYPES, "t4"}))
+        self.now = EVE
+        self.cards = {gpu.id: gpu for each in nodes for gpu in each.gpus}
+        self.waiting: dict[str, Waiting] = {}
+        self.running: dict[str, list[Commitment]] = {}
+        self.booked: dict[str, list[Commitment]] = {}
+        self.slots: dict[str, Slot] = {}
+        self.owned: dict[str, Owned] = {}
+        self.spent: list[Holding] = []
+        self.promises: dict[str, datetime] = {}
+        self.started: dict[str, datetime] = {}
+        self.next_seq = 1
+        self.made = 0
+        self.refused = 0
+        if not policy.is_empty:
+            self.planner.set_quotas(QuotaBook(policy, NAMES))
+
+    # --- what is true ---
+
+    def rows(self, without: str = "", within: str | None = None) -> list[Commitment]:
+        """Every open row of one layer of the ledger but those of one reservation."""
+        its = [row for some in (self.running, self.booked) for owner in some if owner != without for row in some[owner]]
+        its += [row for owner, slot in self.slots.items() if owner != without for row in rows_of(slot)]
+        return [row for row in its if row.booking_id == within]
+
+    def holdings(self, without: str = "", before: int | None = None) -> list[Holding]:
+        """What counts against quotas: all, or what there was before something was made."""
+        counted: dict[tuple[str, str, datetime, datetime], int] = {}
+        for row in self.rows(without):
+            key = (row.reservation_id, self.cards[row.gpu_id].gpu_type, row.start, row.end)
+            counted[key] = counted.get(key, 0) + 1
+        found = list(self.spent)
+        for (reservation_id, gpu_type, start, end), gpus in counted.items():
+            whose = self.owned[reservation_id]
+            if before is None or whose.made < before:
+                user = NAMES[whose.owner]
+                found.append(Holding(reservation_id, whose.kind, user, whose.project, gpu_type, gpus, start, end))
+        return found
+
+    def over(
+        self, wanted: Waiting, gpu_type: str, start: datetime, end: datetime, held: list[Holding]
+    ) -> list[BrokenRule]:
+        """The quotas that a job would break beside all that is held."""
+        request = replace(self.asked(wanted, gpu_type), start=start, duration=end - start)
+        found = check(request, self.policy, UsageView(tuple(held)), self.now)
+        return [each for each in found if each.code in QUOTAS]
+
+    def asked(self, wanted: Waiting, gpu_type: str | None) -> RuleRequest:
+        """What a job asks of the policy."""
+        return RuleRequest(
+            kind=ReservationKind.JOB,
+            user=NAMES[wanted.owner],
+            project=wanted.project,
+            gpus=wanted.gpus * wanted.nodes,
+            duration=wanted.length,
+            gpu_type=gpu_type,
+        )
+
+    def could_ever(self, wanted: Waiting) -> bool:
+        """Whether there is a place for it at all, and a quota that allows it some day."""
+        if wanted.booking_id is not None:
+            return False
+        for gpu_type in types_for(self.nodes, wanted):
+            # Over the turn of a week it counts half in each.
+            turn = week_start(self.now) + 50 * WEEK - wanted.length / 2
+            if any(choices(self.nodes, wanted, gpu_type)) and not self.over(
+                wanted, gpu_type, turn, turn + wanted.length, []
+            ):
+                return True
+        return False
+
+    # --- telling the planner, and what it decides ---
+
+    def tell(self, reservation_id: str) -> None:
+        rows = [*self.running.get(reservation_id, ()), *self.booked.get(reservation_id, ())]
+        if reservation_id in self.slots:
+            rows += rows_of(self.slots[reservation_id])
+        self.planner.set_reservation(reservation_id, self.waiting.get(reservation_id), rows)
+
+    def plan(self) -> None:
+        if not self.policy.is_empty:
+            waits = self.waiting.keys()
+            held = [each for each in self.holdings() if each.reservation_id and each.reservation_id not in waits]
+            self.planner.note_held([*held, *self.spent])
+        for _ in range(MANY):
+            starts = self.planner.plan_starts(self.now, self.limit)
+            for start in starts:
+                self._start(start)
+            plan = self.planner.plan_slots(self.now, MANY, self.limit)
+            for slot in plan.slots:
+                self._give(slot)
+            if not plan.more and len(starts) < self.limit:
+                return
+        raise AssertionError("there is no end to planning")
+
+    def _start(self, start: Start) -> None:
+        wanted = self.waiting.pop(start.id)
+        slot = self.slots.pop(start.id, None)
+        # Nobody is disturbed: not those who run, what is booked, nor anybody's slot.
+        others = self.rows(within=start.booking_id)
+        assert all(is_free(self.cards[gpu.gpu_id], others, start.start, start.end, self.now) for gpu in start.gpus)
+        assert start.start == self.now
+        in_slot = slot is not None and slot.start <= self.now
+        if start.booking_id is None:
+            assert start.end >= self.now + wanted.length or (in_slot and slot is not None and start.end == slot.end)
+            before = self.owned[start.id].made if in_slot else None
+            held = self.holdings(start.id, before)
+            assert self.over(wanted, self._type(start), start.start, start.end, held) == []
+        else:
+            assert start.end == min(self.now + wanted.length, self._end_of(start.booking_id)) or in_slot
+            self._check_within(start, start.booking_id)
+        self.started[start.id] = self.now
+        self.running[start.id] = [
+            Commitment(start.id, gpu.gpu_id, start.start, start.end, True, booking_id=start.booking_id)
+            for gpu in start.gpus
+        ]
+        self._own(start.id, wanted.owner, wanted.project, ReservationKind.JOB)
+        assert self.now <= self.promises.get(start.id, self.now)
+
+    def _give(self, slot: Slot) -> None:
+        wanted = self.waiting[slot.id]
+        before = self.slots.get(slot.id)
+        assert before is None or slot.start < before.start
+        others = self.rows(slot.id, slot.booking_id)
+        assert all(is_free(self.cards[gpu.gpu_id], others, slot.start, slot.end, self.now) for gpu in slot.gpus)
+        if slot.booking_id is None:
+            held = self.holdings(slot.id)
+            assert self.over(wanted, self._type(slot), slot.start, slot.end, held) == []
+            if self.oracle:
+                assert slot.start == self._earliest(wanted, others, held)
+        else:
+            self._check_within(slot, slot.booking_id)
+            if self.oracle:
+                assert slot.start == self._earliest_within(wanted, others, slot.booking_id)
+        self.slots[slot.id] = slot
+        self._own(slot.id, wanted.owner, wanted.project, ReservationKind.JOB)
+        self.promises.setdefault(slot.id, slot.start)
+        assert slot.start <= self.promises[slot.id]
+
+    def _own(self, reservation_id: str, owner: int, project: str | None, kind: ReservationKind) -> None:
+        self.made += 1
+        self.owned[reservation_id] = Owned(owner, project, kind, self.made)
+
+    def _type(self, placed: Start | Slot) -> str:
+        [gpu_type] = {self.cards[gpu.gpu_id].gpu_type for gpu in placed.gpus}
+        return gpu_type
+
+    def _end_of(self, booking_id: str) -> datetime:
+        return self.booked[booking_id][0].end
+
+    def _check_within(self, placed: Start | Slot, booking_id: str) -> None:
+        """It lies within its booking's cards and time."""
+        rows = self.booked[booking_id]
+        assert {gpu.gpu_id for gpu in placed.gpus} <= {row.gpu_id for row in rows}
+        assert rows[0].start <= placed.start < placed.end <= rows[0].end
+
+    # --- oracles ---
+
+    def _earliest(self, wanted: Waiting, rows: list[Commitment], held: list[Holding]) -> datetime | None:
+        times = {self.now} | {row.end for row in rows} | set(self._turns(wanted, held))
+        for start in sorted(each for each in times if each >= self.now):
+            for gpu_type in types_for(self.nodes, wanted):
+                if fits_at(self.nodes, rows, wanted, gpu_type, start, self.now) and not self.over(
+                    wanted, gpu_type, start, start + wanted.length, held
+                ):
+                    return start
+        return None
+
+    def _turns(self, wanted: Waiting, held: list[Holding]) -> Iterator[datetime]:
+        """The times from which on just as much lies in a week as there is room for."""
+        last = max([self.now, *(each.end for each in held)]) + 2 * WEEK
+        gpus = wanted.gpus * wanted.nodes
+        for gpu_type in types_for(self.nodes, wanted):
+            for name, limit in self.policy.limits(NAMES[wanted.owner], wanted.project, gpu_type):
+                if name is not RuleName.MAX_GPU_HOURS_PER_WEEK or limit.value is None:
+                    continue
+                its = [
+                    Held(each.gpus, each.start, each.end)
+                    for each in held
+                    if limit.scope.gpu_type in (None, each.gpu_type) and _counts(each, limit.scope, NAMES[wanted.owner])
+                ]
+                week = week_start(self.now)
+                while week < last:
+                    room = limit.value * timedelta(hours=1) - gpu_time(its, week, week + WEEK)
+                    yield week + WEEK - max(room, timedelta(0)) // gpus
+                    week += WEEK
+
+    def _earliest_within(self, wanted: Waiting, rows: list[Commitment], booking_id: str) -> datetime | None:
+        """The first time at which enough of the booking's cards are free till the job or the booking ends."""
+        its = self.booked[booking_id]
+        ids = {row.gpu_id for row in its}
+        part = [replace(each, gpus=tuple(gpu for gpu in each.gpus if gpu.id in ids)) for each in self.nodes]
+        since, end = max(self.now, its[0].start), its[0].end
+        for start in sorted({since} | {row.end for row in rows if since < row.end < end}):
+            cut = replace(wanted, length=min(wanted.length, end - start))
+            if any(fits_at(part, rows, cut, gpu_type, start, self.now) for gpu_type in types_for(part, wanted)):
+                return start
+        return None
+
+    # --- what people do ---
+
+    def do(self, operation: str, number: int, data: st.DataObject) -> None:
+        match operation:
+            case "arrive":
+                wanted = replace(data.draw(jobs(self.next_seq)), owner=number % 3, project=PROJECTS[number // 4])
+                self._arrive(wanted)
+            case "within" if self.booked:
+                booking_id = list(self.booked)[number % len(self.booked)]
+                wanted = replace(data.draw(jobs(self.next_seq)), booking_id=booking_id, avoid_nodes=frozenset())
+                self._arrive(replace(wanted, owner=self.owned[booking_id].owner))
+            case "cancel" if self.waiting:
+                self._leave(list(self.waiting)[number % len(self.waiting)])
+            case "finish" if self.running:
+                self._end(list(self.running)[number % len(self.running)])
+            case "extend" if self.running:
+                self._extend(list(self.running)[number % len(self.running)], (1 + number // 2) * MINUTE)
+            case "book" if self.cards:
+                self._book(list(self.cards)[number % len(self.cards)], data)
+            case "unbook" if self.booked:
+                self._unbook(list(self.booked)[number % len(self.booked)])
+            case "shares":
+                self.planner.set_shares({number % 3: number % 5, (number + 1) % 3: number % 4})
+            case "pass_time":
+                for _ in range(1 + number // 4):
+                    self.pass_to(self.now + MINUTE)
+            case _:
+                pass
+
+    def _arrive(self, wanted: Waiting) -> None:
+        self.next_seq += 1
+        if wanted.booking_id is None and never_possible(self.asked(wanted, wanted.gpu_type), self.policy, self.now):
+            self.refused += 1
+            return
+        self.waiting[wanted.id] = wanted
+        self.tell(wanted.id)
+
+    def _leave(self, gone: str) -> None:
+        del self.waiting[gone]
+        self.slots.pop(gone, None)
+        self.promises.pop(gone, None)
+        self.tell(gone)
+
+    def _end(self, gone: str) -> None:
+        for row in self.running.pop(gone):
+            end = min(row.end, self.now)
+            if row.booking_id is None and end > row.start:
+                whose, gpu_type = self.owned[gone], self.cards[row.gpu_id].gpu_type
+                user = NAMES[whose.owner]
+                self.spent.append(Holding("", whose.kind, user, whose.project, gpu_type, 1, row.start, end))
+        self.tell(gone)
+
+    def _extend(self, chosen: str, by: timedelta) -> None:
+        rows = [replace(row, end=row.end + by) for row in self.running[chosen]]
+        booking_id = rows[0].booking_id
+        whose = self.owned[chosen]
+        over: list[BrokenRule] = []
+        if booking_id is None:
+            gpu_type = self.cards[rows[0].gpu_id].gpu_type
+            more = Waiting(chosen, len(rows), 1, gpu_type, by, 0, 0, owner=whose.owner, project=whose.project)
+            over = self.over(more, gpu_type, rows[0].end - by, rows[0].end, self.holdings())
+        elif rows[0].end > self._end_of(booking_id):
+            self.refused += 1
+            return
+        others = self.rows(chosen, booking_id)
+        if not over and all(is_free(self.cards[row.gpu_id], others, row.start, row.end, self.now) for row in rows):
+            self.running[chosen] = rows
+            self.tell(chosen)
+        else:
+            self.refused += 1
+
+    def _book(self, gpu_id: int, data: st.DataObject) -> None:
+        """One card, or all of its type on its node."""
+        start = self.now + data.draw(st.integers(1, 12)) * MINUTE
+        end = start + data.draw(st.integers(1, 8)) * MINUTE
+        owner = data.draw(st.integers(0, 2))
+        card = self.cards[gpu_id]
+        cards = [each for each in self.cards.values() if each.node == card.node and each.gpu_type == card.gpu_type]
+        chosen: Iterable[Gpu] = cards if data.draw(st.booleans()) else [card]
+        request = RuleRequest(
+            kind=ReservationKind.BOOKING,
+            user=NAMES[owner],
+            project=PROJECTS[owner],
+            gpus=len(list(chosen)),
+            duration=end - start,
+            gpu_type=card.gpu_type,
+            start=start,
+        )
+        broken = check(request, self.policy, UsageView(tuple(self.holdings())), self.now)
+        if broken or not all(is_free(each, self.rows(), start, end, self.now) for each in chosen):
+            self.refused += 1
+            return
+        name = f"bkg-{self.made}"
+        self.booked[name] = [Commitment(name, each.id, start, end, False) for each in chosen]
+        self._own(name, owner, PROJECTS[owner], ReservationKind.BOOKING)
+        self.tell(name)
+
+    def _unbook(self, gone: str) -> None:
+        for each in [each for each, wanted in self.waiting.items() if wanted.booking_id == gone]:
+            self._leave(each)
+        for each in [each for each, rows in self.running.items() if rows[0].booking_id == gone]:
+            self._end(each)
+        for row in self.booked.pop(gone):
+            whose, end = self.owned[gone], min(row.end, self.now)
+            if end > row.start:
+                gpu_type = self.cards[row.gpu_id].gpu_type
+                user = NAMES[whose.owner]
+                self.spent.append(Holding("", whose.kind, user, whose.project, gpu_type, 1, row.start, end))
+        self.tell(gone)
+
+    def pass_to(self, when: datetime) -> None:
+        """It becomes this time; what is over ends."""
+        self.now = when
+        for over in [owner for owner, rows in self.running.items() if rows[0].end <= self.now]:
+            self._end(over)
+        for over in [owner for owner, rows in self.booked.items() if rows[0].end <= self.now]:
+            self._unbook(over)
+        self.plan()
+
+    def pass_on(self) -> None:
+        """Up to the next time at which something begins or ends."""
+        edges = {edge for row in self.rows() for edge in (row.start, row.end)}
+        self.pass_to(min((edge for edge in edges if edge > self.now), default=self.now + MINUTE))
+
+
+def rows_of(slot: Slot) -> list[Commitment]:
+    """The ledger's rows that a slot becomes."""
+    return [
+        Commitment(slot.id, gpu.gpu_id, slot.start, slot.end, False, planned=True, booking_id=slot.booking_id)
+        for gpu in slot.gpus
+    ]
+
+
+def _counts(holding: Holding, scope: Scope, user: str) -> bool:
+    return holding.project == scope.project if scope.project is not None else holding.user == user
