@@ -35,6 +35,14 @@ class UsedBy:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkloadRefused:
+    """The workload that came with it was not taken, or the job `job_id` that it became failed before it ever ran."""
+
+    detail: str
+    job_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class StartingSoon:
     """A warning before its start is due."""
 
@@ -127,6 +135,7 @@ BookingEvent = (
     StartReached
     | SlotOver
     | UsedBy
+    | WorkloadRefused
     | StartingSoon
     | EndingSoon
     | NoShowLooms

@@ -36,7 +36,9 @@ from reservation_core.domain.booking_changes import (
     StartWorkload,
     UsedBy,
     WaitRanOut,
+    WorkloadRefused,
 )
+from reservation_core.domain.booking_warnings import end_warning_due, start_warning_due, warns_of_no_show_at
 from reservation_core.domain.bookings import FINAL_BOOKINGS, Booking, BookingReason, Span, Why
 from reservation_core.domain.changes import SYSTEM, Record, WakePlanner
 from reservation_core.domain.errors import AlreadyFinalError, NotOfferedError
@@ -59,6 +61,7 @@ class BookingFacts:
 
     `busy`: jobs in it start or run; `held`: pods of it may be on cards, be they ending. `late`: whose pods still hold
     cards of it although their time is over. `grace`: how long it may stay unused (None: as long as it lasts).
+    `failed_workload`: the job that its workload became, which failed before it ever ran, and why.
     """
 
     used_by: tuple[str, datetime] | None = None
@@ -66,6 +69,7 @@ class BookingFacts:
     held: bool = False
     late: tuple[str, ...] = ()
     grace: timedelta | None = None
+    failed_workload: tuple[str, str] | None = None
 
 
 def transition(booking: Booking, event: BookingEvent, now: datetime) -> Decided:  # noqa: C901 - one arm an event
@@ -81,6 +85,8 @@ def transition(booking: Booking, event: BookingEvent, now: datetime) -> Decided:
             return _over(booking, now)
         case UsedBy():
             return _used(booking, event)
+        case WorkloadRefused():
+            return _workload_refused(booking, event)
         case StartingSoon() | EndingSoon():
             return _warn(booking, event, now)
         case NoShowLooms():
@@ -119,7 +125,7 @@ def due(booking: Booking, facts: BookingFacts, rules: BookingRules, now: datetim
         case BookingStatus.CONFIRMED:
             if now >= booking.span.start:
                 return StartReached(facts.grace, facts.late)
-            return StartingSoon() if _start_warning_due(booking, rules, now) else None
+            return StartingSoon() if start_warning_due(booking, rules.starting_soon_s, now) else None
         case BookingStatus.ACTIVE:
             return _due_while_active(booking, facts, rules, now)
         case BookingStatus.ENDED | BookingStatus.RELEASED | BookingStatus.CANCELLED | BookingStatus.EXPIRED:
@@ -151,38 +157,17 @@ def _due_while_active(booking: Booking, facts: BookingFacts, rules: BookingRules
     if now >= booking.span.end:
         # Nothing may lie within a booking that is closed: what still runs there is ended first.
         return None if facts.busy else SlotOver()
+    if facts.failed_workload is not None and booking.why.code is not BookingReason.WORKLOAD_REFUSED:
+        return WorkloadRefused(detail=facts.failed_workload[1], job_id=facts.failed_workload[0])
     release_at = booking.release_at
     unused = booking.used_at is None and not (facts.busy or facts.held)
     # A grace that outlasts the slot means nothing, until the slot is extended.
     if unused and release_at is not None and release_at < booking.span.end:
-        if booking.no_show_warned_at is None and now >= _warns_of_no_show_at(booking):
+        if booking.no_show_warned_at is None and now >= warns_of_no_show_at(booking):
             return NoShowLooms()
         if booking.no_show_warned_at is not None and now >= release_at:
             return GraceOver()
-    return EndingSoon() if _end_warning_due(booking, rules, now) else None
-
-
-def _start_warning_due(booking: Booking, rules: BookingRules, now: datetime) -> bool:
-    given = booking.start_warned_at or booking.created_at
-    return _due_between(booking.span.start, rules.starting_soon_s, given, now)
-
-
-def _end_warning_due(booking: Booking, rules: BookingRules, now: datetime) -> bool:
-    given = booking.end_warned_at or booking.activated_at or booking.span.start
-    return _due_between(booking.span.end, rules.ending_soon_s, given, now)
-
-
-def _due_between(of: datetime, before_s: Sequence[int], given: datetime, now: datetime) -> bool:
-    """Whether a warning is due that was not given: those that were due before `given` have been, or said nothing."""
-    return any(given < of - timedelta(seconds=before) <= now for before in before_s)
-
-
-def _warns_of_no_show_at(booking: Booking) -> datetime:
-    """Half the grace after its beginning."""
-    if booking.release_at is None:
-        return booking.span.end
-    begun = booking.activated_at or booking.span.start
-    return begun + (booking.release_at - begun) / 2
+    return EndingSoon() if end_warning_due(booking, rules.ending_soon_s, now) else None
 
 
 def _start(booking: Booking, event: StartReached, now: datetime) -> Decided:
@@ -217,6 +202,18 @@ def _used(booking: Booking, event: UsedBy) -> Decided:
     return replace(booking, used_at=event.at), ()
 
 
+def _workload_refused(booking: Booking, event: WorkloadRefused) -> Decided:
+    """The booking goes on: its owner can still run what would be taken."""
+    if booking.status is not BookingStatus.ACTIVE or booking.why.code is BookingReason.WORKLOAD_REFUSED:
+        return booking, ()
+    advice = f"Start a job in it (`booking_id` {booking.id}), or cancel it so that others can use its GPUs."
+    why = Why(BookingReason.WORKLOAD_REFUSED, f"Its workload could not start. {event.detail} {advice}")
+    # Of a job that has failed its owner is told by the job's own record.
+    kind = "workload_refused" if event.job_id is None else "workload_failed"
+    data = {"detail": event.detail} if event.job_id is None else {"detail": event.detail, "job": event.job_id}
+    return replace(booking, why=why), (Record(kind, data=data),)
+
+
 def _warn(booking: Booking, event: StartingSoon | EndingSoon, now: datetime) -> Decided:
     """The nearest warning stands for those that were missed before it."""
     match event:
@@ -243,7 +240,7 @@ def _warn_of_no_show(booking: Booking, now: datetime) -> Decided:
         or booking.release_at is None
         or booking.used_at is not None
         or booking.no_show_warned_at is not None
-        or now < _warns_of_no_show_at(booking)
+        or now < warns_of_no_show_at(booking)
     ):
         return booking, ()
     begun = booking.activated_at or booking.span.start

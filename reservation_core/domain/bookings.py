@@ -30,6 +30,7 @@ class BookingReason(StrEnum):
     BOOKED = "booked"
     MOVED = "moved"
     IN_SLOT = "in_slot"
+    WORKLOAD_REFUSED = "workload_refused"
     SLOT_OVER = "slot_over"
     NOT_USED = "not_used"
     WAITED_IN_VAIN = "waited_in_vain"

@@ -188,6 +188,8 @@ def _words(occurrence: Occurrence, about: ToldOf) -> tuple[str, str | None]:
         case NoticeKind.ENDED:
             log = f"Its output: `gpu-dev logs {about.id}`." if about.is_job else None
             return f"{_named(about)} has ended{_outcome(occurrence)}. Its GPUs are given back.", log
+        case NoticeKind.FAILED if not about.is_job:
+            return f"The workload of {_named(about, begins=False)} could not start.", None
         case NoticeKind.FAILED:
             return f"{_named(about)} has failed.", f"Its output may tell more: `gpu-dev logs {about.id}`."
         case NoticeKind.PROMISE_MISSED:

@@ -87,7 +87,7 @@ def _wished(before: Booking, change: BookingChange, now: datetime) -> Booking:
     if before.status is BookingStatus.WAITING and span.start != before.span.start:
         waits_until = span.start
     why = booked_from(span) if before.status is BookingStatus.CONFIRMED else before.why
-    if before.status is BookingStatus.ACTIVE:
+    if before.status is BookingStatus.ACTIVE and before.why.code is not BookingReason.WORKLOAD_REFUSED:
         why = Why(BookingReason.IN_SLOT, f"The slot runs until {span.end:%Y-%m-%dT%H:%M:%SZ}.")
     return replace(
         before,

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from reservation_core.domain.booking_changes import BookingChange, StartWorkload
+from reservation_core.domain.booking_changes import BookingChange, StartWorkload, WorkloadRefused
 from reservation_core.domain.booking_life import BookingRules, advance
+from reservation_core.domain.booking_life import decide as decide_booking
 from reservation_core.domain.bookings import Booking
 from reservation_core.domain.changes import SYSTEM, BookingOver
 from reservation_core.domain.lifecycle import decide
@@ -96,24 +97,35 @@ async def carry_out_bookings(uow: UnitOfWork, changes: Sequence[BookingChange], 
     if not changes:
         return
     await uow.booking_life.apply(changes)
+    last = {change.after.id: change.after for change in changes}
+    refused: list[BookingChange] = []
     for change in changes:
         workload = change.after.workload
         if workload is not None and any(isinstance(effect, StartWorkload) for effect in change.effects):
-            await _start(uow, change.after, workload, ids.new_id("job"), change.at)
+            detail = await _start(uow, change.after, workload, ids.new_id("job"), change.at)
+            if detail is not None:
+                written = last[change.after.id]
+                told = decide_booking(replace(written, version=written.version + 1), WorkloadRefused(detail), change.at)
+                refused += [] if told is None else [told]
+    await uow.booking_life.apply(refused)
     uow.wake(Channel.EVENTS)
     uow.wake(Channel.GPU_JOBS)
 
 
-async def _start(uow: UnitOfWork, booking: Booking, workload: Workload, job_id: str, now: datetime) -> None:
-    """Submit the workload of a booking that has just begun."""
+async def _start(uow: UnitOfWork, booking: Booking, workload: Workload, job_id: str, now: datetime) -> str | None:
+    """Submit the workload of a booking that has just begun; answers why it was refused.
+
+    That must not keep the booking from beginning: its owner can still submit what would be taken.
+    """
+    owner = await uow.identities.user(booking.user)
+    if owner is None or owner.disabled_at is not None:
+        return f"The user {booking.user} is disabled."
     job = _job_of(booking, workload, job_id, now)
     [answer] = await uow.reservations.submit([NewReservation(job, actor=SYSTEM)], now)
     if answer.refusal is not None:
-        # It must not keep the booking from beginning; its owner can still submit what would be taken.
-        data = {"detail": answer.refusal.detail}
-        await uow.events.append(actor=SYSTEM, kind="workload_refused", at=now, subject=booking.id, data=data)
-        return
+        return answer.refusal.detail
     await uow.booking_life.link_job(booking.id, job_id)
+    return None
 
 
 def _job_of(booking: Booking, workload: Workload, job_id: str, now: datetime) -> Reservation:

@@ -55,6 +55,7 @@ class PostgresBookingLife:
                 busy=row.busy,
                 held=row.held,
                 late=tuple(row.late),
+                failed_workload=None if row.failed_job is None else (row.failed_job, row.failed_why),
             )
             for row in found
         }

@@ -28,13 +28,15 @@ WHERE r.kind <> 'job' AND r.status IN ('waiting', 'offered', 'confirmed', 'activ
               AND r.started_at + (b.release_at - r.started_at) / 2 <= CAST(:now AS timestamptz))
           OR EXISTS (SELECT FROM reservations j WHERE j.booking_id = r.id AND j.started_at IS NOT NULL)
           OR EXISTS (SELECT FROM admissions m WHERE m.booking_id = r.id)))
+      OR (r.reason_code <> 'workload_refused' AND EXISTS (
+          SELECT FROM reservations j WHERE j.id = b.started_job AND j.status = 'failed' AND j.started_at IS NULL))
     END
 ORDER BY r.id LIMIT :limit;
 
 -- name: booking_facts
--- The first job or pod of others that ran in each, whether a job starts or runs, and whose pods hold cards of it that are
--- not in it.
-SELECT r.id, used.by AS used_by, used.at AS used_since,
+-- The first job or pod of others that ran in each, whether a job starts or runs, whose pods hold cards of it that are not
+-- in it, and the job of its workload if that failed before it ran.
+SELECT r.id, used.by AS used_by, used.at AS used_since, failed.id AS failed_job, failed.reason AS failed_why,
        EXISTS (SELECT FROM reservations j WHERE j.booking_id = r.id AND j.status IN ('starting', 'running')) AS busy,
        EXISTS (SELECT FROM allocations a WHERE a.booking_id = r.id AND a.released_at IS NULL AND a.held) AS held,
        ARRAY(SELECT DISTINCT h.reservation_id
@@ -48,6 +50,8 @@ LEFT JOIN LATERAL (
     SELECT m.namespace || '/' || m.name, m.admitted_at FROM admissions m WHERE m.booking_id = r.id
     ORDER BY at, by LIMIT 1
 ) used ON true
+LEFT JOIN bookings b ON b.id = r.id
+LEFT JOIN reservations failed ON failed.id = b.started_job AND failed.status = 'failed' AND failed.started_at IS NULL
 WHERE r.id = ANY(CAST(:ids AS text[]));
 
 -- name: update_booking_reservations

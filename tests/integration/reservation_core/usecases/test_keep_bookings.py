@@ -1,14 +1,20 @@
 """Bookings as time passes, on a real database whose clock is set."""
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from reservation_core.contracts_bookings import BookingChange
 from reservation_core.domain.bookings import BookingReason
+from reservation_core.domain.changes import StartRefused
 from reservation_core.domain.errors import AlreadyFinalError, NotBookableError
-from reservation_core.domain.model import BookingStatus, JobStatus, ReasonCode
+from reservation_core.domain.lifecycle import decide
+from reservation_core.domain.model import BookingStatus, JobStatus, Reason, ReasonCode
+from reservation_core.domain.notices import NoticeChannel, notice_of
+from reservation_core.ports.queues import QueueName
+from reservation_core.usecases import notice_targets
 from reservation_core.usecases.cancel_booking import cancel_booking
 from reservation_core.usecases.change_booking import change_booking
 from reservation_core.usecases.keep_bookings import keep_bookings
@@ -303,3 +309,88 @@ async def test_a_job_that_came_into_a_booking_as_it_was_cancelled_ends_with_it(b
     assert (await bookings.look()).ended_jobs == 1
     row = await world.row(job)
     assert (row.status, row.reason.code) == (JobStatus.CANCELLED, ReasonCode.BOOKING_OVER)
+
+
+async def told_people(bookings: BookingWorld) -> list[tuple[str, str, str]]:
+    """Kind, subject and text of what is to be delivered to alice."""
+    async with bookings.world.uow() as uow:
+        messages = await uow.queue.read(QueueName.NOTIFICATIONS, visibility=MINUTE, limit=100)
+        notices = []
+        for message in messages:
+            occasion = await uow.notices.occasion(message.body["event"])
+            assert occasion is not None
+            notice = notice_of(*occasion, user="alice", delivery="x")
+            notices.append((occasion[0].event, notice.subject, notice.text))
+    return notices
+
+
+async def hears_of(bookings: BookingWorld) -> None:
+    """Alice is told at a webhook."""
+    async with bookings.world.uow() as uow:
+        await notice_targets.create(
+            uow, bookings.world.who, channel=NoticeChannel.WEBHOOK, address="https://hooks.example/x", name=None,
+            ids=bookings.ids, now=bookings.time.at,
+        )  # fmt: skip
+
+
+async def test_a_workload_that_is_refused_at_the_start_is_told(bookings: BookingWorld) -> None:
+    """Its owner hears of it, the booking says why and goes on."""
+    await hears_of(bookings)
+    made = await bookings.booked(NINE, gpus=2, workload={"command": ["true"]})
+    # A card of it is gone by then.
+    await bookings.rows("DELETE FROM allocations WHERE gpu_id = :id RETURNING id", id=made.cards[0].gpu_id)
+    await bookings.at(NINE)
+    row = await bookings.booking(made.id)
+    assert (row.status, row.why.code, row.jobs) == (BookingStatus.ACTIVE, BookingReason.WORKLOAD_REFUSED, ())
+    assert "no room for 2 GPUs" in row.why.detail
+    assert (await bookings.kinds(made.id))[-2:] == ["booking_started", "workload_refused"]
+    [(subject, text)] = [each[1:] for each in await told_people(bookings) if each[0] == "workload_refused"]
+    assert made.id in subject
+    assert "could not start" in text
+    assert "no room for 2 GPUs" in text
+    # Extending it does not hide what happened.
+    async with bookings.world.uow() as uow:
+        await change_booking(uow, bookings.world.who, made.id, BookingChange(duration=2 * HOUR), None)
+    assert (await bookings.booking(made.id)).why.code is BookingReason.WORKLOAD_REFUSED
+    assert (await bookings.look()).changed == 0
+
+
+async def test_a_workload_that_failed_before_it_ran_is_the_bookings_reason(bookings: BookingWorld) -> None:
+    """Its owner hears of it once: by the job's own record."""
+    await hears_of(bookings)
+    made = await bookings.booked(NINE, workload={"command": ["true"], "image": "nowhere/none"})
+    await bookings.at(NINE)
+    [job] = (await bookings.booking(made.id)).jobs
+    async with bookings.world.uow() as uow:
+        row = (await uow.reservations.lock([job]))[job]
+        change = decide(
+            replace(row, status=JobStatus.STARTING, attempt=1),
+            StartRefused(Reason(ReasonCode.IMAGE_PULL_FAILED, "nowhere/none can't be pulled.")),
+            bookings.time.at,
+        )
+        assert change is not None
+    await bookings.rows(
+        "WITH gone AS (DELETE FROM wait_estimates WHERE reservation_id = :j) UPDATE reservations "
+        "SET status = 'failed', attempt = 1, finished_at = :now, reason_code = :code, reason = :reason "
+        "WHERE id = :j RETURNING id",
+        j=job,
+        now=bookings.time.at,
+        code=change.after.reason.code.value,
+        reason=change.after.reason.detail,
+    )
+    await bookings.look()
+    booking = await bookings.booking(made.id)
+    assert (booking.status, booking.why.code) == (BookingStatus.ACTIVE, BookingReason.WORKLOAD_REFUSED)
+    assert "nowhere/none can't be pulled." in booking.why.detail
+    assert (await bookings.told(made.id, "workload_failed"))["job"] == job
+    assert (await bookings.look()).changed == 0
+    assert [each[0] for each in await told_people(bookings)] == ["booking_confirmed"]
+
+
+async def test_no_workload_starts_for_somebody_who_is_disabled(bookings: BookingWorld) -> None:
+    made = await bookings.booked(NINE, workload={"command": ["true"]})
+    await bookings.rows("UPDATE users SET disabled_at = :now WHERE name = 'alice' RETURNING id", now=START)
+    await bookings.at(NINE)
+    row = await bookings.booking(made.id)
+    assert (row.status, row.why.code, row.jobs) == (BookingStatus.ACTIVE, BookingReason.WORKLOAD_REFUSED, ())
+    assert "disabled" in row.why.detail

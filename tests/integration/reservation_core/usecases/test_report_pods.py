@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from reservation_core.domain.pod_reports import Judged, Outcome, PodReport
 from reservation_core.domain.errors import ForbiddenError
 from reservation_core.domain.model import BookingStatus, Role
+from reservation_core.domain.pod_reports import Judged, Outcome, PodReport
 from reservation_core.domain.usage import GpuTime, UsageBy
-from reservation_core.usecases.report_pods import report_pods
 from reservation_core.usecases.cancel_booking import cancel_booking
+from reservation_core.usecases.report_pods import report_pods
 from reservation_core.usecases.schedulability import schedulability
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import GRACE, HOUR, MINUTE, BookingWorld

@@ -29,6 +29,7 @@ from reservation_core.domain.booking_changes import (
     StartWorkload,
     UsedBy,
     WaitRanOut,
+    WorkloadRefused,
 )
 from reservation_core.domain.booking_life import BookingFacts, BookingRules, advance, decide, due, transition
 from reservation_core.domain.bookings import (
@@ -219,6 +220,26 @@ def test_a_grace_as_long_as_the_slot_means_nothing_until_the_slot_is_extended() 
     assert "no_show_warning" in kinds(advance(extended, facts, RULES, late))
 
 
+@pytest.mark.parametrize(("job", "kind"), [(None, "workload_refused"), ("job-1", "workload_failed")])
+def test_why_a_workload_did_not_start_is_told_once_and_stays(job: str | None, kind: str) -> None:
+    after, effects = transition(active(), WorkloadRefused("The image could not be pulled.", job), START + MINUTE)
+    assert (after.status, after.why.code) == (BookingStatus.ACTIVE, BookingReason.WORKLOAD_REFUSED)
+    assert "The image could not be pulled." in after.why.detail
+    assert "bkg-1" in after.why.detail
+    assert told(effects) == [kind]
+    assert transition(after, WorkloadRefused("Again.", job), START + MINUTE) == (after, ())
+    over = transition(active(), SlotOver(), END)[0]
+    assert transition(over, WorkloadRefused("Too late.", job), END) == (over, ())
+
+
+def test_a_workload_that_failed_before_it_ran_is_found_while_the_slot_lasts() -> None:
+    facts = BookingFacts(failed_workload=("job-1", "The image could not be pulled."))
+    [change] = advance(active(), facts, RULES, START + MINUTE)
+    assert kinds([change]) == ["workload_failed"]
+    assert advance(change.after, facts, RULES, START + 2 * MINUTE) == []
+    assert kinds(advance(active(), facts, RULES, END)) == ["booking_ended"]
+
+
 def test_that_a_no_show_is_not_warned_of_yet_holds_up_no_other_warning() -> None:
     row = replace(active(release_at=START + 8 * HOUR), span=Span(START, START + 25 * HOUR))
     assert kinds(advance(row, NOTHING, RULES, START + HOUR)) == ["booking_ending_soon"]
@@ -332,6 +353,7 @@ EVENTS: st.SearchStrategy[BookingEvent] = st.one_of(
             Cancelled("alice"),
             Booked(CARDS, "h100"),
             MovedAway(CARDS, "b 0,1", "root", "Fans."),
+            WorkloadRefused("It has no room."),
         ]
     ),
     st.builds(lambda m: UsedBy("job-1", START + m * MINUTE), st.integers(0, 100)),
@@ -345,6 +367,7 @@ FACTS = st.builds(
     busy=st.booleans(),
     late=st.sampled_from([(), ("job-9",)]),
     grace=st.none() | st.just(30 * MINUTE),
+    failed_workload=st.none() | st.just(("job-1", "The image could not be pulled.")),
 )
 FORWARD = {
     BookingStatus.WAITING: 0,
