@@ -1,0 +1,354 @@
+"""The webhook asked by a real kube-apiserver over TLS: what pods are kept as, and what no failure lets by."""
+
+import asyncio
+import base64
+import json
+import signal
+import ssl
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from reservation_core.adapters.certificates.pairs import Pair
+from reservation_core.domain.scheduling_map import map_digest
+from tests.kubernetes.api_client import MERGE, STRATEGIC, ApiAnswerError, ApiClient, JsonObject
+from tests.kubernetes.api_server import ApiServer
+from tests.kubernetes.background import Background
+from tests.tcp_balancer import TcpBalancer
+from tests.waiting import eventually
+from tests.webhook_process import WebhookProcess, new_pair, webhook_process, write_pair
+from tests.webhook_registration import registered, trust
+
+SEED = "0=node1:0,1\n1=node2:2\n2=node3:0,1,2\n3=node4:3\n4=node4:3\n"
+EXPECTED = [("node1", "0,1"), ("node2", "2"), ("node3", "0,1,2"), ("node4", "3"), ("node4", "3")]
+GUIDE = "0=node1:0,1\n1=node2:2\n2=node3:0,1,2\n"
+
+
+@pytest.fixture(autouse=True)
+def _only_a_real_server_asks(api_server: ApiServer) -> None:
+    if not api_server.real:
+        pytest.skip("the emulator calls no webhooks; set KUBEBUILDER_ASSETS")
+
+
+@pytest.fixture(scope="module")
+def pair() -> Pair:
+    return new_pair()
+
+
+@pytest.fixture(scope="module")
+def webhook(api_server: ApiServer, tmp_path_factory: pytest.TempPathFactory, pair: Pair) -> Iterator[WebhookProcess]:
+    if not api_server.real:
+        pytest.skip("the emulator calls no webhooks; set KUBEBUILDER_ASSETS")
+    folder = tmp_path_factory.mktemp("webhook")
+    write_pair(pair, folder)
+    with webhook_process(folder) as webhook:
+        yield webhook
+
+
+@pytest.fixture
+async def client(
+    api_server: ApiServer, namespace: str, webhook: WebhookProcess, pair: Pair
+) -> AsyncIterator[ApiClient]:
+    """An administrator's client, while the webhook is registered for the test's namespace."""
+    async with registered(api_server, namespace, namespace, webhook.url, [pair]), api_server.client() as client:
+        yield client
+
+
+def pod(name: str, text: str | None = SEED, **spec: Any) -> JsonObject:
+    return {
+        "metadata": {"name": name, "annotations": {} if text is None else {"gpu-scheduling-map": text}},
+        "spec": {"schedulerName": "gpu-scheduler", "containers": [{"name": "main", "image": "busybox"}], **spec},
+    }
+
+
+def pods_of(namespace: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/pods"
+
+
+def told(of: JsonObject) -> tuple[str, str]:
+    """The node that was noted, and the cards that every container sees."""
+    values = set()
+    for container in [*of["spec"]["containers"], *of["spec"].get("initContainers", [])]:
+        last = {variable["name"]: variable for variable in container["env"]}
+        assert last["CUDA_DEVICE_ORDER"]["value"] == "PCI_BUS_ID"
+        assert "valueFrom" not in last["CUDA_VISIBLE_DEVICES"]
+        values.add(last["CUDA_VISIBLE_DEVICES"].get("value", ""))
+    (value,) = values
+    assert of["metadata"]["annotations"]["gpu-dev/map-devices"] == value
+    return of["metadata"]["annotations"]["gpu-dev/map-node"], value
+
+
+async def refusal(client: ApiClient, method: str, path: str, body: JsonObject, **more: Any) -> str:
+    with pytest.raises(ApiAnswerError) as refused:
+        await client.call(method, path, body, **more)
+    assert refused.value.code == 403, refused.value
+    return str(refused.value)
+
+
+async def test_the_seeds_five_pods(client: ApiClient, namespace: str) -> None:
+    """Made as the StatefulSet controller makes them."""
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "check", "uid": "u", "controller": True}
+    for index, expected in enumerate(EXPECTED):
+        given = pod(f"gpu-scheduler-check-{index}")
+        given["metadata"] |= {
+            "generateName": "gpu-scheduler-check-",
+            "ownerReferences": [owner],
+            "labels": {"apps.kubernetes.io/pod-index": str(index)},
+        }
+        kept = await client.call("POST", pods_of(namespace), given)
+        assert told(kept) == expected
+        assert kept["metadata"]["annotations"]["gpu-dev/map-digest"] == map_digest(SEED)
+        assert kept["metadata"]["annotations"]["gpu-dev/map-index"] == str(index)
+
+
+async def test_the_guides_three_pods(client: ApiClient, namespace: str, webhook: WebhookProcess) -> None:
+    for index, text in enumerate(["0=node1:0,1", GUIDE, GUIDE]):
+        kept = await client.call("POST", pods_of(namespace), pod(f"webhook-test-{index}", text))
+        assert told(kept) == EXPECTED[index]
+    said = webhook.text()
+    for sentence in (
+        "Injecting CUDA_VISIBLE_DEVICES=0,1 for pod webhook-test-0 (index 0)",
+        "Injecting CUDA_VISIBLE_DEVICES=2 for pod webhook-test-1 (index 1)",
+        "Injecting CUDA_VISIBLE_DEVICES=0,1,2 for pod webhook-test-2 (index 2)",
+    ):
+        assert sentence in said
+
+
+async def test_patches_apply_to_whatever_the_server_accepts(client: ApiClient, namespace: str) -> None:
+    secret = {"secretKeyRef": {"name": "s", "key": "k"}}
+    main = {"name": "main", "image": "busybox"}
+    rows: list[JsonObject] = [
+        {"containers": [{**main, "env": None}]},
+        {"containers": [{**main, "env": []}]},
+        {"containers": [{**main, "env": [{"name": "A", "value": "$(CUDA_VISIBLE_DEVICES)"}]}]},
+        {"containers": [{**main, "env": [{"name": "CUDA_VISIBLE_DEVICES", "valueFrom": secret}]}]},
+        {"containers": [{**main, "env": [{"name": "CUDA_VISIBLE_DEVICES", "value": "2"}]}]},
+        {"containers": [{**main, "envFrom": [{"secretRef": {"name": "s"}}]}]},
+        {"containers": [main, {**main, "name": "second"}], "initContainers": [{**main, "name": "first"}]},
+        {"containers": [main], "initContainers": [{**main, "name": "side", "restartPolicy": "Always"}]},
+        {"containers": [main], "nodeName": "node2"},
+    ]
+    for row, spec in enumerate(rows):
+        given = pod(f"row-{row}", **spec)
+        given["metadata"]["annotations"] |= {"a.example.org/b_c.d-e": "~/", "gpu-scheduling-index": "1"}
+        assert told(await client.call("POST", pods_of(namespace), given)) == ("node2", "2")
+    none = await client.call("POST", pods_of(namespace), pod("none-0", "0=node1:none"))
+    assert told(none) == ("node1", "")
+    job = pod("", "7=node1:7")
+    job["metadata"] |= {"generateName": "job-", "labels": {"batch.kubernetes.io/job-completion-index": "7"}}
+    assert told(await client.call("POST", pods_of(namespace), job)) == ("node1", "7")
+
+
+async def test_what_is_denied_is_not_kept(client: ApiClient, namespace: str) -> None:
+    gpus = [{"name": "main", "image": "busybox", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]
+    other = [{"name": "main", "image": "busybox", "env": [{"name": "CUDA_VISIBLE_DEVICES", "value": "7"}]}]
+    for given, reason in (
+        (pod("a-9"), "the map has no entry for index 9"),
+        (pod("a-0", "0=node1:0\n0=node2:0"), "line 2: index 0 stands twice"),
+        (pod("a"), "the pod has no index"),
+        (pod("a-0", containers=gpus), "requests nvidia.com/gpu"),
+        (pod("a-0", containers=other), "is '7', and the map says '0,1'"),
+        (pod("a-0", nodeName="node9"), "spec.nodeName is 'node9'"),
+    ):
+        assert reason in await refusal(client, "POST", pods_of(namespace), given)
+    assert (await client.call("GET", pods_of(namespace)))["items"] == []
+
+
+async def test_a_dry_run_is_answered_alike_and_kept_nowhere(client: ApiClient, namespace: str) -> None:
+    assert told(await client.call("POST", pods_of(namespace), pod("dry-3"), dryRun="All")) == EXPECTED[3]
+    assert (await client.call("GET", pods_of(namespace)))["items"] == []
+
+
+async def test_what_was_read_stays_and_a_debugging_container_sees_the_same(client: ApiClient, namespace: str) -> None:
+    await client.call("POST", pods_of(namespace), pod("a-1"))
+    path = f"{pods_of(namespace)}/a-1"
+    edit = {"metadata": {"annotations": {"gpu-scheduling-map": "1=node1:0"}}}
+    assert "can't be changed" in await refusal(client, "PATCH", path, edit, content_type=MERGE)
+    fine = {"metadata": {"annotations": {"mine": "yes"}, "labels": {"mine": "yes"}}}
+    assert told(await client.call("PATCH", path, fine, content_type=MERGE)) == ("node2", "2")
+    for name in ("debug-1", "debug-2"):
+        debug = {"spec": {"ephemeralContainers": [{"name": name, "image": "busybox"}]}}
+        after = await client.call("PATCH", f"{path}/ephemeralcontainers", debug, content_type=STRATEGIC)
+    assert len(after["spec"]["ephemeralContainers"]) == 2
+    for container in after["spec"]["ephemeralContainers"]:
+        assert {"name": "CUDA_VISIBLE_DEVICES", "value": "2"} in container["env"]
+    greedy = {"name": "all", "image": "busybox", "env": [{"name": "CUDA_VISIBLE_DEVICES", "value": "0,1,2,3"}]}
+    debug = {"spec": {"ephemeralContainers": [greedy]}}
+    assert "is '0,1,2,3'" in await refusal(
+        client, "PATCH", f"{path}/ephemeralcontainers", debug, content_type=STRATEGIC
+    )
+
+
+class AddsSidecar(Background):
+    """Somebody else's webhook: gives each pod a second container, after ours has been asked."""
+
+    def __init__(self, pair: Pair, folder: Path) -> None:
+        super().__init__("somebody else's webhook")
+        self._context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        self._context.load_cert_chain(*write_pair(pair, folder))
+        self.port = 0
+
+    async def _live(self) -> None:
+        app = web.Application()
+        app.router.add_post("/mutate", self._mutate)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=self._context)
+        try:
+            await site.start()
+            self.port = runner.addresses[0][1]
+            self._is_up()
+            await asyncio.get_running_loop().create_future()
+        finally:
+            await runner.cleanup()
+
+    async def _mutate(self, request: web.Request) -> web.Response:
+        review = await request.json()
+        response = {"uid": review["request"]["uid"], "allowed": True}
+        if len(review["request"]["object"]["spec"]["containers"]) == 1:
+            sidecar = {"name": "sidecar", "image": "busybox"}
+            patch = json.dumps([{"op": "add", "path": "/spec/containers/-", "value": sidecar}])
+            response |= {"patchType": "JSONPatch", "patch": base64.b64encode(patch.encode()).decode()}
+        return web.json_response({**review, "request": None, "response": response})
+
+
+async def test_containers_that_others_add_later_are_told_as_well(
+    api_server: ApiServer, client: ApiClient, namespace: str, tmp_path: Path
+) -> None:
+    """`reinvocationPolicy: IfNeeded`: the server asks again when another webhook has changed the pod."""
+    pair = new_pair()
+    with AddsSidecar(pair, tmp_path) as other:
+        url, name = (
+            f"https://127.0.0.1:{other.port}",
+            f"{namespace}-z",
+        )  # webhooks are asked in the order of their names
+        async with registered(api_server, name, namespace, url, [pair], conditions=False):
+
+            async def with_sidecar() -> JsonObject | None:
+                kept = await client.call("POST", pods_of(namespace), pod("a-1"), dryRun="All")
+                return kept if len(kept["spec"]["containers"]) == 2 else None
+
+            assert told(await eventually(with_sidecar, timeout=60)) == ("node2", "2")
+
+
+# --- Under load.
+
+
+class Creating:
+    """Creates pods at a steady rate, as a client does that tries again after an error."""
+
+    def __init__(self, client: ApiClient, namespace: str, count: int, per_s: float) -> None:
+        self._client = client
+        self._path = pods_of(namespace)
+        self._count = count
+        self._per_s = per_s
+        self.errors: list[ApiAnswerError] = []
+        self.done = 0
+
+    async def run(self) -> None:
+        """Returns when every pod was answered with success once."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        async with asyncio.TaskGroup() as group:
+            for number in range(self._count):
+                # The rate is the test's subject: this waits for no condition.
+                await asyncio.sleep(max(0.0, began + number / self._per_s - clock()))
+                group.create_task(self._create(number))
+
+    async def _create(self, number: int) -> None:
+        given = pod(f"load-{number}", None)
+        given["metadata"]["annotations"] = {"gpu-scheduling-map": SEED, "gpu-scheduling-index": str(number % 5)}
+        while True:
+            try:
+                await self._client.call("POST", self._path, given)
+            except ApiAnswerError as problem:
+                if problem.code == 409 and "already exists" in str(problem):
+                    break  # it was made, and the answer was lost
+                if problem.code != 500 or "failed calling webhook" not in str(problem):
+                    raise
+                self.errors.append(problem)
+                continue
+            break
+        self.done += 1
+
+    async def check(self) -> None:
+        """Every pod is there once, with the variables of its index."""
+        items: list[JsonObject] = (await self._client.call("GET", self._path))["items"]
+        assert len(items) == self._count
+        for each in items:
+            number = int(each["metadata"]["name"].removeprefix("load-"))
+            assert told(each) == EXPECTED[number % 5], each["metadata"]["name"]
+
+
+@pytest.fixture
+def two(tmp_path: Path, pair: Pair) -> Iterator[list[WebhookProcess]]:
+    """Two replicas with one certificate."""
+    write_pair(pair, tmp_path)
+    replicas = [WebhookProcess(tmp_path, name, GPU_DEV_WEBHOOK__DRAIN_S="2") for name in ("first", "second")]
+    try:
+        yield [each.await_listening() for each in replicas]
+    finally:
+        for each in replicas:
+            each.stop()
+
+
+async def test_a_replica_that_is_killed_lets_no_pod_by_and_loses_none(
+    api_server: ApiServer, namespace: str, two: list[WebhookProcess], pair: Pair
+) -> None:
+    with TcpBalancer(each.port for each in two) as balancer:
+        url = f"https://127.0.0.1:{balancer.port}"
+        async with registered(api_server, namespace, namespace, url, [pair]), api_server.client() as client:
+            creating = Creating(client, namespace, 500, per_s=50)
+            running = asyncio.create_task(creating.run())
+            await eventually(lambda: creating.done >= 250, timeout=120)
+            two[0].signal(signal.SIGKILL)
+            await running
+            assert two[0].process.wait(10) == -signal.SIGKILL
+            await creating.check()
+        reviewed = [Counter(each.events()) for each in two]
+        assert all(any(event.startswith("Injecting") for event in events) for events in reviewed), "both had a share"
+        assert balancer.taken[two[1].port] > 0
+
+
+async def test_a_replica_that_is_asked_to_end_costs_nobody_an_error(
+    api_server: ApiServer, namespace: str, two: list[WebhookProcess], pair: Pair
+) -> None:
+    with TcpBalancer(each.port for each in two) as balancer:
+        url = f"https://127.0.0.1:{balancer.port}"
+        async with registered(api_server, namespace, namespace, url, [pair]), api_server.client() as client:
+            creating = Creating(client, namespace, 300, per_s=50)
+            running = asyncio.create_task(creating.run())
+            await eventually(lambda: creating.done >= 80, timeout=120)
+            balancer.leave(two[0].port)  # as a Service does while its pod is told to end
+            two[0].signal(signal.SIGTERM)
+            await running
+            await creating.check()
+            assert creating.errors == []
+            await asyncio.to_thread(two[0].process.wait, 30)
+            assert two[0].process.returncode == 0
+
+
+async def test_authority_and_certificate_change_while_pods_are_created(
+    api_server: ApiServer, namespace: str, tmp_path: Path
+) -> None:
+    old, new = new_pair(), new_pair()
+    write_pair(old, tmp_path)
+    with webhook_process(tmp_path) as webhook:
+        async with registered(api_server, namespace, namespace, webhook.url, [old]), api_server.client() as client:
+            creating = Creating(client, namespace, 300, per_s=50)
+            running = asyncio.create_task(creating.run())
+            for step, trusted in enumerate(([old, new], [new]), start=1):
+                await eventually(lambda step=step: creating.done >= 60 * step, timeout=120)  # type: ignore[misc]
+                await trust(client, namespace, trusted)
+                if step == 1:
+                    # Both are trusted by every API server before the new one is used: here that of this test.
+                    await eventually(lambda: creating.done >= 100, timeout=120)
+                    write_pair(new, tmp_path)
+                    await eventually(lambda: webhook.events().count("certificate_taken") == 2)
+            await running
+            await creating.check()
+            assert creating.errors == []

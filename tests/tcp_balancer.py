@@ -1,0 +1,84 @@
+"""One address before several servers, as a Service is: each connection goes to the next server that takes it."""
+
+import asyncio
+from collections.abc import Iterable
+
+from tests.kubernetes.background import Background
+
+
+class TcpBalancer(Background):
+    """Forwards bytes. `port` is where it listens, on 127.0.0.1, once it is started."""
+
+    def __init__(self, ports: Iterable[int]) -> None:
+        super().__init__("the balancer")
+        self._ports = list(ports)
+        self._turn = 0
+        self._connections: set[asyncio.Task[None]] = set()
+        self.port = 0
+        self.taken = dict.fromkeys(self._ports, 0)
+
+    def leave(self, port: int) -> None:
+        """Send nothing new to this server; connections that are open stay."""
+        self._ports = [each for each in self._ports if each != port]
+
+    async def _live(self) -> None:
+        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        self._is_up()
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            server.close()
+            for each in self._connections:
+                each.cancel()
+            await asyncio.gather(*self._connections, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.add(task)
+        try:
+            await self._forward(reader, writer)
+        except asyncio.CancelledError:
+            return  # the balancer ends; asyncio would report it as an error of the connection's
+        finally:
+            self._connections.discard(task)
+            writer.transport.abort()
+
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        behind = await self._next()
+        if behind is None:
+            return
+        answers, questions = behind
+        try:
+            _, pending = await asyncio.wait(
+                [asyncio.create_task(_copy(reader, questions)), asyncio.create_task(_copy(answers, writer))],
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            for each in pending:
+                each.cancel()
+            await asyncio.gather(*pending, return_exceptions=True)
+        finally:
+            questions.transport.abort()
+
+    async def _next(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
+        for _ in range(len(self._ports)):
+            self._turn += 1
+            port = self._ports[self._turn % len(self._ports)]
+            try:
+                opened = await asyncio.open_connection("127.0.0.1", port)
+            except OSError:
+                continue
+            self.taken[port] += 1
+            return opened
+        return None
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Until one side is gone. What was said last is sent on."""
+    try:
+        while data := await reader.read(2**16):
+            writer.write(data)
+            await writer.drain()
+    except OSError:
+        return
