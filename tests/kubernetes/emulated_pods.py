@@ -115,6 +115,9 @@ def check_pod_update(old: JsonObject, new: JsonObject) -> None:
     for spec in (before, after):
         for container in [*spec["containers"], *spec.get("initContainers", [])]:
             container.pop("image", None)
+    gates = before.pop("schedulingGates", None) or []
+    if all(gate in gates for gate in after.get("schedulingGates") or []):
+        after.pop("schedulingGates", None)  # they can only be taken away
     old_tolerations, new_tolerations = before.pop("tolerations", []), after.pop("tolerations", [])
     if before != after or any(each not in new_tolerations for each in old_tolerations):
         why = (

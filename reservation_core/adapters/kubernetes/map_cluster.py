@@ -1,0 +1,117 @@
+"""The scheduler's way to an API server: nodes and pods as they change, bindings, and why a pod waits."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+
+from reservation_core.adapters.kubernetes.api_errors import ApiError, ConflictError, NotFoundError
+from reservation_core.adapters.kubernetes.event_writer import EventWriter, Regarding
+from reservation_core.adapters.kubernetes.map_sights import SightRules, node_sight, pod_sight
+from reservation_core.adapters.kubernetes.marks import as_mapping
+from reservation_core.adapters.kubernetes.object_watch import ObjectWatch, Seen
+from reservation_core.adapters.kubernetes.transport import ONLY_METADATA, Transport
+from reservation_core.ports.clock import Clock
+from reservation_core.ports.cluster import ClusterUnavailableError
+from reservation_core.ports.map_cluster import BindRefusedError, PodChangedError, PodRef, Sight
+
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+UNSCHEDULABLE = "Unschedulable"
+"""The reason that Kubernetes' own tools look for in the condition PodScheduled."""
+
+_NOT_ENDED = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
+
+Read = Callable[[Seen, SightRules], Sight]
+
+
+class KubernetesMapCluster:
+    """Nodes and pods of all namespaces of one API server. `events` is run by whoever made it."""
+
+    def __init__(self, transport: Transport, rules: SightRules, events: EventWriter, clock: Clock) -> None:
+        self._transport = transport
+        self._rules = rules
+        self._events = events
+        self._clock = clock
+
+    async def follow(self, handle: Callable[[Sight], None], listed: Callable[[], None]) -> None:
+        """Tell of all nodes and pods once, then that this was all, then of every change, until cancelled."""
+        to_list = 2
+
+        def one_listed() -> None:
+            nonlocal to_list
+            to_list -= 1
+            if to_list == 0:
+                listed()
+
+        async with asyncio.TaskGroup() as group:
+            for path, selector, read in (("/api/v1/nodes", None, node_sight), ("/api/v1/pods", _NOT_ENDED, pod_sight)):
+                watch = ObjectWatch(self._transport, path, selector)
+                group.create_task(self._follow(watch.changes(), read, handle, one_listed))
+
+    async def _follow(
+        self,
+        changes: AsyncGenerator[Seen | None, None],
+        read: Read,
+        handle: Callable[[Sight], None],
+        listed: Callable[[], None],
+    ) -> None:
+        first = True
+        async with aclosing(changes) as seen:
+            async for each in seen:
+                if each is not None:
+                    handle(read(each, self._rules))
+                elif first:
+                    first = False
+                    listed()
+
+    async def bind(self, pod: PodRef, node: str) -> None:
+        """Bind a pod, or find that it is bound there already: an answer may have been lost.
+
+        Raises PodChangedError, BindRefusedError and ClusterUnavailableError.
+        """
+        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        try:
+            await self._transport.request("POST", f"{path}/binding", body=body)
+        except (ConflictError, NotFoundError) as problem:
+            if not await self._is_on(pod, node):
+                raise PodChangedError(f"{pod} could not be bound to {node}: {problem.message}") from problem
+        except ApiError as problem:
+            raise BindRefusedError(f"The API server refuses to bind {pod} to {node}: {problem}") from problem
+
+    async def _is_on(self, pod: PodRef, node: str) -> bool:
+        try:
+            found = await self._transport.request("GET", f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}")
+        except NotFoundError:
+            return False
+        except ApiError as problem:
+            raise ClusterUnavailableError(f"Pod {pod} could not be looked at: {problem}") from problem
+        same = as_mapping(found.get("metadata")).get("uid") == pod.uid
+        return same and as_mapping(found.get("spec")).get("nodeName") == node
+
+    async def tell_waiting(self, pod: PodRef, reason: str, message: str) -> None:
+        """Write the condition PodScheduled=False. A pod that is gone, another, or bound meanwhile is left alone."""
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": UNSCHEDULABLE,
+            "message": f"{reason}: {message}",
+            "lastTransitionTime": self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ"),
+        }
+        body = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
+        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status"
+        try:
+            await self._transport.request("PATCH", path, body=body, content_type=STRATEGIC_PATCH, accept=ONLY_METADATA)
+        except (NotFoundError, ConflictError):
+            return
+        except ApiError as problem:
+            raise ClusterUnavailableError(f"The status of pod {pod} could not be written: {problem}") from problem
+
+    def tell_event(self, pod: PodRef, reason: str, message: str, *, warning: bool) -> None:
+        """Have an Event written."""
+        regarding = Regarding(pod.namespace, pod.name, pod.uid)
+        self._events.tell(regarding, reason, message, action="Binding", warning=warning)

@@ -1,0 +1,164 @@
+"""From the API's Node and Pod objects to what the scheduler of mapped pods decides on. Nothing else of them is kept."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from reservation_core.adapters.kubernetes.marks import (
+    GPU_INDICES,
+    as_list,
+    as_mapping,
+    pod_name_of,
+)
+from reservation_core.adapters.kubernetes.node_gpus import BadAnnotationError, annotated_cards
+from reservation_core.adapters.kubernetes.object_watch import Seen
+from reservation_core.adapters.kubernetes.pod_causes import condition
+from reservation_core.adapters.kubernetes.pod_requests import host_ports, pod_requests, read_amounts
+from reservation_core.domain.admission import annotations_of
+from reservation_core.domain.admitted_maps import NotAdmittedError, admitted_entry
+from reservation_core.domain.known_maps import KnownMaps
+from reservation_core.domain.map_marks import CUDA_VISIBLE_DEVICES, MAP_DIGEST, SCHEDULER_NAME
+from reservation_core.domain.map_placement import Burden, DeviceUse, MappedPod, Node
+from reservation_core.domain.node_choice_terms import Requirement, Taint, Terms, Tolerated
+from reservation_core.ports.map_cluster import NodeGone, NodeSeen, PodBound, PodGone, PodRef, PodWaiting, Sight
+
+BOOKING = "gpu-dev/booking"
+"""The annotation by which the webhook says under which booking it admitted a pod."""
+
+_FINISHED = ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True, slots=True)
+class SightRules:
+    """Which pods are ours to bind, where our own jobs run, and which resources are GPUs."""
+
+    scheduler_name: str = SCHEDULER_NAME
+    jobs_namespace: str = "gpu-dev"
+    gpu_resources: Sequence[str] = ("nvidia.com/gpu", "amd.com/gpu")
+    maps: KnownMaps = field(default_factory=KnownMaps)
+
+
+def node_sight(seen: Seen, rules: SightRules) -> Sight:
+    """A node, as it is now or gone."""
+    if seen.gone:
+        return NodeGone(seen.name)
+    metadata, spec, status = (as_mapping(seen.thing.get(part)) for part in ("metadata", "spec", "status"))
+    labels = {str(key): str(value) for key, value in as_mapping(metadata.get("labels")).items()}
+    capacity = read_amounts(status.get("capacity"))
+    count = sum(capacity.get(name, 0) for name in rules.gpu_resources)
+    try:
+        cards = annotated_cards(seen.thing)
+    except BadAnnotationError:
+        cards = ()  # what can't be read says nothing; `/v1/nodes` shows why
+    return NodeSeen(
+        Node(
+            name=seen.name,
+            labels=labels,
+            ready=condition(seen.thing, "Ready").get("status") == "True",
+            cordoned=spec.get("unschedulable") is True,
+            taints=tuple(
+                Taint(*(str(taint.get(part) or "") for part in ("key", "value", "effect")))
+                for taint in map(as_mapping, as_list(spec.get("taints")))
+            ),
+            allocatable=read_amounts(status.get("allocatable")),
+            uuids={card.index: card.uuid.lower() for card in cards if card.uuid},
+            card_count=count or None,
+        )
+    )
+
+
+def pod_sight(seen: Seen, rules: SightRules) -> Sight:
+    """A pod: on its node, waiting for us, or nothing (any more) that matters."""
+    spec, status = (as_mapping(seen.thing.get(part)) for part in ("spec", "status"))
+    if seen.gone or status.get("phase") in _FINISHED:
+        return PodGone(seen.uid)
+    pod = PodRef(seen.namespace, seen.name, seen.uid)
+    node = spec.get("nodeName")
+    if isinstance(node, str) and node:
+        return PodBound(pod, node, _burden(seen, rules))
+    deleting = as_mapping(seen.thing.get("metadata")).get("deletionTimestamp")
+    if spec.get("schedulerName") != rules.scheduler_name or deleting:
+        return PodGone(seen.uid)
+    return _waiting(seen, pod, rules)
+
+
+def _waiting(seen: Seen, pod: PodRef, rules: SightRules) -> PodWaiting:
+    spec = as_mapping(seen.thing.get("spec"))
+    entry = refused = None
+    try:
+        entry = admitted_entry(seen.thing, rules.maps.read)
+    except NotAdmittedError as problem:
+        refused = str(problem)
+    told = condition(seen.thing, "PodScheduled")
+    booking = annotations_of(seen.thing).get(BOOKING)
+    mapped = MappedPod(str(pod), entry, _burden(seen, rules), _terms(spec), refused, booking)
+    message = told.get("message") if told.get("status") == "False" else None
+    return PodWaiting(
+        pod,
+        mapped,
+        gated=bool(as_list(spec.get("schedulingGates"))),
+        told=message if isinstance(message, str) else None,
+    )
+
+
+def _burden(seen: Seen, rules: SightRules) -> Burden:
+    spec = as_mapping(seen.thing.get("spec"))
+    return Burden(pod_requests(spec), _use(seen, rules), host_ports(spec))
+
+
+def _use(seen: Seen, rules: SightRules) -> DeviceUse | None:
+    """The cards that a pod sees: by its map's, or as one of our own jobs' pods."""
+    annotations = annotations_of(seen.thing)
+    devices = _devices_seen(seen.thing) if MAP_DIGEST in annotations else None
+    group = f"{seen.namespace}/{_controller(seen.thing)}/{annotations.get(MAP_DIGEST)}"
+    if devices is None and seen.namespace == rules.jobs_namespace and pod_name_of(seen.thing) is not None:
+        devices, group = annotations.get(GPU_INDICES), f"job/{seen.uid}"
+    named = tuple(each for each in (devices or "").split(",") if each)
+    return DeviceUse(named, group, f"{seen.namespace}/{seen.name}") if named else None
+
+
+def _devices_seen(pod: Mapping[str, Any]) -> str | None:
+    for container in map(as_mapping, as_list(as_mapping(pod.get("spec")).get("containers"))):
+        for variable in map(as_mapping, as_list(container.get("env"))):
+            if variable.get("name") == CUDA_VISIBLE_DEVICES and isinstance(variable.get("value"), str):
+                return str(variable["value"])
+    return None
+
+
+def _controller(pod: Mapping[str, Any]) -> str:
+    for owner in map(as_mapping, as_list(as_mapping(pod.get("metadata")).get("ownerReferences"))):
+        if owner.get("controller") is True:
+            return str(owner.get("uid"))
+    return ""
+
+
+def _terms(spec: Mapping[str, Any]) -> Terms:
+    selector = tuple((str(key), str(value)) for key, value in sorted(as_mapping(spec.get("nodeSelector")).items()))
+    node_affinity = as_mapping(as_mapping(spec.get("affinity")).get("nodeAffinity"))
+    required = node_affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    alternatives = None
+    if isinstance(required, Mapping):
+        alternatives = tuple(_term(term) for term in map(as_mapping, as_list(required.get("nodeSelectorTerms"))))
+    tolerations = tuple(
+        Tolerated(
+            str(each.get("key") or ""),
+            str(each.get("operator") or "Equal"),
+            str(each.get("value") or ""),
+            str(each.get("effect") or ""),
+        )
+        for each in map(as_mapping, as_list(spec.get("tolerations")))
+    )
+    return Terms(selector, alternatives, tolerations)
+
+
+def _term(term: Mapping[str, Any]) -> tuple[Requirement, ...]:
+    return tuple(
+        Requirement(
+            str(each.get("key")),
+            str(each.get("operator")),
+            tuple(str(value) for value in as_list(each.get("values"))),
+            field,
+        )
+        for part, field in (("matchExpressions", False), ("matchFields", True))
+        for each in map(as_mapping, as_list(term.get(part)))
+    )

@@ -1,0 +1,100 @@
+"""Which nodes a pod lets itself be put on: its node selector, its required node affinity, its tolerations.
+
+The rules are Kubernetes' own (`core/v1` NodeSelector, Toleration): terms are alternatives, the requirements of a term
+all have to hold, an empty term matches nothing.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+FORBIDDING: Final = frozenset({"NoSchedule", "NoExecute"})
+"""The effects of taints that keep a pod from a node; `PreferNoSchedule` only asks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """What keeps pods from a node."""
+
+    key: str
+    value: str
+    effect: str
+
+    def __str__(self) -> str:
+        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerated:
+    """A pod's toleration. No key with the operator `Exists`: every key; no effect: every effect."""
+
+    key: str
+    operator: str
+    value: str
+    effect: str
+
+    def covers(self, taint: Taint) -> bool:
+        """Whether it lets the pod go where the taint is."""
+        if self.effect and self.effect != taint.effect:
+            return False
+        if self.operator == "Exists":
+            return self.key in ("", taint.key)
+        return self.key == taint.key and self.value == taint.value
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One requirement on a label, or on the field `metadata.name` (`field`)."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...]
+    field: bool = False
+
+    def holds(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Whether a node meets it. An operator that nobody knows is met by none."""
+        found = (name if self.key == "metadata.name" else None) if self.field else labels.get(self.key)
+        match self.operator:
+            case "In":
+                return found is not None and found in self.values
+            case "NotIn":
+                return found is None or found not in self.values
+            case "Exists":
+                return found is not None
+            case "DoesNotExist":
+                return found is None
+            case "Gt" | "Lt":
+                return self._compares(found)
+            case _:
+                return False
+
+    def _compares(self, found: str | None) -> bool:
+        numbers = [found or "", *self.values]
+        if len(numbers) != 2 or not all(_INTEGER.fullmatch(each) for each in numbers):
+            return False
+        left, right = map(int, numbers)
+        return left > right if self.operator == "Gt" else left < right
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a pod asks of its node. `alternatives` is None where it has no required affinity."""
+
+    selector: tuple[tuple[str, str], ...] = ()
+    alternatives: tuple[tuple[Requirement, ...], ...] | None = None
+    tolerations: tuple[Tolerated, ...] = ()
+
+    def matches(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Whether the pod's selector and affinity let it onto a node."""
+        if any(labels.get(key) != value for key, value in self.selector):
+            return False
+        if self.alternatives is None:
+            return True
+        return any(term and all(each.holds(name, labels) for each in term) for term in self.alternatives)
+
+    def untolerated(self, taints: Sequence[Taint]) -> list[Taint]:
+        """The taints that keep the pod away."""
+        forbidding = [taint for taint in taints if taint.effect in FORBIDDING]
+        return [taint for taint in forbidding if not any(each.covers(taint) for each in self.tolerations)]

@@ -1,0 +1,85 @@
+"""From settings to a scheduler of mapped pods that runs: cluster, lease, ledger, and whether all of it is well."""
+
+import asyncio
+import os
+import secrets
+import socket
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from reservation_core.adapters.clock import SystemClock
+from reservation_core.adapters.kubernetes.credentials import KubeconfigError
+from reservation_core.adapters.kubernetes.event_writer import EventWriter
+from reservation_core.adapters.kubernetes.leases import Lease, LeaseRules
+from reservation_core.adapters.kubernetes.map_cluster import KubernetesMapCluster
+from reservation_core.adapters.kubernetes.map_sights import SightRules
+from reservation_core.runtime.companions import beside
+from reservation_core.runtime.kubernetes import open_transport
+from reservation_core.runtime.settings_error import SettingsError
+from reservation_core.runtime.settings_scheduler import SchedulerSettings
+from reservation_core.usecases.bind_mapped_pods import BindRules, MapScheduler
+
+_OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+_CONTROLLER = "gpu-scheduler"
+
+
+@dataclass(frozen=True, slots=True)
+class RunningScheduler:
+    """The scheduler, its lease, and who writes its Events."""
+
+    scheduler: MapScheduler
+    lease: Lease
+    events: EventWriter
+
+
+@asynccontextmanager
+async def run_map_scheduler(settings: SchedulerSettings) -> AsyncIterator[RunningScheduler]:
+    """A scheduler that follows the cluster, and binds while it has the lease, as long as the block runs.
+
+    Raises SettingsError for a kubeconfig that can't be used. An error of any of its parts ends the block.
+    """
+    rules = settings.scheduler
+    try:
+        transport = open_transport(settings)
+    except KubeconfigError as error:
+        raise SettingsError(str(error)) from error
+    clock = SystemClock()
+    identity = f"{socket.gethostname()}_{secrets.token_hex(6)}"
+    events = EventWriter(
+        transport, clock, _CONTROLLER, f"{_CONTROLLER}-{socket.gethostname()}", per_s=rules.events_per_s
+    )
+    sights = SightRules(rules.name, settings.kubernetes.namespace, settings.gpu.resource_names)
+    lease = Lease(
+        transport, clock, _lease_namespace(settings), rules.lease_name, identity,
+        LeaseRules(rules.lease_s, rules.renew_within_s, rules.retry_s),
+    )  # fmt: skip
+    scheduler = MapScheduler(
+        KubernetesMapCluster(transport, sights, events, clock),
+        BindRules(rules.overlap, rules.node_label, rules.parallel),
+        lease.holds,
+    )
+    async with AsyncExitStack() as closing:
+        closing.push_async_callback(transport.close)
+        await closing.enter_async_context(beside(events.run(), name="events"))
+        await closing.enter_async_context(beside(lease.keep(scheduler.look_again), name="lease"))
+        await closing.enter_async_context(beside(_sweep(scheduler, rules.sweep_s), name="sweep"))
+        await closing.enter_async_context(beside(scheduler.run(), name="scheduler"))
+        yield RunningScheduler(scheduler, lease, events)
+
+
+async def _sweep(scheduler: MapScheduler, every_s: float) -> None:
+    while True:
+        await asyncio.sleep(every_s)
+        scheduler.look_again()
+
+
+def _lease_namespace(settings: SchedulerSettings) -> str:
+    chosen = settings.scheduler.lease_namespace or os.environ.get("POD_NAMESPACE")
+    if chosen:
+        return chosen
+    try:
+        return _OWN_NAMESPACE.read_text().strip()
+    except FileNotFoundError:
+        return "kube-system"
