@@ -1,4 +1,4 @@
-"""Which bookings let their owners use GPUs at a time."""
+"""Which bookings let their owners use GPUs at a time, and what is nobody's then."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,9 +16,27 @@ class Entitlement:
     until: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class FreeOfType:
+    """Of a type there are so many cards, of which the calendar leaves so many free now.
+
+    As many as were asked for stay free `until` (None: as far as anything is known); nothing is said where there are not
+    so many.
+    """
+
+    gpu_type: str
+    cards: int
+    free: int
+    until: datetime | None
+
+
 class Entitlements(Protocol):
     """What people may use now."""
 
     async def of_user(self, user_id: int) -> Sequence[Entitlement]:
         """The user's bookings whose slot it is now by the database's clock, by type; those that end last first."""
+        ...
+
+    async def free_of_types(self, gpu_type: str | None, gpus: int) -> Sequence[FreeOfType]:
+        """Each type (None: all) of which there are cards that get new work, and until when `gpus` of it stay free."""
         ...

@@ -16,7 +16,11 @@ _NOW = timedelta(seconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether, and by what. `until` None while `schedulable`: without end; `gpus` None: as many as there are."""
+    """Whether, and by what.
+
+    `until`: the end of the booking; without one, when so many GPUs are not free any more by the calendar (None: that
+    is not in sight). `gpus` None: as many as there are.
+    """
 
     schedulable: bool
     reason: str
@@ -37,8 +41,8 @@ async def schedulability(
 ) -> Verdict:
     """Whether `user` may use so many GPUs of a type (None: any) now.
 
-    A booking whose slot it is says yes; so does a policy that asks for no booking, within its quotas. Raises
-    ForbiddenError for anybody but a service or an administrator.
+    A booking whose slot it is says yes; so does a policy that asks for no booking, within its quotas and where so many
+    are free. Raises ForbiddenError for anybody but a service or an administrator.
     """
     require_service(principal)
     record = await uow.identities.user(user)
@@ -55,17 +59,33 @@ async def schedulability(
 async def _without_booking(
     uow: UnitOfWork, user: UserRecord, gpu_type: str | None, gpus: int, booked: int, now: datetime
 ) -> Verdict:
-    policy = (await uow.policies.current()).policy
-    limits = policy.limits(user.name, None, gpu_type)
     what = "GPUs" if gpu_type is None else gpu_type
-    if limits.booking_required is None or limits.booking_required.value:
+    types = await uow.entitlements.free_of_types(gpu_type, gpus)
+    if not types:
+        return Verdict(False, f"There are no {what} that get new work. GET /v1/gpus shows what there is.")
+    policy = (await uow.policies.current()).policy
+    # Without a type asked for it may be any: whichever it is must be allowed, and last for so long.
+    limits = {each.gpu_type: policy.limits(user.name, None, each.gpu_type) for each in types}
+    if any(each.booking_required is None or each.booking_required.value for each in limits.values()):
         if booked:
             return Verdict(False, f"{user.name} has booked {booked} {what} now; {gpus} are asked for. Book more.")
         return Verdict(False, f"{user.name} has no booking of {what} now. Book with POST /v1/bookings.")
-    request = RuleRequest(kind=ReservationKind.JOB, user=user.name, gpus=gpus, duration=_NOW, gpu_type=gpu_type)
-    usage = await uow.policies.usage(user.id, None, known_from(request, limits, now), now)
-    broken = [rule for rule in check(request, policy, usage, now) if rule.code in _QUOTAS]
-    if broken:
-        return Verdict(False, " ".join(rule.detail for rule in broken))
-    most = None if limits.max_gpus is None else limits.max_gpus.value
-    return Verdict(True, f"The policy asks {user.name} for no booking.", gpu_type=gpu_type, gpus=most)
+    for each in types:
+        request = RuleRequest(
+            kind=ReservationKind.JOB, user=user.name, gpus=gpus, duration=_NOW, gpu_type=each.gpu_type
+        )
+        usage = await uow.policies.usage(user.id, None, known_from(request, limits[each.gpu_type], now), now)
+        broken = [rule for rule in check(request, policy, usage, now) if rule.code in _QUOTAS]
+        if broken:
+            return Verdict(False, " ".join(rule.detail for rule in broken))
+    able = [each for each in types if each.free >= gpus]
+    if not able:
+        free = ", ".join(f"{each.free} of {each.cards} {each.gpu_type}" for each in types)
+        advice = "Ask for less or later, or book with POST /v1/bookings."
+        return Verdict(False, f"Free now: {free}; {gpus} of a type are asked for. {advice}")
+    first = min(able, key=lambda each: (each.until is None, each.until or now))
+    reason = f"The policy asks {user.name} for no booking of {what}."
+    if first.until is not None:
+        reason += f" {gpus} {first.gpu_type} are free until {first.until:%Y-%m-%dT%H:%M:%SZ}."
+    most = limits[first.gpu_type].max_gpus
+    return Verdict(True, reason, first.until, gpu_type, None if most is None else most.value)

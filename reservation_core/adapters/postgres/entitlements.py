@@ -3,7 +3,7 @@
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.queries import statement
-from reservation_core.ports.entitlements import Entitlement
+from reservation_core.ports.entitlements import Entitlement, FreeOfType
 
 
 class PostgresEntitlements:
@@ -16,3 +16,8 @@ class PostgresEntitlements:
         """The user's bookings whose slot it is; those that end last first."""
         found = await self._connection.execute(statement("entitlements_of_user"), {"user_id": user_id})
         return [Entitlement(row.id, row.gpu_type, row.gpus, row.until) for row in found]
+
+    async def free_of_types(self, gpu_type: str | None, gpus: int) -> list[FreeOfType]:
+        """Each type, and until when so many cards of it stay free."""
+        found = await self._connection.execute(statement("free_of_types"), {"gpu_type": gpu_type, "gpus": gpus})
+        return [FreeOfType(row.gpu_type, row.cards, row.free, row.until) for row in found]

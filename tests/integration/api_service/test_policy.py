@@ -326,6 +326,42 @@ async def test_a_service_asks_who_may_use_gpus_and_nothing_else(
     assert (await alice.post("/v1/schedulability", json=question)).status_code == 403
 
 
+async def test_until_when_one_may_without_a_booking(
+    alice: httpx.AsyncClient, root: httpx.AsyncClient, app: FastAPI
+) -> None:
+    """Until the next booking or maintenance of cards that they would need; not longer, and null only without one."""
+    await put(root, "gpu_type:t4", booking_required=False)
+    question = {"user": "bob", "namespace": "lab", "gpu_type": "t4"}
+    async with await service(root, app) as gate:
+
+        async def asks(gpus: int, **other: object) -> tuple[bool, str | None, str | None]:
+            response = await gate.post("/v1/schedulability", json={**question, "gpus": gpus, **other})
+            answer = response.json()
+            assert answer["reason"]
+            return answer["schedulable"], answer["until"], answer["gpu_type"]
+
+        assert await asks(2) == (True, None, "t4")
+        assert (await asks(3))[0] is False  # there are two
+        assert (await asks(1, gpu_type="a100"))[0] is False
+        await booked(alice, at(5), gpu_type="t4")
+        assert await asks(1) == (True, None, "t4")
+        assert await asks(2) == (True, said(at(5)), "t4")
+        # Of any type it may be one that has to be booked; where none has to be, the first that ends bounds it.
+        assert (await asks(2, gpu_type=None))[0] is False
+        await put(root, "default", booking_required=False)
+        assert await asks(2, gpu_type=None) == (True, said(at(5)), None)
+        assert await asks(3, gpu_type=None) == (True, None, None)
+        window = {"node": "b", "start": said(at(3)), "duration": 3600, "reason": "Fans."}
+        assert (await root.post("/v1/maintenance", json=window)).status_code == 201
+        assert await asks(1) == (True, said(at(3)), "t4")
+        # What somebody has booked now is not free for others.
+        await booked(alice, datetime.now(UTC).replace(second=0, microsecond=0), gpu_type="t4")
+        assert await asks(1) == (True, said(at(3)), "t4")
+        no = (await gate.post("/v1/schedulability", json={**question, "gpus": 2})).json()
+        assert (no["schedulable"], no["until"]) == (False, None)
+        assert "1 of 2 t4" in no["reason"]
+
+
 async def test_a_service_reports_pods_that_use_bookings(
     alice: httpx.AsyncClient, root: httpx.AsyncClient, app: FastAPI, runtime: Runtime
 ) -> None:

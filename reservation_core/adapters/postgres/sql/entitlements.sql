@@ -8,3 +8,24 @@ WHERE r.user_id = :user_id AND r.kind = 'booking' AND r.status IN ('confirmed', 
   AND a.during @> clock_timestamp()
 GROUP BY r.id, g.gpu_type, upper(a.during)
 ORDER BY until DESC, r.id;
+
+-- name: free_of_types
+-- By type: how many cards there are, how many the calendar leaves free now, and until when it leaves so many of those that
+-- are free: the first time at which fewer are left is when the next of them is taken. Whether pods that the ledger does
+-- not know are on them is not asked: such a pod may be the asker's own.
+WITH taken AS (
+    SELECT a.gpu_id,
+           bool_or(a.held OR (a.booking_id IS NULL AND a.during @> clock_timestamp())) AS now,
+           min(lower(a.during)) FILTER (WHERE a.booking_id IS NULL AND lower(a.during) > clock_timestamp()) AS next
+    FROM allocations a WHERE a.released_at IS NULL
+    GROUP BY a.gpu_id
+)
+SELECT g.gpu_type, count(*) AS cards, count(*) FILTER (WHERE t.now IS NOT TRUE) AS free,
+       (array_agg(t.next ORDER BY t.next DESC NULLS FIRST) FILTER (WHERE t.now IS NOT TRUE))[CAST(:gpus AS integer)] AS until
+FROM gpus g
+JOIN nodes n ON n.id = g.node_id AND n.removed_at IS NULL
+JOIN node_conditions s ON s.node_id = n.id AND s.available
+LEFT JOIN taken t ON t.gpu_id = g.id
+WHERE g.condition IN ('usable', 'foreign') AND (CAST(:gpu_type AS text) IS NULL OR g.gpu_type = CAST(:gpu_type AS text))
+GROUP BY g.gpu_type
+ORDER BY g.gpu_type;
