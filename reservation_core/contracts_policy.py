@@ -291,8 +291,8 @@ class SchedulabilityAsk(Wire):
 
 
 class Schedulability(Wire):
-    """The answer. `until` is the end of the booking; without one, when so many GPUs are not free any more (null: nothing
-    in the calendar ends it). `reason` says why, and what to do if not."""
+    """The answer. `until` is the end of the booking; without one, when so many GPUs are not free any more (null:
+    nothing in the calendar ends it). `reason` says why, and what to do if not."""
 
     schedulable: bool
     until: Time | None
