@@ -15,6 +15,7 @@ NAMES = (
     "booking_insert",
     "start_up",
     "kubernetes_binding",
+    "webhook_reviews",
 )
 
 
