@@ -20,7 +20,7 @@ from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.settings import ApiSettings
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.submit import submit
-from reservation_core.usecases.waitlist import serve_waitlist
+from reservation_core.usecases.waitlist import Waitlist
 
 LAST_USED_EVERY_S = 30.0
 _STREAM_READERS = 4
@@ -38,6 +38,7 @@ class Services:
     wakeups: SharedWakeups
     metrics: Metrics
     policy: PolicyCache
+    waitlist: Waitlist
     stream_reads: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_STREAM_READERS))
 
     @classmethod
@@ -55,6 +56,7 @@ class Services:
             wakeups=SharedWakeups(runtime.wakeups),
             metrics=Metrics(runtime.uow, runtime.clock),
             policy=PolicyCache(runtime.uow, settings.token_cache_s),
+            waitlist=Waitlist(runtime.uow, runtime.ids, settings.offer),
         )
 
     @asynccontextmanager
@@ -83,7 +85,7 @@ class Services:
     async def look_at_waitlist(self) -> None:
         """Give what came free to who waits for it, soon after; what can't be done now is done by the expiry."""
         try:
-            await serve_waitlist(self.runtime.uow, self.runtime.ids, self.settings.offer)
+            await self.waitlist.serve()
         except DatabaseUnavailableError as error:
             _log.warning("waitlist_not_served", error=str(error))
 

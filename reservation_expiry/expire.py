@@ -11,6 +11,7 @@ from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.expire import ExpiryReport, ExpiryRules, expire
 from reservation_core.usecases.keep_bookings import BookingKeeping
 from reservation_core.usecases.keep_calendar import keep_calendar
+from reservation_core.usecases.waitlist import Waitlist
 
 _log = structlog.get_logger(__name__)
 
@@ -41,6 +42,7 @@ async def run_once(runtime: Runtime, settings: ExpirySettings) -> ExpiryReport:
 async def _keep_calendar(runtime: Runtime, settings: ExpirySettings) -> None:
     """After the jobs: what ends with its job leaves its booking in order."""
     keeping = BookingKeeping(BookingRules(settings.starting_soon_s, settings.ending_soon_s), settings.no_show_grace)
-    report = await keep_calendar(runtime.uow, runtime.ids, keeping, settings.offer)
+    waitlist = Waitlist(runtime.uow, runtime.ids, settings.offer)
+    report = await keep_calendar(runtime.uow, runtime.ids, keeping, waitlist)
     if report:
         _log.info("calendar", **asdict(report))

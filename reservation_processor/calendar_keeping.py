@@ -13,17 +13,24 @@ from reservation_core.usecases.keep_calendar import keep_calendar
 from reservation_core.usecases.maintenance import take_in_joined
 from reservation_core.usecases.repeat import until_not_lost
 from reservation_core.usecases.usage import sum_up_given_back
+from reservation_core.usecases.waitlist import Waitlist
 
 EVERY_S = 1.0
+SERVE_AT_MOST_S = 0.25
 SUM_UP_EVERY_S = 30.0
 
 _log = structlog.get_logger(__name__)
 
 
-async def look(runtime: Runtime, settings: ProcessorSettings) -> None:
+def waitlist_of(runtime: Runtime, settings: ProcessorSettings) -> Waitlist:
+    """The leader's: thousands who wait keep it from nothing else that is due."""
+    return Waitlist(runtime.uow, runtime.ids, settings.offer, SERVE_AT_MOST_S)
+
+
+async def look(runtime: Runtime, settings: ProcessorSettings, waitlist: Waitlist) -> None:
     """Look once, then rest."""
     keeping = BookingKeeping(BookingRules(settings.starting_soon_s, settings.ending_soon_s), settings.no_show_grace)
-    report = await keep_calendar(runtime.uow, runtime.ids, keeping, settings.offer)
+    report = await keep_calendar(runtime.uow, runtime.ids, keeping, waitlist)
     await until_not_lost(lambda: take_in_joined(runtime.uow, runtime.ids, settings.end_grace))
     if report:
         _log.info("calendar", **asdict(report))

@@ -22,7 +22,7 @@ from reservation_core.usecases.plan_and_allocate import Planner, PlannerRules
 from reservation_core.usecases.resync import Resync, ResyncReport, ResyncRules
 from reservation_core.usecases.usage import share_ranks
 from reservation_processor.belts import BELT
-from reservation_processor.calendar_keeping import look, sum_up
+from reservation_processor.calendar_keeping import look, sum_up, waitlist_of
 from reservation_processor.following import follow
 
 _log = structlog.get_logger(__name__)
@@ -56,6 +56,7 @@ async def lead(runtime: Runtime, settings: ProcessorSettings, stop: asyncio.Even
 async def _term(runtime: Runtime, settings: ProcessorSettings, epoch: int, ttl: timedelta, stop: asyncio.Event) -> None:
     """One term of office: ends with `stop`, or with LostLeadershipError in a group."""
     comparison = resync_of(runtime, settings)
+    waitlist = waitlist_of(runtime, settings)
     accounted = asyncio.Event()
     async with asyncio.TaskGroup() as group:
         tasks = [
@@ -64,7 +65,7 @@ async def _term(runtime: Runtime, settings: ProcessorSettings, epoch: int, ttl: 
                 forever(lambda: follow(runtime, settings.max_starts, settings.end_grace)), name="follower"
             ),
             group.create_task(_resync(runtime, settings, comparison, accounted), name="resync"),
-            group.create_task(forever(lambda: look(runtime, settings)), name="calendar"),
+            group.create_task(forever(lambda: look(runtime, settings, waitlist)), name="calendar"),
             group.create_task(forever(lambda: sum_up(runtime)), name="sums"),
             group.create_task(_renew(runtime, epoch, ttl), name="lease"),
         ]

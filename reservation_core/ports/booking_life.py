@@ -21,6 +21,15 @@ class LeftOver:
     booking_end: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class WaitlistMark:
+    """What changes whenever the waitlist does: how many wait, who came last, and how often they were changed."""
+
+    waiting: int
+    last: int
+    versions: int
+
+
 class BookingLife(Protocol):
     """Bookings, changed by what is due."""
 
@@ -50,6 +59,10 @@ class BookingLife(Protocol):
 
     async def left_over(self, now: datetime, limit: int) -> list[LeftOver]:
         """Jobs that wait, start or run within bookings that are over by their status or by the clock."""
+        ...
+
+    async def waitlist_mark(self) -> WaitlistMark:
+        """Equal to an earlier one only if the waitlist is as it was then."""
         ...
 
     async def waiting(self, limit: int) -> list[WaitingRequest]:

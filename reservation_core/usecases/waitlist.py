@@ -4,8 +4,10 @@ Level-triggered: a look compares the line with the calendar, whatever made the r
 under the locks under which bookings are made, with the policy as it is then; who is not permitted keeps their place.
 """
 
+import asyncio
 from collections.abc import Callable
 from datetime import timedelta
+from math import inf
 
 from reservation_core.domain.booking_changes import Accepted, Booked, BookingEvent, Declined, Offered
 from reservation_core.domain.booking_life import decide
@@ -13,7 +15,8 @@ from reservation_core.domain.bookings import Booking
 from reservation_core.domain.card_choice import bookable, choose
 from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.model import BookingStatus
-from reservation_core.domain.waitlist import Turns, WaitingRequest
+from reservation_core.domain.waitlist import Line, Turn, Turns, WaitingRequest
+from reservation_core.ports.booking_life import WaitlistMark
 from reservation_core.ports.identities import Principal
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
@@ -22,43 +25,118 @@ from reservation_core.usecases.booking_rules import booker, from_now, judge_for,
 from reservation_core.usecases.keep_bookings import carry_out_bookings
 from reservation_core.usecases.owned_bookings import lock_owned_bookings, view_owned_booking
 
-_LOOKED_AT = 500
+MOST_WAITING = 20_000
+"""So many are looked at; where more wait, everybody's first requests go before anybody's later ones."""
+
+_EVERYBODY_AFTER_S = 60.0
+"""What the policy allows changes without anything coming free: so long after everybody was asked, they are again."""
+
+_SLICE_S = 0.005
+"""Looking at thousands is work: others of this process have their turn after so long."""
+
+
+class Waitlist:
+    """The waitlist as one process keeps it: what it knows from one look to the next.
+
+    `offer` is how long cards are kept for an answer. A look that takes longer than `at_most_s` is gone on with by the
+    next: everybody who waits has their turn, however many they are, and whatever else is to be done goes on.
+    """
+
+    def __init__(self, uow_factory: UnitOfWorkFactory, ids: IdSource, offer: timedelta, at_most_s: float = inf) -> None:
+        self._uow = uow_factory
+        self._ids = ids
+        self._offer = offer
+        self._at_most_s = at_most_s
+        self._line = Line()
+        self._mark: WaitlistMark | None = None
+        self._requests: list[WaitingRequest] = []
+        self._turns: Turns | None = None
+        self._everybody_at = -inf
+        self._one_at_a_time = asyncio.Lock()
+        self._asked = False
+
+    async def serve(self) -> int:
+        """Look whether something came free for who waits; returns how many were offered or given something.
+
+        One look at a time: who asks while another is about to begin leaves it to that.
+        """
+        if self._asked:
+            return 0
+        self._asked = True
+        async with self._one_at_a_time:
+            self._asked = False
+            try:
+                return await self._look()
+            except BaseException:
+                self._turns = None
+                self._line.forget()
+                raise
+
+    async def _look(self) -> int:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._at_most_s
+        if self._turns is None:
+            self._turns = await self._begin(loop.time())
+        served = 0
+        rest_at = loop.time() + _SLICE_S
+        while not self._turns.over and loop.time() < until:
+            turn = self._turns.look()
+            if turn is not None:
+                served += await self._serve(turn, self._turns)
+            elif loop.time() >= rest_at:
+                await asyncio.sleep(0)
+                rest_at = loop.time() + _SLICE_S
+        if self._turns.over:
+            self._line.end(self._turns)
+            self._turns = None
+        return served
+
+    async def _begin(self, at: float) -> Turns:
+        """A new pass."""
+        async with self._uow() as uow:
+            mark = await uow.booking_life.waitlist_mark()
+            if mark != self._mark:
+                self._requests = await uow.booking_life.waiting(MOST_WAITING)
+                self._mark = mark
+            now = await uow.now()
+            ahead = [each for each in self._requests if each.span.start > now]
+            if not ahead:
+                return Turns((), (), now)
+            start = min(each.span.start for each in ahead) - AROUND
+            cards = bookable(await uow.bookings.cards(start, max(each.span.end for each in ahead) + AROUND), now)
+        everybody = at >= self._everybody_at + _EVERYBODY_AFTER_S
+        if everybody:
+            self._everybody_at = at
+        return self._line.begin(ahead, cards, now, everybody=everybody)
+
+    async def _serve(self, turn: Turn, turns: Turns) -> bool:
+        try:
+            async with self._uow() as uow:
+                if await _serve(uow, turn, self._ids, self._offer):
+                    return True
+        except CalendarConflictError:
+            return False  # somebody else was quicker; it keeps its place
+        turns.pass_over()
+        return False
 
 
 async def serve_waitlist(uow_factory: UnitOfWorkFactory, ids: IdSource, offer: timedelta) -> int:
-    """Look once whether something came free for who waits; `offer` is how long it is kept for an answer.
+    """Look once at everybody who waits; `offer` is how long it is kept for an answer.
 
     Returns how many were offered or given something.
     """
-    async with uow_factory() as uow:
-        line = await uow.booking_life.waiting(_LOOKED_AT)
-        if not line:
-            return 0
-        now = await uow.now()
-        start = min(each.span.start for each in line) - AROUND
-        cards = bookable(await uow.bookings.cards(start, max(each.span.end for each in line) + AROUND), now)
-    served = 0
-    turns = Turns(line, cards, now)
-    while (request := turns.next()) is not None:
-        try:
-            async with uow_factory() as uow:
-                if await _serve(uow, request, ids, offer):
-                    served += 1
-                else:
-                    turns.pass_over()
-        except CalendarConflictError:
-            continue  # somebody else was quicker; it keeps its place
-    return served
+    return await Waitlist(uow_factory, ids, offer).serve()
 
 
-async def _serve(uow: UnitOfWork, request: WaitingRequest, ids: IdSource, offer: timedelta) -> bool:
-    """Offer or book what came free, if it is still so."""
+async def _serve(uow: UnitOfWork, turn: Turn, ids: IdSource, offer: timedelta) -> bool:
+    """Offer or book what came free, if it is still so. What has come free since the pass began is for the next pass."""
+    request = turn.request
     who = await booker(uow, request.user_id, request.user, request.project)
     booking = (await uow.bookings.lock([request.id])).get(request.id)
-    if booking is None or booking.status is not BookingStatus.WAITING:
+    if booking is None or booking.status is not BookingStatus.WAITING or booking.span != request.span:
         return False
     now = await uow.now()
-    cards = await cards_around(uow, booking.span, now)
+    cards = [card for card in await cards_around(uow, booking.span, now) if card.gpu_id in turn.among]
     judge = await judge_for(uow, who, booking.wanted, cards, now, replaces=booking.id)
     # It was asked for in time: how near its start is by now does not speak against it.
     able, _ = permitted(judge, cards, booking.span, keeps_start=True)

@@ -17,7 +17,7 @@ from reservation_core.domain.changes import Record, WakePlanner
 from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.model import BookingStatus
 from reservation_core.domain.waitlist import WaitingRequest
-from reservation_core.ports.booking_life import LeftOver
+from reservation_core.ports.booking_life import LeftOver, WaitlistMark
 from reservation_core.ports.queues import Queue, QueueName
 
 
@@ -174,6 +174,11 @@ class PostgresBookingLife:
         return [
             LeftOver(row.job_id, row.booking_id, BookingStatus(row.booking_status), row.booking_end) for row in found
         ]
+
+    async def waitlist_mark(self) -> WaitlistMark:
+        """Counted from the rows that wait."""
+        row = (await self._connection.execute(statement("waitlist_mark"))).one()
+        return WaitlistMark(row.waiting, row.last, row.versions)
 
     async def waiting(self, limit: int) -> list[WaitingRequest]:
         """The waitlist, first come first."""

@@ -129,6 +129,11 @@ WHERE j.booking_id IS NOT NULL AND j.status IN ('queued', 'starting', 'running')
   AND (r.finished_at IS NOT NULL OR b.ends_at <= CAST(:now AS timestamptz))
 ORDER BY j.id LIMIT :limit;
 
+-- name: waitlist_mark
+-- Changes whenever somebody comes, goes or changes what they wait for: who goes and who comes at once differ in `last`.
+SELECT count(*) AS waiting, coalesce(max(seq), 0) AS last, coalesce(sum(version), 0) AS versions
+FROM reservations WHERE kind <> 'job' AND status = 'waiting';
+
 -- name: waitlist
 -- Who waits for a slot, in the order they came. Where they are too many, everybody's first requests are looked at before
 -- anybody's later ones: nobody is hidden by the many of somebody else.

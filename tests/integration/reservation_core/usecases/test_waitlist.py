@@ -10,7 +10,7 @@ from reservation_core.domain.errors import NotFoundError, NotOfferedError
 from reservation_core.domain.limits import Rules, Scope
 from reservation_core.domain.model import BookingStatus
 from reservation_core.usecases.cancel_booking import cancel_booking
-from reservation_core.usecases.waitlist import accept, decline, serve_waitlist
+from reservation_core.usecases.waitlist import Waitlist, accept, decline, serve_waitlist
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, MINUTE, BookingWorld
 
@@ -149,7 +149,7 @@ async def test_who_may_not_have_it_now_keeps_it_from_nobody(bookings: BookingWor
 async def test_those_who_wait_for_much_hide_nobody_behind_them(
     bookings: BookingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reservation_core.usecases.waitlist._LOOKED_AT", 2)
+    monkeypatch.setattr("reservation_core.usecases.waitlist.MOST_WAITING", 2)
     held = [await bookings.booked(NINE, gpus=2) for _ in range(2)]
     bob, carol = await bookings.person("bob"), await bookings.person("carol")
     for hours in range(3):
@@ -158,3 +158,79 @@ async def test_those_who_wait_for_much_hide_nobody_behind_them(
     await cancelled(bookings, held[0].id)
     assert await serve(bookings) == 1
     assert (await bookings.booking(served.id)).status is BookingStatus.OFFERED
+
+
+MANY_WAIT = """
+WITH slots AS (
+    SELECT 'bkg-w' || lpad(CAST(i AS text), 6, '0') AS id, CAST(:start AS timestamptz) + i * interval '1 minute' AS at
+    FROM generate_series(1, :count) i
+), rows AS (
+    INSERT INTO reservations (id, kind, user_id, status, reason_code, reason, gpus, nodes, duration, priority, workload,
+                              created_at, changed_at)
+    SELECT id, 'booking', :user_id, 'waiting', 'waiting_for_slot', 'x', 2, 2, interval '1 hour', 0, '{}', :start, :start
+    FROM slots ORDER BY id RETURNING id
+)
+INSERT INTO bookings (id, starts_at, ends_at, waits_until) SELECT id, at, at + interval '1 hour', at FROM slots
+RETURNING id
+"""
+
+
+async def test_who_came_last_of_five_thousand_has_their_turn(bookings: BookingWorld) -> None:
+    held = [await bookings.booked(NINE, 100 * HOUR, gpus=2) for _ in range(2)]
+    await bookings.rows(MANY_WAIT, start=NINE, count=5000, user_id=bookings.world.who.user_id)
+    last = await bookings.booked(NINE + 50 * HOUR, gpus=2, wait=True)
+    waitlist = Waitlist(bookings.world.uow, bookings.ids, OFFER)
+    assert await waitlist.serve() == 0
+    await cancelled(bookings, held[0].id)
+    assert await waitlist.serve() == 1
+    assert (await bookings.booking(last.id)).status is BookingStatus.OFFERED
+    # The others want both nodes.
+    await cancelled(bookings, held[1].id)
+    assert await waitlist.serve() > 0
+    assert len(await bookings.rows("SELECT id FROM reservations WHERE status = 'offered'")) > 10
+
+
+async def test_a_look_that_takes_long_is_gone_on_with(bookings: BookingWorld) -> None:
+    full = await bookings.booked(NINE, 4 * HOUR, gpus=2, nodes=2)
+    waits = [
+        await bookings.booked(NINE, gpus=2, wait=True, who=await bookings.person(name)) for name in ("bob", "carol")
+    ]
+    hurried = Waitlist(bookings.world.uow, bookings.ids, OFFER, at_most_s=0)
+    await cancelled(bookings, full.id)
+    assert await hurried.serve() == 0
+    # What comes free or comes in meanwhile is for the pass after this one.
+    assert (await bookings.booking(waits[0].id)).status is BookingStatus.WAITING
+    hurried._at_most_s = 60
+    assert await hurried.serve() == 2
+    assert await hurried.serve() == 0
+
+
+async def test_what_comes_free_during_a_pass_is_for_who_was_before(bookings: BookingWorld) -> None:
+    """Who has come later does not get, in a pass that has begun, what somebody earlier in it could have had."""
+    first_half = await bookings.booked(NINE, gpus=2)
+    second_half = await bookings.booked(NINE, gpus=2)
+    large = await bookings.booked(NINE, gpus=2, nodes=2, wait=True, who=await bookings.person("bob"))
+    small = await bookings.booked(NINE, gpus=2, wait=True, who=await bookings.person("carol"))
+    waitlist = Waitlist(bookings.world.uow, bookings.ids, OFFER)
+    await cancelled(bookings, first_half.id)
+    waitlist._turns = await waitlist._begin(0)
+    assert waitlist._turns.look() is None
+    await cancelled(bookings, second_half.id)
+    turn = waitlist._turns.look()
+    assert turn is not None
+    assert turn.request.id == small.id
+    assert {card.gpu_id for card in (await bookings.booking(large.id)).cards} == set()
+    assert len(turn.among) == 2
+
+
+async def test_nothing_is_asked_again_while_nothing_changes(bookings: BookingWorld) -> None:
+    await bookings.booked(NINE, gpus=2, nodes=2)
+    barred = await bookings.booked(NINE, gpus=1, wait=True, who=await bookings.person("bob"))
+    waitlist = Waitlist(bookings.world.uow, bookings.ids, OFFER)
+    assert await waitlist.serve() == 0
+    turns = await waitlist._begin(asyncio.get_running_loop().time())
+    assert turns.over
+    # A minute after everybody was asked they are again: what the policy allows changes by itself.
+    later = await waitlist._begin(asyncio.get_running_loop().time() + 61)
+    assert not later.over
+    assert barred.status is BookingStatus.WAITING
