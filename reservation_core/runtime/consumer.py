@@ -41,7 +41,7 @@ class ConsumerRules:
     visibility: timedelta
     max_reads: int
     sweep: timedelta
-    together: int = 16
+    together: int = 32
 
 
 class Consumer:

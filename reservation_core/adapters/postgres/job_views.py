@@ -79,7 +79,7 @@ class JobViews:
             found = await self._connection.execute(statement("reservation_allocations"), {"ids": ids})
             allocations = {
                 reservation_id: tuple(allocated_gpu_of(row) for row in group)
-                for reservation_id, group in groupby(found, key=lambda row: row.reservation_id)
+                for reservation_id, group in groupby(found.mappings(), key=lambda row: row["reservation_id"])
             }
         # A booking has a line of its own: nobody outside it is before its jobs.
         beyond = await self._beyond_the_plan(
@@ -124,7 +124,7 @@ class JobViews:
 
 
 def _view(row: Row[Any], allocations: tuple[Any, ...]) -> JobView:
-    reservation = reservation_of(row)
+    reservation = reservation_of(row._mapping)  # noqa: SLF001 -- public, by its documentation
     if row.wait_code is not None:
         again = f" {reservation.reason.detail}" if reservation.reason.code is ReasonCode.REQUEUED else ""
         reservation = replace(reservation, reason=Reason(ReasonCode(row.wait_code), row.wait_reason + again))
@@ -134,7 +134,7 @@ def _view(row: Row[Any], allocations: tuple[Any, ...]) -> JobView:
 
 
 def _beyond(row: Row[Any], place: int, work_before: float, pools: Sequence[Row[Any]], now: datetime) -> JobView:
-    reservation = reservation_of(row)
+    reservation = reservation_of(row._mapping)  # noqa: SLF001 -- public, by its documentation
     if reservation.status is JobStatus.QUEUED and place > 1:
         detail = f"{place - 1} jobs stand before it in this line. {_WORK if row.slot_start is None else _SLOT}"
         reservation = replace(reservation, reason=Reason(ReasonCode.BEHIND_IN_LINE, detail))

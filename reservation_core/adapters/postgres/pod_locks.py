@@ -12,6 +12,7 @@ from datetime import timedelta
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from reservation_core.adapters.postgres import direct
 from reservation_core.adapters.postgres.driver_errors import told_as_unavailable
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.ports.transactions import DatabaseUnavailableError
@@ -55,9 +56,8 @@ async def held(
 async def _take(connection: AsyncConnection, ids: Sequence[str]) -> frozenset[str]:
     if not ids:
         return frozenset()
-    async with connection.begin():
-        found = await connection.execute(statement("try_pod_locks"), {"ids": sorted(set(ids))})
-        return frozenset(found.scalars())
+    found = await direct.fetch(connection, "try_pod_locks", {"ids": sorted(set(ids))})
+    return frozenset(row["id"] for row in found)
 
 
 async def _wait(connection: AsyncConnection, reservation_id: str, patience: timedelta) -> frozenset[str]:
@@ -88,5 +88,4 @@ async def _give_back(connection: AsyncConnection, ids: frozenset[str]) -> None:
     with told_as_unavailable() as reached:
         reached.connected = True
         await connection.execution_options(isolation_level="AUTOCOMMIT")
-        async with connection.begin():
-            await connection.execute(statement("give_back_pod_locks"), {"ids": sorted(ids)})
+        await direct.fetch(connection, "give_back_pod_locks", {"ids": sorted(ids)})

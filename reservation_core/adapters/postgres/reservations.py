@@ -8,7 +8,7 @@ from sqlalchemy import CursorResult
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from reservation_core.adapters.postgres import submissions
+from reservation_core.adapters.postgres import direct, submissions
 from reservation_core.adapters.postgres.events import ReservationEvent, record_all
 from reservation_core.adapters.postgres.job_views import JobViews
 from reservation_core.adapters.postgres.queries import statement
@@ -69,19 +69,19 @@ class PostgresReservations(JobViews):
     async def lock(self, ids: Sequence[str]) -> dict[str, Reservation]:
         """Read and lock rows until the transaction ends."""
         found = await self._connection.execute(statement("lock_reservations"), {"ids": list(ids)})
-        return {row.id: reservation_of(row) for row in found}
+        return {row["id"]: reservation_of(row) for row in found.mappings()}
 
     async def get(self, ids: Sequence[str]) -> dict[str, Reservation]:
         """Read rows without locking."""
-        found = await self._connection.execute(statement("get_reservations"), {"ids": list(ids)})
-        return {row.id: reservation_of(row) for row in found}
+        found = await direct.fetch(self._connection, "get_reservations", {"ids": list(ids)})
+        return {row["id"]: reservation_of(row) for row in found}
 
     async def allocations(self, ids: Sequence[str]) -> dict[str, tuple[AllocatedGpu, ...]]:
         """The GPUs of each reservation's newest attempt."""
-        found = await self._connection.execute(statement("reservation_allocations"), {"ids": list(ids)})
+        found = await direct.fetch(self._connection, "reservation_allocations", {"ids": list(ids)})
         return {
             reservation_id: tuple(allocated_gpu_of(row) for row in rows)
-            for reservation_id, rows in groupby(found, key=lambda row: row.reservation_id)
+            for reservation_id, rows in groupby(found, key=lambda row: row["reservation_id"])
         }
 
     async def apply(self, changes: Sequence[Change]) -> None:
@@ -292,7 +292,7 @@ class PostgresReservations(JobViews):
     async def live(self) -> list[Reservation]:
         """All that may have pods."""
         found = await self._connection.execute(statement("live_reservations"))
-        return [reservation_of(row) for row in found]
+        return [reservation_of(row) for row in found.mappings()]
 
     async def resend(self, ids: Sequence[str]) -> int:
         """Send the pod operation that fits each row's state again, where it does not wait in the queue."""

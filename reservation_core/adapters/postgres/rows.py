@@ -1,9 +1,8 @@
 """Reading rows of the tables back into the domain's objects."""
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
-
-from sqlalchemy import Row
 
 from reservation_core.domain.model import (
     AllocatedGpu,
@@ -16,36 +15,36 @@ from reservation_core.domain.model import (
 )
 
 
-def reservation_of(row: Row[Any]) -> Reservation:
+def reservation_of(row: Mapping[Any, Any]) -> Reservation:
     """One row of `reservations` with its user's name as `user_name`."""
     return Reservation(
-        id=row.id,
-        seq=row.seq,
-        kind=ReservationKind(row.kind),
-        user_id=row.user_id,
-        user=row.user_name,
-        name=row.name,
-        status=JobStatus(row.status),
-        reason=Reason(ReasonCode(row.reason_code), row.reason),
-        gpus=row.gpus,
-        gpu_type=row.gpu_type,
-        nodes=row.nodes,
-        duration=row.duration,
-        priority=row.priority,
-        workload=workload_of(row.workload),
-        created_at=row.created_at,
-        version=row.version,
-        attempt=row.attempt,
-        outcome=None if row.outcome is None else JobStatus(row.outcome),
-        range_end=row.range_end,
-        started_at=row.started_at,
-        ends_at=row.ends_at,
-        finished_at=row.finished_at,
-        exit_code=row.exit_code,
-        warned_s=row.warned_s,
-        booking_id=row.booking_id,
-        project=row.project,
-        unsettled_until=row.unsettled_until,
+        id=row["id"],
+        seq=row["seq"],
+        kind=ReservationKind(row["kind"]),
+        user_id=row["user_id"],
+        user=row["user_name"],
+        name=row["name"],
+        status=JobStatus(row["status"]),
+        reason=Reason(ReasonCode(row["reason_code"]), row["reason"]),
+        gpus=row["gpus"],
+        gpu_type=row["gpu_type"],
+        nodes=row["nodes"],
+        duration=row["duration"],
+        priority=row["priority"],
+        workload=workload_of(row["workload"]),
+        created_at=row["created_at"],
+        version=row["version"],
+        attempt=row["attempt"],
+        outcome=None if row["outcome"] is None else JobStatus(row["outcome"]),
+        range_end=row["range_end"],
+        started_at=row["started_at"],
+        ends_at=row["ends_at"],
+        finished_at=row["finished_at"],
+        exit_code=row["exit_code"],
+        warned_s=row["warned_s"],
+        booking_id=row["booking_id"],
+        project=row["project"],
+        unsettled_until=row["unsettled_until"],
     )
 
 
@@ -69,19 +68,19 @@ def workload_document(workload: Workload) -> dict[str, Any]:
     return document
 
 
-def allocated_gpu_of(row: Row[Any]) -> AllocatedGpu:
+def allocated_gpu_of(row: Mapping[Any, Any]) -> AllocatedGpu:
     """One row of the ledger with its card and node."""
     return AllocatedGpu(
-        gpu_id=row.gpu_id,
-        node=row.node,
-        index=row.card_index,
-        uuid=row.uuid,
-        rank=row.rank,
-        starts_at=row.starts_at,
-        ends_at=row.ends_at,
-        held=row.held,
-        claimed_by=row.claimed_by,
-        gpu_resource=row.gpu_resource,
+        gpu_id=row["gpu_id"],
+        node=row["node"],
+        index=row["card_index"],
+        uuid=row["uuid"],
+        rank=row["rank"],
+        starts_at=row["starts_at"],
+        ends_at=row["ends_at"],
+        held=row["held"],
+        claimed_by=row["claimed_by"],
+        gpu_resource=row["gpu_resource"],
     )
 
 
