@@ -184,12 +184,8 @@ def _container(spec: PodSpec, rules: PodRules) -> dict[str, Any]:
         "command": [_literal(_text(word, "the command")) for word in command],
         "env": [{"name": name, "value": _literal(value)} for name, value in sorted(_environment(spec, rules).items())],
         "resources": _resources(spec, rules),
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "runAsNonRoot": True,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        # What the pod says of its containers is not said again: the API server keeps a record of every field.
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         "volumeMounts": [
             {"name": SHM_VOLUME, "mountPath": SHM_PATH},
             *(mount.model_dump(exclude_none=True, exclude_defaults=True) for mount in rules.defaults.volumeMounts),

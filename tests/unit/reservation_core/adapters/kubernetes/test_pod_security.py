@@ -100,10 +100,8 @@ def test_no_word_of_a_users_reaches_what_decides_over_a_pod(
     "unrestrict",
     [
         lambda pod: pod["spec"].update(hostNetwork=True),
-        lambda pod: (
-            pod["spec"]["securityContext"].pop("runAsNonRoot")
-            and container_of(pod)["securityContext"].pop("runAsNonRoot")
-        ),
+        lambda pod: pod["spec"]["securityContext"].pop("runAsNonRoot"),
+        lambda pod: pod["spec"]["securityContext"].pop("seccompProfile"),
         lambda pod: pod["spec"]["securityContext"].update(runAsUser=0),
         lambda pod: container_of(pod)["securityContext"].update(privileged=True),
         lambda pod: container_of(pod)["securityContext"].pop("allowPrivilegeEscalation"),
