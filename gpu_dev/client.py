@@ -38,6 +38,7 @@ from reservation_core.contracts import (
     UserCreate,
     UserOut,
 )
+from reservation_core.contracts_users import UserDisabled
 from reservation_core.domain.model import JobStatus
 
 QUIET_S = 1.0
@@ -174,9 +175,11 @@ class GpuDevClient(Calls):
         """Add a user (administrators only)."""
         return self._post(UserOut, "/v1/users", request)
 
-    def disable_user(self, name: str) -> UserOut:
-        """Make a user's tokens stop working (administrators only); their jobs go on."""
-        return read_answer(UserOut, self._exchange.send("DELETE", f"/v1/users/{quote(name, safe='')}").content)
+    def disable_user(self, name: str, *, end: bool = False) -> UserDisabled:
+        """Disable a user (administrators only); with `end` everything of theirs ends, else only what waits."""
+        params = {"end": "true"} if end else None
+        answer = self._exchange.send("DELETE", f"/v1/users/{quote(name, safe='')}", params=params)
+        return read_answer(UserDisabled, answer.content)
 
     def tokens(self) -> Iterator[TokenOut]:
         """One's tokens, or everybody's for administrators."""

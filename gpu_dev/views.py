@@ -22,6 +22,7 @@ from reservation_core.contracts import (
     UnknownPodOut,
     UserOut,
 )
+from reservation_core.contracts_users import BelongingOut
 from reservation_core.domain.model import GpuState, JobStatus
 
 
@@ -256,6 +257,18 @@ USER = View[UserOut](
         Column("DISABLED", lambda user: local_time(user.disabled_at)),
     ),
     empty="No users.",
+)
+
+LEFT = View[BelongingOut](
+    name=lambda thing: thing.id,
+    columns=(
+        Column("ID", lambda thing: thing.id),
+        Column("NAME", lambda thing: thing.name or ""),
+        Column("STATUS", lambda thing: thing.status.value),
+        Column("STARTS", lambda thing: local_time(thing.starts_at)),
+        Column("ENDS", lambda thing: local_time(thing.ends_at)),
+    ),
+    empty="Nothing.",
 )
 
 EVENT = View[JobEvent](

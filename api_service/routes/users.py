@@ -3,15 +3,18 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
+from pydantic import BaseModel, ConfigDict
 from starlette.responses import Response
 
-from api_service import bodies, presenting
+from api_service import bodies, presenting, presenting_users
 from api_service.documents import answers, problems, reads
 from api_service.idempotency import Answer, once
 from api_service.pagination import PageQuery, decode, encode
 from api_service.services import Caller, Served
 from reservation_core.contracts import Page, UserCreate, UserOut
+from reservation_core.contracts_users import UserDisabled
 from reservation_core.ports.transactions import UnitOfWork
+from reservation_core.usecases import disable_user as disabling
 from reservation_core.usecases import users
 
 router = APIRouter(prefix="/v1/users", tags=["users"])
@@ -70,10 +73,26 @@ async def get_user(services: Served, caller: Caller, name: Name) -> Response:
     return Response(presenting.user(record).model_dump_json(), media_type="application/json")
 
 
-@router.delete("/{name}", response_model=UserOut, summary="Disable a user", responses=problems(403, 404))
-async def disable_user(services: Served, caller: Caller, name: Name) -> Response:
-    """Administrators only. The user's tokens stop working; their jobs go on."""
-    async with services.runtime.uow() as uow:
-        record = await users.disable(uow, caller, name, services.runtime.clock.now())
+class DisableQuery(BaseModel):
+    """What becomes of what they have."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    end: Annotated[bool, Query(description="End everything of theirs, not only what waits.")] = False
+
+
+@router.delete("/{name}", response_model=UserDisabled, summary="Disable a user", responses=problems(400, 403, 404))
+async def disable_user(
+    services: Served, caller: Caller, name: Name, query: Annotated[DisableQuery, Query()]
+) -> Response:
+    """Administrators only. The user's tokens stop working, nothing new of theirs starts, and what waits (jobs, requests
+    on the waitlist) is cancelled. What runs or is booked is listed in `left` and goes on, but no workload starts with a
+    booking; with `end` all of it is cancelled. It can be done again."""
+    uow_factory = services.runtime.uow
+    async with uow_factory() as uow:
+        record = await disabling.disable(uow, caller, name, services.runtime.clock.now(), end=query.end)
     services.authenticator.forget_user(name)
-    return Response(presenting.user(record).model_dump_json(), media_type="application/json")
+    cancelled = await disabling.wind_up(uow_factory, record, caller.user, end=query.end)
+    async with uow_factory() as uow:
+        left = await disabling.left(uow, record)
+    return Response(presenting_users.disabled(record, cancelled, left).model_dump_json(), media_type="application/json")

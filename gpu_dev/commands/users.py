@@ -5,12 +5,13 @@ from typing import Annotated
 
 import typer
 
+from gpu_dev.asking import confirmed
 from gpu_dev.options import Output
 from gpu_dev.output import Format, show_list, show_one
 from gpu_dev.requests import checked
 from gpu_dev.session import client_for
 from gpu_dev.terminal import put
-from gpu_dev.views import USER
+from gpu_dev.views import LEFT, USER
 from reservation_core.contracts import UserCreate
 from reservation_core.domain.model import Role
 
@@ -42,11 +43,26 @@ def add(
 
 
 @app.command()
-def disable(ctx: typer.Context, name: str) -> None:
-    """Make a user's tokens stop working (administrators); their jobs go on."""
+def disable(
+    ctx: typer.Context,
+    name: str,
+    end: Annotated[bool, typer.Option("--end", help="End everything of theirs, not only what waits.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
+) -> None:
+    """Disable a user (administrators): their tokens stop working, and nothing new of theirs starts.
+
+    What waits is cancelled. What runs or is booked goes on and is listed; with --end it is ended, too.
+    """
+    if end:
+        question = f"End everything that {name} runs and has booked?"
+        confirmed(question, yes=yes, example=f"gpu-dev users disable {name} --end --yes")
     with client_for(ctx) as client:
-        client.disable_user(name)
-    put(f"{name} disabled\n")
+        found = client.disable_user(name, end=end)
+    put(f"{name} disabled; cancelled: {found.cancelled}\n")
+    if found.left_in_all:
+        put(f"Left: {found.left_in_all}\n" + show_list(found.left, LEFT, Format.TABLE))
+    if found.left_in_all and not end:
+        put(f"End all of it: gpu-dev users disable {name} --end\n")
 
 
 @app.command()

@@ -105,10 +105,11 @@ class WaitRanOut:
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """Its owner or an administrator wants it no more."""
+    """Its owner or an administrator wants it no more; `why`, where there is more to say than that."""
 
     actor: str
     by_admin: bool = False
+    why: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -334,7 +334,7 @@ def _cancel(booking: Booking, event: Cancelled, now: datetime) -> Decided:
     if booking.status in FINAL_BOOKINGS:
         raise AlreadyFinalError(f"{booking.id} is over ({booking.status.value}); there is nothing to cancel.")
     code = BookingReason.CANCELLED_BY_ADMIN if event.by_admin else BookingReason.CANCELLED_BY_USER
-    why = Why(code, f"Cancelled by {event.actor}.")
+    why = Why(code, " ".join(filter(None, (f"Cancelled by {event.actor}.", event.why))))
     return _closed(booking, BookingStatus.CANCELLED, why, now, "booking_cancelled", event.actor)
 
 

@@ -91,10 +91,11 @@ class WarningDue:
 
 @dataclass(frozen=True, slots=True)
 class CancelRequested:
-    """Its owner or an administrator wants it to end."""
+    """Its owner or an administrator wants it to end; `why`, where there is more to say than that."""
 
     actor: str
     by_admin: bool = False
+    why: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -318,7 +318,7 @@ def _cancel(reservation: Reservation, event: CancelRequested, now: datetime) -> 
             f"{reservation.id} has already ended ({reservation.status.value}); there is nothing to cancel."
         )
     code = ReasonCode.CANCELLED_BY_ADMIN if event.by_admin else ReasonCode.CANCELLED_BY_USER
-    reason = Reason(code, f"Cancelled by {event.actor}.")
+    reason = Reason(code, " ".join(filter(None, (f"Cancelled by {event.actor}.", event.why))))
     match reservation.status:
         case JobStatus.QUEUED:
             after = replace(reservation, status=JobStatus.CANCELLED, reason=reason, finished_at=now)

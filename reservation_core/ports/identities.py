@@ -68,7 +68,15 @@ class Identities(Protocol):
         ...
 
     async def disable_user(self, name: str, now: datetime) -> UserRecord | None:
-        """Their tokens stop working; their jobs go on."""
+        """Their tokens stop working. What becomes of what they have is another matter."""
+        ...
+
+    async def unsettled(self) -> list[UserRecord]:
+        """Disabled users of whom something may still come in."""
+        ...
+
+    async def note_settled(self, user_id: int, now: datetime) -> None:
+        """Nothing of a disabled user waits any more, and nothing can come in."""
         ...
 
     async def create_token(

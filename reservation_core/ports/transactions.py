@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from reservation_core.ports.admissions import Admissions
+from reservation_core.ports.belongings import Belongings
 from reservation_core.ports.booking_life import BookingLife
 from reservation_core.ports.bookings import Bookings, CalendarFeeds
 from reservation_core.ports.entitlements import Entitlements
@@ -75,6 +76,8 @@ class UnitOfWork(Protocol):
     def entitlements(self) -> Entitlements: ...
     @property
     def admissions(self) -> Admissions: ...
+    @property
+    def belongings(self) -> Belongings: ...
     @property
     def queue(self) -> Queue: ...
 

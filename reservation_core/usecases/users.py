@@ -1,4 +1,4 @@
-"""Users: who may use the system. Only administrators make them or end them."""
+"""Users: who may use the system. Only administrators make them; ending them is in `disable_user`."""
 
 from datetime import datetime
 
@@ -36,7 +36,7 @@ async def find(uow: UnitOfWork, principal: Principal, name: str) -> UserRecord:
         user = await uow.identities.user(wanted)
         if user is not None:
             return user
-    raise _unknown(name)
+    raise unknown_user(name)
 
 
 async def page(uow: UnitOfWork, principal: Principal, *, after: str | None, limit: int) -> list[UserRecord]:
@@ -45,20 +45,6 @@ async def page(uow: UnitOfWork, principal: Principal, *, after: str | None, limi
     return await uow.identities.users(after=after, limit=limit)
 
 
-async def disable(uow: UnitOfWork, principal: Principal, name: str, now: datetime) -> UserRecord:
-    """Stop a user's tokens from working; their jobs go on. Raises ForbiddenError, NotFoundError.
-
-    Nobody disables themselves, so that an administrator is always left.
-    """
-    require_admin(principal)
-    if name in ("me", principal.user):
-        raise ForbiddenError("You can't disable yourself. Ask another administrator to do it.")
-    user = await uow.identities.disable_user(name, now)
-    if user is None:
-        raise _unknown(name)
-    await uow.events.append(actor=principal.user, kind="user_disabled", at=now, subject=f"user:{name}")
-    return user
-
-
-def _unknown(name: str) -> NotFoundError:
+def unknown_user(name: str) -> NotFoundError:
+    """The same words whether there never was such a user or the caller may not see them."""
     return NotFoundError(f"There is no user {name!r}, or they are not yours to see. GET /v1/users/me shows yourself.")

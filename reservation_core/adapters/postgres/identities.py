@@ -53,6 +53,14 @@ class PostgresIdentities:
         row = (await self._connection.execute(statement("disable_user"), {"name": name, "now": now})).one_or_none()
         return None if row is None else _user(row)
 
+    async def unsettled(self) -> list[UserRecord]:
+        """Disabled users of whom something may still come in."""
+        return [_user(row) for row in await self._connection.execute(statement("unsettled_users"))]
+
+    async def note_settled(self, user_id: int, now: datetime) -> None:
+        """Nothing of a disabled user can come in any more."""
+        await self._connection.execute(statement("settle_user"), {"id": user_id, "now": now})
+
     async def create_token(
         self, token_id: str, user_id: int, name: str | None, digest: bytes, expires_at: datetime | None, now: datetime
     ) -> TokenRecord:

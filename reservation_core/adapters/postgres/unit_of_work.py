@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from reservation_core.adapters.pgmq.queue import PgmqQueue
 from reservation_core.adapters.postgres.admissions import PostgresAdmissions
+from reservation_core.adapters.postgres.belongings import PostgresBelongings
 from reservation_core.adapters.postgres.booking_life import PostgresBookingLife
 from reservation_core.adapters.postgres.bookings import PostgresBookings
 from reservation_core.adapters.postgres.calendar_feeds import PostgresCalendarFeeds
@@ -152,6 +153,11 @@ class PostgresUnitOfWork:
     def admissions(self) -> PostgresAdmissions:
         """Pods of others that use bookings."""
         return PostgresAdmissions(self._connection)
+
+    @cached_property
+    def belongings(self) -> PostgresBelongings:
+        """What users have that is not over."""
+        return PostgresBelongings(self._connection)
 
     def wake(self, channel: Channel) -> None:
         """Wake listeners once this transaction has committed."""

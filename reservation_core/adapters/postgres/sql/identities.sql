@@ -25,6 +25,14 @@ WHERE name > :after ORDER BY name LIMIT :limit;
 UPDATE users SET disabled_at = coalesce(disabled_at, :now) WHERE name = :name
 RETURNING id, name, role, created_at, disabled_at;
 
+-- name: unsettled_users
+-- Disabled users of whom something may still come in.
+SELECT id, name, role, created_at, disabled_at FROM users WHERE disabled_at IS NOT NULL AND settled_at IS NULL ORDER BY id;
+
+-- name: settle_user
+-- Nothing of a disabled user can come in any more.
+UPDATE users SET settled_at = :now WHERE id = :id AND disabled_at <= CAST(:now AS timestamptz);
+
 -- name: create_token
 -- Store a token's digest.
 WITH stored AS (
