@@ -16,6 +16,7 @@ from pathlib import Path
 import aiohttp
 from aiohttp import web
 
+from tests.kubernetes.api_client import cut
 from tests.kubernetes.api_server import ApiServer
 from tests.kubernetes.background import Background
 
@@ -175,6 +176,8 @@ class FaultProxy(Background):
             finally:
                 await self._cut_streams()
                 await self._runner.cleanup()
+        for _ in range(3):  # connections that were cut are closed in the loop's next rounds
+            await asyncio.sleep(0)
 
     async def _listen(self) -> None:
         assert self._runner is not None
@@ -289,6 +292,7 @@ class FaultProxy(Background):
                 _abort(request)
             finally:
                 leaving.cancel()
+                cut(answer)
                 self._streams.pop(id(request), None)
             return response
 
@@ -307,6 +311,7 @@ async def _left(request: web.BaseRequest, answer: aiohttp.ClientResponse) -> Non
     """When the reader of a stream has gone, let go of the server's end too."""
     while request.transport is not None and not request.transport.is_closing():
         await asyncio.sleep(0.1)
+    cut(answer)
     answer.close()
 
 

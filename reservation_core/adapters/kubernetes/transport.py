@@ -15,12 +15,10 @@ from typing import Any
 from urllib.parse import urlencode
 
 import aiohttp
-from aiohttp.helpers import get_env_proxy_for_url
-from kubernetes.aio.client.api_client import ApiClient
-from yarl import URL
 
 from reservation_core.adapters.kubernetes.api_errors import api_error
-from reservation_core.adapters.kubernetes.credentials import Access, Credentials
+from reservation_core.adapters.kubernetes.connections import Connection
+from reservation_core.adapters.kubernetes.credentials import Credentials
 from reservation_core.adapters.kubernetes.pacing import CreatePacing
 from reservation_core.ports.cluster import ClusterUnavailableError
 
@@ -43,29 +41,11 @@ class SilentStreamError(ClusterUnavailableError):
     """A stream brought nothing for longer than was allowed. The network may be broken, or there was nothing to say."""
 
 
-class _Connection:
-    """A client with its pool of connections; one that is retired is closed when its last request has ended."""
-
-    def __init__(self, access: Access) -> None:
-        self.fingerprint = access.fingerprint
-        access.configuration.connection_pool_maxsize = 0  # streams come and go; who calls bounds the rest
-        access.configuration.client_session_kwargs = _session_rules(access.configuration)
-        self.host: str = access.configuration.host
-        self.token: str | None = None
-        self.client: Any = ApiClient(access.configuration)
-        self.users = 0
-        self.retired = False
-
-    async def close_if_unused(self) -> None:
-        if self.retired and self.users == 0:
-            await self.client.close()
-
-
 @dataclass(slots=True)
 class _Answer:
     """An answer's head, and its body unless it is a stream. Has to be let go of."""
 
-    connection: _Connection
+    connection: Connection
     raw: aiohttp.ClientResponse
     body: bytes
 
@@ -80,8 +60,11 @@ class _Answer:
         return float(text) if text.isdecimal() and len(text) < 7 else None
 
     async def let_go(self) -> None:
-        self.raw.close()  # a connection whose answer was read to its end is back in the pool already
-        await _leave(self.connection)
+        # What was read to its end has no connection any more. Any other is cut: a farewell would be waited for.
+        if self.raw.connection is not None and self.raw.connection.transport is not None:
+            self.raw.connection.transport.abort()
+        self.raw.close()
+        await self.connection.leave()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +102,7 @@ class Transport:
         self._limit_s = 2.5 * timeout_s if limit_s is None else min(limit_s, 2.5 * timeout_s)
         self._timeout_s = timeout_s
         self._timeout = aiohttp.ClientTimeout(total=timeout_s)
-        self._connection: _Connection | None = None
+        self._connection: Connection | None = None
         self._renewals = 0
         self._loaded_at = 0.0
         self._loading = asyncio.Lock()
@@ -182,7 +165,7 @@ class Transport:
         self._closed = True
         connection, self._connection = self._connection, None
         if connection is not None:
-            await connection.client.close()
+            await connection.close()
 
     async def _ask(self, request: _Request, pacing: CreatePacing | None) -> _Answer:
         """The first good answer within the limit. Let go of it."""
@@ -248,7 +231,7 @@ class Transport:
             while (wait := pacing.take(clock())) > 0:  # noqa: ASYNC110 -- only time brings the next turn
                 await asyncio.sleep(wait)
 
-    async def _send(self, connection: _Connection, request: _Request) -> _Answer:
+    async def _send(self, connection: Connection, request: _Request) -> _Answer:
         """One attempt. Whatever is raised, nothing is left open."""
         # Uncompressed: packing a list costs both sides more time than sending it within a data centre.
         headers = {"Accept": f"{request.accept}, */*", "Accept-Encoding": "identity", "User-Agent": _USER_AGENT}
@@ -266,20 +249,24 @@ class Transport:
         response: aiohttp.ClientResponse | None = None
         try:
             url = connection.host + request.path + _encoded(request.query)
-            async with asyncio.timeout(request.head_s or self._timeout_s):
-                sent = await connection.client.call_api(
-                    request.method, url, header_params=headers, body=request.body, _request_timeout=timeout
-                )
+            async with asyncio.timeout(request.head_s or self._timeout_s) as limit:
+                connection.waits.add(limit)
+                try:
+                    sent = await connection.client.call_api(
+                        request.method, url, header_params=headers, body=request.body, _request_timeout=timeout
+                    )
+                finally:
+                    connection.waits.discard(limit)
             response = sent.response
             body = b"" if stream and response.status < 300 else await response.read()
         except BaseException:
             if response is not None:
                 response.close()
-            await _leave(connection)
+            await connection.leave()
             raise
         return _Answer(connection, response, body)
 
-    async def _connect(self) -> _Connection:
+    async def _connect(self) -> Connection:
         """The connection to use now; credentials are looked at again every minute."""
         clock = asyncio.get_running_loop().time
         if self._connection is None or clock() - self._loaded_at > _CREDENTIALS_LAST_S:
@@ -304,7 +291,7 @@ class Transport:
         self._loaded_at = asyncio.get_running_loop().time()
         former = connection = self._connection
         if connection is None or connection.fingerprint != access.fingerprint:
-            self._connection = connection = _Connection(access)
+            self._connection = connection = Connection(access)
         connection.token = access.configuration.api_key.get("BearerToken")
         if former is not None and former is not connection:
             former.retired = True
@@ -328,27 +315,6 @@ class _Chunks:
             raise SilentStreamError(f"{self._request} brought nothing for a long time. Ask again.") from problem
         except (aiohttp.ClientError, OSError) as problem:
             raise _unavailable(self._request, _words(problem)) from problem
-
-
-def _session_rules(configuration: Any) -> dict[str, Any]:
-    """What the client would look up anew, in a thread, for every request: the environment's proxy for this server.
-
-    Nobody's .netrc is looked at for the server itself, as kubectl does not either.
-    """
-    if configuration.proxy:
-        return {"trust_env": False}
-    try:
-        proxy, login = get_env_proxy_for_url(URL(configuration.host))
-    except LookupError:
-        return {"trust_env": False}
-    if login is not None:
-        proxy = proxy.with_user(login.login).with_password(login.password)
-    return {"trust_env": False, "proxy": proxy}
-
-
-async def _leave(connection: _Connection) -> None:
-    connection.users -= 1
-    await connection.close_if_unused()
 
 
 def _unavailable(request: _Request, why: str) -> ClusterUnavailableError:
