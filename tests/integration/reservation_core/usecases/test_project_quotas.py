@@ -12,6 +12,7 @@ from reservation_core.domain.limits import Scope
 from reservation_core.domain.model import JobStatus, PodPhase, Reason, ReasonCode
 from reservation_core.ports.identities import Principal
 from reservation_core.usecases.book import book
+from reservation_core.usecases.cancel_booking import cancel_booking
 from reservation_core.usecases.extend import extend
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, MINUTE, BookingWorld
@@ -201,6 +202,29 @@ async def test_gpu_hours_of_a_project_are_its_members_together(bookings: Booking
     await rule(bookings.world, VISION, max_gpu_hours_per_week=62 / 60 * 2 + 2 / 60)
     await planner.cycle()
     assert await statuses(alice, jobs[2]) == [JobStatus.STARTING]
+
+
+async def test_what_another_member_gave_back_behind_the_planners_back_counts_as_jobs_start(
+    bookings: BookingWorld,
+) -> None:
+    alice, bob = await members(bookings, "bob")
+    await rule(bookings.world, VISION, max_gpu_hours_per_week=1.2)
+    planner = await alice.planner()
+    await planner.cycle()
+    planner._quota._every = HOUR  # what it knows is old from now on
+    made = await bookings.booked(START, who=bob.who, project="vision")
+    await bookings.at(START + 30 * MINUTE)
+    async with bob.uow() as uow:
+        await cancel_booking(uow, bob.who, made.id, "this", None)
+    job = await alice.submitted(project="vision")
+    await planner.cycle()
+    await planner.publish_estimates()
+    assert await statuses(alice, job) == [JobStatus.QUEUED]
+    assert "where 0.5 are taken" in (await alice.view(job)).reservation.reason.detail
+    await rule(bookings.world, VISION, max_gpu_hours_per_week=1.6)
+    planner._quota._every = 0 * HOUR
+    await planner.cycle()
+    assert await statuses(alice, job) == [JobStatus.STARTING]
 
 
 async def test_an_extension_is_held_to_the_projects_quotas(bookings: BookingWorld) -> None:

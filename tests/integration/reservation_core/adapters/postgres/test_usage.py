@@ -129,6 +129,8 @@ class Ledger:
                 "running" if runs else "succeeded",
                 attempt=1,
                 booking_id=booking,
+                # It is the booking's project, and must not be counted beside it.
+                project=row.project,
                 started_at=began,
                 ends_at=end,
                 finished_at=None if runs else end,
