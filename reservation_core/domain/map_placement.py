@@ -6,6 +6,7 @@ reason at once. What is bound counts until it is gone; what is about to be bound
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 
 from reservation_core.domain.node_choice_terms import Taint, Terms
@@ -77,7 +78,7 @@ class Burden:
 class MappedPod:
     """A pod that waits for its node. `refused` says why its map does not count; then there is no entry.
 
-    `booking_id` is what the webhook admitted it under.
+    `booking_id` is what the webhook admitted it under, `ends_at` (UTC) when it will be ended; None: nobody knows.
     """
 
     name: str
@@ -86,14 +87,20 @@ class MappedPod:
     terms: Terms
     refused: str | None = None
     booking_id: str | None = None
+    ends_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """A card that our ledger has promised to somebody: the reservation, and a sentence that says so."""
+    """Our ledger has a card for somebody from a time on (UTC): the reservation, and a sentence that says so."""
 
     reservation_id: str
+    starts_at: datetime
     detail: str
+
+
+ReservedCards = Mapping[str, Mapping[int, tuple[Reserved, ...]]]
+"""By node and index of the card, what has not ended yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +136,7 @@ class Board:
         self._burdens: dict[str, dict[str, Burden]] = {}
         self._where: dict[str, str] = {}
         self._taken: dict[str, dict[str, int]] = {}
-        self.reserved: Mapping[str, Mapping[int, Reserved]] = {}
+        self.reserved: ReservedCards = {}
 
     def put_node(self, node: Node) -> None:
         """A node is there, or has changed."""
@@ -220,12 +227,16 @@ class Board:
         return f"Cards {','.join(use.devices)} of {node.name} are, or may be, in use by {by}."
 
     def _promised(self, pod: MappedPod, node: Node) -> Iterable[Found]:
-        """Cards that are reserved for somebody else."""
+        """Cards that are reserved for somebody else before the pod will be gone."""
         devices = pod.entry.devices if pod.entry is not None else ()
         mine = _canonical(devices, node)
         for index, reserved in sorted(self.reserved.get(node.name, {}).items()):
-            if reserved.reservation_id != pod.booking_id and mine and _meet(mine, {str(index)}):
-                yield Obstacle.DEVICE_RESERVED, reserved.detail
+            if not mine or not _meet(mine, {str(index)}):
+                continue
+            for each in reserved:
+                if each.reservation_id != pod.booking_id and (pod.ends_at is None or each.starts_at < pod.ends_at):
+                    yield Obstacle.DEVICE_RESERVED, each.detail
+                    break
 
     def _not_enough(self, pod: MappedPod, node: Node) -> Iterable[Found]:
         taken = self._taken.get(node.name, {})

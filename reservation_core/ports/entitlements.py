@@ -30,6 +30,18 @@ class FreeOfType:
     until: datetime | None
 
 
+@dataclass(frozen=True, slots=True)
+class PromisedCard:
+    """A card of a node that the ledger has for a reservation. Times in UTC; `held`: its pod may still be there."""
+
+    node: str
+    index: int
+    reservation_id: str
+    starts_at: datetime
+    ends_at: datetime
+    held: bool
+
+
 class Entitlements(Protocol):
     """What people may use now."""
 
@@ -39,4 +51,11 @@ class Entitlements(Protocol):
 
     async def free_of_types(self, gpu_type: str | None, gpus: int) -> Sequence[FreeOfType]:
         """Each type (None: all) of which there are cards that get new work, and until when `gpus` of it stay free."""
+        ...
+
+    async def promised_cards(self) -> Sequence[PromisedCard]:
+        """Every card that a running job has, that is booked, or that is in maintenance, for what has not ended yet.
+
+        What waiting jobs were promised is not among them: that goes elsewhere when a card is taken.
+        """
         ...

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.kubernetes.credentials import KubeconfigError
@@ -20,6 +21,9 @@ from reservation_core.runtime.kubernetes import open_transport
 from reservation_core.runtime.settings_error import SettingsError
 from reservation_core.runtime.settings_scheduler import SchedulerSettings
 from reservation_core.usecases.bind_mapped_pods import BindRules, MapScheduler
+
+if TYPE_CHECKING:
+    from reservation_core.runtime.promised_cards import PromisedCards
 
 _OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _CONTROLLER = "gpu-scheduler"
@@ -55,18 +59,40 @@ async def run_map_scheduler(settings: SchedulerSettings) -> AsyncIterator[Runnin
         transport, clock, _lease_namespace(settings), rules.lease_name, identity,
         LeaseRules(rules.lease_s, rules.renew_within_s, rules.retry_s),
     )  # fmt: skip
-    scheduler = MapScheduler(
-        KubernetesMapCluster(transport, sights, events, clock),
-        BindRules(rules.overlap, rules.node_label, rules.parallel),
-        lease.holds,
-    )
     async with AsyncExitStack() as closing:
         closing.push_async_callback(transport.close)
+        promised = await closing.enter_async_context(_open_ledger(settings))
+        scheduler = MapScheduler(
+            KubernetesMapCluster(transport, sights, events, clock),
+            BindRules(rules.overlap, rules.node_label, rules.parallel),
+            lambda: lease.holds() and (promised is None or promised.known()),
+        )
+        if promised is not None:
+            reading = promised.keep(scheduler.reserve, scheduler.look_again)
+            await closing.enter_async_context(beside(reading, name="promised cards"))
         await closing.enter_async_context(beside(events.run(), name="events"))
         await closing.enter_async_context(beside(lease.keep(scheduler.look_again), name="lease"))
         await closing.enter_async_context(beside(_sweep(scheduler, rules.sweep_s), name="sweep"))
         await closing.enter_async_context(beside(scheduler.run(), name="scheduler"))
         yield RunningScheduler(scheduler, lease, events)
+
+
+@asynccontextmanager
+async def _open_ledger(settings: SchedulerSettings) -> "AsyncIterator[PromisedCards | None]":
+    """What our ledger has promised, where there is one."""
+    if settings.database_url is None:
+        yield None
+        return
+    # Loaded only where it is wanted: the database's libraries take 30 MB.
+    from reservation_core.adapters.postgres.engine import open_engine  # noqa: PLC0415
+    from reservation_core.runtime.promised_cards import PromisedCards  # noqa: PLC0415
+    from reservation_core.runtime.wiring import database_url_of  # noqa: PLC0415
+
+    engine = open_engine(database_url_of(settings), pool=1, application=_CONTROLLER)
+    try:
+        yield PromisedCards(engine, settings.scheduler.ledger_s, settings.scheduler.ledger_patience_s)
+    finally:
+        await engine.dispose()
 
 
 async def _sweep(scheduler: MapScheduler, every_s: float) -> None:

@@ -19,7 +19,8 @@ class SchedulerRules(BaseModel):
     node_label: Annotated[str, Field(min_length=1, max_length=317)] = "gpu-node-name"
     parallel: Annotated[int, Field(ge=1, le=500)] = 16
     sweep_s: Seconds = 30  # everybody who waits is looked at so often, whatever was told meanwhile
-    ledger_s: Seconds = 1  # how often reserved cards are read, where there is a database
+    ledger_s: Seconds = 1  # how often promised cards are read, where there is a database
+    ledger_patience_s: Seconds = 60  # nothing is bound when they could not be read for so long
     events_per_s: Annotated[float, Field(gt=0, le=1000)] = 50
     # Where the Lease is: the namespace of the service account, unless this says so.
     lease_namespace: Annotated[str, Field(pattern=_NAME)] | None = None

@@ -6,13 +6,13 @@ bound counts as bound until the API server says otherwise: no decision is made o
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import assert_never
 
 import structlog
 
-from reservation_core.domain.map_placement import Bind, Board, MappedPod, Overlap, Reserved, Wait
+from reservation_core.domain.map_placement import Bind, Board, MappedPod, Overlap, ReservedCards, Wait
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.map_cluster import (
     BindRefusedError,
@@ -121,7 +121,7 @@ class MapScheduler:
             case _:
                 assert_never(sight)
 
-    def reserve(self, reserved: Mapping[str, Mapping[int, Reserved]]) -> None:
+    def reserve(self, reserved: ReservedCards) -> None:
         """Take in what our ledger has promised, by node and card; who waits there is looked at again."""
         before, self._board.reserved = self._board.reserved, reserved
         for node in {*before, *reserved}:

@@ -9,6 +9,7 @@ from reservation_core.adapters.kubernetes.marks import (
     as_list,
     as_mapping,
     pod_name_of,
+    read_time,
 )
 from reservation_core.adapters.kubernetes.node_gpus import BadAnnotationError, annotated_cards
 from reservation_core.adapters.kubernetes.object_watch import Seen
@@ -24,6 +25,9 @@ from reservation_core.ports.map_cluster import NodeGone, NodeSeen, PodBound, Pod
 
 BOOKING = "gpu-dev/booking"
 """The annotation by which the webhook says under which booking it admitted a pod."""
+
+TERMINATE_AT = "gpu-dev/terminate-at"
+"""The annotation by which the webhook says when a pod will be ended."""
 
 _FINISHED = ("Succeeded", "Failed")
 
@@ -90,8 +94,16 @@ def _waiting(seen: Seen, pod: PodRef, rules: SightRules) -> PodWaiting:
     except NotAdmittedError as problem:
         refused = str(problem)
     told = condition(seen.thing, "PodScheduled")
-    booking = annotations_of(seen.thing).get(BOOKING)
-    mapped = MappedPod(str(pod), entry, _burden(seen, rules), _terms(spec), refused, booking)
+    annotations = annotations_of(seen.thing)
+    mapped = MappedPod(
+        str(pod),
+        entry,
+        _burden(seen, rules),
+        _terms(spec),
+        refused,
+        annotations.get(BOOKING),
+        read_time(annotations.get(TERMINATE_AT)),
+    )
     message = told.get("message") if told.get("status") == "False" else None
     return PodWaiting(
         pod,

@@ -3,7 +3,7 @@
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.queries import statement
-from reservation_core.ports.entitlements import Entitlement, FreeOfType
+from reservation_core.ports.entitlements import Entitlement, FreeOfType, PromisedCard
 
 
 class PostgresEntitlements:
@@ -21,3 +21,8 @@ class PostgresEntitlements:
         """Each type, and until when so many cards of it stay free."""
         found = await self._connection.execute(statement("free_of_types"), {"gpu_type": gpu_type, "gpus": gpus})
         return [FreeOfType(row.gpu_type, row.cards, row.free, row.until) for row in found]
+
+    async def promised_cards(self) -> list[PromisedCard]:
+        """Every card that a running job has, that is booked, or that is in maintenance."""
+        found = await self._connection.execute(statement("promised_cards"))
+        return [PromisedCard(row.node, row.card, row.id, row.starts_at, row.ends_at, row.held) for row in found]
