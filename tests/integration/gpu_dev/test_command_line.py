@@ -2,6 +2,7 @@
 
 import json
 import signal
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -143,7 +144,26 @@ def test_people_and_tokens(system: System) -> None:
     assert "try: gpu-dev login" in refused.stderr
     assert system.cli("users", "list").returncode == 6
     assert system.cli("users", "add", "Carol!", who="admin").returncode == 2
-    assert system.cli("users", "disable", "carol", who="admin").returncode == 0
+    ended = system.cli("users", "disable", "carol", who="admin")
+    assert (ended.returncode, ended.stdout) == (0, "carol disabled; cancelled: 0\n")
+
+
+def test_who_is_disabled_leaves_what_is_listed_and_one_command_ends_it(system: System) -> None:
+    assert system.cli("users", "add", "dora", who="admin").returncode == 0
+    token = system.cli("tokens", "create", "--user", "dora", who="admin").stdout.strip()
+    start = f"{datetime.now(UTC) + timedelta(days=300):%Y-%m-%dT%H:00:00Z}"
+    booked = system.cli("book", "create", "-g", "1", "-s", start, "-d", "1h", "-o", "json", GPU_DEV_TOKEN=token)
+    assert booked.returncode == 0, booked.stderr
+    booking = json.loads(booked.stdout)["id"]
+    disabled = system.cli("users", "disable", "dora", who="admin")
+    assert disabled.returncode == 0, disabled.stderr
+    assert "Left: 1" in disabled.stdout
+    assert booking in disabled.stdout
+    assert "gpu-dev users disable dora --end" in disabled.stdout
+    unasked = system.cli("users", "disable", "dora", "--end", who="admin")
+    assert (unasked.returncode, "--yes" in unasked.stderr) == (2, True)
+    ended = system.cli("users", "disable", "dora", "--end", "--yes", who="admin")
+    assert (ended.returncode, ended.stdout) == (0, "dora disabled; cancelled: 1\n")
 
 
 def test_login_checks_the_token_and_keeps_it_private(system: System) -> None:

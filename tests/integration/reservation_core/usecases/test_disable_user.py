@@ -136,14 +136,13 @@ async def test_what_was_on_its_way_in_is_cancelled_too_until_nothing_can_be(lab:
 
 
 async def test_an_offer_to_somebody_who_is_disabled_goes_back(lab: Lab) -> None:
+    await lab.bookings.rows("DELETE FROM allocations WHERE reservation_id = :id RETURNING id", id=lab.bobs.id)
     await lab.bookings.rows(
         "WITH r AS (UPDATE reservations SET status = 'offered', gpu_type = 'h100' WHERE id = :id), "
-        "b AS (UPDATE bookings SET offer_until = starts_at WHERE id = :id), "
-        "ended AS (DELETE FROM allocations WHERE reservation_id = :bobs) "
+        "b AS (UPDATE bookings SET offer_until = starts_at WHERE id = :id) "
         "INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, created_at) "
         "VALUES (:id, 0, :gpu, 0, tstzrange(:start, :end), false, :start) RETURNING id",
         id=lab.request.id,
-        bobs=lab.bobs.id,
         gpu=lab.bobs.cards[0].gpu_id,
         start=NINE + HOUR,
         end=NINE + 2 * HOUR,

@@ -1,0 +1,53 @@
+"""Disabling users over REST: what waits is cancelled, what is left is told, and one call ends all of it."""
+
+import httpx
+
+from reservation_core.runtime.wiring import Runtime
+from tests.integration.api_service.calendars import add_nodes, at, booked, said
+from tests.integration.api_service.people import submitted
+
+
+async def test_what_is_left_is_told_and_ended_by_one_call(
+    alice: httpx.AsyncClient, bob: httpx.AsyncClient, root: httpx.AsyncClient, runtime: Runtime
+) -> None:
+    await add_nodes(runtime, a=("h100", 1))
+    job = await submitted(bob)
+    booking = await booked(bob, at(2))
+    request = await bob.post(
+        "/v1/bookings", json={"gpus": 1, "start": at(2).isoformat(), "duration": "PT1H", "wait": True}
+    )
+    assert request.status_code == 202
+    first = await root.delete("/v1/users/bob")
+    assert first.status_code == 200
+    answer = first.json()
+    assert (answer["name"], answer["cancelled"], answer["left_in_all"]) == ("bob", 2, 1)
+    assert answer["disabled_at"] is not None
+    assert answer["left"] == [
+        {
+            "id": booking["id"],
+            "kind": "booking",
+            "status": "confirmed",
+            "name": None,
+            "starts_at": said(at(2)),
+            "ends_at": said(at(3)),
+        }
+    ]
+    assert (await bob.get("/v1/jobs")).status_code == 401
+    seen = (await root.get(f"/v1/jobs/{job['id']}")).json()
+    assert (seen["status"], seen["reason"]["code"]) == ("cancelled", "cancelled_by_admin")
+    assert "bob is disabled" in seen["reason"]["detail"]
+    waited = (await root.get(f"/v1/bookings/{request.json()['id']}")).json()
+    assert (waited["status"], waited["reason"]["code"]) == ("cancelled", "cancelled_by_admin")
+    last = (await root.delete("/v1/users/bob", params={"end": "true"})).json()
+    assert (last["cancelled"], last["left"], last["left_in_all"]) == (1, [], 0)
+    assert last["disabled_at"] == answer["disabled_at"]
+    assert (await root.get(f"/v1/bookings/{booking['id']}")).json()["status"] == "cancelled"
+    # Nobody else's.
+    assert (await alice.get("/v1/users/me")).status_code == 200
+
+
+async def test_what_is_no_word_is_refused(root: httpx.AsyncClient) -> None:
+    assert (await root.delete("/v1/users/bob", params={"end": "perhaps"})).status_code == 422
+    assert (await root.delete("/v1/users/bob", params={"all": "true"})).status_code == 422
+    assert (await root.get("/v1/users/bob")).json()["disabled_at"] is None
+    assert (await root.delete("/v1/users/nobody", params={"end": "true"})).status_code == 404
