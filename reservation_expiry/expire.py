@@ -40,7 +40,10 @@ async def run_once(runtime: Runtime, settings: ExpirySettings) -> ExpiryReport:
 
 
 async def _keep_calendar(runtime: Runtime, settings: ExpirySettings) -> None:
-    """After the jobs: what ends with its job leaves its booking in order."""
+    """After the jobs: what ends with its job leaves its booking in order. Whoever leads does that, all the time."""
+    async with runtime.uow(one_statement=True) as uow:
+        if await uow.calendar_due.is_led():
+            return
     keeping = BookingKeeping(BookingRules(settings.starting_soon_s, settings.ending_soon_s), settings.no_show_grace)
     waitlist = Waitlist(runtime.uow, runtime.ids, settings.offer)
     report = await keep_calendar(runtime.uow, runtime.ids, keeping, waitlist)

@@ -10,8 +10,6 @@ from reservation_core.runtime.settings import ProcessorSettings
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.keep_bookings import BookingKeeping
 from reservation_core.usecases.keep_calendar import keep_calendar
-from reservation_core.usecases.maintenance import take_in_joined
-from reservation_core.usecases.repeat import until_not_lost
 from reservation_core.usecases.usage import sum_up_given_back
 from reservation_core.usecases.waitlist import Waitlist
 
@@ -30,8 +28,7 @@ def waitlist_of(runtime: Runtime, settings: ProcessorSettings) -> Waitlist:
 async def look(runtime: Runtime, settings: ProcessorSettings, waitlist: Waitlist) -> None:
     """Look once, then rest."""
     keeping = BookingKeeping(BookingRules(settings.starting_soon_s, settings.ending_soon_s), settings.no_show_grace)
-    report = await keep_calendar(runtime.uow, runtime.ids, keeping, waitlist)
-    await until_not_lost(lambda: take_in_joined(runtime.uow, runtime.ids, settings.end_grace))
+    report = await keep_calendar(runtime.uow, runtime.ids, keeping, waitlist, settings.end_grace)
     if report:
         _log.info("calendar", **asdict(report))
     await asyncio.sleep(EVERY_S)

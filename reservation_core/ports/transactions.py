@@ -9,6 +9,7 @@ from reservation_core.ports.admissions import Admissions
 from reservation_core.ports.belongings import Belongings
 from reservation_core.ports.booking_life import BookingLife
 from reservation_core.ports.bookings import Bookings, CalendarFeeds
+from reservation_core.ports.calendar_work import CalendarDue
 from reservation_core.ports.entitlements import Entitlements
 from reservation_core.ports.events import Events
 from reservation_core.ports.idempotency import Idempotency
@@ -64,6 +65,8 @@ class UnitOfWork(Protocol):
     def booking_life(self) -> BookingLife: ...
     @property
     def maintenance(self) -> Maintenance: ...
+    @property
+    def calendar_due(self) -> CalendarDue: ...
     @property
     def calendar_feeds(self) -> CalendarFeeds: ...
     @property

@@ -1,12 +1,13 @@
 """Everything in the calendar that has a time, looked at once: bookings, maintenance windows, the waitlist."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.transactions import UnitOfWorkFactory
 from reservation_core.usecases.disable_user import settle_disabled
-from reservation_core.usecases.keep_bookings import BookingKeeping, keep_bookings
-from reservation_core.usecases.maintenance import keep_windows
+from reservation_core.usecases.keep_bookings import BookingKeeping, BookingsReport, keep_bookings
+from reservation_core.usecases.maintenance import keep_windows, take_in_joined
 from reservation_core.usecases.repeat import until_not_lost
 from reservation_core.usecases.waitlist import Waitlist
 
@@ -29,11 +30,25 @@ class CalendarReport:
 
 
 async def keep_calendar(
-    uow_factory: UnitOfWorkFactory, ids: IdSource, keeping: BookingKeeping, waitlist: Waitlist
+    uow_factory: UnitOfWorkFactory,
+    ids: IdSource,
+    keeping: BookingKeeping,
+    waitlist: Waitlist,
+    joining: timedelta | None = None,
 ) -> CalendarReport:
-    """Do what is due. What was given back is served last."""
-    settled = await settle_disabled(uow_factory)
-    report = await until_not_lost(lambda: keep_bookings(uow_factory, ids, keeping))
-    windows = await until_not_lost(lambda: keep_windows(uow_factory))
-    served = await until_not_lost(waitlist.serve)
+    """Do what is due. What was given back is served last.
+
+    With `joining`, how long pods take to end, windows take in cards that have joined their nodes. Each part is left out
+    that would find nothing: mostly there is nothing at all, and others of this process have better things to do.
+    """
+    async with uow_factory(one_statement=True) as uow:
+        work = await uow.calendar_due.work(keeping.rules)
+    settled = await settle_disabled(uow_factory) if work.disabled_users else 0
+    report = BookingsReport(0, 0)
+    if work.bookings or work.left_over_jobs:
+        report = await until_not_lost(lambda: keep_bookings(uow_factory, ids, keeping))
+    windows = await until_not_lost(lambda: keep_windows(uow_factory)) if work.windows else 0
+    served = await until_not_lost(waitlist.serve) if work.waitlist else 0
+    if work.joined_cards and joining is not None:
+        await until_not_lost(lambda: take_in_joined(uow_factory, ids, joining))
     return CalendarReport(report.changed, report.ended_jobs, windows, served, settled)

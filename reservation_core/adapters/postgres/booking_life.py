@@ -1,11 +1,12 @@
 """Bookings in PostgreSQL, changed by what is due. Making and changing them at a person's wish is in `bookings`."""
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from reservation_core.adapters.postgres.calendar_due import due_parameters
 from reservation_core.adapters.postgres.events import ReservationEvent, record_all
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.adapters.postgres.reservations import CALENDAR_CONSTRAINT, WriteConflictError, violates
@@ -34,16 +35,7 @@ class PostgresBookingLife:
 
     async def due(self, rules: BookingRules, now: datetime, limit: int) -> list[str]:
         """Bookings of which the clock may ask something."""
-        found = await self._connection.execute(
-            statement("due_bookings"),
-            {
-                "now": now,
-                "look_ahead": now + timedelta(seconds=max(rules.starting_soon_s, default=0)),
-                "starting_soon": [float(each) for each in rules.starting_soon_s],
-                "ending_soon": [float(each) for each in rules.ending_soon_s],
-                "limit": limit,
-            },
-        )
+        found = await self._connection.execute(statement("due_bookings"), due_parameters(rules, now, limit))
         return [row.id for row in found]
 
     async def facts(self, ids: Sequence[str]) -> dict[str, BookingFacts]:

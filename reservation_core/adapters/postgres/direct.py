@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 import asyncpg
+from sqlalchemy import TextClause, text
 from sqlalchemy.dialects import registry
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -22,16 +23,30 @@ async def fetch(connection: AsyncConnection, name: str, parameters: Mapping[str,
     Where each statement commits by itself, past SQLAlchemy; elsewhere through it, in its transaction. Raises what
     `connection.execute` would: IntegrityError for a constraint, or else the driver's own error.
     """
+    return await _fetch(connection, (name,), parameters)
+
+
+async def which_find(
+    connection: AsyncConnection, names: tuple[str, ...], parameters: Mapping[str, Any]
+) -> Mapping[str, bool]:
+    """For each of these named queries whether it would find any row, asked in one statement; raises as `fetch` does."""
+    [row] = await _fetch(connection, names, parameters)
+    return row
+
+
+async def _fetch(
+    connection: AsyncConnection, names: tuple[str, ...], parameters: Mapping[str, Any]
+) -> list[Mapping[str, Any]]:
     if _isolation(connection) != "AUTOCOMMIT":
-        return [dict(row) for row in (await connection.execute(statement(name), parameters)).mappings()]
-    sql, names = _numbered(name)
+        return [dict(row) for row in (await connection.execute(_text(names), parameters)).mappings()]
+    sql, wanted = _numbered(names)
     pooled = await connection.get_raw_connection()
     driver: asyncpg.Connection = pooled.driver_connection
     try:
-        found: list[Mapping[str, Any]] = await driver.fetch(sql, *(parameters[each] for each in names))
+        found: list[Mapping[str, Any]] = await driver.fetch(sql, *(parameters[each] for each in wanted))
     except asyncpg.IntegrityConstraintViolationError as error:
         error.detail = None  # it quotes the row, and with it people's variables
-        raise IntegrityError(name, None, error, hide_parameters=True) from error
+        raise IntegrityError(names[0], None, error, hide_parameters=True) from error
     except BaseException as error:
         if driver.is_closed() or not isinstance(error, asyncpg.PostgresError):
             # Broken, or left in the middle: SQLAlchemy saw nothing of it and would hand it to the next.
@@ -46,7 +61,15 @@ def _isolation(connection: AsyncConnection) -> object:
 
 
 @cache
-def _numbered(name: str) -> tuple[str, tuple[str, ...]]:
+def _text(names: tuple[str, ...]) -> TextClause:
+    """A named statement; of several the question which of them find anything."""
+    if len(names) == 1:
+        return statement(names[0])
+    return text("SELECT " + ",\n".join(f"EXISTS (\n{statement(each).text}\n) AS {each}" for each in names))
+
+
+@cache
+def _numbered(names: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     """A statement as the driver wants it ($1, $2 …), and its parameters' names in that order."""
-    compiled = statement(name).compile(dialect=registry.load("postgresql.asyncpg")())
+    compiled = _text(names).compile(dialect=registry.load("postgresql.asyncpg")())
     return str(compiled), tuple(compiled.positiontup or ())

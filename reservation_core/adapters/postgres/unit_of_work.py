@@ -14,6 +14,7 @@ from reservation_core.adapters.postgres.admissions import PostgresAdmissions
 from reservation_core.adapters.postgres.belongings import PostgresBelongings
 from reservation_core.adapters.postgres.booking_life import PostgresBookingLife
 from reservation_core.adapters.postgres.bookings import PostgresBookings
+from reservation_core.adapters.postgres.calendar_due import PostgresCalendarDue
 from reservation_core.adapters.postgres.calendar_feeds import PostgresCalendarFeeds
 from reservation_core.adapters.postgres.driver_errors import told_as_unavailable
 from reservation_core.adapters.postgres.entitlements import PostgresEntitlements
@@ -117,6 +118,11 @@ class PostgresUnitOfWork:
     def maintenance(self) -> PostgresMaintenance:
         """Maintenance windows."""
         return PostgresMaintenance(self._connection)
+
+    @cached_property
+    def calendar_due(self) -> PostgresCalendarDue:
+        """What is due in the calendar."""
+        return PostgresCalendarDue(self._connection)
 
     @cached_property
     def calendar_feeds(self) -> PostgresCalendarFeeds:
