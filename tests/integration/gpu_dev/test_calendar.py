@@ -84,6 +84,41 @@ def test_a_job_runs_in_a_booking_and_is_counted(system: System) -> None:
     assert nobody.returncode == 4
 
 
+def test_a_job_is_for_a_project(system: System) -> None:
+    system.cli("projects", "create", "vision", "--member", "alice", who="admin")
+    system.cli("policy", "set", "project:vision", "max_gpus=1", "max_duration=1h", who="admin")
+    job_id = system.cli("submit", "-g", "1", "-d", "10m", "-p", "vision", "--", "sleep", "600").stdout.strip()
+    assert "project       vision" in system.cli("show", job_id).stdout
+    assert _data(system, "show", job_id)["project"] == "vision"  # type: ignore[call-overload]
+    assert "vision" in system.cli("list", "-o", "wide").stdout
+    assert f"{job_id} is " in system.cli("explain", job_id).stdout
+    assert "for project vision." in system.cli("explain", job_id).stdout
+    for who, project in (("alice", "speech"), ("bob", "vision")):
+        nobody = system.cli("run", "-g", "1", "-d", "10m", "--project", project, "--", "true", who=who)
+        assert nobody.returncode == 4
+        assert f"You are in no project {project}. Leave `project` out, or ask to be made a member." in nobody.stderr
+    spelled = system.cli("submit", "-g", "1", "-d", "10m", "-p", "A B", "--", "true")
+    assert (spelled.returncode, "--project: " in spelled.stderr) == (2, True)
+    long = system.cli("submit", "-g", "1", "-d", "2h", "-p", "vision", "--", "true")
+    assert "(project vision)" in long.stderr
+    second = system.cli("submit", "-g", "1", "-d", "10m", "-p", "vision", "--", "true").stdout.strip()
+
+    def is_held_back() -> bool:
+        return "quota_reached" in system.cli("explain", second).stdout
+
+    eventually_sync(is_held_back)
+    told = system.cli("explain", second).stdout
+    assert "(project vision)" in told
+    assert "others for vision" in told
+    assert "vision" in system.cli("queue", "-o", "wide").stdout
+    # The first is given back, and the second starts.
+    system.cli("cancel", job_id)
+    eventually_sync(lambda: _data(system, "show", second)["status"] == "succeeded")  # type: ignore[call-overload]
+    [line] = _data(system, "usage", "--by", "project")["items"]  # type: ignore[call-overload]
+    assert line["key"] == "vision"
+    assert line["held_gpu_s"] > 0
+
+
 def test_rules_are_set_and_explained(system: System) -> None:
     assert system.cli("policy", "set", "user:alice", "max_gpus=2", "max_duration=2h").returncode == 6
     said = system.cli("policy", "set", "user:alice", "max_gpus=2", "max_duration=2h", who="admin")
