@@ -7,10 +7,11 @@ from itertools import groupby
 
 from pydantic import ConfigDict, TypeAdapter
 
+from api_service.sight import Sight
 from reservation_core import contracts
 from reservation_core.domain.model import PodName, Reason, Reservation
 from reservation_core.ports.events import EventRecord
-from reservation_core.ports.identities import Principal, TokenRecord, UserRecord
+from reservation_core.ports.identities import TokenRecord, UserRecord
 from reservation_core.ports.inventory import GpuView, NodeView
 from reservation_core.ports.queues import DeadLetter
 from reservation_core.ports.reservations import JobView
@@ -126,12 +127,12 @@ def queue_entry(view: JobView) -> contracts.QueueEntry:
     )
 
 
-def gpu(view: GpuView, caller: Principal) -> contracts.GpuOut:
-    """A card; who holds it only to its holder and to administrators."""
+def gpu(view: GpuView, sight: Sight) -> contracts.GpuOut:
+    """A card; who holds it to those who may see that."""
     holder = None
     if view.holder_id is not None:
-        yours = view.holder_user_id == caller.user_id
-        seen = yours or caller.is_admin
+        yours = view.holder_user_id == sight.caller.user_id
+        seen = sight.sees(view.holder_user_id)
         holder = contracts.Holder(
             id=view.holder_id if seen else None, user=view.holder_user if seen else None, yours=yours
         )

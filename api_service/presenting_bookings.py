@@ -3,6 +3,7 @@
 from datetime import datetime
 from itertools import groupby
 
+from api_service.sight import Sight
 from reservation_core import contracts
 from reservation_core.contracts_bookings import (
     Availability,
@@ -22,9 +23,9 @@ from reservation_core.usecases.find_slots import FreeOverTime
 from reservation_core.usecases.owned_bookings import is_theirs
 
 
-def booking(found: Booking, caller: Principal) -> BookingOut:
-    """A booking; of other people's only when it is, whose, and which cards: the calendar is common knowledge."""
-    theirs = is_theirs(caller, found)
+def booking(found: Booking, sight: Sight) -> BookingOut:
+    """A booking; of other people's only when it is and which cards, and whose to those who may see that."""
+    theirs = is_theirs(sight.caller, found)
     by_rank = groupby(sorted(found.cards, key=lambda card: (card.rank, card.index)), key=lambda card: card.rank)
     allocations = []
     for _, group in by_rank:
@@ -39,7 +40,7 @@ def booking(found: Booking, caller: Principal) -> BookingOut:
     return BookingOut(
         id=found.id,
         title=found.title if theirs else None,
-        user=found.user,
+        user=found.user if sight.sees(found.user_id) else None,
         project=found.project if theirs else None,
         status=found.status,
         reason=BookingReasonOut(code=found.why.code, detail=found.why.detail if theirs else ""),
@@ -72,7 +73,7 @@ def series(outcome: SeriesOutcome, caller: Principal) -> BookingSeries:
     """A series as it was booked."""
     return BookingSeries(
         series_id=outcome.series_id,
-        items=[booking(each, caller) for each in outcome.booked],
+        items=[booking(each, Sight(caller)) for each in outcome.booked],
         skipped=[_skipped(each) for each in outcome.skipped],
     )
 

@@ -34,7 +34,7 @@ BOOKING = View[BookingOut](
     columns=(
         Column("ID", lambda one: one.id),
         Column("TITLE", lambda one: one.title or ""),
-        Column("USER", lambda one: one.user),
+        Column("USER", lambda one: one.user or "-"),
         Column("STATUS", lambda one: one.status.value),
         Column("GPUS", lambda one: wanted_gpus(one.gpus, one.gpu_type, one.nodes)),
         Column("START", lambda one: minute(one.start)),
@@ -53,7 +53,7 @@ BOOKING_DETAILS = View[BookingOut](
     columns=(
         Column("ID", lambda one: one.id),
         Column("TITLE", lambda one: one.title or ""),
-        Column("USER", lambda one: one.user),
+        Column("USER", lambda one: one.user or "-"),
         Column("PROJECT", lambda one: one.project or ""),
         Column("STATUS", lambda one: one.status.value),
         Column("REASON", lambda one: f"{one.reason.code.value}: {one.reason.detail}"),

@@ -174,7 +174,7 @@ class Job(Wire):
 
 
 class Holder(Wire):
-    """Who holds a GPU. Ids and names of others are shown to administrators only."""
+    """Who holds a GPU. By the operator's choice (GPU_DEV_HOLDERS), ids and names of others are null."""
 
     id: str | None
     user: str | None

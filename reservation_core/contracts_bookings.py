@@ -248,12 +248,12 @@ class BookedCards(Wire):
 
 
 class BookingOut(Wire):
-    """A booking. Of other people's, everybody sees when it is, whose, and which cards; title, project, workload, jobs
-    and the rest are null or empty."""
+    """A booking. Of other people's, everybody sees when it is and which cards, and by the operator's choice
+    (GPU_DEV_HOLDERS) whose; title, project, workload, jobs and the rest are null or empty."""
 
     id: str
     title: str | None
-    user: str
+    user: str | None
     project: str | None
     status: BookingStatus
     reason: BookingReasonOut

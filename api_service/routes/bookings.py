@@ -14,6 +14,7 @@ from api_service.idempotency import Answer, once
 from api_service.pagination import PageQuery, decode, encode
 from api_service.preconditions import expected_version, version_tag
 from api_service.services import Caller, Served
+from api_service.sight import Sight, sight_of
 from reservation_core.contracts import Page, UserName
 from reservation_core.contracts_bookings import BookingChange, BookingCreate, BookingOut, BookingSeries, Instant
 from reservation_core.domain.bookings import Booking
@@ -30,6 +31,7 @@ from reservation_core.usecases.owned_bookings import view_owned_booking
 from reservation_core.usecases.repeat import until_not_lost
 
 _LIST = "bookings"
+_JSON = "application/json"
 
 
 router = APIRouter(prefix="/v1/bookings", tags=["bookings"])
@@ -81,9 +83,13 @@ async def create_booking(request: Request, services: Served, caller: Caller) -> 
 
 @router.get("", response_model=Page[BookingOut], summary="List bookings", responses=problems(400))
 async def list_bookings(services: Served, caller: Caller, query: Annotated[BookingsQuery, Query()]) -> Response:
-    """The calendar by start: your own bookings, and of others' those that take cards, without their private parts."""
+    """The calendar by start: your own bookings, and of others' those that take cards, without their private parts
+    and, where you may not see that, without whose they are."""
     after = _place(query.cursor)
     async with services.runtime.uow() as uow:
+        sight = await sight_of(uow, caller, services.settings.holders)
+        if query.user is not None and not sight.may_ask_for(query.user):
+            return Response(Page[BookingOut](items=[], next_cursor=None).model_dump_json(), media_type=_JSON)
         which = BookingFilter(
             user_id=caller.user_id if query.mine or not caller.is_admin else None,
             only_own=query.mine,
@@ -96,10 +102,10 @@ async def list_bookings(services: Served, caller: Caller, query: Annotated[Booki
     shown = found[: query.limit]
     last = shown[-1] if len(found) > query.limit else None
     page = Page[BookingOut](
-        items=[presenting_bookings.booking(each, caller) for each in shown],
+        items=[presenting_bookings.booking(each, sight) for each in shown],
         next_cursor=None if last is None else encode(_LIST, (to_micros(last.span.start), last.id)),
     )
-    return Response(page.model_dump_json(), media_type="application/json")
+    return Response(page.model_dump_json(), media_type=_JSON)
 
 
 @router.get(
@@ -169,16 +175,16 @@ async def delete_booking(
         return response
     shown = BookingSeries(
         series_id=asked.series_id,
-        items=[presenting_bookings.booking(each, caller) for each in cancelled],
+        items=[presenting_bookings.booking(each, Sight(caller)) for each in cancelled],
         skipped=[],
     )
-    return Response(shown.model_dump_json(), media_type="application/json", background=freed)
+    return Response(shown.model_dump_json(), media_type=_JSON, background=freed)
 
 
 def _answer(found: Booking, caller: Principal, status: int) -> Answer:
     return Answer(
         status,
-        presenting_bookings.booking(found, caller).model_dump_json().encode(),
+        presenting_bookings.booking(found, Sight(caller)).model_dump_json().encode(),
         etag=version_tag(found.version),
         location=f"/v1/bookings/{found.id}" if status != 200 else None,
     )

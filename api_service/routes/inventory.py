@@ -9,6 +9,7 @@ from api_service import presenting
 from api_service.documents import problems
 from api_service.pagination import PageQuery, decode, encode
 from api_service.services import Caller, Served
+from api_service.sight import sight_of
 from reservation_core.contracts import GpuOut, NodeOut, Page, QueuePage, WaitingTotal
 from reservation_core.usecases.owned import visible_user
 
@@ -17,14 +18,15 @@ router = APIRouter(prefix="/v1", tags=["inventory"])
 
 @router.get("/gpus", response_model=Page[GpuOut], summary="List GPUs", responses=problems(400))
 async def list_gpus(services: Served, caller: Caller, query: Annotated[PageQuery, Query()]) -> Response:
-    """Every card by node and index: its state, whether it is yours, and when it is free. Others are not named."""
+    """Every card by node and index: its state, who holds it (null where you may not see that), and when it is free."""
     key = decode("gpus", query.cursor, (str, int))
     after = None if key is None else (str(key[0]), int(key[1]))
     async with services.runtime.uow() as uow:
         found = await uow.inventory.gpus(after=after, limit=query.limit + 1)
+        sight = await sight_of(uow, caller, services.settings.holders)
     views = found[: query.limit]
     page = Page[GpuOut](
-        items=[presenting.gpu(view, caller) for view in views],
+        items=[presenting.gpu(view, sight) for view in views],
         next_cursor=encode("gpus", (views[-1].node, views[-1].index)) if len(found) > query.limit else None,
     )
     return Response(page.model_dump_json(), media_type="application/json")

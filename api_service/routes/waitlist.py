@@ -10,6 +10,7 @@ from api_service.idempotency import Answer, once
 from api_service.preconditions import expected_version, version_tag
 from api_service.routes.bookings import BookingId
 from api_service.services import Caller, Served
+from api_service.sight import Sight
 from reservation_core.contracts_bookings import BookingOut
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.waitlist import accept, decline
@@ -31,7 +32,7 @@ async def accept_offer(request: Request, services: Served, caller: Caller, booki
 
     async def act(uow: UnitOfWork) -> Answer:
         found = await accept(uow, caller, booking_id, expected, services.runtime.ids)
-        body = presenting_bookings.booking(found, caller).model_dump_json().encode()
+        body = presenting_bookings.booking(found, Sight(caller)).model_dump_json().encode()
         return Answer(200, body, etag=version_tag(found.version))
 
     return await once(request, caller, b"", services.runtime.uow, act)
@@ -51,7 +52,7 @@ async def decline_offer(request: Request, services: Served, caller: Caller, book
 
     async def act(uow: UnitOfWork) -> Answer:
         found = await decline(uow, caller, booking_id, expected, services.runtime.ids)
-        body = presenting_bookings.booking(found, caller).model_dump_json().encode()
+        body = presenting_bookings.booking(found, Sight(caller)).model_dump_json().encode()
         return Answer(200, body, etag=version_tag(found.version))
 
     response = await once(request, caller, b"", services.runtime.uow, act)

@@ -94,9 +94,17 @@ class Policies(Protocol):
         ...
 
     async def held_by_all(
-        self, now: datetime, user_ids: Sequence[int] | None = None, projects: Sequence[str] = ()
+        self,
+        now: datetime,
+        user_ids: Sequence[int] | None = None,
+        projects: Sequence[str] = (),
+        *,
+        promised: bool = False,
     ) -> tuple[Holding, ...]:
-        """What everybody, or these users and whoever for these projects, hold and have booked from now on."""
+        """What everybody, or these users and whoever for these projects, hold and have booked from now on.
+
+        With `promised` also the slots of their jobs that wait.
+        """
         ...
 
     async def spent_by_all(
@@ -134,6 +142,10 @@ class Projects(Protocol):
 
     async def remove_member(self, name: str, user_id: int) -> bool:
         """False when they were none."""
+        ...
+
+    async def fellows(self, user_id: int) -> dict[int, str]:
+        """Who is in a project with a user: names by id."""
         ...
 
     async def of_user(self, user_id: int) -> list[str]:

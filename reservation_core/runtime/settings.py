@@ -32,6 +32,14 @@ class UnknownPods(StrEnum):
     END = "end"
 
 
+class Holders(StrEnum):
+    """Who is told by whom cards are held and booked; administrators always are."""
+
+    EVERYONE = "everyone"
+    MEMBERS = "members"
+    SELF = "self"
+
+
 def _upper(value: object) -> object:
     return value.upper() if isinstance(value, str) else value
 
@@ -200,6 +208,8 @@ class ApiSettings(GraceSettings, WaitlistSettings):
     max_duration_s: Seconds = 86_400 * 30
     token_cache_s: Annotated[float, Field(ge=0, le=60)] = 2.0
     submit_batch: Annotated[int, Field(ge=1, le=1000)] = 100
+    # everyone: whoever is signed in; members: who is in a project with the holder; self: nobody else.
+    holders: Holders = Holders.EVERYONE
     policy_file: Path | None = None  # TOML: rules by scope, taken over at the start when the file has changed
 
     @property

@@ -49,6 +49,11 @@ class PostgresProjects:
         """False when they were none."""
         return await self._hit("remove_project_member", name=name, user_id=user_id)
 
+    async def fellows(self, user_id: int) -> dict[int, str]:
+        """Members of a user's projects."""
+        found = await self._connection.execute(statement("fellows_of_user"), {"user_id": user_id})
+        return {row.id: row.name for row in found}
+
     async def of_user(self, user_id: int) -> list[str]:
         """The names of a user's projects."""
         found = await self._connection.execute(statement("projects_of_user"), {"user_id": user_id})

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api_service import presenting
+from api_service.sight import Sight
 from reservation_core.domain.model import (
     AllocatedGpu,
     GpuState,
@@ -72,11 +73,11 @@ def test_a_workload_and_its_secrets_are_never_shown() -> None:
 
 def test_a_holder_is_named_only_to_itself_and_to_administrators() -> None:
     held = GpuView("n", 0, None, "h100", None, GpuState.HELD, JOB.id, "alice", 1, NOW)
-    assert presenting.gpu(held, ALICE).model_dump()["holder"] == {"id": JOB.id, "user": "alice", "yours": True}
-    assert presenting.gpu(held, BOB).model_dump()["holder"] == {"id": None, "user": None, "yours": False}
-    assert presenting.gpu(held, ROOT).model_dump()["holder"] == {"id": JOB.id, "user": "alice", "yours": False}
+    assert presenting.gpu(held, Sight(ALICE)).model_dump()["holder"] == {"id": JOB.id, "user": "alice", "yours": True}
+    assert presenting.gpu(held, Sight(BOB)).model_dump()["holder"] == {"id": None, "user": None, "yours": False}
+    assert presenting.gpu(held, Sight(ROOT)).model_dump()["holder"] == {"id": JOB.id, "user": "alice", "yours": False}
     free = replace(held, state=GpuState.FREE, holder_id=None, holder_user=None, holder_user_id=None, free_at=None)
-    assert presenting.gpu(free, BOB).holder is None
+    assert presenting.gpu(free, Sight(BOB)).holder is None
 
 
 @given(

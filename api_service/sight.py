@@ -1,0 +1,46 @@
+"""Who sees by whom cards are held and booked: one rule for everything that REST shows, by a setting.
+
+What is held when is common knowledge; by whom is the setting's matter. Everybody sees what is their own, administrators
+see everything.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from reservation_core.ports.identities import Principal
+from reservation_core.ports.transactions import UnitOfWork
+from reservation_core.runtime.settings import Holders
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What a caller sees of others. `fellows` are those whom they see, by id; None: everybody."""
+
+    caller: Principal
+    fellows: Mapping[int, str] | None = field(default_factory=dict)
+
+    def sees(self, user_id: int | None) -> bool:
+        """Whether this user's name and what is theirs may be told."""
+        if self.fellows is None or self.caller.is_admin or user_id == self.caller.user_id:
+            return True
+        return user_id in self.fellows
+
+    def may_ask_for(self, user: str) -> bool:
+        """Whether a list may be narrowed to this user: a filter would tell what is not to be seen."""
+        if self.fellows is None or self.caller.is_admin or user == self.caller.user:
+            return True
+        return user in self.fellows.values()
+
+
+async def sight_of(uow: UnitOfWork, caller: Principal, holders: Holders) -> Sight:
+    """What a caller sees now."""
+    match holders:
+        case Holders.EVERYONE:
+            return Sight(caller, None)
+        case Holders.MEMBERS:
+            return Sight(caller, {} if caller.is_admin else await uow.projects.fellows(caller.user_id))
+        case Holders.SELF:
+            return Sight(caller)
+        case _:
+            assert_never(holders)

@@ -1,0 +1,147 @@
+"""By whom cards are held and booked is told to whom the operator chooses, by every route alike."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+import pytest
+
+from reservation_core.runtime.settings import ApiSettings, Holders
+from reservation_core.runtime.wiring import Runtime
+from tests.integration.api_service.calendars import add_nodes, asked, at, booked, execute
+from tests.integration.api_service.people import People
+
+MODES = list(Holders)
+SHOWN = {
+    # Whether bob, who is in a project with alice, and dave, who is in none, see her name.
+    Holders.EVERYONE: (True, True),
+    Holders.MEMBERS: (True, False),
+    Holders.SELF: (False, False),
+}
+
+
+@pytest.fixture(params=MODES)
+def holders(request: pytest.FixtureRequest) -> Holders:
+    """Each choice there is."""
+    found: Holders = request.param
+    return found
+
+
+@pytest.fixture
+def settings(holders: Holders) -> ApiSettings:
+    """As the operator chose."""
+    return ApiSettings(holders=holders)
+
+
+@pytest.fixture
+async def dave(runtime: Runtime, people: People) -> None:
+    """Somebody who is in no project; alice and bob are in one."""
+    now = runtime.clock.now()
+    async with runtime.uow() as uow:
+        user = await uow.identities.create_user("dave", people.principals["bob"].role, now)
+        secret = people.secrets["dave"] = runtime.ids.new_secret()
+        digest = runtime.ids.digest(secret)
+        await uow.identities.create_token(runtime.ids.new_id("tok"), user.id, None, digest, None, now)
+        await uow.projects.create("vision", None, now)
+        for name in ("alice", "bob"):
+            await uow.projects.add_member("vision", people.principals[name].user_id)
+
+
+@pytest.fixture
+async def hers(dave: None, runtime: Runtime, alice: httpx.AsyncClient) -> dict[str, Any]:
+    """What alice holds: a booking in its slot, with a card; another ahead; and a place on the waitlist."""
+    await add_nodes(runtime, a=("h100", 1))
+    held = (
+        await alice.post(
+            "/v1/bookings",
+            json={
+                "gpus": 1,
+                "start": at(-1, datetime.now(UTC).minute).isoformat(),
+                "duration": "PT1H",
+                "title": "secret plan",
+            },
+        )
+    ).json()
+    ahead = await booked(alice, at(9), title="secret plan")
+    waits = (await alice.post("/v1/bookings", json=asked(at(9), wait=True, title="secret plan"))).json()
+    await execute(
+        runtime, "UPDATE reservations SET status = 'active', started_at = now() WHERE id = :id", id=held["id"]
+    )
+    return {"held": held, "ahead": ahead, "waits": waits}
+
+
+Calling = Callable[[str], httpx.AsyncClient]
+
+
+async def test_bookings(hers: dict[str, Any], calling: Calling, holders: Holders) -> None:
+    for who, shown in (("bob", SHOWN[holders][0]), ("dave", SHOWN[holders][1]), ("alice", True), ("root", True)):
+        items = (await calling(who).get("/v1/bookings")).json()["items"]
+        taking = [each for each in items if each["id"] in (hers["held"]["id"], hers["ahead"]["id"])]
+        assert [each["user"] for each in taking] == ["alice" if shown else None] * 2, who
+        assert all(each["allocations"] and each["start"] and each["end"] for each in taking)
+        theirs = who in ("alice", "root")
+        assert all((each["title"] == "secret plan") == theirs for each in taking)
+        # The list of one user's bookings tells no more than their names do.
+        narrowed = (await calling(who).get("/v1/bookings", params={"user": "alice"})).json()["items"]
+        assert bool(narrowed) == shown, who
+        assert (await calling(who).get(f"/v1/bookings/{hers['ahead']['id']}")).status_code == (200 if theirs else 404)
+
+
+async def test_one_sees_ones_own_whatever_the_choice(hers: dict[str, Any], calling: Calling) -> None:
+    mine = (await calling("alice").get("/v1/bookings", params={"user": "alice"})).json()["items"]
+    assert {each["user"] for each in mine} == {"alice"}
+    assert {each["id"] for each in mine} == {each["id"] for each in hers.values()}
+
+
+async def test_cards(hers: dict[str, Any], calling: Calling, holders: Holders) -> None:
+    for who, shown in (("bob", SHOWN[holders][0]), ("dave", SHOWN[holders][1]), ("alice", True), ("root", True)):
+        [card] = (await calling(who).get("/v1/gpus")).json()["items"]
+        told = (hers["held"]["id"], "alice") if shown else (None, None)
+        assert (card["holder"]["id"], card["holder"]["user"]) == told, who
+        assert card["holder"]["yours"] == (who == "alice")
+        assert card["free_at"] is not None
+
+
+async def test_what_has_no_holders_names_none(hers: dict[str, Any], calling: Calling, holders: Holders) -> None:
+    """Whatever the choice: how much is free, the nodes, the line, usage and maintenance are not about persons."""
+    paths = ("/v1/availability", "/v1/nodes", "/v1/queue", "/v1/usage", "/v1/maintenance", "/v1/jobs")
+    slots = "/v1/bookings/slots?gpus=1&duration=PT1H"
+    for who in ("bob", "dave"):
+        for path in (*paths, slots):
+            answer = await calling(who).get(path)
+            assert answer.status_code == 200, path
+            assert "alice" not in answer.text
+            assert "secret plan" not in answer.text
+
+
+async def test_the_waitlist_and_events_are_ones_own(hers: dict[str, Any], calling: Calling, holders: Holders) -> None:
+    waits = hers["waits"]["id"]
+    for who in ("bob", "dave"):
+        waiting = (await calling(who).get("/v1/bookings", params={"status": "waiting"})).json()["items"]
+        assert waiting == []
+        for path in (f"/v1/bookings/{waits}/accept", f"/v1/bookings/{waits}/decline"):
+            answer = await calling(who).post(path)
+            assert answer.status_code == 404
+            assert "alice" not in answer.text
+        assert (await calling(who).get("/v1/jobs/job-abc/events")).status_code == 404
+
+
+async def test_who_is_refused_is_not_told_who_has_it(hers: dict[str, Any], calling: Calling, holders: Holders) -> None:
+    for who in ("bob", "dave"):
+        refused = await calling(who).post("/v1/bookings", json=asked(at(9)))
+        assert refused.status_code == 409
+        mine = await booked(calling(who), at(5 if who == "bob" else 7))
+        longer = await calling(who).patch(f"/v1/bookings/{mine['id']}", json={"end": at(10).isoformat()})
+        assert longer.status_code == 409
+        assert "alice" not in refused.text + longer.text
+        assert hers["ahead"]["id"] not in refused.text + longer.text
+
+
+async def test_who_leaves_the_project_sees_less_at_once(
+    hers: dict[str, Any], calling: Calling, holders: Holders, runtime: Runtime, people: People
+) -> None:
+    async with runtime.uow() as uow:
+        await uow.projects.remove_member("vision", people.principals["bob"].user_id)
+    [card] = (await calling("bob").get("/v1/gpus")).json()["items"]
+    assert (card["holder"]["user"] == "alice") == (holders is Holders.EVERYONE)
