@@ -6,7 +6,7 @@
 #   make bench the benchmarks
 # Paths are relative throughout, so that the folder's own path may hold spaces.
 
-.PHONY: help up demo test check bench lock format clean
+.PHONY: help up demo test check bench lock format manifests clean
 .DEFAULT_GOAL := help
 .SUFFIXES:
 .DELETE_ON_ERROR:
@@ -50,6 +50,9 @@ LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hash
 lock: ## choose the newest dependencies that pyproject.toml allows
 	$(LOCK) --upgrade --extra build -o requirements.lock
 	$(LOCK) --upgrade --extra build --extra dev -c requirements.lock -o requirements-dev.lock
+
+manifests: $(DEV) ## deploy/manifests, anew from the charts
+	@$(PY) -m tests.chart.plain_manifests
 
 clean: ## remove the environment and caches; data (.gpu-dev) stays
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

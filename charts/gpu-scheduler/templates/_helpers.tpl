@@ -41,13 +41,17 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if and .Values.webhook.enabled (not .Values.webhook.caBundle) (not .Values.webhook.certManager.enabled) }}yes{{ end }}
 {{- end }}
 
+{{- define "gpu-scheduler.kubeVersion" -}}
+{{ .Values.kubeVersion | default .Capabilities.KubeVersion.Version }}
+{{- end }}
+
 {{/* Kubernetes names none of its own pods' fields before 1.28 to select what a webhook is asked about. */}}
 {{- define "gpu-scheduler.selectsByField" -}}
-{{- if semverCompare ">=1.28.0-0" .Capabilities.KubeVersion.Version }}yes{{ end }}
+{{- if semverCompare ">=1.28.0-0" (include "gpu-scheduler.kubeVersion" .) }}yes{{ end }}
 {{- end }}
 
 {{- define "gpu-scheduler.hasPolicies" -}}
-{{- if and .Values.policy.enabled (semverCompare ">=1.30.0-0" .Capabilities.KubeVersion.Version) }}yes{{ end }}
+{{- if and .Values.policy.enabled (semverCompare ">=1.30.0-0" (include "gpu-scheduler.kubeVersion" .)) }}yes{{ end }}
 {{- end }}
 
 {{- define "gpu-scheduler.podSecurity" -}}

@@ -1,0 +1,101 @@
+"""The manifests in `deploy/manifests`, for those who don't use Helm, as they come from the chart gpu-scheduler.
+
+`python -m tests.chart.plain_manifests` writes them.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import yaml
+
+from tests.chart.rendering import JsonObject, render
+
+FOLDER = Path(__file__).parents[2] / "deploy" / "manifests"
+SYSTEM, TESTS = "gpu-scheduler-system", "gpu-scheduler-tests"
+
+_HELMS_OWN = ("app.kubernetes.io/managed-by", "helm.sh/chart", "app.kubernetes.io/instance")
+_KUBERNETES = "v1.30.0"
+
+_SAID = {
+    "webhook.yaml": """\
+What the API server asks the webhook about, the static rules as a policy of its own (Kubernetes 1.30 and newer; an older
+one refuses the last two objects, and works without), and the job that renews the certificate.
+The authority has to be named once the Secret gpu-scheduler-webhook-tls is there:
+  python -m admission_webhook certs --service gpu-scheduler-webhook --namespace gpu-scheduler-system \\
+    --secret gpu-scheduler-webhook-tls --configuration gpu-scheduler-webhook
+""",
+    "webhook-service.yaml": "Where the API server reaches the webhook.\n",
+    "gpu-scheduler.yaml": """\
+The scheduler and the webhook, two containers of one pod, twice; and what they may do.
+The namespaces gpu-scheduler-system and the Secret gpu-scheduler-webhook-tls have to be there before.
+""",
+    "gpu-scheduler-check.yaml": "Five pods that say where they run and which cards they see.\n",
+}
+
+
+def _of_webhook(each: JsonObject) -> bool:
+    return each["kind"].endswith(("WebhookConfiguration", "AdmissionPolicy", "AdmissionPolicyBinding")) or each[
+        "metadata"
+    ]["name"].endswith("-certificates")
+
+
+_BELONGS: dict[str, Callable[[JsonObject], bool]] = {
+    "webhook.yaml": _of_webhook,
+    "webhook-service.yaml": lambda each: each["kind"] == "Service" and each["metadata"]["name"].endswith("-webhook"),
+    "gpu-scheduler-check.yaml": lambda each: each["metadata"]["name"] == "gpu-scheduler-check",
+    "gpu-scheduler.yaml": lambda each: each["kind"] != "Secret",
+}
+
+
+def written() -> dict[str, str]:
+    """The text of each file, by its name."""
+    values = {"image": {"tag": "latest"}, "check": {"enabled": True, "namespace": TESTS, "image": {"tag": "latest"}}}
+    left = render("gpu-scheduler", values, namespace=SYSTEM, kube_version=_KUBERNETES)
+    files = {}
+    for name, belongs in _BELONGS.items():
+        chosen = [each for each in left if belongs(each)]
+        left = [each for each in left if not belongs(each)]
+        files[name] = _text(name, [_plain(each) for each in chosen])
+    return files
+
+
+class _Readable(yaml.SafeDumper):
+    """Texts of several lines as such."""
+
+
+def _written_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Readable.add_representer(str, _written_text)
+
+
+def _text(name: str, documents: list[JsonObject]) -> str:
+    said = "".join(f"# {line}\n" for line in _SAID[name].splitlines())
+    made = "# Made from charts/gpu-scheduler by `make manifests`; change it there.\n"
+    return said + made + yaml.dump_all(documents, Dumper=_Readable, sort_keys=False, width=120, allow_unicode=True)
+
+
+def _plain(document: JsonObject) -> JsonObject:
+    """Without what only Helm needs, and without an authority of nobody's."""
+    _drop(document)
+    for webhook in document.get("webhooks", ()):
+        webhook["clientConfig"].pop("caBundle", None)
+    return document
+
+
+def _drop(part: object) -> None:
+    if isinstance(part, dict):
+        for key in _HELMS_OWN:
+            part.pop(key, None)
+        for each in part.values():
+            _drop(each)
+    elif isinstance(part, list):
+        for each in part:
+            _drop(each)
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for file, text in written().items():
+        (FOLDER / file).write_text(text)

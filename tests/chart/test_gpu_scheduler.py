@@ -1,0 +1,182 @@
+"""The chart gpu-scheduler, as Helm renders it: valid for each Kubernetes that is supported, safe, with known names."""
+
+import base64
+import ssl
+from typing import Any
+
+import helm_python
+import kubernetes_validate
+import pytest
+
+from reservation_core.adapters.certificates.pairs import key_fits, read_serving
+from reservation_core.runtime.settings_scheduler import SchedulerSettings
+from reservation_core.runtime.settings_webhook import WebhookSettings
+from tests.chart.plain_manifests import FOLDER, written
+from tests.chart.rendering import JsonObject, one, render
+
+VERSIONS = ("1.25", "1.36")  # the oldest and the newest whose schemas are at hand
+HOSTILE = "x\n  injected: true # '\"{{ .Release.Name }}"
+VALUES: dict[str, dict[str, Any]] = {
+    "default": {},
+    "the guide's": {
+        "webhook": {"enabled": True, "caBundle": base64.b64encode(b"a bundle").decode()},
+        "image": {"repository": "registry.test/gpu-scheduler/gpu-scheduler", "tag": "latest", "pullPolicy": "Always"},
+    },
+    "no webhook": {"webhook": {"enabled": False}},
+    "no policy": {"policy": {"enabled": False}},
+    "cert-manager": {"webhook": {"certManager": {"enabled": True}}},
+    "their issuer": {
+        "webhook": {"certManager": {"enabled": True, "issuerRef": {"name": "ca", "kind": "ClusterIssuer"}}}
+    },
+    "one replica": {"replicaCount": 1},
+    "all on": {
+        "check": {"enabled": True, "namespace": "gpu-scheduler-tests"},
+        "networkPolicy": {"enabled": True},
+        "scheduler": {"databaseSecret": "gpu-dev-database", "overlap": "warn"},
+        "imagePullSecrets": [{"name": "registry"}],
+        "tolerations": [{"operator": "Exists"}],
+        "nodeSelector": {"kubernetes.io/os": "linux"},
+        "affinity": {"nodeAffinity": {}},
+        "priorityClassName": "system-cluster-critical",
+        "podAnnotations": {"a": HOSTILE},
+        "podLabels": {"team": "infra"},
+        "serviceAccount": {"annotations": {"a": HOSTILE}},
+        "webhook": {"excludedNamespaces": ["monitoring"], "failurePolicy": "Ignore"},
+    },
+}
+_OF_OTHERS = ("Certificate", "Issuer")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("values", VALUES.values(), ids=list(VALUES))
+def test_every_object_is_one_that_kubernetes_takes(values: dict[str, Any], version: str) -> None:
+    documents = render("gpu-scheduler", values, kube_version=f"v{version}.0")
+    assert documents
+    for each in documents:
+        if each["kind"] not in _OF_OTHERS:
+            kubernetes_validate.validate(each, version, strict=True)
+    names = [(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in documents]
+    assert len(names) == len(set(names))
+
+
+def pods(documents: list[JsonObject]) -> list[JsonObject]:
+    """The pod specs of all workloads."""
+    found = []
+    for each in documents:
+        match each["kind"]:
+            case "Deployment" | "StatefulSet":
+                found.append(each["spec"]["template"]["spec"])
+            case "CronJob":
+                found.append(each["spec"]["jobTemplate"]["spec"]["template"]["spec"])
+    return found
+
+
+@pytest.mark.parametrize("values", VALUES.values(), ids=list(VALUES))
+def test_no_pod_may_do_more_than_it_has_to(values: dict[str, Any]) -> None:
+    for spec in pods(render("gpu-scheduler", values)):
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert not spec.get("hostNetwork")
+        for container in spec["containers"]:
+            allowed = container["securityContext"]
+            assert allowed["allowPrivilegeEscalation"] is False
+            assert allowed["readOnlyRootFilesystem"] is True
+            assert allowed["capabilities"] == {"drop": ["ALL"]}
+            assert container["resources"]["limits"]["memory"]
+        assert not any("hostPath" in volume for volume in spec.get("volumes", ()))
+
+
+@pytest.mark.parametrize("values", VALUES.values(), ids=list(VALUES))
+def test_no_role_has_wildcards_or_reads_secrets_that_are_not_its_own(values: dict[str, Any]) -> None:
+    for each in render("gpu-scheduler", values):
+        for rule in each.get("rules", ()) if each["kind"] in ("Role", "ClusterRole") else ():
+            assert "*" not in rule["verbs"] + rule["resources"] + rule["apiGroups"]
+            if "secrets" in rule["resources"]:
+                assert rule["resourceNames"] == ["gpu-scheduler-webhook-tls"]
+                assert each["kind"] == "Role"
+
+
+def test_the_names_of_the_setup_guide() -> None:
+    documents = render("gpu-scheduler", VALUES["the guide's"])
+    deployment = one(documents, "Deployment", "gpu-scheduler")
+    assert deployment["spec"]["replicas"] == 2
+    template = deployment["spec"]["template"]
+    assert template["metadata"]["labels"]["app.kubernetes.io/name"] == "gpu-scheduler"
+    assert [each["name"] for each in template["spec"]["containers"]] == ["scheduler", "webhook"]
+    image = "registry.test/gpu-scheduler/gpu-scheduler:latest"
+    assert {each["image"] for each in template["spec"]["containers"]} == {image}
+    assert {each["imagePullPolicy"] for each in template["spec"]["containers"]} == {"Always"}
+    assert one(documents, "Service", "gpu-scheduler")["spec"]["ports"][0]["port"] == 8080
+    webhook = one(documents, "MutatingWebhookConfiguration", "gpu-scheduler-webhook")["webhooks"]
+    assert len(webhook) == 1
+    assert webhook[0]["clientConfig"]["caBundle"] == VALUES["the guide's"]["webhook"]["caBundle"]
+    volumes = template["spec"]["volumes"]
+    assert volumes[0]["secret"]["secretName"] == "gpu-scheduler-webhook-tls"
+    # Whoever brings the authority brings the certificate.
+    assert not [each for each in documents if each["kind"] in ("Secret", "CronJob")]
+
+
+def test_the_webhook_is_asked_as_it_has_to_be() -> None:
+    (webhook,) = one(render("gpu-scheduler"), "MutatingWebhookConfiguration")["webhooks"]
+    assert webhook["failurePolicy"] == "Fail"
+    assert webhook["timeoutSeconds"] == 3
+    assert webhook["sideEffects"] == "None"
+    assert webhook["reinvocationPolicy"] == "IfNeeded"
+    (excluded,) = webhook["namespaceSelector"]["matchExpressions"]
+    assert excluded["values"] == ["kube-system", "gpu-scheduler-system"]
+    assert "gpu-scheduler" in webhook["matchConditions"][0]["expression"]
+
+
+def test_an_older_cluster_is_never_stopped_by_the_webhook_and_has_no_policy() -> None:
+    documents = render("gpu-scheduler", kube_version="v1.27.4")
+    (webhook,) = one(documents, "MutatingWebhookConfiguration")["webhooks"]
+    assert webhook["failurePolicy"] == "Ignore"
+    assert "matchConditions" not in webhook
+    assert not [each for each in documents if each["kind"].startswith("ValidatingAdmission")]
+
+
+def test_the_certificate_that_helm_makes_is_one_for_the_service() -> None:
+    documents = render("gpu-scheduler", namespace="elsewhere")
+    data = {name: base64.b64decode(value) for name, value in one(documents, "Secret")["data"].items()}
+    serving = read_serving(data["tls.crt"], data["ca.crt"])
+    assert "gpu-scheduler-webhook.elsewhere.svc" in serving.names
+    assert serving.authority
+    assert key_fits(data["tls.crt"], data["tls.key"])
+    (webhook,) = one(documents, "MutatingWebhookConfiguration")["webhooks"]
+    assert base64.b64decode(webhook["clientConfig"]["caBundle"]) == data["ca.crt"]
+    ssl.create_default_context(cadata=data["ca.crt"].decode())
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({"replicas": 3}, "replicas"),
+        ({"webhook": {"cabundle": "x"}}, "cabundle"),
+        ({"image": {"pullPolicy": "Sometimes"}}, "pullPolicy"),
+        ({"scheduler": {"overlap": "maybe"}}, "overlap"),
+        ({"replicaCount": 0}, "replicaCount"),
+        ({"schedulerName": HOSTILE}, "schedulerName"),
+        ({"scheduler": {"nodeLabel": HOSTILE}}, "nodeLabel"),
+        ({"webhook": {"caBundle": "not base64!"}}, "caBundle"),
+        ({"gpuResources": ["' || true || '"]}, "gpuResources"),
+    ],
+)
+def test_what_is_mistyped_is_named(values: dict[str, Any], named: str) -> None:
+    with pytest.raises(helm_python.HelmError, match=named):
+        render("gpu-scheduler", values)
+
+
+def test_every_variable_of_a_container_is_a_setting() -> None:
+    documents = render("gpu-scheduler", VALUES["all on"])
+    settings = {"scheduler": SchedulerSettings, "webhook": WebhookSettings}
+    for container in one(documents, "Deployment")["spec"]["template"]["spec"]["containers"]:
+        for variable in container["env"]:
+            field, _, nested = variable["name"].removeprefix("GPU_DEV_").lower().partition("__")
+            if field == "secrets_dir":
+                continue
+            known = settings[container["name"]].model_fields[field].annotation
+            assert not nested or nested in known.model_fields  # type: ignore[union-attr]
+
+
+def test_the_plain_manifests_are_the_charts() -> None:
+    assert {path.name: path.read_text() for path in FOLDER.iterdir()} == written(), "run `make manifests`"
