@@ -281,13 +281,23 @@ class UsageOut(Wire):
     next_cursor: str | None
 
 
+class AskingPod(Wire):
+    """The pod that the question is about; without `uid` it is one that is not there yet."""
+
+    uid: Annotated[Text, Field(min_length=1, max_length=128)] | None = None
+
+
 class SchedulabilityAsk(Wire):
-    """May this user use GPUs in that namespace now? `gpus` in all; `gpu_type` left out is any type."""
+    """May this user use GPUs in that namespace now? `gpus` in all; `gpu_type` left out is any type.
+
+    With `pod` the question is about one pod: what else is known to run in the booking is not free for it.
+    """
 
     user: UserName
     namespace: Annotated[Text, Field(min_length=1, max_length=253)]
     gpu_type: GpuTypeName | None = None
     gpus: Annotated[int, Field(strict=True, ge=1, le=MAX_GPUS_PER_NODE * MAX_NODES)] = 1
+    pod: AskingPod | None = None
 
 
 class Schedulability(Wire):

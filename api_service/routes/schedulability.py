@@ -16,7 +16,7 @@ from reservation_core.contracts_policy import (
 )
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.report_pods import report_pods
-from reservation_core.usecases.schedulability import schedulability
+from reservation_core.usecases.schedulability import AskingPod, schedulability
 
 router = APIRouter(tags=["schedulability"])
 
@@ -33,9 +33,10 @@ async def ask(request: Request, services: Served, caller: Caller) -> Response:
     policy asks for no booking."""
     body = await bodies.read(request, SchedulabilityAsk, limit=services.settings.max_body_bytes)
     now = services.runtime.clock.now()
+    pod = None if body.pod is None else AskingPod(body.pod.uid)
 
     async def act(uow: UnitOfWork) -> Answer:
-        verdict = await schedulability(uow, caller, body.user, body.gpu_type, body.gpus, now)
+        verdict = await schedulability(uow, caller, body.user, body.gpu_type, body.gpus, now, pod)
         return Answer(200, presenting_policy.schedulability(verdict).model_dump_json().encode())
 
     return await once(request, caller, body.model_dump_json().encode(), services.runtime.uow, act)

@@ -8,12 +8,13 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Entitlement:
-    """A booking in its slot: so many cards of a type until then."""
+    """A booking in its slot: so many cards of a type until then, of which so many are `used` by its jobs and pods."""
 
     booking_id: str
     gpu_type: str
     gpus: int
     until: datetime
+    used: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +46,11 @@ class PromisedCard:
 class Entitlements(Protocol):
     """What people may use now."""
 
-    async def of_user(self, user_id: int) -> Sequence[Entitlement]:
-        """The user's bookings whose slot it is now by the database's clock, by type; those that end last first."""
+    async def of_user(self, user_id: int, but_for: str | None) -> Sequence[Entitlement]:
+        """The user's bookings whose slot it is now by the database's clock, by type; those that end last first.
+
+        What the pod of the uid `but_for` uses is not counted.
+        """
         ...
 
     async def free_of_types(self, gpu_type: str | None, gpus: int) -> Sequence[FreeOfType]:

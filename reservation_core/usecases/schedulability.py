@@ -36,24 +36,45 @@ def require_service(principal: Principal) -> None:
         raise ForbiddenError("Only services and administrators ask this. An administrator can make a service's token.")
 
 
+@dataclass(frozen=True, slots=True)
+class AskingPod:
+    """The pod that a question is about; `uid` None: it is not there yet."""
+
+    uid: str | None = None
+
+
 async def schedulability(
-    uow: UnitOfWork, principal: Principal, user: str, gpu_type: str | None, gpus: int, now: datetime
+    uow: UnitOfWork,
+    principal: Principal,
+    user: str,
+    gpu_type: str | None,
+    gpus: int,
+    now: datetime,
+    pod: AskingPod | None = None,
 ) -> Verdict:
     """Whether `user` may use so many GPUs of a type (None: any) now.
 
     A booking whose slot it is says yes; so does a policy that asks for no booking, within its quotas and where so many
-    are free. Raises ForbiddenError for anybody but a service or an administrator.
+    are free. In a question about a `pod`, what else runs in the booking is not free. Raises ForbiddenError for anybody
+    but a service or an administrator.
     """
     require_service(principal)
     record = await uow.identities.user(user)
     if record is None or record.disabled_at is not None:
         return Verdict(False, f"There is no user {user}, or they are disabled. An administrator can add them.")
-    bookings = [each for each in await uow.entitlements.of_user(record.id) if gpu_type in (None, each.gpu_type)]
+    held = await uow.entitlements.of_user(record.id, None if pod is None else pod.uid)
+    bookings = [each for each in held if gpu_type in (None, each.gpu_type)]
     for each in bookings:
-        if each.gpus >= gpus:
+        if each.gpus - (each.used if pod is not None else 0) >= gpus:
             reason = f"Booking {each.booking_id} holds {each.gpus} {each.gpu_type} until its end."
             return Verdict(True, reason, each.until, each.gpu_type, each.gpus, each.booking_id)
-    return await _without_booking(uow, record, gpu_type, gpus, max((each.gpus for each in bookings), default=0), now)
+    most = max((each.gpus for each in bookings), default=0)
+    verdict = await _without_booking(uow, record, gpu_type, gpus, most, now)
+    full = next((each for each in bookings if each.gpus >= gpus), None)
+    if verdict.schedulable or full is None:
+        return verdict
+    detail = f"Booking {full.booking_id} holds {full.gpus} {full.gpu_type}; {full.used} are in use by what runs in it."
+    return Verdict(False, f"{detail} Wait until something has ended there, or book more.")
 
 
 async def _without_booking(

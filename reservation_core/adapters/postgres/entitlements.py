@@ -12,10 +12,11 @@ class PostgresEntitlements:
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
-    async def of_user(self, user_id: int) -> list[Entitlement]:
+    async def of_user(self, user_id: int, but_for: str | None) -> list[Entitlement]:
         """The user's bookings whose slot it is; those that end last first."""
-        found = await self._connection.execute(statement("entitlements_of_user"), {"user_id": user_id})
-        return [Entitlement(row.id, row.gpu_type, row.gpus, row.until) for row in found]
+        values = {"user_id": user_id, "but_for": but_for}
+        found = await self._connection.execute(statement("entitlements_of_user"), values)
+        return [Entitlement(row.id, row.gpu_type, row.gpus, row.until, int(row.used)) for row in found]
 
     async def free_of_types(self, gpu_type: str | None, gpus: int) -> list[FreeOfType]:
         """Each type, and until when so many cards of it stay free."""

@@ -1,6 +1,13 @@
 -- name: entitlements_of_user
--- A user's bookings whose slot it is, by type. The database's clock: whoever asks may be slow or fast.
-SELECT r.id, g.gpu_type, count(*) AS gpus, upper(a.during) AS until
+-- A user's bookings whose slot it is, by type, and how many cards of each its jobs and pods of others (but for one) use.
+-- The database's clock: whoever asks may be slow or fast.
+SELECT r.id, g.gpu_type, count(*) AS gpus, upper(a.during) AS until,
+       (SELECT count(DISTINCT n.gpu_id) FROM allocations n
+        WHERE n.booking_id = r.id AND n.released_at IS NULL AND NOT n.planned
+          AND (n.held OR n.during @> clock_timestamp()))
+       + (SELECT coalesce(sum(m.gpus), 0) FROM admissions m
+          WHERE m.booking_id = r.id AND m.ended_at IS NULL
+            AND m.pod_uid IS DISTINCT FROM CAST(:but_for AS text)) AS used
 FROM reservations r
 JOIN allocations a ON a.reservation_id = r.id AND a.released_at IS NULL AND NOT a.planned
 JOIN gpus g ON g.id = a.gpu_id

@@ -14,7 +14,7 @@ from reservation_core.domain.pod_reports import Judged, Outcome, PodReport
 from reservation_core.domain.usage import GpuTime, UsageBy
 from reservation_core.usecases.cancel_booking import cancel_booking
 from reservation_core.usecases.report_pods import report_pods
-from reservation_core.usecases.schedulability import schedulability
+from reservation_core.usecases.schedulability import AskingPod, schedulability
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import GRACE, HOUR, MINUTE, BookingWorld
 
@@ -183,3 +183,30 @@ async def test_who_is_refused(bookings: BookingWorld) -> None:
     await bookings.time.go_on(timedelta(seconds=1))
     assert (await report(bookings, POD))[0].outcome is Outcome.NO_BOOKING
     assert await rows(bookings) == []
+
+
+async def test_what_runs_in_a_booking_leaves_less_for_another_pod(bookings: BookingWorld) -> None:
+    """Who asks whether they may at all is told as ever; who asks for a pod is told what other pods leave it."""
+    made = await bookings.booked(NINE, 4 * HOUR, gpus=2)
+    await bookings.at(NINE)
+    await report(bookings, POD)
+
+    async def may(gpus: int, pod: AskingPod | None) -> tuple[bool, str]:
+        async with bookings.world.uow() as uow:
+            verdict = await schedulability(uow, await bookings.root(), "alice", "h100", gpus, bookings.time.at, pod)
+        return verdict.schedulable, verdict.reason
+
+    new, same, other = AskingPod(), AskingPod(POD.uid), AskingPod("u-2")
+    assert [(await may(2, each))[0] for each in (None, new, same, other)] == [True, False, True, False]
+    assert [(await may(1, each))[0] for each in (None, new, same, other)] == [True] * 4
+    assert "1 are in use" in (await may(2, new))[1]
+    # So do its jobs, until their pods are gone.
+    job = await bookings.world.submitted(booking_id=made.id)
+    await bookings.rows(
+        "INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, created_at, booking_id) "
+        "VALUES (:j, 1, :gpu, 0, tstzrange(:now, :end), true, :now, :b) RETURNING id",
+        j=job, gpu=made.cards[0].gpu_id, now=NINE, end=NINE + HOUR, b=made.id,
+    )  # fmt: skip
+    assert [(await may(1, each))[0] for each in (None, new, same)] == [True, False, True]
+    await report(bookings, replace(POD, ended_at=NINE + MINUTE))
+    assert (await may(1, new))[0]
