@@ -25,6 +25,26 @@ _SILENT = [
 ]
 
 
+_FIELDS = {
+    "metadata.name": ("metadata", "name"),
+    "metadata.namespace": ("metadata", "namespace"),
+    "spec.nodeName": ("spec", "nodeName"),
+}
+
+
+def _with_fields(pod: JsonObject) -> JsonObject:
+    """The pod's first container, its variables from fields of the pod looked up (downward API)."""
+    container = dict(pod["spec"]["containers"][0])
+    variables = []
+    for variable in container.get("env") or []:
+        path = ((variable.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath")
+        if path in _FIELDS:
+            part, name = _FIELDS[path]
+            variable = {"name": variable["name"], "value": pod[part][name]}
+        variables.append(variable)
+    return {**container, "env": variables}
+
+
 class Kubelet(Background):
     """Registers `nodes` and runs the pods bound to them; with `namespace` only that namespace's.
 
@@ -126,7 +146,7 @@ class Kubelet(Background):
                 if value.split(".")[1:2] == [subdomain]:
                     names[value] = "127.0.0.1"
         folder = self._folder / pod["metadata"]["uid"]
-        return ProcessContainer(pod["spec"]["containers"][0], folder, hostname, self.reaper, names)
+        return ProcessContainer(_with_fields(pod), folder, hostname, self.reaper, names)
 
     async def _live(self) -> None:
         try:
