@@ -16,6 +16,7 @@ DROP TABLE admissions;
 DROP INDEX users_unsettled;
 ALTER TABLE users DROP COLUMN settled_at;
 DELETE FROM notice_events WHERE event = 'workload_refused';
+UPDATE reservations SET reason_code = 'in_slot' WHERE kind = 'booking' AND reason_code = 'workload_refused';
 """
 
 
@@ -25,5 +26,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop the table and the column; that bookings were used stays in their rows."""
+    """Drop the table and the column, and a reason that was not known; that bookings were used stays in their rows."""
     execute_script(op.get_bind(), _DROP)

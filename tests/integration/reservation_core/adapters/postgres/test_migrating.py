@@ -112,8 +112,8 @@ async def fill_calendar(seed: Seed, user: int, cards: list[int]) -> None:
         await seed.run(
             "INSERT INTO events (reservation_id, at, actor, kind) VALUES (:id, now(), 'ada', 'made')", id=name
         )
-    await seed.job("job-c", user, "starting", attempt=1)
-    await seed.job("job-d", user)
+    await seed.job("job-c", user, "starting", attempt=1, project="vision")
+    await seed.job("job-d", user, project="vision")
     await seed.run("UPDATE reservations SET booking_id = 'bkg-a' WHERE id IN ('job-c', 'job-d')")
     await seed.run(
         "INSERT INTO bookings (id, starts_at, ends_at, series_id, occurrence, started_job) VALUES ('bkg-a', "
@@ -126,6 +126,8 @@ async def fill_calendar(seed: Seed, user: int, cards: list[int]) -> None:
             "lower(during) + make_interval(mins => :first + 60)), :held, NOT :held, 'bkg-a', now() "
             "FROM allocations WHERE reservation_id = 'bkg-a'", job=job, first=first, held=held
         )  # fmt: skip
+    await seed.run("UPDATE reservations SET reason_code = 'workload_refused' WHERE id = 'bkg-a'")
+    await seed.run("INSERT INTO admissions VALUES ('bkg-a', 'u-1', 'lab', 'train-0', 1, now(), NULL, now())")
     await seed.run("INSERT INTO start_promises VALUES ('job-d', now(), now())")
     await seed.run("INSERT INTO calendar_feeds VALUES (:user, sha256('f'), now())", user=user)
     await seed.run(
@@ -151,6 +153,14 @@ async def test_up_down_up_with_data(empty_database_url) -> None:
         await migrating.upgrade(url)
     assert (await migrating.status(url)).pending == ()
     assert await answer(url, "SELECT array_agg(queue_name ORDER BY queue_name) FROM pgmq.meta") == QUEUES
+
+
+async def test_what_older_programs_do_not_know_goes_with_its_migration(empty_database_url) -> None:
+    await migrating.upgrade(empty_database_url)
+    await fill(empty_database_url)
+    await migrating.downgrade(empty_database_url, "0010_time_given_back")
+    code = await answer(empty_database_url, "SELECT reason_code FROM reservations WHERE id = 'bkg-a'")
+    assert code == "in_slot"
 
 
 async def test_each_revision_can_be_left_and_entered_again(empty_database_url) -> None:
