@@ -1,9 +1,12 @@
 """From REST to pods on their nodes, on a real API server, beside bare pods created there by the same client.
 
 API service and processor run in processes of their own on a durable database; nothing is paced. A job is bound when its
-pod, which names its node, exists. In each round bare pods and jobs take turns on the same server, each after one that
-is not counted. Beside them it is told how fast the same client creates pods such as jobs have: what is between that
-and bare pods is the API server's work on their fields. No kubelet is about: pods stay Pending, or are said to run.
+pod, which names its node, exists. In each round bare pods and jobs take turns on the same server, each after so many
+that are not counted: connections and statements of both are known by then. What is held against the target is the whole
+way, from the first submit to the last pod. Told beside it: how fast jobs that have been submitted before are bound,
+from the first pod to the last; how fast the same client creates pods such as jobs have (what is between that and bare
+pods is the API server's work on their fields); and the processor time of each process, which shows the same ratio where
+the machine has other work, too. No kubelet is about: pods stay Pending, or are said to run.
 """
 
 import asyncio
@@ -12,13 +15,15 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import uvloop
 
 from benchmarks.api_process import api_process
+from benchmarks.cpu_times import CLIENT, cpu_times, spent
 from benchmarks.databases import database
 from benchmarks.figures import Figure
 from benchmarks.kubernetes_cluster import (
@@ -29,6 +34,7 @@ from benchmarks.kubernetes_cluster import (
     ask,
     at_once,
     bound,
+    bound_a_second,
     processor,
     real_api_server,
     remove_pods,
@@ -43,6 +49,7 @@ NODES = 200
 JOBS = 1000
 ROUNDS = 5
 PARALLEL = 64
+WARM = 128
 CONNECTIONS = 32
 RUNNING = 5000
 RELISTS = 5
@@ -58,52 +65,97 @@ def measure() -> list[Figure]:
         return []
     with tempfile.TemporaryDirectory() as home, real_api_server() as server:
         uvloop.run(add_nodes(server, NODES))
-        turns = [_bare, _jobs, _alike]
-        rates: dict[Callable[[ApiServer, Path, int], float], list[float]] = {turn: [] for turn in turns}
+        turns = [_bare, _jobs, _submitted_before, _alike]
+        seen: dict[_Turn, list[_Seen]] = {turn: [] for turn in turns}
         for number in range(ROUNDS):
             for turn in turns if number % 2 == 0 else reversed(turns):
-                rates[turn].append(turn(server, Path(home), number))
-        ratios = [jobs / bare for jobs, bare in zip(rates[_jobs], rates[_bare], strict=True)]
-        jobs, bare, alike = (statistics.median(rates[turn]) for turn in (_jobs, _bare, _alike))
-        detail = (
-            f"jobs {jobs:.0f}/s, bare pods {bare:.0f}/s, pods such as jobs have by the same client {alike:.0f}/s; "
-            f"{JOBS} of each on {NODES} nodes a round"
-        )
+                seen[turn].append(turn(server, Path(home), number))
+        ratios = [jobs.rate / bare.rate for jobs, bare in zip(seen[_jobs], seen[_bare], strict=True)]
         name = f"jobs bound ÷ bare pods created with nodeName, {PARALLEL} at once"
-        binding = Figure(name, "x", ratios, 0.6, at_least=True, detail=detail)
+        binding = Figure(name, "x", ratios, 0.6, at_least=True, detail=_detail(seen))
         return [binding, *_at_rest(server, Path(home))]
 
 
-def _bare(server: ApiServer, home: Path, number: int) -> float:
-    """Bare pods a second."""
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What one turn showed: pods a second, and milliseconds of processor time for each, by kind of process."""
+
+    rate: float
+    spent: Mapping[str, float]
+
+
+_Turn = Callable[[ApiServer, Path, int], _Seen]
+
+
+def _detail(seen: Mapping[_Turn, Sequence[_Seen]]) -> str:
+    rate = {turn: statistics.median(each.rate for each in seen[turn]) for turn in seen}
+    work = [
+        sum(bare.spent.values()) / sum(jobs.spent.values()) for bare, jobs in zip(seen[_bare], seen[_jobs], strict=True)
+    ]
+    return (
+        f"submitted and bound {rate[_jobs]:.0f}/s; submitted before and bound {rate[_submitted_before]:.0f}/s; bare"
+        f" pods {rate[_bare]:.0f}/s; pods such as jobs have by the same client {rate[_alike]:.0f}/s; {JOBS} of each on"
+        f" {NODES} nodes a round; ms of processor time for a bare pod: {_times(seen[_bare])}; for one such as jobs"
+        f" have: {_times(seen[_alike])}; for a job: {_times(seen[_jobs])}; a bare pod's ÷ a job's:"
+        f" {statistics.median(work):.3g}"
+    )
+
+
+def _times(turns: Sequence[_Seen]) -> str:
+    kinds = sorted({kind for turn in turns for kind in turn.spent})
+    times = {kind: statistics.median(turn.spent.get(kind, 0.0) for turn in turns) for kind in kinds}
+    parts = ", ".join(f"{kind} {time:.2f}" for kind, time in times.items() if time >= 0.005)
+    return f"{sum(times.values()):.2f} ({parts})"
+
+
+def _bare(server: ApiServer, home: Path, number: int) -> _Seen:
+    """Bare pods."""
     del home
     return _created(server, "bare", number)
 
 
-def _alike(server: ApiServer, home: Path, number: int) -> float:
-    """Pods such as jobs have a second, by the client alone."""
+def _alike(server: ApiServer, home: Path, number: int) -> _Seen:
+    """Pods such as jobs have, by the client alone."""
     del home
     return _created(server, "alike", number)
 
 
-def _created(server: ApiServer, form: str, number: int) -> float:
+def _created(server: ApiServer, form: str, number: int) -> _Seen:
     namespace = f"{form}-{number}"
     uvloop.run(make_namespace(server, namespace))
-    [seconds] = ask(form, server.kubeconfig, namespace, NODES, JOBS, PARALLEL)
+    before = cpu_times()
+    seconds, work = ask(form, server.kubeconfig, namespace, NODES, JOBS, PARALLEL, WARM)
+    # Of the client's only what it did for the pods that count: loading Python's modules is no part of it.
+    times = {**spent(before, cpu_times(), WARM + JOBS), CLIENT: work * 1000 / JOBS}
     uvloop.run(remove_pods(server, namespace))
-    return JOBS / seconds
+    return _Seen(JOBS / seconds, times)
 
 
-def _jobs(server: ApiServer, home: Path, number: int) -> float:
-    """Jobs bound a second, from the first submit to the last pod."""
+def _jobs(server: ApiServer, home: Path, number: int) -> _Seen:
+    """Jobs from the first submit to the last pod."""
     namespace = f"jobs-{number}"
     with database() as url:
         uvloop.run(add_inventory(server, url, namespace, home))
         with processor(server, url, namespace, home), api_process("durable", url, home) as (address, token):
-            uvloop.run(_submit_until_bound(server, namespace, address, token, 1))
-            seconds = uvloop.run(_submit_until_bound(server, namespace, address, token, JOBS, already=1))
+            uvloop.run(_submit_until_bound(server, namespace, address, token, WARM))
+            before = cpu_times()
+            seconds = uvloop.run(_submit_until_bound(server, namespace, address, token, JOBS, already=WARM))
+            after = cpu_times()
     uvloop.run(remove_pods(server, namespace))
-    return JOBS / seconds
+    return _Seen(JOBS / seconds, spent(before, after, JOBS))
+
+
+def _submitted_before(server: ApiServer, home: Path, number: int) -> _Seen:
+    """Jobs that were submitted while no processor ran, from the first pod that is seen to the last."""
+    namespace = f"before-{number}"
+    with database() as url:
+        uvloop.run(add_inventory(server, url, namespace, home))
+        with api_process("durable", url, home) as (address, token):
+            uvloop.run(_submit(address, token, JOBS))
+        with processor(server, url, namespace, home):
+            rate = uvloop.run(bound_a_second(server, namespace, JOBS))
+    uvloop.run(remove_pods(server, namespace))
+    return _Seen(rate, {})
 
 
 async def _submit_until_bound(

@@ -1,8 +1,9 @@
 """A real API server with nodes for a benchmark, and the peer: bare pods created by the same client.
 
-`python -m benchmarks.kubernetes_cluster bare KUBECONFIG NAMESPACE NODES COUNT PARALLEL` creates so many pods with
-`nodeName`, as many at once as is said, and prints how many seconds that took; `alike` instead of `bare` creates such
-pods as jobs have; `relist KUBECONFIG NAMESPACE ROUNDS` prints how many seconds each listing of all our pods took.
+`python -m benchmarks.kubernetes_cluster bare KUBECONFIG NAMESPACE NODES COUNT PARALLEL WARM` creates so many pods with
+`nodeName`, as many at once as is said and after some that are not counted, and prints how many seconds that took and
+how many of work; `alike` instead of `bare` creates such pods as jobs have; `relist KUBECONFIG NAMESPACE ROUNDS` prints
+how many seconds each listing of all our pods took.
 """
 
 import asyncio
@@ -150,6 +151,19 @@ async def bound(server: ApiServer, namespace: str, count: int) -> float:
     return time.monotonic()
 
 
+async def bound_a_second(server: ApiServer, namespace: str, count: int) -> float:
+    """Wait until so many pods are there; pods a second since some were first seen."""
+    shortest, _ = _LOOK_EVERY_S
+    begun = time.monotonic()
+    async with server.client() as client:
+        while not (first := await _pods(client, namespace)):
+            if time.monotonic() - begun > _PATIENCE_S:
+                raise RuntimeError(f"no pods are there after {_PATIENCE_S:.0f} s")
+            await asyncio.sleep(shortest)
+    since = time.monotonic()
+    return (count - first) / (await bound(server, namespace, count) - since)
+
+
 async def _pods(client: Any, namespace: str) -> int:
     listed = await client.call("GET", f"/api/v1/namespaces/{namespace}/pods", limit="1")
     return len(listed["items"]) + int(listed["metadata"].get("remainingItemCount", 0))
@@ -170,9 +184,9 @@ def ask(*arguments: object) -> list[float]:
 
 
 async def _created(
-    kubeconfig: Path, namespace: str, make: Callable[[int], Mapping[str, Any]], count: int, parallel: int
-) -> float:
-    """Seconds for so many pods, but for the first."""
+    kubeconfig: Path, namespace: str, make: Callable[[int], Mapping[str, Any]], count: int, parallel: int, warm: int
+) -> tuple[float, float]:
+    """Seconds for so many pods, after some that are not counted, and seconds of this process's own work."""
     transport = Transport(Credentials(kubeconfig, None, {}), 30)
     path = f"/api/v1/namespaces/{namespace}/pods"
     calm_garbage_collector()
@@ -180,12 +194,12 @@ async def _created(
     async def create(number: int) -> None:
         await transport.request("POST", path, body=make(number), accept=ONLY_METADATA)
 
-    await create(count)  # warm: connections, credentials
-    begun = time.monotonic()
+    await at_once(warm, lambda number: create(count + number), parallel)  # connections, credentials
+    begun, worked = time.monotonic(), time.process_time()
     await at_once(count, create, parallel)
-    seconds = time.monotonic() - begun
+    seconds, work = time.monotonic() - begun, time.process_time() - worked
     await transport.close()
-    return seconds
+    return seconds, work
 
 
 def _bare_pods(nodes: int) -> Callable[[int], Mapping[str, Any]]:
@@ -204,15 +218,15 @@ def _pods_alike(namespace: str, nodes: int) -> Callable[[int], Mapping[str, Any]
     end = now + timedelta(hours=1)
 
     def make(number: int) -> Mapping[str, Any]:
-        name = PodName(f"job-{number:06}", 1, 0)
+        name, node = PodName(f"job-{number:06}", 1, 0), f"node-{number % nodes:05}"
         spec = PodSpec(
             name=name,
             user="bench",
-            node=f"node-{number % nodes:05}",
+            node=node,
             gpu_indices=(number // nodes % GPUS_PER_NODE,),
             gpu_uuids=(None,),
             workload=Workload(("python", "train.py"), image=_IMAGE),
-            env=((JOB_ID_VARIABLE, name.reservation_id),),
+            env=((JOB_ID_VARIABLE, name.reservation_id), ("GPU_DEV_NODE", node)),
             deadline=end,
             grace=timedelta(seconds=10),
             user_id=1,
@@ -243,6 +257,6 @@ if __name__ == "__main__":
     if what == "relist":
         print(*uvloop.run(_relist(Path(config), where, *numbers)))
     else:
-        on, so_many, at_a_time = numbers
+        on, so_many, at_a_time, uncounted = numbers
         form = _pods_alike(where, on) if what == "alike" else _bare_pods(on)
-        print(uvloop.run(_created(Path(config), where, form, so_many, at_a_time)))
+        print(*uvloop.run(_created(Path(config), where, form, so_many, at_a_time, uncounted)))
