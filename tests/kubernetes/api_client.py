@@ -124,10 +124,10 @@ class ApiClient:
                         if event["type"] != "BOOKMARK":
                             yield event["type"], event["object"]
                 finally:
-                    cut(answer)
+                    break_off(answer)
 
 
-def cut(answer: aiohttp.ClientResponse) -> None:
+def break_off(answer: aiohttp.ClientResponse) -> None:
     """Without TLS's farewell, which would outlast the event loop."""
     if answer.connection is not None and answer.connection.transport is not None:
         answer.connection.transport.abort()

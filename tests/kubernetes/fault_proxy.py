@@ -16,7 +16,7 @@ from pathlib import Path
 import aiohttp
 from aiohttp import web
 
-from tests.kubernetes.api_client import cut
+from tests.kubernetes.api_client import break_off
 from tests.kubernetes.api_server import ApiServer
 from tests.kubernetes.background import Background
 
@@ -292,7 +292,7 @@ class FaultProxy(Background):
                 _abort(request)
             finally:
                 leaving.cancel()
-                cut(answer)
+                break_off(answer)
                 self._streams.pop(id(request), None)
             return response
 
@@ -311,7 +311,7 @@ async def _left(request: web.BaseRequest, answer: aiohttp.ClientResponse) -> Non
     """When the reader of a stream has gone, let go of the server's end too."""
     while request.transport is not None and not request.transport.is_closing():
         await asyncio.sleep(0.1)
-    cut(answer)
+    break_off(answer)
     answer.close()
 
 
