@@ -100,8 +100,8 @@ class Line:
 
     `ends` holds, for each requested type of which only the first part is in memory, the key of the last job of that
     part: jobs after it are in the database and come by a refill. `slotted` are the ids of those that have a slot; they
-    are in memory wherever they stand, so that they start in it. `held` are those whom a quota holds back. `owners` are
-    all who were ever in.
+    are in memory wherever they stand, so that they start in it. `held` are those whom a quota holds back, `barred`
+    those of them whom it would never let start. `owners` are all who were ever in.
     """
 
     def __init__(self) -> None:
@@ -110,6 +110,7 @@ class Line:
         self.ends: dict[str | None, Key | None] = {}
         self.slotted: set[str] = set()
         self.held: set[str] = set()
+        self.barred: set[str] = set()
         self.owners: set[int] = set()
         self._shares: Mapping[int, int] = {}
 
@@ -157,6 +158,7 @@ class Line:
             self._take_out(job)
             self.slotted.discard(job_id)
             self.held.discard(job_id)
+            self.barred.discard(job_id)
         return job
 
     def _kind(self, job: Waiting) -> _Kind:
@@ -194,9 +196,12 @@ class Line:
             self._put_in(job)
 
     def let_go(self, limit: int | None = None, *, slotted: bool = True) -> list[Waiting]:
-        """Hold nobody back, or not the first `limit` of those who have no slot; answers whom."""
+        """Hold nobody back, or of those who have no slot not the first `limit` who are not barred; answers whom."""
         lines = [line for shapes in self.shapes.values() for line in shapes.values() if line.held]
-        jobs = [entry[3] for entry in islice(merge(*(line for line in lines if slotted or not line.slotted)), limit)]
+        if slotted:
+            self.barred.clear()
+        some = merge(*(line for line in lines if slotted or not line.slotted))
+        jobs = list(islice((entry[3] for entry in some if entry[3].id not in self.barred), limit))
         for job in jobs:
             self._take_out(job)
             self.held.discard(job.id)

@@ -52,7 +52,11 @@ class RuleRequest:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What a reservation holds of one type of GPU in [start, end), by the ledger."""
+    """What a reservation holds of one type of GPU in [start, end), by the ledger.
+
+    `planned`: it is the slot of a job that waits. `made_at` is when it was
+    given, moved or lengthened last, where that is known.
+    """
 
     reservation_id: str
     kind: ReservationKind
@@ -62,6 +66,8 @@ class Holding:
     gpus: int
     start: datetime
     end: datetime
+    planned: bool = False
+    made_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,6 +73,8 @@ class SlotPlanning(Picture):
         for each in decided:
             if each.id in self._line.jobs:
                 self._set_slotted(self._line.jobs[each.id], bool(each.gpus))
+        for job_id in self._line.barred - self._line.held:
+            self._line.hold_back(job_id)
         self._go_on(looked_at, over=over)
         return SlotPlan(decided, more=not over or bool(self._walking or self._freed))
 
@@ -90,7 +92,11 @@ class SlotPlanning(Picture):
         slot = self._ledger.slots.get(job.id)
         if slot is None:
             found = self._find_slot(job, at, None)
-            return found if found.gpus else None
+            if found.gpus:
+                return found
+            # There is a place for everybody some day; so it is a quota that is too small for it.
+            self._line.barred.add(job.id)
+            return None
         return self._move_earlier(job, slot[0], at) if slot[0] > at else None
 
     def forget_slot(self, job_id: str) -> None:
@@ -172,7 +178,8 @@ class SlotPlanning(Picture):
         for number, entry in enumerate(line):
             if number >= room and (last is None or entry[:3] > last):
                 return
-            yield entry
+            if entry[3].id not in self._line.barred:
+                yield entry
 
     def _is_walked(self, line: ShapeLine) -> bool:
         pools = self._reach.pools_for(line.gpu_type, line.shape) if self._walking else []

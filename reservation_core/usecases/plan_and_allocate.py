@@ -4,7 +4,7 @@ The picture in memory is a cache of the database. Whenever the database disagree
 it is thrown away and read anew; a periodic reload repairs whatever a lost message could have left wrong.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -107,7 +107,7 @@ class Planner:
         inbox = _sort(messages)
         self._full_reads = self._full_reads + 1 if len(messages) == self._rules.messages else 0
         state = await self._refreshed(inbox, now)
-        if await self._quota.sift(state, now):
+        if await self._quota.look(state, now):
             self._estimates_stale = True
         starts = state.plan_starts(self._clock.now(), self._rules.batch)
         if messages or starts:
@@ -163,8 +163,9 @@ class Planner:
     async def _commit_slots(self, state: CalendarPicture, slots: list[Slot], now: datetime) -> None:
         """Write slots; where the ledger refuses (a booking was made meanwhile), the picture is to be read anew."""
         try:
-            async with self._uow(one_statement=True) as uow:
-                written = await uow.planning.commit_slots(self._epoch, slots, now)
+            async with self._uow(one_statement=all(slot.asker is None for slot in slots)) as uow:
+                allowed = await self._quota.permitted_slots(uow, slots, self._clock.now())
+                written = await uow.planning.commit_slots(self._epoch, allowed, now)
         except (CalendarConflictError, TransactionLostError):
             self._state = None
             return
@@ -175,6 +176,9 @@ class Planner:
         for slot in slots:
             if slot.id not in written:
                 state.forget_slot(slot.id)
+        if await self._know_refused(state):
+            # What holds by now is read first.
+            self._slot_batches = 0
 
     async def publish_estimates(self) -> None:
         """Tell waiting jobs what the plan says, if it may have changed and was not told just now."""
@@ -186,7 +190,6 @@ class Planner:
         self._estimates_stale = False
         self._estimated_at = now
         estimates = state.estimates(now, self._rules.estimates)
-        estimates += self._quota.estimates(state, self._rules.estimates)
         async with self._uow() as uow:
             await uow.planning.publish_estimates(self._epoch, estimates, now)
 
@@ -226,11 +229,23 @@ class Planner:
         self._estimates_stale = True
         return self._state
 
-    async def _apply_changed(self, uow: UnitOfWork, state: CalendarPicture, ids: list[str]) -> None:
+    async def _know_refused(self, state: CalendarPicture) -> bool:
+        """Read again what quotas refused, for the picture takes it as done; true when there was any."""
+        refused = self._quota.take_refused()
+        if refused:
+            async with self._uow(one_statement=True) as uow:
+                await self._apply_changed(uow, state, refused, refused)
+        return bool(refused)
+
+    async def _apply_changed(
+        self, uow: UnitOfWork, state: CalendarPicture, ids: list[str], slotted: Sequence[str] = ()
+    ) -> None:
+        """Read these again; `slotted` of them may have slots that the picture does not know."""
         if not ids:
             return
-        self._quota.forget(ids)
-        waiting, commitments = await uow.planning.changed(ids, self._rules.start_allowance, state.slotted(ids))
+        waiting, commitments = await uow.planning.changed(
+            ids, self._rules.start_allowance, [*state.slotted(ids), *slotted]
+        )
         in_line = {job.id: job for job in waiting}
         held: dict[str, list[Commitment]] = {}
         for commitment in commitments:
@@ -243,8 +258,8 @@ class Planner:
         if not (starts or inbox.handled or inbox.broken):
             return 0
         try:
-            async with self._uow(one_statement=not (starts and self._quota.binds)) as uow:
-                allowed = await self._quota.permitted(uow, state, starts, self._clock.now())
+            async with self._uow(one_statement=all(start.asker is None for start in starts)) as uow:
+                allowed = await self._quota.permitted_starts(uow, starts, self._clock.now())
                 outcome = await uow.planning.commit(self._epoch, allowed, self._clock.now(), inbox.handled)
                 if outcome.started:
                     uow.wake(Channel.POD_OPERATIONS)
@@ -259,6 +274,7 @@ class Planner:
         for start in starts:
             if start.id not in outcome.started:
                 state.set_reservation(start.id, None, ())
+        await self._know_refused(state)
         if inbox.broken:
             await self._set_aside(inbox.broken)
         return len(outcome.started)

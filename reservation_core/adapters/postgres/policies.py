@@ -104,11 +104,16 @@ class PostgresPolicies:
         )
 
     async def held_by_all(
-        self, now: datetime, user_ids: Sequence[int] | None = None, projects: Sequence[str] = ()
+        self,
+        now: datetime,
+        user_ids: Sequence[int] | None = None,
+        projects: Sequence[str] = (),
+        *,
+        promised: bool = False,
     ) -> tuple[Holding, ...]:
-        """What everybody, or these, hold and have booked from now on."""
+        """What everybody, or these, hold and have booked from now on, and with `promised` their jobs' slots."""
         found = await self._connection.execute(
-            statement("quota_open_of_all"), {"now": now, **_of_these(user_ids, projects)}
+            statement("quota_open_of_all"), {"now": now, "promised": promised, **_of_these(user_ids, projects)}
         )
         return tuple(_holding(row) for row in found)
 
@@ -177,6 +182,8 @@ def _holding(row: Row[Any]) -> Holding:
         row.gpus,
         row.starts_at,
         row.ends_at,
+        row.planned,
+        row.made_at,
     )
 
 

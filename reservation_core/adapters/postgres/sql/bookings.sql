@@ -174,9 +174,10 @@ SELECT pgmq.send_batch('gpu_jobs', array_agg(jsonb_build_object('v', 1, 'kind', 
 FROM (SELECT DISTINCT reservation_id FROM dropped) AS each HAVING count(*) > 0;
 
 -- name: move_booked_cards
--- The booking's cards now have this time; of one that has begun, the beginning stays.
+-- The booking's cards now have this time; of one that has begun, the beginning stays. It was given now (see quotas).
 UPDATE allocations
-SET during = tstzrange(CASE WHEN CAST(:begun AS boolean) THEN lower(during)
+SET created_at = CAST(:now AS timestamptz),
+    during = tstzrange(CASE WHEN CAST(:begun AS boolean) THEN lower(during)
                             ELSE greatest(CAST(:start AS timestamptz), CAST(:now AS timestamptz)) END,
                        CAST(:end AS timestamptz))
 WHERE reservation_id = :id AND released_at IS NULL;

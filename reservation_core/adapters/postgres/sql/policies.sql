@@ -82,33 +82,34 @@ WITH theirs AS (
 SELECT r.id, r.kind, u.name AS user_name, r.project, g.gpu_type, lower(a.during) AS starts_at,
        CASE WHEN a.held THEN greatest(upper(a.during), CAST(:now AS timestamptz) + interval '1 minute')
             ELSE upper(a.during) END AS ends_at,
-       count(*) AS gpus, CAST(NULL AS bigint) AS gpu_us
+       count(*) AS gpus, CAST(NULL AS bigint) AS gpu_us, a.planned, min(a.created_at) AS made_at
 FROM rows a
 JOIN reservations r ON r.id = a.reservation_id
 JOIN users u ON u.id = r.user_id
 JOIN gpus g ON g.id = a.gpu_id
 WHERE a.held OR upper(a.during) > CAST(:known_from AS timestamptz)
-GROUP BY r.id, r.kind, u.name, r.project, g.gpu_type, a.during, a.held
+GROUP BY r.id, r.kind, u.name, r.project, g.gpu_type, a.during, a.held, a.planned
 UNION ALL
-SELECT '', s.kind, u.name, s.project, s.gpu_type, s.week, s.week + interval '168 hours', 0, s.gpu_us
+SELECT '', s.kind, u.name, s.project, s.gpu_type, s.week, s.week + interval '168 hours', 0, s.gpu_us, false, NULL
 FROM gpu_time_given_back s JOIN users u ON u.id = s.user_id
 WHERE s.kind = 'job' AND s.gpu_us > 0 AND s.week > CAST(:known_from AS timestamptz) - interval '168 hours'
   AND (s.user_id = :user_id OR s.project = CAST(:project AS text));
 
 -- name: quota_open_of_all
--- What everybody, or these, hold and have booked from now on.
+-- What everybody, or these, hold and have booked from now on, and the slots of those who wait if they are asked for.
 SELECT r.id, r.kind, u.name AS user_name, r.project, g.gpu_type, lower(a.during) AS starts_at,
        CASE WHEN a.held THEN greatest(upper(a.during), CAST(:now AS timestamptz) + interval '1 minute')
             ELSE upper(a.during) END AS ends_at,
-       count(*) AS gpus
+       count(*) AS gpus, a.planned, min(a.created_at) AS made_at
 FROM allocations a
 JOIN reservations r ON r.id = a.reservation_id
 JOIN users u ON u.id = r.user_id
 JOIN gpus g ON g.id = a.gpu_id
-WHERE a.released_at IS NULL AND r.kind IN ('job', 'booking') AND a.booking_id IS NULL AND NOT a.planned
+WHERE a.released_at IS NULL AND r.kind IN ('job', 'booking') AND a.booking_id IS NULL
+  AND (CAST(:promised AS boolean) OR NOT a.planned)
   AND (CAST(:user_ids AS bigint[]) IS NULL OR r.user_id = ANY(CAST(:user_ids AS bigint[]))
        OR r.project = ANY(CAST(:projects AS text[])))
-GROUP BY r.id, r.kind, u.name, r.project, g.gpu_type, a.during, a.held;
+GROUP BY r.id, r.kind, u.name, r.project, g.gpu_type, a.during, a.held, a.planned;
 
 -- name: quota_spent_of_all
 -- The GPU-time since the beginning of a week of what everybody, or these, have given back: what is summed already, and

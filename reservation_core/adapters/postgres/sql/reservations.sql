@@ -67,7 +67,8 @@ DELETE FROM wait_estimates WHERE reservation_id = ANY(CAST(:ids AS text[]));
 -- name: move_range_ends
 -- The open rows of these reservations now end then; an empty range is not a range.
 UPDATE allocations a
-SET during = tstzrange(lower(a.during), greatest(i.range_end, lower(a.during) + interval '1 microsecond'))
+SET during = tstzrange(lower(a.during), greatest(i.range_end, lower(a.during) + interval '1 microsecond')),
+    created_at = CASE WHEN i.range_end > upper(a.during) THEN clock_timestamp() ELSE a.created_at END
 FROM unnest(CAST(:ids AS text[]), CAST(:range_ends AS timestamptz[])) AS i (id, range_end)
 WHERE a.reservation_id = i.id AND a.released_at IS NULL AND NOT a.planned;
 

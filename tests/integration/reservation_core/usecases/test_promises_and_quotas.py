@@ -34,6 +34,11 @@ async def test_who_loses_a_promise_to_their_quota_is_told_so_once(bookings: Book
     planner, his, hers = await promised(bookings, gpus=2, nodes=2)
     await at_most(bookings, 2)
     await ended(bookings, his, pods=2)
+    # Till then nothing is lost: the rule may change again.
+    [(slot, _, _), *_] = await bookings.taken(hers)
+    await planner.cycle()
+    assert len(await bookings.taken(hers)) == 4
+    await bookings.at(slot)
     for _ in range(3):
         await planner.cycle()
         await planner.give_slots()

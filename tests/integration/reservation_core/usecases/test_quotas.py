@@ -46,6 +46,14 @@ async def ended(bookings: BookingWorld, job: str, pods: int = 1) -> None:
     assert (await world.row(job)).status is JobStatus.SUCCEEDED
 
 
+async def again(planner: Planner) -> None:
+    """All that a planner does in a second; what it finds for slots starts in them."""
+    await planner.cycle()
+    await planner.give_slots()
+    await planner.cycle()
+    await planner.publish_estimates()
+
+
 async def test_over_ones_quota_one_waits_aside_and_others_pass(bookings: BookingWorld) -> None:
     world = bookings.world
     await rule(world, max_gpus=2)
@@ -54,8 +62,7 @@ async def test_over_ones_quota_one_waits_aside_and_others_pass(bookings: Booking
     his = await world.submitted()
     world.who = alice
     planner = await world.planner()
-    await planner.cycle()
-    await planner.publish_estimates()
+    await again(planner)
     assert await statuses(world, *mine, his) == [
         JobStatus.STARTING,
         JobStatus.STARTING,
@@ -68,28 +75,33 @@ async def test_over_ones_quota_one_waits_aside_and_others_pass(bookings: Booking
         "Asked for: 1 GPU while 2 are held at that time; at most 2 at once"
     )
     assert view.queue_position == 1
-    assert view.estimated_start_at is None
+    # There is a card for it, but her quota is used until then.
+    [(end, _, _)] = await bookings.taken(mine[2])
+    assert [each[1] for each in await bookings.taken(mine[0])] == [end]
+    assert view.estimated_start_at == view.promised_start_at == end
     # One of hers ends: the next starts, and not sooner.
     await ended(bookings, mine[0])
-    await planner.cycle()
+    await again(planner)
     assert await statuses(world, mine[2]) == [JobStatus.STARTING]
 
 
-async def test_who_is_held_back_is_promised_nothing_and_takes_no_place_in_the_calendar(bookings: BookingWorld) -> None:
+async def test_who_is_held_back_is_promised_the_first_time_that_the_quota_allows(bookings: BookingWorld) -> None:
     world = bookings.world
-    await rule(world, Scope(user="alice"), max_gpus=4)
-    await world.started(gpus=2, nodes=2)
-    held_back = await world.submitted()
-    world.who, alice = await bookings.person("bob"), world.who
-    his = await world.submitted(gpus=2, nodes=2)
-    world.who = alice
-    planner = await world.planner()
-    await planner.cycle()
-    await planner.give_slots()
-    await planner.publish_estimates()
-    assert await bookings.taken(held_back) == []
-    assert len(await bookings.taken(his)) == 4
-    assert (await world.view(held_back)).reservation.reason.code is ReasonCode.QUOTA_REACHED
+    await rule(world, Scope(user="alice"), max_gpus=2)
+    first = await world.submitted(gpus=2)
+    held_back = await world.submitted(gpus=2)
+    small = await world.submitted()
+    booked = await bookings.booked(START + 2 * HOUR + 4 * MINUTE)
+    await again(await world.planner())
+    [(end, then, _), _] = await bookings.taken(held_back)
+    assert {each[1] for each in await bookings.taken(first)} == {end}
+    # Beside the second there is no room for the third, nor for two GPUs beside the booking; for one there is.
+    assert then == booked.span.start
+    assert [each[0] for each in await bookings.taken(small)] == [then]
+    for job in (held_back, small):
+        view = await world.view(job)
+        assert view.reservation.reason.code is ReasonCode.QUOTA_REACHED
+        assert view.estimated_start_at == view.promised_start_at
 
 
 async def test_the_most_that_may_run_is_never_passed_however_many_wait(bookings: BookingWorld) -> None:
@@ -98,12 +110,12 @@ async def test_the_most_that_may_run_is_never_passed_however_many_wait(bookings:
     jobs = [await world.submitted(gpus=2), *[await world.submitted() for _ in range(5)]]
     planner = await world.planner()
     for _ in range(4):
-        await planner.cycle()
+        await again(planner)
     found = await statuses(world, *jobs)
     assert found == [JobStatus.STARTING] * 2 + [JobStatus.QUEUED] * 4
     # A larger rule lets them in: the planner sees it by itself.
     await rule(world, Scope(user="alice", gpu_type="h100"), max_gpus=4)
-    await planner.cycle()
+    await again(planner)
     assert (await statuses(world, *jobs))[2] is JobStatus.STARTING
 
 
@@ -113,9 +125,11 @@ async def test_without_the_rule_everybody_is_let_in_again(bookings: BookingWorld
     # It was accepted before there was a rule.
     job = await world.submitted()
     planner = await world.planner()
-    await planner.cycle()
-    await planner.publish_estimates()
-    assert (await world.view(job)).reservation.reason.code is ReasonCode.QUOTA_REACHED
+    await again(planner)
+    view = await world.view(job)
+    assert view.reservation.reason.code is ReasonCode.QUOTA_REACHED
+    # No time would do.
+    assert view.estimated_start_at is None
     async with world.uow() as uow:
         await uow.policies.delete_rules([Scope()])
     await planner.cycle()
@@ -132,7 +146,7 @@ async def test_a_held_back_job_that_is_cancelled_does_not_come_back(bookings: Bo
         await cancel(uow, world.who, job, None, world.clock.now())
     await planner.cycle()
     assert planner._state is not None
-    assert planner._quota.estimates(planner._state, 10) == []
+    assert planner._state.estimates(START, 10) == []
     async with world.uow() as uow:
         await uow.policies.delete_rules([Scope()])
     await planner.cycle()
@@ -160,7 +174,7 @@ async def test_gpu_hours_of_the_week_bound_what_starts(bookings: BookingWorld) -
     assert await statuses(world, *jobs) == [JobStatus.STARTING, JobStatus.STARTING, JobStatus.QUEUED]
     # What a job did not need comes back.
     await ended(bookings, jobs[0])
-    await planner.cycle()
+    await again(planner)
     assert await statuses(world, jobs[2]) == [JobStatus.STARTING]
 
 
@@ -175,7 +189,8 @@ async def test_a_booking_made_behind_the_planners_back_is_seen_as_jobs_start(
     await bookings.booked(START, gpus=2)
     job = await world.submitted()
     await planner.cycle()
-    await planner.publish_estimates()
+    assert await statuses(world, job) == [JobStatus.QUEUED]
+    await again(planner)
     assert await statuses(world, job) == [JobStatus.QUEUED]
     assert (await world.view(job)).reservation.reason.code is ReasonCode.QUOTA_REACHED
 
@@ -241,10 +256,13 @@ async def test_who_was_promised_a_start_loses_it_to_ones_own_quota_only_when_it_
     await rule(world, max_gpus=4, scope=Scope(user="bob"))
     await rule(world, max_gpus=0, scope=Scope(user="alice"))
     await ended(bookings, blocker, pods=2)
-    await planner.cycle()
+    await again(planner)
+    [(slot, _, _)] = await bookings.taken(job)
+    await bookings.at(slot)
+    await again(planner)
     assert await statuses(world, job) == [JobStatus.QUEUED]
     assert await bookings.taken(job) == []
-    await planner.publish_estimates()
+    await again(planner)
     assert (await world.view(job)).reservation.reason.code is ReasonCode.QUOTA_REACHED
 
 

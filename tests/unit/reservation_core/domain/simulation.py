@@ -5,20 +5,19 @@ are made and cancelled, and jobs run within them. Who books or extends is refuse
 policy refuse. Every step is followed by all that the planner decides, and everything it decides is checked.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-
-from hypothesis import strategies as st
+from random import Random
 
 from reservation_core.domain.limits import NO_POLICY, Policy, RuleName, Scope
-from reservation_core.domain.model import Gpu, Node, ReservationKind
+from reservation_core.domain.model import Node, ReservationKind
 from reservation_core.domain.plan import Commitment, Slot, Start, Waiting
 from reservation_core.domain.quota_book import QuotaBook
 from reservation_core.domain.quota_windows import WEEK, Held, gpu_time, week_start
 from reservation_core.domain.rules import BrokenRule, Holding, RuleRequest, UsageView, check, never_possible
 from reservation_core.domain.whole import CalendarPicture
-from tests.unit.reservation_core.domain.worlds import MINUTE, TYPES, choices, fits_at, is_free, jobs, types_for
+from tests.unit.reservation_core.domain.worlds import AVOIDED, MINUTE, TYPES, choices, fits_at, is_free, types_for
 
 MANY = 1000
 NAMES = {0: "ann", 1: "bob", 2: "cid"}
@@ -42,8 +41,17 @@ class Simulation:
     """What is true, and what the planner makes of it."""
 
     def __init__(
-        self, nodes: tuple[Node, ...], limit: int, policy: Policy = NO_POLICY, *, oracle: bool = False
+        self,
+        nodes: tuple[Node, ...],
+        limit: int,
+        chance: Random,
+        policy: Policy = NO_POLICY,
+        *,
+        oracle: bool = False,
+        late: timedelta = timedelta(0),
     ) -> None:
+        self.late = late
+        self.chance = chance
         self.nodes = nodes
         self.limit = limit
         self.policy = policy
@@ -74,12 +82,12 @@ class Simulation:
         return [row for row in its if row.booking_id == within]
 
     def holdings(self, without: str = "", before: int | None = None) -> list[Holding]:
-        """What counts against quotas: all, or what there was before something was made."""
+        """What counts against quotas: all, or what is still there of what there was before something was made."""
         counted: dict[tuple[str, str, datetime, datetime], int] = {}
         for row in self.rows(without):
             key = (row.reservation_id, self.cards[row.gpu_id].gpu_type, row.start, row.end)
             counted[key] = counted.get(key, 0) + 1
-        found = list(self.spent)
+        found = list(self.spent) if before is None else []
         for (reservation_id, gpu_type, start, end), gpus in counted.items():
             whose = self.owned[reservation_id]
             if before is None or whose.made < before:
@@ -152,7 +160,7 @@ class Simulation:
         assert start.start == self.now
         in_slot = slot is not None and slot.start <= self.now
         if start.booking_id is None:
-            assert start.end >= self.now + wanted.length or (in_slot and slot is not None and start.end == slot.end)
+            assert start.end >= self.now + wanted.length or (in_slot and slot is not None and start.end >= slot.end)
             before = self.owned[start.id].made if in_slot else None
             held = self.holdings(start.id, before)
             assert self.over(wanted, self._type(start), start.start, start.end, held) == []
@@ -165,7 +173,7 @@ class Simulation:
             for gpu in start.gpus
         ]
         self._own(start.id, wanted.owner, wanted.project, ReservationKind.JOB)
-        assert self.now <= self.promises.get(start.id, self.now)
+        assert self.now <= self.promises.get(start.id, self.now) + self.late
 
     def _give(self, slot: Slot) -> None:
         wanted = self.waiting[slot.id]
@@ -249,32 +257,49 @@ class Simulation:
 
     # --- what people do ---
 
-    def do(self, operation: str, number: int, data: st.DataObject) -> None:
+    def do(self, operation: str) -> None:
+        """One thing happens, if it can."""
+        chance = self.chance
         match operation:
             case "arrive":
-                wanted = replace(data.draw(jobs(self.next_seq)), owner=number % 3, project=PROJECTS[number // 4])
-                self._arrive(wanted)
+                self._arrive(self._drawn())
             case "within" if self.booked:
-                booking_id = list(self.booked)[number % len(self.booked)]
-                wanted = replace(data.draw(jobs(self.next_seq)), booking_id=booking_id, avoid_nodes=frozenset())
-                self._arrive(replace(wanted, owner=self.owned[booking_id].owner))
+                booking_id = chance.choice(list(self.booked))
+                owner = self.owned[booking_id].owner
+                self._arrive(replace(self._drawn(), booking_id=booking_id, avoid_nodes=frozenset(), owner=owner))
             case "cancel" if self.waiting:
-                self._leave(list(self.waiting)[number % len(self.waiting)])
+                self._leave(chance.choice(list(self.waiting)))
             case "finish" if self.running:
-                self._end(list(self.running)[number % len(self.running)])
+                self._end(chance.choice(list(self.running)))
             case "extend" if self.running:
-                self._extend(list(self.running)[number % len(self.running)], (1 + number // 2) * MINUTE)
-            case "book" if self.cards:
-                self._book(list(self.cards)[number % len(self.cards)], data)
+                self._extend(chance.choice(list(self.running)), chance.randint(1, 6) * MINUTE)
+            case "book":
+                self._book()
             case "unbook" if self.booked:
-                self._unbook(list(self.booked)[number % len(self.booked)])
+                self._unbook(chance.choice(list(self.booked)))
             case "shares":
-                self.planner.set_shares({number % 3: number % 5, (number + 1) % 3: number % 4})
+                self.planner.set_shares({owner: chance.randint(0, 2) for owner in NAMES})
             case "pass_time":
-                for _ in range(1 + number // 4):
-                    self.pass_to(self.now + MINUTE)
+                until = self.now + chance.randint(1, 3) * MINUTE
+                while self.now < until:
+                    self.pass_on(until)
             case _:
                 pass
+
+    def _drawn(self) -> Waiting:
+        chance = self.chance
+        return Waiting(
+            f"job-{self.next_seq}",
+            chance.choice((1, 1, 1, 2, 2, 3, 4)),
+            chance.choice((1, 1, 1, 1, 2, 3)),
+            chance.choice((None, *TYPES, *TYPES)),
+            chance.randint(1, 15) * MINUTE,
+            chance.choice((0, 0, 0, 1)),
+            self.next_seq,
+            avoid_nodes=frozenset(chance.choice(AVOIDED)),
+            owner=chance.choice(list(NAMES)),
+            project=chance.choice(PROJECTS),
+        )
 
     def _arrive(self, wanted: Waiting) -> None:
         self.next_seq += 1
@@ -314,23 +339,26 @@ class Simulation:
         others = self.rows(chosen, booking_id)
         if not over and all(is_free(self.cards[row.gpu_id], others, row.start, row.end, self.now) for row in rows):
             self.running[chosen] = rows
+            self._own(chosen, whose.owner, whose.project, whose.kind)
             self.tell(chosen)
         else:
             self.refused += 1
 
-    def _book(self, gpu_id: int, data: st.DataObject) -> None:
+    def _book(self) -> None:
         """One card, or all of its type on its node."""
-        start = self.now + data.draw(st.integers(1, 12)) * MINUTE
-        end = start + data.draw(st.integers(1, 8)) * MINUTE
-        owner = data.draw(st.integers(0, 2))
-        card = self.cards[gpu_id]
-        cards = [each for each in self.cards.values() if each.node == card.node and each.gpu_type == card.gpu_type]
-        chosen: Iterable[Gpu] = cards if data.draw(st.booleans()) else [card]
+        chance = self.chance
+        start = self.now + chance.randint(1, 12) * MINUTE
+        end = start + chance.randint(1, 8) * MINUTE
+        owner = chance.choice(list(NAMES))
+        card = chance.choice(list(self.cards.values()))
+        chosen = [card]
+        if chance.random() < 0.5:
+            chosen = [each for each in self.cards.values() if (each.node, each.gpu_type) == (card.node, card.gpu_type)]
         request = RuleRequest(
             kind=ReservationKind.BOOKING,
             user=NAMES[owner],
             project=PROJECTS[owner],
-            gpus=len(list(chosen)),
+            gpus=len(chosen),
             duration=end - start,
             gpu_type=card.gpu_type,
             start=start,
@@ -357,19 +385,21 @@ class Simulation:
                 self.spent.append(Holding("", whose.kind, user, whose.project, gpu_type, 1, row.start, end))
         self.tell(gone)
 
-    def pass_to(self, when: datetime) -> None:
-        """It becomes this time; what is over ends."""
-        self.now = when
+    def pass_on(self, until: datetime | None = None) -> None:
+        """Up to the next time at which something begins or ends, but not beyond `until`; what is over ends.
+
+        The planner may look a little `late`.
+        """
+        rows = [row for within in (None, *self.booked) for row in self.rows(within=within)]
+        edges = {edge for row in rows for edge in (row.start, row.end)}
+        soon = until or self.now + MINUTE
+        following = min((edge for edge in edges if edge > self.now), default=soon)
+        self.now = (following if until is None else min(following, until)) + self.chance.random() * self.late
         for over in [owner for owner, rows in self.running.items() if rows[0].end <= self.now]:
             self._end(over)
         for over in [owner for owner, rows in self.booked.items() if rows[0].end <= self.now]:
             self._unbook(over)
         self.plan()
-
-    def pass_on(self) -> None:
-        """Up to the next time at which something begins or ends."""
-        edges = {edge for row in self.rows() for edge in (row.start, row.end)}
-        self.pass_to(min((edge for edge in edges if edge > self.now), default=self.now + MINUTE))
 
 
 def rows_of(slot: Slot) -> list[Commitment]:

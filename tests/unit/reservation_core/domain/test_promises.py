@@ -1,24 +1,23 @@
 """The promise, in simulated worlds: whatever comes in later, nobody starts after what they were promised."""
 
-from itertools import product
+from datetime import timedelta
+from random import Random
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from reservation_core.domain.limits import NO_POLICY, UNLIMITED, Policy, PolicyRule, Relaxation, RuleName, Rules, Scope
+from reservation_core.domain.limits import UNLIMITED, Policy, PolicyRule, Relaxation, RuleName, Rules, Scope
 from reservation_core.domain.model import Node
 from tests.unit.reservation_core.domain.simulation import MANY, Simulation
-from tests.unit.reservation_core.domain.worlds import MINUTE, inventories
+from tests.unit.reservation_core.domain.worlds import MINUTE, TYPES, node
 
 OPERATIONS = (
-    *("arrive",) * 6,
+    *("arrive",) * 8,
     *("cancel", "book", "book", "within", "unbook", "extend", "extend", "shares"),
     *("finish",) * 3,
-    *("pass_time",) * 6,
+    *("pass_time",) * 5,
 )
-STEPS = st.lists(st.sampled_from(tuple(product(OPERATIONS, range(12)))), min_size=8, max_size=40)
 SCOPES = (
-    Scope(),
     Scope(user="ann"),
     Scope(user="bob"),
     Scope(project="lab"),
@@ -27,57 +26,72 @@ SCOPES = (
     Scope(project="lab", gpu_type="a100"),
 )
 SOON = (Relaxation(5 * MINUTE, frozenset({RuleName.MAX_GPUS, RuleName.MAX_GPU_HOURS_PER_WEEK})),)
-RULES = st.builds(
-    Rules,
-    max_gpus=st.one_of(st.none(), st.integers(1, 6), st.just(UNLIMITED)),
-    max_gpu_hours_per_week=st.one_of(st.none(), st.sampled_from((0.5, 1.0, 1.3, 3.0)), st.just(UNLIMITED)),
-    relaxed_if_starts_within=st.sampled_from((None, SOON)),
-)
-POLICIES = st.dictionaries(st.sampled_from(SCOPES), RULES, min_size=1, max_size=4).map(
-    lambda found: Policy(PolicyRule(scope, rules) for scope, rules in found.items())
-)
+LATE = st.sampled_from((timedelta(0), timedelta(seconds=5)))
+LIMITS = st.sampled_from((MANY, 1, 3))
+STEPS = st.integers(20, 80)
+# Many things have to come together: what is drawn one by one is mostly little, and so is what comes of it.
+CHANCES = st.integers(0, 2**32).map(Random)
+often = settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 
 
-def play(simulation: Simulation, steps: list[tuple[str, int]], data: st.DataObject) -> None:
-    """Every step, and then until nobody waits who could ever start."""
-    for operation, number in steps:
-        simulation.do(operation, number, data)
+def nodes_by(chance: Random) -> tuple[Node, ...]:
+    """A few nodes of a few cards, of one type or two."""
+    types = chance.choice((TYPES, TYPES[:1]))
+    return tuple(
+        node(f"n{number}", chance.randint(1, 4), chance.choice(types), first_id=10 * number)
+        for number in range(chance.randint(1, 4))
+    )
+
+
+def policy_by(chance: Random) -> Policy:
+    """A rule for everybody, and up to three that say something else for some."""
+    rules = [
+        PolicyRule(
+            scope,
+            Rules(
+                max_gpus=chance.choice((None, 1, 2, 3, 4, 6, UNLIMITED)),
+                max_gpu_hours_per_week=chance.choice((None, None, 0.5, 1.0, 1.3, 3.0, UNLIMITED)),
+                relaxed_if_starts_within=chance.choice((None, SOON)),
+            ),
+        )
+        for scope in (Scope(), *chance.sample(SCOPES, chance.randint(0, 3)))
+    ]
+    return Policy(rules)
+
+
+def play(simulation: Simulation, steps: int) -> None:
+    """So many steps, and then until nobody waits who could ever start."""
+    for _ in range(steps):
+        simulation.do(simulation.chance.choice(OPERATIONS))
         simulation.plan()
     ever = {each.id for each in simulation.waiting.values() if simulation.could_ever(each)}
     # Whoever can be placed at all has a promise at once, and starts when nothing new comes any more.
-    slots = {each.id for each in simulation.slots.values() if each.booking_id is None}
-    assert ever == slots
+    assert ever == {each.id for each in simulation.slots.values() if each.booking_id is None}
     ever |= simulation.slots.keys()
     for _ in range(600):
         if not ever & simulation.waiting.keys():
             break
         simulation.pass_on()
     assert ever <= simulation.started.keys()
-    assert all(simulation.started[each] <= simulation.promises[each] for each in ever)
+    assert all(simulation.started[each] <= simulation.promises[each] + simulation.late for each in ever)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
-@given(inventories(), STEPS, st.sampled_from((MANY, 1, 3)), st.data())
-def test_no_later_submission_makes_a_job_start_after_its_promise(
-    nodes: tuple[Node, ...], steps: list[tuple[str, int]], limit: int, data: st.DataObject
-) -> None:
-    play(Simulation(nodes, limit, NO_POLICY), steps, data)
+@often
+@given(STEPS, LIMITS, CHANCES)
+def test_no_later_submission_makes_a_job_start_after_its_promise(steps: int, limit: int, chance: Random) -> None:
+    play(Simulation(nodes_by(chance), limit, chance), steps)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
-@given(inventories(), STEPS, st.sampled_from((MANY, 1, 3)), POLICIES, st.data())
-def test_nor_does_any_quota_of_its_owner_or_project(
-    nodes: tuple[Node, ...], steps: list[tuple[str, int]], limit: int, policy: Policy, data: st.DataObject
-) -> None:
-    play(Simulation(nodes, limit, policy), steps, data)
+@often
+@given(STEPS, LIMITS, LATE, CHANCES)
+def test_nor_does_any_quota_of_its_owner_or_project(steps: int, limit: int, late: timedelta, chance: Random) -> None:
+    play(Simulation(nodes_by(chance), limit, chance, policy_by(chance), late=late), steps)
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
-@given(inventories(), STEPS.filter(lambda steps: len(steps) <= 25), POLICIES, st.data())
-def test_each_slot_is_the_earliest_that_cards_and_quotas_allow(
-    nodes: tuple[Node, ...], steps: list[tuple[str, int]], policy: Policy, data: st.DataObject
-) -> None:
-    simulation = Simulation(nodes, MANY, policy, oracle=True)
-    for operation, number in steps:
-        simulation.do(operation, number, data)
+@given(st.integers(5, 40), CHANCES)
+def test_each_slot_is_the_earliest_that_cards_and_quotas_allow(steps: int, chance: Random) -> None:
+    simulation = Simulation(nodes_by(chance), MANY, chance, policy_by(chance), oracle=True)
+    for _ in range(steps):
+        simulation.do(chance.choice(OPERATIONS))
         simulation.plan()

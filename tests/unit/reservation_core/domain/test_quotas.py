@@ -1,81 +1,77 @@
-"""Who is let into the line: never more at once than quotas allow, and nobody without one is looked at."""
+"""Which policies bound what runs, and what is said of starts and slots as they are written."""
 
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reservation_core.domain.limits import Policy, PolicyRule, Rules, Scope
 from reservation_core.domain.model import ReasonCode, ReservationKind
-from reservation_core.domain.plan import Waiting
-from reservation_core.domain.quota_windows import Held, gpu_time, peak, week_start
-from reservation_core.domain.quotas import Quotas, counts_hours, limits_starts, spent
-from reservation_core.domain.rules import Holding, UsageView
+from reservation_core.domain.plan import Asker, PlacedGpu, Slot, Start
+from reservation_core.domain.quotas import Ruling, counts_hours, limits_starts, spent
+from reservation_core.domain.rules import Holding
 from tests.unit.reservation_core.domain.worlds import MINUTE, T0, at
 
 NAMES = {1: "ann", 2: "bob"}
-LIMIT = 5
-HOURS = 2.0
+ANN = Asker(1, None, "a")
+TWO = Policy([PolicyRule(Scope(user="ann"), Rules(max_gpus=2, max_gpu_hours_per_week=2.0))])
+CARDS = tuple(PlacedGpu(number, "n0", number, 0) for number in range(2))
 
 
-def waiting(number: int, owner: int, gpus: int, minutes: int, gpu_type: str | None = "a") -> Waiting:
-    return Waiting(f"job-{number}", gpus, 1, gpu_type, minutes * MINUTE, 0, number, owner=owner)
+def holding(
+    name: str, start: int, end: int, *, gpus: int = 1, made: int | None = None, planned: bool = False
+) -> Holding:
+    made_at = None if made is None else at(made)
+    return Holding(name, ReservationKind.JOB, "ann", None, "a", gpus, at(start), at(end), planned, made_at)
 
 
-JOBS = st.lists(
-    st.tuples(st.integers(1, 2), st.integers(1, 4), st.integers(1, 90), st.sampled_from(["a", "b", None])), max_size=12
-).map(lambda found: [waiting(number, *each) for number, each in enumerate(found)])
-HELD = st.lists(
-    st.tuples(st.integers(1, 2), st.sampled_from("ab"), st.integers(-60, 60), st.integers(1, 90)), max_size=5
-).map(
-    lambda found: [
-        Holding(f"h-{n}", ReservationKind.JOB, "ann", None, gpu_type, gpus, at(start), at(start + length))
-        for n, (gpus, gpu_type, start, length) in enumerate(found)
-    ]
-)
-POLICY = Policy(
-    [PolicyRule(Scope(user="ann", gpu_type="a"), Rules(max_gpus=LIMIT, max_gpu_hours_per_week=HOURS)),
-     PolicyRule(Scope(user="ann"), Rules(max_gpus=2 * LIMIT))]
-)  # fmt: skip
+def start(name: str, minutes: int, *, now: datetime = T0, had_slot: bool = False, asker: Asker | None = ANN) -> Start:
+    return Start(name, now, now + minutes * MINUTE, CARDS, had_slot=had_slot, asker=asker)
 
 
-@settings(max_examples=300, deadline=None)
-@given(JOBS, HELD)
-def test_who_is_in_stays_within_the_quota_and_only_then(jobs: list[Waiting], held: list[Holding]) -> None:
-    quotas = Quotas(POLICY, UsageView(tuple(held)), NAMES, ("a", "b"), T0)
-    mine = [Held(each.gpus, each.start, each.end) for each in held if each.gpu_type == "a"]
-    everything = [Held(each.gpus, each.start, each.end) for each in held]
-    for job in jobs:
-        reason = quotas.let_in(job)
-        asked = Held(job.gpus, T0, T0 + job.length)
-        fits_type = peak(mine, T0, asked.end) + job.gpus <= LIMIT and all(
-            gpu_time([*mine, asked], week, week + timedelta(days=7)) <= timedelta(hours=HOURS)
-            for week in {week_start(T0), week_start(asked.end - timedelta(microseconds=1))}
-        )
-        fits_all = peak(everything, T0, asked.end) + job.gpus <= 2 * LIMIT
-        bound = {"a": fits_type, "b": fits_all, None: fits_type and fits_all}[job.gpu_type]
-        assert (reason is None) == (job.owner == 2 or bound)
-        if reason is not None:
-            assert reason.code is ReasonCode.QUOTA_REACHED
-        elif job.owner == 1:
-            everything.append(asked)
-            if job.gpu_type != "b":
-                mine.append(asked)
+def test_what_was_allowed_counts_for_the_next() -> None:
+    ruling = Ruling(TWO, NAMES, [])
+    assert ruling.refuses_start(start("job-1", 10)) is None
+    refused = ruling.refuses_start(start("job-2", 10))
+    assert refused is not None
+    assert refused.code is ReasonCode.QUOTA_REACHED
+    assert "2 are held at that time; at most 2 at once are allowed (user ann)" in refused.detail
+    assert ruling.refuses_start(start("job-3", 10, asker=None)) is None
+    slot = Slot("job-2", at(10), at(20), CARDS, asker=ANN)
+    assert ruling.refuses_slot(slot) is None
+    # Its own slot is no hindrance, that of another is.
+    assert ruling.refuses_slot(replace(slot, start=at(12), end=at(22))) is None
+    assert ruling.refuses_slot(Slot("job-4", at(20), at(30), CARDS, asker=ANN)) is not None
+    assert ruling.refuses_slot(Slot("job-4", at(22), at(30), CARDS, asker=ANN)) is None
+    assert ruling.refuses_slot(Slot("job-5", at(0), at(30), CARDS)) is None
 
 
-def test_jobs_within_bookings_are_the_bookings() -> None:
-    quotas = Quotas(POLICY, UsageView(), NAMES, ("a",), T0)
-    job = Waiting("job-1", 64, 1, "a", MINUTE, 0, 1, owner=1, booking_id="bkg-1")
-    assert quotas.let_in(job) is None
+def test_what_was_given_after_a_slot_takes_nothing_from_it() -> None:
+    own = holding("job-1", 0, 10, gpus=2, made=-5, planned=True)
+    before, after = holding("job-2", -9, 10, made=-5), holding("bkg-3", -1, 10, made=-1)
+    in_slot = start("job-1", 10, now=T0 + timedelta(seconds=1), had_slot=True)
+    assert Ruling(TWO, NAMES, [own, after]).in_slot(in_slot)
+    assert Ruling(TWO, NAMES, [own, after]).refuses_start(in_slot) is None
+    # What is there since before it does count: a pod that overruns, or a rule that was made smaller.
+    assert Ruling(TWO, NAMES, [own, before]).refuses_start(in_slot) is not None
+    # Before the slot has come, everything does.
+    early = replace(in_slot, start=at(-1), end=at(9))
+    assert not Ruling(TWO, NAMES, [own, after]).in_slot(early)
+    assert Ruling(TWO, NAMES, [own, after]).refuses_start(early) is not None
+    # Of what was given back nobody knows since when it was there.
+    gone = spent("ann", None, "a", timedelta(hours=2), at(-600), at(-1))
+    assert Ruling(TWO, NAMES, [own, gone]).refuses_start(in_slot) is None
+    assert Ruling(TWO, NAMES, [own, gone]).refuses_start(early) is not None
 
 
 @given(st.integers(0, 10**7), st.integers(1, 10_000))
 def test_what_was_spent_is_the_same_sum_in_the_past(seconds: int, minutes: int) -> None:
     since, now = at(0), at(minutes)
     time = timedelta(seconds=seconds)
-    holding = spent("ann", None, "a", time, since, now)
-    assert since <= holding.start <= holding.end <= now
-    assert abs(holding.gpus * (holding.end - holding.start) - time) <= holding.gpus * timedelta(microseconds=1)
+    found = spent("ann", None, "a", time, since, now)
+    assert since <= found.start <= found.end <= now
+    assert abs(found.gpus * (found.end - found.start) - time) <= found.gpus * timedelta(microseconds=1)
 
 
 def test_which_policies_bound_what_runs() -> None:

@@ -1,14 +1,16 @@
-"""Who is let into the line for a project: what all members hold and wait with for it counts, and nothing else does."""
+"""Who may have GPUs for a project: what all members have for it counts, and nothing else does."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reservation_core.domain.calendar import length_micros, to_micros
 from reservation_core.domain.limits import Policy, PolicyRule, Rules, Scope
 from reservation_core.domain.model import ReasonCode, ReservationKind
-from reservation_core.domain.plan import Waiting
+from reservation_core.domain.plan import Asker, Waiting
+from reservation_core.domain.quota_book import QuotaBook
+from reservation_core.domain.quota_meters import Amount
 from reservation_core.domain.quota_windows import Held, peak
-from reservation_core.domain.quotas import Quotas
-from reservation_core.domain.rules import Holding, UsageView
+from reservation_core.domain.rules import Holding
 from tests.unit.reservation_core.domain.worlds import MINUTE, T0, at
 
 NAMES = {1: "ann", 2: "bob", 3: "eve"}
@@ -69,25 +71,32 @@ def allowed(held: list[Holding], asked: Holding) -> bool:
 @settings(max_examples=500, deadline=None)
 @given(JOBS, HELD)
 def test_who_is_in_stays_within_the_quotas_of_projects_and_only_then(jobs: list[Waiting], held: list[Holding]) -> None:
-    quotas = Quotas(POLICY, UsageView(tuple(held)), NAMES, ("a", "b"), T0)
+    quotas = QuotaBook(POLICY, NAMES)
+    quotas.note_held(held)
+    now = to_micros(T0)
     for job in jobs:
         assert job.gpu_type is not None
         asked = Holding(
             job.id, ReservationKind.JOB, NAMES[job.owner], job.project, job.gpu_type, job.gpus, T0, T0 + job.length
         )
-        reason = quotas.let_in(job)
+        asker = Asker(job.owner, job.project, job.gpu_type)
+        length = length_micros(job.length)
+        reason = quotas.why_not(asker, job.gpus, length, now)
+        assert (quotas.earliest(asker, job.gpus, length, now) == now) == (reason is None)
         assert (reason is None) == allowed(held, asked), (job, reason)
         if reason is None:
             held = [*held, asked]
+            quotas.put_for(job.id, asker, Amount(job.gpus, now, now + length))
+            # What it has itself does not count.
+            assert quotas.earliest(asker, job.gpus, length, now, job.id) == now
         else:
             assert reason.code is ReasonCode.QUOTA_REACHED
             assert ("project vision" in reason.detail) or job.project != "vision" or job.owner == 1
 
 
-def test_a_job_for_no_project_with_a_quota_is_looked_at_no_further() -> None:
-    quotas = Quotas(Policy([PolicyRule(Scope(project="vision"), Rules(max_gpus=0))]), UsageView(), NAMES, ("a",), T0)
-    for project in (None, "speech"):
-        assert quotas.let_in(Waiting("job-1", 64, 1, "a", MINUTE, 0, 1, owner=1, project=project)) is None
-    assert quotas.let_in(Waiting("job-2", 1, 1, "a", MINUTE, 0, 2, owner=1, project="vision")) is not None
-    within = Waiting("job-3", 1, 1, "a", MINUTE, 0, 3, owner=1, project="vision", booking_id="bkg-1")
-    assert quotas.let_in(within) is None
+def test_whom_no_quota_bounds_is_looked_at_no_further() -> None:
+    quotas = QuotaBook(Policy([PolicyRule(Scope(project="vision"), Rules(max_gpus=0))]), NAMES)
+    assert [quotas.binds(Asker(1, project, "a")) for project in (None, "speech", "vision")] == [False, False, True]
+    assert quotas.earliest(Asker(1, "vision", "a"), 1, 1, 0) is None
+    # Of whom no name is known nothing is.
+    assert not quotas.binds(Asker(4, "vision", "a"))
