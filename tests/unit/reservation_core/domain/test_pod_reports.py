@@ -82,6 +82,21 @@ def test_a_pod_goes_on_in_the_next_booking() -> None:
 
 
 @pytest.mark.parametrize(
+    ("used", "begins"),
+    [
+        (row("bkg-a", NINE, NINE + 40 * MINUTE), NINE + 40 * MINUTE),  # it ended there
+        (row("bkg-a", NINE + 20 * MINUTE), NINE + 20 * MINUTE),  # it was thought to be there
+    ],
+)
+def test_no_time_of_a_pod_counts_in_two_bookings(used: Admission, begins: datetime) -> None:
+    """Two bookings at the same time, and another is named than the one that it was recorded in."""
+    beside = BookedSlot("bkg-b", "ada", "h100", 2, NINE, NINE + 2 * HOUR)
+    register = Register([MORNING, beside], [used], NINE + 50 * MINUTE)
+    assert register.report(pod(booking_id="bkg-b", since=NINE + 10 * MINUTE)).outcome is Outcome.RECORDED
+    assert list(register.new.values()) == [row("bkg-b", begins)]
+
+
+@pytest.mark.parametrize(
     ("report", "outcome"),
     [
         (pod(user="bob"), Outcome.NO_BOOKING),
