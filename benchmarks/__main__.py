@@ -16,6 +16,7 @@ NAMES = (
     "start_up",
     "kubernetes_binding",
     "webhook_reviews",
+    "gpu_scheduler_binds",
 )
 
 
