@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from reservation_core.domain.scheduling_map import INDEX_ANNOTATION, MAP_ANNOTATION
@@ -68,8 +69,8 @@ _ANNOTATION_NAME = st.one_of(
 
 
 @st.composite
-def pods(draw: st.DrawFn, *, maps: st.SearchStrategy[str] | None = None, mostly_ours: bool = True) -> Json:
-    """A pod; with `maps`, one that carries a map."""
+def pods(draw: st.DrawFn, *, maps: st.SearchStrategy[str] | None = None, ours: bool = False) -> Json:
+    """A pod; with `maps`, one that carries a map. Some are another scheduler's, unless `ours`."""
     annotations: Any = draw(_maybe(st.dictionaries(_ANNOTATION_NAME, st.text(max_size=8), max_size=4)))
     if maps is not None:
         annotations = {**(annotations if isinstance(annotations, dict) else {}), MAP_ANNOTATION: draw(maps)}
@@ -111,10 +112,9 @@ def pods(draw: st.DrawFn, *, maps: st.SearchStrategy[str] | None = None, mostly_
             )
         ),
     }
+    schedulers = ["gpu-scheduler"] * 9 + ["default-scheduler"] * (not ours)
     spec = {
-        "schedulerName": draw(st.sampled_from(["gpu-scheduler"] * 9 + ["default-scheduler"]))
-        if mostly_ours
-        else "gpu-scheduler",
+        "schedulerName": draw(st.sampled_from(schedulers)),
         "containers": draw(st.lists(_CONTAINER, min_size=1, max_size=3)),
         "initContainers": draw(_maybe(st.lists(_CONTAINER, max_size=2))),
         "nodeName": draw(st.sampled_from([_ABSENT, _ABSENT, _ABSENT, "", "node1", "other"])),
@@ -127,3 +127,27 @@ def pods(draw: st.DrawFn, *, maps: st.SearchStrategy[str] | None = None, mostly_
         "spec": _without_absent(spec),
         "status": {},
     }
+
+
+def random_pods(strategy: st.SearchStrategy[Json], count: int) -> list[Json]:
+    """So many pods for a real API server to judge, with the names that it insists on."""
+    found: list[Json] = []
+
+    @settings(
+        max_examples=count,
+        phases=[Phase.generate],
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(strategy)
+    def collect(pod: Json) -> None:
+        for kind in ("containers", "initContainers"):
+            for position, container in enumerate(pod["spec"].get(kind) or ()):
+                container["name"] = f"{kind[0]}{position}"
+        pod["metadata"].setdefault("generateName", "a")
+        del pod["metadata"]["namespace"]
+        found.append(pod)
+
+    collect()
+    return found

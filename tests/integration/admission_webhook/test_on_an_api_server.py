@@ -12,12 +12,16 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from hypothesis import strategies as st
 
 from reservation_core.adapters.certificates.pairs import Pair
+from reservation_core.domain.admission import Denied, Operation, PodReview
+from reservation_core.domain.injection import InjectionRules, injection
 from reservation_core.domain.scheduling_map import map_digest
 from tests.kubernetes.api_client import MERGE, STRATEGIC, ApiAnswerError, ApiClient, JsonObject
-from tests.kubernetes.api_server import ApiServer
+from tests.kubernetes.api_server import ApiServer, make_namespace
 from tests.kubernetes.background import Background
+from tests.pod_strategies import pods, random_pods
 from tests.tcp_balancer import TcpBalancer
 from tests.waiting import eventually
 from tests.webhook_process import WebhookProcess, new_pair, webhook_process, write_pair
@@ -143,10 +147,45 @@ async def test_patches_apply_to_whatever_the_server_accepts(client: ApiClient, n
     assert told(await client.call("POST", pods_of(namespace), job)) == ("node1", "7")
 
 
+async def answered(client: ApiClient, namespace: str, body: JsonObject) -> JsonObject | ApiAnswerError:
+    """The pod as it would be kept, or the refusal."""
+    try:
+        return await client.call("POST", pods_of(namespace), body, dryRun="All")
+    except ApiAnswerError as problem:
+        return problem
+
+
+async def test_whatever_the_server_accepts_it_accepts_with_the_patch_too(
+    api_server: ApiServer, client: ApiClient, namespace: str
+) -> None:
+    """Asked in a namespace that the webhook isn't asked about, then in one that it is: no patch fails to apply."""
+    elsewhere = f"{namespace}-elsewhere"
+    await make_namespace(api_server, elsewhere)
+    maps = st.sampled_from([SEED, "0=node1:0,1", "0=node1:none 1=node1:1 2=other:0 3=node1:0 4=n:1 5=n:2"])
+    came = Counter[str]()
+    for each in random_pods(pods(maps=maps, ours=True), 150):
+        alone = await answered(client, elsewhere, each)
+        if isinstance(alone, ApiAnswerError):
+            assert alone.code in (400, 422), alone
+            came["not a pod"] += 1
+            continue
+        verdict = injection(PodReview(Operation.CREATE, each), InjectionRules())
+        kept = await answered(client, namespace, each)
+        if isinstance(kept, ApiAnswerError):
+            assert isinstance(verdict, Denied), kept
+            assert verdict.reason in json.loads(str(kept).partition(": ")[2])["message"]
+            came["denied"] += 1
+        else:
+            assert not isinstance(verdict, Denied), verdict
+            told(kept)
+            came["told"] += 1
+    assert min(came["told"], came["denied"]) > 10, came
+
+
 async def test_what_is_denied_is_not_kept(client: ApiClient, namespace: str) -> None:
     gpus = [{"name": "main", "image": "busybox", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]
     other = [{"name": "main", "image": "busybox", "env": [{"name": "CUDA_VISIBLE_DEVICES", "value": "7"}]}]
-    for given, reason in (
+    for refused, reason in (
         (pod("a-9"), "the map has no entry for index 9"),
         (pod("a-0", "0=node1:0\n0=node2:0"), "line 2: index 0 stands twice"),
         (pod("a"), "the pod has no index"),
@@ -154,7 +193,7 @@ async def test_what_is_denied_is_not_kept(client: ApiClient, namespace: str) -> 
         (pod("a-0", containers=other), "is '7', and the map says '0,1'"),
         (pod("a-0", nodeName="node9"), "spec.nodeName is 'node9'"),
     ):
-        assert reason in await refusal(client, "POST", pods_of(namespace), given)
+        assert reason in await refusal(client, "POST", pods_of(namespace), refused)
     assert (await client.call("GET", pods_of(namespace)))["items"] == []
 
 
