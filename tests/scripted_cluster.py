@@ -27,6 +27,7 @@ class ScriptedCluster:
         self.pods: dict[PodName, PodStatus] = {}
         self.created: list[PodSpec] = []
         self.deleted: list[str] = []
+        self.kept: list[str] = []
         self.forgotten: list[str] = []
         self.forgetful = False
         self.logs: dict[str, bytes] = {}
@@ -94,10 +95,12 @@ class ScriptedCluster:
         self.created.append(spec)
         self.pods.setdefault(spec.name, PodStatus(spec.name, PodPhase.PENDING, holding=_holding(spec)))
 
-    async def delete_pod(self, name: str, grace: timedelta) -> None:
+    async def delete_pod(self, name: str, grace: timedelta, *, keep_name: bool = False) -> None:
         """Note it, and do it when obedient."""
         self._ask()
         self.deleted.append(name)
+        if keep_name:
+            self.kept.append(name)
         if self.obedient:
             self.pods.pop(PodName.parse(name), None)
 

@@ -99,9 +99,9 @@ class ShiftedCluster:
         shift = self._shifts.setdefault(str(spec.name), self._time.shift)
         await self._cluster.create_pod(replace(spec, deadline=spec.deadline - shift), unanswered)
 
-    async def delete_pod(self, name: str, grace: timedelta) -> None:
+    async def delete_pod(self, name: str, grace: timedelta, *, keep_name: bool = False) -> None:
         """The same pod."""
-        await self._cluster.delete_pod(name, grace)
+        await self._cluster.delete_pod(name, grace, keep_name=keep_name)
 
     async def forget_pod(self, name: str) -> None:
         """The same pod."""

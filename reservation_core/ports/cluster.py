@@ -71,10 +71,11 @@ class Cluster(Protocol):
         """
         ...
 
-    async def delete_pod(self, name: str, grace: timedelta) -> None:
+    async def delete_pod(self, name: str, grace: timedelta, *, keep_name: bool = False) -> None:
         """Ask for a pod's end: SIGTERM, `grace`, SIGKILL; returns at once. Unknown names are nothing.
 
-        A finished pod is removed; removal is seen through `watch` and `find_pods`.
+        A finished pod is removed; removal is seen through `watch` and `find_pods`. With `keep_name` it stays as a
+        finished one until it is deleted without: nothing that is created late can run under its name meanwhile.
         """
         ...
 

@@ -146,7 +146,9 @@ async def _delete(held: HeldPods, cluster: Cluster, reservation: Reservation, cl
         # While a create may still be carried out, what has finished stays: its name is taken, and so it runs once only.
         unsettled = _unsettled_for(reservation, clock) > timedelta(0)
         deletes = [
-            partial(cluster.forget_pod, name) if name in powerless else partial(cluster.delete_pod, name, rules.grace)
+            partial(cluster.forget_pod, name)
+            if name in powerless
+            else partial(cluster.delete_pod, name, rules.grace, keep_name=unsettled)
             for name in (str(pod.name) for pod in pods if not (unsettled and pod.phase is PodPhase.FINISHED))
         ]
         await call_all(deletes)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
+from reservation_core.contracts import PodOperation
 from reservation_core.domain.changes import PodsRunning
 from reservation_core.domain.lifecycle import decide
 from reservation_core.domain.model import JobStatus, PodPhase, PodStatus, Reservation
@@ -16,6 +17,7 @@ from reservation_core.domain.observation import event_of, needs_look, told_whole
 from reservation_core.domain.pods import pod_names
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster, ClusterUnavailableError
+from reservation_core.ports.queues import QueueName
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.changing import carry_out
@@ -84,7 +86,9 @@ async def _apply(uow: UnitOfWork, told: Mapping[str, _Told], clock: Clock, rules
     """Apply what can be; what is left needs a look, or a newer one."""
     rows = await uow.reservations.lock(sorted(told))
     left: dict[str, _Told] = {}
-    over = {i for i, each in told.items() if (row := rows.get(i)) is not None and _is_over(row, each)}
+    to_end = [(row, each) for i, each in told.items() if (row := rows.get(i)) and row.status is JobStatus.ENDING]
+    over = [row.id for row, each in to_end if _is_over(row, each)]
+    late = [row for row, each in to_end if _came_late(row, each)]
     going: dict[str, _Told] = {}
     for reservation_id, each in told.items():
         row = rows.get(reservation_id)
@@ -116,19 +120,35 @@ async def _apply(uow: UnitOfWork, told: Mapping[str, _Told], clock: Clock, rules
             if not each.statuses:
                 del going[reservation_id]
         await carry_out(uow, changes)
-    # Pods that were told to end and have: the delete is said again, which lets go of them and keeps their logs.
-    if over and await uow.reservations.resend(sorted(over)):
-        uow.wake(Channel.POD_OPERATIONS)
+    await _delete_again(uow, over, late)
     return left
 
 
+async def _delete_again(uow: UnitOfWork, over: Sequence[str], late: Sequence[Reservation]) -> None:
+    """Pods that have ended are let go of, and their logs kept; those that came late are told to end."""
+    if over and await uow.reservations.resend(sorted(over)):
+        uow.wake(Channel.POD_OPERATIONS)
+    if late:
+        # The delete that waits for them in the queue looks again in some seconds only: this one does now.
+        deletes = [PodOperation(op="delete", id=row.id, attempt=row.attempt).model_dump() for row in late]
+        await uow.queue.send(QueueName.POD_OPERATIONS, deletes)
+        uow.wake(Channel.POD_OPERATIONS)
+
+
 def _is_over(row: Reservation, told: _Told) -> bool:
-    """Whether nothing but the removal of its finished pods is missing, as far as was looked."""
-    if row.status is not JobStatus.ENDING or told.says_gone:
+    """Whether nothing but the removal of its finished pods is missing to its end, as far as was looked."""
+    if told.says_gone:
         return False
     if not any(s.phase is PodPhase.FINISHED and s.name.attempt == row.attempt for s in told.statuses):
         return False
     return row.nodes == 1 if told.pods is None else all(pod.phase is PodPhase.FINISHED for pod in told.pods)
+
+
+def _came_late(row: Reservation, told: _Told) -> bool:
+    """Whether a create without an answer was carried out after the end was decided: nobody has ended that pod yet."""
+    return row.unsettled_until is not None and any(
+        s.phase is PodPhase.RUNNING and s.reason is None and s.name.attempt == row.attempt for s in told.statuses
+    )
 
 
 async def _look(

@@ -51,8 +51,8 @@ class WatchedCluster(_Delegating):
     async def create_pod(self, spec: PodSpec, unanswered: Callable[[], None] | None = None) -> None:
         await self._told("create_pod", self._inner.create_pod(spec, unanswered))
 
-    async def delete_pod(self, name: str, grace: timedelta) -> None:
-        await self._told("delete_pod", self._inner.delete_pod(name, grace))
+    async def delete_pod(self, name: str, grace: timedelta, *, keep_name: bool = False) -> None:
+        await self._told("delete_pod", self._inner.delete_pod(name, grace, keep_name=keep_name))
 
     async def extend_deadline(self, name: str, deadline: datetime) -> None:
         await self._told("extend_deadline", self._inner.extend_deadline(name, deadline))

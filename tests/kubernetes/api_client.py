@@ -80,6 +80,14 @@ class ApiClient:
                 raise ApiAnswerError(answer.status, content[:2000])
             return content
 
+    async def lines(self, path: str, **query: str) -> AsyncIterator[str]:
+        """An answer that is not JSON, line by line as it comes."""
+        async with self._session.get(self._url + path, params=query) as answer:
+            if answer.status >= 300:
+                raise ApiAnswerError(answer.status, (await answer.text())[:2000])
+            async for line in answer.content:
+                yield line.decode()
+
     async def try_call(
         self, method: str, path: str, body: Any = None, *, content_type: str = "application/json"
     ) -> bool:

@@ -135,6 +135,7 @@ class ProcessContainer:
         finally:
             self.kill()
             self._reaper.forget(self._process.pid)
+            await self._process.wait()  # also of one that is abandoned: nothing of it may outlive the event loop
         with contextlib.suppress(TimeoutError):  # a process that left the group may hold the pipe open
             async with asyncio.timeout(_DRAINED_WITHIN_S):
                 await reading

@@ -30,6 +30,9 @@ _MERGES = (
 )
 
 
+_DELETE_FROM = "$deleteFromPrimitiveList/"
+
+
 def patched(old: JsonObject, content_type: str, body: bytes) -> JsonObject:
     """A changed copy of `old`. Raises ApiError 400, 415 and 422."""
     content_type = content_type.split(";", maxsplit=1)[0].strip()
@@ -53,6 +56,9 @@ def _merged(old: Any, patch: Any, *, strategic: bool, name: str = "") -> Any:
         for key, value in patch.items():
             if value is None:
                 base.pop(key, None)
+            elif strategic and key.startswith(_DELETE_FROM):
+                name = key.removeprefix(_DELETE_FROM)
+                base[name] = [each for each in base.get(name, []) if each not in value]
             elif strategic and key.startswith("$"):
                 continue
             else:

@@ -159,6 +159,9 @@ class Store:
         An object that was waiting for its finalizers goes when the last is taken from it.
         """
         metadata, before = new["metadata"], old["metadata"]
+        if before.get("deletionTimestamp") and {*metadata.get("finalizers", ())} - {*before.get("finalizers", ())}:
+            why = "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted"
+            raise ApiError(422, "Invalid", why)
         modified = "the object has been modified; please apply your changes to the latest version"
         for wanted, what in (("resourceVersion", modified), ("uid", "Precondition failed: UID")):
             if metadata.get(wanted) and metadata[wanted] != before[wanted]:

@@ -21,8 +21,10 @@ from reservation_core.adapters.kubernetes.log_streams import read_log
 from reservation_core.adapters.kubernetes.marks import (
     DEADLINE,
     MANAGED,
+    NAME_KEPT,
     PODS,
     RESERVATION,
+    as_list,
     as_mapping,
     attempt_labels,
     holding_of,
@@ -36,7 +38,7 @@ from reservation_core.adapters.kubernetes.places import place_of
 from reservation_core.adapters.kubernetes.pod_statuses import read_pod_status
 from reservation_core.adapters.kubernetes.pods import PodRules, build_pod, build_service, master_address, service_name
 from reservation_core.adapters.kubernetes.refusals import explained, refusal_of_creation, refused
-from reservation_core.adapters.kubernetes.transport import MERGE_PATCH, ONLY_METADATA, Transport
+from reservation_core.adapters.kubernetes.transport import MERGE_PATCH, ONLY_METADATA, STRATEGIC_PATCH, Transport
 from reservation_core.adapters.kubernetes.watching import IDLE_S, PodWatch, list_all
 from reservation_core.domain.model import NodeReport, PodName, PodPhase, PodSpec, PodStatus
 from reservation_core.ports.clock import Clock
@@ -69,10 +71,12 @@ class ClusterRules:
 
 @dataclass(frozen=True, slots=True)
 class _Identity:
-    """Which object a name of ours is, and whether it belongs to a gang."""
+    """Which object a name of ours is, whether it belongs to a gang, is being deleted, and is to stay when it ends."""
 
     uid: str
     gang: bool
+    leaving: bool
+    kept: bool
 
 
 class KubernetesCluster:
@@ -139,9 +143,12 @@ class KubernetesCluster:
             marks = attempt_labels(spec.name)
             await self._create("services", self._services, service, lambda existing: _has(existing, marks))
 
-    async def delete_pod(self, name: str, grace: timedelta) -> None:
-        """Ask the kubelet for a pod's end, with at least one second of grace."""
-        await self._delete(name, max(_LEAST_GRACE_S, ceil(grace.total_seconds())))
+    async def delete_pod(self, name: str, grace: timedelta, *, keep_name: bool = False) -> None:
+        """Ask the kubelet for a pod's end, with at least one second of grace.
+
+        A finalizer keeps the name. One that somebody else is deleting already can't be given that any more.
+        """
+        await self._delete(name, max(_LEAST_GRACE_S, ceil(grace.total_seconds())), keep_name=keep_name)
 
     async def forget_pod(self, name: str) -> None:
         """Remove a pod's object without its kubelet's word. Only for nodes that are known to be fenced."""
@@ -212,16 +219,32 @@ class KubernetesCluster:
             )
         return existing
 
-    async def _delete(self, name: str, grace_s: int) -> None:
+    async def _delete(self, name: str, grace_s: int, *, keep_name: bool = False) -> None:
         for _ in range(_TRIES):
             identity = self._identities.pop(name, None) or await self._identify(name)
             if identity is None:
                 return
+            if identity.kept is not keep_name and not await self._keep(name, identity, keep_name):
+                continue
             if await self._remove("pods", self._pods, name, identity.uid, grace_s):
                 if identity.gang and PodName.parse(name).rank == 0:
                     await self._remove_service(PodName.parse(name))
                 return
         raise ClusterUnavailableError(f"Pod {name} became another one again and again while it was deleted. Try again.")
+
+    async def _keep(self, name: str, identity: _Identity, keep: bool) -> bool:
+        """Give this pod the finalizer that keeps its name, or take it away; false when it is another one by now."""
+        if keep and identity.leaving:
+            return True
+        finalizers = {"finalizers" if keep else "$deleteFromPrimitiveList/finalizers": [NAME_KEPT]}
+        body = {"metadata": {"uid": identity.uid, **finalizers}}
+        try:
+            await self._request_if_there("PATCH", self._pods, name, body, STRATEGIC_PATCH)
+        except ConflictError:
+            return False
+        except ApiError as refusal:  # its end is worth more than its name
+            _log.warning("a pod's finalizer could not be changed", pod=name, keep=keep, problem=str(refusal))
+        return True
 
     async def _remove(self, resource: str, path: str, name: str, uid: str, grace_s: int) -> bool:
         """Delete this object and no other of its name; false when it is another one by now."""
@@ -310,7 +333,12 @@ def _put(known: dict[str, T], name: str, what: T) -> None:
 def _identity(thing: Mapping[str, Any]) -> _Identity:
     metadata = as_mapping(thing.get("metadata"))
     pods = as_mapping(metadata.get("annotations")).get(PODS)
-    return _Identity(str(metadata.get("uid")), gang=pods != "1")
+    return _Identity(
+        str(metadata.get("uid")),
+        gang=pods != "1",
+        leaving=metadata.get("deletionTimestamp") is not None,
+        kept=NAME_KEPT in as_list(metadata.get("finalizers")),
+    )
 
 
 def _is_pod_of(existing: Mapping[str, Any], spec: PodSpec) -> bool:

@@ -27,6 +27,9 @@ STARTS_AT = "gpu-dev/starts-at"
 ENDS_AT = "gpu-dev/ends-at"
 DEADLINE = "gpu-dev/deadline"
 
+NAME_KEPT = "gpu-dev/name-kept"
+"""The finalizer of a pod that is to end while a create of the same name may still be carried out."""
+
 NODE_GPUS = "gpu-dev/gpus"
 """The annotation of a Node in which the node agent lists its cards."""
 

@@ -23,6 +23,7 @@ from reservation_core.adapters.kubernetes.pacing import CreatePacing
 from reservation_core.ports.cluster import ClusterUnavailableError
 
 MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 ONLY_METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json"
 """What to accept of an object of which nothing but the metadata is looked at; not every server knows how to."""
 

@@ -106,8 +106,11 @@ class LocalCluster:
         await self._run(self._launchers, self._create, spec)
         self._hint_watchers(str(spec.name))
 
-    async def delete_pod(self, name: str, grace: timedelta) -> None:
-        """Ask for a pod's end; its supervisor sees to it and removes the pod, whatever becomes of this process."""
+    async def delete_pod(self, name: str, grace: timedelta, *, keep_name: bool = False) -> None:  # noqa: ARG002
+        """Ask for a pod's end; its supervisor sees to it and removes the pod, whatever becomes of this process.
+
+        A name runs once here anyway.
+        """
         if not is_pod_name(name):
             return
         await self._call(self._pods.ask_for_end, name, grace)

@@ -222,6 +222,23 @@ async def test_a_finalizer_holds_a_pod(api: ApiClient, pods: str) -> None:
     assert (await refused(api.call("GET", f"{pods}/a"))).code == 404
 
 
+async def test_a_finalizer_is_one_of_many_and_comes_before_the_deletion(api: ApiClient, pods: str) -> None:
+    await api.call("POST", pods, pod("a", nodeName="some-node"))
+
+    async def change(key: str, name: str) -> list[str]:
+        body = {"metadata": {key: [name]}}
+        answer = await api.call("PATCH", f"{pods}/a", body, content_type=STRATEGIC)
+        return sorted(answer["metadata"].get("finalizers", []))
+
+    for name in ("tests.example/a", "tests.example/b", "tests.example/b"):
+        found = await change("finalizers", name)
+    assert found == ["tests.example/a", "tests.example/b"]
+    assert await change("$deleteFromPrimitiveList/finalizers", "tests.example/b") == ["tests.example/a"]
+    await api.call("DELETE", f"{pods}/a", {"gracePeriodSeconds": 60})
+    assert await change("finalizers", "tests.example/a") == ["tests.example/a"]
+    assert (await refused(change("finalizers", "tests.example/c"))).code == 422
+
+
 async def test_a_deletion_can_mean_one_pod_only(api: ApiClient, pods: str) -> None:
     await api.call("POST", pods, pod("a"))
     wrong = {"preconditions": {"uid": "00000000-0000-0000-0000-000000000000"}}

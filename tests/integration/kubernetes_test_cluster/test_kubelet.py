@@ -1,6 +1,5 @@
 """The test kubelet takes pods through their lives as a real one does, on the emulator and on a real API server."""
 
-import asyncio
 import itertools
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -122,12 +121,13 @@ async def test_a_deleted_pod_has_its_grace(pods: Pods, kubelet: Kubelet) -> None
     for name in (polite, deaf):
         await pods.running(name)
         await eventually(lambda name=name: pods.log(name))
-    said = asyncio.create_task(pods.log(polite, follow="true"))
+    said = pods.client.lines(f"{pods.path}/{polite}/log", follow="true")
+    assert await anext(said) == "ready\n"
     await pods.delete(polite, 60)
     await pods.delete(deaf, 1)
     await pods.gone(polite)
     await pods.gone(deaf)
-    assert await said == "ready\nbye\n"
+    assert [line async for line in said] == ["bye\n"]
     assert kubelet.running() == []
 
 

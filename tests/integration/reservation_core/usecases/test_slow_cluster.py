@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from reservation_core.contracts import PodOperation
-from reservation_core.domain.model import JobStatus, PodName, PodPhase, PodSpec, PodStatus
+from reservation_core.domain.model import JobStatus, PodName, PodPhase, PodSpec, PodStatus, Reason, ReasonCode
 from reservation_core.ports.cluster import ClusterUnavailableError, PodListing
 from reservation_core.ports.queues import NotYetError
 from reservation_core.usecases.cancel import cancel
@@ -211,8 +211,32 @@ async def test_what_comes_after_its_end_was_decided_is_ended_at_once(world: Worl
         with pytest.raises(NotYetError) as not_yet:
             await told(world, "delete", job_id)
         assert not_yet.value.after == RULES.unsettled_pause
-        assert world.cluster.deleted == [str(pod(job_id))] * times
+        assert world.cluster.deleted == world.cluster.kept == [str(pod(job_id))] * times
     assert all(card.held for card in await world.cards(job_id))
+    world.cluster.show(pod(job_id), PodPhase.RUNNING)
+    world.clock.go_on(LATE)
+    await told(world, "delete", job_id)
+    assert world.cluster.kept == [str(pod(job_id))] * 2, "its name is let go when nothing can come any more"
+    assert (await world.row(job_id)).status is JobStatus.CANCELLED
+
+
+async def test_what_comes_after_its_end_was_decided_is_ended_when_it_is_seen(world: World, starting: list[str]) -> None:
+    """And not only when its delete is tried again."""
+    answered, job_id = starting
+    await told(world, "create", answered)
+    world.cluster.loses_answers = True
+    await told(world, "create", job_id)
+    for each in starting:
+        await cancelled(world, each)
+    said = await world.depth("pod_operations")
+    await world.see(world.cluster.show(pod(answered), PodPhase.RUNNING))
+    assert await world.depth("pod_operations") == said, "a pod that came in time was told by the first delete"
+    await world.see(world.cluster.show(pod(job_id), PodPhase.RUNNING))
+    assert await world.depth("pod_operations") == said + 1
+    leaving = Reason(ReasonCode.POD_DELETED, "Somebody did.")
+    await world.see(world.cluster.show(pod(job_id), PodPhase.RUNNING, reason=leaving))
+    assert await world.depth("pod_operations") == said + 1
+    assert (await world.row(job_id)).outcome is JobStatus.CANCELLED
 
 
 async def test_a_refusal_is_an_answer(world: World, starting: list[str]) -> None:

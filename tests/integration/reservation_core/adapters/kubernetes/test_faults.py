@@ -17,6 +17,7 @@ from reservation_core.domain.model import PodPhase, ReasonCode
 from reservation_core.ports.cluster import ClusterUnavailableError, PodRefusedError
 from tests.integration.cluster_behaviour import AT_ONCE, GRACE, SpecMaker, reaches, status_of
 from tests.integration.reservation_core.adapters.kubernetes.conftest import transport_to
+from tests.kubernetes.api_client import MERGE
 from tests.kubernetes.api_server import ApiServer
 from tests.kubernetes.fault_proxy import FaultProxy, Harm, Partition
 from tests.kubernetes.kubelet import Kubelet
@@ -152,6 +153,69 @@ async def test_a_delete_whose_answer_was_lost_is_a_delete(
     lost = fault_proxy.inject(harm, "DELETE", code=504, times=1)
     await proxied.delete_pod(str(spec.name), AT_ONCE)
     assert lost.used == 1
+    await eventually(reaches(proxied, spec, PodPhase.GONE))
+
+
+async def test_a_name_that_is_kept_runs_nothing_more_until_it_is_let_go(
+    cluster: KubernetesCluster, make_spec: SpecMaker, kubelet: Kubelet
+) -> None:
+    spec = make_spec("sleep", "600")
+    await cluster.create_pod(spec)
+    await eventually(reaches(cluster, spec, PodPhase.RUNNING))
+    for _ in range(2):
+        await cluster.delete_pod(str(spec.name), AT_ONCE, keep_name=True)
+    await eventually(reaches(cluster, spec, PodPhase.FINISHED))
+    await cluster.create_pod(spec)
+    assert kubelet.running() == []
+    assert kubelet.started == [str(spec.name)]
+    await cluster.delete_pod(str(spec.name), AT_ONCE)
+    assert await status_of(cluster, spec) is None
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_a_pod_that_somebody_else_is_deleting_is_ended_though_its_name_cannot_be_kept(
+    cluster: KubernetesCluster, api_server: ApiServer, rules: ClusterRules, make_spec: SpecMaker, known: bool
+) -> None:
+    spec = make_spec("sh", "-c", "trap '' TERM; while :; do sleep 0.01; done")
+    await cluster.create_pod(spec)
+    await eventually(reaches(cluster, spec, PodPhase.RUNNING))
+    path = f"/api/v1/namespaces/{rules.pods.namespace}/pods/{spec.name}"
+    async with api_server.client() as client:
+        await client.call("DELETE", path, {"gracePeriodSeconds": 600})
+    if known:
+        await status_of(cluster, spec)
+    await cluster.delete_pod(str(spec.name), AT_ONCE, keep_name=True)
+    await eventually(reaches(cluster, spec, PodPhase.GONE))
+
+
+@pytest.mark.parametrize("forget", [True, False])
+async def test_finalizers_of_others_are_theirs(
+    cluster: KubernetesCluster, api_server: ApiServer, rules: ClusterRules, make_spec: SpecMaker, forget: bool
+) -> None:
+    spec = make_spec("sleep", "600")
+    await cluster.create_pod(spec)
+    await eventually(reaches(cluster, spec, PodPhase.RUNNING))
+    path = f"/api/v1/namespaces/{rules.pods.namespace}/pods/{spec.name}"
+    async with api_server.client() as client:
+        await client.call("PATCH", path, {"metadata": {"finalizers": ["tests.example/hold"]}}, content_type=MERGE)
+        await cluster.delete_pod(str(spec.name), AT_ONCE, keep_name=True)
+        held = (await client.call("GET", path))["metadata"]["finalizers"]
+        assert sorted(held) == ["gpu-dev/name-kept", "tests.example/hold"]
+        await (cluster.forget_pod(str(spec.name)) if forget else cluster.delete_pod(str(spec.name), AT_ONCE))
+        assert (await client.call("GET", path))["metadata"]["finalizers"] == ["tests.example/hold"]
+        await client.call("PATCH", path, {"metadata": {"finalizers": None}}, content_type=MERGE)
+    await eventually(reaches(cluster, spec, PodPhase.GONE))
+
+
+async def test_a_pod_ends_though_its_finalizer_is_refused(
+    proxied: KubernetesCluster, fault_proxy: FaultProxy, make_spec: SpecMaker
+) -> None:
+    spec = make_spec("sleep", "600")
+    await proxied.create_pod(spec)
+    await eventually(reaches(proxied, spec, PodPhase.RUNNING))
+    refused = fault_proxy.inject(Harm.ANSWER, "PATCH", "/pods", code=403)
+    await proxied.delete_pod(str(spec.name), AT_ONCE, keep_name=True)
+    assert refused.used
     await eventually(reaches(proxied, spec, PodPhase.GONE))
 
 
