@@ -18,7 +18,15 @@ def window(found: Window, caller: Principal, *, planned_only: bool = False) -> M
         created_at=found.created_at,
         finished_at=found.finished_at,
         affected=[
-            AffectedOut(id=each.id, kind=each.kind, user=each.user, fate=each.fate, ends_at=each.ends_at)
+            AffectedOut(
+                id=each.id,
+                kind=each.kind,
+                user=each.user,
+                fate=each.fate,
+                ends_at=each.ends_at,
+                resumes_at=each.resumes_at,
+                goes_on_as=None if planned_only else each.goes_on_as,
+            )
             for each in found.affected
             if caller.is_admin or each.user == caller.user
         ],

@@ -29,6 +29,13 @@ def places(window: MaintenanceOut) -> str:
     return " ".join(f"{node}:{','.join(map(str, sorted(indices)))}" for node, indices in by_node.items())
 
 
+def becomes(affected: AffectedOut) -> str:
+    """What a window does to it: `goes on at 2030-01-11 21:00 as bkg-7f3k9q2m`."""
+    at = "" if affected.resumes_at is None else f" at {local_time(affected.resumes_at)}"
+    booking = "" if affected.goes_on_as is None else f" as {affected.goes_on_as}"
+    return affected.fate.value.replace("_", " ") + at + booking
+
+
 BOOKING = View[BookingOut](
     name=lambda one: one.id,
     columns=(
@@ -156,7 +163,7 @@ AFFECTED = View[AffectedOut](
     columns=(
         Column("ID", lambda one: one.id),
         Column("USER", lambda one: one.user),
-        Column("WHAT BECOMES OF IT", lambda one: one.fate.value.replace("_", " ")),
+        Column("WHAT BECOMES OF IT", becomes),
         Column("ENDS", lambda one: local_time(one.ends_at)),
     ),
     empty="It affects nobody.",

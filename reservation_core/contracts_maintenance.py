@@ -79,13 +79,16 @@ class MaintenanceCreate(Wire):
 
 
 class AffectedOut(Wire):
-    """A job or booking, and what a window does to it. `ends_at`: when it ends now, where that has changed."""
+    """A job or booking, and what a window does to it. `ends_at`: when it ends now, where that has changed;
+    `resumes_at`: when it goes on or begins later; `goes_on_as`: the booking that has the rest (null for a dry run)."""
 
     id: str
     kind: ReservationKind
     user: str
     fate: Fate
     ends_at: Time | None
+    resumes_at: Time | None = None
+    goes_on_as: str | None = None
 
 
 class MaintenanceOut(Wire):

@@ -124,10 +124,24 @@ class MovedAway:
 
 @dataclass(frozen=True, slots=True)
 class CutShort:
-    """An administrator needs cards of it in [at, until), and there are no others for that time."""
+    """An administrator needs cards of it in [at, until), and there are no others for that time.
+
+    `goes_on` says where and when what is left of it goes on, as another booking.
+    """
 
     at: datetime
     until: datetime
+    actor: str
+    why: str
+    goes_on: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BeginsLater:
+    """An administrator needs cards of it until `at`, there are no others for all of its time, and it has not begun."""
+
+    at: datetime
+    cards: tuple[ChosenCard, ...]
     actor: str
     why: str
 
@@ -150,6 +164,7 @@ BookingEvent = (
     | Cancelled
     | MovedAway
     | CutShort
+    | BeginsLater
 )
 
 

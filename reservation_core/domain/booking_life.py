@@ -15,6 +15,7 @@ from typing import assert_never
 
 from reservation_core.domain.booking_changes import (
     Accepted,
+    BeginsLater,
     Booked,
     BookingChange,
     BookingEffect,
@@ -103,7 +104,7 @@ def transition(booking: Booking, event: BookingEvent, now: datetime) -> Decided:
             return _run_out(booking, event, now)
         case Cancelled():
             return _cancel(booking, event, now)
-        case MovedAway() | CutShort():
+        case MovedAway() | CutShort() | BeginsLater():
             return _make_room(booking, event, now)
         case _:
             assert_never(event)
@@ -338,7 +339,7 @@ def _cancel(booking: Booking, event: Cancelled, now: datetime) -> Decided:
     return _closed(booking, BookingStatus.CANCELLED, why, now, "booking_cancelled", event.actor)
 
 
-def _make_room(booking: Booking, event: MovedAway | CutShort, now: datetime) -> Decided:
+def _make_room(booking: Booking, event: MovedAway | CutShort | BeginsLater, now: datetime) -> Decided:
     """An administrator needs cards of it: it has others, or ends early."""
     if booking.status not in (BookingStatus.OFFERED, BookingStatus.CONFIRMED, BookingStatus.ACTIVE):
         return booking, ()
@@ -347,19 +348,26 @@ def _make_room(booking: Booking, event: MovedAway | CutShort, now: datetime) -> 
             record = Record("booking_moved", event.actor, {"why": event.why, "where": event.where})
             after = replace(booking, why=Why(BookingReason.MOVED, f"It is on {event.where} now. {event.why}"))
             return after, (GiveBack(now), HoldCards(event.cards), WakePlanner(), record)
+        case BeginsLater():
+            times = {"starts_at": booking.span.start.isoformat(), "ends_at": event.at.isoformat()}
+            record = Record("maintenance_affects", event.actor, {"why": event.why, **times})
+            later = replace(booking, span=Span(event.at, booking.span.end))
+            after = replace(later, why=Why(BookingReason.BOOKED, f"{_booked(later).detail} {event.why}"))
+            return after, (GiveBack(now), HoldCards(event.cards), WakePlanner(), record)
         case CutShort():
             times = {"starts_at": event.at.isoformat(), "ends_at": event.until.isoformat()}
-            record = Record("maintenance_affects", event.actor, {"why": event.why, **times})
+            why = event.why if event.goes_on is None else f"{event.why} {event.goes_on}"
+            record = Record("maintenance_affects", event.actor, {"why": why, **times})
             if event.at <= max(booking.span.start, now):
                 return _taken_away(booking, event, now, record)
             if event.at >= booking.span.end:
                 return booking, ()
             after = replace(booking, span=Span(booking.span.start, event.at))
             if after.status is BookingStatus.ACTIVE:
-                detail = f"The slot runs until {_said(event.at)}. {event.why}"
+                detail = f"The slot runs until {_said(event.at)}. {why}"
                 after = replace(after, why=Why(BookingReason.IN_SLOT, detail))
             elif after.status is BookingStatus.CONFIRMED:
-                after = replace(after, why=Why(BookingReason.BOOKED, f"{_booked(after).detail} {event.why}"))
+                after = replace(after, why=Why(BookingReason.BOOKED, f"{_booked(after).detail} {why}"))
             return after, (GiveBack(event.at, closing=False), WakePlanner(), record)
         case _:
             assert_never(event)
@@ -367,7 +375,7 @@ def _make_room(booking: Booking, event: MovedAway | CutShort, now: datetime) -> 
 
 def _taken_away(booking: Booking, event: CutShort, now: datetime, record: Record) -> Decided:
     """Nothing of it is left: what has begun has ended, what has not is cancelled."""
-    why = Why(BookingReason.MAINTENANCE, f"{event.why} Book another time.")
+    why = Why(BookingReason.MAINTENANCE, f"{event.why} {event.goes_on or 'Book another time.'}")
     begun = booking.status is BookingStatus.ACTIVE
     status = BookingStatus.ENDED if begun else BookingStatus.CANCELLED
     kind = "booking_ended" if begun else "booking_cancelled"

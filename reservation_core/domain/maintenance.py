@@ -6,10 +6,11 @@ from datetime import datetime
 from enum import StrEnum
 from typing import assert_never
 
-from reservation_core.domain.bookings import Span
+from reservation_core.domain.bookings import Booking, BookingReason, Span, Why
 from reservation_core.domain.changes import SYSTEM
 from reservation_core.domain.errors import AlreadyFinalError, CalendarConflictError
 from reservation_core.domain.model import BookingStatus, JobStatus, Reservation, ReservationKind
+from reservation_core.domain.quota_windows import whole_minute
 
 
 class WindowStatus(StrEnum):
@@ -37,19 +38,28 @@ class Fate(StrEnum):
     """A job that waits loses the time that was planned for it here, and is planned anew."""
     MOVED = "moved"
     """A booking has other GPUs at the same time."""
+    GOES_ON = "goes_on"
+    """A booking ends before the window, and what is left of it goes on as another: at once elsewhere, or after it."""
+    BEGINS_LATER = "begins_later"
+    """A booking that would have begun in the window begins when that is over."""
     CANCELLED = "cancelled"
-    """A booking can't be had, there or elsewhere."""
+    """A booking can't be had, there or elsewhere, then or after the window."""
 
 
 @dataclass(frozen=True, slots=True)
 class Affected:
-    """One job or booking, and what happens to it. `ends_at`: when it ends now, where that has changed."""
+    """One job or booking, and what happens to it. `ends_at`: when it ends now, where that has changed.
+
+    `resumes_at` is when it goes on or begins later, `goes_on_as` the booking that has the rest.
+    """
 
     id: str
     kind: ReservationKind
     user: str
     fate: Fate
     ends_at: datetime | None = None
+    resumes_at: datetime | None = None
+    goes_on_as: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,3 +189,38 @@ def booking_fate(before_status: BookingStatus, span: Span, at: datetime, now: da
     if at > max(span.start, now):
         return Fate.ENDS_EARLIER
     return Fate.ENDED if before_status is BookingStatus.ACTIVE else Fate.CANCELLED
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a window leaves of a booking: until when it may last (`cut`), and the time after the window, if any."""
+
+    cut: datetime
+    after: Span | None
+
+
+def parts_of(booked: Span, window: Span) -> Parts:
+    """Bookings have whole minutes: what begins after the window begins in the first whole one."""
+    resumes = whole_minute(window.end)
+    after = Span(max(resumes, booked.start), booked.end) if resumes < booked.end else None
+    return Parts(max(window.start.replace(second=0, microsecond=0), booked.start), after)
+
+
+def rest_of(booking: Booking, span: Span, booking_id: str, why: str, now: datetime) -> Booking:
+    """A booking of what is left of another: its workload has had its turn, and it is of no series."""
+    times = " to ".join(f"{at:%Y-%m-%dT%H:%M:%SZ}" for at in (span.start, span.end))
+    return Booking(
+        id=booking_id,
+        seq=0,
+        user_id=booking.user_id,
+        user=booking.user,
+        title=booking.title,
+        project=booking.project,
+        status=BookingStatus.CONFIRMED,
+        why=Why(BookingReason.BOOKED, f"Booked from {times}: what is left of {booking.id}. {why}"),
+        wanted=booking.wanted,
+        span=span,
+        workload=None,
+        created_at=now,
+        version=1,
+    )

@@ -6,15 +6,10 @@ again.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from reservation_core.contracts_maintenance import LONGEST_WINDOW, MaintenanceCreate
-from reservation_core.domain.booking_changes import CutShort, MovedAway
-from reservation_core.domain.booking_life import decide as decide_booking
-from reservation_core.domain.bookings import Booking, ChosenCard, Span
-from reservation_core.domain.calendar import merge, to_micros
-from reservation_core.domain.card_choice import BookableCard, choose
+from reservation_core.domain.bookings import Booking, Span
 from reservation_core.domain.changes import SYSTEM, DrainBefore, Record
 from reservation_core.domain.errors import CalendarConflictError, LimitExceededError, NotFoundError
 from reservation_core.domain.lifecycle import decide
@@ -24,40 +19,21 @@ from reservation_core.domain.maintenance import (
     Fate,
     Window,
     WindowStatus,
-    booking_fate,
     by_the_clock,
     fate_of_job,
     in_the_way,
     taken_back,
 )
-from reservation_core.domain.model import BookingStatus, ReservationKind
+from reservation_core.domain.model import ReservationKind
 from reservation_core.ports.identities import Principal
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
-from reservation_core.usecases.book import cards_around
-from reservation_core.usecases.booking_rules import from_now
 from reservation_core.usecases.changing import carry_out
-from reservation_core.usecases.keep_bookings import carry_out_bookings
+from reservation_core.usecases.make_room import Room, has_begun, move_or_cut
 from reservation_core.usecases.users import require_admin
 
 _FARTHEST = timedelta(days=400)
-
-
-@dataclass(frozen=True, slots=True)
-class _Room:
-    """The window that room is made for, and what is said to those in its way."""
-
-    cards: tuple[CardPlace, ...]
-    span: Span
-    why: str
-    actor: str
-    grace: timedelta
-
-    @property
-    def gpu_ids(self) -> frozenset[int]:
-        """Its cards."""
-        return frozenset(card.gpu_id for card in self.cards)
 
 
 class _DryRunError(Exception):
@@ -82,7 +58,7 @@ async def plan_window(
     # After that: whatever the planner has started began before.
     now = await uow.now()
     span = _span(request, now)
-    room = _Room(tuple(cards), span, _said(span, request.reason), principal.user, grace)
+    room = Room(tuple(cards), span, _said(span, request.reason), principal.user, grace)
     affected = await _make_room(uow, room, ids, now)
     window = Window(
         id=ids.new_id("mnt"),
@@ -188,7 +164,7 @@ async def _take_in(uow: UnitOfWork, window_id: str, ids: IdSource, grace: timede
     if window is None or not cards:
         return 0
     span = Span(max(window.span.start, now), window.span.end)
-    room = _Room(tuple(cards), span, _said(span, window.reason), SYSTEM, grace)
+    room = Room(tuple(cards), span, _said(span, window.reason), SYSTEM, grace)
     affected = await _make_room(uow, room, ids, now)
     await uow.maintenance.grow(window, cards, span, affected, now)
     _told(uow)
@@ -246,7 +222,7 @@ async def _cards(uow: UnitOfWork, request: MaintenanceCreate) -> list[CardPlace]
     return found
 
 
-async def _make_room(uow: UnitOfWork, room: _Room, ids: IdSource, now: datetime) -> list[Affected]:
+async def _make_room(uow: UnitOfWork, room: Room, ids: IdSource, now: datetime) -> list[Affected]:
     """Jobs first, then bookings: rows are locked in this order wherever jobs within bookings are written."""
     way = in_the_way(await uow.maintenance.taken([card.gpu_id for card in room.cards], room.span))
     times = {"starts_at": room.span.start.isoformat(), "ends_at": room.span.end.isoformat()}
@@ -254,13 +230,13 @@ async def _make_room(uow: UnitOfWork, room: _Room, ids: IdSource, now: datetime)
     dropped = await uow.maintenance.drop_slots(way.slots, record, now)
     affected = [Affected(each, ReservationKind.JOB, user, Fate.PLANNED_ANEW) for each, user in dropped]
     # What runs in a booking that has to end goes with it, on whichever of its cards.
-    begun = [each.id for each in await _open_bookings(uow, way.bookings) if _has_begun(each, now)]
+    begun = [each.id for each in await _open_bookings(uow, way.bookings) if has_begun(each, now)]
     within = await uow.maintenance.live_within(begun)
     affected += await _drain(uow, sorted({*way.jobs, *within}), room, now)
     for booking in sorted(
         (await uow.bookings.lock(way.bookings)).values(), key=lambda each: (each.span.start, each.seq)
     ):
-        found = await _move_or_cut(uow, booking, room, ids, now)
+        found = await move_or_cut(uow, booking, room, ids, now)
         affected += [] if found is None else [found]
     return affected
 
@@ -270,7 +246,7 @@ async def _open_bookings(uow: UnitOfWork, booking_ids: Sequence[str]) -> list[Bo
     return [each for each in found if each is not None]
 
 
-async def _drain(uow: UnitOfWork, job_ids: Sequence[str], room: _Room, now: datetime) -> list[Affected]:
+async def _drain(uow: UnitOfWork, job_ids: Sequence[str], room: Room, now: datetime) -> list[Affected]:
     rows = await uow.reservations.lock(job_ids) if job_ids else {}
     event = DrainBefore(room.span.start, room.span.end, room.grace, room.why, room.actor)
     decided = [decide(row, event, now) for row in rows.values()]
@@ -278,54 +254,3 @@ async def _drain(uow: UnitOfWork, job_ids: Sequence[str], room: _Room, now: date
     await carry_out(uow, changes)
     fates = [fate_of_job(change.before, change.after) for change in changes]
     return [fate for fate in fates if fate is not None]
-
-
-async def _move_or_cut(uow: UnitOfWork, booking: Booking, room: _Room, ids: IdSource, now: datetime) -> Affected | None:
-    """A booking that has not begun goes elsewhere if it can; otherwise it ends before the window, or is no more."""
-    if not _has_begun(booking, now):
-        cards = _without_window(await cards_around(uow, booking.span, now, without=(booking.id,)), room)
-        chosen = choose(cards, booking.wanted, *from_now(booking.span, now))
-        if chosen is not None:
-            moved = MovedAway(chosen, _where(cards, chosen), room.actor, room.why)
-            change = decide_booking(booking, moved, now)
-            if change is not None:
-                await carry_out_bookings(uow, [change], ids)
-            return Affected(booking.id, ReservationKind.BOOKING, booking.user, Fate.MOVED)
-    at = max(room.span.start.replace(second=0, microsecond=0), booking.span.start)
-    change = decide_booking(booking, CutShort(at, room.span.end, room.actor, room.why), now)
-    if change is None:
-        return None
-    await carry_out_bookings(uow, [change], ids)
-    fate = booking_fate(booking.status, booking.span, at, now)
-    ends_at = at if fate is Fate.ENDS_EARLIER else None
-    return Affected(booking.id, ReservationKind.BOOKING, booking.user, fate, ends_at)
-
-
-def _has_begun(booking: Booking, now: datetime) -> bool:
-    """Whether jobs may run in it, be it that nobody has noticed yet that it has begun."""
-    return booking.status is BookingStatus.ACTIVE or (
-        booking.status is BookingStatus.CONFIRMED and booking.span.start <= now
-    )
-
-
-def _without_window(cards: list[BookableCard], room: _Room) -> list[BookableCard]:
-    """The calendar as it will be with the window in it."""
-    closed = (to_micros(room.span.start), to_micros(room.span.end))
-    return [
-        BookableCard(
-            card.gpu_id, card.node, card.index, card.gpu_type, card.available, tuple(merge([*card.busy, closed]))
-        )
-        if card.gpu_id in room.gpu_ids
-        else card
-        for card in cards
-    ]
-
-
-def _where(cards: list[BookableCard], chosen: tuple[ChosenCard, ...]) -> str:
-    """Chosen cards as people say them."""
-    picked = {each.gpu_id for each in chosen}
-    by_node: dict[str, list[int]] = {}
-    for card in cards:
-        if card.gpu_id in picked:
-            by_node.setdefault(card.node, []).append(card.index)
-    return "; ".join(f"{node} {','.join(map(str, sorted(indices)))}" for node, indices in sorted(by_node.items()))

@@ -94,6 +94,7 @@ class PostgresBookingLife:
             statement("update_bookings"),
             {
                 "ids": [row.id for row in rows],
+                "starts_ats": [row.span.start for row in rows],
                 "ends_ats": [row.span.end for row in rows],
                 "offer_untils": [row.offer_until for row in rows],
                 "used_ats": [row.used_at for row in rows],

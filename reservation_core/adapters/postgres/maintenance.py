@@ -211,16 +211,28 @@ def _described(each: Affected) -> dict[str, Any]:
         "kind": each.kind.value,
         "user": each.user,
         "fate": each.fate.value,
-        "ends_at": None if each.ends_at is None else each.ends_at.isoformat(),
+        "ends_at": _said(each.ends_at),
+        "resumes_at": _said(each.resumes_at),
+        "goes_on_as": each.goes_on_as,
     }
 
 
 def _affected(stored: dict[str, Any]) -> Affected:
-    ends_at = stored["ends_at"]
+    # Windows that were made by an older program say nothing of what goes on.
     return Affected(
         stored["id"],
         ReservationKind(stored["kind"]),
         stored["user"],
         Fate(stored["fate"]),
-        None if ends_at is None else datetime.fromisoformat(ends_at),
+        _read(stored["ends_at"]),
+        _read(stored.get("resumes_at")),
+        stored.get("goes_on_as"),
     )
+
+
+def _said(at: datetime | None) -> str | None:
+    return None if at is None else at.isoformat()
+
+
+def _read(said: str | None) -> datetime | None:
+    return None if said is None else datetime.fromisoformat(said)

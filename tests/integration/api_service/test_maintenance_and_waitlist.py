@@ -86,7 +86,7 @@ async def test_maintenance_is_tried_planned_listed_and_ended(
     dry = await root.post("/v1/maintenance", json=wanted(node, nine, dry_run=True))
     assert (dry.status_code, dry.json()["id"], dry.json()["status"]) == (200, None, None)
     assert [(each["id"], each["fate"], each["user"]) for each in dry.json()["affected"]] == [
-        (under["id"], "cancelled", "alice")
+        (under["id"], "begins_later", "alice")
     ]
     assert (await alice.get(f"/v1/bookings/{under['id']}")).json()["status"] == "confirmed"
     key = {"Idempotency-Key": "fans"}
@@ -101,7 +101,8 @@ async def test_maintenance_is_tried_planned_listed_and_ended(
     other = await root.post("/v1/maintenance", json=wanted(node, nine + HOUR))
     assert (other.status_code, other.json()["type"]) == (409, "urn:gpu-dev:problem:calendar_conflict")
     gone = (await alice.get(f"/v1/bookings/{under['id']}")).json()
-    assert (gone["status"], gone["reason"]["code"]) == ("cancelled", "maintenance")
+    assert (gone["status"], gone["start"], gone["end"]) == ("confirmed", window["end"], under["end"])
+    assert window["affected"][0]["resumes_at"] == window["end"]
     assert "New fans." in gone["reason"]["detail"]
     # Everybody sees when; whom it affects only those themselves.
     for client, affected in ((alice, 1), (bob, 0), (root, 1)):
@@ -113,7 +114,9 @@ async def test_maintenance_is_tried_planned_listed_and_ended(
     assert (ended.status_code, ended.json()["status"]) == (200, "cancelled")
     assert (await root.delete(f"/v1/maintenance/{window['id']}")).status_code == 409
     assert (await root.get("/v1/maintenance?open=true")).json()["items"] == []
-    await booked(alice, nine)
+    # What was put off for it stays so, until its booker has it otherwise.
+    earlier = await alice.patch(f"/v1/bookings/{under['id']}", json={"start": nine.isoformat(), "end": under["end"]})
+    assert (earlier.status_code, earlier.json()["start"]) == (200, under["start"])
 
 
 async def test_a_window_now_shows_on_its_cards(root: httpx.AsyncClient, node: str) -> None:

@@ -70,13 +70,13 @@ WHERE r.id = i.id AND r.version = i.version;
 -- name: update_bookings
 -- What bookings have beyond other reservations.
 UPDATE bookings b
-SET ends_at = i.ends_at, offer_until = i.offer_until, used_at = i.used_at, release_at = i.release_at,
+SET starts_at = i.starts_at, ends_at = i.ends_at, offer_until = i.offer_until, used_at = i.used_at, release_at = i.release_at,
     start_warned_at = i.start_warned_at, end_warned_at = i.end_warned_at, no_show_warned_at = i.no_show_warned_at
 FROM unnest(
-    CAST(:ids AS text[]), CAST(:ends_ats AS timestamptz[]), CAST(:offer_untils AS timestamptz[]),
+    CAST(:ids AS text[]), CAST(:starts_ats AS timestamptz[]), CAST(:ends_ats AS timestamptz[]), CAST(:offer_untils AS timestamptz[]),
     CAST(:used_ats AS timestamptz[]), CAST(:release_ats AS timestamptz[]), CAST(:start_warned AS timestamptz[]),
     CAST(:end_warned AS timestamptz[]), CAST(:no_show_warned AS timestamptz[])
-) AS i (id, ends_at, offer_until, used_at, release_at, start_warned_at, end_warned_at, no_show_warned_at)
+) AS i (id, starts_at, ends_at, offer_until, used_at, release_at, start_warned_at, end_warned_at, no_show_warned_at)
 WHERE b.id = i.id;
 
 -- name: drop_slots_beyond

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from reservation_core.contracts_maintenance import MaintenanceCreate
-from reservation_core.domain.bookings import BookingReason
+from reservation_core.domain.bookings import Booking, BookingReason, Span
 from reservation_core.domain.errors import (
     AlreadyFinalError,
     CalendarConflictError,
@@ -59,6 +59,21 @@ async def previewed(bookings: BookingWorld, request: MaintenanceCreate | None = 
 
 def fates(window: Window) -> dict[str, Fate]:
     return {each.id: each.fate for each in window.affected}
+
+
+async def rest_of(bookings: BookingWorld, window: Window, booking_id: str) -> Booking:
+    """The booking that has what a window left of another."""
+    [affected] = [each for each in window.affected if each.id == booking_id]
+    assert affected.goes_on_as is not None
+    rest = await bookings.booking(affected.goes_on_as)
+    assert (rest.status, rest.span.start) == (BookingStatus.CONFIRMED, affected.resumes_at)
+    assert booking_id in rest.why.detail
+    return rest
+
+
+def places(booking: Booking) -> set[tuple[str, int]]:
+    """Its cards."""
+    return {(card.node, card.index) for card in booking.cards}
 
 
 async def states(bookings: BookingWorld) -> dict[tuple[str, int], GpuState]:
@@ -179,8 +194,12 @@ async def test_a_booking_in_its_slot_ends_earlier_with_what_runs_in_it(bookings:
     runs, waits = await running_within(bookings, made.id), await within(bookings, made.id)
     start = NINE + 2 * HOUR
     window = await planned(bookings, wanted(start, gpus=[{"node": "a", "index": 1}]))
-    assert fates(window) == {made.id: Fate.ENDS_EARLIER, runs: Fate.ENDS_EARLIER}
+    assert fates(window) == {made.id: Fate.GOES_ON, runs: Fate.ENDS_EARLIER}
     assert (await bookings.booking(made.id)).span.end == start
+    # It is pinned to the node: what is left of it is its own again when the window is over.
+    rest = await rest_of(bookings, window, made.id)
+    assert rest.span == Span(start + 4 * HOUR, NINE + 8 * HOUR)
+    assert places(rest) == places(made)
     assert (await bookings.world.row(runs)).range_end == start
     await bookings.at(start)
     assert (await bookings.booking(made.id)).status is BookingStatus.ENDED
@@ -194,7 +213,8 @@ async def test_a_window_at_once_ends_a_booking_in_its_slot(bookings: BookingWorl
     await bookings.time.go_on(HOUR + timedelta(seconds=17))
     now = bookings.time.at
     window = await planned(bookings, wanted(None))
-    assert fates(window) == {made.id: Fate.ENDED, runs: Fate.ENDED}
+    assert fates(window) == {made.id: Fate.GOES_ON, runs: Fate.ENDED}
+    assert (await rest_of(bookings, window, made.id)).span == Span(NINE + 5 * HOUR, NINE + 8 * HOUR)
     row = await bookings.booking(made.id)
     assert (row.status, row.finished_at, row.why.code) == (BookingStatus.ENDED, now, BookingReason.MAINTENANCE)
     assert await bookings.taken(made.id) == [(NINE, now, True)] * 2
@@ -336,8 +356,11 @@ async def test_a_booking_that_has_begun_unnoticed_does_not_move_from_under_its_j
     await bookings.time.go_on(timedelta(seconds=5))
     node = (await bookings.booking(made.id)).cards[0].node
     window = await planned(bookings, wanted(NINE + ahead * HOUR if ahead else None, node=node))
-    fate = Fate.ENDS_EARLIER if ahead else Fate.ENDED
-    assert fates(window) == {made.id: Fate.ENDS_EARLIER if ahead else Fate.CANCELLED, runs: fate}
+    assert fates(window) == {made.id: Fate.GOES_ON, runs: Fate.ENDS_EARLIER if ahead else Fate.ENDED}
+    # From then on it is on the other node.
+    rest = await rest_of(bookings, window, made.id)
+    assert rest.span == Span(NINE + ahead * HOUR, NINE + 8 * HOUR)
+    assert {name for name, _ in places(rest)} == {"a", "b"} - {node}
 
 
 async def test_cards_that_join_a_node_join_its_window(bookings: BookingWorld) -> None:

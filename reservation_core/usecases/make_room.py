@@ -1,0 +1,154 @@
+"""Room in the calendar for maintenance: what becomes of bookings whose cards it needs.
+
+A booking that has not begun goes elsewhere with all of its time if it can. Otherwise it ends before the window, and
+what is left of it is a booking of its own: on other cards from then on, where there are any, or else on its own cards
+from the window's end on. One that would have begun in the window begins when that is over.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from reservation_core.domain.booking_changes import BeginsLater, BookingEvent, CutShort, MovedAway
+from reservation_core.domain.booking_life import decide
+from reservation_core.domain.bookings import Booking, ChosenCard, Span
+from reservation_core.domain.calendar import merge, to_micros
+from reservation_core.domain.card_choice import BookableCard, choose
+from reservation_core.domain.errors import CalendarConflictError
+from reservation_core.domain.maintenance import Affected, CardPlace, Fate, booking_fate, parts_of, rest_of
+from reservation_core.domain.model import BookingStatus, ReservationKind
+from reservation_core.ports.bookings import NewBooking
+from reservation_core.ports.ids import IdSource
+from reservation_core.ports.transactions import UnitOfWork
+from reservation_core.usecases.book import cards_around
+from reservation_core.usecases.booking_rules import from_now, this_minute
+from reservation_core.usecases.keep_bookings import carry_out_bookings
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """The window that room is made for, and what is said to those in its way; pods take `grace` to end."""
+
+    cards: tuple[CardPlace, ...]
+    span: Span
+    why: str
+    actor: str
+    grace: timedelta
+
+    @property
+    def gpu_ids(self) -> frozenset[int]:
+        """Its cards."""
+        return frozenset(card.gpu_id for card in self.cards)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    """What is left of a booking: when, on which cards, and where these are, as people say it."""
+
+    span: Span
+    chosen: tuple[ChosenCard, ...]
+    where: str
+
+
+def has_begun(booking: Booking, now: datetime) -> bool:
+    """Whether jobs may run in it, be it that nobody has noticed yet that it has begun."""
+    return booking.status is BookingStatus.ACTIVE or (
+        booking.status is BookingStatus.CONFIRMED and booking.span.start <= now
+    )
+
+
+async def move_or_cut(uow: UnitOfWork, booking: Booking, room: Room, ids: IdSource, now: datetime) -> Affected | None:
+    """Take a booking out of a window's way; None when it is not in it. Raises CalendarConflictError for a lost race."""
+    begun = has_begun(booking, now)
+    parts = parts_of(booking.span, room.span)
+    if not begun:
+        elsewhere = await _elsewhere(uow, booking, booking.span, room, now)
+        if elsewhere is not None:
+            await _carry_out(uow, booking, MovedAway(elsewhere.chosen, elsewhere.where, room.actor, room.why), ids, now)
+            return Affected(booking.id, ReservationKind.BOOKING, booking.user, Fate.MOVED)
+        if parts.after is not None and parts.cut <= booking.span.start and booking.status is BookingStatus.CONFIRMED:
+            later = BeginsLater(parts.after.start, _own(booking), room.actor, room.why)
+            await _carry_out(uow, booking, later, ids, now)
+            return Affected(
+                booking.id, ReservationKind.BOOKING, booking.user, Fate.BEGINS_LATER, resumes_at=parts.after.start
+            )
+    rest = await _rest(uow, booking, parts.after, parts.cut, room, now)
+    rest_id = None if rest is None else ids.new_id("bkg")
+    goes_on = (
+        None if rest is None else f"It goes on as {rest_id} from {rest.span.start:%Y-%m-%dT%H:%M:%SZ} on {rest.where}."
+    )
+    if not await _carry_out(uow, booking, CutShort(parts.cut, room.span.end, room.actor, room.why, goes_on), ids, now):
+        return None
+    fate = booking_fate(booking.status, booking.span, parts.cut, now)
+    ends_at = parts.cut if fate is Fate.ENDS_EARLIER else None
+    if rest is None or rest_id is None:
+        return Affected(booking.id, ReservationKind.BOOKING, booking.user, fate, ends_at)
+    new = NewBooking(rest_of(booking, rest.span, rest_id, room.why, now), rest.chosen)
+    if not await uow.bookings.add([new], None):
+        raise CalendarConflictError("Somebody took some of these GPUs at this very moment. Send the request again.")
+    return Affected(booking.id, ReservationKind.BOOKING, booking.user, Fate.GOES_ON, ends_at, rest.span.start, rest_id)
+
+
+async def _carry_out(uow: UnitOfWork, booking: Booking, event: BookingEvent, ids: IdSource, now: datetime) -> bool:
+    change = decide(booking, event, now)
+    if change is None:
+        return False
+    await carry_out_bookings(uow, [change], ids)
+    return True
+
+
+async def _rest(
+    uow: UnitOfWork, booking: Booking, after: Span | None, cut: datetime, room: Room, now: datetime
+) -> _Rest | None:
+    """What is left of it after `cut`: without a gap on other cards, or else on its own after the window.
+
+    An offer that nobody has accepted is nobody's yet: nothing is left of it.
+    """
+    if booking.status is BookingStatus.OFFERED:
+        return None
+    begins = max(cut, this_minute(now))
+    # What has not begun was looked for elsewhere with all of its time already.
+    if begins < booking.span.end and (begins > booking.span.start or has_begun(booking, now)):
+        elsewhere = await _elsewhere(uow, booking, Span(begins, booking.span.end), room, now)
+        if elsewhere is not None:
+            return elsewhere
+    if after is None:
+        return None
+    places = "; ".join(
+        f"{node} {','.join(str(card.index) for card in booking.cards if card.node == node)}"
+        for node in sorted({card.node for card in booking.cards})
+    )
+    return _Rest(after, _own(booking), places)
+
+
+async def _elsewhere(uow: UnitOfWork, booking: Booking, span: Span, room: Room, now: datetime) -> _Rest | None:
+    """Cards as good that are free for all of that time, with the window in the calendar and the booking out of it."""
+    cards = _without_window(await cards_around(uow, span, now, without=(booking.id,)), room)
+    chosen = choose(cards, booking.wanted, *from_now(span, now))
+    return None if chosen is None else _Rest(span, chosen, _where(cards, chosen))
+
+
+def _own(booking: Booking) -> tuple[ChosenCard, ...]:
+    return tuple(ChosenCard(card.gpu_id, card.rank) for card in booking.cards)
+
+
+def _without_window(cards: list[BookableCard], room: Room) -> list[BookableCard]:
+    """The calendar as it will be with the window in it."""
+    closed = (to_micros(room.span.start), to_micros(room.span.end))
+    return [
+        BookableCard(
+            card.gpu_id, card.node, card.index, card.gpu_type, card.available, tuple(merge([*card.busy, closed]))
+        )
+        if card.gpu_id in room.gpu_ids
+        else card
+        for card in cards
+    ]
+
+
+def _where(cards: list[BookableCard], chosen: tuple[ChosenCard, ...]) -> str:
+    """Chosen cards as people say them."""
+    picked = {each.gpu_id for each in chosen}
+    by_node: dict[str, list[int]] = {}
+    for card in cards:
+        if card.gpu_id in picked:
+            by_node.setdefault(card.node, []).append(card.index)
+    return "; ".join(f"{node} {','.join(map(str, sorted(indices)))}" for node, indices in sorted(by_node.items()))
