@@ -105,6 +105,7 @@ class QuotaGate:
         """What the picture knows of quotas is old: look again before anything else is decided."""
         self._refused.add(job_id)
         self._read_at = None
+        self._spent_at = None
 
     async def _ruling(self, uow: UnitOfWork, askers: Iterable[Asker | None], now: datetime) -> Ruling | None:
         """What the database says of all these; None when no quota bounds any of them."""

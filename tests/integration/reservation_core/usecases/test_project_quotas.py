@@ -16,7 +16,7 @@ from reservation_core.usecases.cancel_booking import cancel_booking
 from reservation_core.usecases.extend import extend
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, MINUTE, BookingWorld
-from tests.integration.reservation_core.usecases.test_quotas import ended, rule, statuses
+from tests.integration.reservation_core.usecases.test_quotas import again, ended, rule, statuses
 from tests.integration.reservation_core.usecases.world import World, pod
 from tests.waiting import eventually
 
@@ -148,8 +148,9 @@ async def test_what_another_member_books_behind_the_planners_back_is_seen_as_job
     await bookings.booked(START, gpus=2, who=bob.who, project="vision")
     hers, own = await alice.submitted(project="vision"), await alice.submitted()
     await planner.cycle()
-    await planner.publish_estimates()
     assert await statuses(alice, hers, own) == [JobStatus.QUEUED, JobStatus.STARTING]
+    await again(planner)
+    assert await statuses(alice, hers) == [JobStatus.QUEUED]
     assert "(project vision)" in (await alice.view(hers)).reservation.reason.detail
 
 
@@ -218,12 +219,13 @@ async def test_what_another_member_gave_back_behind_the_planners_back_counts_as_
         await cancel_booking(uow, bob.who, made.id, "this", None)
     job = await alice.submitted(project="vision")
     await planner.cycle()
-    await planner.publish_estimates()
+    assert await statuses(alice, job) == [JobStatus.QUEUED]
+    await again(planner)
     assert await statuses(alice, job) == [JobStatus.QUEUED]
     assert "where 0.5 are taken" in (await alice.view(job)).reservation.reason.detail
     await rule(bookings.world, VISION, max_gpu_hours_per_week=1.6)
     planner._quota._every = 0 * HOUR
-    await planner.cycle()
+    await again(planner)
     assert await statuses(alice, job) == [JobStatus.STARTING]
 
 
