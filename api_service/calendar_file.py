@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from hashlib import sha256
 
 from icalendar import Calendar, Event
 
@@ -10,6 +11,9 @@ from reservation_core.domain.model import BookingStatus
 
 MEDIA_TYPE = "text/calendar; charset=utf-8"
 REFRESH = timedelta(minutes=15)
+
+_FORM = 1
+"""To be counted up when the file is written in another way: what calendars have kept is not that then."""
 
 _TENTATIVE = frozenset({BookingStatus.WAITING, BookingStatus.OFFERED})
 
@@ -25,6 +29,14 @@ def calendar_of(user: str, bookings: Iterable[Booking], now: datetime) -> bytes:
     for booking in bookings:
         calendar.add_component(_event(booking, now))
     return bytes(calendar.to_ical())
+
+
+def tag_of(user: str, bookings: Iterable[Booking]) -> str:
+    """A weak entity tag of the file: the same as long as only the time at which it is made would differ."""
+    digest = sha256(repr((_FORM, user)).encode())
+    for each in bookings:
+        digest.update(repr((each.id, each.version, each.status.value, each.why.detail, each.cards)).encode())
+    return f'W/"{digest.hexdigest()[:32]}"'
 
 
 def _event(booking: Booking, now: datetime) -> Event:

@@ -7,6 +7,7 @@ from starlette.requests import Request
 from api_service.problems import ProblemError
 from reservation_core.ports.reservations import JobView
 
+_TAGS = re.compile(r'(?:W/)?("[^"]*")')
 _ETAG = re.compile(r'"([1-9][0-9]{0,8})"')
 
 
@@ -18,6 +19,15 @@ def etag(view: JobView) -> str:
 def version_tag(version: int) -> str:
     """A version as a strong entity tag."""
     return f'"{version}"'
+
+
+def is_known(request: Request, tag: str) -> bool:
+    """Whether the caller has the answer that this tag stands for already (If-None-Match): it needs no other.
+
+    Tags are compared weakly (RFC 9110): what is said before them says how equal answers of one tag are.
+    """
+    given = ", ".join(request.headers.getlist("if-none-match"))
+    return given.strip() == "*" or tag.removeprefix("W/") in _TAGS.findall(given)
 
 
 def expected_version(request: Request) -> int | None:

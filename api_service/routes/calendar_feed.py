@@ -9,14 +9,22 @@ from api_service import calendar_file
 from api_service.documents import answers, problems, reads, stream
 from api_service.gate import FEED
 from api_service.idempotency import Answer, once
+from api_service.preconditions import is_known
 from api_service.problems import ProblemError
 from api_service.services import Caller, Served
 from reservation_core.contracts_bookings import FeedCreated
 from reservation_core.ports.transactions import UnitOfWork
-from reservation_core.usecases.calendar_feed import make_feed, read_feed, remove_feed
+from reservation_core.usecases.calendar_feed import MOST, make_feed, read_feed, remove_feed
 
 router = APIRouter(tags=["bookings"])
 
+_IF_NONE_MATCH = {
+    "name": "If-None-Match",
+    "in": "header",
+    "required": False,
+    "description": "The ETag of the answer before: 304 while nothing has changed.",
+    "schema": {"type": "string", "maxLength": 8192},
+}
 _EXAMPLE = "BEGIN:VCALENDAR\r\nVERSION:2.0\r\nEND:VCALENDAR\r\n"
 
 
@@ -60,9 +68,15 @@ async def delete_feed(services: Served, caller: Caller) -> Response:
     FEED,
     response_class=Response,
     summary="Your bookings as iCalendar",
-    responses={**problems(), **stream("text/calendar", "Your bookings, from 90 days ago on.", _EXAMPLE)},
+    responses={
+        **problems(),
+        **stream("text/calendar", f"Your bookings, from 90 days ago on; of more than {MOST} the latest.", _EXAMPLE),
+        304: {"description": "It is as the ETag in If-None-Match says."},
+    },
+    openapi_extra={"parameters": [_IF_NONE_MATCH]},
 )
 async def get_feed(
+    request: Request,
     services: Served,
     token: Annotated[
         str | None, Query(max_length=512, description="The secret in the address that POST /v1/bookings/feed gave.")
@@ -76,5 +90,10 @@ async def get_feed(
     if found is None:
         detail = "This calendar address does not work, or no longer. POST /v1/bookings/feed makes a new one."
         raise ProblemError(401, "unauthenticated", detail, headers={"WWW-Authenticate": 'Bearer realm="gpu-dev"'})
+    tag = calendar_file.tag_of(found.user, found.bookings)
+    # It may be kept by who asked, and is asked for again each time.
+    headers = {"Cache-Control": "private, no-cache", "ETag": tag}
+    if is_known(request, tag):
+        return Response(status_code=304, headers=headers)
     body = calendar_file.calendar_of(found.user, found.bookings, found.now)
-    return Response(body, media_type=calendar_file.MEDIA_TYPE, headers={"Cache-Control": "private, no-store"})
+    return Response(body, media_type=calendar_file.MEDIA_TYPE, headers=headers)

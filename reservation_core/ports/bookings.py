@@ -102,6 +102,12 @@ class Bookings(Protocol):
         """By start and id, those after (start, id)."""
         ...
 
+    async def latest(
+        self, user_id: int, from_: datetime, statuses: frozenset[BookingStatus], limit: int
+    ) -> list[Booking]:
+        """A user's own that end after `from_`, by start and id; of too many the latest."""
+        ...
+
     async def of_series(self, series_id: str, from_occurrence: int) -> list[str]:
         """The ids of a series' bookings that are not over, from an occurrence on."""
         ...

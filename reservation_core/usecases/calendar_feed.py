@@ -7,13 +7,14 @@ from datetime import datetime, timedelta
 from reservation_core.domain.bookings import OPEN_BOOKINGS, Booking
 from reservation_core.domain.errors import NotFoundError
 from reservation_core.domain.model import BookingStatus
-from reservation_core.ports.bookings import BookingFilter
 from reservation_core.ports.identities import Principal
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.transactions import UnitOfWork
 
 PAST = timedelta(days=90)
-MOST = 2000
+MOST = 5000
+"""So many bookings are in a calendar at most; of more the oldest are left out."""
+
 _SHOWN = OPEN_BOOKINGS | {BookingStatus.ENDED, BookingStatus.RELEASED}
 
 
@@ -45,12 +46,11 @@ async def remove_feed(uow: UnitOfWork, principal: Principal) -> None:
 
 
 async def read_feed(uow: UnitOfWork, secret: str, ids: IdSource) -> Feed | None:
-    """The bookings behind an address, from 90 days ago on; None when it is nobody's."""
+    """The bookings behind an address, from 90 days ago on and all ahead, at most MOST; None when it is nobody's."""
     digest = ids.digest(secret)
     found = await uow.calendar_feeds.owner(digest)
     if found is None or not hmac.compare_digest(found[2], digest):
         return None
     user_id, user, _ = found
     now = await uow.now()
-    which = BookingFilter(user_id, now - PAST, only_own=True, statuses=_SHOWN)
-    return Feed(user, tuple(await uow.bookings.views(which, limit=MOST, after=None)), now)
+    return Feed(user, tuple(await uow.bookings.latest(user_id, now - PAST, _SHOWN, MOST)), now)

@@ -169,6 +169,16 @@ class PostgresBookings:
         )
         return await self._whole([row.id for row in found])
 
+    async def latest(
+        self, user_id: int, from_: datetime, statuses: frozenset[BookingStatus], limit: int
+    ) -> list[Booking]:
+        """By start and id."""
+        found = await self._connection.execute(
+            statement("feed_bookings"),
+            {"user_id": user_id, "from": from_, "statuses": sorted(statuses), "limit": limit},
+        )
+        return await self._whole([row.id for row in found])
+
     async def of_series(self, series_id: str, from_occurrence: int) -> list[str]:
         """Those that are not over."""
         found = await self._connection.execute(

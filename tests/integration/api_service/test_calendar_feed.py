@@ -29,7 +29,7 @@ async def test_a_calendar_program_reads_ones_bookings(
     response = await anonymous.get(made.json()["path"])
     assert response.status_code == 200
     assert response.headers["content-type"] == "text/calendar; charset=utf-8"
-    assert "no-store" in response.headers["cache-control"]
+    assert response.headers["cache-control"] == "private, no-cache"
     events = {str(event["uid"]): event for event in Calendar.from_ical(response.content).walk("VEVENT")}
     assert set(events) == {f"{mine['id']}@gpu-dev", f"{waiting['id']}@gpu-dev"}
     event = events[f"{mine['id']}@gpu-dev"]
@@ -86,3 +86,48 @@ async def test_the_address_opens_nothing_else_and_nothing_else_opens_it(
     assert (await anonymous.post(path)).status_code == 405
     assert (await root.delete("/v1/users/alice")).status_code == 200
     assert (await anonymous.get(path)).status_code == 401
+
+
+async def test_what_has_not_changed_is_not_sent_again(alice: httpx.AsyncClient, calling: object) -> None:
+    anonymous: httpx.AsyncClient = calling("anonymous")  # type: ignore[operator]
+    path = (await alice.post("/v1/bookings/feed")).json()["path"]
+    mine = await booked(alice, at(1))
+    tag = (await anonymous.get(path)).headers["etag"]
+    assert tag.startswith('W/"')
+    for given in (tag, tag.removeprefix("W/"), f'"other", {tag}', "*"):
+        same = await anonymous.get(path, headers={"If-None-Match": given})
+        assert (same.status_code, same.content, same.headers["etag"]) == (304, b"", tag)
+    for given in ('"other"', tag[:-2] + '"', "nonsense"):
+        assert (await anonymous.get(path, headers={"If-None-Match": given})).status_code == 200
+    await alice.patch(f"/v1/bookings/{mine['id']}", json={"title": "another"})
+    changed = await anonymous.get(path, headers={"If-None-Match": tag})
+    assert (changed.status_code, changed.headers["etag"] != tag) == (200, True)
+    # Whoever has no right to it learns nothing by a tag.
+    assert (await anonymous.get(f"{path}x", headers={"If-None-Match": "*"})).status_code == 401
+
+
+async def test_of_too_many_the_oldest_are_left_out(
+    alice: httpx.AsyncClient, calling: object, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reservation_core.usecases.calendar_feed.MOST", 2)
+    anonymous: httpx.AsyncClient = calling("anonymous")  # type: ignore[operator]
+    made = [await booked(alice, at(hour)) for hour in (1, 5, 3)]
+    path = (await alice.post("/v1/bookings/feed")).json()["path"]
+
+    async def shown() -> list[str]:
+        events = Calendar.from_ical((await anonymous.get(path)).content).walk("VEVENT")
+        return [str(event["uid"]).partition("@")[0] for event in events]
+
+    assert await shown() == [made[2]["id"], made[1]["id"]]
+    monkeypatch.setattr("reservation_core.usecases.calendar_feed.MOST", 5000)
+    assert await shown() == [made[0]["id"], made[2]["id"], made[1]["id"]]
+    # What ended 90 days ago is not shown any more, what ended a little later is.
+    for booking, days in ((made[0], 91), (made[2], 89)):
+        await execute(
+            runtime,
+            "UPDATE bookings SET starts_at = starts_at - make_interval(days => :days), "
+            "ends_at = ends_at - make_interval(days => :days) WHERE id = :id",
+            days=days,
+            id=booking["id"],
+        )
+    assert await shown() == [made[2]["id"], made[1]["id"]]
