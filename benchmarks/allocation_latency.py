@@ -106,7 +106,7 @@ async def _process(url: str, home: Path, stamps: Path) -> None:
     stop = stop_on_signals()
     allocated: dict[str, float] = {}
     async with open_runtime(settings, url, application="bench-processor") as runtime:
-        calm_garbage_collector()  # as the processor does
+        calm_garbage_collector(in_small_parts=True)  # as the processor does
         await lead(_stamping(runtime, allocated), settings, stop)
     stamps.write_text(json.dumps(allocated))
 

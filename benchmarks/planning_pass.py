@@ -26,7 +26,7 @@ TYPES = ("a100", "h100", "t4")
 
 def measure() -> list[Figure]:
     """Each round in a new world."""
-    calm_garbage_collector()  # as the processor does
+    calm_garbage_collector(in_small_parts=True)  # as the processor does
     whole, half_line, half_cluster = [], [], []
     for seed in range(ROUNDS):
         whole.append(_pass(seed, NODES, BOOKINGS, JOBS))

@@ -31,7 +31,7 @@ _log = structlog.get_logger(__name__)
 
 async def run(runtime: Runtime, settings: ProcessorSettings, stop: asyncio.Event) -> None:
     """Work until `stop` is set; then finish what is under way. Any error that can't be handled ends it."""
-    calm_garbage_collector()
+    calm_garbage_collector(in_small_parts=True)
     senders = notice_senders(settings, runtime.clock)
     if not await _accounted(runtime, settings, stop):
         return

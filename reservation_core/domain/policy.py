@@ -344,6 +344,13 @@ class PlanningState(SlotPlanning):
                 self._dirty.add(gpu_type)
         this.backfilled.clear()
 
+    def lacks_slots(self, limit: int) -> bool:
+        """Whether any of the first `limit` in line could have a slot and has none."""
+        return any(
+            job.id not in self._line.slotted and self._reach.pools_for(job.gpu_type, job.shape)
+            for job in islice(self._line.in_order(), limit)
+        )
+
     def estimates(self, now: datetime, limit: int) -> list[WaitEstimate]:
         """What the first `limit` waiting jobs are told, in the order of the line."""
         at = self._catch_up(now)

@@ -200,6 +200,10 @@ class CalendarPicture:
                 found += state.late(now)
         return found
 
+    def lacks_slots(self, limit: int) -> bool:
+        """Whether any of the first `limit` in the common line could have a slot and has none."""
+        return self._common.lacks_slots(limit)
+
     def estimates(self, now: datetime, limit: int) -> list[WaitEstimate]:
         """What the first `limit` in the common line are told, and everybody who waits within a booking."""
         answer = self._common.estimates(now, limit)

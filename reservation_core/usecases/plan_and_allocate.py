@@ -22,6 +22,8 @@ from reservation_core.usecases.hold_back import QuotaGate
 
 _FORGOTTEN_AT_ONCE = 20_000
 _FORGETS = 3
+_SLOTS_FIRST = 10
+"""So many times `estimate_every` those who have no slot yet are told nothing, while slots are being given."""
 _FULL_READS = 10
 """After so many full batches of messages in a row, reading everything anew is quicker than reading on."""
 
@@ -46,8 +48,8 @@ class PlannerRules:
     max_reads: int
     promises: int = 10_000
     slot_batch: int = 100
-    slot_batches: int = 25
-    slot_time: timedelta = timedelta(milliseconds=5)
+    slot_batches: int = 60
+    slot_time: timedelta = timedelta(milliseconds=2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,9 @@ class Planner:
         self._loaded_at: datetime | None = None
         self._estimated_at: datetime | None = None
         self._estimates_stale = True
+        self._told_nobody = False
+        self._slots_to_come = False
+        self._not_told_since: datetime | None = None
         self._slots_at: datetime | None = None
         self._slot_batches = 0
         self._full_reads = 0
@@ -149,6 +154,7 @@ class Planner:
         if plan.slots:
             self._estimates_stale = True
             await self._commit_slots(state, plan.slots, now)
+        self._slots_to_come = plan.more
         if not plan.more:
             self._slot_batches = 0
         return bool(self._slot_batches)
@@ -185,13 +191,28 @@ class Planner:
         now = self._clock.now()
         state = self._state
         due = self._estimated_at is None or now - self._estimated_at >= self._rules.estimate_every
-        if state is None or not due or not self._estimates_stale:
+        if state is None or not due or not self._estimates_stale or self._are_given_slots(state, now):
             return
         self._estimates_stale = False
         self._estimated_at = now
         estimates = state.estimates(now, self._rules.estimates)
+        if not estimates and self._told_nobody:
+            return  # nobody else tells anybody anything
+        self._told_nobody = False
         async with self._uow() as uow:
             await uow.planning.publish_estimates(self._epoch, estimates, now)
+        self._told_nobody = not estimates
+
+    def _are_given_slots(self, state: CalendarPicture, now: datetime) -> bool:
+        """Whether those who are to be told something are just being given slots.
+
+        Then what they are told is known in a moment; to reckon it without slots takes long where many wait.
+        """
+        if not self._slots_to_come or not state.lacks_slots(self._rules.estimates):
+            self._not_told_since = None
+            return False
+        self._not_told_since = self._not_told_since or now
+        return now - self._not_told_since < _SLOTS_FIRST * self._rules.estimate_every
 
     async def _refreshed(self, inbox: _Inbox, now: datetime) -> CalendarPicture:
         """The picture, brought up to date with what the messages point to."""

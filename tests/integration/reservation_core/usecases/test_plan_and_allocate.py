@@ -2,7 +2,7 @@
 
 import asyncio
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import pairwise
 
 import pytest
@@ -21,6 +21,7 @@ from tests.integration.reservation_core.usecases.world import ALLOWANCE, World
 from tests.waiting import eventually
 
 HOUR = timedelta(hours=1)
+SECOND = timedelta(seconds=1)
 
 
 async def many(world: World, count: int, **fields: object) -> list[str]:
@@ -30,6 +31,13 @@ async def many(world: World, count: int, **fields: object) -> list[str]:
 
 async def statuses(world: World, ids: list[str]) -> list[JobStatus]:
     return [(await world.row(job_id)).status for job_id in ids]
+
+
+async def told(world: World) -> dict[str, datetime | None]:
+    """Whoever is told something, and the start that they are told."""
+    async with world.uow() as uow:
+        rows = await uow._connection.execute(text("SELECT reservation_id, estimated_start_at FROM wait_estimates"))
+        return {row.reservation_id: row.estimated_start_at for row in rows}
 
 
 async def drained(planner: Planner) -> list[CycleOutcome]:
@@ -190,15 +198,71 @@ async def test_estimates_are_written_only_as_often_as_the_rules_say(world: World
     await planner.cycle()
     await planner.publish_estimates()
 
-    async def told() -> set[str]:
-        async with world.uow() as uow:
-            rows = await uow._connection.execute(text("SELECT reservation_id FROM wait_estimates"))
-            return {row.reservation_id for row in rows}
-
-    assert await told() == {first}
+    assert (await told(world)).keys() == {first}
     world.clock.go_on(timedelta(seconds=10))
     await planner.publish_estimates()
-    assert await told() == {first, second}
+    assert (await told(world)).keys() == {first, second}
+
+
+async def test_who_is_just_being_given_a_slot_is_told_that(world: World) -> None:
+    """Not a guess before: that takes long where many wait. But nobody is left without a word for long."""
+    world.rules = replace(world.rules, estimate_every=SECOND, slot_batch=1)
+    await world.ran(gpus=2, nodes=2)
+    first, second = await many(world, 2, gpus=2, nodes=2)
+    planner = await world.planner()
+    await planner.cycle()
+    assert await planner.give_slots()
+    await planner.publish_estimates()
+    assert await told(world) == {}
+    world.clock.go_on(9 * SECOND)
+    await planner.publish_estimates()
+    assert await told(world) == {}
+    world.clock.go_on(SECOND)
+    await planner.publish_estimates()
+    assert (await told(world)).keys() == {first, second}
+
+
+async def test_what_is_told_is_the_slot_as_soon_as_there_is_one(world: World) -> None:
+    world.rules = replace(world.rules, estimate_every=SECOND, slot_batch=1)
+    await world.ran(gpus=2, nodes=2)
+    waiting = await many(world, 2, gpus=2, nodes=2)
+    planner = await world.planner()
+    more = True
+    while more:
+        assert await told(world) == {}
+        await planner.cycle()
+        more = await planner.give_slots()
+        await planner.publish_estimates()
+    views = [await world.view(each) for each in waiting]
+    assert [view.estimated_start_at for view in views] == [view.promised_start_at for view in views]
+    assert (await told(world)).keys() == {*waiting}
+
+
+async def test_the_last_who_waits_no_more_is_told_nothing_more(world: World) -> None:
+    """And what an earlier planner told goes with the first look of the next, though nobody waits."""
+    await world.ran(gpus=2, nodes=2)
+    [job_id] = await many(world, 1)
+    planner = await world.planner()
+    await planner.cycle()
+    await planner.publish_estimates()
+    assert (await told(world)).keys() == {job_id}
+    async with world.uow() as uow:
+        await cancel(uow, world.who, job_id, None, world.clock.now())
+        await uow._connection.execute(
+            text(
+                "INSERT INTO wait_estimates (reservation_id, position, reason_code, reason, planned_at) "
+                "VALUES (:id, 1, 'waiting_for_gpus', 'x', now())"
+            ),
+            {"id": job_id},
+        )
+    planner = await world.planner()
+    await planner.cycle()
+    await planner.publish_estimates()
+    assert await told(world) == {}
+    [again] = await many(world, 1)
+    await planner.cycle()
+    await planner.publish_estimates()
+    assert (await told(world)).keys() == {again}
 
 
 async def test_news_of_a_freed_card_does_not_wait_behind_a_backlog(world: World) -> None:
