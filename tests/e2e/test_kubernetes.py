@@ -167,6 +167,21 @@ def test_a_cancelled_job_is_asked_to_end_and_then_made_to(system: KubernetesSyst
     assert system.log(polite) == system.log(deaf) == "ready\n"
 
 
+def test_a_job_that_was_cancelled_holds_its_cards_until_its_pod_is_known_to_be_gone(system: KubernetesSystem) -> None:
+    job = system.submit("echo ready; while :; do sleep 0.05; done")
+    [allocation] = system.reaches(job, "running")["allocations"]
+    system.kubelet.silence(allocation["node"])
+    try:
+        system.cancel(job)
+        eventually_sync(lambda: "deletionTimestamp" in system.pods(job)[0]["metadata"])
+        system.reaches(system.submit("true"), "succeeded")  # meanwhile the delete is over
+        assert system.job(job)["status"] == "ending", "that its end was asked for is not its end"
+    finally:
+        system.kubelet.answer_again(allocation["node"])
+    system.reaches(job, "cancelled")
+    system.comes_to_rest(job)
+
+
 def test_the_pods_of_a_gang_meet_at_rank_0(system: KubernetesSystem) -> None:
     command = ["python3", "-c", MEET]
     job = system.submit("", gpus=4, nodes=3, workload={"command": command})
