@@ -1,0 +1,192 @@
+"""Whether a pod that asks for GPUs may be, by its owner's booking: with an end, without a right to stay, or not at all.
+
+Decided on what is known now. What two replicas of the webhook let by at the same instant, or what changes later, is for
+those who end pods; here nothing is written but on the pod.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import assert_never
+
+from reservation_core.domain import enforcement_marks as marks
+from reservation_core.domain.admission import Denied, Operation, Patched, PodReview, Untouched, Verdict, annotations_of
+from reservation_core.domain.pod_changes import Path, PodChanges
+from reservation_core.domain.pod_gpus import GpuNeed
+
+
+class Unbooked(StrEnum):
+    """What becomes of a pod whose owner has no booking for it."""
+
+    DENY = "deny"
+    PREEMPTIBLE = "preemptible"
+    WITHOUT_GPUS = "without_gpus"
+
+
+class Silence(StrEnum):
+    """What becomes of pods while nobody can say who has booked."""
+
+    FAIL_OPEN = "fail_open"
+    FAIL_CLOSED = "fail_closed"
+    LAST_KNOWN = "last_known"
+
+
+@dataclass(frozen=True, slots=True)
+class EnforcementRules:
+    """What is done. `gpu_resources` are those that are GPUs; `silence` is asked when there is no answer."""
+
+    unbooked: Unbooked = Unbooked.DENY
+    silence: Silence = Silence.LAST_KNOWN
+    gpu_resources: Sequence[str] = ("nvidia.com/gpu", "amd.com/gpu")
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What the schedulability service said of a user and a need. `until` None while schedulable: without end.
+
+    `fresh`: said just now; else it is the last that was heard, and the service is silent.
+    """
+
+    schedulable: bool
+    reason: str
+    until: datetime | None = None
+    booking_id: str | None = None
+    fresh: bool = True
+
+
+def enforcement(
+    review: PodReview,
+    need: GpuNeed,
+    owner: str | None,
+    standing: Standing | None,
+    rules: EnforcementRules,
+    now: datetime,
+) -> Verdict:
+    """The verdict on a pod of a namespace where bookings are enforced. `standing` None: nobody could say.
+
+    Marks that the pod brings are taken away in any case; on updates they may not change.
+    """
+    match review.operation:
+        case Operation.CREATE if not review.subresource and review.pod is not None:
+            pass
+        case Operation.UPDATE if review.pod is not None:
+            return _updated(review)
+        case _:
+            return Untouched()
+    changes = PodChanges(review.pod)
+    if need.gpus == 0:
+        changes.remove_annotations(marks.ENFORCEMENT_MARKS)
+        return _told(changes, (), ())
+    if owner is None:
+        return Denied(
+            f"nobody has said whose pods {review.requester.username or 'this requester'} makes in namespace"
+            f" {review.namespace}; ask an administrator to map the namespace or the name to a user"
+        )
+    if standing is None or (not standing.fresh and not _still_counts(standing, rules.silence, now)):
+        return _unknown(changes, owner, rules.silence)
+    if standing.schedulable and (standing.until is None or standing.until > now):
+        return _allowed(changes, owner, standing)
+    return _unbooked(changes, need, owner, standing, rules)
+
+
+def _still_counts(standing: Standing, silence: Silence, now: datetime) -> bool:
+    return silence is Silence.LAST_KNOWN and (standing.until is None or standing.until > now)
+
+
+def _allowed(changes: PodChanges, owner: str, standing: Standing) -> Verdict:
+    wanted = {marks.OWNER: owner}
+    if standing.until is not None:
+        wanted[marks.TERMINATE_AT] = written_end(standing.until)
+    if standing.booking_id is not None:
+        wanted[marks.BOOKING] = standing.booking_id
+    _mark(changes, wanted)
+    end = f" until {wanted[marks.TERMINATE_AT]}" if marks.TERMINATE_AT in wanted else ""
+    warnings = (f"the pod will be ended at {wanted[marks.TERMINATE_AT]}, the end of the booking",) if end else ()
+    return _told(changes, (f"Admitting a pod of {owner}{end}",), warnings)
+
+
+def _unknown(changes: PodChanges, owner: str, silence: Silence) -> Verdict:
+    if silence is not Silence.FAIL_OPEN:
+        return Denied(
+            "nobody can say now whether you have booked GPUs: the schedulability service does not answer. Try again"
+            " soon, and tell an administrator if it lasts"
+        )
+    _mark(changes, {marks.OWNER: owner})
+    warning = "nobody could say whether you have booked GPUs; the pod was let by, and may be ended when it is known"
+    return _told(changes, (f"Admitting a pod of {owner} unasked: the schedulability service is silent",), (warning,))
+
+
+def _unbooked(changes: PodChanges, need: GpuNeed, owner: str, standing: Standing, rules: EnforcementRules) -> Verdict:
+    match rules.unbooked:
+        case Unbooked.DENY:
+            return Denied(_why_not(owner, standing))
+        case Unbooked.PREEMPTIBLE:
+            _mark(changes, {marks.OWNER: owner, marks.PREEMPTIBLE: "true"})
+            warning = f"the pod may be ended when a booking needs its cards: {standing.reason}"
+            return _told(changes, (f"Admitting a preemptible pod of {owner}",), (warning,))
+        case Unbooked.WITHOUT_GPUS:
+            if need.by_map:
+                return Denied(f"{_why_not(owner, standing)} (a pod with a scheduling map can't go without its cards)")
+            _mark(changes, {})  # as of any pod without GPUs, which it is when it is reviewed again
+            _take_gpus(changes, rules.gpu_resources)
+            warning = f"the pod goes without GPUs: {standing.reason}"
+            return _told(changes, (f"Admitting a pod of {owner} without GPUs",), (warning,))
+        case _:
+            assert_never(rules.unbooked)
+
+
+def _why_not(owner: str, standing: Standing) -> str:
+    return f"{standing.reason} See `gpu-dev explain --user {owner}`, or book with `gpu-dev book create`."
+
+
+def _updated(review: PodReview) -> Verdict:
+    """The marks of a pod that is there stay as they are; only the webhook writes them."""
+    had, has = annotations_of(review.old_pod), annotations_of(review.pod)
+    for name in marks.ENFORCEMENT_MARKS:
+        if had.get(name) != has.get(name):
+            return Denied(f"the annotation {name} says what the pod was admitted with, and can't be changed")
+    return Untouched()
+
+
+def _mark(changes: PodChanges, wanted: dict[str, str]) -> None:
+    changes.remove_annotations([name for name in marks.ENFORCEMENT_MARKS if name not in wanted])
+    changes.annotate(wanted)
+
+
+def _take_gpus(changes: PodChanges, resources: Sequence[str]) -> None:
+    """Requests and limits of GPUs go, and the container runtime is told to hand in none."""
+    spec = changes.pod.get("spec") or {}
+    for kind in ("initContainers", "containers"):
+        for position, container in enumerate(spec.get(kind) or ()):
+            path: Path = ("spec", kind, position)
+            asked = container.get("resources") or {}
+            for part in ("limits", "requests"):
+                for name in resources:
+                    if name in (asked.get(part) or {}):
+                        changes.remove((*path, "resources", part, name))
+            _hide_gpus(changes, path, container.get("env"))
+
+
+def _hide_gpus(changes: PodChanges, path: Path, env: object) -> None:
+    hidden = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}
+    if not isinstance(env, list) or not env:
+        changes.add((*path, "env"), [hidden])
+        return
+    there = [position for position, each in enumerate(env) if each.get("name") == hidden["name"]]
+    for position in there:
+        if env[position] != hidden:
+            changes.replace((*path, "env", position), hidden)
+    if not there:
+        changes.add((*path, "env", len(env)), hidden)
+
+
+def _told(changes: PodChanges, log: tuple[str, ...], warnings: tuple[str, ...]) -> Verdict:
+    if not changes.operations:
+        return Untouched(warnings)
+    return Patched(changes.pod, changes.operations, log, warnings)
+
+
+def written_end(at: datetime) -> str:
+    """An end as the annotation has it: RFC 3339, UTC, whole seconds."""
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

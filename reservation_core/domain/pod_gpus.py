@@ -1,0 +1,86 @@
+"""How many GPUs a pod that people made asks for, and of which type."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reservation_core.domain.admission import annotations_of, items, members
+from reservation_core.domain.gpu_types import GPU_TYPE, normalised_gpu_type
+from reservation_core.domain.map_marks import MAP_DEVICES
+
+MOST_GPUS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class GpuNeed:
+    """So many GPUs of a type (None: of any). `by_map`: the cards that its scheduling map names."""
+
+    gpus: int
+    gpu_type: str | None = None
+    by_map: bool = False
+
+
+def need_of(
+    pod: Mapping[str, Any], resources: Sequence[str], type_labels: Sequence[str], map_scheduler: str
+) -> GpuNeed:
+    """What a pod needs; `resources` are those that are GPUs, `type_labels` the node labels that name a product.
+
+    What was noted of a map counts on pods of `map_scheduler`, on which only the webhook writes it. What can't be read
+    counts as one GPU: the API server would not have taken nonsense.
+    """
+    spec = members(pod.get("spec"))
+    devices = annotations_of(pod).get(MAP_DEVICES)
+    if devices is not None and spec.get("schedulerName") == map_scheduler:
+        return GpuNeed(len([each for each in devices.split(",") if each]), _type_of(spec, type_labels), by_map=True)
+    running = sum(_asked(each, resources) for each in _containers(spec, "containers"))
+    beside = most = 0
+    for container in _containers(spec, "initContainers"):
+        asked = _asked(container, resources)
+        if container.get("restartPolicy") == "Always":
+            beside += asked
+            most = max(most, beside)
+        else:
+            most = max(most, beside + asked)
+    return GpuNeed(min(MOST_GPUS, max(running + beside, most)), _type_of(spec, type_labels))
+
+
+def _containers(spec: Mapping[str, Any], kind: str) -> Iterator[Mapping[str, Any]]:
+    yield from map(members, items(spec.get(kind)))
+
+
+def _asked(container: Mapping[str, Any], resources: Sequence[str]) -> int:
+    asked = members(container.get("resources"))
+    return sum(
+        max(_pieces(members(asked.get(part)).get(name)) for part in ("requests", "limits")) for name in resources
+    )
+
+
+def _pieces(amount: object) -> int:
+    if amount is None:
+        return 0
+    text = str(amount)
+    return min(int(text), MOST_GPUS) if text.isascii() and text.isdigit() and len(text) < 10 else 1
+
+
+def _type_of(spec: Mapping[str, Any], type_labels: Sequence[str]) -> str | None:
+    """The type that the pod's node selector or required affinity leaves; None where they leave several or any."""
+    selector = members(spec.get("nodeSelector"))
+    products = {str(selector[label]) for label in type_labels if label in selector}
+    node_affinity = members(members(spec.get("affinity")).get("nodeAffinity"))
+    terms = items(members(node_affinity.get("requiredDuringSchedulingIgnoredDuringExecution")).get("nodeSelectorTerms"))
+    if not products and terms:
+        named = [_named_in(members(term), type_labels) for term in terms]
+        products = set().union(*named) if all(named) else set()
+    types = {_normalised(product) for product in products}
+    return types.pop() if len(types) == 1 else None
+
+
+def _named_in(term: Mapping[str, Any], type_labels: Sequence[str]) -> set[str]:
+    for each in map(members, items(term.get("matchExpressions"))):
+        if each.get("key") in type_labels and each.get("operator") == "In":
+            return {str(value) for value in items(each.get("values"))}
+    return set()
+
+
+def _normalised(product: str) -> str:
+    return product if GPU_TYPE.fullmatch(product) else normalised_gpu_type(product)
