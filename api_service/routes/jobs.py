@@ -14,7 +14,9 @@ from api_service.idempotency import Answer, conflict, key_of, once, replay, requ
 from api_service.pagination import PageQuery, decode, encode
 from api_service.preconditions import etag, expected_version
 from api_service.services import Caller, Served, Services, services_of
+from api_service.sight import sight_of
 from reservation_core.contracts import Job, JobExtend, JobSubmit, Page, UserName
+from reservation_core.domain.errors import CalendarConflictError, InTheWayError
 from reservation_core.domain.model import JobStatus
 from reservation_core.ports.identities import Principal
 from reservation_core.ports.reservations import JobFilter, JobView
@@ -146,7 +148,14 @@ async def extend_job(request: Request, services: Served, caller: Caller, job_id:
     async def act(uow: UnitOfWork) -> JobView:
         return await extend(uow, caller, job_id, body.by, expected, longest, now)
 
-    return await _change(request, services, caller, body.model_dump_json().encode(), act)
+    try:
+        return await _change(request, services, caller, body.model_dump_json().encode(), act)
+    except InTheWayError as error:
+        async with services.runtime.uow() as uow:
+            sight = await sight_of(uow, caller, services.settings.holders)
+        if sight.sees(error.owner_id):
+            raise
+        raise CalendarConflictError(error.nameless) from error
 
 
 async def _with_project(body: JobSubmit, caller: Principal, services: Services) -> tuple[JobSubmit, bool]:

@@ -40,6 +40,15 @@ class CalendarConflictError(DomainError):
     code = "calendar_conflict"
 
 
+class InTheWayError(CalendarConflictError):
+    """The GPUs are somebody's in that time. `detail` names them; `nameless` is for who may not see whose cards are."""
+
+    def __init__(self, detail: str, nameless: str, owner_id: int) -> None:
+        super().__init__(detail)
+        self.nameless = nameless
+        self.owner_id = owner_id
+
+
 class LimitExceededError(DomainError):
     """The request goes beyond what the operators allow."""
 

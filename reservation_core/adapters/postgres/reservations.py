@@ -26,7 +26,7 @@ from reservation_core.domain.changes import (
     TakeGpus,
     WakePlanner,
 )
-from reservation_core.domain.errors import CalendarConflictError
+from reservation_core.domain.errors import CalendarConflictError, InTheWayError
 from reservation_core.domain.model import AllocatedGpu, JobStatus, Reservation
 from reservation_core.ports.queues import Queue, QueueName
 from reservation_core.ports.reservations import NewReservation, Submitted, UnknownCardError
@@ -168,9 +168,9 @@ class PostgresReservations(JobViews):
         except IntegrityError as error:
             if not violates(error, *LEDGER_CONSTRAINTS):
                 raise
-            raise CalendarConflictError(await self._who_is_in_the_way(ends)) from error
+            raise await self._who_is_in_the_way(ends) from error
 
-    async def _who_is_in_the_way(self, ends: Sequence[tuple[Change, datetime]]) -> str:
+    async def _who_is_in_the_way(self, ends: Sequence[tuple[Change, datetime]]) -> CalendarConflictError:
         """Whose range the first of these would meet, from when on, and what to do."""
         found = await self._connection.execute(
             statement("in_the_way"),
@@ -178,18 +178,24 @@ class PostgresReservations(JobViews):
         )
         row = found.first()
         if row is None:  # it went in this moment
-            return "These GPUs were promised to somebody else a moment ago. Try again."
+            return CalendarConflictError("These GPUs were promised to somebody else a moment ago. Try again.")
         since = f"{row.starts_at:%Y-%m-%dT%H:%M:%SZ}"
         match row.what:
             case "outside":
-                return f"Its booking {row.id} ends at {since}: a job in it can't last longer. Extend the booking first."
+                return CalendarConflictError(
+                    f"Its booking {row.id} ends at {since}: a job in it can't last longer. Extend the booking first."
+                )
             case "planned":
-                whose = f"promised to {row.id} of {row.user_name}, which waits for them,"
+                how = "promised to {}, which waits for them,"
             case "maintenance":
-                whose = f"in maintenance ({row.id})"
+                how = f"in maintenance ({row.id})"
             case _:
-                whose = f"given to {row.id} of {row.user_name}"
-        return f"These GPUs are {whose} from {since} on. Extend by less, or submit a new job for the rest."
+                how = "given to {}"
+        named, nameless = (
+            f"These GPUs are {how.format(whom)} from {since} on. Extend by less, or submit a new job for the rest."
+            for whom in (f"{row.id} of {row.user_name}", "somebody else")
+        )
+        return InTheWayError(named, nameless, row.user_id)
 
     async def _take_cards(self, changes: Sequence[Change]) -> None:
         taken = [

@@ -9,8 +9,8 @@ import pytest
 
 from reservation_core.runtime.settings import ApiSettings, Holders
 from reservation_core.runtime.wiring import Runtime
-from tests.integration.api_service.calendars import add_nodes, asked, at, booked, execute
-from tests.integration.api_service.people import People
+from tests.integration.api_service.calendars import add_nodes, asked, at, booked, execute, ledger
+from tests.integration.api_service.people import People, submitted
 
 MODES = list(Holders)
 SHOWN = {
@@ -136,6 +136,34 @@ async def test_who_is_refused_is_not_told_who_has_it(hers: dict[str, Any], calli
         assert longer.status_code == 409
         assert "alice" not in refused.text + longer.text
         assert hers["ahead"]["id"] not in refused.text + longer.text
+
+
+async def test_an_extension_that_meets_somebody_names_them_to_whom_it_may(
+    hers: dict[str, Any], calling: Calling, holders: Holders, runtime: Runtime, people: People
+) -> None:
+    job = await submitted(calling("dave"))
+    [card] = await ledger(runtime, hers["held"]["id"])
+    assert card
+    async with runtime.uow() as uow:
+        gpus = await uow.bookings.cards(at(9), at(10))
+    # It runs until alice's booking begins.
+    await execute(
+        runtime,
+        "INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, created_at) "
+        "VALUES (:id, 1, :gpu, 0, tstzrange(:start, :end), true, :start)",
+        id=job["id"], gpu=gpus[0].gpu_id, start=at(5), end=at(9),
+    )  # fmt: skip
+    await execute(
+        runtime,
+        "UPDATE reservations SET status = 'running', attempt = 1, started_at = :start, ends_at = :end, "
+        "range_end = :end WHERE id = :id",
+        id=job["id"], start=at(5), end=at(9),
+    )  # fmt: skip
+    refused = await calling("dave").post(f"/v1/jobs/{job['id']}/extend", json={"by": "PT1H"})
+    assert (refused.status_code, refused.json()["type"]) == (409, "urn:gpu-dev:problem:calendar_conflict")
+    told = f"given to {hers['ahead']['id']} of alice" if SHOWN[holders][1] else "given to somebody else"
+    assert told in refused.json()["detail"]
+    assert ("alice" in refused.text) == SHOWN[holders][1]
 
 
 async def test_who_leaves_the_project_sees_less_at_once(

@@ -74,7 +74,7 @@ WHERE a.reservation_id = i.id AND a.released_at IS NULL AND NOT a.planned;
 
 -- name: in_the_way
 -- What the first of these would meet if they lasted so much longer: somebody's range, or the end of their own booking.
-SELECT r.id, u.name AS user_name, lower(o.during) AS starts_at,
+SELECT r.id, r.user_id, u.name AS user_name, lower(o.during) AS starts_at,
        CASE WHEN o.planned THEN 'planned' ELSE r.kind END AS what
 FROM unnest(CAST(:ids AS text[]), CAST(:range_ends AS timestamptz[])) AS i (id, range_end)
 JOIN allocations a ON a.reservation_id = i.id AND a.released_at IS NULL AND NOT a.planned
@@ -84,7 +84,7 @@ JOIN allocations o ON o.gpu_id = a.gpu_id AND o.released_at IS NULL AND o.reserv
 JOIN reservations r ON r.id = o.reservation_id
 JOIN users u ON u.id = r.user_id
 UNION ALL
-SELECT a.booking_id, '', upper(b.during), 'outside'
+SELECT a.booking_id, 0, '', upper(b.during), 'outside'
 FROM unnest(CAST(:ids AS text[]), CAST(:range_ends AS timestamptz[])) AS i (id, range_end)
 JOIN allocations a ON a.reservation_id = i.id AND a.released_at IS NULL AND NOT a.planned
 JOIN allocations b ON b.reservation_id = a.booking_id AND b.gpu_id = a.gpu_id AND b.released_at IS NULL
