@@ -27,7 +27,6 @@ STATUS_OF: Mapping[type[errors.DomainError], int] = {
     errors.AlreadyFinalError: 409,
     errors.NotExtendableError: 409,
     errors.CalendarConflictError: 409,
-    errors.InTheWayError: 409,
     errors.LimitExceededError: 422,
     errors.StaleVersionError: 412,
     errors.IdempotencyConflictError: 409,

@@ -16,7 +16,7 @@ from api_service.preconditions import etag, expected_version
 from api_service.services import Caller, Served, Services, services_of
 from api_service.sight import sight_of
 from reservation_core.contracts import Job, JobExtend, JobSubmit, Page, UserName
-from reservation_core.domain.errors import CalendarConflictError, InTheWayError
+from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.model import JobStatus
 from reservation_core.ports.identities import Principal
 from reservation_core.ports.reservations import JobFilter, JobView
@@ -150,7 +150,9 @@ async def extend_job(request: Request, services: Served, caller: Caller, job_id:
 
     try:
         return await _change(request, services, caller, body.model_dump_json().encode(), act)
-    except InTheWayError as error:
+    except CalendarConflictError as error:
+        if error.nameless is None:
+            raise
         async with services.runtime.uow() as uow:
             sight = await sight_of(uow, caller, services.settings.holders)
         if sight.sees(error.owner_id):

@@ -35,15 +35,14 @@ class NotExtendableError(DomainError):
 
 
 class CalendarConflictError(DomainError):
-    """The GPUs are promised to somebody else in that time."""
+    """The GPUs are promised to somebody else in that time.
+
+    Where `detail` names them, `owner_id` is who that is, and `nameless` says it to who may not see whose cards are.
+    """
 
     code = "calendar_conflict"
 
-
-class InTheWayError(CalendarConflictError):
-    """The GPUs are somebody's in that time. `detail` names them; `nameless` is for who may not see whose cards are."""
-
-    def __init__(self, detail: str, nameless: str, owner_id: int) -> None:
+    def __init__(self, detail: str, nameless: str | None = None, owner_id: int | None = None) -> None:
         super().__init__(detail)
         self.nameless = nameless
         self.owner_id = owner_id

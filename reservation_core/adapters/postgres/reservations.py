@@ -26,7 +26,7 @@ from reservation_core.domain.changes import (
     TakeGpus,
     WakePlanner,
 )
-from reservation_core.domain.errors import CalendarConflictError, InTheWayError
+from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.model import AllocatedGpu, JobStatus, Reservation
 from reservation_core.ports.queues import Queue, QueueName
 from reservation_core.ports.reservations import NewReservation, Submitted, UnknownCardError
@@ -195,7 +195,7 @@ class PostgresReservations(JobViews):
             f"These GPUs are {how.format(whom)} from {since} on. Extend by less, or submit a new job for the rest."
             for whom in (f"{row.id} of {row.user_name}", "somebody else")
         )
-        return InTheWayError(named, nameless, row.user_id)
+        return CalendarConflictError(named, nameless, row.user_id)
 
     async def _take_cards(self, changes: Sequence[Change]) -> None:
         taken = [
