@@ -90,4 +90,4 @@ class Ruling:
 
 
 def _is_before(made_at: datetime | None, given: datetime | None) -> bool:
-    return made_at is not None and given is not None and made_at <= given
+    return made_at is not None and given is not None and made_at < given

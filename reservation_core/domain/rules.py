@@ -27,6 +27,8 @@ from reservation_core.domain.rule_words import counted, of_scope, said_hours, sa
 
 _HOUR = timedelta(hours=1)
 _TRIES = 1000
+_NAMED = 3
+"""How many waiting jobs a refusal names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,13 +130,15 @@ class _Question:
 
     def counted(self, scope: Scope) -> list[Held]:
         """What counts against a quota that this scope sets."""
-        return [
-            Held(each.gpus, each.start, each.end)
-            for each in self.usage.holdings
-            if each.reservation_id != self.request.replaces
-            and _counts(scope, self.request, each.user, each.project)
-            and scope.gpu_type in (None, each.gpu_type)
-        ]
+        return [Held(each.gpus, each.start, each.end) for each in self.usage.holdings if self.counts(each, scope)]
+
+    def counts(self, holding: Holding, scope: Scope) -> bool:
+        """Whether it counts against a quota that this scope sets."""
+        return (
+            holding.reservation_id != self.request.replaces
+            and _counts(scope, self.request, holding.user, holding.project)
+            and scope.gpu_type in (None, holding.gpu_type)
+        )
 
     def open_bookings(self, scope: Scope) -> list[OpenBooking]:
         """The open bookings that count against a limit that this scope sets."""
@@ -252,7 +256,7 @@ def _max_gpus(q: _Question, limit: int, scope: Scope) -> BrokenRule | None:
     if most + gpus <= limit:
         return None
     at = earliest_at_once(held, gpus, limit, q.start, q.request.duration)
-    beside = f" while {most} are held at that time" if most else ""
+    beside = f" while {most} are held at that time{_promised(q, scope)}" if most else ""
     advice = (
         f"Ask for at most {counted(limit, 'GPU')}" if at is None else f"Ask for fewer, or start at {said_moment(at)}"
     )
@@ -262,6 +266,19 @@ def _max_gpus(q: _Question, limit: int, scope: Scope) -> BrokenRule | None:
         f"{advice}.",
         at,
     )
+
+
+def _promised(q: _Question, scope: Scope) -> str:
+    """Whose waiting jobs' slots are part of what is held in the request's time."""
+    slots = [
+        each
+        for each in q.usage.holdings
+        if each.planned and each.start < q.end and q.start < each.end and q.counts(each, scope)
+    ]
+    if not slots:
+        return ""
+    whose = ", ".join(each.reservation_id for each in slots[:_NAMED]) + (" and others" if len(slots) > _NAMED else "")
+    return f", {sum(each.gpus for each in slots)} of them promised to {whose}"
 
 
 def _max_gpu_hours(q: _Question, limit: float, scope: Scope) -> BrokenRule | None:

@@ -49,7 +49,7 @@ def test_what_was_allowed_counts_for_the_next() -> None:
 
 def test_what_was_given_after_a_slot_takes_nothing_from_it() -> None:
     own = holding("job-1", 0, 10, gpus=2, made=-5, planned=True)
-    before, after = holding("job-2", -9, 10, made=-5), holding("bkg-3", -1, 10, made=-1)
+    before, after = holding("job-2", -9, 10, made=-6), holding("bkg-3", -1, 10, made=-1)
     in_slot = start("job-1", 10, now=T0 + timedelta(seconds=1), had_slot=True)
     assert Ruling(TWO, NAMES, [own, after]).in_slot(in_slot)
     assert Ruling(TWO, NAMES, [own, after]).refuses_start(in_slot) is None
