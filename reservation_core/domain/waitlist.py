@@ -50,7 +50,9 @@ class Turns:
         self._left = list(requests)
         self._left.reverse()
         self._now = now
-        self._free = FreeCards(cards)
+        self._cards = list(cards)
+        # Most looks are at nobody: nothing has come free.
+        self._free = FreeCards(cards if self._left else ())
         self._free_before = self._free
         self._in_vain: set[tuple[Wanted, Span]] = set()
 
@@ -62,7 +64,7 @@ class Turns:
     @property
     def cards(self) -> list[BookableCard]:
         """The calendar with what those who were served have."""
-        return self._free.cards
+        return self._free.cards or self._cards
 
     def look(self) -> Turn | None:
         """Look at the next of the line, who has the turn if they can be served by the calendar. Not to be asked when
