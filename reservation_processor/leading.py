@@ -99,6 +99,7 @@ async def _plan(runtime: Runtime, settings: ProcessorSettings, epoch: int, accou
             promises=settings.promises,
             slot_batch=settings.slot_batch,
             slot_batches=settings.slot_batches,
+            slot_time=timedelta(seconds=settings.slot_s),
         ),
     )
     async with runtime.wakeups.subscribe(Channel.GPU_JOBS) as subscription, AsyncExitStack() as beside_it:

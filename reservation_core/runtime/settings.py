@@ -235,6 +235,7 @@ class ProcessorSettings(GraceSettings, CalendarSettings):
     promises: Annotated[int, Field(ge=0, le=100_000)] = 10_000  # so many of the line have a slot in the calendar
     slot_batch: Annotated[int, Field(ge=1, le=10_000)] = 100  # jobs looked at between two looks at who can start
     slot_batches: Annotated[int, Field(ge=1, le=10_000)] = 60
+    slot_s: Annotated[float, Field(ge=0.0001, le=1)] = 0.002  # how long they are looked at, at most
     estimate_s: Seconds = 1
     # Usage counts half after so long, and orders equals in the line; 0: first come, first served whatever was used.
     fair_share_half_life_s: Annotated[float, Field(ge=0, le=86_400 * 400)] = 86_400 * 7

@@ -1,6 +1,7 @@
 """Slots and promises on a real database: what is promised is kept from everybody else by the ledger itself."""
 
 import asyncio
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
@@ -258,3 +259,28 @@ async def test_only_a_booking_of_ones_own_that_is_not_over_and_large_enough_take
     assert [each.refusal for each in await submit(world.uow, [new], world.clock.now())] == [None]
     await bookings.at(START + 3 * HOUR)
     assert isinstance(await refusal(booking_id=booking.id), BookingNotUsableError)
+
+
+async def test_a_batch_of_slots_is_over_after_its_time_and_the_next_goes_on(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock goes on by itself here: each look at it takes a millisecond."""
+    await world.started(**WHOLE)
+    jobs = [await world.submitted() for _ in range(5)]
+    world.rules = replace(world.rules, slot_time=timedelta(milliseconds=2))
+    planner = await world.planner()
+    await planner.cycle()
+    steady = world.clock.now
+
+    def hurried() -> datetime:
+        world.clock.go_on(timedelta(milliseconds=1))
+        return steady()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(world.clock, "now", hurried)
+        assert await planner.give_slots()
+    given = [job for job in jobs if await slot(world, job) is not None]
+    # The last look is that at which two of them have passed.
+    assert given == jobs[:2]
+    await plan(world, planner)
+    assert [await slot(world, job) is not None for job in jobs] == [True] * 5
