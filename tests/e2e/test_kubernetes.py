@@ -155,7 +155,8 @@ def test_a_job_whose_time_is_up_expires(system: KubernetesSystem) -> None:
 
 
 def test_a_cancelled_job_is_asked_to_end_and_then_made_to(system: KubernetesSystem) -> None:
-    polite = system.submit("trap 'exit 0' TERM; echo ready; while :; do sleep 0.05; done")
+    goodbye = system.gate()
+    polite = system.submit(f"trap 'touch {goodbye}; exit 0' TERM; echo ready; while :; do sleep 0.05; done")
     deaf = system.submit("trap '' TERM; echo ready; while :; do sleep 0.05; done")
     for job in (polite, deaf):
         system.reaches(job, "running")
@@ -165,6 +166,7 @@ def test_a_cancelled_job_is_asked_to_end_and_then_made_to(system: KubernetesSyst
         assert system.reaches(job, "cancelled")["reason"]["code"] == "cancelled_by_user"
     system.comes_to_rest(polite, deaf)
     assert system.log(polite) == system.log(deaf) == "ready\n"
+    assert goodbye.exists()
 
 
 def test_a_job_that_was_cancelled_holds_its_cards_until_its_pod_is_known_to_be_gone(system: KubernetesSystem) -> None:
@@ -179,6 +181,24 @@ def test_a_job_that_was_cancelled_holds_its_cards_until_its_pod_is_known_to_be_g
     finally:
         system.kubelet.answer_again(allocation["node"])
     system.reaches(job, "cancelled")
+    system.comes_to_rest(job)
+
+
+def test_a_pod_that_has_failed_holds_its_cards_while_its_container_is_said_to_run(system: KubernetesSystem) -> None:
+    """A kubelet that evicts a pod says so before its container has ended."""
+    job = system.submit("while :; do sleep 0.05; done")
+    [allocation] = system.reaches(job, "running")["allocations"]
+    system.kubelet.silence(allocation["node"])
+    try:
+        path = f"/api/v1/namespaces/{system.namespace}/pods/{job}-1-0/status"
+        system.api("PATCH", path, {"status": {"phase": "Failed", "reason": "Evicted"}}, content_type=MERGE)
+        system.reaches(job, "ending")
+        eventually_sync(lambda: "deletionTimestamp" in system.pods(job)[0]["metadata"])
+        system.reaches(system.submit("true"), "succeeded")  # meanwhile all that followed from it has come
+        assert system.job(job)["status"] == "ending"
+    finally:
+        system.kubelet.answer_again(allocation["node"])
+    assert system.reaches(job, "failed")["reason"]["code"] == "evicted"
     system.comes_to_rest(job)
 
 

@@ -35,7 +35,7 @@ from reservation_core.adapters.kubernetes.marks import (
 from reservation_core.adapters.kubernetes.nodes import NodeRules
 from reservation_core.adapters.kubernetes.pacing import CreatePacing
 from reservation_core.adapters.kubernetes.places import place_of
-from reservation_core.adapters.kubernetes.pod_statuses import read_pod_status
+from reservation_core.adapters.kubernetes.pod_statuses import is_finished, is_said_to_be_over, read_pod_status
 from reservation_core.adapters.kubernetes.pods import PodRules, build_pod, build_service, master_address, service_name
 from reservation_core.adapters.kubernetes.refusals import explained, refusal_of_creation, refused
 from reservation_core.adapters.kubernetes.transport import MERGE_PATCH, ONLY_METADATA, STRATEGIC_PATCH, Transport
@@ -71,12 +71,16 @@ class ClusterRules:
 
 @dataclass(frozen=True, slots=True)
 class _Identity:
-    """Which object a name of ours is, whether it belongs to a gang, is being deleted, and is to stay when it ends."""
+    """Which object a name of ours is, whether it belongs to a gang, is being deleted, and is to stay when it ends.
+
+    `runs_on`: it is said to be over, and one of its containers to run. Deleting it would remove it at once.
+    """
 
     uid: str
     gang: bool
     leaving: bool
     kept: bool
+    runs_on: bool
 
 
 class KubernetesCluster:
@@ -146,7 +150,8 @@ class KubernetesCluster:
     async def delete_pod(self, name: str, grace: timedelta, *, keep_name: bool = False) -> None:
         """Ask the kubelet for a pod's end, with at least one second of grace.
 
-        A finalizer keeps the name. One that somebody else is deleting already can't be given that any more.
+        A finalizer keeps the name, and any pod whose containers are not over, though it is said to be. A pod that
+        somebody else is deleting already can't be given that any more.
         """
         await self._delete(name, max(_LEAST_GRACE_S, ceil(grace.total_seconds())), keep_name=keep_name)
 
@@ -224,7 +229,8 @@ class KubernetesCluster:
             identity = self._identities.pop(name, None) or await self._identify(name)
             if identity is None:
                 return
-            if identity.kept is not keep_name and not await self._keep(name, identity, keep_name):
+            keep = keep_name or (identity.runs_on and grace_s > 0)
+            if identity.kept is not keep and not await self._keep(name, identity, keep):
                 continue
             if await self._remove("pods", self._pods, name, identity.uid, grace_s):
                 if identity.gang and PodName.parse(name).rank == 0:
@@ -338,6 +344,7 @@ def _identity(thing: Mapping[str, Any]) -> _Identity:
         gang=pods != "1",
         leaving=metadata.get("deletionTimestamp") is not None,
         kept=NAME_KEPT in as_list(metadata.get("finalizers")),
+        runs_on=is_said_to_be_over(thing) and not is_finished(thing),
     )
 
 

@@ -63,7 +63,12 @@ def read_pod_status(pod: Mapping[str, Any]) -> PodStatus | None:
 def is_finished(pod: Mapping[str, Any]) -> bool:
     """Whether all of a pod's processes are known to be over: its phase says so, and no container is said to run."""
     status = as_mapping(pod.get("status"))
-    return status.get("phase") in _OVER and not any("running" in state for state in _states(status))
+    return is_said_to_be_over(pod) and not any("running" in state for state in _states(status))
+
+
+def is_said_to_be_over(pod: Mapping[str, Any]) -> bool:
+    """Whether its phase says so. A kubelet that evicts a pod may say it before its containers have ended."""
+    return as_mapping(pod.get("status")).get("phase") in _OVER
 
 
 def _phase(pod: Mapping[str, Any], state: Mapping[str, Any]) -> PodPhase:
