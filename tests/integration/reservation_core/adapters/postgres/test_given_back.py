@@ -186,3 +186,23 @@ async def test_what_lies_within_a_booking_and_maintenance_are_not_summed(seed: A
     assert await seed.run("SELECT count(*) FROM given_back") == 1
     assert await summed(engine, end, 10) == 1
     assert await seed.run("SELECT count(*) FROM gpu_time_given_back") == 0
+
+
+async def test_a_past_of_several_cards_at_once_is_not_in_the_way_of_now(seed: Any, engine: AsyncEngine) -> None:
+    """As one card for twice the time it would reach beyond this moment."""
+    user, cards = await seed.user(), await seed.node(cards=4)
+    monday = week_start(seed.now)
+    end = seed.now - 10 * MINUTE
+    await seed.job("job-a", user, "succeeded", finished_at=end)
+    for card in cards:
+        await seed.run(OPEN, id="job-a", gpu=card, start=monday, end=end)
+    await seed.run(CLOSE, id="job-a", now=seed.now)
+    assert await summed(engine, seed.now - SUMMED_AFTER, 10) == 4
+    async with engine.begin() as connection:
+        view = await PostgresPolicies(connection).usage(user, None, monday, seed.now)
+    assert len(view.holdings) == 1
+    this_minute = seed.now.replace(second=0, microsecond=0)
+    assert peak(held(view.holdings), this_minute, seed.now + WEEK) == 0
+    assert by_week(list(view.holdings), monday).expected == {
+        ("ada", None, "h100", monday): pytest.approx(4 * (end - monday).total_seconds())
+    }
