@@ -97,7 +97,7 @@ async def _again_and_again(step: Callable[[], Awaitable[None]], stop: asyncio.Ev
 
 @asynccontextmanager
 async def open_kubernetes_installation(
-    url: str, folder: Path, server: ApiServer, namespace: str, nodes: Mapping[str, int]
+    url: str, folder: Path, server: ApiServer, namespace: str, nodes: Mapping[str, int], late_s: float = LATE_S
 ) -> AsyncIterator[KubernetesInstallation]:
     """An installation on a migrated database, on nodes of its own (name to cards), with one administrator."""
     pool = f"faults-{next(_numbers)}"
@@ -114,7 +114,7 @@ async def open_kubernetes_installation(
             "request_timeout_s": TIMEOUT_S,
             "watch_silence_s": TIMEOUT_S * 1.5,
             "call_limit_s": TIMEOUT_S * 2.5,
-            "late_s": LATE_S,
+            "late_s": late_s,
         }
         variables = {f"GPU_DEV_KUBERNETES__{name.upper()}": str(value) for name, value in kubernetes.items()}
         variables |= {"GPU_DEV_CLUSTER": "kubernetes", "GPU_DEV_GPU__PIN": "nodeName"}
