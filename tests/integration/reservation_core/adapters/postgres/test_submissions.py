@@ -35,7 +35,8 @@ async def test_its_message_is_as_if_pgmq_had_sent_it(engine: AsyncEngine, seed: 
     written = await seed.rows("SELECT * FROM pgmq.q_gpu_jobs ORDER BY msg_id")
     assert [row["message"]["id"] for row in written] == ["job-a", "job-b"]
     await seed.run(
-        "SELECT count(*) FROM pgmq.send_batch('gpu_jobs', (SELECT array_agg(message ORDER BY msg_id) FROM pgmq.q_gpu_jobs))"
+        "SELECT count(*) FROM pgmq.send_batch('gpu_jobs', "
+        "(SELECT array_agg(message ORDER BY msg_id) FROM pgmq.q_gpu_jobs))"
     )
     sent = (await seed.rows("SELECT * FROM pgmq.q_gpu_jobs ORDER BY msg_id"))[len(written) :]
     of_their_own = {"msg_id", "enqueued_at", "vt"}
