@@ -1,6 +1,6 @@
 """The application: one question, asked over and over, and how the process is."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import assert_never
@@ -43,27 +43,14 @@ class _RefusedBodyError(Exception):
 
 
 def create_app(
-    reviewers: Sequence[PodReviewer], condition: Condition, metrics: Metrics, *, max_body_bytes: int
+    reviewers: Mapping[str, Sequence[PodReviewer]], condition: Condition, metrics: Metrics, *, max_body_bytes: int
 ) -> FastAPI:
-    """The ASGI application. Reviewers are asked in order; each sees what those before made of the pod."""
+    """The ASGI application: a path for each list of reviewers, who are asked in order: each sees what those before made
+    of the pod."""
     app = FastAPI(title="GPU Dev Server: admission webhook", docs_url=None, redoc_url=None, openapi_url=None)
 
-    @app.post("/mutate")
-    async def mutate(request: Request) -> Response:
-        started = perf_counter()
-        outcome: Outcome = "error"
-        try:
-            question = read_question(await _body(request, max_body_bytes))
-            verdict, outcome = await _verdict(question, reviewers)
-            return _closing(condition, Response(written_answer(question.uid, verdict), media_type="application/json"))
-        except BadReviewError as problem:
-            outcome = "bad_request"
-            return _closing(condition, PlainTextResponse(f"{problem}\n", 400))
-        except _RefusedBodyError as problem:
-            outcome = "bad_request"
-            return _closing(condition, PlainTextResponse(f"{problem}\n", problem.status))
-        finally:
-            metrics.review(outcome, perf_counter() - started)
+    for path, asked in reviewers.items():
+        app.post(path)(_answering(asked, condition, metrics, max_body_bytes))
 
     @app.get("/health")
     async def health() -> Response:
@@ -79,6 +66,28 @@ def create_app(
         return _closing(condition, Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8"))
 
     return app
+
+
+def _answering(
+    reviewers: Sequence[PodReviewer], condition: Condition, metrics: Metrics, max_body_bytes: int
+) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        started = perf_counter()
+        outcome: Outcome = "error"
+        try:
+            question = read_question(await _body(request, max_body_bytes))
+            verdict, outcome = await _verdict(question, reviewers)
+            return _closing(condition, Response(written_answer(question.uid, verdict), media_type="application/json"))
+        except BadReviewError as problem:
+            outcome = "bad_request"
+            return _closing(condition, PlainTextResponse(f"{problem}\n", 400))
+        except _RefusedBodyError as problem:
+            outcome = "bad_request"
+            return _closing(condition, PlainTextResponse(f"{problem}\n", problem.status))
+        finally:
+            metrics.review(outcome, perf_counter() - started)
+
+    return answer
 
 
 async def _verdict(question: Question, reviewers: Sequence[PodReviewer]) -> tuple[Verdict, Outcome]:

@@ -7,6 +7,7 @@ from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
+QuestionOutcome = Literal["answered", "silent", "refused"]
 Outcome = Literal["untouched", "patched", "denied", "not_a_pod", "bad_request", "error"]
 _OUTCOMES: tuple[Outcome, ...] = ("untouched", "patched", "denied", "not_a_pod", "bad_request", "error")
 _BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.015, 0.025, 0.05, 0.1, 0.2, 0.5, 1, 3)
@@ -33,6 +34,22 @@ class Metrics:
             registry=registry,
         )
 
+        self._questions = Counter(
+            "gpu_dev_webhook_questions",
+            "Questions to the schedulability service, by what came of them.",
+            ["outcome"],
+            registry=registry,
+        )
+        self._question_seconds = Histogram(
+            "gpu_dev_webhook_question_seconds", "Time to ask one.", buckets=_BUCKETS, registry=registry
+        )
+        self._owners = Gauge(
+            "gpu_dev_webhook_owners_file_usable",
+            "0 while the owners file can't be read and the one before is gone by.",
+            registry=registry,
+        )
+        self._owners.set(1)
+
     def review(self, outcome: Outcome, seconds: float) -> None:
         """Count one review."""
         self._reviews[outcome].inc()
@@ -41,6 +58,15 @@ class Metrics:
     def certificate_ends(self, at: float) -> None:
         """The certificate in use ends at `at`, in seconds since 1970."""
         self._ends.set(at)
+
+    def asked(self, outcome: QuestionOutcome, seconds: float) -> None:
+        """Count one question put to the schedulability service."""
+        self._questions.labels(outcome).inc()
+        self._question_seconds.observe(seconds)
+
+    def owners_usable(self, usable: bool) -> None:
+        """Whether the owners file, as it is now, is the one in use."""
+        self._owners.set(usable)
 
     def text(self) -> bytes:
         """The exposition."""

@@ -3,7 +3,7 @@
 import argparse
 import asyncio
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -48,26 +48,28 @@ def run(_parser: argparse.ArgumentParser, chosen: argparse.Namespace) -> int:
 
 async def _serve(chosen: argparse.Namespace, settings: WebhookSettings) -> None:
     stop = stop_on_signals()
+    metrics = Metrics()
     opened = open_socket(chosen.listen, "--listen")
     try:
-        async with open_reviewers(settings) as reviewers:
-            await serve(reviewers, opened, (chosen.tls_cert, chosen.tls_key), settings, stop)
+        async with open_reviewers(settings, metrics) as reviewers:
+            await serve(reviewers, metrics, opened, (chosen.tls_cert, chosen.tls_key), settings, stop)
     finally:
         opened.close()
 
 
 async def serve(
-    reviewers: Sequence[PodReviewer],
+    reviewers: Mapping[str, Sequence[PodReviewer]],
+    metrics: Metrics,
     opened: socket.socket,
     files: tuple[Path, Path],
     settings: WebhookSettings,
     stop: asyncio.Event,
 ) -> None:
-    """Serve on a listening socket until `stop` is set; `files` are the certificate and its key.
+    """Serve on a listening socket until `stop` is set; `files` are the certificate and its key. Reviewers by path.
 
     After `stop` it says that it is not ready, and serves on for the time that API servers need to ask elsewhere.
     """
-    condition, metrics = Condition(), Metrics()
+    condition = Condition()
 
     def taken(ends_at: datetime) -> None:
         condition.certificate = True

@@ -34,11 +34,15 @@ class Silence(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EnforcementRules:
-    """What is done. `gpu_resources` are those that are GPUs; `silence` is asked when there is no answer."""
+    """What is done. `gpu_resources` are those that are GPUs; `silence` is asked when there is no answer.
+
+    `mark_keepers`: the names of those who may change marks of pods that are there, such as who ends them.
+    """
 
     unbooked: Unbooked = Unbooked.DENY
     silence: Silence = Silence.LAST_KNOWN
     gpu_resources: Sequence[str] = ("nvidia.com/gpu", "amd.com/gpu")
+    mark_keepers: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,7 @@ def enforcement(
         case Operation.CREATE if not review.subresource and review.pod is not None:
             pass
         case Operation.UPDATE if review.pod is not None:
-            return _updated(review)
+            return _updated(review, rules.mark_keepers)
         case _:
             return Untouched()
     changes = PodChanges(review.pod)
@@ -140,8 +144,10 @@ def _why_not(owner: str, standing: Standing) -> str:
     return f"{standing.reason} See `gpu-dev explain --user {owner}`, or book with `gpu-dev book create`."
 
 
-def _updated(review: PodReview) -> Verdict:
-    """The marks of a pod that is there stay as they are; only the webhook writes them."""
+def _updated(review: PodReview, keepers: Sequence[str]) -> Verdict:
+    """The marks of a pod that is there stay as they are; only the webhook writes them, and who keeps them."""
+    if review.requester.username in keepers:
+        return Untouched()
     had, has = annotations_of(review.old_pod), annotations_of(review.pod)
     for name in marks.ENFORCEMENT_MARKS:
         if had.get(name) != has.get(name):

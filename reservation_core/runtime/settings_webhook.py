@@ -2,15 +2,16 @@
 
 from typing import Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from reservation_core.domain.injection import InjectionRules
 from reservation_core.domain.map_marks import SCHEDULER_NAME
 from reservation_core.runtime.settings import CommonSettings, Seconds
+from reservation_core.runtime.settings_enforcement import BookingEnforcement
 
 
-class WebhookRules(BaseModel):
-    """Which pods the webhook looks at, and how it ends. Times are in seconds."""
+class WebhookRules(BookingEnforcement):
+    """Which pods the webhook looks at, and how it ends; beside, how bookings are enforced. Times are in seconds."""
 
     scheduler_name: Annotated[str, Field(min_length=1, max_length=253)] = SCHEDULER_NAME
     # A CUDA_VISIBLE_DEVICES that says something else than the map is overwritten (with a warning), not denied.

@@ -1,14 +1,26 @@
 """Who the admission webhook asks about a pod, with what each of them needs meanwhile."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from reservation_core.ports.reviewers import PodReviewer
+from reservation_core.runtime.booking_reviews import EnforcementTold, open_booking_reviewer
 from reservation_core.runtime.settings_webhook import WebhookSettings
 from reservation_core.usecases.review_pod import MapReviewer
 
+MUTATE = "/mutate"
+ENFORCE = "/enforce"
+
 
 @asynccontextmanager
-async def open_reviewers(settings: WebhookSettings) -> AsyncIterator[Sequence[PodReviewer]]:
-    """The reviewers in the order in which they are asked: the map first, for others judge what it makes of the pod."""
-    yield (MapReviewer(settings.injection),)
+async def open_reviewers(
+    settings: WebhookSettings, told: EnforcementTold
+) -> AsyncIterator[Mapping[str, Sequence[PodReviewer]]]:
+    """The reviewers of each path, in the order in which they are asked: the map first, for others judge what it makes
+    of the pod. Raises SettingsError."""
+    by_map = MapReviewer(settings.injection)
+    if not settings.webhook.enforce_bookings:
+        yield {MUTATE: (by_map,)}
+        return
+    async with open_booking_reviewer(settings, told) as by_booking:
+        yield {MUTATE: (by_map,), ENFORCE: (by_map, by_booking)}

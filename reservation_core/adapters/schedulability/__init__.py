@@ -1,0 +1,1 @@
+"""Asks over HTTP who may use GPUs now."""

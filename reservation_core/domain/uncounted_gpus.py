@@ -1,0 +1,72 @@
+"""Ways to cards that no request says: a pod of an enforced namespace that takes one would use more than was counted.
+
+What a container's own environment says comes after what a device plugin sets, so it counts even on a pod that asked for
+cards. What images bring, what `envFrom` reads and what privileged containers can do is not seen in a pod.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from reservation_core.domain.admission import Operation, PodReview, annotations_of, items, members
+from reservation_core.domain.pod_gpus import GpuNeed
+
+_VARIABLES = ("NVIDIA_VISIBLE_DEVICES", "AMD_VISIBLE_DEVICES")
+_NO_CARDS = frozenset({"", "void", "none"})
+_CDI = "cdi.k8s.io/"
+_DEVICE_CLASS = "deviceclass.resource.kubernetes.io/"
+_EPHEMERAL = "ephemeralContainers"
+
+
+def uncounted_gpus(review: PodReview, need: GpuNeed, *, allow_claims: bool) -> str | None:
+    """Why the pod must not be, by what it would see uncounted; None where there is nothing.
+
+    Looked at when a pod is made, and debugging containers when they are added. The containers of a pod with cards by
+    a scheduling map may see all cards: `CUDA_VISIBLE_DEVICES` says which are theirs.
+    """
+    if review.pod is None:
+        return None
+    spec = members(review.pod.get("spec"))
+    match review.operation:
+        case Operation.CREATE if not review.subresource:
+            containers = [each for kind in ("initContainers", "containers", _EPHEMERAL) for each in _named(spec, kind)]
+            if (reason := _by_devices(review.pod, spec, allow_claims=allow_claims)) is not None:
+                return reason
+        case Operation.UPDATE if review.subresource == "ephemeralcontainers":
+            before = {
+                str(each.get("name")) for each in _named(members(members(review.old_pod).get("spec")), _EPHEMERAL)
+            }
+            containers = [each for each in _named(spec, _EPHEMERAL) if str(each.get("name")) not in before]
+        case _:
+            return None
+    if need.by_map and need.gpus:
+        return None
+    for container in containers:
+        for variable in map(members, items(container.get("env"))):
+            name = variable.get("name")
+            if name in _VARIABLES and ("valueFrom" in variable or variable.get("value", "") not in _NO_CARDS):
+                return (
+                    f"container {container.get('name')} sets {name}: it would see cards that nobody has counted. Take"
+                    " the variable away and ask for GPUs with resources.limits"
+                )
+    return None
+
+
+def _by_devices(pod: Mapping[str, Any], spec: Mapping[str, Any], *, allow_claims: bool) -> str | None:
+    for name in annotations_of(pod):
+        if name.startswith(_CDI):
+            return f"the annotation {name} asks for devices that nobody has counted. Take it away"
+    if allow_claims:
+        return None
+    if items(spec.get("resourceClaims")):
+        return "the pod has resource claims, which can't be compared with a booking. Ask for GPUs with resources.limits"
+    for kind in ("initContainers", "containers"):
+        for container in _named(spec, kind):
+            asked = members(container.get("resources"))
+            for name in (*members(asked.get("requests")), *members(asked.get("limits"))):
+                if name.startswith(_DEVICE_CLASS):
+                    return f"the pod asks for {name}, which can't be compared with a booking"
+    return None
+
+
+def _named(spec: Mapping[str, Any], kind: str) -> Iterator[Mapping[str, Any]]:
+    yield from map(members, items(spec.get(kind)))

@@ -1,0 +1,55 @@
+"""Whether a pod that asks for GPUs may be, by its owner's booking: asked of the webhook where bookings are enforced."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from reservation_core.domain.admission import Denied, Operation, PodReview, Verdict
+from reservation_core.domain.booking_enforcement import EnforcementRules, enforcement
+from reservation_core.domain.known_standings import StandingQuestion
+from reservation_core.domain.map_marks import SCHEDULER_NAME
+from reservation_core.domain.pod_gpus import GpuNeed, need_of
+from reservation_core.domain.pod_owners import OwnerRules, owner_of
+from reservation_core.domain.uncounted_gpus import uncounted_gpus
+from reservation_core.ports.clock import Clock
+from reservation_core.ports.standings import Standings
+
+
+@dataclass(frozen=True, slots=True)
+class BookingReviewRules:
+    """What is done, how a pod's need is read, and how long (seconds) a review waits for the service."""
+
+    enforcement: EnforcementRules
+    type_labels: Sequence[str] = ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "gpu-dev/gpu-type")
+    map_scheduler: str = SCHEDULER_NAME
+    allow_claims: bool = False
+    limit_s: float = 0.15
+
+
+class BookingReviewer:
+    """See ports.reviewers.PodReviewer. `owners` gives the rules of the moment."""
+
+    def __init__(
+        self, standings: Standings, owners: Callable[[], OwnerRules], rules: BookingReviewRules, clock: Clock
+    ) -> None:
+        self._standings = standings
+        self._owners = owners
+        self._rules = rules
+        self._clock = clock
+
+    async def review(self, review: PodReview) -> Verdict:
+        """The verdict, soon after `limit_s` at the latest."""
+        rules = self._rules
+        need = GpuNeed(0)
+        if review.pod is not None:
+            need = need_of(
+                review.pod, tuple(rules.enforcement.gpu_resources), tuple(rules.type_labels), rules.map_scheduler
+            )
+        reason = uncounted_gpus(review, need, allow_claims=rules.allow_claims)
+        if reason is not None:
+            return Denied(reason)
+        owner = owner_of(review.requester, review.namespace, self._owners())
+        standing = None
+        if review.operation is Operation.CREATE and not review.subresource and need.gpus and owner is not None:
+            question = StandingQuestion(owner, review.namespace, need.gpu_type, need.gpus)
+            standing = await self._standings.standing(question, rules.limit_s)
+        return enforcement(review, need, owner, standing, rules.enforcement, self._clock.now())
