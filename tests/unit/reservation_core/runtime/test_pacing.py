@@ -1,30 +1,13 @@
 """The token bucket, in virtual time."""
 
 import asyncio
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from reservation_core.runtime.pacing import TokenBucket
-
-
-class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """An event loop whose clock jumps to the next timer instead of waiting for it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._at = 0.0
-
-    def time(self) -> float:
-        return self._at
-
-    def _run_once(self) -> None:
-        scheduled: list[Any] = self._scheduled  # type: ignore[attr-defined]
-        if not self._ready and scheduled:  # type: ignore[attr-defined]
-            self._at = max(self._at, scheduled[0].when())
-        super()._run_once()  # type: ignore[misc]
+from tests.virtual_time import VirtualTimeLoop
 
 
 def times(rate: float, burst: float, arrivals: list[float]) -> list[float]:

@@ -1,0 +1,72 @@
+"""Ways to cards that no request says."""
+
+from typing import Any
+
+import pytest
+
+from reservation_core.domain.admission import Operation, PodReview
+from reservation_core.domain.pod_gpus import GpuNeed
+from reservation_core.domain.uncounted_gpus import uncounted_gpus
+
+NONE, TWO, MAPPED, MAPPED_NONE = GpuNeed(0), GpuNeed(2), GpuNeed(2, by_map=True), GpuNeed(0, by_map=True)
+
+
+def pod(kind: str = "containers", *, annotations: dict[str, str] | None = None, **container: Any) -> dict[str, Any]:
+    spec: dict[str, Any] = {"containers": [{"name": "main"}]}
+    spec[kind] = [*spec.get(kind, ()), {"name": "other", **container}]
+    return {"metadata": {"name": "p", "annotations": annotations or {}}, "spec": spec}
+
+
+def created(body: dict[str, Any], need: GpuNeed = NONE, *, allow_claims: bool = False) -> str | None:
+    return uncounted_gpus(PodReview(Operation.CREATE, body), need, allow_claims=allow_claims)
+
+
+def env(name: str = "NVIDIA_VISIBLE_DEVICES", **value: Any) -> dict[str, Any]:
+    return {"env": [{"name": "A", "value": "b"}, {"name": name, **value}]}
+
+
+@pytest.mark.parametrize("kind", ["containers", "initContainers", "ephemeralContainers"])
+@pytest.mark.parametrize("name", ["NVIDIA_VISIBLE_DEVICES", "AMD_VISIBLE_DEVICES"])
+def test_who_would_see_cards_that_nobody_counted_is_told(kind: str, name: str) -> None:
+    reference = {"valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}
+    for value in ({"value": "all"}, {"value": "0"}, {"value": "$(A)"}, {"value": " "}, {"value": "ALL"}, reference):
+        for need in (NONE, TWO, MAPPED_NONE):
+            reason = created(pod(kind, **env(name, **value)), need)
+            assert reason is not None
+            assert f"container other sets {name}" in reason
+        assert created(pod(kind, **env(name, **value)), MAPPED) is None
+    for value in ({}, {"value": ""}, {"value": "void"}, {"value": "none"}):
+        assert created(pod(kind, **env(name, **value))) is None
+
+
+def test_a_variable_that_stands_twice_is_looked_at_twice() -> None:
+    variables = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": value} for value in ("void", "all")]
+    assert created(pod(env=variables)) is not None
+    assert created(pod(env=variables[::-1])) is not None
+
+
+def test_devices_that_are_asked_for_otherwise() -> None:
+    assert "cdi.k8s.io/x" in (created(pod(annotations={"cdi.k8s.io/x": "nvidia.com/gpu=all"})) or "")
+    claims = pod()
+    claims["spec"]["resourceClaims"] = [{"name": "c"}]
+    extended = pod(resources={"limits": {"deviceclass.resource.kubernetes.io/gpu": "1"}})
+    for body in (claims, extended):
+        assert created(body) is not None
+        assert created(body, allow_claims=True) is None
+
+
+def test_what_is_there_is_changed_freely_but_for_debugging_containers_that_see_all() -> None:
+    before = pod(**env(value="all"))
+    assert uncounted_gpus(PodReview(Operation.UPDATE, before, before), NONE, allow_claims=False) is None
+    assert uncounted_gpus(PodReview(Operation.DELETE, None, before), NONE, allow_claims=False) is None
+    old = pod("ephemeralContainers", **env(value="all"))
+    debugged = {**old, "spec": {**old["spec"], "ephemeralContainers": [*old["spec"]["ephemeralContainers"]]}}
+    review = PodReview(Operation.UPDATE, debugged, old, subresource="ephemeralcontainers")
+    assert uncounted_gpus(review, NONE, allow_claims=False) is None
+    debugged["spec"]["ephemeralContainers"].append({"name": "new", **env(value="all")})
+    assert "container new" in (uncounted_gpus(review, TWO, allow_claims=False) or "")
+
+
+def test_nonsense_is_no_way_to_cards() -> None:
+    for body in ({}, {"spec": None}, {"spec": {"containers": None}}, {"spec": {"containers": [None, {"env": [None]}]}}):
+        assert created(body) is None
