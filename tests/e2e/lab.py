@@ -19,10 +19,14 @@ from api_service.server import serve
 from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.notices.security import SmtpSecurity
 from reservation_core.adapters.postgres.engine import open_engine
+from reservation_core.domain.booking_life import BookingRules
 from reservation_core.domain.model import Role
 from reservation_core.runtime.settings import NoticeSettings, SmtpSettings, StandaloneSettings
 from reservation_core.runtime.wiring import Runtime, open_cluster, open_runtime
+from reservation_core.usecases.keep_bookings import BookingKeeping
+from reservation_core.usecases.keep_calendar import keep_calendar
 from reservation_core.usecases.update_inventory import update_inventory
+from reservation_core.usecases.waitlist import Waitlist
 from reservation_expiry.expire import run_once as expire_once
 from reservation_processor.process import run as process
 from tests.e2e.ledger import assert_in_order
@@ -147,8 +151,16 @@ class Lab:
         while self._settled != (newest := await self.ask(_LAST_EVENT)):
             self._settled = newest
             await expire_once(self.runtime, self.settings)
+            await self._keep_calendar()
             await eventually(self._calm, timeout=30)
         await assert_in_order(self.ask)
+
+    async def _keep_calendar(self) -> None:
+        """As the leader does every second, by which time it may be another day here."""
+        rules = BookingRules(self.settings.starting_soon_s, self.settings.ending_soon_s)
+        keeping = BookingKeeping(rules, self.settings.no_show_grace)
+        waitlist = Waitlist(self.runtime.uow, self.runtime.ids, self.settings.offer)
+        await keep_calendar(self.runtime.uow, self.runtime.ids, keeping, waitlist, self.settings.end_grace)
 
     async def _calm(self) -> bool:
         async with self.runtime.uow() as uow:
