@@ -19,6 +19,7 @@ from reservation_core.ports.maintenance import Maintenance
 from reservation_core.ports.measurements import Measurements
 from reservation_core.ports.notices import Notices
 from reservation_core.ports.planning import Planning
+from reservation_core.ports.pod_endings import PodEndings
 from reservation_core.ports.pod_logs import PodLogs
 from reservation_core.ports.policies import Policies, Projects
 from reservation_core.ports.queues import Queue
@@ -79,6 +80,8 @@ class UnitOfWork(Protocol):
     def entitlements(self) -> Entitlements: ...
     @property
     def admissions(self) -> Admissions: ...
+    @property
+    def pod_endings(self) -> PodEndings: ...
     @property
     def belongings(self) -> Belongings: ...
     @property

@@ -26,6 +26,7 @@ from reservation_core.adapters.postgres.maintenance import PostgresMaintenance
 from reservation_core.adapters.postgres.measurements import PostgresMeasurements
 from reservation_core.adapters.postgres.notices import PostgresNotices
 from reservation_core.adapters.postgres.planning import PostgresPlanning
+from reservation_core.adapters.postgres.pod_endings import PostgresPodEndings
 from reservation_core.adapters.postgres.pod_locks import check_still_held, held
 from reservation_core.adapters.postgres.pod_logs import PostgresPodLogs
 from reservation_core.adapters.postgres.policies import PostgresPolicies
@@ -159,6 +160,11 @@ class PostgresUnitOfWork:
     def admissions(self) -> PostgresAdmissions:
         """Pods of others that use bookings."""
         return PostgresAdmissions(self._connection)
+
+    @cached_property
+    def pod_endings(self) -> PostgresPodEndings:
+        """What is remembered of pods that people made."""
+        return PostgresPodEndings(self._connection)
 
     @cached_property
     def belongings(self) -> PostgresBelongings:

@@ -1,0 +1,95 @@
+"""What is remembered of pods that people made, in PostgreSQL."""
+
+import json
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+from itertools import groupby
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from reservation_core.adapters.postgres.queries import statement
+from reservation_core.domain.model import BookingStatus
+from reservation_core.domain.pod_endings import BookedTime, Memory
+from reservation_core.ports.pod_endings import EndingRecord, NeededCards
+
+
+class PostgresPodEndings:
+    """See ports.pod_endings.PodEndings."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def take_turn(self) -> None:
+        """Keep all others who end pods waiting."""
+        await self._connection.execute(statement("take_turn_at_ending_pods"))
+
+    async def memories(self) -> list[Memory]:
+        """All that is remembered."""
+        found = await self._connection.execute(statement("remembered_pods"))
+        return [Memory(*row) for row in found]
+
+    async def booked(self, booking_ids: Collection[str]) -> list[BookedTime]:
+        """How these bookings stand."""
+        if not booking_ids:
+            return []
+        found = await self._connection.execute(statement("booked_times"), {"ids": sorted(booking_ids)})
+        return [
+            BookedTime(row.id, row.user_name, BookingStatus(row.status), row.starts_at, row.ends_at) for row in found
+        ]
+
+    async def needed_cards(self, nodes: Collection[str], lead: timedelta) -> list[NeededCards]:
+        """Of these nodes those with cards that are somebody's now or soon."""
+        if not nodes:
+            return []
+        found = await self._connection.execute(statement("needed_cards"), {"nodes": sorted(nodes), "lead": lead})
+        needs = []
+        for node, each in groupby(found, lambda row: str(row.node)):
+            rows = list(each)
+            needed = {row.card: row.needed_by for row in rows if row.needed_by is not None}
+            types = frozenset(row.gpu_type for row in rows if row.needed_by is not None)
+            if needed:
+                needs.append(NeededCards(node, len(rows), needed, types))
+        return needs
+
+    async def remember(self, memories: Sequence[Memory]) -> None:
+        """Write what is remembered anew."""
+        if not memories:
+            return
+        await self._connection.execute(
+            statement("remember_pods"),
+            {
+                "uids": [each.uid for each in memories],
+                "namespaces": [each.namespace for each in memories],
+                "names": [each.name for each in memories],
+                "seen_ats": [each.seen_at for each in memories],
+                "owners": [each.owner for each in memories],
+                "preemptibles": [each.preemptible for each in memories],
+                "booking_ids": [each.booking_id for each in memories],
+                "ends": [each.end for each in memories],
+                "warned_ats": [each.warned_at for each in memories],
+                "asked_ats": [each.asked_at for each in memories],
+                "refused_ats": [each.refused_at for each in memories],
+                "told_ats": [each.told_at for each in memories],
+            },
+        )
+
+    async def forget(self, uids: Collection[str]) -> None:
+        """These pods are gone."""
+        if uids:
+            await self._connection.execute(statement("forget_pods"), {"uids": sorted(uids)})
+
+    async def record(self, records: Sequence[EndingRecord], now: datetime) -> None:
+        """Write lines of the record."""
+        if not records:
+            return
+        await self._connection.execute(
+            statement("record_pod_endings"),
+            {
+                "booking_ids": [each.booking_id for each in records],
+                "subjects": [each.subject for each in records],
+                "kinds": [each.kind for each in records],
+                "reasons": [each.reason for each in records],
+                "datas": [json.dumps({**each.data, "why": each.reason}) for each in records],
+                "now": now,
+            },
+        )

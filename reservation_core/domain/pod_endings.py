@@ -1,0 +1,200 @@
+"""When a pod that people made has to go, and what is due about that now: a warning, its end, or a word to somebody.
+
+The booking in our ledger decides where it is known; else what the webhook wrote, as it was when it was first read:
+taking the annotation away, or writing a later end, wins nothing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import assert_never
+
+from reservation_core.domain.model import BookingStatus
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedPod:
+    """A pod as the cluster shows it. `cards` are the indices that are known to be its; None where only `gpus` is known.
+
+    `enforced`: its namespace is one where bookings are enforced; of others only what they use matters. `leaving`: its
+    deletion was asked for. `finished_at`: it runs no more.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    node: str | None = None
+    owner: str | None = None
+    booking_id: str | None = None
+    marked_end: datetime | None = None
+    preemptible: bool = False
+    gpus: int = 0
+    gpu_type: str | None = None
+    cards: tuple[int, ...] | None = None
+    priority: int = 0
+    began: datetime | None = None
+    finished_at: datetime | None = None
+    leaving: bool = False
+    grace_s: int = 30
+    enforced: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class BookedTime:
+    """How a booking stands, and its slot."""
+
+    booking_id: str
+    user: str
+    status: BookingStatus
+    begins: datetime
+    ends: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What is known of a pod from before.
+
+    When it was seen first; its owner, booking, end and right to stay as they were read; and what was done: warned last,
+    asked to go first, refused by a budget since, told to administrators.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    seen_at: datetime
+    owner: str | None = None
+    preemptible: bool = False
+    booking_id: str | None = None
+    end: datetime | None = None
+    warned_at: datetime | None = None
+    asked_at: datetime | None = None
+    refused_at: datetime | None = None
+    told_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EndRules:
+    """Seconds before the end at which its owner is warned.
+
+    Then how long a disruption budget may keep a pod, and whether the pod is deleted after that.
+    """
+
+    warn_before_s: Sequence[int] = (1800, 900, 300)
+    budget_patience: timedelta = timedelta(minutes=10)
+    override_budgets: bool = False
+
+
+class Step(StrEnum):
+    """What is asked of the cluster."""
+
+    NOTHING = "nothing"
+    EVICT = "evict"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What is due about a pod now, and what is to be remembered. `end` None: it has none.
+
+    `mark`: the annotation has to say `end`. `asks`: it is asked to go for the first time. `tells_refusal`: its budget
+    has kept it for too long, and nobody was told yet.
+    """
+
+    after: Memory
+    end: datetime | None
+    why: str
+    step: Step = Step.NOTHING
+    mark: bool = False
+    warn: bool = False
+    asks: bool = False
+    tells_refusal: bool = False
+
+
+def ending(
+    pod: GuardedPod,
+    memory: Memory | None,
+    booking: BookedTime | None,
+    needed_for: str | None,
+    rules: EndRules,
+    now: datetime,
+) -> Ending:
+    """What is due about a pod of an enforced namespace.
+
+    `booking` is the one of `booking_of`; `needed_for`: for whom its cards are needed, where it was chosen to go.
+    """
+    before = remembered(pod, memory, now)
+    end, why = _end(pod, before, booking, now)
+    due = end is not None and now >= end
+    if needed_for is not None:
+        due, why = True, f"It was admitted without a booking, and its cards are needed for {needed_for}."
+    after = replace(before, end=end)
+    if pod.finished_at is not None or pod.leaving:
+        return Ending(after, end, why)
+    mark = end is not None and not _same(pod.marked_end, end) and not due
+    if not due:
+        warn = end is not None and _warning_due(end, rules.warn_before_s, before.warned_at or pod.began or now, now)
+        after = replace(after, refused_at=None, told_at=None, warned_at=now if warn else before.warned_at)
+        return Ending(after, end, why, mark=mark, warn=warn)
+    kept = before.refused_at is not None and now - before.refused_at >= rules.budget_patience
+    tells = kept and before.told_at is None
+    after = replace(after, asked_at=before.asked_at or now, told_at=now if tells else before.told_at)
+    step = Step.DELETE if kept and rules.override_budgets else Step.EVICT
+    return Ending(after, end, why, step, asks=before.asked_at is None, tells_refusal=tells)
+
+
+def remembered(pod: GuardedPod, memory: Memory | None, now: datetime) -> Memory:
+    """What was read of a pod first; what the pod says now counts only where nothing was read before."""
+    if memory is None:
+        return Memory(
+            pod.uid, pod.namespace, pod.name, now, pod.owner, pod.preemptible, pod.booking_id, pod.marked_end
+        )  # fmt: skip
+    return replace(
+        memory,
+        owner=memory.owner or pod.owner,
+        preemptible=memory.preemptible or pod.preemptible,
+        booking_id=memory.booking_id or pod.booking_id,
+    )
+
+
+def _end(pod: GuardedPod, before: Memory, booking: BookedTime | None, now: datetime) -> tuple[datetime | None, str]:
+    """When it has to go, and why then. Another's booking says nothing."""
+    if booking is not None and booking.user == before.owner:
+        return _end_of(booking, before, now)
+    known = [each for each in (before.end, pod.marked_end) if each is not None]
+    if not known:
+        return None, "Nobody has said when it has to go."
+    return min(known), f"Its time was over at {min(known):%Y-%m-%d %H:%M} UTC."
+
+
+def _end_of(booking: BookedTime, before: Memory, now: datetime) -> tuple[datetime, str]:
+    """Once a booking is over it stays so, and its pods' end is when that was first seen."""
+    match booking.status:
+        case BookingStatus.CONFIRMED | BookingStatus.ACTIVE:
+            if booking.begins > now:
+                return _at_once(before, now), f"Its booking {booking.booking_id} was moved, and has not begun."
+            return booking.ends, f"Its booking {booking.booking_id} ends at {booking.ends:%Y-%m-%d %H:%M} UTC."
+        case BookingStatus.ENDED:
+            return min(booking.ends, now), f"Its booking {booking.booking_id} has ended."
+        case BookingStatus.CANCELLED | BookingStatus.RELEASED | BookingStatus.EXPIRED:
+            return _at_once(before, now), f"Its booking {booking.booking_id} was {booking.status.value}."
+        case BookingStatus.WAITING | BookingStatus.OFFERED:
+            return _at_once(before, now), f"Its booking {booking.booking_id} holds no cards: it is {booking.status}."
+        case _:
+            assert_never(booking.status)
+
+
+def _at_once(before: Memory, now: datetime) -> datetime:
+    return now if before.end is None else min(before.end, now)
+
+
+def _same(marked: datetime | None, end: datetime) -> bool:
+    """Marks are written in whole seconds."""
+    return marked is not None and marked == end.replace(microsecond=0)
+
+
+def _warning_due(end: datetime, before_s: Sequence[int], given: datetime, now: datetime) -> bool:
+    return any(given < end - timedelta(seconds=before) <= now for before in before_s)
