@@ -6,6 +6,7 @@ from typing import Any
 
 from reservation_core.adapters.kubernetes.attaching import GpuAttach
 from reservation_core.adapters.kubernetes.claims import MOST_DEVICES, Claim, ClaimKey, DeviceKey
+from reservation_core.adapters.kubernetes.mapped_cards import MappedCards, mapped_cards
 from reservation_core.adapters.kubernetes.marks import MANAGED, as_list, as_mapping, pod_name_of
 from reservation_core.adapters.kubernetes.node_gpus import DeviceCard
 from reservation_core.adapters.kubernetes.pod_statuses import is_finished
@@ -28,12 +29,16 @@ class ForeignRules:
 
 @dataclass(frozen=True, slots=True)
 class Claimant:
-    """A pod of others on a node of ours: how many GPUs its node keeps for it, and its claims, None for one unknown."""
+    """A pod of others on a node of ours: how many GPUs its node keeps for it, and its claims, None for one unknown.
+
+    `mapped`: the cards that its scheduling map gave it, which its node knows nothing of.
+    """
 
     node: str
     description: str
     gpus: int
     claims: tuple[ClaimKey | None, ...]
+    mapped: MappedCards | None = None
 
 
 def read_claimant(pod: Mapping[str, Any], rules: ForeignRules, nodes: Collection[str]) -> Claimant | None:
@@ -54,7 +59,8 @@ def read_claimant(pod: Mapping[str, Any], rules: ForeignRules, nodes: Collection
         if as_mapping(metadata.get("labels")).get(MANAGED) == "true" and rules.attach is not GpuAttach.DEVICE_PLUGIN:
             gpus = max(gpus, 1)
     claims = _claims(pod, namespace)
-    return Claimant(node, f"{namespace}/{name}", gpus, claims) if gpus or claims else None
+    mapped = mapped_cards(pod)
+    return Claimant(node, f"{namespace}/{name}", gpus, claims, mapped) if gpus or claims or mapped else None
 
 
 def read_foreign(
@@ -63,7 +69,7 @@ def read_foreign(
     cards: Mapping[DeviceKey, DeviceCard],
     rules: ForeignRules,
 ) -> list[ForeignPod]:
-    """Who uses GPUs of our nodes; which ones is known only of claimed devices that are in `cards`.
+    """Who uses GPUs of our nodes; which ones is known of claimed devices that are in `cards`, and of scheduling maps.
 
     A claim that is not in `claims` counts as one GPU. One that several pods share counts once on each node.
     """
@@ -71,7 +77,7 @@ def read_foreign(
     shared: set[tuple[str, ClaimKey]] = set()
     foreign = []
     for who in claimants:
-        known, unknown = set(), who.gpus
+        known, unknown = _by_map(who, counted=counted)
         for key in who.claims:
             claim = None if key is None else claims.get(key)
             if claim is None:
@@ -94,6 +100,15 @@ def read_foreign(
             count = min(unknown, MOST_DEVICES)
             foreign.append(ForeignPod(who.node, who.description, count, None, counted=counted))
     return foreign
+
+
+def _by_map(who: Claimant, *, counted: bool) -> tuple[set[int], int]:
+    """The cards that it is known to be on by its map, and how many others it has."""
+    if who.mapped is None:
+        return set(), who.gpus
+    if who.mapped.indices is None or counted:
+        return set(), who.gpus + who.mapped.count
+    return set(who.mapped.indices), who.gpus
 
 
 def _claims(pod: Mapping[str, Any], namespace: str) -> tuple[ClaimKey | None, ...]:

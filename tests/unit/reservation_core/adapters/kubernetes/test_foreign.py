@@ -250,3 +250,35 @@ def test_nothing_that_a_claim_holds_raises(what: Any, more: Any) -> None:
         for devices in (more, {"requests": more}, {"requests": [more]}, {"requests": [{"firstAvailable": more}]}):
             thing = {"metadata": {"namespace": "team", "name": "a"}, "spec": {"devices": devices}, "status": status}
             assert all(found.gpu_count > 0 for found in seen([claiming("a")], RULES, [thing]))
+
+
+def mapped(*devices: str, **more: Any) -> dict[str, Any]:
+    """As the webhook leaves a pod with a map: without a request, and with a variable in each container."""
+    seeing = [container(env=[{"name": "CUDA_VISIBLE_DEVICES", "value": each}]) for each in devices]
+    return pod(*seeing, spec={"schedulerName": "gpu-scheduler"}, **more)
+
+
+def test_a_pod_with_a_scheduling_map_uses_exactly_the_cards_that_it_sees() -> None:
+    assert seen([mapped("0,2", "0,2")]) == [ForeignPod("node1", "team/train", 2, (0, 2))]
+    marked = pod(
+        container(env=[{"name": "CUDA_VISIBLE_DEVICES", "value": "3"}]),
+        metadata={"annotations": {"gpu-dev/map-digest": "sha256:0"}},
+    )
+    assert seen([marked]) == [ForeignPod("node1", "team/train", 1, (3,))]
+    assert seen([mapped("")]) == []
+    assert seen([mapped("1", phase="Succeeded")]) == []
+    assert seen([mapped("1")], PLUGIN) == [ForeignPod("node1", "team/train", 1, None, counted=True)]
+
+
+def test_cards_that_a_map_names_by_uuid_or_that_nobody_can_read_may_be_any() -> None:
+    uuid = "GPU-6cd4b1a6-2b7d-4b0b-9ac2-000000000001"
+    assert seen([mapped(uuid)]) == [ForeignPod("node1", "team/train", 1, None)]
+    secret = pod(
+        container(env=[{"name": "CUDA_VISIBLE_DEVICES", "valueFrom": {"fieldRef": {}}}]),
+        spec={"schedulerName": "gpu-scheduler"},
+    )
+    assert seen([secret]) == [ForeignPod("node1", "team/train", 1, None)]
+
+
+def test_a_pod_without_a_map_that_sets_the_variable_is_no_user_of_cards() -> None:
+    assert seen([pod(container(env=[{"name": "CUDA_VISIBLE_DEVICES", "value": "0"}]))]) == []

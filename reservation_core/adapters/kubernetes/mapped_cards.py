@@ -1,0 +1,44 @@
+"""The cards that a pod with a scheduling map sees, by what its containers were made with."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from reservation_core.adapters.kubernetes.marks import as_list, as_mapping
+from reservation_core.domain.admission import annotations_of
+from reservation_core.domain.map_marks import CUDA_VISIBLE_DEVICES, MAP_DIGEST, SCHEDULER_NAME
+
+_MOST_CARDS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class MappedCards:
+    """So many cards; their `indices` where all are known by index, None where some are named by UUID or not told."""
+
+    count: int
+    indices: tuple[int, ...] | None
+
+
+def mapped_cards(pod: Mapping[str, Any], scheduler_name: str = SCHEDULER_NAME) -> MappedCards | None:
+    """The cards of all its containers together; None for a pod without a map, or one that sees none.
+
+    Who its scheduler is and what its containers' variables say can't be changed any more; annotations can.
+    """
+    spec = as_mapping(pod.get("spec"))
+    if spec.get("schedulerName") != scheduler_name and MAP_DIGEST not in annotations_of(pod):
+        return None
+    named: set[str] = set()
+    untold = False
+    for kind in ("initContainers", "containers"):
+        for container in map(as_mapping, as_list(spec.get(kind))):
+            for variable in map(as_mapping, as_list(container.get("env"))):
+                if variable.get("name") == CUDA_VISIBLE_DEVICES:
+                    untold = untold or variable.get("valueFrom") is not None
+                    said = str(variable.get("value") or "").split(",")
+                    named |= {word for each in said[:_MOST_CARDS] if (word := each.strip())}
+    if not named and not untold:
+        return None
+    if untold or not all(each.isascii() and each.isdigit() and len(each) <= 4 for each in named):
+        return MappedCards(min(max(1, len(named)), _MOST_CARDS), None)
+    indices = tuple(sorted({int(each) for each in named}))
+    return MappedCards(len(indices), indices)
