@@ -10,6 +10,7 @@ from tests.kubernetes.api_client import MERGE, ApiAnswerError, ApiClient, JsonOb
 from tests.kubernetes.api_server import ApiServer
 from tests.waiting import eventually
 
+ENFORCED_LABEL = "gpu-dev/enforce-bookings"
 _PATH = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 
 
@@ -20,12 +21,23 @@ def bundle(pairs: Sequence[Pair]) -> str:
 
 @asynccontextmanager
 async def registered(
-    server: ApiServer, name: str, namespace: str, url: str, pairs: Sequence[Pair], *, conditions: bool = True
+    server: ApiServer,
+    name: str,
+    namespace: str,
+    url: str,
+    pairs: Sequence[Pair],
+    *,
+    conditions: bool = True,
+    enforced: bool = False,
 ) -> AsyncIterator[None]:
-    """The API server asks the webhook at `url` about pods of `namespace`, from when the block begins until its end."""
+    """The API server asks the webhook at `url` about pods of `namespace`, from when the block begins until its end.
+
+    `conditions`: about mapped pods only. `enforced`: about all pods at `/enforce` beside, where the namespace has the
+    label for it.
+    """
     path = f"{_PATH}/{name}"
     async with server.client() as client:
-        await client.call("POST", _PATH, _configuration(name, namespace, url, pairs, conditions=conditions))
+        await client.call("POST", _PATH, _configuration(name, namespace, url, pairs, conditions, enforced))
         try:
             if conditions:
                 await eventually(lambda: _asks(client, namespace), timeout=60)
@@ -42,7 +54,9 @@ async def trust(client: ApiClient, name: str, pairs: Sequence[Pair]) -> None:
     await client.call("PATCH", path, {"webhooks": configuration["webhooks"]}, content_type=MERGE)
 
 
-def _configuration(name: str, namespace: str, url: str, pairs: Sequence[Pair], *, conditions: bool) -> JsonObject:
+def _configuration(
+    name: str, namespace: str, url: str, pairs: Sequence[Pair], conditions: bool, enforced: bool
+) -> JsonObject:
     webhook: dict[str, Any] = {
         "name": f"{name}.gpu-dev.example.org",
         "clientConfig": {"url": f"{url}/mutate", "caBundle": bundle(pairs)},
@@ -65,7 +79,16 @@ def _configuration(name: str, namespace: str, url: str, pairs: Sequence[Pair], *
     if conditions:
         expression = "object.spec.schedulerName == 'gpu-scheduler'"
         webhook["matchConditions"] = [{"name": "ours", "expression": expression}]
-    return {"metadata": {"name": name}, "webhooks": [webhook]}
+    webhooks = [webhook]
+    if enforced:
+        labels = {"kubernetes.io/metadata.name": namespace, ENFORCED_LABEL: "true"}
+        entry = {key: value for key, value in webhook.items() if key != "matchConditions"} | {
+            "name": f"enforce.{name}.gpu-dev.example.org",
+            "clientConfig": {"url": f"{url}/enforce", "caBundle": bundle(pairs)},
+            "namespaceSelector": {"matchLabels": labels},
+        }
+        webhooks.append(entry)
+    return {"metadata": {"name": name}, "webhooks": webhooks}
 
 
 async def _asks(client: ApiClient, namespace: str) -> bool:

@@ -1,0 +1,134 @@
+"""Bookings enforced by a real kube-apiserver, which asks the webhook, which asks a real control plane."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reservation_core.runtime.wiring import Runtime
+from tests.integration.admission_webhook.control_plane import ControlPlane, control_plane
+from tests.kubernetes.api_client import MERGE, STRATEGIC, ApiAnswerError, ApiClient, JsonObject
+from tests.kubernetes.api_server import ApiServer
+from tests.waiting import eventually
+from tests.webhook_process import new_pair, webhook_process, write_pair
+from tests.webhook_registration import ENFORCED_LABEL, registered
+
+
+@pytest.fixture(autouse=True)
+def _only_a_real_server_asks(api_server: ApiServer) -> None:
+    if not api_server.real:
+        pytest.skip("the emulator calls no webhooks; set KUBEBUILDER_ASSETS")
+
+
+@pytest.fixture
+async def control(runtime: Runtime) -> AsyncIterator[ControlPlane]:
+    async with control_plane(runtime) as control:
+        yield control
+
+
+@pytest.fixture
+async def admin(
+    api_server: ApiServer, namespace: str, control: ControlPlane, tmp_path: Path
+) -> AsyncIterator[ApiClient]:
+    """The cluster's administrator; the test's namespace is enforced, and is `cyd`'s."""
+    pair = new_pair()
+    write_pair(pair, tmp_path)
+    users = {
+        f"system:serviceaccount:{namespace}:{name}": user for name, user in (("ann", "ann@lab.org"), ("bob", "bob"))
+    }
+    (tmp_path / "owners.yaml").write_text(json.dumps({"users": users, "namespaces": {namespace: "cyd"}}))
+    given = {
+        "ENFORCE_BOOKINGS": "true",
+        "API_URL": f"{control.url}/v1/schedulability",
+        "API_TOKEN": control.tokens["gate"],
+        "OWNERS_FILE": str(tmp_path / "owners.yaml"),
+    }
+    settings = {f"GPU_DEV_WEBHOOK__{name}": value for name, value in given.items()}
+    with webhook_process(tmp_path, **settings) as webhook:
+        async with (
+            registered(api_server, namespace, namespace, webhook.url, [pair], enforced=True),
+            api_server.client() as client,
+        ):
+            label = {"metadata": {"labels": {ENFORCED_LABEL: "true"}}}
+            await client.call("PATCH", f"/api/v1/namespaces/{namespace}", label, content_type=MERGE)
+            await _may_make_pods(client, namespace)
+            yield client
+
+
+async def _may_make_pods(client: ApiClient, namespace: str) -> None:
+    """All service accounts of a namespace may make pods in it."""
+    path = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
+    rules = [{"apiGroups": [""], "resources": ["pods", "pods/ephemeralcontainers"], "verbs": ["*"]}]
+    await client.call("POST", f"{path}/roles", {"metadata": {"name": "pods"}, "rules": rules})
+    group = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": f"system:serviceaccounts:{namespace}"}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "pods"}
+    await client.call("POST", f"{path}/rolebindings", {"metadata": {"name": "p"}, "subjects": [group], "roleRef": role})
+
+
+def pod(name: str, gpus: int = 1, **annotations: str) -> JsonObject:
+    limits = {"nvidia.com/gpu": str(gpus)} if gpus else {}
+    return {
+        "metadata": {"name": name, "annotations": {"gpu-dev/owner": "root", **annotations}},
+        "spec": {
+            "containers": [{"name": "main", "image": "busybox", "resources": {"limits": limits}}],
+            "nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"},
+        },
+    }
+
+
+async def refusal(client: ApiClient, method: str, path: str, body: JsonObject, **more: Any) -> str:
+    with pytest.raises(ApiAnswerError) as refused:
+        await client.call(method, path, body, **more)
+    assert refused.value.code == 403, refused.value
+    return str(refused.value)
+
+
+async def test_booked_unbooked_and_a_controllers_pod(
+    api_server: ApiServer, admin: ApiClient, namespace: str, control: ControlPlane
+) -> None:
+    booking = await control.book("ann@lab.org", gpus=2, gpu_type="h100")
+    theirs = await control.book("cyd", gpus=1, gpu_type="h100")
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    tokens = {name: await api_server.token_of(namespace, name) for name in ("ann", "bob", "controller")}
+    async with (
+        api_server.client(tokens["ann"]) as ann,
+        api_server.client(tokens["bob"]) as bob,
+        api_server.client(tokens["controller"]) as controller,
+    ):
+
+        async def enforced() -> bool:  # the label and the roles are known to the server a little later
+            try:
+                await bob.call("POST", pods, pod("probe"), dryRun="All")
+            except ApiAnswerError as problem:
+                return "has no booking" in str(problem)
+            return False
+
+        await eventually(enforced, timeout=60)
+        dry = await ann.call("POST", pods, pod("notebook", 2), dryRun="All")
+        kept = await ann.call("POST", pods, pod("notebook", 2))
+        expected = {
+            "gpu-dev/owner": "ann@lab.org",
+            "gpu-dev/booking": booking["id"],
+            "gpu-dev/terminate-at": booking["end"].replace(".000Z", "Z"),
+        }
+        assert kept["metadata"]["annotations"] == dry["metadata"]["annotations"] == expected
+        assert "gpu-dev book" in await refusal(bob, "POST", pods, pod("b"))
+        assert "has booked 2 h100 now; 3 are asked for" in await refusal(ann, "POST", pods, pod("c", 3))
+        made = await controller.call("POST", pods, pod("d"))
+        assert made["metadata"]["annotations"]["gpu-dev/owner"] == "cyd"
+        assert made["metadata"]["annotations"]["gpu-dev/booking"] == theirs["id"]
+        # What was written stays; a debugging container sees nothing that is not counted.
+        for value in (None, "2099-01-01T00:00:00Z"):
+            change = {"metadata": {"annotations": {"gpu-dev/terminate-at": value}}}
+            assert "can't be changed" in await refusal(ann, "PATCH", f"{pods}/notebook", change, content_type=MERGE)
+        variable = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}
+        debug = {"spec": {"ephemeralContainers": [{"name": "x", "image": "busybox", "env": [variable]}]}}
+        path = f"{pods}/notebook/ephemeralcontainers"
+        assert "sets NVIDIA_VISIBLE_DEVICES" in await refusal(ann, "PATCH", path, debug, content_type=STRATEGIC)
+        # A mapped pod is counted by its map, after the other path has read it.
+        mapped = pod("check-0", 0, **{"gpu-scheduling-map": "0=node1:0,1"})
+        mapped["spec"]["schedulerName"] = "gpu-scheduler"
+        both = (await ann.call("POST", pods, mapped))["metadata"]["annotations"]
+        assert (both["gpu-dev/map-devices"], both["gpu-dev/booking"]) == ("0,1", booking["id"])
