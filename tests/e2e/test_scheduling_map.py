@@ -131,7 +131,7 @@ async def test_the_check_service_says_what_its_map_says(
         said = f"Node Name: {workers[node]}\nCUDA_VISIBLE_DEVICES: {devices}\n---\n"
         await eventually(lambda name=name, said=said: says(client, pods, name, said), timeout=90)
         assert (await client.call("GET", f"{pods}/{name}"))["spec"]["nodeName"] == workers[node]
-    await asyncio.to_thread(transcribe, api_server, namespace)
+    await transcribe(api_server, client, namespace)
 
 
 async def test_the_setup_guides_three_pods(client: ApiClient, namespace: str, webhook: WebhookProcess) -> None:
@@ -165,11 +165,17 @@ async def exists(client: ApiClient, pods: str, name: str) -> bool:
     return bool(listed["items"])
 
 
-def transcribe(server: ApiServer, namespace: str) -> None:
-    """What kubectl shows, into the file that was asked for."""
+async def transcribe(server: ApiServer, client: ApiClient, namespace: str) -> None:
+    """What kubectl shows, and what the pods on node3 and node4 say, into the file that was asked for."""
     wanted = os.environ.get("SCHEDULING_MAP_TRANSCRIPT")
     if not wanted:
         return
     kubectl = [str(Path(os.environ["KUBEBUILDER_ASSETS"]) / "kubectl"), f"--kubeconfig={server.kubeconfig}"]
-    shown = subprocess.run([*kubectl, "get", "pod", "-owide", "-A"], check=True, capture_output=True, text=True).stdout
-    Path(wanted).write_text(shown.replace(namespace, "default"))
+    command = [*kubectl, "get", "pod", "-owide", "-A"]
+    shown = (await asyncio.to_thread(subprocess.run, command, check=True, capture_output=True, text=True)).stdout
+    lines = ["$ kubectl get pod -owide -A", shown.replace(namespace, "default".ljust(len(namespace)))]
+    for index in (2, 3, 4):
+        name = f"gpu-scheduler-check-{index}"
+        said = await client.text(f"/api/v1/namespaces/{namespace}/pods/{name}/log", tailLines="3")
+        lines += [f"$ kubectl logs --tail=3 {name}", said]
+    await asyncio.to_thread(Path(wanted).write_text, "\n".join(lines))
