@@ -120,10 +120,10 @@ class Wait:
 
 
 Found = tuple[Obstacle, str]
-_TOLD_OTHERWISE = frozenset(
-    {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "node.kubernetes.io/unschedulable"}
-)
-"""Taints that say what a node's readiness and cordon say already."""
+_OF_UNREADY = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
+_OF_CORDONED = "node.kubernetes.io/unschedulable"
+_MOST_TOLD = 8
+"""Sentences in a message: an entry may have a thousand cards."""
 
 
 class Board:
@@ -145,6 +145,10 @@ class Board:
         called = node.labels.get(self._label)
         if called:
             self._called.setdefault(called, set()).add(node.name)
+
+    def knows(self, node: Node) -> bool:
+        """Whether a node is known to be exactly so."""
+        return self._nodes.get(node.name) == node
 
     def drop_node(self, name: str) -> None:
         """A node is gone; its pods are told gone one by one."""
@@ -194,7 +198,7 @@ class Board:
             *self._ports(pod, node),
         ]
         if obstacles:
-            return Wait(obstacles[0][0], " ".join(text for _, text in obstacles))
+            return Wait(obstacles[0][0], _told([text for _, text in obstacles]))
         return Bind(node.name, shared if shared and overlap is Overlap.WARN else None)
 
     def _find(self, word: str) -> Node | Wait:
@@ -266,6 +270,11 @@ class Board:
                 del self._called[called]
 
 
+def _told(sentences: list[str]) -> str:
+    more = len(sentences) - _MOST_TOLD
+    return " ".join(sentences[:_MOST_TOLD]) + (f" And {more} more." if more > 0 else "")
+
+
 def _closed(node: Node, terms: Terms) -> Iterable[Found]:
     if not node.ready:
         yield Obstacle.NOT_READY, f"{node.name} is not ready."
@@ -273,7 +282,8 @@ def _closed(node: Node, terms: Terms) -> Iterable[Found]:
         yield Obstacle.CORDONED, f"{node.name} is cordoned; `kubectl uncordon {node.name}` opens it."
     if not terms.matches(node.name, node.labels):
         yield Obstacle.NOT_SELECTED, f"The pod's own node selector or affinity does not let it onto {node.name}."
-    for taint in terms.untolerated([taint for taint in node.taints if taint.key not in _TOLD_OTHERWISE]):
+    told = {*(() if node.ready else _OF_UNREADY), *((_OF_CORDONED,) if node.cordoned else ())}
+    for taint in terms.untolerated([taint for taint in node.taints if taint.key not in told]):
         yield Obstacle.TAINTED, f"{node.name} has the taint {taint}, which the pod does not tolerate."
 
 

@@ -78,8 +78,15 @@ class MapCluster(Protocol):
         may pass, until cancelled."""
         ...
 
+    def read_anew(self) -> None:
+        """Have `follow` begin with everything again, as it is after this call, and with `listed` when that was all."""
+        ...
+
     async def bind(self, pod: PodRef, node: str) -> None:
-        """Bind a pod, or find that it is bound there. Raises PodChangedError and BindRefusedError."""
+        """Bind a pod, or find that it is bound there. Raises PodChangedError and BindRefusedError.
+
+        After ClusterUnavailableError, or when it is cancelled, nobody knows: the bind may come a few seconds late.
+        """
         ...
 
     async def tell_waiting(self, pod: PodRef, reason: str, message: str) -> None:

@@ -65,15 +65,16 @@ async def run_map_scheduler(settings: SchedulerSettings) -> AsyncIterator[Runnin
         scheduler = MapScheduler(
             KubernetesMapCluster(transport, sights, events, clock),
             BindRules(rules.overlap, rules.node_label, rules.parallel),
-            lambda: lease.holds() and (promised is None or promised.known()),
+            lambda: lease.left_s() if promised is None or promised.known() else 0.0,
         )
         if promised is not None:
             reading = promised.keep(scheduler.reserve, scheduler.look_again)
             await closing.enter_async_context(beside(reading, name="promised cards"))
         await closing.enter_async_context(beside(events.run(), name="events"))
-        await closing.enter_async_context(beside(lease.keep(scheduler.look_again), name="lease"))
+        await closing.enter_async_context(beside(lease.keep(scheduler.lead, lambda: scheduler.settled), name="lease"))
         await closing.enter_async_context(beside(_sweep(scheduler, rules.sweep_s), name="sweep"))
         await closing.enter_async_context(beside(scheduler.run(), name="scheduler"))
+        closing.push_async_callback(scheduler.settle)
         yield RunningScheduler(scheduler, lease, events)
 
 

@@ -10,7 +10,7 @@ from reservation_core.adapters.postgres.driver_errors import told_as_unavailable
 from reservation_core.adapters.postgres.entitlements import PostgresEntitlements
 from reservation_core.domain.map_placement import Reserved, ReservedCards
 from reservation_core.ports.entitlements import PromisedCard
-from reservation_core.ports.transactions import DatabaseUnavailableError
+from reservation_core.ports.transactions import DatabaseUnavailableError, TransactionLostError
 
 _log = structlog.get_logger(__name__)
 
@@ -31,23 +31,27 @@ class PromisedCards:
     async def keep(self, tell: Callable[[ReservedCards], None], known_again: Callable[[], None]) -> None:
         """Read and tell, for ever; `known_again` whenever it was not known before."""
         while True:
+            begun = asyncio.get_running_loop().time()
             try:
                 found = by_card(await self._read())
-            except DatabaseUnavailableError as error:
-                _log.warning("the promised cards could not be read; trying again", error=str(error))
+            except (DatabaseUnavailableError, TransactionLostError, TimeoutError) as error:
+                why = str(error) or "no answer in time"
+                _log.warning("the promised cards could not be read; trying again", error=why)
             else:
                 known = self.known()
-                self._read_at = asyncio.get_running_loop().time()
+                self._read_at = begun
                 tell(found)
                 if not known:
                     known_again()
             await asyncio.sleep(self._every_s)
 
     async def _read(self) -> Iterable[PromisedCard]:
-        with told_as_unavailable() as reached:
-            async with self._engine.connect() as connection:
-                reached.connected = True
-                return await PostgresEntitlements(connection).promised_cards()
+        # A connection may be dead without anybody being told: what takes so long is no knowledge any more anyway.
+        async with asyncio.timeout(self._patience_s):
+            with told_as_unavailable() as reached:
+                async with self._engine.connect() as connection:
+                    reached.connected = True
+                    return await PostgresEntitlements(connection).promised_cards()
 
 
 def by_card(found: Iterable[PromisedCard]) -> ReservedCards:

@@ -1,13 +1,15 @@
 """Binding pods with scheduling maps: decide on what is in memory, bind beside each other, say why somebody waits.
 
 Whoever waits is looked at again when the node that it waits for, or what is on that node, has changed. What is being
-bound counts as bound until the API server says otherwise: no decision is made on what is on its way.
+bound counts as bound until the API server says otherwise: no decision is made on what is on its way. Who begins to lead
+reads everything anew first: what the leader before bound last may not have been seen here yet.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from math import inf
 from typing import assert_never
 
 import structlog
@@ -35,6 +37,8 @@ class BindRules:
     """`parallel` calls are under way at once.
 
     Who could not be bound is tried again after `retry_s` seconds, then after twice as long, `longest_retry_s` at most.
+    A bind that was not answered may still be carried out for `unclear_s` seconds: so long its cards stay taken. A pod
+    that waits for the same with other figures is told so after `retell_s` seconds; `tellers` tell at once.
     """
 
     overlap: Overlap = Overlap.DENY
@@ -42,6 +46,13 @@ class BindRules:
     parallel: int = 16
     retry_s: float = 1.0
     longest_retry_s: float = 60.0
+    unclear_s: float = 5.0
+    retell_s: float = 30.0
+    tellers: int = 8
+
+
+_AT_A_TIME = 50
+"""Decisions between two chances for others in this process: the lease has to be renewed whoever waits."""
 
 
 @dataclass(slots=True)
@@ -49,6 +60,7 @@ class _Waiting:
     pod: PodRef
     mapped: MappedPod
     told: str | None
+    told_at: float
 
 
 @dataclass(slots=True)
@@ -61,12 +73,16 @@ class Counts:
 
 
 class MapScheduler:
-    """Follows one cluster, and binds while `may_bind` says so (asked before every call)."""
+    """Follows one cluster, and binds while it leads.
 
-    def __init__(self, cluster: MapCluster, rules: BindRules, may_bind: Callable[[], bool]) -> None:
+    `leads_for_s` says for how many seconds it surely will from now on, 0 or less: it does not. It is asked before every
+    call, and no call goes on for longer.
+    """
+
+    def __init__(self, cluster: MapCluster, rules: BindRules, leads_for_s: Callable[[], float]) -> None:
         self._cluster = cluster
         self._rules = rules
-        self._may_bind = may_bind
+        self._leads_for_s = leads_for_s
         self._board = Board(rules.logical_label)
         self._waiting: dict[str, _Waiting] = {}
         self._for_node: dict[str, set[str]] = {}
@@ -76,6 +92,12 @@ class MapScheduler:
         self._queued: set[str] = set()
         self._work = asyncio.Event()
         self._listed = asyncio.Event()
+        self._fresh = True
+        self._ending = False
+        self._turns = asyncio.Semaphore(rules.parallel)
+        self._unclear_until = -inf
+        self._to_tell: dict[str, Wait] = {}
+        self._untold = asyncio.Event()
         self.counts = Counts()
 
     @property
@@ -91,13 +113,33 @@ class MapScheduler:
     async def run(self) -> None:
         """Follow and bind until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._cluster.follow(self.see, self._listed.set), name="follow")
+            group.create_task(self._cluster.follow(self.see, self._all_seen), name="follow")
             group.create_task(self._decide(group), name="decide")
+            for _ in range(self._rules.tellers):
+                group.create_task(self._tell_who_waits(), name="tell")
+
+    def lead(self) -> None:
+        """It leads from now on. Nothing is decided before everything was read anew."""
+        self._fresh = False
+        self._cluster.read_anew()
+
+    async def settle(self) -> None:
+        """Begin nothing more, and wait for what is being bound: for as long as it surely leads, at most."""
+        self._ending = True
+        for _ in range(self._rules.parallel):
+            await self._turns.acquire()
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing that was asked for can still be carried out, once it was waited for."""
+        return self._ending and asyncio.get_running_loop().time() >= self._unclear_until
 
     def see(self, sight: Sight) -> None:
         """Take in what has changed."""
         match sight:
             case NodeSeen(node):
+                if self._board.knows(node):
+                    return  # as most of what is told of nodes: that they live
                 before = self._board.names_of(node.name)
                 self._board.put_node(node)
                 self._wake(before | self._board.names_of(node.name))
@@ -107,6 +149,7 @@ class MapScheduler:
                 self._wake(words)
             case PodBound(pod, node, burden):
                 self._leave(pod.uid)
+                self._failures.pop(pod.uid, None)
                 self._assumed.discard(pod.uid)
                 if not self._board.has(pod.uid, node, burden):
                     self._release(pod.uid)
@@ -133,13 +176,20 @@ class MapScheduler:
         for uid in self._waiting:
             self._queue(uid)
 
+    def _all_seen(self) -> None:
+        self._fresh = True
+        self._listed.set()
+        self.look_again()
+
     def _arrive(self, sight: PodWaiting) -> None:
         uid = sight.pod.uid
+        former = self._waiting.get(uid)
+        told, told_at = (former.told, former.told_at) if former is not None else (None, -inf)
         self._leave(uid)
         if sight.gated:
             self._release(uid)
             return
-        self._waiting[uid] = _Waiting(sight.pod, sight.mapped, sight.told)
+        self._waiting[uid] = _Waiting(sight.pod, sight.mapped, sight.told or told, told_at)
         if sight.mapped.entry is not None:
             self._for_node.setdefault(sight.mapped.entry.node, set()).add(uid)
         if uid not in self._assumed:  # else it may be an older state of a pod that is being bound
@@ -147,6 +197,7 @@ class MapScheduler:
             self._queue(uid)
 
     def _leave(self, uid: str) -> None:
+        self._to_tell.pop(uid, None)
         waiting = self._waiting.pop(uid, None)
         if waiting is not None and waiting.mapped.entry is not None:
             of_node = self._for_node[waiting.mapped.entry.node]
@@ -172,26 +223,23 @@ class MapScheduler:
 
     async def _decide(self, group: asyncio.TaskGroup) -> None:
         await self._listed.wait()
-        turns = asyncio.Semaphore(self._rules.parallel)
+        looked = 0
         while True:
             await self._work.wait()
             while self._to_look_at:
-                await turns.acquire()
-                call = self._next()
-                if call is None:
-                    turns.release()
+                looked += 1
+                if looked % _AT_A_TIME == 0:
+                    await asyncio.sleep(0)
+                await self._turns.acquire()
+                found = self._next()
+                if found is None:
+                    self._turns.release()
                 else:
-                    group.create_task(self._carried_out(call, turns))
+                    group.create_task(self._bind(*found))
             self._work.clear()
 
-    async def _carried_out(self, call: Awaitable[None], turns: asyncio.Semaphore) -> None:
-        try:
-            await call
-        finally:
-            turns.release()
-
-    def _next(self) -> Awaitable[None] | None:
-        """Decide on one pod; what is to be done for it, if anything."""
+    def _next(self) -> tuple[_Waiting, Bind] | None:
+        """Decide on one pod; its bind, if it is to be bound."""
         if not self._to_look_at:
             return None
         uid = self._to_look_at.popleft()
@@ -199,35 +247,44 @@ class MapScheduler:
         waiting = self._waiting.get(uid)
         if waiting is None or uid in self._assumed:
             return None
-        if not self._may_bind():
-            return None
+        if not self._fresh or self._ending or self._leads_for_s() <= 0:
+            return None  # who leads anew looks at everybody
         decision = self._board.place(waiting.mapped, self._rules.overlap)
         match decision:
             case Bind():
                 self._assumed.add(uid)
+                self._to_tell.pop(uid, None)
                 self._board.take(uid, decision.node, waiting.mapped.burden)
-                return self._bind(waiting, decision)
+                return waiting, decision
             case Wait():
-                message = f"{decision.obstacle}: {decision.message}"
-                if message == waiting.told:
-                    return None
-                waiting.told = message
-                return self._tell(waiting, decision)
+                self._is_to_be_told(uid, waiting, decision)
+                return None
             case _:
                 assert_never(decision)
 
     async def _bind(self, waiting: _Waiting, decision: Bind) -> None:
         uid, pod = waiting.pod.uid, waiting.pod
         try:
-            await self._cluster.bind(pod, decision.node)
-        except (PodChangedError, BindRefusedError, ClusterUnavailableError) as problem:
+            left_s = self._leads_for_s()
+            if left_s <= 0:
+                self._give_up(uid)
+                return
+            async with asyncio.timeout(left_s):
+                await self._cluster.bind(pod, decision.node)
+        except (PodChangedError, BindRefusedError) as problem:
             # A pod that has changed is seen to have soon, and is then none that waits; else it is tried again.
-            self.counts.refused += 1
-            _log.warning("a pod could not be bound; trying again", pod=str(pod), why=str(problem))
-            self._failures[uid] = failures = self._failures.get(uid, 0) + 1
-            pause_s = min(self._rules.longest_retry_s, self._rules.retry_s * 2 ** min(failures - 1, 16))
-            asyncio.get_running_loop().call_later(pause_s, self._give_up, uid)
+            self._not_bound(pod, str(problem))
+            if isinstance(problem, BindRefusedError):
+                self._cluster.tell_event(pod, "FailedScheduling", str(problem), warning=True)
             return
+        except (ClusterUnavailableError, TimeoutError) as problem:
+            self._not_bound(pod, str(problem) or "no answer in time", at_least_s=self._is_unclear())
+            return
+        except asyncio.CancelledError:
+            self._is_unclear()
+            raise
+        finally:
+            self._turns.release()
         self._failures.pop(uid, None)
         self.counts.bound += 1
         _log.info("bound", pod=str(pod), node=decision.node)
@@ -236,15 +293,52 @@ class MapScheduler:
         if decision.warning is not None:
             self._cluster.tell_event(pod, "DeviceShared", decision.warning, warning=True)
 
+    def _is_unclear(self) -> float:
+        """A bind that may be carried out yet; for how long, in seconds."""
+        self._unclear_until = asyncio.get_running_loop().time() + self._rules.unclear_s
+        return self._rules.unclear_s
+
+    def _not_bound(self, pod: PodRef, why: str, *, at_least_s: float = 0.0) -> None:
+        self.counts.refused += 1
+        _log.warning("a pod could not be bound; trying again", pod=str(pod), why=why)
+        self._failures[pod.uid] = failures = self._failures.get(pod.uid, 0) + 1
+        pause_s = min(self._rules.longest_retry_s, self._rules.retry_s * 2 ** min(failures - 1, 16))
+        asyncio.get_running_loop().call_later(max(pause_s, at_least_s), self._give_up, pod.uid)
+
     def _give_up(self, uid: str) -> None:
         """A pod that was not bound as far as is known: it waits again. Bound after all, it is seen to be."""
+        if uid not in self._waiting:
+            self._failures.pop(uid, None)
         if uid in self._assumed:
             self._assumed.discard(uid)
             self._release(uid)
             if uid in self._waiting:
                 self._queue(uid)
 
+    def _is_to_be_told(self, uid: str, waiting: _Waiting, decision: Wait) -> None:
+        """Unless it knows, or was just told much the same: among many, each change changes what all wait for."""
+        if f"{decision.obstacle}: {decision.message}" == waiting.told:
+            self._to_tell.pop(uid, None)
+            return
+        alike = waiting.told is not None and waiting.told.startswith(f"{decision.obstacle}: ")
+        if alike and asyncio.get_running_loop().time() < waiting.told_at + self._rules.retell_s:
+            return
+        self._to_tell[uid] = decision
+        self._untold.set()
+
+    async def _tell_who_waits(self) -> None:
+        while True:
+            await self._untold.wait()
+            while self._to_tell:
+                uid = next(iter(self._to_tell))
+                decision = self._to_tell.pop(uid)
+                if self._leads_for_s() > 0 and not self._ending:
+                    await self._tell(self._waiting[uid], decision)
+            self._untold.clear()
+
     async def _tell(self, waiting: _Waiting, decision: Wait) -> None:
+        waiting.told = f"{decision.obstacle}: {decision.message}"
+        waiting.told_at = asyncio.get_running_loop().time()
         self.counts.told += 1
         self._cluster.tell_event(waiting.pod, "FailedScheduling", decision.message, warning=True)
         try:

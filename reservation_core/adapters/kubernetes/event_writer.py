@@ -57,7 +57,7 @@ class EventWriter:
         body = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": {"name": f"{pod.name[:200]}.{secrets.token_hex(8)}", "namespace": pod.namespace},
+            "metadata": {"name": f"{pod.name[:200].rstrip('-.')}.{secrets.token_hex(8)}", "namespace": pod.namespace},
             "eventTime": written_time(self._clock.now()),
             "reportingController": self._controller,
             "reportingInstance": self._instance,
@@ -76,13 +76,17 @@ class EventWriter:
         """Write what there is to tell, until cancelled."""
         while True:
             await self._more.wait()
-            while self._waiting:
-                path, body = self._waiting.popleft()
-                try:
-                    await self._transport.request("POST", path, body=body)
-                except (ApiError, ClusterUnavailableError) as problem:
-                    # Nothing is decided on Events: what they say stands in the pod's condition, too.
-                    self.left_out += 1
-                    _log.warning("an Event could not be written", why=str(problem))
-                await asyncio.sleep(self._pause_s)
+            await self.write_all()
             self._more.clear()
+
+    async def write_all(self) -> None:
+        """Write what there is to tell now."""
+        while self._waiting:
+            path, body = self._waiting.popleft()
+            try:
+                await self._transport.request("POST", path, body=body)
+            except (ApiError, ClusterUnavailableError) as problem:
+                # Nothing is decided on Events: what they say stands in the pod's condition, too.
+                self.left_out += 1
+                _log.warning("an Event could not be written", why=str(problem))
+            await asyncio.sleep(self._pause_s)

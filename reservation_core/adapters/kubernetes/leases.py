@@ -6,6 +6,7 @@ can take over.
 """
 
 import asyncio
+import math
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -47,20 +48,28 @@ class Lease:
         self._seen: Mapping[str, Any] = {}
         self._seen_at = 0.0
         self._renewed_at: float | None = None
+        self._was_ours = False
 
     def holds(self) -> bool:
         """Whether the work is ours now."""
-        renewed = self._renewed_at
-        return renewed is not None and self._monotonic() - renewed < self._rules.renew_within_s
+        return self.left_s() > 0
 
-    async def keep(self, gained: Callable[[], None]) -> None:
-        """Try to have it, and to keep it, until cancelled; then give it back. `gained` is called whenever it is ours
-        anew."""
+    def left_s(self) -> float:
+        """For how many seconds from now on it is surely ours; 0 or less: it is not."""
+        if self._renewed_at is None:
+            return 0.0
+        return self._renewed_at + self._rules.renew_within_s - self._monotonic()
+
+    async def keep(self, gained: Callable[[], None], may_give_back: Callable[[], bool]) -> None:
+        """Try to have it, and to keep it, until cancelled; then give it back, if it may be.
+
+        `gained` is called whenever it is ours anew: also when it had lapsed meanwhile, however shortly.
+        """
         held = False
         try:
             while True:
-                await self._look()
-                if self.holds() and not held:
+                anew = await self._look()
+                if anew and self.holds():
                     _log.info("leading", lease=self._name, identity=self._identity)
                     gained()
                 elif held and not self.holds():
@@ -68,28 +77,35 @@ class Lease:
                 held = self.holds()
                 await asyncio.sleep(self._rules.retry_s * random.uniform(0.8, 1.2))  # noqa: S311 -- spreads load
         finally:
-            await self._give_back()
+            if may_give_back():
+                await self._give_back()
 
-    async def _look(self) -> None:
+    async def _look(self) -> bool:
+        """Try once; whether it is ours now and was not all the time since it was last renewed."""
         begun = self._monotonic()
         try:
             async with asyncio.timeout(self._rules.renew_within_s / 2):
                 if await self._taken():
+                    anew = not self._was_ours or not self.holds()
                     self._renewed_at = begun  # from before the request: the lease cannot have begun earlier
+                    return anew
         except (ApiError, ClusterUnavailableError, TimeoutError) as problem:
             _log.warning("the lease could not be renewed", lease=self._name, why=str(problem) or "no answer in time")
+        return False
 
     async def _taken(self) -> bool:
         """Whether it is ours after this attempt."""
         try:
             found = await self._transport.request("GET", f"{self._path}/{self._name}")
         except NotFoundError:
+            self._was_ours = False
             body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": self._name}}
             return await self._written("POST", self._path, {**body, "spec": self._spec({})})
         spec = as_mapping(found.get("spec"))
         if spec != self._seen:
             self._seen, self._seen_at = spec, self._monotonic()
         holder = spec.get("holderIdentity")
+        self._was_ours = holder == self._identity
         lasts = spec.get("leaseDurationSeconds")
         lasts_s = float(lasts) if isinstance(lasts, int) else self._rules.duration_s
         if holder not in (None, "", self._identity) and self._monotonic() - self._seen_at < lasts_s:
@@ -112,7 +128,7 @@ class Lease:
         changes = changes if isinstance(changes, int) else 0
         return {
             "holderIdentity": self._identity,
-            "leaseDurationSeconds": max(1, round(self._rules.duration_s)),
+            "leaseDurationSeconds": max(1, math.ceil(self._rules.duration_s)),
             "acquireTime": former.get("acquireTime") if ours else now,
             "renewTime": now,
             "leaseTransitions": changes if ours or not former else changes + 1,

@@ -1,7 +1,7 @@
 """The scheduler's way to an API server: nodes and pods as they change, bindings, and why a pod waits."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
 
 from reservation_core.adapters.kubernetes.api_errors import ApiError, ConflictError, NotFoundError
@@ -20,6 +20,9 @@ UNSCHEDULABLE = "Unschedulable"
 
 _NOT_ENDED = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
 
+_BIND_LASTS = "4s"
+"""What the API server has not bound so long after it was asked, it binds no more."""
+
 Read = Callable[[Seen, SightRules], Sight]
 
 
@@ -31,9 +34,36 @@ class KubernetesMapCluster:
         self._rules = rules
         self._events = events
         self._clock = clock
+        self._anew = asyncio.Event()
 
     async def follow(self, handle: Callable[[Sight], None], listed: Callable[[], None]) -> None:
         """Tell of all nodes and pods once, then that this was all, then of every change, until cancelled."""
+        watches = (
+            (ObjectWatch(self._transport, "/api/v1/nodes"), node_sight),
+            (ObjectWatch(self._transport, "/api/v1/pods", _NOT_ENDED), pod_sight),
+        )
+        while True:
+            self._anew.clear()
+            for watch, _ in watches:
+                watch.forget_place()
+            following = asyncio.create_task(self._follow_both(watches, handle, listed), name="follow both")
+            asked = asyncio.create_task(self._anew.wait(), name="asked to read anew")
+            try:
+                await asyncio.wait((following, asked), return_when=asyncio.FIRST_COMPLETED)
+                if following.done():
+                    await following
+            finally:
+                following.cancel()
+                asked.cancel()
+                await asyncio.wait((following, asked))
+
+    def read_anew(self) -> None:
+        """Have `follow` begin with new lists, asked for after this call."""
+        self._anew.set()
+
+    async def _follow_both(
+        self, watches: Iterable[tuple[ObjectWatch, Read]], handle: Callable[[Sight], None], listed: Callable[[], None]
+    ) -> None:
         to_list = 2
 
         def one_listed() -> None:
@@ -43,8 +73,7 @@ class KubernetesMapCluster:
                 listed()
 
         async with asyncio.TaskGroup() as group:
-            for path, selector, read in (("/api/v1/nodes", None, node_sight), ("/api/v1/pods", _NOT_ENDED, pod_sight)):
-                watch = ObjectWatch(self._transport, path, selector)
+            for watch, read in watches:
                 group.create_task(self._follow(watch.changes(), read, handle, one_listed))
 
     async def _follow(
@@ -68,6 +97,12 @@ class KubernetesMapCluster:
 
         Raises PodChangedError, BindRefusedError and ClusterUnavailableError.
         """
+        lost = False
+
+        def unanswered() -> None:
+            nonlocal lost
+            lost = True
+
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
         body = {
             "apiVersion": "v1",
@@ -76,11 +111,15 @@ class KubernetesMapCluster:
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
         try:
-            await self._transport.request("POST", f"{path}/binding", body=body)
+            await self._transport.request(
+                "POST", f"{path}/binding", query={"timeout": _BIND_LASTS}, body=body, unanswered=unanswered
+            )
         except (ConflictError, NotFoundError) as problem:
             if not await self._is_on(pod, node):
                 raise PodChangedError(f"{pod} could not be bound to {node}: {problem.message}") from problem
         except ApiError as problem:
+            if lost:
+                raise ClusterUnavailableError(f"Whether {pod} was bound to {node} is not known: {problem}") from problem
             raise BindRefusedError(f"The API server refuses to bind {pod} to {node}: {problem}") from problem
 
     async def _is_on(self, pod: PodRef, node: str) -> bool:

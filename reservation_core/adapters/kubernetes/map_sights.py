@@ -115,26 +115,34 @@ def _waiting(seen: Seen, pod: PodRef, rules: SightRules) -> PodWaiting:
 
 def _burden(seen: Seen, rules: SightRules) -> Burden:
     spec = as_mapping(seen.thing.get("spec"))
-    return Burden(pod_requests(spec), _use(seen, rules), host_ports(spec))
+    return Burden(pod_requests(spec, as_mapping(seen.thing.get("status"))), _use(seen, rules), host_ports(spec))
 
 
 def _use(seen: Seen, rules: SightRules) -> DeviceUse | None:
-    """The cards that a pod sees: by its map's, or as one of our own jobs' pods."""
+    """The cards that a pod sees: by its map, or as one of our own jobs' pods.
+
+    A pod of our scheduler's sees what its environment says, whoever has taken its annotations away since.
+    """
     annotations = annotations_of(seen.thing)
-    devices = _devices_seen(seen.thing) if MAP_DIGEST in annotations else None
+    ours = as_mapping(seen.thing.get("spec")).get("schedulerName") == rules.scheduler_name
+    devices = _devices_seen(seen.thing) if ours or MAP_DIGEST in annotations else None
     group = f"{seen.namespace}/{_controller(seen.thing)}/{annotations.get(MAP_DIGEST)}"
     if devices is None and seen.namespace == rules.jobs_namespace and pod_name_of(seen.thing) is not None:
         devices, group = annotations.get(GPU_INDICES), f"job/{seen.uid}"
-    named = tuple(each for each in (devices or "").split(",") if each)
+    named = tuple(dict.fromkeys(each.strip() for each in (devices or "").split(",") if each.strip()))
     return DeviceUse(named, group, f"{seen.namespace}/{seen.name}") if named else None
 
 
 def _devices_seen(pod: Mapping[str, Any]) -> str | None:
-    for container in map(as_mapping, as_list(as_mapping(pod.get("spec")).get("containers"))):
-        for variable in map(as_mapping, as_list(container.get("env"))):
-            if variable.get("name") == CUDA_VISIBLE_DEVICES and isinstance(variable.get("value"), str):
-                return str(variable["value"])
-    return None
+    """What all of its containers see; None where none says anything."""
+    spec = as_mapping(pod.get("spec"))
+    said = [
+        str(variable["value"])
+        for container in map(as_mapping, [*as_list(spec.get("containers")), *as_list(spec.get("initContainers"))])
+        for variable in map(as_mapping, as_list(container.get("env")))
+        if variable.get("name") == CUDA_VISIBLE_DEVICES and isinstance(variable.get("value"), str)
+    ]
+    return ",".join(said) if said else None
 
 
 def _controller(pod: Mapping[str, Any]) -> str:

@@ -54,6 +54,10 @@ class ObjectWatch:
         self._version: str | None = None
         self._failures = 0
 
+    def forget_place(self) -> None:
+        """Have the next `changes` begin with a list, whose absentees are told gone."""
+        self._version = None
+
     async def changes(self) -> AsyncGenerator[Seen | None, None]:
         """Every object once, None when that was all, then every change. After a new list once more None.
 

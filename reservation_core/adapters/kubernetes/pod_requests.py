@@ -2,7 +2,8 @@
 
 The most that is needed at any time: all containers together, or an init container while it runs beside the init
 containers that go on (`restartPolicy: Always`). What the pod as a whole asks for (`spec.resources`) counts instead of
-the sum, and its overhead on top. Source: Kubernetes' resource helpers for pods.
+the sum, and its overhead on top. A container that is being resized counts with the most of what it is asked to have
+and what it still has. Source: Kubernetes' resource helpers for pods.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,13 +29,17 @@ def read_amounts(said: object) -> dict[str, int]:
     return amounts
 
 
-def pod_requests(spec: Mapping[str, Any]) -> dict[str, int]:
-    """What a pod takes, `pods: 1` included."""
-    running = _sum(_requests(each) for each in map(as_mapping, as_list(spec.get("containers"))))
+def pod_requests(spec: Mapping[str, Any], status: Mapping[str, Any] | None = None) -> dict[str, int]:
+    """What a pod takes, `pods: 1` included. `status` is its status, for one that is on a node."""
+    has = _allocated(status or {})
+    running = _sum(
+        _most(_requests(each), has.get(str(each.get("name")), {}))
+        for each in map(as_mapping, as_list(spec.get("containers")))
+    )
     beside: dict[str, int] = {}
     most: dict[str, int] = {}
     for container in map(as_mapping, as_list(spec.get("initContainers"))):
-        asked = _requests(container)
+        asked = _most(_requests(container), has.get(str(container.get("name")), {}))
         if container.get("restartPolicy") == "Always":
             beside = _sum((beside, asked))
             most = _most(most, beside)
@@ -57,6 +62,16 @@ def host_ports(spec: Mapping[str, Any]) -> tuple[str, ...]:
                 address = port.get("hostIP") or "0.0.0.0"  # noqa: S104 -- compared, not bound
                 found.append(f"{port.get('protocol') or 'TCP'}/{address}/{number}")
     return tuple(found)
+
+
+def _allocated(status: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+    """What each container has on its node, by its name."""
+    found = {}
+    for part in ("containerStatuses", "initContainerStatuses"):
+        for each in map(as_mapping, as_list(status.get(part))):
+            actual = read_amounts(as_mapping(each.get("resources")).get("requests"))
+            found[str(each.get("name"))] = _most(actual, read_amounts(each.get("allocatedResources")))
+    return found
 
 
 def _requests(holder: Mapping[str, Any]) -> dict[str, int]:
