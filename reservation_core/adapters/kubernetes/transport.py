@@ -8,7 +8,7 @@ about any pod; what asking again can't change is an ApiError.
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -81,6 +81,7 @@ class _Request:
     idle_s: float | None = None
     head_s: float | None = None
     unanswered: Callable[[], None] | None = None
+    final: Collection[int] = ()
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
@@ -126,12 +127,14 @@ class Transport:
         accept: str = _JSON,
         pacing: CreatePacing | None = None,
         unanswered: Callable[[], None] | None = None,
+        final: Collection[int] = (),
     ) -> dict[str, Any]:
         """Ask, and give back the object that is answered. `pacing` says when, and hears what was pushed back.
 
         `unanswered` is called when an attempt was sent and may be carried out later than the one that was answered.
+        Answers with a status among `final` are not asked for again: they raise ApiError.
         """
-        request = _Request(method, path, query, body, content_type, accept, unanswered=unanswered)
+        request = _Request(method, path, query, body, content_type, accept, unanswered=unanswered, final=final)
         answer = await self._ask(request, pacing)
         await answer.let_go()
         try:
@@ -221,7 +224,7 @@ class Transport:
                 f"The API server does not accept our credentials ({request}). Renew those in"
                 f" {self._credentials.origin}."
             )
-        if answer.status != 429 and answer.status < 500:
+        if answer.status in request.final or (answer.status != 429 and answer.status < 500):
             raise error
         return f"{error.status} {error.reason}: {error.message}"
 

@@ -1,0 +1,256 @@
+"""Ending pods that people made: past their time, or when bookings need the cards of those without a right to stay.
+
+Each look decides anew from what the cluster shows, the ledger and what is remembered, so a missed one is made up by the
+next. The database's clock decides. What is to be done is noted first and done then: who is killed in between has noted
+it once, and the next look does it. Whoever looks may do so beside others.
+"""
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from itertools import groupby
+
+import structlog
+
+from reservation_core.domain.pod_endings import Ending, EndRules, GuardedPod, Memory, Step, ending, remembered
+from reservation_core.domain.victims import NodeNeed, Preemptible, victims
+from reservation_core.ports.cluster import ClusterUnavailableError
+from reservation_core.ports.guarded_pods import BudgetRefusedError, EndRefusedError, GuardedPods
+from reservation_core.ports.pod_endings import EndingRecord, NeededCards
+from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
+from reservation_core.ports.wakeups import Channel
+from reservation_core.usecases.report_guarded_pods import PodReporter
+
+_NAMESPACES_AT_ONCE = 8
+_MOST_NAMED = 20
+_LEAST = -(2**40)
+"""Less than any pod's priority, which has 32 bits."""
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class PodEndRules:
+    """`lead`: so long before a booking begins its cards are made free. `grace_s`: what pods get at most to end."""
+
+    ends: EndRules = field(default_factory=EndRules)
+    lead: timedelta = timedelta(seconds=60)
+    grace_s: int = 30
+
+
+@dataclass(frozen=True, slots=True)
+class EndReport:
+    """What one look did: pods that were warned, asked to go, kept by a budget, or could not be asked."""
+
+    warned: int = 0
+    asked: int = 0
+    kept: int = 0
+    failed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    pod: GuardedPod
+    ending: Ending
+
+
+class PodEnder:
+    """One who ends pods; `begin` before it sees any."""
+
+    def __init__(self, uow: UnitOfWorkFactory, pods: GuardedPods, rules: PodEndRules) -> None:
+        self._uow = uow
+        self._pods = pods
+        self._rules = rules
+        self._reporter = PodReporter()
+        self._since: datetime | None = None
+        self._seen: set[str] = set()
+
+    async def begin(self) -> None:
+        """From now on pods are looked for: whoever was known before, and is not found then, is gone."""
+        async with self._uow(one_statement=True) as uow:
+            self._since = await uow.now()
+        self._seen.clear()
+
+    async def run(self, pods: Mapping[str, GuardedPod]) -> EndReport:
+        """Look once at all there are, by uid, and do what is due. Raises DatabaseUnavailableError."""
+        due = await self._decide(pods)
+        for each in due:
+            self._tell(each)
+        marked = [each for each in due if each.ending.mark]
+        going = [each for each in due if each.ending.step is not Step.NOTHING]
+        gate = asyncio.Semaphore(_NAMESPACES_AT_ONCE)
+        outcomes = await asyncio.gather(
+            *(self._end(of_namespace, gate) for of_namespace in _by_namespace(going)),
+            *(self._mark(of_namespace, gate) for of_namespace in _by_namespace(marked)),
+        )
+        kept = [memory for outcome in outcomes for memory in outcome[0]]
+        if kept:
+            await self._note_kept(kept)
+        warned = sum(each.ending.warn for each in due)
+        asked = sum(each.ending.asks for each in due)
+        return EndReport(warned, asked, len(kept), sum(outcome[1] for outcome in outcomes))
+
+    async def _decide(self, pods: Mapping[str, GuardedPod]) -> list[_Due]:
+        """Read, decide and note, in one transaction."""
+        enforced = [pod for pod in pods.values() if pod.enforced]
+        async with self._uow() as uow:
+            await uow.pod_endings.take_turn()
+            memories = {each.uid: each for each in await uow.pod_endings.memories()}
+            gone = [each for each in memories.values() if each.uid not in pods and self._was_seen(each)]
+            if not enforced and not gone:
+                return []
+            await self._reporter.report(uow, enforced, memories, gone)
+            now = await uow.now()
+            read = {pod.uid: remembered(pod, memories.get(pod.uid), now) for pod in enforced}
+            booked = await uow.pod_endings.booked({each.booking_id for each in read.values() if each.booking_id})
+            bookings = {each.booking_id: each for each in booked}
+            needed = await self._needed(uow, pods, read)
+            due = [
+                _Due(
+                    pod,
+                    ending(
+                        pod,
+                        memories.get(pod.uid),
+                        bookings.get(read[pod.uid].booking_id or ""),
+                        needed.get(pod.uid),
+                        self._rules.ends,
+                        now,
+                    ),
+                )
+                for pod in sorted(enforced, key=lambda pod: (pod.namespace, pod.name, pod.uid))
+            ]
+            changed = [each.ending.after for each in due if memories.get(each.pod.uid) != each.ending.after]
+            await uow.pod_endings.remember(changed)
+            await uow.pod_endings.forget({each.uid for each in gone})
+            records = _records(due, bookings)
+            await uow.pod_endings.record(records, now)
+            if records:
+                uow.wake(Channel.EVENTS)
+        self._reporter.committed()
+        self._seen = set(pods)
+        return due
+
+    def _was_seen(self, memory: Memory) -> bool:
+        """Whether its absence says that it is gone: others may have seen a pod that was made since."""
+        return memory.uid in self._seen or (self._since is not None and memory.seen_at < self._since)
+
+    async def _needed(
+        self, uow: UnitOfWork, pods: Mapping[str, GuardedPod], read: Mapping[str, Memory]
+    ) -> dict[str, str]:
+        """For whom the cards of those are needed that have to go, by uid."""
+        preemptible = [
+            pod
+            for pod in pods.values()
+            if pod.enforced and pod.node is not None and read[pod.uid].preemptible and pod.finished_at is None
+        ]
+        needs = await uow.pod_endings.needed_cards({pod.node for pod in preemptible if pod.node}, self._rules.lead)
+        found = {}
+        for need in needs:
+            here = [pod for pod in preemptible if pod.node == need.node]
+            for uid in victims(_need(need, pods, here), [_preemptible(pod) for pod in here]):
+                found[uid] = min(need.needed.values())
+        return found
+
+    def _tell(self, due: _Due) -> None:
+        end = due.ending
+        if end.warn and end.end is not None:
+            note = f"This pod will be ended at {end.end:%Y-%m-%d %H:%M} UTC: {end.why} Save your work."
+            self._pods.tell(due.pod, "EndingSoon", f"{note} A longer booking lets it stay longer.")
+        if end.asks:
+            self._pods.tell(due.pod, "Ending", f"This pod is ended. {end.why}")
+        if end.tells_refusal:
+            what = "it is deleted" if end.step is Step.DELETE else "it keeps cards that are not its own"
+            self._pods.tell(due.pod, "EndingRefused", f"A PodDisruptionBudget keeps this pod: {what}. {end.why}")
+            _log.warning("a disruption budget keeps a pod past its end", pod=str(due.pod), why=end.why)
+
+    async def _mark(self, of_namespace: Sequence[_Due], gate: asyncio.Semaphore) -> tuple[list[Memory], int]:
+        failed = 0
+        async with gate:
+            for each in of_namespace:
+                try:
+                    assert each.ending.end is not None  # noqa: S101 - there is nothing to mark without
+                    await self._pods.mark_end(each.pod, each.ending.end)
+                except ClusterUnavailableError as problem:
+                    failed += 1
+                    _log.warning("an end could not be marked; trying again", pod=str(each.pod), why=str(problem))
+        return [], failed
+
+    async def _end(self, of_namespace: Sequence[_Due], gate: asyncio.Semaphore) -> tuple[list[Memory], int]:
+        """One after the other; answers those that a budget kept, and how many could not be asked."""
+        kept, failed = [], 0
+        async with gate:
+            for each in of_namespace:
+                try:
+                    if each.ending.step is Step.DELETE:
+                        await self._pods.delete(each.pod, self._rules.grace_s)
+                    else:
+                        await self._pods.evict(each.pod, self._rules.grace_s)
+                except BudgetRefusedError:
+                    kept.append(each.ending.after)
+                except (EndRefusedError, ClusterUnavailableError) as problem:
+                    failed += 1
+                    _log.warning("a pod could not be ended; trying again", pod=str(each.pod), why=str(problem))
+        return kept, failed
+
+    async def _note_kept(self, kept: Sequence[Memory]) -> None:
+        """Since when their budgets keep them."""
+        async with self._uow() as uow:
+            await uow.pod_endings.take_turn()
+            now = await uow.now()
+            known = {each.uid: each for each in await uow.pod_endings.memories()}
+            since = [known[each.uid] for each in kept if each.uid in known]
+            await uow.pod_endings.remember([replace(each, refused_at=now) for each in since if each.refused_at is None])
+
+
+def _need(need: NeededCards, pods: Mapping[str, GuardedPod], candidates: Collection[GuardedPod]) -> NodeNeed:
+    """What others of the node have is taken, but for those whose booking's cards there are needed anyway."""
+    ours = {pod.uid for pod in candidates}
+    theirs = set(need.needed.values())
+    taken = sum(
+        pod.gpus
+        for pod in pods.values()
+        if pod.node == need.node
+        and pod.uid not in ours
+        and pod.cards is None
+        and pod.finished_at is None
+        and pod.booking_id not in theirs
+    )
+    return NodeNeed(need.cards, frozenset(need.needed), need.types, taken)
+
+
+def _preemptible(pod: GuardedPod) -> Preemptible:
+    """What is leaving anyway is counted on first."""
+    cards = None if pod.cards is None else frozenset(pod.cards)
+    priority, began = (_LEAST, None) if pod.leaving else (pod.priority, pod.began)
+    return Preemptible(pod.uid, pod.gpus, priority, began, cards, pod.gpu_type)
+
+
+def _by_namespace(due: Sequence[_Due]) -> list[list[_Due]]:
+    return [list(each) for _, each in groupby(due, lambda one: one.pod.namespace)]
+
+
+def _records(due: Sequence[_Due], bookings: Collection[str]) -> list[EndingRecord]:
+    """A line for each pod that is asked to go or kept, and one for all of a booking that are warned together."""
+    records: dict[tuple[str, str, str], EndingRecord] = {}
+    for each in due:
+        pod, end = each.pod, each.ending
+        booking_id = end.after.booking_id if end.after.booking_id in bookings else None
+        said = {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid, "gpus": pod.gpus}
+        data: dict[str, object] = {**said, "owner": end.after.owner}
+        if end.end is not None:
+            data["ends_at"] = end.end.isoformat()
+        for kind, happened in (
+            ("pod_end_warned", end.warn), ("pod_end_asked", end.asks), ("pod_end_refused", end.tells_refusal)
+        ):  # fmt: skip
+            if not happened:
+                continue
+            about = booking_id if kind == "pod_end_warned" and booking_id is not None else pod.uid
+            key = (kind, about, str(data.get("ends_at")) if about == booking_id else "")
+            if key in records:
+                named = records[key].data.setdefault("others", [])
+                if len(named) < _MOST_NAMED:
+                    named.append(str(pod))
+            else:
+                records[key] = EndingRecord(kind, end.why, f"pod:{pod}", booking_id, dict(data))
+    return list(records.values())

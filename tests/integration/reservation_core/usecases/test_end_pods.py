@@ -1,0 +1,316 @@
+"""Ending pods that people made, on a real database whose clock is set; the cluster does what a test says."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from reservation_core.domain.model import ForeignPod, GpuCondition
+from reservation_core.domain.pod_endings import EndRules, GuardedPod
+from reservation_core.ports.cluster import ClusterUnavailableError
+from reservation_core.ports.guarded_pods import BudgetRefusedError
+from reservation_core.usecases.cancel_booking import cancel_booking
+from reservation_core.usecases.end_pods import EndReport, PodEnder, PodEndRules
+from tests.clocks import START
+from tests.integration.reservation_core.usecases.booking_world import GRACE, HOUR, MINUTE, BookingWorld
+
+NINE = START + 24 * HOUR
+POD = GuardedPod("u-1", "lab", "train-0", "a", "alice", gpus=1, began=NINE, grace_s=600)
+
+
+class ScriptedPods:
+    """See ports.guarded_pods.GuardedPods. What is evicted leaves; what a budget keeps does not."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, GuardedPod] = {}
+        self.kept: set[str] = set()
+        self.asked: list[tuple[str, str, int]] = []
+        self.told: list[tuple[str, str, str]] = []
+        self.before: Callable[[GuardedPod], None] = lambda _: None
+
+    def put(self, *pods: GuardedPod) -> None:
+        self.pods |= {pod.uid: pod for pod in pods}
+
+    async def look(self) -> Mapping[str, GuardedPod]:
+        return dict(self.pods)
+
+    async def follow(self, show: Callable[[Mapping[str, GuardedPod]], None]) -> None:
+        raise NotImplementedError
+
+    async def mark_end(self, pod: GuardedPod, end: datetime) -> None:
+        self.put(replace(self.pods[pod.uid], marked_end=end))
+
+    async def evict(self, pod: GuardedPod, grace_s: int) -> None:
+        self.before(pod)
+        self.asked.append(("evict", pod.uid, grace_s))
+        if pod.uid in self.kept:
+            raise BudgetRefusedError("Cannot evict pod as it would violate the pod's disruption budget.")
+        self.put(replace(pod, leaving=True))
+
+    async def delete(self, pod: GuardedPod, grace_s: int) -> None:
+        self.asked.append(("delete", pod.uid, grace_s))
+        self.put(replace(pod, leaving=True))
+
+    def tell(self, pod: GuardedPod, reason: str, note: str) -> None:
+        self.told.append((pod.name, reason, note))
+
+    async def tell_all(self) -> None:
+        """Nothing waits."""
+
+
+class Lab:
+    """A world with bookings, and pods of people in it."""
+
+    def __init__(self, bookings: BookingWorld, rules: PodEndRules) -> None:
+        self.bookings = bookings
+        self.pods = ScriptedPods()
+        self.rules = rules
+        self.ender = PodEnder(bookings.world.uow, self.pods, rules)
+
+    def restart(self) -> None:
+        """Another process."""
+        self.ender = PodEnder(self.bookings.world.uow, self.pods, self.rules)
+
+    async def look(self) -> EndReport:
+        """As one run does."""
+        await self.ender.begin()
+        return await self.ender.run(await self.pods.look())
+
+    async def at(self, when: datetime) -> EndReport:
+        await self.bookings.at(when)
+        return await self.look()
+
+    async def records(self, kind: str) -> list[dict[str, Any]]:
+        found = await self.bookings.rows(
+            "SELECT reservation_id, subject, data FROM events WHERE kind = :kind ORDER BY id", kind=kind
+        )
+        return [{**row["data"], "about": row["reservation_id"] or row["subject"]} for row in found]
+
+    async def uses(self) -> list[tuple[str, str, datetime, datetime | None]]:
+        found = await self.bookings.rows(
+            "SELECT booking_id, pod_uid, admitted_at, ended_at FROM admissions ORDER BY admitted_at, pod_uid"
+        )
+        return [(row["booking_id"], row["pod_uid"], row["admitted_at"], row["ended_at"]) for row in found]
+
+
+@pytest.fixture
+def lab(bookings: BookingWorld) -> Lab:
+    return Lab(bookings, PodEndRules())
+
+
+async def test_a_booked_pod_is_warned_and_ends_with_its_booking(lab: Lab) -> None:
+    made = await lab.bookings.booked(NINE, 2 * HOUR)
+    await lab.at(NINE)
+    lab.pods.put(replace(POD, booking_id=made.id, marked_end=NINE + 2 * HOUR))
+    assert await lab.at(NINE + MINUTE) == EndReport()
+    for left in (30, 15, 5):
+        assert await lab.at(NINE + 2 * HOUR - left * MINUTE) == EndReport(warned=1)
+        assert await lab.look() == EndReport()
+    assert await lab.at(NINE + 2 * HOUR) == EndReport(asked=1)
+    assert lab.pods.asked == [("evict", "u-1", 30)]
+    assert [reason for _, reason, _ in lab.pods.told] == ["EndingSoon"] * 3 + ["Ending"]
+    assert await lab.look() == EndReport()
+    [asked] = await lab.records("pod_end_asked")
+    assert (asked["about"], asked["namespace"], asked["name"], asked["uid"]) == (made.id, "lab", "train-0", "u-1")
+    assert len(await lab.records("pod_end_warned")) == 3
+
+
+async def test_a_pod_counts_as_use_of_its_booking_until_it_is_gone(lab: Lab) -> None:
+    lab.bookings.keeping = GRACE
+    made = await lab.bookings.booked(NINE, 4 * HOUR)
+    await lab.at(NINE)
+    lab.pods.put(replace(POD, booking_id=made.id, began=NINE + MINUTE))
+    await lab.at(NINE + 2 * MINUTE)
+    await lab.at(NINE + HOUR)
+    assert await lab.uses() == [(made.id, "u-1", NINE + MINUTE, None)]
+    assert (await lab.bookings.booking(made.id)).used_at == NINE + MINUTE
+    lab.pods.pods.clear()
+    await lab.at(NINE + 2 * HOUR)
+    assert await lab.uses() == [(made.id, "u-1", NINE + MINUTE, NINE + 2 * HOUR)]
+    assert await lab.bookings.rows("SELECT 1 FROM pod_endings") == []
+
+
+async def test_a_pod_that_has_finished_used_its_booking_until_then(lab: Lab) -> None:
+    made = await lab.bookings.booked(NINE, 4 * HOUR)
+    await lab.at(NINE)
+    lab.pods.put(replace(POD, booking_id=made.id))
+    await lab.at(NINE + MINUTE)
+    lab.pods.put(replace(POD, booking_id=made.id, finished_at=NINE + 30 * MINUTE))
+    await lab.at(NINE + HOUR)
+    assert await lab.uses() == [(made.id, "u-1", NINE, NINE + 30 * MINUTE)]
+
+
+async def test_a_pod_that_was_made_after_somebody_else_listed_is_not_gone(lab: Lab) -> None:
+    made = await lab.bookings.booked(NINE, 4 * HOUR)
+    await lab.at(NINE)
+    await lab.ender.begin()
+    listed = await lab.pods.look()
+    lab.pods.put(replace(POD, booking_id=made.id))
+    other = PodEnder(lab.bookings.world.uow, lab.pods, PodEndRules())
+    await lab.bookings.time.set(NINE + MINUTE)
+    await other.begin()
+    await other.run(await lab.pods.look())
+    await lab.ender.run(listed)
+    assert (await lab.uses())[0][3] is None
+
+
+async def test_a_longer_booking_is_written_on_the_pod_and_a_cancelled_one_ends_it(lab: Lab) -> None:
+    made = await lab.bookings.booked(NINE, HOUR)
+    await lab.at(NINE)
+    lab.pods.put(replace(POD, booking_id=made.id, marked_end=NINE + 30 * MINUTE))
+    await lab.look()
+    assert lab.pods.pods["u-1"].marked_end == NINE + HOUR
+    await lab.bookings.time.set(NINE + MINUTE)
+    async with lab.bookings.world.uow() as uow:
+        await cancel_booking(uow, lab.bookings.world.who, made.id, "this", None)
+    assert await lab.look() == EndReport(asked=1)
+    [asked] = await lab.records("pod_end_asked")
+    assert "cancelled" in asked["why"]
+
+
+async def test_what_a_pod_says_later_of_itself_wins_nothing(lab: Lab) -> None:
+    lab.pods.put(replace(POD, marked_end=NINE + HOUR))
+    await lab.at(NINE)
+    lab.pods.put(replace(POD, marked_end=None, owner=None))
+    await lab.look()
+    assert lab.pods.pods["u-1"].marked_end == NINE + HOUR
+    lab.restart()
+    assert await lab.at(NINE + HOUR) == EndReport(asked=1)
+
+
+async def test_pods_of_other_namespaces_are_left_alone(lab: Lab) -> None:
+    lab.pods.put(replace(POD, marked_end=NINE - HOUR, enforced=False))
+    assert await lab.at(NINE) == EndReport()
+    assert lab.pods.asked == []
+
+
+async def test_a_budget_keeps_a_pod_for_ten_minutes_and_then_it_is_told_and_not_forced(lab: Lab) -> None:
+    lab.pods.kept = {"u-1"}
+    lab.pods.put(replace(POD, marked_end=NINE))
+    assert await lab.at(NINE) == EndReport(asked=1, kept=1)
+    lab.restart()
+    assert await lab.at(NINE + 9 * MINUTE) == EndReport(kept=1)
+    assert await lab.records("pod_end_refused") == []
+    for minute in (10, 11):
+        await lab.at(NINE + minute * MINUTE)
+    assert {what for what, _, _ in lab.pods.asked} == {"evict"}
+    assert len(await lab.records("pod_end_refused")) == 1
+    assert [reason for _, reason, _ in lab.pods.told] == ["Ending", "EndingRefused"]
+    lab.pods.kept.clear()
+    await lab.at(NINE + 12 * MINUTE)
+    assert lab.pods.pods["u-1"].leaving
+
+
+async def test_a_budget_is_overridden_where_that_is_set(bookings: BookingWorld) -> None:
+    lab = Lab(bookings, PodEndRules(EndRules(override_budgets=True)))
+    lab.pods.kept = {"u-1"}
+    lab.pods.put(replace(POD, marked_end=NINE))
+    await lab.at(NINE)
+    await lab.at(NINE + 10 * MINUTE)
+    assert [what for what, _, _ in lab.pods.asked] == ["evict", "delete"]
+
+
+async def test_who_is_killed_before_the_eviction_has_noted_it_and_the_next_one_does_it(lab: Lab) -> None:
+    """What is to be done is committed before it is done; a kill in between costs a look and no second line."""
+    lab.pods.put(replace(POD, marked_end=NINE))
+
+    def killed(_: GuardedPod) -> None:
+        raise asyncio.CancelledError
+
+    lab.pods.before = killed
+    with pytest.raises(asyncio.CancelledError):
+        await lab.at(NINE)
+    assert len(await lab.records("pod_end_asked")) == 1
+    lab.pods.before = lambda _: None
+    lab.restart()
+    await lab.look()
+    assert lab.pods.pods["u-1"].leaving
+    assert len(await lab.records("pod_end_asked")) == 1
+
+
+async def test_many_at_once_note_it_once(lab: Lab) -> None:
+    lab.pods.put(*(replace(POD, uid=f"u-{n}", name=f"p-{n}", marked_end=NINE) for n in range(4)))
+    await lab.bookings.at(NINE)
+    enders = [PodEnder(lab.bookings.world.uow, lab.pods, PodEndRules()) for _ in range(4)]
+    pods = await lab.pods.look()
+    reports = await asyncio.gather(*(ender.run(pods) for ender in enders))
+    assert sum(each.asked for each in reports) == 4
+    assert len(await lab.records("pod_end_asked")) == 4
+
+
+async def test_one_that_cannot_be_asked_does_not_keep_the_others(lab: Lab) -> None:
+    def away(pod: GuardedPod) -> None:
+        if pod.uid == "u-0":
+            raise ClusterUnavailableError("away")
+
+    lab.pods.before = away
+    lab.pods.put(*(replace(POD, uid=f"u-{n}", name=f"p-{n}", marked_end=NINE) for n in range(3)))
+    assert await lab.at(NINE) == EndReport(asked=3, failed=1)
+    assert [pod.leaving for pod in lab.pods.pods.values()] == [False, True, True]
+
+
+async def test_the_machines_own_clock_does_not_matter(lab: Lab) -> None:
+    """It goes on and back by days; what counts is the database's."""
+    lab.pods.put(replace(POD, marked_end=NINE + HOUR))
+    await lab.at(NINE)
+    for days in (-9, 9):
+        lab.bookings.world.clock.at = NINE + timedelta(days=days)
+        assert await lab.look() == EndReport()
+
+
+async def test_preemptible_pods_go_for_a_booking_that_is_about_to_begin_and_no_more_than_needed(lab: Lab) -> None:
+    """Node a has two cards, of which one is booked from ten."""
+    made = await lab.bookings.booked(NINE + HOUR, node="a")
+    loose = replace(POD, preemptible=True, owner="bob")
+    lab.pods.put(
+        replace(loose, uid="old", name="old", began=NINE - 9 * HOUR),
+        replace(loose, uid="young", name="young", began=NINE),
+        replace(loose, uid="elsewhere", name="elsewhere", node="b", began=NINE),
+        replace(loose, uid="waiting", name="waiting", node=None, began=None),
+    )
+    assert await lab.at(NINE + 58 * MINUTE) == EndReport()
+    assert await lab.at(NINE + 59 * MINUTE) == EndReport(asked=1)
+    assert [uid for _, uid, _ in lab.pods.asked] == ["young"]
+    [asked] = await lab.records("pod_end_asked")
+    assert asked["about"] == "pod:lab/young"
+    assert made.id in asked["why"]
+    assert await lab.look() == EndReport()
+    del lab.pods.pods["young"]
+    lab.pods.put(replace(POD, uid="booked", name="booked", booking_id=made.id, owner="alice"))
+    assert await lab.at(NINE + HOUR) == EndReport()
+    assert [uid for _, uid, _ in lab.pods.asked] == ["young"]
+
+
+async def test_of_mapped_pods_those_go_that_are_on_the_bookings_cards(lab: Lab) -> None:
+    made = await lab.bookings.booked(NINE, node="a")
+    [row] = await lab.bookings.rows(
+        "SELECT g.index FROM allocations a JOIN gpus g ON g.id = a.gpu_id WHERE a.reservation_id = :id", id=made.id
+    )
+    taken = int(row["index"])
+    loose = replace(POD, preemptible=True, owner="bob")
+    lab.pods.put(
+        replace(loose, uid="on-it", name="on-it", cards=(taken,), priority=1000),
+        replace(loose, uid="beside", name="beside", cards=(1 - taken,), priority=-1000),
+    )
+    await lab.at(NINE)
+    assert [uid for _, uid, _ in lab.pods.asked] == ["on-it"]
+
+
+async def test_a_card_on_which_a_preemptible_pod_was_seen_is_still_the_bookings(lab: Lab) -> None:
+    """Nobody else is given it, and once the pod is gone and was looked for, it is as any card."""
+    made = await lab.bookings.booked(NINE, 4 * HOUR, node="a", gpus=2)
+    world = lab.bookings.world
+    async with world.uow() as uow:
+        nodes = await world.cluster.list_nodes()
+        await uow.inventory.update(nodes, [ForeignPod("a", "lab/loose", 1, (0,))], world.clock.now())
+    lab.pods.put(replace(POD, preemptible=True, owner="bob", cards=(0,)))
+    await lab.at(NINE)
+    assert [uid for _, uid, _ in lab.pods.asked] == ["u-1"]
+    assert len(await lab.bookings.taken(made.id)) == 2
+    async with world.uow() as uow:
+        await uow.inventory.update(nodes, [], world.clock.now())
+    rows = await lab.bookings.rows("SELECT DISTINCT condition FROM gpus")
+    assert [row["condition"] for row in rows] == [GpuCondition.USABLE.value]
