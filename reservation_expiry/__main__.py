@@ -1,26 +1,43 @@
-"""`python -m reservation_expiry`."""
+"""`python -m reservation_expiry`: look once; with `--watch` end pods that people made as soon as they are due."""
 
+import argparse
 import sys
 
-from reservation_core.runtime.programs import run_program
+from reservation_core.runtime.programs import run_with_settings, settings_told
 from reservation_core.runtime.settings import ExpirySettings
+from reservation_core.runtime.shutdown import stop_on_signals
 from reservation_core.runtime.wiring import open_runtime
-from reservation_expiry.expire import run_once
+from reservation_expiry.expire import run_once, watch
+
+PROGRAM = "reservation_expiry"
 
 
-async def main(settings: ExpirySettings) -> None:
-    """Look once."""
-    async with open_runtime(settings, application="reservation_expiry") as runtime:
+def main(arguments: list[str]) -> int:
+    """Run; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog=f"python -m {PROGRAM}",
+        description="Warns before, ends at, and cleans up after the end of reservations, once.",
+        epilog=settings_told(ExpirySettings),
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--watch", action="store_true",
+        help="follow the pods that people made and end them when they are due, and nothing else, until SIGTERM",
+    )  # fmt: skip
+    chosen = parser.parse_args(arguments)
+    return run_with_settings(PROGRAM, ExpirySettings, _watch if chosen.watch else _look)
+
+
+async def _look(settings: ExpirySettings) -> None:
+    async with open_runtime(settings, application=PROGRAM) as runtime:
         await run_once(runtime, settings)
 
 
+async def _watch(settings: ExpirySettings) -> None:
+    stop = stop_on_signals()
+    async with open_runtime(settings, application=f"{PROGRAM}-watch") as runtime:
+        await watch(runtime, settings, stop)
+
+
 if __name__ == "__main__":
-    sys.exit(
-        run_program(
-            "reservation_expiry",
-            "Warns before, ends at, and cleans up after the end of reservations, once.",
-            ExpirySettings,
-            main,
-            sys.argv[1:],
-        )
-    )
+    sys.exit(main(sys.argv[1:]))

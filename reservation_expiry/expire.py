@@ -1,12 +1,14 @@
-"""One look at everything that has a time."""
+"""One look at everything that has a time, and the watch over pods that people made."""
 
+import asyncio
 from dataclasses import asdict
 from datetime import timedelta
 
 import structlog
 
 from reservation_core.domain.booking_life import BookingRules
-from reservation_core.runtime.settings import ExpirySettings
+from reservation_core.runtime.settings import ClusterKind, ExpirySettings
+from reservation_core.runtime.settings_error import SettingsError
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.expire import ExpiryReport, ExpiryRules, expire
 from reservation_core.usecases.keep_bookings import BookingKeeping
@@ -16,8 +18,8 @@ from reservation_core.usecases.waitlist import Waitlist
 _log = structlog.get_logger(__name__)
 
 
-async def run_once(runtime: Runtime, settings: ExpirySettings) -> ExpiryReport:
-    """Act on what is due; returns what was done."""
+async def run_once(runtime: Runtime, settings: ExpirySettings, *, watched: bool = False) -> ExpiryReport:
+    """Act on what is due; returns what was done. `watched`: somebody watches over pods that people made already."""
     report = await expire(
         runtime.uow,
         runtime.cluster,
@@ -36,7 +38,33 @@ async def run_once(runtime: Runtime, settings: ExpirySettings) -> ExpiryReport:
     if report.unknown:
         _log.warning("the cluster does not answer; late starts are not given up yet", jobs=report.unknown)
     await _keep_calendar(runtime, settings)
+    if ends_pods(settings) and not watched:
+        await _end_pods(runtime, settings)
     return report
+
+
+def ends_pods(settings: ExpirySettings) -> bool:
+    """Whether pods that people made are ended: there are such only on Kubernetes."""
+    return settings.enforcement.enabled and settings.cluster is ClusterKind.KUBERNETES
+
+
+async def watch(runtime: Runtime, settings: ExpirySettings, stop: asyncio.Event) -> None:
+    """End pods that people made as soon as they are due, until `stop` is set. Raises SettingsError."""
+    # Loaded only where it is wanted, as the cluster itself is.
+    from reservation_core.runtime.pod_ending import keep_ending_pods  # noqa: PLC0415
+
+    if not ends_pods(settings):
+        raise SettingsError(
+            "There is nothing to watch: set GPU_DEV_CLUSTER=kubernetes and GPU_DEV_ENFORCEMENT__ENABLED=true"
+        )
+    await keep_ending_pods(runtime.uow, settings, stop)
+
+
+async def _end_pods(runtime: Runtime, settings: ExpirySettings) -> None:
+    """After the calendar: bookings that are over end their pods in the same look."""
+    from reservation_core.runtime.pod_ending import end_pods_once  # noqa: PLC0415
+
+    await end_pods_once(runtime.uow, settings)
 
 
 async def _keep_calendar(runtime: Runtime, settings: ExpirySettings) -> None:

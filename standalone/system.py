@@ -25,7 +25,9 @@ from reservation_core.runtime.policy_file import take_over
 from reservation_core.runtime.settings import ClusterKind, StandaloneSettings
 from reservation_core.runtime.shutdown import stop_on_signals
 from reservation_core.runtime.wiring import Runtime, open_runtime
+from reservation_expiry.expire import ends_pods
 from reservation_expiry.expire import run_once as expire_once
+from reservation_expiry.expire import watch as end_pods
 from reservation_processor.process import run as process
 from standalone.administrator import AdminToken, ensure_admin_token
 from standalone.components import ComponentFailedError, every, run_together
@@ -96,7 +98,7 @@ async def _run(
     nodes = await runtime.cluster.list_nodes()
 
     async def expire() -> None:
-        await expire_once(runtime, settings)
+        await expire_once(runtime, settings, watched=True)
 
     async def update() -> None:
         await update_once(runtime)
@@ -111,6 +113,8 @@ async def _run(
         "expiry": every(timedelta(seconds=settings.expire_every_s), expire, stop),
         "updater": every(timedelta(seconds=settings.update_every_s), update, stop),
     }
+    if ends_pods(settings):
+        components["ending of pods"] = end_pods(runtime, settings, stop)
     if server is not None:
         components["database server"] = watch(server, stop)
     try:

@@ -8,9 +8,9 @@ import os
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Literal, assert_never
+from typing import Annotated, Literal, Self, assert_never
 
-from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, Field, SecretStr
+from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from reservation_core.adapters.kubernetes.attaching import GpuAttach, GpuPin
@@ -289,8 +289,38 @@ class NodeAgentSettings(CommonSettings):
     look_every_s: Seconds = 60
 
 
+class PodEndSettings(BaseModel):
+    """How pods that people made are ended where bookings are enforced. Times are in seconds."""
+
+    enabled: bool = False
+    # Bookings are enforced in namespaces with this label; the webhook's configuration names the same.
+    namespace_label: Annotated[str, Field(pattern=r"^[A-Za-z0-9][-A-Za-z0-9_./]{0,316}=[-A-Za-z0-9_.]{1,63}$")] = (
+        "gpu-dev/enforce-bookings=true"
+    )
+    warn_before_s: WarningTimes = (1800, 900, 300)
+    lead_s: Annotated[float, Field(ge=0, le=86_400)] = 60  # so long before a booking begins its cards are made free
+    grace_s: Annotated[int, Field(ge=1, le=86_400)] = 30  # between SIGTERM and SIGKILL, where the pod wants more
+    budget_patience_s: Seconds = 600  # so long a PodDisruptionBudget may keep a pod that has to go
+    override_budgets: bool = False  # after that it is deleted; else it is told, and tried again
+    look_s: Seconds = 5  # the watching loop looks so often, and whenever a pod has changed
+    events_per_s: Annotated[float, Field(gt=0, le=1000)] = 50
+    # Where the Lease is: the namespace of the service account, unless this says so.
+    lease_namespace: Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")] | None = None
+    lease_s: Seconds = 15
+    renew_within_s: Seconds = 10
+    retry_s: Seconds = 2
+
+    @model_validator(mode="after")
+    def _lease_makes_sense(self) -> Self:
+        if not self.retry_s < self.renew_within_s < self.lease_s:
+            raise ValueError("retry_s must be less than renew_within_s, and that less than lease_s")
+        return self
+
+
 class ExpirySettings(CalendarSettings):
     """The reservation expiry."""
+
+    enforcement: PodEndSettings = Field(default_factory=PodEndSettings)
 
     warn_before_s: WarningTimes = (1800, 900, 300)
     start_allowance_s: Seconds = 120
