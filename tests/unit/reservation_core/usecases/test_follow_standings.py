@@ -205,6 +205,21 @@ def test_a_question_that_is_refused_says_nothing_about_others() -> None:
     played(service, play)
 
 
+def test_at_its_end_no_call_is_waited_for() -> None:
+    service = Service(takes_s=1000)
+    ended: list[float] = []
+
+    async def play(world: World) -> None:
+        following = asyncio.create_task(world.standings.follow())
+        await world.review()
+        following.cancel()
+        await asyncio.wait([following])
+        ended.append(asyncio.get_running_loop().time())
+
+    played(service, play, followed=False)
+    assert (ended, service.parallel) == ([0.15], 0)
+
+
 def test_a_booking_that_has_ended_meanwhile_is_asked_about_at_once() -> None:
     service = Service(Standing(schedulable=True, reason="booked", until=START + timedelta(seconds=2)))
 

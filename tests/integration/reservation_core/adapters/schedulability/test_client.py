@@ -127,6 +127,14 @@ async def test_nonsense_of_old_is_silence_too(receiver: Receiver, content: Any) 
     await silence(receiver, shape=Shape.SEED)
 
 
+async def test_an_answer_has_an_end(receiver: Receiver) -> None:
+    whole = json.dumps(OWN).encode()
+    receiver.answer = answering(whole + b" " * (64 * 1024 - len(whole)))
+    assert (await asked(receiver)).schedulable
+    receiver.answer = answering(whole + b" " * (64 * 1024 + 1 - len(whole)))
+    assert "more than 65536 bytes" in await silence(receiver)
+
+
 async def test_redirects_lead_nowhere_and_the_token_goes_to_nobody_else(receiver: Receiver) -> None:
     async with receiving() as other:
         for status in (301, 302, 307, 308):
