@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reservation_core.runtime.pacing import TokenBucket
-from tests.virtual_time import VirtualTimeLoop
+from tests.virtual_time import run_virtually
 
 
 def times(rate: float, burst: float, arrivals: list[float]) -> list[float]:
@@ -22,8 +22,7 @@ def times(rate: float, burst: float, arrivals: list[float]) -> list[float]:
         bucket = TokenBucket(rate, burst)
         return sorted(await asyncio.gather(*(ask(bucket, at) for at in arrivals)))
 
-    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-        return runner.run(all_of_them())
+    return run_virtually(all_of_them())
 
 
 def test_a_burst_goes_at_once_and_the_rest_at_its_rate() -> None:
@@ -44,8 +43,7 @@ def test_many_that_begin_together_wait_for_the_last_ones_token() -> None:
             through.append(clock())
         return through
 
-    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-        assert runner.run(together()) == pytest.approx([0, 1, 3])
+    assert run_virtually(together()) == pytest.approx([0, 1, 3])
 
 
 def test_a_burst_below_one_still_lets_one_through() -> None:

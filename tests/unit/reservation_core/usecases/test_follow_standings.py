@@ -10,7 +10,7 @@ from reservation_core.domain.booking_enforcement import Standing
 from reservation_core.domain.known_standings import MemoryRules, StandingQuestion
 from reservation_core.ports.standings import QuestionRefusedError, SourceSilentError
 from reservation_core.usecases.follow_standings import FollowedStandings, Outcome
-from tests.virtual_time import VirtualTimeLoop
+from tests.virtual_time import run_virtually
 
 START = datetime(2026, 11, 21, 12, tzinfo=UTC)
 YES = Standing(schedulable=True, reason="booked", until=START + timedelta(days=1))
@@ -77,8 +77,7 @@ def played(service: Service, play: Callable[[World], Awaitable[None]], *, follow
             assert service.parallel == 0
         return world
 
-    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-        return runner.run(whole())
+    return run_virtually(whole())
 
 
 def test_what_was_asked_once_is_known_from_then_on_without_waiting() -> None:
