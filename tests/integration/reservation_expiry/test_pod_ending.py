@@ -1,0 +1,202 @@
+"""The expiry as a process, on a real database and an API server: pods that people made, ended in a run or watched."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from tests.kubernetes.api_client import MERGE
+from tests.kubernetes.api_server import ApiServer
+from tests.kubernetes.fault_proxy import FaultProxy, Harm
+from tests.kubernetes.kubelet import Kubelet
+from tests.waiting import eventually
+
+
+@dataclass
+class Program:
+    """A process that runs."""
+
+    process: asyncio.subprocess.Process
+    said: list[str] = field(default_factory=list)
+
+    def logged(self, event: str) -> list[dict[str, Any]]:
+        lines = [json.loads(line) for line in self.said if line.startswith("{")]
+        return [line for line in lines if line.get("event") == event]
+
+    async def ended(self) -> int:
+        return await asyncio.wait_for(self.process.wait(), 60)
+
+
+Starter = Callable[..., Awaitable[Program]]
+
+
+@pytest.fixture
+async def start(api_server: ApiServer, namespace: str, database_url: str) -> AsyncIterator[Starter]:
+    """Start the expiry; all end with the test."""
+    started: list[tuple[Program, asyncio.Task[None]]] = []
+
+    async def collect(program: Program) -> None:
+        assert program.process.stderr is not None
+        async for line in program.process.stderr:
+            program.said.append(line.decode())
+
+    async def starter(*arguments: str, kubeconfig: Path = api_server.kubeconfig, **variables: str) -> Program:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("GPU_DEV_")}
+        environment |= {
+            "GPU_DEV_DATABASE_URL": database_url,
+            "GPU_DEV_CLUSTER": "kubernetes",
+            "GPU_DEV_KUBERNETES__KUBECONFIG": str(kubeconfig),
+            "GPU_DEV_ENFORCEMENT__ENABLED": "true",
+            "GPU_DEV_ENFORCEMENT__NAMESPACE_LABEL": f"test.example/enforced={namespace}",
+            "GPU_DEV_ENFORCEMENT__LEASE_NAMESPACE": namespace,
+            "GPU_DEV_ENFORCEMENT__LEASE_S": "3",
+            "GPU_DEV_ENFORCEMENT__RENEW_WITHIN_S": "2",
+            "GPU_DEV_ENFORCEMENT__RETRY_S": "0.3",
+            "GPU_DEV_ENFORCEMENT__LOOK_S": "0.5",
+            **variables,
+        }
+        program = Program(
+            await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "reservation_expiry", *arguments, stderr=asyncio.subprocess.PIPE, env=environment
+            )
+        )
+        started.append((program, asyncio.create_task(collect(program))))
+        return program
+
+    async with api_server.client() as client:
+        body = {"metadata": {"labels": {"test.example/enforced": namespace}}}
+        await client.call("PATCH", f"/api/v1/namespaces/{namespace}", body, content_type=MERGE)
+    yield starter
+    for program, collecting in started:
+        with suppress(ProcessLookupError):
+            program.process.kill()
+        await program.process.wait()
+        await collecting
+
+
+@dataclass
+class Pods:
+    """The pods of the test's namespace."""
+
+    server: ApiServer
+    namespace: str
+
+    async def make(self, name: str, end: datetime) -> None:
+        marks = {"gpu-dev/owner": "alice", "gpu-dev/terminate-at": end.strftime("%Y-%m-%dT%H:%M:%SZ")}
+        container = {"name": "c", "image": "registry.test/c:1", "command": ["sleep", "600"]}
+        body = {
+            "metadata": {"name": name, "annotations": marks},
+            "spec": {"nodeName": "node-a", "terminationGracePeriodSeconds": 1, "containers": [container]},
+        }
+        async with self.server.client() as client:
+            await client.call("POST", f"/api/v1/namespaces/{self.namespace}/pods", body)
+
+    async def there(self) -> list[str]:
+        """Those that nobody has asked to go."""
+        async with self.server.client() as client:
+            found = (await client.call("GET", f"/api/v1/namespaces/{self.namespace}/pods"))["items"]
+        return sorted(each["metadata"]["name"] for each in found if "deletionTimestamp" not in each["metadata"])
+
+    async def events(self) -> list[tuple[str, str]]:
+        async with self.server.client() as client:
+            path = f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events"
+            found = (await client.call("GET", path))["items"]
+        ours = [each for each in found if each.get("reportingController") == "reservation-expiry"]
+        return sorted((each["regarding"]["name"], each["reason"]) for each in ours)
+
+
+@pytest.fixture
+def pods(api_server: ApiServer, namespace: str, kubelet: Kubelet) -> Pods:
+    return Pods(api_server, namespace)
+
+
+async def recorded(database_url: str, kind: str) -> list[str]:
+    engine = create_async_engine(database_url)
+    async with engine.connect() as connection:
+        found = await connection.execute(text("SELECT subject FROM events WHERE kind = :kind"), {"kind": kind})
+        subjects = sorted(str(row.subject) for row in found)
+    await engine.dispose()
+    return subjects
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+async def test_a_run_ends_what_is_due_and_leaves_the_rest(
+    start: Starter, pods: Pods, namespace: str, database_url: str
+) -> None:
+    await pods.make("due", now() - timedelta(minutes=1))
+    await pods.make("soon", now() + timedelta(minutes=10))
+    await pods.make("later", now() + timedelta(hours=2))
+    assert await (await start()).ended() == 0
+    assert await pods.there() == ["later", "soon"]
+    assert await recorded(database_url, "pod_end_asked") == [f"pod:{namespace}/due"]
+    assert await pods.events() == [("due", "Ending")]
+
+
+async def test_a_watch_ends_pods_as_soon_as_they_are_due_and_ends_in_order(start: Starter, pods: Pods) -> None:
+    watching = await start("--watch")
+    await eventually(lambda: watching.logged("leading"), 30)
+    end = now() + timedelta(seconds=3)
+    await pods.make("short", end)
+    await pods.make("later", end + timedelta(hours=1))
+
+    async def short_is_gone() -> bool:
+        return await pods.there() == ["later"]
+
+    await eventually(short_is_gone, 20)
+    assert now() >= end.replace(microsecond=0)
+
+    async def told() -> bool:
+        return ("short", "Ending") in await pods.events()
+
+    await eventually(told)
+    watching.process.send_signal(signal.SIGTERM)
+    assert await watching.ended() == 0
+
+
+async def test_killed_between_the_note_and_the_eviction(
+    start: Starter, pods: Pods, namespace: str, database_url: str, fault_proxy: FaultProxy
+) -> None:
+    """It is noted once, and the next run does it."""
+    await pods.make("due", now() - timedelta(minutes=1))
+    hung = fault_proxy.inject(Harm.HANG, "POST", "/eviction")
+    first = await start(kubeconfig=fault_proxy.kubeconfig())
+    await eventually(lambda: hung.used, 60)
+    first.process.kill()
+    await first.ended()
+    assert await pods.there() == ["due"]
+    assert await recorded(database_url, "pod_end_asked") == [f"pod:{namespace}/due"]
+    fault_proxy.behave()
+    assert await (await start(kubeconfig=fault_proxy.kubeconfig())).ended() == 0
+    assert await pods.there() == []
+    assert await recorded(database_url, "pod_end_asked") == [f"pod:{namespace}/due"]
+
+
+async def test_an_eviction_whose_answer_is_lost_is_done_once(
+    start: Starter, pods: Pods, namespace: str, database_url: str, fault_proxy: FaultProxy
+) -> None:
+    await pods.make("due", now() - timedelta(minutes=1))
+    lost = fault_proxy.inject(Harm.DROP_ANSWER, "POST", "/eviction", times=1)
+    assert await (await start(kubeconfig=fault_proxy.kubeconfig())).ended() == 0
+    assert lost.used == 1
+    assert await pods.there() == []
+    assert await recorded(database_url, "pod_end_asked") == [f"pod:{namespace}/due"]
+
+
+async def test_a_watch_where_nothing_is_enforced_says_so(start: Starter) -> None:
+    program = await start("--watch", GPU_DEV_ENFORCEMENT__ENABLED="false")
+    assert await program.ended() == 2
+    assert any("GPU_DEV_ENFORCEMENT__ENABLED=true" in line for line in program.said)
