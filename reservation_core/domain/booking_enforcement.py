@@ -124,14 +124,14 @@ def _unknown(changes: PodChanges, owner: str, silence: Silence) -> Verdict:
 def _unbooked(changes: PodChanges, need: GpuNeed, owner: str, standing: Standing, rules: EnforcementRules) -> Verdict:
     match rules.unbooked:
         case Unbooked.DENY:
-            return Denied(_why_not(owner, standing))
+            return Denied(_why_not(need, standing))
         case Unbooked.PREEMPTIBLE:
             _mark(changes, {marks.OWNER: owner, marks.PREEMPTIBLE: "true"})
             warning = f"the pod may be ended when a booking needs its cards: {standing.reason}"
             return _told(changes, (f"Admitting a preemptible pod of {owner}",), (warning,))
         case Unbooked.WITHOUT_GPUS:
             if need.by_map:
-                return Denied(f"{_why_not(owner, standing)} (a pod with a scheduling map can't go without its cards)")
+                return Denied(f"{_why_not(need, standing)} (a pod with a scheduling map can't go without its cards)")
             _mark(changes, {})  # as of any pod without GPUs, which it is when it is reviewed again
             _take_gpus(changes, rules.gpu_resources)
             warning = f"the pod goes without GPUs: {standing.reason}"
@@ -140,8 +140,10 @@ def _unbooked(changes: PodChanges, need: GpuNeed, owner: str, standing: Standing
             assert_never(rules.unbooked)
 
 
-def _why_not(owner: str, standing: Standing) -> str:
-    return f"{standing.reason} See `gpu-dev explain --user {owner}`, or book with `gpu-dev book create`."
+def _why_not(need: GpuNeed, standing: Standing) -> str:
+    kind = "" if need.gpu_type is None else f" --type {need.gpu_type}"
+    booking = f"gpu-dev book create --gpus {need.gpus}{kind} --start now --for 2h"
+    return f"{standing.reason} `gpu-dev book list` shows your bookings; `{booking}` makes one."
 
 
 def _updated(review: PodReview, keepers: Sequence[str]) -> Verdict:
