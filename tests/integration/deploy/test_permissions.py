@@ -16,7 +16,10 @@ from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.kubernetes.attaching import GpuPin
 from reservation_core.adapters.kubernetes.cluster import ClusterRules, KubernetesCluster
 from reservation_core.adapters.kubernetes.credentials import Credentials
+from reservation_core.adapters.kubernetes.event_writer import EventWriter
 from reservation_core.adapters.kubernetes.foreign import ForeignRules
+from reservation_core.adapters.kubernetes.guarded_pods import GuardRules, KubernetesGuardedPods
+from reservation_core.adapters.kubernetes.leases import Lease, LeaseRules
 from reservation_core.adapters.kubernetes.node_agent import NodeAgent
 from reservation_core.adapters.kubernetes.nodes import NodeRules
 from reservation_core.adapters.kubernetes.pods import PodRules
@@ -147,8 +150,37 @@ async def look_at_the_cluster(this: Installation) -> None:
 
 
 async def look_for_late_pods(this: Installation) -> None:
-    """What the expiry asks."""
+    """What the expiry asks: of late pods of jobs, and of pods that people made."""
     await this.cluster.list_pods()
+    await end_pods(this)
+
+
+async def end_pods(this: Installation) -> None:
+    """What is asked to end pods that people made, by who has the lease."""
+    pod = {"metadata": {"name": "booked"}, "spec": {"nodeName": "node-a", **POD["spec"]}}
+    pod["metadata"]["annotations"] = {"gpu-dev/terminate-at": "2030-01-01T00:00:00Z"}
+    await make_namespace(this.server, "default")
+    events = EventWriter(this.transport, SystemClock(), "reservation-expiry", "test")
+    pods = KubernetesGuardedPods(this.transport, GuardRules(), events)
+    lease = Lease(this.transport, SystemClock(), SYSTEM, "gpu-dev-pod-ending", "test", LeaseRules(3, 2, 0.1))
+    shown: list[bool] = []
+    async with this.server.client() as client:
+        await client.call("POST", "/api/v1/namespaces/default/pods", pod)
+        following = asyncio.create_task(pods.follow(lambda found: shown.append(bool(found))))
+        keeping = asyncio.create_task(lease.keep(lambda: None, lambda: True))
+        try:
+            [booked] = [each for each in (await pods.look()).values() if each.name == "booked"]
+            await eventually(lambda: shown and shown[-1])
+            await eventually(lease.holds)
+            await pods.mark_end(booked, datetime.now(UTC))
+            pods.tell(booked, "Ending", "This pod is ended.")
+            await pods.tell_all()
+            await pods.evict(booked, 1)
+        finally:
+            for task in (following, keeping):
+                task.cancel()
+            await asyncio.gather(following, keeping, return_exceptions=True)
+            await client.try_call("DELETE", "/api/v1/namespaces/default/pods/booked", {"gracePeriodSeconds": 0})
 
 
 async def tell_of_a_node(this: Installation) -> None:
@@ -277,7 +309,9 @@ REFUSED: list[tuple[str, str, str, JsonObject | None]] = [
     ("node-agent", "DELETE", "/api/v1/nodes/node-a", None),
     ("node-agent", "PATCH", "/api/v1/nodes/node-a/status", {"status": {"capacity": {"nvidia.com/gpu": "9"}}}),
     ("node-agent", "GET", PODS, None),
-    ("reservation-expiry", "GET", "/api/v1/pods", None),
+    ("reservation-expiry", "POST", PODS, POD),
+    ("reservation-expiry", "GET", f"/api/v1/namespaces/{WORKLOADS}/secrets", None),
+    ("reservation-expiry", "GET", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/x", None),
     ("reservation-expiry", "DELETE", f"{PODS}/job-x-1-0", None),
     ("standalone", "GET", "/api/v1/secrets", None),
 ]
