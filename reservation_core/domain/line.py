@@ -113,6 +113,7 @@ class Line:
         self.barred: set[str] = set()
         self.owners: set[int] = set()
         self._shares: Mapping[int, int] = {}
+        self._let_go_after: Order | None = None
 
     def order(self, job: Waiting) -> Order:
         """A job's place in the order of the line; smaller goes first."""
@@ -195,18 +196,33 @@ class Line:
             self.held.add(job_id)
             self._put_in(job)
 
-    def let_go(self, limit: int | None = None, *, slotted: bool = True) -> list[Waiting]:
-        """Hold nobody back, or of those who have no slot not the first `limit` who are not barred; answers whom."""
-        lines = [line for shapes in self.shapes.values() for line in shapes.values() if line.held]
-        if slotted:
-            self.barred.clear()
-        some = merge(*(line for line in lines if slotted or not line.slotted))
-        jobs = list(islice((entry[3] for entry in some if entry[3].id not in self.barred), limit))
-        for job in jobs:
-            self._take_out(job)
-            self.held.discard(job.id)
-            self._put_in(job)
-        return jobs
+    def let_go(self) -> None:
+        """Hold nobody back any more."""
+        self.barred.clear()
+        for job in [entry[3] for line in self._held_lines() for entry in line]:
+            self._let_go(job)
+
+    def let_some_go(self, limit: int) -> list[Waiting]:
+        """Hold so many no longer who have no slot and are not barred; answers whom.
+
+        The next time goes on behind them, and begins anew after the last: everybody has their turn.
+        """
+        lines = [line for line in self._held_lines() if not line.slotted]
+        mark = self._let_go_after
+        parts = (islice(line.entries, line.first if mark is None else line.first_after(mark), None) for line in lines)
+        some = list(islice((entry for entry in merge(*parts) if entry[3].id not in self.barred), limit))
+        self._let_go_after = some[-1][:3] if len(some) == limit else None
+        for entry in some:
+            self._let_go(entry[3])
+        return [entry[3] for entry in some]
+
+    def _held_lines(self) -> list[ShapeLine]:
+        return [line for shapes in self.shapes.values() for line in shapes.values() if line.held]
+
+    def _let_go(self, job: Waiting) -> None:
+        self._take_out(job)
+        self.held.discard(job.id)
+        self._put_in(job)
 
     def shape_lines(self, gpu_type: str | None) -> list[ShapeLine]:
         """The lines by shape of one requested type, without those who are held back."""

@@ -133,8 +133,8 @@ class Picture:
         freed = self._quotas.note_held(holdings, self._line.jobs)
         if freed:
             self._freed.update(self._pools)
-        # Who has a slot is moved up to now as soon as that may be. The others are few, or stand far behind.
-        for job in self._line.let_go(_LET_GO, slotted=False):
+        # Who has a slot is moved up to now as soon as that may be. The others are asked in turns.
+        for job in self._line.let_some_go(_LET_GO):
             self._arrivals[job.id] = job
         return freed
 

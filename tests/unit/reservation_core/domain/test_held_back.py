@@ -1,0 +1,39 @@
+"""Who is held back by a quota: everybody is asked again, however many stand before them."""
+
+from dataclasses import replace
+
+import pytest
+
+from reservation_core.domain.limits import Policy, PolicyRule, Rules, Scope
+from reservation_core.domain.model import ReservationKind
+from reservation_core.domain.quota_book import QuotaBook
+from reservation_core.domain.rules import Holding
+from reservation_core.domain.whole import CalendarPicture
+from tests.unit.reservation_core.domain.worlds import T0, Commitment, at, job, node
+
+NAMES = {1: "ann", 2: "bob"}
+
+
+def holding(name: str, user: str) -> Holding:
+    return Holding(name, ReservationKind.JOB, user, None, "h100", 1, T0, at(600), planned=False, made_at=T0)
+
+
+@pytest.mark.parametrize("before", [10, 1100, 3500])
+def test_whose_quota_is_free_again_starts_behind_any_number_whose_is_not(before: int) -> None:
+    of_ann = [replace(job(number, minutes=60), owner=1) for number in range(1, before + 1)]
+    of_bob = replace(job(before + 1, minutes=60), owner=2)
+    running = [
+        Commitment("ann-run", 0, T0, at(600), held=True),
+        Commitment("bob-run", 1, T0, at(600), held=True),
+    ]
+    picture = CalendarPicture((node("n0", 8),), running, [*of_ann, of_bob], frozenset({None, "h100"}))
+    picture.set_quotas(QuotaBook(Policy([PolicyRule(Scope(), Rules(max_gpus=1))]), NAMES))
+    picture.note_held([holding("ann-run", "ann"), holding("bob-run", "bob")])
+    assert not picture.plan_starts(at(1), 5000)
+
+    picture.set_reservation("bob-run", None, ())
+    started: list[str] = []
+    for second in range(before // 1000 + 2):
+        picture.note_held([holding("ann-run", "ann")])
+        started += [start.id for start in picture.plan_starts(at(2 + second), 5000)]
+    assert started == [of_bob.id]
