@@ -18,8 +18,8 @@ def main(arguments: list[str]) -> int:
     serving = commands.add_parser(
         "serve",
         help="answer over TLS, until SIGTERM or SIGINT",
-        description="Answers POST /mutate, and POST /enforce where bookings are enforced, over TLS until SIGTERM or SIGINT."
-        " The files are read again when they change.",
+        description="Answers POST /mutate, and POST /enforce where bookings are enforced, over TLS until SIGTERM or"
+        " SIGINT. The files are read again when they change.",
         epilog=settings_told(serve.SETTINGS),
     )
     serve.add_arguments(serving)

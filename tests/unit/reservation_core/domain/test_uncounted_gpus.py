@@ -35,7 +35,7 @@ def test_who_would_see_cards_that_nobody_counted_is_told(kind: str, name: str) -
             assert reason is not None
             assert f"container other sets {name}" in reason
         assert created(pod(kind, **env(name, **value)), MAPPED) is None
-    for value in ({}, {"value": ""}, {"value": "void"}, {"value": "none"}):
+    for value in ({}, {"value": ""}, {"value": None, "valueFrom": None}, {"value": "void"}, {"value": "none"}):
         assert created(pod(kind, **env(name, **value))) is None
 
 
