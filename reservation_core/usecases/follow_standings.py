@@ -18,6 +18,8 @@ from reservation_core.ports.standings import QuestionRefusedError, SourceSilentE
 
 Outcome = Literal["answered", "silent", "refused"]
 _PARALLEL = 8
+_AHEAD_PER_S = 100
+"""So many questions a second are asked ahead at most; what is not, reviews ask themselves."""
 _MOST_CALLS = 64
 _log = structlog.get_logger(__name__)
 
@@ -64,7 +66,8 @@ class FollowedStandings:
     async def _refresh(self) -> None:
         loop = asyncio.get_running_loop()
         calls: set[asyncio.Task[Standing | None]] = set()
-        for question in self._known.due(loop.time()):
+        most = max(1, int(_AHEAD_PER_S * self._look_every_s))
+        for question in self._known.due(loop.time())[:most]:
             call = self._call(question, loop.time())
             if call is None:
                 break

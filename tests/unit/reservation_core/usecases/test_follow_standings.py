@@ -179,6 +179,19 @@ def test_a_hundred_users_at_once_are_asked_about_a_few_at_a_time_when_refreshed(
     assert 1 < service.most_parallel <= 8
 
 
+def test_however_many_are_known_so_many_a_second_are_asked_ahead() -> None:
+    service = Service(takes_s=0.001)
+
+    async def play(world: World) -> None:
+        for number in range(2000):
+            await world.review(StandingQuestion(f"u{number}", "lab", None, 1))
+        service.asked.clear()
+        await asyncio.sleep(100)
+
+    played(service, play)
+    assert 8_000 < len(service.asked) <= 10_200
+
+
 def test_who_has_just_booked_is_not_turned_away_by_what_was_heard_before() -> None:
     service = Service(NO)
 
