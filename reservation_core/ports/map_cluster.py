@@ -89,6 +89,10 @@ class MapCluster(Protocol):
         """
         ...
 
+    async def node_of(self, pod: PodRef) -> str | None:
+        """The node that a pod is on now; None for one that is on none, or is no more."""
+        ...
+
     async def tell_waiting(self, pod: PodRef, reason: str, message: str) -> None:
         """Write on the pod why it waits, and for people an Event. A pod that is gone or bound is left alone."""
         ...

@@ -265,45 +265,62 @@ class MapScheduler:
     async def _bind(self, waiting: _Waiting, decision: Bind) -> None:
         uid, pod = waiting.pod.uid, waiting.pod
         try:
-            left_s = self._leads_for_s()
-            if left_s <= 0:
-                self._give_up(uid)
-                return
-            async with asyncio.timeout(left_s):
-                await self._cluster.bind(pod, decision.node)
-        except (PodChangedError, BindRefusedError) as problem:
+            problem = await self._ask_to_bind(pod, decision.node)
+        finally:
+            self._turns.release()
+        if problem is None:
+            self._failures.pop(uid, None)
+            self.counts.bound += 1
+            _log.info("bound", pod=str(pod), node=decision.node)
+            message = f"Successfully assigned {pod} to {decision.node}"
+            self._cluster.tell_event(pod, "Scheduled", message, warning=False)
+            if decision.warning is not None:
+                self._cluster.tell_event(pod, "DeviceShared", decision.warning, warning=True)
+            return
+        self.counts.refused += 1
+        _log.warning("a pod could not be bound; trying again", pod=str(pod), why=str(problem) or "no answer in time")
+        if isinstance(problem, BindRefusedError):
+            self._cluster.tell_event(pod, "FailedScheduling", str(problem), warning=True)
+        self._failures[uid] = failures = self._failures.get(uid, 0) + 1
+        pause_s = min(self._rules.longest_retry_s, self._rules.retry_s * 2 ** min(failures - 1, 16))
+        if isinstance(problem, PodChangedError | BindRefusedError):
             # A pod that has changed is seen to have soon, and is then none that waits; else it is tried again.
-            self._not_bound(pod, str(problem))
-            if isinstance(problem, BindRefusedError):
-                self._cluster.tell_event(pod, "FailedScheduling", str(problem), warning=True)
-            return
+            await asyncio.sleep(pause_s)
+        else:
+            await self._find_out(pod, max(pause_s, self._rules.unclear_s))
+        self._give_up(uid)
+
+    async def _ask_to_bind(self, pod: PodRef, node: str) -> Exception | None:
+        """What went wrong, if anything."""
+        left_s = self._leads_for_s()
+        if left_s <= 0:
+            return BindRefusedError("This replica does not lead any more.")
+        try:
+            async with asyncio.timeout(left_s):
+                await self._cluster.bind(pod, node)
+        except (PodChangedError, BindRefusedError) as problem:
+            return problem
         except (ClusterUnavailableError, TimeoutError) as problem:
-            self._not_bound(pod, str(problem) or "no answer in time", at_least_s=self._is_unclear())
-            return
+            self._is_unclear()
+            return problem
         except asyncio.CancelledError:
             self._is_unclear()
             raise
-        finally:
-            self._turns.release()
-        self._failures.pop(uid, None)
-        self.counts.bound += 1
-        _log.info("bound", pod=str(pod), node=decision.node)
-        message = f"Successfully assigned {pod} to {decision.node}"
-        self._cluster.tell_event(pod, "Scheduled", message, warning=False)
-        if decision.warning is not None:
-            self._cluster.tell_event(pod, "DeviceShared", decision.warning, warning=True)
+        return None
 
-    def _is_unclear(self) -> float:
-        """A bind that may be carried out yet; for how long, in seconds."""
+    def _is_unclear(self) -> None:
+        """A bind may be carried out yet."""
         self._unclear_until = asyncio.get_running_loop().time() + self._rules.unclear_s
-        return self._rules.unclear_s
 
-    def _not_bound(self, pod: PodRef, why: str, *, at_least_s: float = 0.0) -> None:
-        self.counts.refused += 1
-        _log.warning("a pod could not be bound; trying again", pod=str(pod), why=why)
-        self._failures[pod.uid] = failures = self._failures.get(pod.uid, 0) + 1
-        pause_s = min(self._rules.longest_retry_s, self._rules.retry_s * 2 ** min(failures - 1, 16))
-        asyncio.get_running_loop().call_later(max(pause_s, at_least_s), self._give_up, pod.uid)
+    async def _find_out(self, pod: PodRef, pause_s: float) -> None:
+        """Wait until a bind that was not answered is known not to have been, or the pod was seen to be on a node."""
+        while pod.uid in self._assumed:
+            await asyncio.sleep(pause_s)
+            try:
+                if await self._cluster.node_of(pod) is None:
+                    return
+            except ClusterUnavailableError as problem:
+                _log.warning("whether a pod is bound is not known; asking again", pod=str(pod), why=str(problem))
 
     def _give_up(self, uid: str) -> None:
         """A pod that was not bound as far as is known: it waits again. Bound after all, it is seen to be."""

@@ -115,22 +115,24 @@ class KubernetesMapCluster:
                 "POST", f"{path}/binding", query={"timeout": _BIND_LASTS}, body=body, unanswered=unanswered
             )
         except (ConflictError, NotFoundError) as problem:
-            if not await self._is_on(pod, node):
+            if await self.node_of(pod) != node:
                 raise PodChangedError(f"{pod} could not be bound to {node}: {problem.message}") from problem
         except ApiError as problem:
             if lost:
                 raise ClusterUnavailableError(f"Whether {pod} was bound to {node} is not known: {problem}") from problem
             raise BindRefusedError(f"The API server refuses to bind {pod} to {node}: {problem}") from problem
 
-    async def _is_on(self, pod: PodRef, node: str) -> bool:
+    async def node_of(self, pod: PodRef) -> str | None:
+        """The node that a pod is on, as the API server has it now. Raises ClusterUnavailableError."""
         try:
             found = await self._transport.request("GET", f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}")
         except NotFoundError:
-            return False
+            return None
         except ApiError as problem:
             raise ClusterUnavailableError(f"Pod {pod} could not be looked at: {problem}") from problem
+        node = as_mapping(found.get("spec")).get("nodeName")
         same = as_mapping(found.get("metadata")).get("uid") == pod.uid
-        return same and as_mapping(found.get("spec")).get("nodeName") == node
+        return node if same and isinstance(node, str) and node else None
 
     async def tell_waiting(self, pod: PodRef, reason: str, message: str) -> None:
         """Write the condition PodScheduled=False. A pod that is gone, another, or bound meanwhile is left alone."""

@@ -1,0 +1,411 @@
+"""The scheduler of mapped pods: whatever happens in whatever order, however binds end, and whoever leads."""
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reservation_core.domain.map_placement import Burden, DeviceUse, MappedPod, Node, Reserved
+from reservation_core.domain.node_choice_terms import Terms
+from reservation_core.domain.scheduling_map import MapEntry
+from reservation_core.ports.map_cluster import NodeSeen, PodBound, PodRef, PodWaiting, Sight
+from reservation_core.usecases.bind_mapped_pods import BindRules, MapScheduler
+from tests.unit.reservation_core.usecases.scripted_map_cluster import Pod, Truth, View
+from tests.virtual_time import run_virtually
+
+RULES = BindRules(parallel=4)
+SWEEP_S = 30.0
+
+
+def node(name: str = "w0", label: str = "node0", **changes: object) -> Node:
+    made = Node(name, {"gpu-node-name": label}, ready=True, cordoned=False, taints=(), allocatable={"cpu": 8000})
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def pod(number: int, word: str = "node0", devices: tuple[str, ...] = ("0",), group: str = "a", cpu: int = 1000) -> Pod:
+    name = f"ns/p-{number}"
+    burden = Burden({"cpu": cpu}, DeviceUse(devices, group, name) if devices else None)
+    mapped = MappedPod(name, MapEntry(number, word, devices), burden, Terms())
+    return Pod(PodRef("ns", f"p-{number}", f"uid-{number}"), mapped)
+
+
+@dataclass
+class Candidate:
+    """A scheduler that leads while it is let."""
+
+    view: View
+    until: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.scheduler = MapScheduler(self.view, RULES, self.left_s)
+        self.view.leads = lambda: self.left_s() > 0
+
+    def left_s(self) -> float:
+        return self.until - asyncio.get_running_loop().time()
+
+    def lead_for(self, seconds: float) -> None:
+        anew = self.left_s() <= 0
+        self.until = asyncio.get_running_loop().time() + seconds
+        if anew:
+            self.scheduler.lead()
+
+
+@asynccontextmanager
+async def running(*candidates: Candidate) -> AsyncIterator[None]:
+    async def sweep(scheduler: MapScheduler) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            scheduler.look_again()
+
+    tasks = [asyncio.create_task(each.scheduler.run()) for each in candidates]
+    tasks += [asyncio.create_task(sweep(each.scheduler)) for each in candidates]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            assert not task.done(), task.exception()
+            task.cancel()
+        for task in [*tasks, *(late for each in candidates for late in each.view.late)]:
+            task.cancel()
+            await asyncio.wait([task])
+
+
+def step(truth: Truth, chance: random.Random, made: list[int]) -> None:
+    """Something happens to a node or a pod."""
+    name = f"w{chance.randrange(3)}"
+    here = truth.nodes.get(name)
+    match chance.choice(["pod"] * 6 + ["gone"] * 3 + ["touched", "ungate", "node", "node gone"]):
+        case "pod":
+            made.append(len(made))
+            devices = tuple(sorted(chance.sample("0123", chance.randrange(3))))
+            word = chance.choice(["node0", "node1", "node2", name])
+            new = pod(made[-1], word, devices, chance.choice("abc"), chance.choice([500, 1500, 4000]))
+            new.gated = chance.random() < 0.1
+            truth.add_pod(new)
+        case "gone" if truth.pods:
+            truth.drop_pod(chance.choice(sorted(truth.pods)))
+        case "touched" if truth.pods:
+            truth.change_pod(chance.choice(sorted(truth.pods)))
+        case "ungate":
+            for uid, each in truth.pods.items():
+                if each.gated:
+                    each.gated = False
+                    truth.change_pod(uid)
+                    return
+        case "node":
+            label = chance.choice([f"node{name[1]}"] * 3 + ["node0"])
+            truth.put_node(node(name, label, ready=chance.random() < 0.8, cordoned=chance.random() < 0.2))
+        case "node gone" if here is not None:
+            truth.drop_node(name)
+
+
+async def story(seed: int) -> None:
+    chance = random.Random(seed)
+    truth, made = Truth(), list[int]()
+    harm = chance.choice([0.0, 0.2, 0.6])
+    one, other = (
+        Candidate(View(truth, random.Random(chance.random()), harm=harm, lag_s=chance.choice([0.05, 3])))
+        for _ in range(2)
+    )
+    for number in range(3):
+        truth.put_node(node(f"w{number}", f"node{number}"))
+    async with running(one, other):
+        for _ in range(chance.randrange(1, 6)):
+            one.lead_for(chance.uniform(1, 10))
+            for _ in range(chance.randrange(30)):
+                step(truth, chance, made)
+                if chance.random() < 0.5:
+                    one.lead_for(10) if one.left_s() > 0 else None
+                await asyncio.sleep(chance.choice([0, 0, 0.05, 0.5, 2]))
+            if chance.random() < 0.3:
+                one.until = min(one.until, asyncio.get_running_loop().time() + 10)
+            await asyncio.sleep(max(0.0, one.left_s()) + 5)  # who takes over waits until the lease has run out
+            one, other = other, one
+        one.view.harm = other.view.harm = 0.0
+        for name in ("w0", "w1", "w2"):
+            truth.put_node(node(name, f"node{name[1]}"))
+        one.lead_for(10_000)
+        await asyncio.sleep(400)
+    assert truth.breaches == []
+    assert truth.left_waiting() == []
+    assert one.scheduler.waiting == sum(each.node is None and not each.gated for each in truth.pods.values())
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=120, deadline=None)
+def test_whatever_happens_no_card_is_given_twice_and_nobody_waits_for_nothing(seed: int) -> None:
+    run_virtually(story(seed))
+
+
+async def _full_node(pods: int) -> tuple[MapScheduler, View, Truth]:
+    truth = Truth()
+    view = View(truth, random.Random(1))
+    truth.put_node(node(allocatable={"cpu": 0}))
+    for number in range(pods):
+        truth.add_pod(pod(number, devices=()))
+    return MapScheduler(view, RULES, lambda: 100.0), view, truth
+
+
+def test_of_many_that_wait_each_change_makes_linear_work_and_no_flood_of_words() -> None:
+    async def work() -> None:
+        scheduler, view, truth = await _full_node(5000)
+        task = asyncio.create_task(scheduler.run())
+        await asyncio.sleep(200)
+        assert len(view.told) == 5000
+        looked = time.process_time()
+        for number in range(1, 11):
+            truth.put_node(node(allocatable={"cpu": number}))
+            await asyncio.sleep(1)
+        assert time.process_time() - looked < 10 * 2.5  # 5,000 looks each; 0.1 s on a machine that is not busy
+        await asyncio.sleep(60)
+        assert len(view.told) <= 10_000, "what changes in between is told once in 30 s"
+        before = len(view.told)
+        for _ in range(10):
+            truth.put_node(node(allocatable={"cpu": 10}))
+            await asyncio.sleep(1)
+        assert len(view.told) == before, "a node that only says it lives wakes nobody"
+        truth.put_node(node(allocatable={"cpu": 1000 * 7}))
+        await asyncio.sleep(5)
+        assert truth.binds == 7
+        task.cancel()
+        await asyncio.wait([task])
+
+    run_virtually(work())
+
+
+def test_what_is_told_does_not_keep_anybody_from_being_bound() -> None:
+    async def work() -> None:
+        scheduler, view, truth = await _full_node(1000)
+
+        async def slow(ref: PodRef, reason: str, message: str) -> None:
+            del ref, reason, message
+            await asyncio.sleep(60)
+
+        view.tell_waiting = slow  # type: ignore[method-assign]
+        truth.put_node(node("w1", "node1"))
+        truth.add_pod(pod(1001, "node1"))
+        task = asyncio.create_task(scheduler.run())
+        await asyncio.sleep(2)
+        assert truth.pods["uid-1001"].node == "w1"
+        task.cancel()
+        await asyncio.wait([task])
+
+    run_virtually(work())
+
+
+def test_a_bind_without_an_answer_keeps_its_cards_until_it_can_come_no_more() -> None:
+    async def work() -> None:
+        truth = Truth()
+        view = View(truth, random.Random(1))
+        truth.put_node(node())
+        scheduler = MapScheduler(view, RULES, lambda: 3.0)
+        held: list[PodRef] = []
+
+        async def hang(ref: PodRef, to: str) -> None:
+            del to
+            held.append(ref)
+            await asyncio.sleep(1000)
+
+        view.bind = hang  # type: ignore[method-assign]
+        truth.add_pod(pod(0, group="a"))
+        task = asyncio.create_task(scheduler.run())
+        await asyncio.sleep(1)
+        truth.add_pod(pod(1, group="b"))
+        await asyncio.sleep(6)
+        assert [each.name for each in held] == ["p-0"]  # given up after 3 s, kept for 5 more
+        truth.drop_pod("uid-0")
+        await asyncio.sleep(1)
+        assert [each.name for each in held] == ["p-0", "p-1"]
+        task.cancel()
+        await asyncio.wait([task])
+
+    run_virtually(work())
+
+
+def test_who_is_to_end_waits_for_its_binds_and_says_whether_all_is_settled() -> None:
+    async def work(bind_s: float) -> tuple[bool, int]:
+        truth = Truth()
+        view = View(truth, random.Random(1))
+        truth.put_node(node())
+        scheduler = MapScheduler(view, RULES, lambda: 3.0)
+
+        async def bind(ref: PodRef, to: str) -> None:
+            await asyncio.sleep(bind_s)
+            truth.bind(ref.uid, to)
+
+        view.bind = bind  # type: ignore[method-assign]
+        for number in range(8):
+            truth.add_pod(pod(number, devices=()))
+        task = asyncio.create_task(scheduler.run())
+        await asyncio.sleep(0.6)
+        assert not scheduler.settled
+        await scheduler.settle()
+        settled, bound = scheduler.settled, truth.binds
+        await asyncio.sleep(20)
+        assert truth.binds == bound, "nothing is begun any more"
+        task.cancel()
+        await asyncio.wait([task])
+        return settled, bound
+
+    assert run_virtually(work(1.0)) == (True, 4)
+    assert run_virtually(work(100.0)) == (False, 0)
+
+
+def test_what_was_seen_before_it_led_does_not_count() -> None:
+    async def work() -> None:
+        truth = Truth()
+        one, other = (Candidate(View(truth, random.Random(number))) for number in range(2))
+        truth.put_node(node())
+        other.view.lag_s = 1000  # its watch is all but dead
+        async with running(one, other):
+            await asyncio.sleep(1)
+            one.lead_for(10)
+            truth.add_pod(pod(0, group="a"))
+            await asyncio.sleep(9)
+            assert truth.pods["uid-0"].node == "w0"
+            truth.add_pod(pod(1, group="b"))
+            await asyncio.sleep(1)
+            other.lead_for(100)
+            await asyncio.sleep(50)
+        assert truth.breaches == []
+        assert truth.pods["uid-1"].node is None
+        assert [uid for uid, _ in other.view.told] == ["uid-1"]
+
+    run_virtually(work())
+
+
+def test_what_the_ledger_lets_go_is_bound() -> None:
+    async def work() -> None:
+        truth = Truth()
+        view = View(truth, random.Random(1))
+        truth.put_node(node())
+        scheduler = MapScheduler(view, RULES, lambda: 100.0)
+        reserved = {"w0": {0: (Reserved("r-1", datetime(2026, 1, 1, tzinfo=UTC), "Card 0 of w0 is r-1's."),)}}
+        scheduler.reserve(reserved)
+        truth.add_pod(pod(0))
+        task = asyncio.create_task(scheduler.run())
+        await asyncio.sleep(2)
+        assert view.told == [("uid-0", "DeviceReserved: Card 0 of w0 is r-1's.")]
+        scheduler.reserve({})
+        await asyncio.sleep(2)
+        assert truth.binds == 1
+        task.cancel()
+        await asyncio.wait([task])
+
+    run_virtually(work())
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_nothing_is_kept_of_who_is_gone(gone: bool) -> None:
+    async def work() -> None:
+        truth = Truth()
+        view = View(truth, random.Random(1), harm=0.5)
+        scheduler = MapScheduler(view, RULES, lambda: 3.0)
+        truth.put_node(node(allocatable={"cpu": 10**9}))
+        task = asyncio.create_task(scheduler.run())
+        for number in range(300):
+            truth.add_pod(pod(number, devices=()))
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(3000)
+        for uid in list(truth.pods):
+            if gone:
+                truth.drop_pod(uid)
+        await asyncio.sleep(200)
+        kept = {name: len(value) for name, value in vars(scheduler).items() if isinstance(value, dict | set)}
+        assert all(amount == 0 for amount in kept.values()), kept
+        task.cancel()
+        await asyncio.wait([task])
+
+    run_virtually(work())
+
+
+def test_a_state_from_before_the_bind_does_not_undo_it() -> None:
+    async def work() -> None:
+        truth = Truth()
+        view = View(truth, random.Random(1))
+        scheduler = MapScheduler(view, RULES, lambda: 100.0)
+        scheduler.see(NodeSeen(node()))
+        task = asyncio.create_task(scheduler.run())
+        truth.put_node(node())
+        truth.add_pod(pod(0, group="a"))
+        await asyncio.sleep(2)
+        bound = truth.pods["uid-0"]
+        calls = view.bind_calls
+        scheduler.see(PodBound(bound.ref, "w0", bound.mapped.burden))
+        scheduler.see(PodWaiting(pod(1, group="b").ref, pod(1, group="b").mapped))
+        await asyncio.sleep(2)
+        assert view.bind_calls == calls
+        task.cancel()
+        await asyncio.wait([task])
+
+    run_virtually(work())
+
+
+def test_a_late_bind_that_is_not_seen_yet_is_found_out() -> None:
+    async def work() -> None:
+        truth = Truth()
+        view = View(truth, random.Random(1))
+        truth.put_node(node())
+        scheduler = MapScheduler(view, RULES, lambda: 3.0)
+        really = view.bind
+
+        async def late(ref: PodRef, to: str) -> None:
+            view.lag_s = 10_000  # and from now on nothing is heard
+            view.bind = really  # type: ignore[method-assign]
+            view.late.add(asyncio.create_task(carried_out(ref.uid, to)))
+            await asyncio.sleep(1000)
+
+        async def carried_out(uid: str, to: str) -> None:
+            await asyncio.sleep(3)
+            truth.bind(uid, to)
+
+        view.bind = late  # type: ignore[method-assign]
+        truth.add_pod(pod(0, group="a"))
+        task = asyncio.create_task(scheduler.run())
+        await asyncio.sleep(1)
+        waits = pod(1, group="b")
+        truth.pods["uid-1"] = waits
+        scheduler.see(PodWaiting(waits.ref, waits.mapped))
+        await asyncio.sleep(60)
+        assert truth.breaches == []
+        assert waits.node is None
+        task.cancel()
+        await asyncio.wait([task])
+
+    run_virtually(work())
+
+
+def test_who_was_looked_at_too_early_is_looked_at_when_all_is_seen() -> None:
+    async def work() -> None:
+        truth = Truth()
+        view = View(truth, random.Random(1))
+        truth.put_node(node())
+        truth.add_pod(pod(0))
+        scheduler = MapScheduler(view, RULES, lambda: 100.0)
+
+        async def follow(handle: Callable[[Sight], None], listed: Callable[[], None]) -> None:
+            await asyncio.sleep(1)
+            listed()
+            scheduler.lead()
+            handle(PodWaiting(truth.pods["uid-0"].ref, truth.pods["uid-0"].mapped))
+            handle(NodeSeen(node()))
+            await asyncio.sleep(1)
+            assert view.bind_calls == 0
+            listed()
+            await asyncio.sleep(1000)
+
+        view.follow = follow  # type: ignore[method-assign]
+        task = asyncio.create_task(scheduler.run())
+        await asyncio.sleep(3)
+        assert truth.binds == 1
+        task.cancel()
+        await asyncio.wait([task])
+
+    run_virtually(work())
