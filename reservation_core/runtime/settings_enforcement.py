@@ -29,5 +29,5 @@ class BookingEnforcement(BaseModel):
     owners_file: Path | None = None  # YAML or TOML: users, prefixes, namespaces; read again when it changes
     owners_look_s: Seconds = 1
     # Requesters who may change what the webhook wrote on pods, such as the service account of what ends them.
-    mark_keepers: Names = ("system:serviceaccount:gpu-dev:reservation-expiry",)
+    mark_keepers: Names = ("system:serviceaccount:gpu-dev-system:reservation-expiry",)
     allow_claims: bool = False  # pods with resource claims, which can't be compared with bookings

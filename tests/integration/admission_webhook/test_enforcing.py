@@ -221,7 +221,7 @@ async def test_marks_of_pods_that_are_there_stay_but_for_who_keeps_them(ask: Ask
     update = {"operation": "UPDATE", "oldObject": before}
     for after in (later, bare):
         assert "can't be changed" in await ask.refusal(after, **update)
-        keeper = "system:serviceaccount:gpu-dev:reservation-expiry"
+        keeper = "system:serviceaccount:gpu-dev-system:reservation-expiry"
         assert (await ask(after, keeper, **update))["allowed"]
     assert (await ask({**before, "metadata": {**before["metadata"], "labels": {"a": "b"}}}, **update))["allowed"]
 

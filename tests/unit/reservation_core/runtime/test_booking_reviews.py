@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pydantic
 import pytest
+import yaml
 
 from reservation_core.runtime.booking_reviews import open_booking_reviewer
 from reservation_core.runtime.settings_error import SettingsError
@@ -108,3 +109,10 @@ async def test_files_that_can_not_be_used(given: Set, tmp_path: Path) -> None:
 def test_what_is_out_of_bounds_is_refused(given: Set, name: str, value: str) -> None:
     with pytest.raises(pydantic.ValidationError, match=name.lower()):
         given(**{name: value})
+
+
+def test_the_account_that_ends_pods_keeps_their_marks(given: Set) -> None:
+    manifest = Path(__file__).parents[4] / "deploy" / "rbac" / "reservation-expiry.yaml"
+    accounts = [each for each in yaml.safe_load_all(manifest.read_text()) if each["kind"] == "ServiceAccount"]
+    names = {f"system:serviceaccount:{each['metadata']['namespace']}:{each['metadata']['name']}" for each in accounts}
+    assert names == set(given().webhook.mark_keepers)
