@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from reservation_core.adapters.kubernetes.api_errors import ApiError, ConflictError, NotFoundError
+from reservation_core.adapters.kubernetes.api_errors import ApiError, ConflictError, InvalidError, NotFoundError
 from reservation_core.adapters.kubernetes.event_writer import EventWriter, Regarding
 from reservation_core.adapters.kubernetes.mapped_cards import mapped_cards
 from reservation_core.adapters.kubernetes.marks import as_list, as_mapping, read_time
@@ -111,6 +111,10 @@ class KubernetesGuardedPods:
                 )
             except (NotFoundError, ConflictError):
                 return
+            except InvalidError as problem:
+                if "metadata.uid" not in problem.message:
+                    raise
+                # Another pod of that name.
 
     async def evict(self, pod: GuardedPod, grace_s: int) -> None:
         """Ask it to go; disruption budgets are asked by the API server."""

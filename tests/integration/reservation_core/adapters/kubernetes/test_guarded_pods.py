@@ -50,8 +50,10 @@ async def guarding(kubeconfig: Path) -> AsyncIterator[KubernetesGuardedPods]:
     """An adapter while the block runs."""
     transport = Transport(Credentials(kubeconfig, None, {}), 10)
     events = EventWriter(transport, SystemClock(), "reservation-expiry", "test")
-    yield KubernetesGuardedPods(transport, GuardRules(), events)
-    await transport.close()
+    try:
+        yield KubernetesGuardedPods(transport, GuardRules(), events)
+    finally:
+        await transport.close()
 
 
 async def label(server: ApiServer, namespace: str, value: str | None = "true") -> None:
@@ -135,6 +137,8 @@ async def test_an_end_is_marked_on_this_pod_and_no_other_of_its_name(
     await guarded.mark_end(one, END)
     await guarded.evict(one, 1)
     await make(api_server, namespace, pod("p", annotations=MARKED))
+    await guarded.mark_end(one, END + timedelta(hours=9))
+    assert of(await guarded.look(), namespace)["p"].marked_end == END - timedelta(minutes=30)
     await guarded.evict(one, 1)
     await guarded.delete(one, 1)
     still = await found(api_server, namespace, "p")
