@@ -284,6 +284,17 @@ async def test_preemptible_pods_go_for_a_booking_that_is_about_to_begin_and_no_m
     assert [uid for _, uid, _ in lab.pods.asked] == ["young"]
 
 
+async def test_what_is_leaving_anyway_is_counted_on(lab: Lab) -> None:
+    await lab.bookings.booked(NINE, node="a")
+    loose = replace(POD, preemptible=True, owner="bob")
+    lab.pods.put(
+        replace(loose, uid="leaves", name="leaves", priority=1000, leaving=True),
+        replace(loose, uid="stays", name="stays"),
+    )
+    await lab.at(NINE)
+    assert lab.pods.asked == []
+
+
 async def test_of_mapped_pods_those_go_that_are_on_the_bookings_cards(lab: Lab) -> None:
     made = await lab.bookings.booked(NINE, node="a")
     [row] = await lab.bookings.rows(
