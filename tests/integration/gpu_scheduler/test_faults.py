@@ -1,0 +1,97 @@
+"""A bad way to the API server, and a leader that stands still: every pod ends where its map says, and none twice."""
+
+import asyncio
+import signal
+
+import pytest
+
+from tests.integration.gpu_scheduler.conftest import Cluster, Starter, admitted, pod
+from tests.kubernetes.fault_proxy import FaultProxy, Harm, Partition
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.timeout(150)
+
+PODS = 12
+BINDING = r"/pods/[^/]+/binding"
+
+
+async def _all_bound(cluster: Cluster, nodes: list[str], first: int = 0) -> None:
+    await asyncio.gather(
+        *(cluster.eventually_on(f"p-{index}", nodes[index % len(nodes)]) for index in range(first, first + PODS))
+    )
+
+
+async def _add(cluster: Cluster, first: int = 0) -> None:
+    text = "\n".join(f"{index}=node{index % 4 + 1}:{index // 4}" for index in range(first, first + PODS))
+    for index in range(first, first + PODS):
+        await cluster.add(admitted(pod(f"p-{index}", text)))
+
+
+@pytest.mark.parametrize(
+    ("harm", "method", "path", "more"),
+    [
+        (Harm.ANSWER, "POST", BINDING, {"code": 409, "times": 5}),
+        (Harm.ANSWER, "POST", BINDING, {"code": 429, "times": 5, "retry_after_s": 0}),
+        (Harm.ANSWER, "POST", BINDING, {"code": 500, "times": 10}),
+        (Harm.ANSWER, "POST", BINDING, {"code": 403, "times": 4}),
+        (Harm.DROP_ANSWER, "POST", BINDING, {"times": 8}),
+        (Harm.ANSWER_INSTEAD, "POST", BINDING, {"code": 504, "times": 8}),
+        (Harm.CUT_STREAM, "GET", r"/pods\?.*watch", {"times": 3, "lines": 2}),
+        (Harm.ERROR_EVENT, "GET", r"/pods\?.*watch", {"code": 410, "times": 2, "lines": 1}),
+        (Harm.ANSWER, "GET", r"/pods\?.*watch", {"code": 410, "times": 1}),
+        (Harm.ANSWER, "GET", r"/leases/", {"code": 500, "times": 2}),
+        (Harm.DROP_ANSWER, "PUT", r"/leases/", {"times": 2}),
+    ],
+    ids=lambda value: value.name if isinstance(value, Harm) else None,
+)
+async def test_harm_is_got_over(
+    cluster: Cluster, four_nodes: list[str], start: Starter, fault_proxy: FaultProxy,
+    harm: Harm, method: str, path: str, more: dict[str, object],
+) -> None:  # fmt: skip
+    rule = fault_proxy.inject(harm, method, path, **more)
+    process = await start(fault_proxy.kubeconfig())
+    await _add(cluster)
+    await _all_bound(cluster, four_nodes)
+    await eventually(lambda: rule.used > 0)
+    bound = [line["pod"] for line in process.logged("bound")]
+    assert len(bound) == len(set(bound))
+
+
+async def test_a_partition_is_got_over(
+    cluster: Cluster, four_nodes: list[str], start: Starter, fault_proxy: FaultProxy
+) -> None:
+    process = await start(fault_proxy.kubeconfig())
+    await _add(cluster)
+    await _all_bound(cluster, four_nodes)
+    fault_proxy.partition(Partition.REFUSED)
+    await _add(cluster, PODS)
+
+    async def leads_no_more() -> bool:
+        return not await process.leading()
+
+    await eventually(leads_no_more, timeout=20)
+    fault_proxy.heal()
+    await _all_bound(cluster, four_nodes, PODS)
+
+
+async def test_a_leader_that_stood_still_binds_nothing_when_it_goes_on(cluster: Cluster, start: Starter) -> None:
+    name = await cluster.add_node("node1")
+    first = await start()
+    await eventually(first.leading, timeout=30)
+    first.process.send_signal(signal.SIGSTOP)
+    second = await start()
+    await eventually(second.leading, timeout=60)
+    await cluster.add(admitted(pod("one-0", "0=node1:0")))
+    await cluster.eventually_on("one-0", name)
+    await cluster.add(admitted(pod("two-0", "0=node1:0,1")))
+    await cluster.eventually_told("two-0", "DeviceInUse")
+    first.process.send_signal(signal.SIGCONT)
+    await eventually(lambda: first.logged("no longer leading"), timeout=30)
+    assert not await first.leading()
+    assert await second.leading()
+    for index in range(5):
+        await cluster.add(admitted(pod(f"later-{index}", "\n".join(f"{each}=node1:3" for each in range(5)))))
+    for index in range(5):
+        await cluster.eventually_on(f"later-{index}", name)
+    assert first.logged("bound") == []
+    assert await cluster.node_of("two-0") is None

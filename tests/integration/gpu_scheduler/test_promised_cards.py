@@ -1,0 +1,136 @@
+"""Cards that the ledger has for somebody are not a map's to take; and nothing is bound while nobody can say which."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from reservation_core.adapters.postgres.engine import open_engine
+from tests.integration.gpu_scheduler.conftest import Cluster, Starter, admitted, pod
+from tests.integration.reservation_core.adapters.postgres.conftest import Seed
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.timeout(120)
+
+HOUR = timedelta(hours=1)
+
+
+class Door:
+    """A way to the database that can be shut."""
+
+    def __init__(self, database_url: str) -> None:
+        self._parts = urlsplit(database_url)
+        self._server: asyncio.Server | None = None
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._port = 0
+
+    async def open(self) -> str:
+        """The database's address through the door."""
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
+        self._port = self._server.sockets[0].getsockname()[1]
+        user = self._parts.netloc.rpartition("@")[0]
+        return f"postgresql://{user}@127.0.0.1:{self._port}{self._parts.path}"
+
+    async def shut(self) -> None:
+        assert self._server is not None
+        self._server.close()
+        for writer in self._writers:
+            writer.transport.abort()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        folder = parse_qs(self._parts.query).get("host", [None])[0]
+        if folder is not None:
+            port = parse_qs(self._parts.query).get("port", [str(self._parts.port or 5432)])[0]
+            behind = await asyncio.open_unix_connection(f"{folder}/.s.PGSQL.{port}")
+        else:
+            behind = await asyncio.open_connection(self._parts.hostname, self._parts.port)
+        self._writers |= {writer, behind[1]}
+        self._tasks |= {asyncio.create_task(_copy(reader, behind[1])), asyncio.create_task(_copy(behind[0], writer))}
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+    except (ConnectionError, OSError):
+        pass
+    finally:
+        writer.transport.abort()
+
+
+@pytest.fixture
+async def seed(database_url: str) -> AsyncIterator[Seed]:
+    engine = open_engine(database_url, pool=2, application="test")
+    yield Seed(engine)
+    await engine.dispose()
+
+
+@pytest.fixture
+async def door(database_url: str) -> AsyncIterator[tuple[Door, str]]:
+    made = Door(database_url)
+    url = await made.open()
+    yield made, url
+    await made.shut()
+
+
+async def test_reserved_cards_are_kept_off_until_they_are_let_go(
+    cluster: Cluster, start: Starter, seed: Seed, database_url: str
+) -> None:
+    name = await cluster.add_node("node1")
+    cards = await seed.node(name, cards=4)
+    user, now = await seed.user(), datetime.now(UTC)
+    booking = await seed.job("b-1", user, "running", attempt=1, started_at=now, ends_at=now + 2 * HOUR)
+    await seed.allocate(booking, cards[0], now + HOUR, now + 2 * HOUR, held=False)
+    running = await seed.job("r-1", user, "running", attempt=1, started_at=now - HOUR, ends_at=now + HOUR)
+    await seed.allocate(running, cards[1], now - HOUR, now + HOUR, held=True)
+    await start(GPU_DEV_DATABASE_URL=database_url, GPU_DEV_SCHEDULER__LEDGER_S="0.2")
+    await cluster.add(admitted(pod("booked-0", "0=node1:0")))
+    await cluster.eventually_told("booked-0", "DeviceReserved", f"Card 0 of {name} is b-1's")
+    await cluster.add(admitted(pod("held-0", "0=node1:1")))
+    await cluster.eventually_told("held-0", "DeviceReserved", f"Card 1 of {name} is r-1's")
+    await cluster.add(admitted(pod("free-0", "0=node1:2")))
+    await cluster.eventually_on("free-0", name)
+
+    short = admitted(pod("short-0", "0=node1:0"))
+    short["metadata"]["annotations"]["gpu-dev/terminate-at"] = f"{now + HOUR / 2:%Y-%m-%dT%H:%M:%SZ}"
+    await cluster.add(short)
+    await cluster.eventually_on("short-0", name)  # it will be gone before the booking begins
+    await cluster.client.call("DELETE", f"{cluster.path}/short-0", {"gracePeriodSeconds": 0})
+
+    own = admitted(pod("own-0", "0=node1:0"))
+    own["metadata"]["annotations"]["gpu-dev/booking"] = "b-1"
+    await cluster.add(own)
+    await cluster.eventually_on("own-0", name)
+    await cluster.client.call("DELETE", f"{cluster.path}/own-0", {"gracePeriodSeconds": 0})
+
+    await seed.run("UPDATE allocations SET released_at = clock_timestamp() WHERE reservation_id = 'b-1'")
+    await cluster.eventually_on("booked-0", name)
+    assert await cluster.node_of("held-0") is None
+
+
+async def test_while_nobody_can_say_which_cards_are_promised_nothing_is_bound(
+    cluster: Cluster, start: Starter, door: tuple[Door, str]
+) -> None:
+    way, url = door
+    name = await cluster.add_node("node1")
+    process = await start(
+        GPU_DEV_DATABASE_URL=url, GPU_DEV_SCHEDULER__LEDGER_S="0.2", GPU_DEV_SCHEDULER__LEDGER_PATIENCE_S="2"
+    )
+    await cluster.add(admitted(pod("before-0", "0=node1:0")))
+    await cluster.eventually_on("before-0", name)
+    await way.shut()
+    await eventually(lambda: len(process.logged("the promised cards could not be read; trying again")) > 10, timeout=30)
+    await cluster.add(admitted(pod("meanwhile-0", "0=node1:1")))
+    told = len(process.logged("the promised cards could not be read; trying again"))
+    await eventually(
+        lambda: len(process.logged("the promised cards could not be read; trying again")) > told + 5, timeout=30
+    )
+    assert await cluster.node_of("meanwhile-0") is None
+    assert await process.leading()
+    await way.open()
+    await cluster.eventually_on("meanwhile-0", name)
