@@ -18,6 +18,7 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 import psutil
 import pytest
+from hypothesis import settings
 from pytest_postgresql import factories
 from pytest_postgresql.executors import NoopExecutor
 from pytest_postgresql.janitor import DatabaseJanitor
@@ -28,6 +29,10 @@ from reservation_core.adapters.postgres.migrating import upgrade
 from reservation_core.runtime.settings import StandaloneSettings
 from reservation_core.runtime.wiring import Runtime
 from tests.pods import end_all_pods
+
+# How long an example takes says more of what else the machine does than of the code.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 pytest_plugins = ["tests.kubernetes.fixtures"]
 

@@ -4,16 +4,16 @@ from collections import OrderedDict
 
 from reservation_core.domain.scheduling_map import SchedulingMap, map_digest, parse_map
 
-MOST_ENTRIES = 50_000
-"""What is kept in all: about 20 MB."""
+MOST_WEIGHT = 50_000
+"""What is kept in all, in entries and devices of entries: about 15 MB."""
 
 
 class KnownMaps:
-    """The maps that were asked for last, by the digests of their texts; so many entries in all."""
+    """The maps that were asked for last, by the digests of their texts; so many entries and devices in all."""
 
-    def __init__(self, most_entries: int = MOST_ENTRIES) -> None:
-        self._most = most_entries
-        self._entries = 0
+    def __init__(self, most: int = MOST_WEIGHT) -> None:
+        self._most = most
+        self._weight = 0
         self._maps: OrderedDict[str, SchedulingMap] = OrderedDict()
 
     def read(self, text: str) -> SchedulingMap:
@@ -25,8 +25,12 @@ class KnownMaps:
             return known
         found = parse_map(text)
         self._maps[digest] = found
-        self._entries += len(found.entries)
-        while self._entries > self._most and len(self._maps) > 1:
+        self._weight += _weight(found)
+        while self._weight > self._most and len(self._maps) > 1:
             _, oldest = self._maps.popitem(last=False)
-            self._entries -= len(oldest.entries)
+            self._weight -= _weight(oldest)
         return found
+
+
+def _weight(found: SchedulingMap) -> int:
+    return sum(1 + len(entry.devices) for entry in found.entries.values())

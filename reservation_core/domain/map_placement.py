@@ -76,7 +76,7 @@ class Burden:
 
 @dataclass(frozen=True, slots=True)
 class MappedPod:
-    """A pod that waits for its node. `refused` says why its map does not count; then there is no entry.
+    """A pod that waits for its node, `namespace/name`. `refused` says why its map does not count; then it has no entry.
 
     `booking_id` is what the webhook admitted it under, `ends_at` (UTC) when it will be ended; None: nobody knows.
     """
@@ -136,7 +136,17 @@ class Board:
         self._burdens: dict[str, dict[str, Burden]] = {}
         self._where: dict[str, str] = {}
         self._taken: dict[str, dict[str, int]] = {}
+        self._enforced: set[str] = set()
         self.reserved: ReservedCards = {}
+
+    def enforce(self, namespace: str, *, enforced: bool) -> bool:
+        """Bookings are enforced in a namespace, or not; whether that is news.
+
+        Elsewhere anybody may write of a booking and an end on their pods what they like, and neither counts.
+        """
+        news = enforced != (namespace in self._enforced)
+        (self._enforced.add if enforced else self._enforced.discard)(namespace)
+        return news
 
     def put_node(self, node: Node) -> None:
         """A node is there, or has changed."""
@@ -234,11 +244,13 @@ class Board:
         """Cards that are reserved for somebody else before the pod will be gone."""
         devices = pod.entry.devices if pod.entry is not None else ()
         mine = _canonical(devices, node)
+        believed = pod.name.partition("/")[0] in self._enforced
+        booking_id, ends_at = (pod.booking_id, pod.ends_at) if believed else (None, None)
         for index, reserved in sorted(self.reserved.get(node.name, {}).items()):
             if not mine or not _meet(mine, {str(index)}):
                 continue
             for each in reserved:
-                if each.reservation_id != pod.booking_id and (pod.ends_at is None or each.starts_at < pod.ends_at):
+                if each.reservation_id != booking_id and (ends_at is None or each.starts_at < ends_at):
                     yield Obstacle.DEVICE_RESERVED, each.detail
                     break
 
@@ -307,10 +319,17 @@ def _canonical(devices: Iterable[str], node: Node) -> set[str]:
 
 
 def _meet(one: set[str], other: set[str]) -> bool:
-    """Whether two sets of cards share one, or can't be told apart: an index, and a UUID that nobody knows."""
+    """Whether two sets of cards share one, or can't be told apart.
+
+    That is: an index, a UUID of a card whose index nobody knows, and a part of a card (MIG), whichever two of these.
+    """
     if one & other:
         return True
-    return any(a.isdigit() != b.isdigit() for a in one for b in other)
+    return len({_kind(card) for card in (*one, *other)}) > 1 and bool(one and other)
+
+
+def _kind(card: str) -> str:
+    return "index" if card.isdigit() else card[:3]
 
 
 def _same_port(one: str, other: str) -> bool:

@@ -37,6 +37,9 @@ _ENTRY = re.compile(
     r"[ \t]*+(?P<index>[^\s=]*+)[ \t]*+=[ \t]*+(?P<node>[^\s=:,]*+)[ \t]*+:[ \t]*+"
     r"(?P<devices>[^\s,=:]*+(?:[ \t]*+,[ \t]*+[^\s,=:]*+)*+)(?=[ \t]|$)"
 )
+# The usual line, for which nothing need be looked at twice: a large map is read while others wait.
+_CARD = "(?:0|[1-9][0-9]{0,3})"
+_PLAIN = re.compile(rf"({_INTEGER})=({_LABEL}):({_CARD}(?:,{_CARD})*+)")
 _HEX = "[0-9a-fA-F]"
 _UUID = re.compile(rf"(?:GPU|MIG)-{_HEX}{{8}}(?:-{_HEX}{{4}}){{3}}-{_HEX}{{12}}")
 _SHOWN = 40
@@ -110,6 +113,10 @@ def parse_map(text: str) -> SchedulingMap:
     entries: dict[int, MapEntry] = {}
     for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), start=1):
         at, end = 0, len(line.rstrip(" \t"))
+        plain = _plain(line)
+        if plain is not None and plain.index not in entries:
+            entries[plain.index] = plain
+            continue
         while at < end:
             match = _ENTRY.match(line, at, end)
             if match is None:
@@ -145,6 +152,16 @@ def index_of(pod: PodIdentity) -> int:
             f" annotation {INDEX_ANNOTATION}"
         )
     return int(match[1])
+
+
+def _plain(line: str) -> MapEntry | None:
+    """The entry of a line that is written as most are, and right; None is for the closer look."""
+    match = _PLAIN.fullmatch(line)
+    if match is None or int(match[1]) > MAX_INDEX:
+        return None
+    devices = tuple(match[3].split(","))
+    fine = len(devices) <= MAX_DEVICES and len(set(devices)) == len(devices) and max(map(int, devices)) < MAX_DEVICES
+    return MapEntry(int(match[1]), match[2], devices) if fine else None
 
 
 def _entry(match: re.Match[str], line: int) -> MapEntry:

@@ -59,7 +59,15 @@ class PodGone:
     uid: str
 
 
-Sight = NodeSeen | NodeGone | PodBound | PodWaiting | PodGone
+@dataclass(frozen=True, slots=True)
+class NamespaceSeen:
+    """Whether bookings are enforced in a namespace: only there does the webhook write what pods have booked."""
+
+    name: str
+    enforced: bool
+
+
+Sight = NamespaceSeen | NodeSeen | NodeGone | PodBound | PodWaiting | PodGone
 
 
 class PodChangedError(Exception):

@@ -54,7 +54,7 @@ async def run_map_scheduler(settings: SchedulerSettings) -> AsyncIterator[Runnin
     events = EventWriter(
         transport, clock, _CONTROLLER, f"{_CONTROLLER}-{socket.gethostname()}", per_s=rules.events_per_s
     )
-    sights = SightRules(rules.name, settings.kubernetes.namespace, settings.gpu.resource_names)
+    sights = SightRules(rules.name, settings.kubernetes.namespace, settings.gpu.resource_names, rules.enforced_label)
     lease = Lease(
         transport, clock, _lease_namespace(settings), rules.lease_name, identity,
         LeaseRules(rules.lease_s, rules.renew_within_s, rules.retry_s),

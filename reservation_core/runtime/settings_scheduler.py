@@ -18,6 +18,10 @@ class SchedulerRules(BaseModel):
     overlap: Overlap = Overlap.DENY  # pods of two owners on one card
     node_label: Annotated[str, Field(min_length=1, max_length=317)] = "gpu-node-name"
     parallel: Annotated[int, Field(ge=1, le=500)] = 16
+    # Only in namespaces with this label is it believed what the webhook wrote of bookings: elsewhere it does not look.
+    enforced_label: Annotated[str, Field(pattern=r"^[A-Za-z0-9][-A-Za-z0-9_./]{0,316}=[-A-Za-z0-9_.]{1,63}$")] = (
+        "gpu-dev/enforce-bookings=true"
+    )
     sweep_s: Seconds = 30  # everybody who waits is looked at so often, whatever was told meanwhile
     ledger_s: Seconds = 1  # how often promised cards are read, where there is a database
     ledger_patience_s: Seconds = 60  # nothing is bound when they could not be read for so long

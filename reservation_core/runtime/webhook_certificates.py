@@ -16,6 +16,7 @@ from reservation_core.adapters.kubernetes.credentials import KubeconfigError
 from reservation_core.adapters.kubernetes.webhook_certificates import (
     AUTHORITIES,
     CERTIFICATE,
+    KEPT,
     KEY,
     Configuration,
     ConfigurationKind,
@@ -125,7 +126,7 @@ def _manifest(namespace: str, secret: str, pair: Pair) -> bytes:
             "apiVersion": "v1",
             "kind": "Secret",
             "type": "kubernetes.io/tls",
-            "metadata": {"name": secret, "namespace": namespace},
+            "metadata": {"name": secret, "namespace": namespace, "annotations": {KEPT: "kept"}},
             "stringData": {
                 AUTHORITIES: pair.authority.decode(),
                 CERTIFICATE: pair.certificate.decode(),

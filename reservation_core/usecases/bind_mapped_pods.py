@@ -19,6 +19,7 @@ from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.map_cluster import (
     BindRefusedError,
     MapCluster,
+    NamespaceSeen,
     NodeGone,
     NodeSeen,
     PodBound,
@@ -137,6 +138,9 @@ class MapScheduler:
     def see(self, sight: Sight) -> None:
         """Take in what has changed."""
         match sight:
+            case NamespaceSeen(name, enforced):
+                if self._board.enforce(name, enforced=enforced):
+                    self.look_again()
             case NodeSeen(node):
                 if self._board.knows(node):
                     return  # as most of what is told of nodes: that they live

@@ -18,8 +18,8 @@ _KUBERNETES = "v1.30.0"
 
 _SAID = {
     "webhook.yaml": """\
-What the API server asks the webhook about, the static rules as a policy of its own (Kubernetes 1.30 and newer; an older
-one refuses the last two objects, and works without), and the job that renews the certificate.
+What the API server asks the webhook about, the static rules as a policy of its own, and the job that renews the
+certificate. For Kubernetes 1.30 and newer; for an older one take the chart, which leaves out what that lacks.
 The authority has to be named once the Secret gpu-scheduler-webhook-tls is there:
   python -m admission_webhook certs --service gpu-scheduler-webhook --namespace gpu-scheduler-system \\
     --secret gpu-scheduler-webhook-tls --configuration gpu-scheduler-webhook
@@ -27,7 +27,7 @@ The authority has to be named once the Secret gpu-scheduler-webhook-tls is there
     "webhook-service.yaml": "Where the API server reaches the webhook.\n",
     "gpu-scheduler.yaml": """\
 The scheduler and the webhook, two containers of one pod, twice; and what they may do.
-The namespaces gpu-scheduler-system and the Secret gpu-scheduler-webhook-tls have to be there before.
+The namespace gpu-scheduler-system and the Secret gpu-scheduler-webhook-tls have to be there before.
 """,
     "gpu-scheduler-check.yaml": "Five pods that say where they run and which cards they see.\n",
 }

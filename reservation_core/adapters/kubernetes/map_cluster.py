@@ -1,12 +1,12 @@
 """The scheduler's way to an API server: nodes and pods as they change, bindings, and why a pod waits."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import aclosing
 
 from reservation_core.adapters.kubernetes.api_errors import ApiError, ConflictError, NotFoundError
 from reservation_core.adapters.kubernetes.event_writer import EventWriter, Regarding
-from reservation_core.adapters.kubernetes.map_sights import SightRules, node_sight, pod_sight
+from reservation_core.adapters.kubernetes.map_sights import SightRules, namespace_sight, node_sight, pod_sight
 from reservation_core.adapters.kubernetes.marks import as_mapping
 from reservation_core.adapters.kubernetes.object_watch import ObjectWatch, Seen
 from reservation_core.adapters.kubernetes.transport import ONLY_METADATA, Transport
@@ -38,7 +38,9 @@ class KubernetesMapCluster:
 
     async def follow(self, handle: Callable[[Sight], None], listed: Callable[[], None]) -> None:
         """Tell of all nodes and pods once, then that this was all, then of every change, until cancelled."""
+        enforced = {"labelSelector": self._rules.enforced_label}
         watches = (
+            (ObjectWatch(self._transport, "/api/v1/namespaces", enforced), namespace_sight),
             (ObjectWatch(self._transport, "/api/v1/nodes"), node_sight),
             (ObjectWatch(self._transport, "/api/v1/pods", _NOT_ENDED), pod_sight),
         )
@@ -46,7 +48,7 @@ class KubernetesMapCluster:
             self._anew.clear()
             for watch, _ in watches:
                 watch.forget_place()
-            following = asyncio.create_task(self._follow_both(watches, handle, listed), name="follow both")
+            following = asyncio.create_task(self._follow_all(watches, handle, listed), name="follow all")
             asked = asyncio.create_task(self._anew.wait(), name="asked to read anew")
             try:
                 await asyncio.wait((following, asked), return_when=asyncio.FIRST_COMPLETED)
@@ -61,10 +63,10 @@ class KubernetesMapCluster:
         """Have `follow` begin with new lists, asked for after this call."""
         self._anew.set()
 
-    async def _follow_both(
-        self, watches: Iterable[tuple[ObjectWatch, Read]], handle: Callable[[Sight], None], listed: Callable[[], None]
+    async def _follow_all(
+        self, watches: Collection[tuple[ObjectWatch, Read]], handle: Callable[[Sight], None], listed: Callable[[], None]
     ) -> None:
-        to_list = 2
+        to_list = len(watches)
 
         def one_listed() -> None:
             nonlocal to_list

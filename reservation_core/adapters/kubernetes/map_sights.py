@@ -21,7 +21,16 @@ from reservation_core.domain.known_maps import KnownMaps
 from reservation_core.domain.map_marks import CUDA_VISIBLE_DEVICES, MAP_DIGEST, SCHEDULER_NAME
 from reservation_core.domain.map_placement import Burden, DeviceUse, MappedPod, Node
 from reservation_core.domain.node_choice_terms import Requirement, Taint, Terms, Tolerated
-from reservation_core.ports.map_cluster import NodeGone, NodeSeen, PodBound, PodGone, PodRef, PodWaiting, Sight
+from reservation_core.ports.map_cluster import (
+    NamespaceSeen,
+    NodeGone,
+    NodeSeen,
+    PodBound,
+    PodGone,
+    PodRef,
+    PodWaiting,
+    Sight,
+)
 
 BOOKING = "gpu-dev/booking"
 """The annotation by which the webhook says under which booking it admitted a pod."""
@@ -34,12 +43,18 @@ _FINISHED = ("Succeeded", "Failed")
 
 @dataclass(frozen=True, slots=True)
 class SightRules:
-    """Which pods are ours to bind, where our own jobs run, and which resources are GPUs."""
+    """Which pods are ours to bind, where our own jobs run, which resources are GPUs, where bookings are enforced."""
 
     scheduler_name: str = SCHEDULER_NAME
     jobs_namespace: str = "gpu-dev"
     gpu_resources: Sequence[str] = ("nvidia.com/gpu", "amd.com/gpu")
+    enforced_label: str = "gpu-dev/enforce-bookings=true"
     maps: KnownMaps = field(default_factory=KnownMaps)
+
+
+def namespace_sight(seen: Seen, _rules: SightRules) -> Sight:
+    """A namespace of those that have the label, or not any more."""
+    return NamespaceSeen(seen.name, enforced=not seen.gone)
 
 
 def node_sight(seen: Seen, rules: SightRules) -> Sight:

@@ -39,11 +39,10 @@ ORDER BY g.gpu_type;
 
 -- name: promised_cards
 -- The cards that the ledger has for somebody, but for what waiting jobs were promised. What is within a booking is the
--- booking's.
-SELECT n.name AS node, g.index AS card, a.reservation_id AS id, lower(a.during) AS starts_at, upper(a.during) AS ends_at, a.held
+-- booking's, as long as that lasts; a pod that may still be there counts in any case.
+SELECT n.name AS node, g.index AS card, coalesce(a.booking_id, a.reservation_id) AS id, lower(a.during) AS starts_at, upper(a.during) AS ends_at, a.held
 FROM allocations a
 JOIN gpus g ON g.id = a.gpu_id
 JOIN nodes n ON n.id = g.node_id AND n.removed_at IS NULL
-WHERE a.released_at IS NULL AND NOT a.planned AND a.booking_id IS NULL
-  AND (a.held OR upper(a.during) > clock_timestamp())
+WHERE a.released_at IS NULL AND NOT a.planned AND (a.held OR (a.booking_id IS NULL AND upper(a.during) > clock_timestamp()))
 ORDER BY n.name, g.index, lower(a.during);

@@ -457,12 +457,12 @@ def test_any_pod_without_a_map_keeps_all_but_forged_marks(given: Json) -> None:
 
 
 def test_known_maps_are_read_once_and_the_oldest_are_forgotten() -> None:
-    known = KnownMaps(most_entries=3)
+    known = KnownMaps(most=6)
     first = known.read("0=a:0 1=a:1")
     assert known.read("0=a:0 1=a:1") is first
     second = known.read("0=b:0")
     assert known.read("0=a:0 1=a:1") is first
-    known.read("0=c:0")  # four entries: the one that was not asked for longest goes
+    known.read("0=c:0")  # too much in all: what was not asked for longest goes
     assert known.read("0=a:0 1=a:1") is first
     assert known.read("0=b:0") is not second
     with pytest.raises(SchedulingMapError):
@@ -470,3 +470,10 @@ def test_known_maps_are_read_once_and_the_oldest_are_forgotten() -> None:
     large = known.read(SEED)  # more than all: kept alone
     assert known.read(SEED) is large
     assert known.read("0=a:0 1=a:1") is not first
+
+
+def test_what_is_kept_of_maps_counts_their_devices() -> None:
+    known = KnownMaps(most=100)
+    wide = known.read("0=a:" + ",".join(map(str, range(90))))
+    known.read("0=b:" + ",".join(map(str, range(20))))
+    assert known.read("0=a:" + ",".join(map(str, range(90)))) is not wide
