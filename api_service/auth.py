@@ -11,6 +11,7 @@ from datetime import datetime
 import structlog
 
 from api_service.problems import ProblemError
+from reservation_core.domain.errors import UnknownCallerError
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.identities import Principal
 from reservation_core.ports.ids import IdSource
@@ -46,7 +47,7 @@ class Authenticator:
         else:
             principal = await self._look_up_once(digest, now)
         if principal is None or (principal.expires_at is not None and principal.expires_at <= now):
-            raise _unauthenticated("invalid_token", "This token is unknown, expired or revoked. Use another token.")
+            raise _unauthenticated("invalid_token", UnknownCallerError().detail)
         self._used[principal.token_id] = now
         return principal
 

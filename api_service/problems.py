@@ -34,6 +34,7 @@ STATUS_OF: Mapping[type[errors.DomainError], int] = {
     errors.ForbiddenError: 403,
     errors.UnknownBookingError: 422,
     errors.BookingNotUsableError: 409,
+    errors.UnknownCallerError: 401,
     errors.UserDisabledError: 409,
     errors.NodeAnswersError: 409,
     errors.NodeNotFencedError: 409,
@@ -44,6 +45,9 @@ STATUS_OF: Mapping[type[errors.DomainError], int] = {
     errors.NotPermittedError: 409,
 }
 """The status of every kind of broken rule; a test holds it complete."""
+
+INVALID_TOKEN = {"WWW-Authenticate": 'Bearer realm="gpu-dev", error="invalid_token"'}
+"""What goes with a 401 for a token that was sent and is nobody's."""
 
 _HTTP_PROBLEMS: Mapping[int, tuple[str, str]] = {
     400: ("bad_request", "The request is not well-formed HTTP. Look at /docs for what this call takes."),
@@ -134,6 +138,8 @@ def of_exception(error: Exception, request: Request) -> Response | None:
             found = ProblemError(STATUS_OF[type(error)], error.code, error.detail, broken_rules=rules or None)
         case errors.NotBookableError():
             found = not_bookable(error)
+        case errors.UnknownCallerError():
+            found = ProblemError(STATUS_OF[type(error)], error.code, error.detail, headers=INVALID_TOKEN)
         case errors.DomainError():
             found = ProblemError(STATUS_OF.get(type(error), 409), error.code, error.detail)
         case RequestValidationError():

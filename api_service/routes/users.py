@@ -90,7 +90,7 @@ async def disable_user(
     booking; with `end` all of it is cancelled. It can be done again."""
     uow_factory = services.runtime.uow
     async with uow_factory() as uow:
-        record = await disabling.disable(uow, caller, name, services.runtime.clock.now(), end=query.end)
+        record = await disabling.disable(uow, caller, name, end=query.end)
     services.authenticator.forget_user(name)
     cancelled = await disabling.wind_up(uow_factory, record, caller.user, end=query.end)
     async with uow_factory() as uow:

@@ -90,6 +90,15 @@ class BookingNotUsableError(DomainError):
     code = "booking_not_usable"
 
 
+class UnknownCallerError(DomainError):
+    """The caller was disabled after their token was looked up: from outside, as if the token were unknown."""
+
+    code = "unauthenticated"
+
+    def __init__(self) -> None:
+        super().__init__("This token is unknown, expired or revoked. Use another token.")
+
+
 class UserDisabledError(DomainError):
     """The user that something is wanted for can't use the system any more."""
 

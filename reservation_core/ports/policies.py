@@ -73,8 +73,11 @@ class Policies(Protocol):
         """Note which file was applied."""
         ...
 
-    async def lock_holders(self, user_ids: Sequence[int], projects: Sequence[str]) -> None:
-        """Keep everybody else from deciding about quotas of these users and projects until the transaction ends."""
+    async def lock_holders(self, user_ids: Sequence[int], projects: Sequence[str]) -> frozenset[int]:
+        """Keep everybody else from deciding about quotas of these users and projects until the transaction ends.
+
+        Nobody disables these users meanwhile, either; answers who of them is disabled already.
+        """
         ...
 
     async def usage(self, user_id: int, project: str | None, known_from: datetime, now: datetime) -> UsageView:

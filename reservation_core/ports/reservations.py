@@ -6,11 +6,16 @@ from datetime import datetime
 from typing import Protocol
 
 from reservation_core.domain.changes import Change
-from reservation_core.domain.errors import BookingNotUsableError, NotPermittedError, UnknownBookingError
+from reservation_core.domain.errors import (
+    BookingNotUsableError,
+    NotPermittedError,
+    UnknownBookingError,
+    UnknownCallerError,
+)
 from reservation_core.domain.model import AllocatedGpu, JobStatus, Reservation
 
-Refusal = UnknownBookingError | BookingNotUsableError | NotPermittedError
-"""Why a submission was not stored: its booking can't be used, or its owner is not in its project."""
+Refusal = UnknownBookingError | BookingNotUsableError | NotPermittedError | UnknownCallerError
+"""Why a submission was not stored: its booking can't be used, its owner is not in its project, or is disabled."""
 
 
 class UnknownCardError(Exception):

@@ -20,7 +20,7 @@ from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.booking_rules import (
     Booker,
     Judge,
-    booker,
+    calling_booker,
     from_now,
     judge_for,
     no_free_gpus,
@@ -40,7 +40,7 @@ async def book(uow: UnitOfWork, principal: Principal, request: BookingCreate, id
     Raises NotBookableError with every broken rule and the nearest slots.
     """
     wanted, span = wanted_of(request), request.span
-    who = await booker(uow, principal.user_id, principal.user, request.project)
+    who = await calling_booker(uow, principal, request.project)
     for attempt in range(TRIES):
         if attempt == ALONE_AFTER:
             await uow.bookings.lock_calendar()

@@ -18,7 +18,7 @@ from reservation_core.usecases.book import ALONE_AFTER, AROUND, TRIES, accepted,
 from reservation_core.usecases.booking_rules import (
     Booker,
     Judge,
-    booker,
+    calling_booker,
     from_now,
     judge_for,
     no_free_gpus,
@@ -60,7 +60,7 @@ async def book_series(
     """
     dates = request.dates()
     series_id = ids.new_id("ser")
-    who = await booker(uow, principal.user_id, principal.user, request.project)
+    who = await calling_booker(uow, principal, request.project)
     for attempt in range(TRIES):
         if attempt == ALONE_AFTER:
             await uow.bookings.lock_calendar()

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from reservation_core.domain.bookings import FARTHEST_START, LONGEST_BOOKING, Span, Wanted
 from reservation_core.domain.calendar import to_micros
 from reservation_core.domain.card_choice import BookableCard, never_bookable
+from reservation_core.domain.errors import UnknownCallerError
 from reservation_core.domain.limits import Policy
 from reservation_core.domain.model import ReservationKind
 from reservation_core.domain.rules import (
@@ -21,6 +22,7 @@ from reservation_core.domain.rules import (
     not_in_project,
 )
 from reservation_core.domain.slot_search import nearest_slots
+from reservation_core.ports.identities import Principal
 from reservation_core.ports.transactions import UnitOfWork
 
 _MINUTE = timedelta(minutes=1)
@@ -28,12 +30,13 @@ _MINUTE = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True)
 class Booker:
-    """For whom and for which project. `foreign`: they are not in that project."""
+    """For whom and for which project. `foreign`: they are not in it. `disabled`: they are to have nothing new."""
 
     user_id: int
     user: str
     project: str | None
     foreign: bool = False
+    disabled: bool = False
 
     @property
     def judged_for(self) -> str | None:
@@ -138,10 +141,24 @@ def this_minute(now: datetime) -> datetime:
 
 
 async def booker(uow: UnitOfWork, user_id: int, user: str, project: str | None) -> Booker:
-    """Lock a user, and the project if there is one: nobody else decides about their quotas meanwhile."""
-    await uow.policies.lock_holders([user_id], [] if project is None else [project])
+    """Lock a user, and the project if there is one.
+
+    Nobody else decides about their quotas meanwhile, or disables the user.
+    """
+    disabled = await uow.policies.lock_holders([user_id], [] if project is None else [project])
     foreign = project is not None and project not in await uow.projects.of_user(user_id)
-    return Booker(user_id, user, project, foreign)
+    return Booker(user_id, user, project, foreign, disabled=user_id in disabled)
+
+
+async def calling_booker(uow: UnitOfWork, principal: Principal, project: str | None) -> Booker:
+    """The same for who calls.
+
+    Raises UnknownCallerError when they are disabled, be it that the process they call has not heard of it.
+    """
+    who = await booker(uow, principal.user_id, principal.user, project)
+    if who.disabled:
+        raise UnknownCallerError
+    return who
 
 
 async def judge_for(

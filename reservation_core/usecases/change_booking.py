@@ -12,6 +12,7 @@ from reservation_core.domain.errors import (
     CalendarConflictError,
     NotBookableError,
     NotChangeableError,
+    UnknownCallerError,
 )
 from reservation_core.domain.model import BookingStatus
 from reservation_core.domain.rules import BrokenRule
@@ -32,13 +33,15 @@ async def change_booking(
     """Change what `change` names; all of it or nothing.
 
     Cards stay the same if they can; those of a booking that has begun always do. Raises NotFoundError,
-    StaleVersionError, AlreadyFinalError, NotChangeableError, NotBookableError with the nearest slots, or
-    CalendarConflictError when jobs run within it for longer than it would last.
+    StaleVersionError, AlreadyFinalError, NotChangeableError, UnknownCallerError, NotBookableError with the nearest
+    slots, or CalendarConflictError when jobs run within it for longer than it would last.
     """
     asked = await view_owned_booking(uow, principal, booking_id)
     # The owner's quotas are asked, whoever changes it. Users are locked before the planner is held back: it locks the
     # owners of what it starts, and then its lease.
     who = replace(await booker(uow, asked.user_id, asked.user, asked.project), foreign=False)
+    if who.disabled and principal.user_id == who.user_id:
+        raise UnknownCallerError
     if asked.jobs:
         # Plans put slots of its waiting jobs into it.
         await uow.booking_life.hold_planning()

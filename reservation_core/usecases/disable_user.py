@@ -1,11 +1,12 @@
 """Disabling a user: nothing new of theirs begins, what waits is cancelled, and what runs or is booked goes on or ends.
 
-A request of theirs may be on its way in meanwhile, in a process that has not yet heard of it: who was disabled lately
-is looked at again and again until that can't be any more.
+Once it is committed, nothing of theirs is stored or started any more, whichever process believes their token still. A
+job may be on its way in meanwhile: it is never started, and who was disabled lately is looked at again and again until
+that can't be any more, as is who has a job that waits once more because its start failed.
 """
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from reservation_core.domain.booking_changes import Cancelled
 from reservation_core.domain.booking_life import transition
@@ -24,7 +25,7 @@ from reservation_core.usecases.users import require_admin, unknown_user
 
 MOST_SHOWN = 1000
 SETTLES = timedelta(minutes=2)
-"""By then no process believes a token of theirs any more, and what such a process took in is stored."""
+"""By then what was being stored when they were disabled is stored."""
 _BATCH = 200
 _WAITING_BOOKINGS = frozenset({BookingStatus.WAITING, BookingStatus.OFFERED})
 
@@ -37,7 +38,7 @@ class Left:
     in_all: int
 
 
-async def disable(uow: UnitOfWork, principal: Principal, name: str, now: datetime, *, end: bool) -> UserRecord:
+async def disable(uow: UnitOfWork, principal: Principal, name: str, *, end: bool) -> UserRecord:
     """Stop a user's tokens from working. Raises ForbiddenError, NotFoundError.
 
     Nobody disables themselves, so that an administrator is always left. What becomes of what they have is for
@@ -46,6 +47,8 @@ async def disable(uow: UnitOfWork, principal: Principal, name: str, now: datetim
     require_admin(principal)
     if name in ("me", principal.user):
         raise ForbiddenError("You can't disable yourself. Ask another administrator to do it.")
+    # By the clock that `settle_disabled` reads, too.
+    now = await uow.now()
     user = await uow.identities.disable_user(name, now)
     if user is None:
         raise unknown_user(name)
@@ -86,6 +89,8 @@ async def settle_disabled(uow_factory: UnitOfWorkFactory) -> int:
         cancelled += await wind_up(uow_factory, user, SYSTEM, end=False)
         if user.disabled_at is not None and now >= user.disabled_at + SETTLES:
             async with uow_factory() as uow:
+                # Under this lock nothing of theirs goes back to its place in line (see `Reservations.apply`).
+                await uow.policies.lock_holders([user.id], ())
                 await uow.identities.note_settled(user.id, now)
     return cancelled
 

@@ -13,6 +13,7 @@ from reservation_core.domain.booking_life import BookingRules, advance
 from reservation_core.domain.booking_life import decide as decide_booking
 from reservation_core.domain.bookings import Booking
 from reservation_core.domain.changes import SYSTEM, BookingOver
+from reservation_core.domain.errors import UnknownCallerError
 from reservation_core.domain.lifecycle import decide
 from reservation_core.domain.limits import Policy
 from reservation_core.domain.model import (
@@ -118,10 +119,13 @@ async def _start(uow: UnitOfWork, booking: Booking, workload: Workload, job_id: 
     That must not keep the booking from beginning: its owner can still submit what would be taken.
     """
     owner = await uow.identities.user(booking.user)
+    disabled = f"The user {booking.user} is disabled."
     if owner is None or owner.disabled_at is not None:
-        return f"The user {booking.user} is disabled."
+        return disabled
     job = _job_of(booking, workload, job_id, now)
     [answer] = await uow.reservations.submit([NewReservation(job, actor=SYSTEM)], now)
+    if isinstance(answer.refusal, UnknownCallerError):
+        return disabled
     if answer.refusal is not None:
         return answer.refusal.detail
     await uow.booking_life.link_job(booking.id, job_id)

@@ -132,6 +132,8 @@ async def _serve(uow: UnitOfWork, turn: Turn, ids: IdSource, offer: timedelta) -
     """Offer or book what came free, if it is still so. What has come free since the pass began is for the next pass."""
     request = turn.request
     who = await booker(uow, request.user_id, request.user, request.project)
+    if who.disabled:
+        return False  # it is about to be cancelled
     booking = (await uow.bookings.lock([request.id])).get(request.id)
     if booking is None or booking.status is not BookingStatus.WAITING or booking.span != request.span:
         return False

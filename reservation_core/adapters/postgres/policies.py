@@ -75,11 +75,13 @@ class PostgresPolicies:
         """Note which file was applied."""
         await self._connection.execute(statement("keep_policy_file"), {"digest": digest})
 
-    async def lock_holders(self, user_ids: Sequence[int], projects: Sequence[str]) -> None:
-        """Users first, then projects, each in order: nobody waits in a circle."""
-        await self._connection.execute(statement("lock_quota_users"), {"ids": sorted(set(user_ids))})
+    async def lock_holders(self, user_ids: Sequence[int], projects: Sequence[str]) -> frozenset[int]:
+        """Users first, then projects, each in order: nobody waits in a circle. Answers who of them is disabled."""
+        locked = await self._connection.execute(statement("lock_quota_users"), {"ids": sorted(set(user_ids))})
+        disabled = frozenset(row.id for row in locked if row.disabled)
         if projects:
             await self._connection.execute(statement("lock_quota_projects"), {"names": sorted(set(projects))})
+        return disabled
 
     async def usage(self, user_id: int, project: str | None, known_from: datetime, now: datetime) -> UsageView:
         """What a user and a project hold, have booked or have held."""

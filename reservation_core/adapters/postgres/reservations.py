@@ -137,6 +137,13 @@ class PostgresReservations(JobViews):
             await self._connection.execute(
                 statement("forget_waiting"), {"ids": left_line + planned_anew, "anew": planned_anew}
             )
+        back_in_line = {
+            c.after.user_id
+            for c in changes
+            if c.before.status is not JobStatus.QUEUED and c.after.status is JobStatus.QUEUED
+        }
+        if back_in_line:
+            await self._connection.execute(statement("unsettle_users"), {"ids": sorted(back_in_line)})
 
     async def _update_ledger(self, changes: Sequence[Change]) -> None:
         ends = [(c, e.to) for c in changes for e in c.effects if isinstance(e, SetRangeEnd)]

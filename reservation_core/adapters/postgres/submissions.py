@@ -11,14 +11,21 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from reservation_core.adapters.postgres import direct
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.adapters.postgres.rows import seconds, workload_document
-from reservation_core.domain.errors import BookingNotUsableError, NotPermittedError, UnknownBookingError
+from reservation_core.domain.errors import (
+    BookingNotUsableError,
+    NotPermittedError,
+    UnknownBookingError,
+    UnknownCallerError,
+)
 from reservation_core.domain.lifecycle import SUBMISSION_KIND
 from reservation_core.domain.rules import not_in_project
 from reservation_core.ports.reservations import NewReservation, Refusal, Submitted
 
 
-async def store(connection: AsyncConnection, batch: Sequence[NewReservation], now: datetime) -> list[Submitted]:
-    """Store a batch; answers come in the order given."""
+async def store(
+    connection: AsyncConnection, batch: Sequence[NewReservation], now: datetime, *, once_more: bool = True
+) -> list[Submitted]:
+    """Store a batch; answers come in the order given. `once_more`: what neither is stored nor has an answer is."""
     if not batch:
         return []
     first = batch[0].reservation
@@ -38,12 +45,31 @@ async def store(connection: AsyncConnection, batch: Sequence[NewReservation], no
     if len(stored) == len(batch):
         return [Submitted(new.reservation.id) for new in batch]
     others = [new for new in batch if new.reservation.id not in stored]
-    answers = await _stored_answers(connection, others)
-    repeated = [new for new in others if (new.reservation.user_id, new.idempotency_key or "") in answers]
-    became = {new.reservation.id: _replay(new, answers) for new in repeated}
-    refused = [new for new in others if new.reservation.id not in became]
-    became |= await _refusals(connection, refused)
+    became = await _not_stored(connection, others)
+    # What their keys were answered with was forgotten just now, so that they are the first again.
+    again = [new for new in others if new.reservation.id not in became]
+    if again and not once_more:
+        raise LookupError(f"{again[0].reservation.id} was not stored, and nothing speaks against it")
+    became |= {each.reservation_id: each for each in await store(connection, again, now, once_more=False)}
     return [became.get(new.reservation.id) or Submitted(new.reservation.id) for new in batch]
+
+
+async def _not_stored(connection: AsyncConnection, others: Sequence[NewReservation]) -> dict[str, Submitted]:
+    """What became of these, by id; those are left out of whom nothing can be said."""
+    owners = sorted({new.reservation.user_id for new in others})
+    disabled = {row.id for row in await connection.execute(statement("disabled_of"), {"ids": owners})}
+    answers = await _stored_answers(connection, others)
+    became: dict[str, Submitted] = {}
+    refused: list[NewReservation] = []
+    for new in others:
+        row = new.reservation
+        if row.user_id in disabled:
+            became[row.id] = Submitted(row.id, refusal=UnknownCallerError())
+        elif (row.user_id, new.idempotency_key or "") in answers:
+            became[row.id] = _replay(new, answers)
+        elif row.booking_id is not None or row.project is not None:
+            refused.append(new)
+    return became | await _refusals(connection, refused)
 
 
 async def _refusals(connection: AsyncConnection, refused: Sequence[NewReservation]) -> dict[str, Submitted]:
@@ -58,12 +84,10 @@ async def _refusals(connection: AsyncConnection, refused: Sequence[NewReservatio
 
 def _refusal(new: NewReservation, bookings: Mapping[str, Row[Any]]) -> Refusal:
     wanted, project = new.reservation.booking_id, new.reservation.project
-    if wanted is None:
-        if project is None:
-            raise LookupError(f"{new.reservation.id} names neither a booking nor a project, and was not stored")
+    if wanted is None and project is not None:
         broken = not_in_project(project)
         return NotPermittedError(broken.detail, [broken])
-    booking = bookings.get(wanted)
+    booking = bookings.get(wanted or "")
     if booking is None or booking.user_id != new.reservation.user_id:
         return UnknownBookingError(
             f"You have no booking {wanted}. `gpu-dev book list` shows yours; or leave booking_id out."

@@ -2,9 +2,11 @@
 
 import httpx
 
+from api_service.app import create_app
+from reservation_core.runtime.settings import ApiSettings
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.calendars import add_nodes, at, booked, said
-from tests.integration.api_service.people import submitted
+from tests.integration.api_service.people import People, submitted
 
 
 async def test_what_is_left_is_told_and_ended_by_one_call(
@@ -51,3 +53,27 @@ async def test_what_is_no_word_is_refused(root: httpx.AsyncClient) -> None:
     assert (await root.delete("/v1/users/bob", params={"all": "true"})).status_code == 422
     assert (await root.get("/v1/users/bob")).json()["disabled_at"] is None
     assert (await root.delete("/v1/users/nobody", params={"end": "true"})).status_code == 404
+
+
+async def test_another_process_that_believes_the_token_takes_nothing_in(
+    people: People, root: httpx.AsyncClient, runtime: Runtime, settings: ApiSettings
+) -> None:
+    """To who asks it is as if it had heard of it."""
+    other = create_app(runtime, settings)
+    authorized = {"Authorization": f"Bearer {people.secrets['bob']}"}
+    async with (
+        other.router.lifespan_context(other),
+        httpx.AsyncClient(transport=httpx.ASGITransport(other), base_url="http://api", headers=authorized) as bob,
+    ):
+        assert (await bob.get("/v1/users/me")).status_code == 200
+        assert (await root.delete("/v1/users/bob", params={"end": "true"})).status_code == 200
+        assert (await bob.get("/v1/users/me")).status_code == 200
+        job = {"gpus": 1, "duration": 60, "workload": {"command": ["true"]}}
+        refused = await bob.post("/v1/jobs", json=job)
+        booking = await bob.post("/v1/bookings", json={"gpus": 1, "start": at(2).isoformat(), "duration": "PT1H"})
+        unknown = await bob.get("/v1/users/me", headers={"Authorization": "Bearer gpudev_never-was"})
+    assert unknown.status_code == 401
+    for answer in (refused, booking):
+        assert (answer.status_code, answer.headers["www-authenticate"]) == (401, unknown.headers["www-authenticate"])
+        assert {**answer.json(), "instance": None} == {**unknown.json(), "instance": None}
+    assert (await root.get("/v1/jobs", params={"user": "bob"})).json()["items"] == []

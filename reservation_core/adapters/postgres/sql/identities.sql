@@ -30,8 +30,15 @@ RETURNING id, name, role, created_at, disabled_at;
 SELECT id, name, role, created_at, disabled_at FROM users WHERE disabled_at IS NOT NULL AND settled_at IS NULL ORDER BY id;
 
 -- name: settle_user
--- Nothing of a disabled user can come in any more.
-UPDATE users SET settled_at = :now WHERE id = :id AND disabled_at <= CAST(:now AS timestamptz);
+-- Nothing of a disabled user waits, and nothing can come in any more.
+UPDATE users SET settled_at = :now WHERE id = :id AND disabled_at <= CAST(:now AS timestamptz)
+  AND NOT EXISTS (
+      SELECT FROM reservations r WHERE r.user_id = :id AND r.finished_at IS NULL AND r.kind = 'job' AND r.status = 'queued'
+  );
+
+-- name: unsettle_users
+-- Something of these waits once more: who of them is disabled is looked at again.
+UPDATE users SET settled_at = NULL WHERE id = ANY(CAST(:ids AS bigint[])) AND disabled_at IS NOT NULL;
 
 -- name: create_token
 -- Store a token's digest.

@@ -102,6 +102,8 @@ WITH fence AS (
       AND EXISTS (SELECT FROM fence)
       -- Its next pods would have the names of pods that exist and hold other cards.
       AND NOT EXISTS (SELECT FROM unknown_pods u WHERE u.reservation_id = r.id)
+      -- What has slipped in for somebody who is disabled is about to be cancelled.
+      AND (SELECT o.disabled_at FROM users o WHERE o.id = r.user_id) IS NULL
     RETURNING r.id, r.attempt, r.range_end, r.reason, r.booking_id
 ), slots AS (
     DELETE FROM allocations

@@ -47,8 +47,9 @@ SELECT file_digest FROM policy_state FOR UPDATE;
 UPDATE policy_state SET file_digest = :digest;
 
 -- name: lock_quota_users
--- Decisions about these users' quotas follow each other. Not a lock that keeps rows from referring to them.
-SELECT id FROM users WHERE id = ANY(CAST(:ids AS bigint[])) ORDER BY id FOR NO KEY UPDATE;
+-- Decisions about these users' quotas follow each other, and nobody of them is disabled meanwhile. Not a lock that keeps
+-- rows from referring to them.
+SELECT id, disabled_at IS NOT NULL AS disabled FROM users WHERE id = ANY(CAST(:ids AS bigint[])) ORDER BY id FOR NO KEY UPDATE;
 
 -- name: lock_quota_projects
 -- The same for projects.

@@ -1,13 +1,15 @@
 -- name: submit_reservations
 -- Store a batch: idempotency keys, rows, events and messages in one statement. Of those that name the same key, in this
--- batch or before, the first is stored. Keys are taken in their own order, so that two batches never wait in a circle.
+-- batch or before, the first that may be is stored. Keys are taken in their own order, so that two batches never wait in a circle.
 -- The batch is one JSON document: for the driver that is a tenth of the work of an array for each column. Messages are
 -- written as pgmq.send_batch writes them, which would plan its insert anew at each call: a fifth of all work here.
-WITH input AS (
-    SELECT *, row_number() OVER (PARTITION BY user_id, key ORDER BY place) AS turn,
+WITH asked AS (
+    SELECT *,
            -- Few jobs name a booking or a project, and those who don't pay nothing for what is asked of the others.
-           (booking_id IS NULL AND project IS NULL)
-           OR may_name(user_id, booking_id, project, gpus, nodes, gpu_type) AS usable
+           ((booking_id IS NULL AND project IS NULL)
+            OR may_name(user_id, booking_id, project, gpus, nodes, gpu_type))
+           -- Whose token a process still believes may have been disabled since.
+           AND (SELECT u.disabled_at FROM users u WHERE u.id = user_id) IS NULL AS usable
     FROM ROWS FROM (
         json_to_recordset(CAST(:batch AS json)) AS (
             id text, kind text, user_id bigint, name text, gpus integer, gpu_type text, nodes integer,
@@ -18,6 +20,8 @@ WITH input AS (
         id, kind, user_id, name, gpus, gpu_type, nodes, duration_s, priority, workload, actor, key, request_hash, answer,
         created_at, booking_id, project, place
     )
+), input AS (
+    SELECT *, row_number() OVER (PARTITION BY user_id, key, usable ORDER BY place) AS turn FROM asked
 ), keys AS (
     INSERT INTO idempotency_keys (user_id, key, request_hash, status, answer, created_at)
     SELECT user_id, key, decode(request_hash, 'hex'), 202, convert_to(answer, 'UTF8'), CAST(:now AS timestamptz)
@@ -44,6 +48,10 @@ WITH input AS (
     RETURNING msg_id
 )
 SELECT id, (SELECT count(*) FROM sent) AS messages FROM stored;
+
+-- name: disabled_of
+-- Who of these is disabled.
+SELECT id FROM users WHERE id = ANY(CAST(:ids AS bigint[])) AND disabled_at IS NOT NULL;
 
 -- name: bookings_named
 -- The bookings that jobs named which could not be stored.

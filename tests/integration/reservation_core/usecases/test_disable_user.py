@@ -5,13 +5,18 @@ from datetime import timedelta
 
 import pytest
 
-from reservation_core.domain.bookings import BookingReason
-from reservation_core.domain.errors import ForbiddenError, NotFoundError
-from reservation_core.domain.model import BookingStatus, JobStatus, ReasonCode
+from reservation_core.contracts_bookings import BookingChange, BookingCreate
+from reservation_core.domain.bookings import Booking, BookingReason
+from reservation_core.domain.errors import ForbiddenError, NotFoundError, UnknownCallerError
+from reservation_core.domain.model import BookingStatus, JobStatus, PodPhase, Reason, ReasonCode
 from reservation_core.ports.identities import UserRecord
+from reservation_core.usecases.book_series import book_series
+from reservation_core.usecases.change_booking import change_booking
 from reservation_core.usecases.disable_user import SETTLES, Left, disable, left, settle_disabled, wind_up
+from reservation_core.usecases.submit import submit
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, MINUTE, BookingWorld
+from tests.integration.reservation_core.usecases.world import pod
 
 NINE = START + 24 * HOUR
 
@@ -50,7 +55,7 @@ class Lab:
     async def disable(self, *, end: bool = False) -> tuple[UserRecord, int, Left]:
         root = await self.bookings.root()
         async with self.world.uow() as uow:
-            user = await disable(uow, root, "alice", self.bookings.time.at, end=end)
+            user = await disable(uow, root, "alice", end=end)
         cancelled = await wind_up(self.world.uow, user, root.user, end=end)
         async with self.world.uow() as uow:
             return user, cancelled, await left(uow, user)
@@ -118,21 +123,121 @@ async def test_more_than_a_batch(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> N
     assert (cancelled, remains.in_all) == (6, 1)
 
 
-async def test_what_was_on_its_way_in_is_cancelled_too_until_nothing_can_be(lab: Lab) -> None:
-    """A process that has not heard of it yet takes a job in."""
-    await lab.disable()
-    late = await lab.world.submitted()
-    assert await settle_disabled(lab.world.uow) == 1
-    row = await lab.world.row(late)
+UNSETTLED = "SELECT id FROM users WHERE disabled_at IS NOT NULL AND settled_at IS NULL"
+
+
+async def disabled(bookings: BookingWorld, *, end: bool = False) -> None:
+    """Alice, who has whatever she has."""
+    root = await bookings.root()
+    async with bookings.world.uow() as uow:
+        user = await disable(uow, root, "alice", end=end)
+    await wind_up(bookings.world.uow, user, root.user, end=end)
+
+
+@pytest.mark.parametrize("end", [False, True])
+async def test_what_was_on_its_way_in_never_starts_and_is_cancelled_until_nothing_can_come(
+    bookings: BookingWorld, end: bool
+) -> None:
+    world = bookings.world
+    await disabled(bookings, end=end)
+    # A statement that began before she was disabled, and whose row is seen after.
+    told = "UPDATE users SET disabled_at = :at WHERE name = 'alice' RETURNING id"
+    await bookings.rows(told, at=None)
+    late = await world.submitted()
+    await bookings.rows(told, at=bookings.time.at)
+    for _ in range(2):
+        await world.plan()
+        assert (await world.row(late)).status is JobStatus.QUEUED
+    assert await settle_disabled(world.uow) == 1
+    row = await world.row(late)
     assert (row.status, row.reason.detail) == (
         JobStatus.CANCELLED,
         "Cancelled by system. The user alice is disabled.",
     )
-    unsettled = "SELECT id FROM users WHERE disabled_at IS NOT NULL AND settled_at IS NULL"
-    assert await lab.bookings.rows(unsettled)
-    await lab.bookings.time.go_on(SETTLES + timedelta(seconds=1))
-    assert await settle_disabled(lab.world.uow) == 0
-    assert not await lab.bookings.rows(unsettled)
+    assert await bookings.rows(UNSETTLED)
+    await bookings.time.go_on(SETTLES + timedelta(seconds=1))
+    assert await settle_disabled(world.uow) == 0
+    assert not await bookings.rows(UNSETTLED)
+
+
+async def test_when_nothing_can_come_any_more_is_told_by_one_clock(lab: Lab) -> None:
+    """Not by that of who disables."""
+    lab.world.clock.at -= 3 * MINUTE
+    await lab.disable()
+    await settle_disabled(lab.world.uow)
+    assert await lab.bookings.rows(UNSETTLED)
+
+
+async def test_a_process_that_has_not_heard_of_it_takes_nothing_in(lab: Lab) -> None:
+    before = await lab.bookings.rows("SELECT id FROM reservations ORDER BY id")
+    await lab.disable()
+    [named, bare] = await submit(
+        lab.world.uow, [lab.world.new(booking_id=lab.slot.id), lab.world.new(key="k")], lab.world.clock.now()
+    )
+    assert [type(each.refusal) for each in (named, bare)] == [UnknownCallerError, UnknownCallerError]
+    for wait in (False, True):
+        with pytest.raises(UnknownCallerError):
+            await lab.bookings.booked(NINE + 30 * HOUR, HOUR, wait=wait)
+    series = BookingCreate.model_validate(
+        {
+            "gpus": 1,
+            "start": (NINE + 30 * HOUR).isoformat(),
+            "duration": 3600,
+            "recurrence": {"rrule": "FREQ=DAILY;COUNT=2"},
+        }
+    )
+    assert series.series is not None
+    async with lab.world.uow() as uow:
+        with pytest.raises(UnknownCallerError):
+            await book_series(uow, lab.world.who, series, series.series, lab.bookings.ids)
+    longer = BookingChange.model_validate({"end": (NINE + 5 * HOUR).isoformat()})
+    async with lab.world.uow() as uow:
+        with pytest.raises(UnknownCallerError):
+            await change_booking(uow, lab.world.who, lab.slot.id, longer, None)
+    assert await lab.bookings.rows("SELECT id FROM reservations ORDER BY id") == before
+    assert not await lab.bookings.rows("SELECT key FROM idempotency_keys")
+    # Administrators can still change what is left.
+    root = await lab.bookings.root()
+    shorter = BookingChange.model_validate({"end": (NINE + 5 * HOUR + 30 * MINUTE).isoformat()})
+    async with lab.world.uow() as uow:
+        changed = await change_booking(uow, root, lab.ahead.id, shorter, None)
+    assert changed.span.end == NINE + 5 * HOUR + 30 * MINUTE
+
+
+async def test_who_books_while_being_disabled_is_found_or_refused(lab: Lab) -> None:
+    """Both take the user's row: a booking is stored before, and then listed or ended, or not at all."""
+    made = await asyncio.gather(
+        *(lab.bookings.booked(NINE + n * HOUR, HOUR) for n in range(30, 34)),
+        lab.disable(end=True),
+        *(lab.bookings.booked(NINE + n * HOUR, HOUR) for n in range(34, 38)),
+        return_exceptions=True,
+    )
+    assert all(isinstance(each, (Booking, tuple, UnknownCallerError)) for each in made)
+    async with lab.world.uow() as uow:
+        user = await uow.identities.user("alice")
+        assert user is not None
+        assert [each.id for each in (await left(uow, user)).belongings] == [lab.runs]
+
+
+async def test_what_waits_once_more_is_cancelled_however_long_ago_its_owner_was_disabled(
+    bookings: BookingWorld,
+) -> None:
+    world = bookings.world
+    job = await world.started()
+    await disabled(bookings)
+    await bookings.time.go_on(SETTLES + timedelta(seconds=1))
+    assert await settle_disabled(world.uow) == 0
+    assert not await bookings.rows(UNSETTLED)
+    evicted = Reason(ReasonCode.EVICTED, "The node is being drained.")
+    await world.see(world.cluster.show(pod(job), PodPhase.PENDING, reason=evicted))
+    await world.operate()
+    assert (await world.row(job)).status is JobStatus.QUEUED
+    # Though nobody has looked yet.
+    await world.plan()
+    assert (await world.row(job)).status is JobStatus.QUEUED
+    assert await settle_disabled(world.uow) == 1
+    assert (await world.row(job)).status is JobStatus.CANCELLED
+    assert not await bookings.rows(UNSETTLED)
 
 
 async def test_an_offer_to_somebody_who_is_disabled_goes_back(lab: Lab) -> None:
@@ -168,8 +273,8 @@ async def test_who_may(lab: Lab) -> None:
     root = await lab.bookings.root()
     async with lab.world.uow() as uow:
         with pytest.raises(ForbiddenError):
-            await disable(uow, lab.world.who, "bob", NINE, end=True)
+            await disable(uow, lab.world.who, "bob", end=True)
         with pytest.raises(ForbiddenError):
-            await disable(uow, root, "me", NINE, end=False)
+            await disable(uow, root, "me", end=False)
         with pytest.raises(NotFoundError):
-            await disable(uow, root, "nobody", NINE, end=False)
+            await disable(uow, root, "nobody", end=False)
