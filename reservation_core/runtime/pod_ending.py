@@ -83,32 +83,36 @@ class _Watching:
         self._soon.set()
 
     async def run(self, pods: KubernetesGuardedPods) -> None:
-        """Until cancelled."""
-        await self._begun()
-        async with beside(pods.follow(self._show), name="following pods"):
-            while True:
-                await self._look()
-                await asyncio.sleep(_SHORTEST_S)
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._soon.wait(), self._look_s)
-                self._soon.clear()
+        """Until cancelled. Whoever gets the lease lists everything anew: who was gone before must be missed."""
+        while True:
+            await self._next_look()
+            if self._lease.holds() and await self._begun():
+                async with beside(pods.follow(self._show), name="following pods"):
+                    while self._lease.holds():
+                        await self._look()
+                        await self._next_look()
+                self._pods = None
+
+    async def _next_look(self) -> None:
+        await asyncio.sleep(_SHORTEST_S)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._soon.wait(), self._look_s)
+        self._soon.clear()
 
     def _show(self, pods: Mapping[str, GuardedPod]) -> None:
         self._pods = pods
         self._soon.set()
 
-    async def _begun(self) -> None:
-        while True:
-            try:
-                await self._ender.begin()
-            except DatabaseUnavailableError as error:
-                _log.warning("not now; trying again", error=str(error))
-                await asyncio.sleep(self._look_s)
-            else:
-                return
+    async def _begun(self) -> bool:
+        try:
+            await self._ender.begin()
+        except DatabaseUnavailableError as error:
+            _log.warning("not now; trying again", error=str(error))
+            return False
+        return True
 
     async def _look(self) -> None:
-        if self._pods is None or not self._lease.holds():
+        if self._pods is None:
             return
         try:
             _told(await self._ender.run(dict(self._pods)))

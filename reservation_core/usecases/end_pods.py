@@ -177,7 +177,11 @@ class PodEnder:
         return [], failed
 
     async def _end(self, of_namespace: Sequence[_Due], gate: asyncio.Semaphore) -> tuple[list[Memory], int]:
-        """One after the other; answers those that a budget kept, and how many could not be asked."""
+        """One after the other; answers those that a budget kept, and how many could not be asked.
+
+        A cluster that does not answer is not asked about the others: the next look decides anew, and not on what was
+        decided long ago.
+        """
         kept, failed = [], 0
         async with gate:
             for each in of_namespace:
@@ -188,9 +192,13 @@ class PodEnder:
                         await self._pods.evict(each.pod, self._rules.grace_s)
                 except BudgetRefusedError:
                     kept.append(each.ending.after)
-                except (EndRefusedError, ClusterUnavailableError) as problem:
+                except EndRefusedError as problem:
                     failed += 1
                     _log.warning("a pod could not be ended; trying again", pod=str(each.pod), why=str(problem))
+                except ClusterUnavailableError as problem:
+                    failed += 1
+                    _log.warning("the cluster does not end pods now; trying again", why=str(problem))
+                    break
         return kept, failed
 
     async def _note_kept(self, kept: Sequence[Memory]) -> None:

@@ -203,7 +203,8 @@ def _path(pod: GuardedPod) -> str:
 
 
 def _options(pod: GuardedPod, grace_s: int) -> dict[str, Any]:
-    return {"preconditions": {"uid": pod.uid}, "gracePeriodSeconds": min(pod.grace_s, grace_s)}
+    """Never a grace of 0: that would take the pod away before its node has ended it."""
+    return {"preconditions": {"uid": pod.uid}, "gracePeriodSeconds": max(1, min(pod.grace_s, grace_s))}
 
 
 def _name(thing: Mapping[str, Any]) -> str | None:
@@ -212,7 +213,8 @@ def _name(thing: Mapping[str, Any]) -> str | None:
 
 
 def _words(text: str | None) -> str | None:
-    return text if text and len(text) <= _MOST_WORDS else None
+    """What can be a name, and be stored as one."""
+    return text if text and text.isprintable() and len(text) <= _MOST_WORDS else None
 
 
 def _finished_at(pod: Mapping[str, Any]) -> datetime | None:

@@ -11,7 +11,7 @@ import pytest
 from reservation_core.domain.model import ForeignPod, GpuCondition
 from reservation_core.domain.pod_endings import EndRules, GuardedPod
 from reservation_core.ports.cluster import ClusterUnavailableError
-from reservation_core.ports.guarded_pods import BudgetRefusedError
+from reservation_core.ports.guarded_pods import BudgetRefusedError, EndRefusedError
 from reservation_core.usecases.cancel_booking import cancel_booking
 from reservation_core.usecases.end_pods import EndReport, PodEnder, PodEndRules
 from tests.clocks import START
@@ -241,15 +241,26 @@ async def test_many_at_once_note_it_once(lab: Lab) -> None:
     assert len(await lab.records("pod_end_asked")) == 4
 
 
-async def test_one_that_cannot_be_asked_does_not_keep_the_others(lab: Lab) -> None:
-    def away(pod: GuardedPod) -> None:
-        if pod.uid == "u-0":
-            raise ClusterUnavailableError("away")
+@pytest.mark.parametrize(
+    ("problem", "left"), [(EndRefusedError("no"), ["u-0"]), (ClusterUnavailableError("away"), None)]
+)
+async def test_one_that_cannot_be_ended_does_not_keep_others(
+    lab: Lab, problem: Exception, left: list[str] | None
+) -> None:
+    """Of a cluster that does not answer the rest of a namespace is not asked, but decided on anew; others are."""
 
-    lab.pods.before = away
+    def fails(pod: GuardedPod) -> None:
+        if pod.uid == "u-0":
+            raise problem
+
+    lab.pods.before = fails
     lab.pods.put(*(replace(POD, uid=f"u-{n}", name=f"p-{n}", marked_end=NINE) for n in range(3)))
-    assert await lab.at(NINE) == EndReport(asked=3, failed=1)
-    assert [pod.leaving for pod in lab.pods.pods.values()] == [False, True, True]
+    lab.pods.put(replace(POD, uid="other", namespace="other", marked_end=NINE))
+    assert await lab.at(NINE) == EndReport(asked=4, failed=1)
+    assert [uid for uid, pod in lab.pods.pods.items() if not pod.leaving] == (left or ["u-0", "u-1", "u-2"])
+    lab.pods.before = lambda _: None
+    await lab.look()
+    assert all(pod.leaving for pod in lab.pods.pods.values())
 
 
 async def test_the_machines_own_clock_does_not_matter(lab: Lab) -> None:
