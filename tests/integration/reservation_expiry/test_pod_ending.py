@@ -167,6 +167,40 @@ async def test_a_watch_ends_pods_as_soon_as_they_are_due_and_ends_in_order(start
     assert await watching.ended() == 0
 
 
+async def test_when_the_one_that_watches_is_killed_another_goes_on(
+    start: Starter, pods: Pods, namespace: str, database_url: str
+) -> None:
+    first = await start("--watch")
+    await eventually(lambda: first.logged("leading"), 30)
+    second = await start("--watch")
+    await pods.make("one", now())
+    await eventually(lambda: gone(pods, "one"), 20)
+    first.process.kill()
+    await first.ended()
+    await pods.make("two", now())
+    await eventually(lambda: gone(pods, "two"), 30)
+    assert second.logged("leading")
+    expected = [f"pod:{namespace}/one", f"pod:{namespace}/two"]
+    assert await recorded(database_url, "pod_end_asked") == expected
+
+    async def forgotten() -> bool:
+        return await remembered(database_url) == 0
+
+    await eventually(forgotten, 20)
+
+
+async def gone(pods: Pods, name: str) -> bool:
+    return name not in await pods.there()
+
+
+async def remembered(database_url: str) -> int:
+    engine = create_async_engine(database_url)
+    async with engine.connect() as connection:
+        count = (await connection.execute(text("SELECT count(*) FROM pod_endings"))).scalar_one()
+    await engine.dispose()
+    return int(count)
+
+
 async def test_killed_between_the_note_and_the_eviction(
     start: Starter, pods: Pods, namespace: str, database_url: str, fault_proxy: FaultProxy
 ) -> None:
