@@ -17,6 +17,13 @@ DROP INDEX users_unsettled;
 ALTER TABLE users DROP COLUMN settled_at;
 DELETE FROM notice_events WHERE event = 'workload_refused';
 UPDATE reservations SET reason_code = 'in_slot' WHERE kind = 'booking' AND reason_code = 'workload_refused';
+UPDATE maintenance_windows SET affected = (
+    SELECT jsonb_agg(
+        each || CAST(CASE each ->> 'fate' WHEN 'goes_on' THEN '{"fate": "ends_earlier"}'
+                                          WHEN 'begins_later' THEN '{"fate": "moved"}' ELSE '{}' END AS jsonb)
+        ORDER BY place)
+    FROM jsonb_array_elements(affected) WITH ORDINALITY AS a (each, place))
+WHERE affected @> '[{"fate": "goes_on"}]' OR affected @> '[{"fate": "begins_later"}]';
 """
 
 
@@ -26,5 +33,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop the table and the column, and a reason that was not known; that bookings were used stays in their rows."""
+    """Drop the table and the column, and words that were not known; that bookings were used stays in their rows."""
     execute_script(op.get_bind(), _DROP)

@@ -131,7 +131,10 @@ async def fill_calendar(seed: Seed, user: int, cards: list[int]) -> None:
     await seed.run("INSERT INTO start_promises VALUES ('job-d', now(), now())")
     await seed.run("INSERT INTO calendar_feeds VALUES (:user, sha256('f'), now())", user=user)
     await seed.run(
-        "INSERT INTO maintenance_windows VALUES ('mnt-a', :cards, now(), now() + interval '2 hours', 'Fans.', '[]')",
+        "INSERT INTO maintenance_windows "
+        "SELECT 'mnt-a', :cards, now(), now() + interval '2 hours', 'Fans.', "
+        "jsonb_agg(jsonb_build_object('fate', fate)) "
+        "FROM unnest(ARRAY['ended', 'goes_on', 'begins_later', 'cancelled']) AS f (fate)",
         cards=cards[1:],
     )
     await seed.run("INSERT INTO policies (max_gpus, changed_at, changed_by) VALUES (4, now(), 'ada')")
@@ -161,6 +164,8 @@ async def test_what_older_programs_do_not_know_goes_with_its_migration(empty_dat
     await migrating.downgrade(empty_database_url, "0010_time_given_back")
     code = await answer(empty_database_url, "SELECT reason_code FROM reservations WHERE id = 'bkg-a'")
     assert code == "in_slot"
+    fates = "SELECT string_agg(a ->> 'fate', ' ') FROM maintenance_windows, jsonb_array_elements(affected) AS a"
+    assert await answer(empty_database_url, fates) == "ended ends_earlier moved cancelled"
 
 
 async def test_each_revision_can_be_left_and_entered_again(empty_database_url) -> None:
