@@ -6,6 +6,7 @@ under the locks under which bookings are made, with the policy as it is then; wh
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from math import inf
 
@@ -131,7 +132,8 @@ async def serve_waitlist(uow_factory: UnitOfWorkFactory, ids: IdSource, offer: t
 async def _serve(uow: UnitOfWork, turn: Turn, ids: IdSource, offer: timedelta) -> bool:
     """Offer or book what came free, if it is still so. What has come free since the pass began is for the next pass."""
     request = turn.request
-    who = await booker(uow, request.user_id, request.user, request.project)
+    # Who has left the project since asks for nothing new: what was asked for goes on.
+    who = replace(await booker(uow, request.user_id, request.user, request.project), foreign=False)
     if who.disabled:
         return False  # it is about to be cancelled
     booking = (await uow.bookings.lock([request.id])).get(request.id)

@@ -146,6 +146,32 @@ async def test_who_may_not_have_it_now_keeps_it_from_nobody(bookings: BookingWor
     assert (await bookings.booking(second.id)).status is BookingStatus.OFFERED
 
 
+async def test_who_has_left_the_project_since_is_served_all_the_same(bookings: BookingWorld) -> None:
+    """For what they asked for before, that is: as with jobs that wait."""
+    alice = bookings.world.who
+    async with bookings.world.uow() as uow:
+        await uow.projects.create("vision", None, START)
+        await uow.projects.add_member("vision", alice.user_id)
+    bob = await bookings.person("bob")
+    full = await bookings.booked(NINE, gpus=2, nodes=2, who=bob)
+    waiting = await bookings.booked(NINE, project="vision", wait=True)
+    async with bookings.world.uow() as uow:
+        await uow.projects.remove_member("vision", alice.user_id)
+    await bookings.rows("DELETE FROM allocations WHERE reservation_id = :id RETURNING id", id=full.id)
+    assert await serve(bookings) == 1
+    assert (await bookings.booking(waiting.id)).status is BookingStatus.OFFERED
+
+
+async def test_who_is_disabled_is_offered_nothing(bookings: BookingWorld) -> None:
+    """Though their request has not been cancelled yet."""
+    full = await bookings.booked(NINE, gpus=2, nodes=2, who=await bookings.person("bob"))
+    waiting = await bookings.booked(NINE, auto_accept=True, wait=True)
+    await bookings.rows("DELETE FROM allocations WHERE reservation_id = :id RETURNING id", id=full.id)
+    await bookings.rows("UPDATE users SET disabled_at = :at WHERE name = 'alice' RETURNING id", at=START)
+    assert await serve(bookings) == 0
+    assert (await bookings.booking(waiting.id)).status is BookingStatus.WAITING
+
+
 async def test_those_who_wait_for_much_hide_nobody_behind_them(
     bookings: BookingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
