@@ -1,16 +1,20 @@
 """Submitting: many in one transaction, and what an Idempotency-Key names only once."""
 
 import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
 from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.identity.ids import RandomIds
+from reservation_core.adapters.postgres import submissions
 from reservation_core.contracts import JobSubmit
 from reservation_core.domain.errors import ForbiddenError, LimitExceededError
 from reservation_core.domain.model import JobStatus
 from reservation_core.ports.queues import QueueName
+from reservation_core.ports.reservations import NewReservation
 from reservation_core.usecases.submit import prepare, submit
 from tests.integration.reservation_core.usecases.world import World
 from tests.waiting import eventually
@@ -78,6 +82,31 @@ async def test_batches_with_the_same_keys_in_other_orders_do_not_wait_in_a_circl
     stored = [*await one, *await two]
     assert stored.count(True) == 2
     assert len(await waiting(world)) == 2
+
+
+async def test_one_that_may_not_be_stored_leaves_its_key_to_the_next_and_fails_nobody_else(world: World) -> None:
+    first, innocent, second = world.new(key="k", project="nope"), world.new(), world.new(key="k", request=b"2")
+    answers = await submit(world.uow, [first, innocent, second], world.clock.now())
+    assert [(each.conflict, each.refusal) for each in answers] == [(True, None), (False, None), (False, None)]
+    assert await waiting(world) == [innocent.reservation.id, second.reservation.id]
+
+
+async def test_a_key_that_is_forgotten_just_then_is_as_if_never_used(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the statement that finds it used and the one that reads what it was answered with."""
+    await submit(world.uow, [world.new(key="k")], world.clock.now())
+    ask = submissions._stored_answers
+
+    async def forgotten(connection: AsyncConnection, repeated: Sequence[NewReservation]) -> object:
+        await connection.execute(text("DELETE FROM idempotency_keys"))
+        return await ask(connection, repeated)
+
+    monkeypatch.setattr(submissions, "_stored_answers", forgotten)
+    again, other = world.new(key="k"), world.new()
+    answers = await submit(world.uow, [again, other], world.clock.now())
+    assert [(each.replayed_answer, each.conflict, each.refusal) for each in answers] == [(None, False, None)] * 2
+    assert {again.reservation.id, other.reservation.id} < set(await waiting(world))
 
 
 @pytest.mark.parametrize(
