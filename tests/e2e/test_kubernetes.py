@@ -184,6 +184,13 @@ def test_a_job_that_was_cancelled_holds_its_cards_until_its_pod_is_known_to_be_g
     system.comes_to_rest(job)
 
 
+def node_is_ready(system: KubernetesSystem, node: str) -> bool:
+    """Whether the system believes so: what it gives out goes there then."""
+    with system.http as http:
+        [found] = [each for each in http.get("/v1/nodes").json()["items"] if each["name"] == node]
+    return bool(found["ready"])
+
+
 def test_a_pod_that_has_failed_holds_its_cards_while_its_container_is_said_to_run(system: KubernetesSystem) -> None:
     """A kubelet that evicts a pod says so before its container has ended."""
     job = system.submit("while :; do sleep 0.05; done")
@@ -194,6 +201,7 @@ def test_a_pod_that_has_failed_holds_its_cards_while_its_container_is_said_to_ru
         system.api("PATCH", path, {"status": {"phase": "Failed", "reason": "Evicted"}}, content_type=MERGE)
         system.reaches(job, "ending")
         eventually_sync(lambda: "deletionTimestamp" in system.pods(job)[0]["metadata"])
+        eventually_sync(lambda: not node_is_ready(system, allocation["node"]), timeout=60)
         system.reaches(system.submit("true"), "succeeded")  # meanwhile all that followed from it has come
         assert system.job(job)["status"] == "ending"
     finally:

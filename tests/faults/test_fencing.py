@@ -33,7 +33,7 @@ RULES = PlannerRules(
 
 async def leads(process: ProcessorProcess) -> None:
     """Wait until this one leads."""
-    await eventually(lambda: process.said(LEADING), timeout=20)
+    await eventually(lambda: process.said(LEADING), timeout=60)
 
 
 async def follows(system: System, process: ProcessorProcess) -> None:

@@ -1,6 +1,7 @@
 """The calendar on the command line, against a whole system."""
 
 import json
+import re
 from datetime import UTC, datetime
 
 import pytest
@@ -88,7 +89,7 @@ def test_a_job_is_for_a_project(system: System) -> None:
     system.cli("projects", "create", "vision", "--member", "alice", who="admin")
     system.cli("policy", "set", "project:vision", "max_gpus=1", "max_duration=1h", who="admin")
     job_id = system.cli("submit", "-g", "1", "-d", "10m", "-p", "vision", "--", "sleep", "600").stdout.strip()
-    assert "project       vision" in system.cli("show", job_id).stdout
+    assert re.search(r"^project +vision$", system.cli("show", job_id).stdout, re.MULTILINE)
     assert _data(system, "show", job_id)["project"] == "vision"  # type: ignore[call-overload]
     assert "vision" in system.cli("list", "-o", "wide").stdout
     assert f"{job_id} is " in system.cli("explain", job_id).stdout

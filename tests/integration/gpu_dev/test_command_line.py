@@ -74,7 +74,7 @@ def test_who_waits_is_told_why_and_can_leave(system: System) -> None:
     assert (kind["gpu_type"], kind["total"], kind["free"], kind["held"]) == ("h100", 4, 0, 4)
     assert kind["next_free_at"]
     assert len(system.cli("gpus", "--each", "-o", "name").stdout.splitlines()) == 4
-    assert "another user" in system.cli("gpus", "--each", who="bob").stdout
+    assert "(alice)" in system.cli("gpus", "--each", who="bob").stdout
     refused = system.cli("extend", holding, "--by", "30m")
     assert refused.returncode == 4
     assert waiting in refused.stderr
