@@ -208,7 +208,9 @@ def _workload_refused(booking: Booking, event: WorkloadRefused) -> Decided:
     if booking.status is not BookingStatus.ACTIVE or booking.why.code is BookingReason.WORKLOAD_REFUSED:
         return booking, ()
     advice = f"Start a job in it (`booking_id` {booking.id}), or cancel it so that others can use its GPUs."
-    why = Why(BookingReason.WORKLOAD_REFUSED, f"Its workload could not start. {event.detail} {advice}")
+    # What maintenance said of it stays: where it goes on, for one.
+    said = booking.why.detail.removeprefix(f"The slot runs until {_said(booking.span.end)}.")
+    why = Why(BookingReason.WORKLOAD_REFUSED, f"Its workload could not start. {event.detail} {advice}{said}")
     # Of a job that has failed its owner is told by the job's own record.
     kind = "workload_refused" if event.job_id is None else "workload_failed"
     data = {"detail": event.detail} if event.job_id is None else {"detail": event.detail, "job": event.job_id}
@@ -274,12 +276,8 @@ def _serve(booking: Booking, event: Offered | Booked, now: datetime) -> Decided:
         case Offered():
             until = min(event.until, booking.span.start)
             detail = f"GPUs are kept for you until {_said(until)}: accept or decline them."
-            after = replace(
-                booking,
-                status=BookingStatus.OFFERED,
-                why=Why(BookingReason.OFFERED, detail),
-                offer_until=until,
-            )
+            why = Why(BookingReason.OFFERED, detail)
+            after = replace(booking, status=BookingStatus.OFFERED, why=why, offer_until=until)
             return after, (held, WakePlanner(), Record("booking_offered", data={"offer_until": until.isoformat()}))
         case Booked():
             after = replace(booking, status=BookingStatus.CONFIRMED, why=_booked(booking))
@@ -364,8 +362,10 @@ def _make_room(booking: Booking, event: MovedAway | CutShort | BeginsLater, now:
                 return booking, ()
             after = replace(booking, span=Span(booking.span.start, event.at))
             if after.status is BookingStatus.ACTIVE:
-                detail = f"The slot runs until {_said(event.at)}. {why}"
-                after = replace(after, why=Why(BookingReason.IN_SLOT, detail))
+                # The code of a refused workload stays: it is what keeps that from being told again.
+                refused = booking.why.code is BookingReason.WORKLOAD_REFUSED
+                said = booking.why.detail if refused else f"The slot runs until {_said(event.at)}."
+                after = replace(after, why=Why(booking.why.code, f"{said} {why}"))
             elif after.status is BookingStatus.CONFIRMED:
                 after = replace(after, why=Why(BookingReason.BOOKED, f"{_booked(after).detail} {why}"))
             return after, (GiveBack(event.at, closing=False), WakePlanner(), record)

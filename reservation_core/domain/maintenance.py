@@ -206,8 +206,12 @@ def parts_of(booked: Span, window: Span) -> Parts:
     return Parts(max(window.start.replace(second=0, microsecond=0), booked.start), after)
 
 
-def rest_of(booking: Booking, span: Span, booking_id: str, why: str, now: datetime) -> Booking:
-    """A booking of what is left of another: its workload has had its turn, and it is of no series."""
+def rest_of(booking: Booking, span: Span, booking_id: str, why: str, fate: Fate, now: datetime) -> Booking:
+    """A booking of what is left of another, of no series; `fate` is what becomes of that itself.
+
+    It has the workload only where that can't have had its turn: where its time came unnoticed, and none of it is left.
+    """
+    has_had_its_turn = fate is not Fate.CANCELLED or booking.started_job is not None
     times = " to ".join(f"{at:%Y-%m-%dT%H:%M:%SZ}" for at in (span.start, span.end))
     return Booking(
         id=booking_id,
@@ -220,7 +224,7 @@ def rest_of(booking: Booking, span: Span, booking_id: str, why: str, now: dateti
         why=Why(BookingReason.BOOKED, f"Booked from {times}: what is left of {booking.id}. {why}"),
         wanted=booking.wanted,
         span=span,
-        workload=None,
+        workload=None if has_had_its_turn else booking.workload,
         created_at=now,
         version=1,
     )

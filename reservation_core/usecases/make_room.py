@@ -82,7 +82,7 @@ async def move_or_cut(uow: UnitOfWork, booking: Booking, room: Room, ids: IdSour
     ends_at = parts.cut if fate is Fate.ENDS_EARLIER else None
     if rest is None or rest_id is None:
         return Affected(booking.id, ReservationKind.BOOKING, booking.user, fate, ends_at)
-    new = NewBooking(rest_of(booking, rest.span, rest_id, room.why, now), rest.chosen)
+    new = NewBooking(rest_of(booking, rest.span, rest_id, room.why, fate, now), rest.chosen)
     if not await uow.bookings.add([new], None):
         raise CalendarConflictError("Somebody took some of these GPUs at this very moment. Send the request again.")
     return Affected(booking.id, ReservationKind.BOOKING, booking.user, Fate.GOES_ON, ends_at, rest.span.start, rest_id)

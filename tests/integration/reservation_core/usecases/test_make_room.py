@@ -1,12 +1,15 @@
 """What becomes of bookings that a maintenance window needs the cards of."""
 
+from datetime import timedelta
+
 import pytest
 
-from reservation_core.domain.bookings import Span
+from reservation_core.domain.bookings import BookingReason, Span
 from reservation_core.domain.maintenance import Fate
 from reservation_core.domain.model import BookingStatus
 from reservation_core.usecases.cancel_booking import cancel_booking
 from reservation_core.usecases.waitlist import serve_waitlist
+from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, MINUTE, BookingWorld
 from tests.integration.reservation_core.usecases.test_maintenance import (
     NINE,
@@ -15,7 +18,10 @@ from tests.integration.reservation_core.usecases.test_maintenance import (
     planned,
     previewed,
     rest_of,
+    wanted,
 )
+
+SECOND = timedelta(seconds=1)
 
 
 async def test_what_comes_after_the_window_stays_the_bookers(bookings: BookingWorld) -> None:
@@ -109,3 +115,43 @@ async def test_nobody_loses_more_than_the_window_takes(
     )
     kept = [(s, e) for s, e in ((start, min(end, NINE)), (max(start, NINE + 4 * HOUR), end)) if s < e]
     assert [(row["s"], row["e"]) for row in rows] == kept * 2
+
+
+async def test_a_workload_whose_time_came_unnoticed_starts_in_what_is_left(bookings: BookingWorld) -> None:
+    made = await bookings.booked(NINE, 6 * HOUR, gpus=2, node="a", workload={"command": ["true"]})
+    await bookings.time.set(NINE + SECOND)
+    window = await planned(bookings, wanted(None, 2 * HOUR))
+    rest = await rest_of(bookings, window, made.id)
+    await bookings.look()
+    await bookings.at(rest.span.start)
+    old, rest = await bookings.booking(made.id), await bookings.booking(rest.id)
+    assert (old.status, old.jobs) == (BookingStatus.CANCELLED, ())
+    assert (rest.status, rest.workload, len(rest.jobs)) == (BookingStatus.ACTIVE, made.workload, 1)
+
+
+@pytest.mark.parametrize("noticed", [False, True])
+async def test_a_workload_never_starts_twice(bookings: BookingWorld, noticed: bool) -> None:
+    """Where there is time before the window it has its turn there, and not once more in what is left."""
+    made = await bookings.booked(NINE, 6 * HOUR, gpus=2, node="a", workload={"command": ["true"]})
+    await bookings.time.set(NINE + SECOND)
+    if noticed:
+        await bookings.look()
+    window = await planned(bookings, wanted(None if noticed else NINE + HOUR, 2 * HOUR))
+    rest = await rest_of(bookings, window, made.id)
+    await bookings.look()
+    assert (len((await bookings.booking(made.id)).jobs), rest.workload) == (1, None)
+
+
+async def test_a_refused_workload_is_told_once_beside_what_maintenance_says(bookings: BookingWorld) -> None:
+    made = await bookings.booked(NINE, 6 * HOUR, gpus=2, node="a", workload={"command": ["true"]})
+    await bookings.rows("UPDATE users SET disabled_at = :now WHERE name = 'alice' RETURNING id", now=START)
+    await bookings.at(NINE)
+    refused = (await bookings.booking(made.id)).why
+    window = await planned(bookings, wanted(NINE + 2 * HOUR, HOUR))
+    rest = await rest_of(bookings, window, made.id)
+    assert (await bookings.look()).changed == 0
+    why = (await bookings.booking(made.id)).why
+    assert why.code is BookingReason.WORKLOAD_REFUSED
+    assert refused.detail in why.detail
+    assert rest.id in why.detail
+    assert (await bookings.kinds(made.id)).count("workload_refused") == 1

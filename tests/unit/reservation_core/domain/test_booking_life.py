@@ -232,6 +232,20 @@ def test_why_a_workload_did_not_start_is_told_once_and_stays(job: str | None, ki
     assert transition(over, WorkloadRefused("Too late.", job), END) == (over, ())
 
 
+@pytest.mark.parametrize("job", [None, "job-1"])
+def test_a_refused_workload_and_maintenance_are_both_told_and_each_once(job: str | None) -> None:
+    cut = CutShort(END - MINUTE, END, "root", "Maintenance: new fans.", "It goes on as bkg-2.")
+    refused = WorkloadRefused("No image.", job)
+    began = transition(booking(), StartReached(None), START)[0]
+    for first, second in ((cut, refused), (refused, cut)):
+        once = transition(began, first, START + MINUTE)[0]
+        both = transition(once, second, START + MINUTE)[0]
+        assert both.why.code is BookingReason.WORKLOAD_REFUSED
+        for said in ("No image.", "bkg-1", "new fans", "bkg-2"):
+            assert both.why.detail.count(said) == 1
+        assert transition(both, refused, START + MINUTE) == (both, ())
+
+
 def test_a_workload_that_failed_before_it_ran_is_found_while_the_slot_lasts() -> None:
     facts = BookingFacts(failed_workload=("job-1", "The image could not be pulled."))
     [change] = advance(active(), facts, RULES, START + MINUTE)
