@@ -188,7 +188,7 @@ async def start(api_server: ApiServer, namespace: str) -> AsyncIterator[Starter]
 async def running(kubeconfig: Path, namespace: str) -> AsyncIterator[Starter]:
     processes: list[tuple[Process, asyncio.Task[None]]] = []
 
-    async def starter(kubeconfig: Path = kubeconfig, **variables: str) -> Process:
+    async def starter(kubeconfig: Path = kubeconfig, *, wait: bool = True, **variables: str) -> Process:
         port = free_port()
         environment = {name: value for name, value in os.environ.items() if not name.startswith("GPU_DEV_")}
         environment |= {
@@ -205,7 +205,8 @@ async def running(kubeconfig: Path, namespace: str) -> AsyncIterator[Starter]:
         )  # fmt: skip
         made = Process(process, port, [])
         processes.append((made, asyncio.create_task(_collect(made))))
-        await eventually(made.ready, timeout=60)
+        if wait:
+            await eventually(made.ready, timeout=60)
         return made
 
     try:

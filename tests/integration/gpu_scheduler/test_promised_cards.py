@@ -84,31 +84,35 @@ async def test_reserved_cards_are_kept_off_until_they_are_let_go(
     name = await cluster.add_node("node1")
     cards = await seed.node(name, cards=4)
     user, now = await seed.user(), datetime.now(UTC)
-    booking = await seed.job("b-1", user, "running", attempt=1, started_at=now, ends_at=now + 2 * HOUR)
+    booking = await seed.job("job-b1", user, "running", attempt=1, started_at=now, ends_at=now + 2 * HOUR)
     await seed.allocate(booking, cards[0], now + HOUR, now + 2 * HOUR, held=False)
-    running = await seed.job("r-1", user, "running", attempt=1, started_at=now - HOUR, ends_at=now + HOUR)
+    running = await seed.job("job-r1", user, "running", attempt=1, started_at=now - HOUR, ends_at=now + HOUR)
     await seed.allocate(running, cards[1], now - HOUR, now + HOUR, held=True)
     await start(GPU_DEV_DATABASE_URL=database_url, GPU_DEV_SCHEDULER__LEDGER_S="0.2")
     await cluster.add(admitted(pod("booked-0", "0=node1:0")))
-    await cluster.eventually_told("booked-0", "DeviceReserved", f"Card 0 of {name} is b-1's")
+    await cluster.eventually_told("booked-0", "DeviceReserved", f"Card 0 of {name} is job-b1's")
     await cluster.add(admitted(pod("held-0", "0=node1:1")))
-    await cluster.eventually_told("held-0", "DeviceReserved", f"Card 1 of {name} is r-1's")
+    await cluster.eventually_told("held-0", "DeviceReserved", f"Card 1 of {name} is job-r1's")
     await cluster.add(admitted(pod("free-0", "0=node1:2")))
     await cluster.eventually_on("free-0", name)
 
     short = admitted(pod("short-0", "0=node1:0"))
     short["metadata"]["annotations"]["gpu-dev/terminate-at"] = f"{now + HOUR / 2:%Y-%m-%dT%H:%M:%SZ}"
     await cluster.add(short)
+    await cluster.eventually_told("short-0", "DeviceReserved")  # anybody may have written this here
+    labels = {"metadata": {"labels": {"gpu-dev/enforce-bookings": "true"}}}
+    here = f"/api/v1/namespaces/{cluster.namespace}"
+    await cluster.client.call("PATCH", here, labels, content_type="application/merge-patch+json")
     await cluster.eventually_on("short-0", name)  # it will be gone before the booking begins
     await cluster.client.call("DELETE", f"{cluster.path}/short-0", {"gracePeriodSeconds": 0})
 
     own = admitted(pod("own-0", "0=node1:0"))
-    own["metadata"]["annotations"]["gpu-dev/booking"] = "b-1"
+    own["metadata"]["annotations"]["gpu-dev/booking"] = "job-b1"
     await cluster.add(own)
     await cluster.eventually_on("own-0", name)
     await cluster.client.call("DELETE", f"{cluster.path}/own-0", {"gracePeriodSeconds": 0})
 
-    await seed.run("UPDATE allocations SET released_at = clock_timestamp() WHERE reservation_id = 'b-1'")
+    await seed.run("UPDATE allocations SET released_at = clock_timestamp() WHERE reservation_id = 'job-b1'")
     await cluster.eventually_on("booked-0", name)
     assert await cluster.node_of("held-0") is None
 
