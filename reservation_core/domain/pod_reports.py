@@ -108,14 +108,17 @@ class Register:
     def _use(self, pod: PodReport, since: datetime, until: datetime, open_row: Admission | None) -> Judged:
         """It ran in [since, until], and runs then."""
         slot = self._slot_of(pod, since, until, open_row)
+        kind = "GPUs" if pod.gpu_type is None else pod.gpu_type
         if slot is None:
-            kind = "GPUs" if pod.gpu_type is None else pod.gpu_type
             what = f"of {pod.gpus} {kind} in that time" if pod.booking_id is None else pod.booking_id
             return Judged(pod.uid, Outcome.NO_BOOKING, f"{pod.user} has no booking {what}.")
         where = (slot.booking_id, slot.ends)
         rows = self._rows.setdefault(pod.uid, {})
         if slot.booking_id in rows:
             return Judged(pod.uid, Outcome.UNCHANGED, f"It is known to use {slot.booking_id}.", *where)
+        if not _fits(pod, slot):
+            has = f"{slot.booking_id} has {slot.gpus} {slot.gpu_type}"
+            return Judged(pod.uid, Outcome.NO_BOOKING, f"{has}, the pod has {pod.gpus} {kind}.")
         # Times of one pod never overlap: it went on here when what it used before was over.
         others = [row.admitted_at if row.ended_at is None else row.ended_at for row in rows.values()]
         admitted = max(since, slot.begins, *others)
@@ -159,13 +162,13 @@ class Register:
         able = [
             slot
             for slot in self._slots.values()
-            if slot.user == pod.user
-            and slot.gpus >= pod.gpus
-            and pod.gpu_type in (None, slot.gpu_type)
-            and slot.begins <= until
-            and since < slot.ends
+            if slot.user == pod.user and _fits(pod, slot) and slot.begins <= until and since < slot.ends
         ]
         return max(able, key=fitness, default=None)
+
+
+def _fits(pod: PodReport, slot: BookedSlot) -> bool:
+    return slot.gpus >= pod.gpus and pod.gpu_type in (None, slot.gpu_type)
 
 
 def _said(at: datetime) -> str:

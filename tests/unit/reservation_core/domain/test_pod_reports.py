@@ -104,6 +104,8 @@ def test_no_time_of_a_pod_counts_in_two_bookings(used: Admission, begins: dateti
         (pod(gpu_type="t4"), Outcome.NO_BOOKING),
         (pod(booking_id="bkg-z"), Outcome.NO_BOOKING),
         (pod(booking_id="bkg-a", user="bob"), Outcome.NO_BOOKING),
+        (pod(booking_id="bkg-a", gpus=3), Outcome.NO_BOOKING),
+        (pod(booking_id="bkg-a", gpu_type="t4"), Outcome.NO_BOOKING),
         (pod(booking_id="bkg-b"), Outcome.NOT_IN_SLOT),
         (pod(booking_id="bkg-a", since=NINE - HOUR, ended_at=NINE - MINUTE), Outcome.NOT_IN_SLOT),
         (pod(ended_at=NINE), Outcome.NOT_IN_SLOT),
@@ -116,6 +118,15 @@ def test_what_counts_as_nobodys_use(report: PodReport, outcome: Outcome) -> None
     assert judged.reason
     assert not register.new
     assert not register.ended
+
+
+def test_a_booking_that_is_named_is_told_to_be_too_small_and_what_is_known_stands() -> None:
+    register = Register([MORNING], [row("bkg-a", NINE)], NINE + MINUTE)
+    refused = register.report(pod(uid="u-2", booking_id="bkg-a", gpus=64, gpu_type="t4"))
+    assert refused.reason == "bkg-a has 2 h100, the pod has 64 t4."
+    # The cards of a booking can change under a pod that was recorded.
+    assert register.report(pod(booking_id="bkg-a", gpus=64)).outcome is Outcome.UNCHANGED
+    assert register.report(pod(booking_id="bkg-a", gpus=64, ended_at=NINE + MINUTE)).outcome is Outcome.ENDED
 
 
 minutes = st.integers(-30, 200).map(lambda m: NINE + m * MINUTE)
