@@ -12,6 +12,7 @@ from typing import assert_never
 
 from reservation_core.domain import enforcement_marks as marks
 from reservation_core.domain.admission import Denied, Operation, Patched, PodReview, Untouched, Verdict, annotations_of
+from reservation_core.domain.gpu_resources import is_gpu_resource
 from reservation_core.domain.pod_changes import Path, PodChanges
 from reservation_core.domain.pod_gpus import GpuNeed
 
@@ -170,9 +171,8 @@ def _take_gpus(changes: PodChanges, resources: Sequence[str]) -> None:
             path: Path = ("spec", kind, position)
             asked = container.get("resources") or {}
             for part in ("limits", "requests"):
-                for name in resources:
-                    if name in (asked.get(part) or {}):
-                        changes.remove((*path, "resources", part, name))
+                for name in [each for each in asked.get(part) or () if is_gpu_resource(each, resources)]:
+                    changes.remove((*path, "resources", part, name))
             _hide_gpus(changes, path, container.get("env"))
 
 

@@ -22,6 +22,7 @@ from reservation_core.domain.admission import (
     items,
     members,
 )
+from reservation_core.domain.gpu_resources import is_gpu_resource
 from reservation_core.domain.pod_changes import Path, PodChanges
 from reservation_core.domain.pod_identity import identity_of
 from reservation_core.domain.scheduling_map import (
@@ -211,7 +212,7 @@ def _refuse_gpus(spec: Mapping[str, Any], rules: InjectionRules) -> None:
         resources = members(holder.get("resources"))
         asked = [*members(resources.get("limits")).items(), *members(resources.get("requests")).items()]
         for resource, amount in asked:
-            of_gpus = resource in rules.gpu_resources or resource.startswith(_DEVICE_CLASS)
+            of_gpus = is_gpu_resource(resource, rules.gpu_resources) or resource.startswith(_DEVICE_CLASS)
             if of_gpus and str(amount) != "0":
                 raise _RefusedError(
                     f"{name} requests {resource}, and {MAP_ANNOTATION} says its cards already: it would hold others"

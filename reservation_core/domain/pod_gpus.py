@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reservation_core.domain.admission import annotations_of, items, members
+from reservation_core.domain.gpu_resources import is_gpu_resource
 from reservation_core.domain.gpu_types import GPU_TYPE, normalised_gpu_type
 from reservation_core.domain.map_marks import MAP_DEVICES
 
@@ -50,9 +51,9 @@ def _containers(spec: Mapping[str, Any], kind: str) -> Iterator[Mapping[str, Any
 
 def _asked(container: Mapping[str, Any], resources: Sequence[str]) -> int:
     asked = members(container.get("resources"))
-    return sum(
-        max(_pieces(members(asked.get(part)).get(name)) for part in ("requests", "limits")) for name in resources
-    )
+    parts = [members(asked.get(part)) for part in ("requests", "limits")]
+    names = {name for part in parts for name in part if is_gpu_resource(name, resources)}
+    return sum(max(_pieces(part.get(name)) for part in parts) for name in names)
 
 
 def _pieces(amount: object) -> int:

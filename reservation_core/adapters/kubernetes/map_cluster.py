@@ -18,7 +18,7 @@ STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 UNSCHEDULABLE = "Unschedulable"
 """The reason that Kubernetes' own tools look for in the condition PodScheduled."""
 
-_NOT_ENDED = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
+_NOT_ENDED = {"fieldSelector": "status.phase!=Succeeded"}  # of those that failed a container may still run
 
 _BIND_LASTS = "4s"
 """What the API server has not bound so long after it was asked, it binds no more."""

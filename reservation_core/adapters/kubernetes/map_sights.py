@@ -15,8 +15,10 @@ from reservation_core.adapters.kubernetes.node_gpus import BadAnnotationError, a
 from reservation_core.adapters.kubernetes.object_watch import Seen
 from reservation_core.adapters.kubernetes.pod_causes import condition
 from reservation_core.adapters.kubernetes.pod_requests import host_ports, pod_requests, read_amounts
+from reservation_core.adapters.kubernetes.pod_statuses import is_finished
 from reservation_core.domain.admission import annotations_of
 from reservation_core.domain.admitted_maps import NotAdmittedError, admitted_entry
+from reservation_core.domain.gpu_resources import is_gpu_resource
 from reservation_core.domain.known_maps import KnownMaps
 from reservation_core.domain.map_marks import CUDA_VISIBLE_DEVICES, MAP_DIGEST, SCHEDULER_NAME
 from reservation_core.domain.map_placement import Burden, DeviceUse, MappedPod, Node
@@ -38,7 +40,8 @@ BOOKING = "gpu-dev/booking"
 TERMINATE_AT = "gpu-dev/terminate-at"
 """The annotation by which the webhook says when a pod will be ended."""
 
-_FINISHED = ("Succeeded", "Failed")
+_SOME_CARD = "?"
+"""A card of which nobody says which it is: what the kubelet gave to a pod that asked for GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +91,8 @@ def node_sight(seen: Seen, rules: SightRules) -> Sight:
 
 def pod_sight(seen: Seen, rules: SightRules) -> Sight:
     """A pod: on its node, waiting for us, or nothing (any more) that matters."""
-    spec, status = (as_mapping(seen.thing.get(part)) for part in ("spec", "status"))
-    if seen.gone or status.get("phase") in _FINISHED:
+    spec = as_mapping(seen.thing.get("spec"))
+    if seen.gone or is_finished(seen.thing):
         return PodGone(seen.uid)
     pod = PodRef(seen.namespace, seen.name, seen.uid)
     node = spec.get("nodeName")
@@ -145,6 +148,8 @@ def _use(seen: Seen, rules: SightRules) -> DeviceUse | None:
     if devices is None and seen.namespace == rules.jobs_namespace and pod_name_of(seen.thing) is not None:
         devices, group = annotations.get(GPU_INDICES), f"job/{seen.uid}"
     named = tuple(dict.fromkeys(each.strip() for each in (devices or "").split(",") if each.strip()))
+    if any(is_gpu_resource(name, rules.gpu_resources) for name in pod_requests(as_mapping(seen.thing.get("spec")))):
+        named, group = (_SOME_CARD,), f"pod/{seen.uid}"
     return DeviceUse(named, group, f"{seen.namespace}/{seen.name}") if named else None
 
 

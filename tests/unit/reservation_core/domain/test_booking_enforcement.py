@@ -199,6 +199,8 @@ def sidecar(gpus: int, **more: Any) -> dict[str, Any]:
         (pod(1, affinity=affinity("Tesla-T4", "NVIDIA-H100-80GB-HBM3")), GpuNeed(1)),
         (pod(0, {"gpu-dev/map-devices": "0,1"}, schedulerName="gpu-scheduler"), GpuNeed(2, by_map=True)),
         (pod(0, {"gpu-dev/map-devices": ""}, schedulerName="gpu-scheduler"), GpuNeed(0, by_map=True)),
+        (pod(0, containers=[{"name": "m", "resources": {"limits": {"nvidia.com/mig-1g.10gb": "2"}}}]), GpuNeed(2)),
+        (pod(0, containers=[{"name": "m", "resources": {"limits": {"nvidia.com/gpu.shared": "1"}}}]), GpuNeed(1)),
         # A note that nobody but the pod's maker wrote does not hide what it asks for.
         (pod(2, {"gpu-dev/map-devices": ""}), GpuNeed(2)),
     ],

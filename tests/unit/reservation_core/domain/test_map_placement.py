@@ -114,6 +114,7 @@ def test_every_obstacle_is_named_at_once() -> None:
         (("MIG-00000000-0000-0000-0000-000000000001",), ("MIG-00000000-0000-0000-0000-000000000002",), False),
         # Nor whether it is a part of a card whose index is not known.
         (("GPU-00000000-0000-0000-0000-00000000000f",), ("MIG-00000000-0000-0000-0000-000000000001",), True),
+        (("?",), ("0",), True),
         (("0",), (), False),
     ],
 )

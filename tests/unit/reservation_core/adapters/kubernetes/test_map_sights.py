@@ -149,3 +149,18 @@ def test_whatever_stands_somewhere_is_read_without_an_error(name: str, value: An
     thing = _replaced(bound(full) if on_node else full, name, value)
     pod_sight(seen(thing), RULES)
     node_sight(seen(thing), RULES)
+
+
+def test_a_pod_that_asked_for_gpus_has_some_card_nobody_says_which() -> None:
+    pod = bound(admitted())
+    pod["metadata"]["annotations"] = {}
+    pod["spec"]["schedulerName"] = "default-scheduler"
+    pod["spec"]["containers"] = [{"name": "m", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]
+    found = use_of(pod_sight(seen(pod), RULES))
+    assert found is not None
+    assert found.devices == ("?",)
+
+
+def test_of_a_pod_that_has_failed_a_container_may_still_run() -> None:
+    running = {"phase": "Failed", "containerStatuses": [{"name": "m", "state": {"running": {}}}]}
+    assert isinstance(pod_sight(seen({**bound(admitted()), "status": running}), RULES), PodBound)
