@@ -175,11 +175,12 @@ class SlotPlanning(Picture):
         """Those of a line whose turn it is to get a slot: `promises` in all, and who comes before one that has one."""
         room = promises - len(self._line.slotted)
         last = max((each.entries[-1][:3] for each in slotted), default=None)
-        for number, entry in enumerate(line):
+        # Whom a quota would never let start is promised nothing, and takes nobody's turn.
+        able = (entry for entry in line if entry[3].id not in self._line.barred)
+        for number, entry in enumerate(able):
             if number >= room and (last is None or entry[:3] > last):
                 return
-            if entry[3].id not in self._line.barred:
-                yield entry
+            yield entry
 
     def _is_walked(self, line: ShapeLine) -> bool:
         pools = self._reach.pools_for(line.gpu_type, line.shape) if self._walking else []

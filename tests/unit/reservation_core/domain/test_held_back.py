@@ -11,6 +11,8 @@ from reservation_core.domain.rules import Holding
 from reservation_core.domain.whole import CalendarPicture
 from tests.unit.reservation_core.domain.worlds import T0, Commitment, at, job, node
 
+PROMISES = 5
+
 NAMES = {1: "ann", 2: "bob"}
 
 
@@ -37,3 +39,20 @@ def test_whose_quota_is_free_again_starts_behind_any_number_whose_is_not(before:
         picture.note_held([holding("ann-run", "ann")])
         started += [start.id for start in picture.plan_starts(at(2 + second), 5000)]
     assert started == [of_bob.id]
+
+
+@pytest.mark.parametrize("before", [PROMISES - 1, PROMISES + 1, 4 * PROMISES])
+def test_who_can_never_start_takes_nobodys_promise(before: int) -> None:
+    """A quota was made smaller than what waits: these wait in vain, but nobody else does."""
+    of_ann = [replace(job(number, 2, minutes=60), owner=1) for number in range(1, before + 1)]
+    of_bob = replace(job(before + 1, 2, minutes=60), owner=2)
+    running = [Commitment("bob-run", card, T0, at(600), held=True) for card in (1, 2)]
+    picture = CalendarPicture((node("n0", 8),), running, [*of_ann, of_bob], frozenset({None, "h100"}))
+    rules = [PolicyRule(Scope(user="ann"), Rules(max_gpus=1)), PolicyRule(Scope(user="bob"), Rules(max_gpus=2))]
+    picture.set_quotas(QuotaBook(Policy(rules), NAMES))
+    given: list[str] = []
+    for minute in range(1, 10):
+        picture.note_held([replace(holding("bob-run", "bob"), gpus=2)])
+        assert not picture.plan_starts(at(minute), 100)
+        given += [slot.id for slot in picture.plan_slots(at(minute), PROMISES, 1000).slots]
+    assert given == [of_bob.id]
