@@ -64,14 +64,18 @@ class Waitlist:
         if self._asked:
             return 0
         self._asked = True
-        async with self._one_at_a_time:
+        try:
+            await self._one_at_a_time.acquire()
+        finally:
             self._asked = False
-            try:
-                return await self._look()
-            except BaseException:
-                self._turns = None
-                self._line.forget()
-                raise
+        try:
+            return await self._look()
+        except BaseException:
+            self._turns = None
+            self._line.forget()
+            raise
+        finally:
+            self._one_at_a_time.release()
 
     async def _look(self) -> int:
         loop = asyncio.get_running_loop()

@@ -13,6 +13,7 @@ from reservation_core.usecases.cancel_booking import cancel_booking
 from reservation_core.usecases.waitlist import Waitlist, accept, decline, serve_waitlist
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, MINUTE, BookingWorld
+from tests.waiting import eventually
 
 NINE = START + 24 * HOUR
 OFFER = timedelta(minutes=30)
@@ -229,6 +230,19 @@ async def test_a_look_that_takes_long_is_gone_on_with(bookings: BookingWorld) ->
     hurried._at_most_s = 60
     assert await hurried.serve() == 2
     assert await hurried.serve() == 0
+
+
+async def test_a_look_that_is_called_off_before_its_turn_leaves_the_next_its_own(bookings: BookingWorld) -> None:
+    full = await bookings.booked(NINE, gpus=2, nodes=2)
+    await bookings.booked(NINE, gpus=2, wait=True, who=await bookings.person("bob"))
+    await cancelled(bookings, full.id)
+    waitlist = Waitlist(bookings.world.uow, bookings.ids, OFFER)
+    async with waitlist._one_at_a_time:
+        called_off = asyncio.create_task(waitlist.serve())
+        await eventually(lambda: waitlist._asked)
+        called_off.cancel()
+        await asyncio.gather(called_off, return_exceptions=True)
+    assert await waitlist.serve() == 1
 
 
 async def test_what_comes_free_during_a_pass_is_for_who_was_before(bookings: BookingWorld) -> None:
