@@ -181,8 +181,11 @@ def unknown_pod(pod: UnknownPod) -> contracts.UnknownPodOut:
     )
 
 
-def event(record: EventRecord) -> contracts.JobEvent:
-    """An event of a job's life."""
+def event(record: EventRecord, sight: Sight) -> contracts.JobEvent:
+    """An event of a job's life; whose pods were in its way, by their ids, to those who see everybody."""
+    data = record.data
+    if isinstance(data.get("late"), list) and not sight.sees(None):
+        data = {**data, "late": [None for _ in data["late"]]}
     return contracts.JobEvent(
         id=record.id,
         at=record.at,
@@ -191,7 +194,7 @@ def event(record: EventRecord) -> contracts.JobEvent:
         before=record.before,
         after=record.after,
         reason=None if record.reason is None else reason(record.reason),
-        data=record.data,
+        data=data,
     )
 
 

@@ -15,7 +15,7 @@ from reservation_core.contracts_bookings import (
     SkippedDate,
     TypeAvailability,
 )
-from reservation_core.domain.bookings import Booking, FreeSlot, Skipped
+from reservation_core.domain.bookings import Booking, BookingReason, FreeSlot, Skipped
 from reservation_core.domain.model import Workload
 from reservation_core.ports.identities import Principal
 from reservation_core.usecases.book_series import SeriesOutcome
@@ -43,7 +43,7 @@ def booking(found: Booking, sight: Sight) -> BookingOut:
         user=found.user if sight.sees(found.user_id) else None,
         project=found.project if theirs else None,
         status=found.status,
-        reason=BookingReasonOut(code=found.why.code, detail=found.why.detail if theirs else ""),
+        reason=_reason(found, theirs=theirs),
         gpus=found.wanted.gpus,
         gpu_type=found.wanted.gpu_type,
         nodes=found.wanted.nodes,
@@ -62,6 +62,14 @@ def booking(found: Booking, sight: Sight) -> BookingOut:
         waits_until=found.waits_until if theirs else None,
         auto_accept=found.auto_accept if theirs else False,
     )
+
+
+def _reason(found: Booking, *, theirs: bool) -> BookingReasonOut:
+    if theirs:
+        return BookingReasonOut(code=found.why.code, detail=found.why.detail)
+    # What became of a workload is told to whom the workload is.
+    refused = found.why.code is BookingReason.WORKLOAD_REFUSED
+    return BookingReasonOut(code=BookingReason.IN_SLOT if refused else found.why.code, detail="")
 
 
 def _release_at(found: Booking) -> datetime | None:

@@ -14,6 +14,7 @@ from api_service.following import RECHECK_S, LiveStream
 from api_service.problems import ProblemError
 from api_service.routes.jobs import JobId
 from api_service.services import Caller, Served, Services
+from api_service.sight import Sight, sight_of
 from reservation_core.domain.model import FINAL_STATUSES
 from reservation_core.ports.events import EventRecord
 from reservation_core.ports.identities import Principal
@@ -52,25 +53,24 @@ async def follow_job(request: Request, services: Served, caller: Caller, job_id:
     after = _last_event_id(request)
     async with services.runtime.uow() as uow:
         view = await view_owned(uow, caller, job_id)
+        sight = await sight_of(uow, caller, services.settings.holders)
     authorization = request.headers.get("authorization")
     return LiveStream(
-        _events(services, caller, job_id, after, ended=view.reservation.status in FINAL_STATUSES),
+        _events(services, sight, job_id, after, ended=view.reservation.status in FINAL_STATUSES),
         media_type="text/event-stream",
         wakeups=services.wakeups,
         recheck=lambda: services.authenticator.principal(authorization),
     )
 
 
-async def _events(
-    services: Services, caller: Principal, job_id: str, after: int, *, ended: bool
-) -> AsyncGenerator[bytes]:
+async def _events(services: Services, sight: Sight, job_id: str, after: int, *, ended: bool) -> AsyncGenerator[bytes]:
     loop = asyncio.get_running_loop()
     said_at = loop.time()
     while True:
         ticket = services.wakeups.ticket()
         records = await _read(services, job_id, after)
         for record in records:
-            yield _sent(record)
+            yield _sent(record, sight)
             said_at = loop.time()
             after = record.id
             if record.after in _FINAL and record.before != record.after:
@@ -84,7 +84,7 @@ async def _events(
             yield b": still here\n\n"
             said_at = loop.time()
             # For who resumed after an event that is yet to come: without this they would wait for ever.
-            ended = ended or await _has_ended(services, caller, job_id)
+            ended = ended or await _has_ended(services, sight.caller, job_id)
 
 
 async def _read(services: Services, job_id: str, after: int) -> list[EventRecord]:
@@ -107,9 +107,9 @@ async def _has_ended(services: Services, caller: Principal, job_id: str) -> bool
     return view is None or view.reservation.status in FINAL_STATUSES
 
 
-def _sent(record: EventRecord) -> bytes:
+def _sent(record: EventRecord, sight: Sight) -> bytes:
     # JSON has no bare line ends, so one `data:` line holds it.
-    data = presenting.event(record).model_dump_json()
+    data = presenting.event(record, sight).model_dump_json()
     return f"id: {record.id}\nevent: {record.kind}\ndata: {data}\n\n".encode()
 
 

@@ -126,10 +126,14 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class LateStart:
-    """A job whose slot has come and that can't start yet: `because` names who still has its cards."""
+    """A job whose slot has come and that can't start yet, and why; `late` are those who still have its cards.
+
+    Their ids are for the record: whose they are is not everybody's to know.
+    """
 
     id: str
     because: str
+    late: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -277,8 +277,10 @@ def _promised(q: _Question, scope: Scope) -> str:
     ]
     if not slots:
         return ""
-    whose = ", ".join(each.reservation_id for each in slots[:_NAMED]) + (" and others" if len(slots) > _NAMED else "")
-    return f", {sum(each.gpus for each in slots)} of them promised to {whose}"
+    # Within a project they can be other members', whose jobs are not everybody's to know.
+    named = [each.reservation_id for each in slots if each.user == q.request.user][:_NAMED]
+    whose = filter(None, (", ".join(named), "others" if len(slots) > len(named) else ""))
+    return f", {sum(each.gpus for each in slots)} of them promised to {' and '.join(whose)}"
 
 
 def _max_gpu_hours(q: _Question, limit: float, scope: Scope) -> BrokenRule | None:

@@ -24,6 +24,7 @@ from reservation_core.domain.profile import Fit
 from reservation_core.domain.timeline import Timeline
 
 UNUSABLE = "A GPU of its slot can't be used any more."
+STILL_HELD = "Others still have GPUs of its slot."
 LAPSED = "Its slot is over, and its GPUs were not free in it."
 
 
@@ -119,8 +120,7 @@ class SlotPlanning(Picture):
                     if (other := self._ledger.calendars[gpu_id].held_by_others(reservation_id)) is not None
                 }
                 if holders:
-                    who = f"{', '.join(sorted(holders))} still has GPUs of its slot."
-                    found.append(LateStart(reservation_id, who))
+                    found.append(LateStart(reservation_id, STILL_HELD, tuple(sorted(holders))))
                 elif self._slot_pool(reservation_id) is None:
                     found.append(LateStart(reservation_id, UNUSABLE))
                 # Else its time has come in this very moment, and it is started next.

@@ -1,5 +1,6 @@
 """What the planner reads from and writes to PostgreSQL. Every write is fenced by the epoch of its lease."""
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -184,7 +185,12 @@ class PostgresPlanning:
         """Note for each of these whose promise is past that it was not held, once."""
         await self._connection.execute(
             statement("record_late_starts"),
-            {"ids": [each.id for each in late], "becauses": [each.because for each in late], "now": now},
+            {
+                "ids": [each.id for each in late],
+                "becauses": [each.because for each in late],
+                "lates": [json.dumps(each.late) for each in late],
+                "now": now,
+            },
         )
 
     async def publish_estimates(self, epoch: int, estimates: Sequence[WaitEstimate], now: datetime) -> None:

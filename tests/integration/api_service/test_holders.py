@@ -127,6 +127,36 @@ async def test_the_waitlist_and_events_are_ones_own(hers: dict[str, Any], callin
         assert (await calling(who).get("/v1/jobs/job-abc/events")).status_code == 404
 
 
+async def test_what_became_of_a_workload_is_told_to_whom_it_is(
+    hers: dict[str, Any], calling: Calling, holders: Holders, runtime: Runtime
+) -> None:
+    await execute(
+        runtime,
+        "UPDATE reservations SET reason_code = 'workload_refused' WHERE id = :id",
+        id=hers["held"]["id"],
+    )
+    for who, code in (("alice", "workload_refused"), ("root", "workload_refused"), ("bob", "in_slot")):
+        items = (await calling(who).get("/v1/bookings")).json()["items"]
+        assert [each["reason"]["code"] for each in items if each["id"] == hers["held"]["id"]] == [code], who
+
+
+async def test_who_is_in_a_jobs_way_is_told_to_who_sees_everybody(
+    hers: dict[str, Any], calling: Calling, holders: Holders, runtime: Runtime
+) -> None:
+    job = (await submitted(calling("dave")))["id"]
+    await execute(
+        runtime,
+        "INSERT INTO events (reservation_id, at, actor, kind, data) VALUES (:id, now(), 'planner', "
+        """'start_promise_missed', '{"late": ["bkg-x", "job-y"]}')""",
+        id=job,
+    )
+    assert (await calling("dave").post(f"/v1/jobs/{job}/cancel")).status_code in (200, 202)
+    for who, told in (("dave", holders is Holders.EVERYONE), ("root", True)):
+        stream = (await calling(who).get(f"/v1/jobs/{job}/events")).text
+        assert ('"late":["bkg-x","job-y"]' in stream) == told, who
+        assert ('"late":[null,null]' in stream) != told, who
+
+
 async def test_who_is_refused_is_not_told_who_has_it(hers: dict[str, Any], calling: Calling, holders: Holders) -> None:
     for who in ("bob", "dave"):
         refused = await calling(who).post("/v1/bookings", json=asked(at(9)))

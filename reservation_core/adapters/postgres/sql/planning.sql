@@ -185,8 +185,8 @@ SELECT EXISTS (SELECT FROM fence) AS leads, (SELECT coalesce(array_agg(id), '{}'
 -- The time that these were promised has come, and others still have their cards: told once for each job.
 INSERT INTO events (reservation_id, at, actor, kind, reason, data)
 SELECT r.id, :now, 'planner', 'start_promise_missed', i.because,
-       jsonb_build_object('promised_start_at', p.promised_start_at, 'because', i.because)
-FROM unnest(CAST(:ids AS text[]), CAST(:becauses AS text[])) AS i (id, because)
+       jsonb_build_object('promised_start_at', p.promised_start_at, 'because', i.because, 'late', CAST(i.late AS jsonb))
+FROM unnest(CAST(:ids AS text[]), CAST(:becauses AS text[]), CAST(:lates AS text[])) AS i (id, because, late)
 JOIN reservations r ON r.id = i.id AND r.status = 'queued'
 JOIN start_promises p ON p.reservation_id = i.id
 WHERE p.promised_start_at < clock_timestamp()

@@ -162,7 +162,9 @@ async def test_who_asks_for_more_while_waiting_is_promised_anew(world: World) ->
     assert (await slot(world, first) or (None, None, 0))[2] == 4
 
 
-async def test_a_promise_that_is_not_held_is_an_event_once_and_says_because_of_whom(bookings: BookingWorld) -> None:
+async def test_a_promise_that_is_not_held_is_an_event_once_and_says_because_of_whom_in_the_record(
+    bookings: BookingWorld,
+) -> None:
     world = bookings.world
     runs = await world.ran(**WHOLE)
     waits = await world.submitted(**WHOLE)
@@ -173,7 +175,8 @@ async def test_a_promise_that_is_not_held_is_an_event_once_and_says_because_of_w
         await plan(world, planner)
     events = [event for event in await world.events(waits) if event.kind == "start_promise_missed"]
     assert len(events) == 1
-    assert runs in events[0].data["because"]
+    assert events[0].data["late"] == [runs]
+    assert runs not in events[0].data["because"]
     assert (await world.row(waits)).status is JobStatus.QUEUED
 
 

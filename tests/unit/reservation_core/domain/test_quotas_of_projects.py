@@ -10,7 +10,7 @@ from reservation_core.domain.plan import Asker, Waiting
 from reservation_core.domain.quota_book import QuotaBook
 from reservation_core.domain.quota_meters import Amount
 from reservation_core.domain.quota_windows import Held, peak
-from reservation_core.domain.rules import Holding
+from reservation_core.domain.rules import Holding, RuleRequest, UsageView, check
 from tests.unit.reservation_core.domain.worlds import MINUTE, T0, at
 
 NAMES = {1: "ann", 2: "bob", 3: "eve"}
@@ -100,3 +100,24 @@ def test_whom_no_quota_bounds_is_looked_at_no_further() -> None:
     assert quotas.earliest(Asker(1, "vision", "a"), 1, 1, 0) is None
     # Of whom no name is known nothing is.
     assert not quotas.binds(Asker(4, "vision", "a"))
+
+
+def test_what_other_members_were_promised_is_counted_and_not_named() -> None:
+    def promised(name: str, user: str) -> Holding:
+        return Holding(name, ReservationKind.JOB, user, "vision", "b", 2, at(10), at(90), planned=True)
+
+    def said(*slots: Holding) -> str:
+        request = RuleRequest(
+            kind=ReservationKind.BOOKING,
+            user="ann",
+            gpus=2,
+            duration=30 * MINUTE,
+            gpu_type="b",
+            project="vision",
+            start=at(20),
+        )
+        [broken] = check(request, POLICY, UsageView(slots, ()), T0)
+        return broken.detail
+
+    assert "4 of them promised to job-a and others;" in said(promised("job-a", "ann"), promised("job-b", "bob"))
+    assert "4 of them promised to others;" in said(promised("job-b", "bob"), promised("job-e", "eve"))
