@@ -78,7 +78,7 @@ WITH theirs AS (
     UNION ALL
     SELECT a.* FROM given_back b JOIN allocations a ON a.id = b.allocation_id
     JOIN reservations r ON r.id = a.reservation_id
-    WHERE r.kind = 'job' AND (r.user_id = :user_id OR r.project = CAST(:project AS text))
+    WHERE r.kind = 'job' AND (b.user_id = :user_id OR b.project = CAST(:project AS text))
 )
 SELECT r.id, r.kind, u.name AS user_name, r.project, g.gpu_type, lower(a.during) AS starts_at,
        CASE WHEN a.held THEN greatest(upper(a.during), CAST(:now AS timestamptz) + interval '1 minute')
@@ -128,6 +128,8 @@ FROM (
     JOIN gpus g ON g.id = a.gpu_id
     WHERE upper(a.during) > CAST(:since AS timestamptz) AND upper(a.during) <= CAST(:now AS timestamptz)
       AND r.kind IN ('job', 'booking')
+      AND (CAST(:user_ids AS bigint[]) IS NULL OR b.user_id = ANY(CAST(:user_ids AS bigint[]))
+           OR b.project = ANY(CAST(:projects AS text[])))
 ) x
 JOIN users u ON u.id = x.user_id
 WHERE CAST(:user_ids AS bigint[]) IS NULL OR x.user_id = ANY(CAST(:user_ids AS bigint[]))

@@ -92,13 +92,23 @@ CASES: list[tuple[str, dict[str, Any], set[str]]] = [
     ("notice_occasion", {"event_id": 77}, {"events_pkey", "reservations_pkey"}),
     ("notice_targets_of_user", {"user_id": 7, "after": "", "limit": 10}, {"notice_targets_user"}),
     ("answer_of_key", {"user_id": 7, "key": "key-6"}, {"idempotency_keys_pkey"}),
+    (
+        "quota_holdings",
+        {"user_id": 7, "project": None, "known_from": NOW.replace(day=1), "now": NOW},
+        {"given_back_user", "reservations_unended"},
+    ),
+    (
+        "quota_spent_of_all",
+        {"since": NOW.replace(year=2028), "now": NOW, "user_ids": [7], "projects": ["vision"]},
+        {"given_back_user", "given_back_project"},
+    ),
     ("forget_keys", {"before": NOW.replace(year=2000)}, {"idempotency_keys_age"}),
 ]
 # The line is walked from a place in it and in its order: the index answers both, nothing is sorted or filtered away.
 WALKS = {"more_waiting", "waiting_windows"}
 # A page of each line is sorted with those of the others, never the lines themselves (6,000 jobs here).
 PAGES = {"view_waiting"}
-LARGE = {"reservations", "events", "tokens", "idempotency_keys", "allocations"}
+LARGE = {"reservations", "events", "tokens", "idempotency_keys", "allocations", "given_back"}
 
 
 def nodes_of(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
