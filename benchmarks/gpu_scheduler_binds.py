@@ -57,7 +57,11 @@ def measure() -> list[Figure]:
                 peer = partial(started_kube_scheduler, server, program)
                 peers.append(_bound_a_second(server, f"asking-{number}", _asking, peer))
         memory = _memory_with_many_waiting(server, Path(folder))
-    beside = f"kube-scheduler here: {', '.join(f'{each:.0f}' for each in peers)}/s" if peers else "no kube-scheduler"
+    beside = (
+        f"kube-scheduler here, at its own default of 50 requests/s: {', '.join(f'{each:.0f}' for each in peers)}/s"
+        if peers
+        else "no kube-scheduler"
+    )
     return [
         Figure("mapped pods bound", "/s", rates, TARGET_PER_S, at_least=True, detail=beside),
         Figure(f"scheduler with {WAITING:,} pods that wait", " MB", [memory], TARGET_MB, at_least=False),
