@@ -1,11 +1,12 @@
 """`users list|add|disable|me`."""
 
-from itertools import islice
+from itertools import chain, islice
 from typing import Annotated
 
 import typer
 
 from gpu_dev.asking import confirmed
+from gpu_dev.client import GpuDevClient
 from gpu_dev.options import Output
 from gpu_dev.output import Format, show_list, show_one
 from gpu_dev.requests import checked
@@ -13,10 +14,11 @@ from gpu_dev.session import client_for
 from gpu_dev.terminal import put
 from gpu_dev.views import LEFT, USER
 from reservation_core.contracts import UserCreate
-from reservation_core.domain.model import Role
+from reservation_core.domain.model import BookingStatus, JobStatus, Role
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 _MOST = 100_000
+_COUNTED = 1000
 
 
 @app.command("list")
@@ -51,18 +53,33 @@ def disable(
 ) -> None:
     """Disable a user (administrators): their tokens stop working, and nothing new of theirs starts.
 
-    What waits is cancelled. What runs or is booked goes on and is listed; with --end it is ended, too.
+    What waits is cancelled, which is asked about first. What runs or is booked goes on and is listed; with --end it is
+    ended, too.
     """
-    if end:
-        question = f"End everything that {name} runs and has booked?"
-        confirmed(question, yes=yes, example=f"gpu-dev users disable {name} --end --yes")
     with client_for(ctx) as client:
+        if end:
+            question = f"End everything that {name} runs and has booked?"
+            confirmed(question, yes=yes, example=f"gpu-dev users disable {name} --end --yes")
+        elif not yes and (waiting := _waiting(client, name)):
+            question = f"Cancel what {name} has waiting ({_counted(waiting)})? Nothing brings it back."
+            confirmed(question, yes=yes, example=f"gpu-dev users disable {name} --yes")
         found = client.disable_user(name, end=end)
     put(f"{name} disabled; cancelled: {found.cancelled}\n")
     if found.left_in_all:
         put(f"Left: {found.left_in_all}\n" + show_list(found.left, LEFT, Format.TABLE))
     if found.left_in_all and not end:
         put(f"End all of it: gpu-dev users disable {name} --end\n")
+
+
+def _waiting(client: GpuDevClient, name: str) -> int:
+    """How many jobs and requests of theirs wait, counted up to a bound."""
+    jobs = client.jobs([JobStatus.QUEUED], user=name)
+    bookings = client.bookings.calendar(statuses=[BookingStatus.WAITING, BookingStatus.OFFERED], user=name)
+    return sum(1 for _ in islice(chain(jobs, bookings), _COUNTED))
+
+
+def _counted(waiting: int) -> str:
+    return f"{waiting} or more" if waiting == _COUNTED else str(waiting)
 
 
 @app.command()

@@ -18,12 +18,12 @@ SCRIPT = "echo up; while [ ! -e go ]; do sleep 0.05; done; echo done"
 class AtTerminal:
     """`gpu-dev run` with a terminal for stdin and stderr and a pipe for stdout."""
 
-    def __init__(self, system: System, *words: str) -> None:
+    def __init__(self, system: System, *words: str, who: str = "alice") -> None:
         self.master, slave = pty.openpty()
         os.set_blocking(self.master, False)
         self.process = subprocess.Popen(
             [sys.executable, "-m", "gpu_dev", *words],
-            env={**system.environment("alice"), "TERM": "xterm"},
+            env={**system.environment(who), "TERM": "xterm"},
             cwd=ROOT,
             stdin=slave,
             stderr=slave,
@@ -116,3 +116,17 @@ def test_what_is_missing_is_asked_for_and_only_the_answer_is_on_stdout(system: S
     assert at.process.wait(20) == 0
     at.process.communicate()
     os.close(at.master)
+
+
+def test_who_disables_somebody_is_told_how_many_of_theirs_wait(system: System) -> None:
+    assert system.cli("users", "add", "fred", who="admin").returncode == 0
+    token = system.cli("tokens", "create", "--user", "fred", who="admin").stdout.strip()
+    for _ in range(3):
+        assert system.cli("submit", "-g", "64", "-d", "1h", "--", "true", GPU_DEV_TOKEN=token).returncode == 0
+    at = AtTerminal(system, "users", "disable", "fred", who="admin")
+    at.shows("what fred has waiting (3)")
+    at.answer("n\n")
+    assert at.process.wait(20) == 2
+    at.process.communicate()
+    os.close(at.master)
+    assert system.cli("users", "me", GPU_DEV_TOKEN=token).returncode == 0

@@ -166,6 +166,20 @@ def test_who_is_disabled_leaves_what_is_listed_and_one_command_ends_it(system: S
     assert (ended.returncode, ended.stdout) == (0, "dora disabled; cancelled: 1\n")
 
 
+def test_what_waits_is_not_cancelled_with_a_user_without_a_word(system: System) -> None:
+    assert system.cli("users", "add", "emil", who="admin").returncode == 0
+    token = system.cli("tokens", "create", "--user", "emil", who="admin").stdout.strip()
+    for _ in range(2):
+        made = system.cli("submit", "-g", "64", "-d", "1h", "--", "true", GPU_DEV_TOKEN=token)
+        assert made.returncode == 0, made.stderr
+    unasked = system.cli("users", "disable", "emil", who="admin")
+    assert (unasked.returncode, "gpu-dev users disable emil --yes" in unasked.stderr) == (2, True)
+    waiting = json.loads(system.cli("list", "-o", "json", GPU_DEV_TOKEN=token).stdout)["items"]
+    assert [each["status"] for each in waiting] == ["queued"] * 2
+    done = system.cli("users", "disable", "emil", "--yes", who="admin")
+    assert (done.returncode, done.stdout) == (0, "emil disabled; cancelled: 2\n")
+
+
 def test_login_checks_the_token_and_keeps_it_private(system: System) -> None:
     alone = {"GPU_DEV_SERVER": "", "GPU_DEV_TOKEN": ""}
     wrong = system.cli("login", system.url, "--token-stdin", stdin="not-a-token\n", **alone)
