@@ -127,9 +127,12 @@ class PostgresPolicies:
         """What everybody, or these, have given back since a week's beginning. Raises ValueError for another time."""
         if since != week_start(since):
             raise ValueError(f"{since} is no beginning of a week")
-        found = await self._connection.execute(
-            statement("quota_spent_of_all"), {"since": since, "now": now, **_of_these(user_ids, projects)}
-        )
+        week = {"since": since, "now": now}
+        if user_ids is None:
+            found = await self._connection.execute(statement("quota_spent_of_all"), week)
+        else:
+            of_these = {**week, **_of_these(user_ids, projects)}
+            found = await self._connection.execute(statement("quota_spent_of_these"), of_these)
         return tuple(
             spent(row.user_name, row.project, row.gpu_type, timedelta(microseconds=row.gpu_us), since, now)
             for row in found

@@ -98,7 +98,7 @@ CASES: list[tuple[str, dict[str, Any], set[str]]] = [
         {"given_back_user", "reservations_unended"},
     ),
     (
-        "quota_spent_of_all",
+        "quota_spent_of_these",
         {"since": NOW.replace(year=2028), "now": NOW, "user_ids": [7], "projects": ["vision"]},
         {"given_back_user", "given_back_project"},
     ),
