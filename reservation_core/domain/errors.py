@@ -95,8 +95,8 @@ class UnknownCallerError(DomainError):
 
     code = "unauthenticated"
 
-    def __init__(self) -> None:
-        super().__init__("This token is unknown, expired or revoked. Use another token.")
+    def __init__(self, detail: str = "This token is unknown, expired or revoked. Use another token.") -> None:
+        super().__init__(detail)
 
 
 class UserDisabledError(DomainError):
