@@ -181,7 +181,7 @@ def test_a_late_start_is_told_and_lasts_as_long_as_nobody_comes_after_it() -> No
     assert state.plan_starts(at(5), ALL) == []
     (late,) = state.late(at(5))
     assert late.id == "job-1"
-    assert "r0" in late.because
+    assert late.late == ("r0",)
     state.set_reservation("r0", None, ())
     (start,) = state.plan_starts(at(9), ALL)
     assert (start.start, start.end) == (at(9), at(17))
