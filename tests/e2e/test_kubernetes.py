@@ -169,6 +169,13 @@ def test_a_cancelled_job_is_asked_to_end_and_then_made_to(system: KubernetesSyst
     assert goodbye.exists()
 
 
+def node_is_ready(system: KubernetesSystem, node: str) -> bool:
+    """Whether the system believes so: what it gives out goes there then."""
+    with system.http as http:
+        [found] = [each for each in http.get("/v1/nodes").json()["items"] if each["name"] == node]
+    return bool(found["ready"])
+
+
 def test_a_job_that_was_cancelled_holds_its_cards_until_its_pod_is_known_to_be_gone(system: KubernetesSystem) -> None:
     job = system.submit("echo ready; while :; do sleep 0.05; done")
     [allocation] = system.reaches(job, "running")["allocations"]
@@ -176,19 +183,13 @@ def test_a_job_that_was_cancelled_holds_its_cards_until_its_pod_is_known_to_be_g
     try:
         system.cancel(job)
         eventually_sync(lambda: "deletionTimestamp" in system.pods(job)[0]["metadata"])
+        eventually_sync(lambda: not node_is_ready(system, allocation["node"]), timeout=60)
         system.reaches(system.submit("true"), "succeeded")  # meanwhile the delete is over
         assert system.job(job)["status"] == "ending", "that its end was asked for is not its end"
     finally:
         system.kubelet.answer_again(allocation["node"])
     system.reaches(job, "cancelled")
     system.comes_to_rest(job)
-
-
-def node_is_ready(system: KubernetesSystem, node: str) -> bool:
-    """Whether the system believes so: what it gives out goes there then."""
-    with system.http as http:
-        [found] = [each for each in http.get("/v1/nodes").json()["items"] if each["name"] == node]
-    return bool(found["ready"])
 
 
 def test_a_pod_that_has_failed_holds_its_cards_while_its_container_is_said_to_run(system: KubernetesSystem) -> None:

@@ -37,7 +37,9 @@ def test_both_namespaces_admit_restricted_pods_only() -> None:
 def test_who_makes_pods_of_jobs_can_borrow_no_account() -> None:
     """Creating pods in a namespace is using any account there: ours are in another one."""
     assert {each["metadata"]["namespace"] for each in objects("ServiceAccount")} == {SYSTEM}
-    creators = [role for role in ROLES if any("create" in rule["verbs"] for rule in role["rules"])]
+    creators = [
+        role for role in ROLES for rule in role["rules"] if "create" in rule["verbs"] and "pods" in rule["resources"]
+    ]
     assert [(role["kind"], role["metadata"]["namespace"]) for role in creators] == [("Role", WORKLOADS)]
 
 
@@ -66,11 +68,19 @@ def test_standalone_may_do_what_its_components_may() -> None:
     assert granted("standalone") == set().union(*(granted(component) for component in components))
 
 
-def test_only_the_processor_and_the_node_agent_may_change_anything() -> None:
+def test_who_only_looks_may_change_nothing() -> None:
     changing = {"create", "update", "patch", "delete"}
     accounts = {each["metadata"]["name"] for each in objects("ServiceAccount")}
     able = {account for account in accounts if changing & {each.verb for each in granted(account)}}
-    assert able == {"reservation-processor", "node-agent", "standalone"}
+    assert able == {"reservation-processor", "reservation-expiry", "node-agent", "standalone"}
+    ending = {each for each in granted("reservation-expiry") if each.verb in changing}
+    assert {(each.namespace, each.resource, each.verb) for each in ending} == {
+        ("", "pods", "patch"),  # one annotation: when it has to go
+        ("", "pods/eviction", "create"),
+        ("", "events", "create"),
+        ("gpu-dev-system", "leases", "create"),
+        ("gpu-dev-system", "leases", "update"),
+    }
 
 
 def test_the_node_agents_pods_are_restricted_and_start_the_node_agent() -> None:
