@@ -39,6 +39,11 @@ class ForbiddenError(ApiError):
     """We lack a permission, or admission refuses the object."""
 
 
+def is_of_another(error: ApiError) -> bool:
+    """Whether a patch that names a uid met another object of that name: a uid is then said to be unchangeable."""
+    return isinstance(error, ConflictError) or (isinstance(error, InvalidError) and "metadata.uid" in error.message)
+
+
 _TYPES: Mapping[int, type[ApiError]] = {
     400: InvalidError,
     403: ForbiddenError,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from reservation_core.adapters.kubernetes.api_errors import ApiError, ConflictError, InvalidError, NotFoundError
+from reservation_core.adapters.kubernetes.api_errors import ApiError, ConflictError, NotFoundError, is_of_another
 from reservation_core.adapters.kubernetes.event_writer import EventWriter, Regarding
 from reservation_core.adapters.kubernetes.mapped_cards import mapped_cards
 from reservation_core.adapters.kubernetes.marks import as_list, as_mapping, read_time
@@ -109,12 +109,11 @@ class KubernetesGuardedPods:
                 await self._transport.request(
                     "PATCH", _path(pod), body=body, content_type=MERGE_PATCH, accept=ONLY_METADATA
                 )
-            except (NotFoundError, ConflictError):
+            except NotFoundError:
                 return
-            except InvalidError as problem:
-                if "metadata.uid" not in problem.message:
+            except ApiError as problem:
+                if not is_of_another(problem):
                     raise
-                # Another pod of that name.
 
     async def evict(self, pod: GuardedPod, grace_s: int) -> None:
         """Ask it to go; disruption budgets are asked by the API server."""

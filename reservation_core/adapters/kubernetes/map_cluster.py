@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import aclosing
 
-from reservation_core.adapters.kubernetes.api_errors import ApiError, ConflictError, NotFoundError
+from reservation_core.adapters.kubernetes.api_errors import ApiError, ConflictError, NotFoundError, is_of_another
 from reservation_core.adapters.kubernetes.event_writer import EventWriter, Regarding
 from reservation_core.adapters.kubernetes.map_sights import SightRules, namespace_sight, node_sight, pod_sight
 from reservation_core.adapters.kubernetes.marks import as_mapping
@@ -137,7 +137,10 @@ class KubernetesMapCluster:
         return node if same and isinstance(node, str) and node else None
 
     async def tell_waiting(self, pod: PodRef, reason: str, message: str) -> None:
-        """Write the condition PodScheduled=False. A pod that is gone, another, or bound meanwhile is left alone."""
+        """Write the condition PodScheduled=False. A pod that is gone, or another, is left alone.
+
+        One that was bound just then gets it, too: what it says is over, and its kubelet goes by the node.
+        """
         condition = {
             "type": "PodScheduled",
             "status": "False",
@@ -149,9 +152,11 @@ class KubernetesMapCluster:
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status"
         try:
             await self._transport.request("PATCH", path, body=body, content_type=STRATEGIC_PATCH, accept=ONLY_METADATA)
-        except (NotFoundError, ConflictError):
+        except NotFoundError:
             return
         except ApiError as problem:
+            if is_of_another(problem):
+                return
             raise ClusterUnavailableError(f"The status of pod {pod} could not be written: {problem}") from problem
 
     def tell_event(self, pod: PodRef, reason: str, message: str, *, warning: bool) -> None:
