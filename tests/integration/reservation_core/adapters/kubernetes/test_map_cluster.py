@@ -1,0 +1,36 @@
+"""What the scheduler writes on pods: on the one that is meant, and on no other of its name."""
+
+import pytest
+
+from reservation_core.adapters.clock import SystemClock
+from reservation_core.adapters.kubernetes.event_writer import EventWriter
+from reservation_core.adapters.kubernetes.map_cluster import KubernetesMapCluster
+from reservation_core.adapters.kubernetes.map_sights import SightRules
+from reservation_core.adapters.kubernetes.transport import Transport
+from reservation_core.ports.map_cluster import PodRef
+
+CLOCK = SystemClock()
+
+
+@pytest.fixture
+def cluster(transport: Transport) -> KubernetesMapCluster:
+    return KubernetesMapCluster(transport, SightRules(), EventWriter(transport, CLOCK, "c", "i"), CLOCK)
+
+
+async def test_why_a_pod_waits_is_told_to_that_pod_alone(
+    cluster: KubernetesMapCluster, transport: Transport, namespace: str
+) -> None:
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    container = {"name": "main", "image": "registry.test/workload:1"}
+    body = {"metadata": {"name": "pod-0"}, "spec": {"schedulerName": "gpu-scheduler", "containers": [container]}}
+    uid = (await transport.request("POST", path, body=body))["metadata"]["uid"]
+
+    async def told() -> list[str]:
+        conditions = (await transport.request("GET", f"{path}/pod-0"))["status"].get("conditions") or []
+        return [each["message"] for each in conditions if each["type"] == "PodScheduled"]
+
+    await cluster.tell_waiting(PodRef(namespace, "pod-0", "another-uid"), "NoSuchNode", "There is none.")
+    await cluster.tell_waiting(PodRef(namespace, "gone-0", "another-uid"), "NoSuchNode", "There is none.")
+    assert await told() == []
+    await cluster.tell_waiting(PodRef(namespace, "pod-0", uid), "NoSuchNode", "There is none.")
+    assert await told() == ["NoSuchNode: There is none."]
