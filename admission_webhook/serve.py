@@ -19,7 +19,7 @@ from reservation_core.ports.reviewers import PodReviewer
 from reservation_core.runtime.companions import beside
 from reservation_core.runtime.garbage import calm_garbage_collector
 from reservation_core.runtime.programs import run_with_settings
-from reservation_core.runtime.serving import QuietServer, address_of, open_socket
+from reservation_core.runtime.serving import QuietServer, address_of, open_socket, quiet_config
 from reservation_core.runtime.settings_webhook import WebhookSettings
 from reservation_core.runtime.shutdown import stop_on_signals
 from reservation_core.runtime.webhook_reviewers import open_reviewers
@@ -100,17 +100,11 @@ async def serve(
 
 
 def _configured(app: FastAPI, certificate: ServingCertificate) -> uvicorn.Config:
-    return uvicorn.Config(
+    return quiet_config(
         app,
-        http="httptools",
-        ws="none",
+        stop_patience_s=STOP_PATIENCE_S,
         lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
         backlog=_BACKLOG,
         timeout_keep_alive=IDLE_S,
-        timeout_graceful_shutdown=STOP_PATIENCE_S,
         ssl_context_factory=lambda _config, _default: certificate.context,
     )

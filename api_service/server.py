@@ -4,11 +4,10 @@ import asyncio
 from collections.abc import Callable
 
 import structlog
-import uvicorn
 from fastapi import FastAPI
 
 from reservation_core.runtime.garbage import calm_garbage_collector
-from reservation_core.runtime.serving import QuietServer, address_of, open_socket
+from reservation_core.runtime.serving import QuietServer, address_of, open_socket, quiet_config
 
 STOP_PATIENCE_S = 10
 IDLE_S = 120
@@ -30,18 +29,8 @@ async def serve(
     `ready` is called with the base URL once connections are accepted. Raises ListenError.
     """
     opened = open_socket(listen)
-    config = uvicorn.Config(
-        app,
-        http="httptools",
-        ws="none",
-        lifespan="on",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        backlog=_BACKLOG,
-        timeout_keep_alive=IDLE_S,
-        timeout_graceful_shutdown=STOP_PATIENCE_S,
+    config = quiet_config(
+        app, stop_patience_s=STOP_PATIENCE_S, lifespan="on", backlog=_BACKLOG, timeout_keep_alive=IDLE_S
     )
 
     def tell_ready() -> None:

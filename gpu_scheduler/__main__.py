@@ -7,13 +7,12 @@ from functools import partial
 from pathlib import Path
 
 import structlog
-import uvicorn
 
 from gpu_scheduler.health import create_app
 from reservation_core.runtime.garbage import calm_garbage_collector
 from reservation_core.runtime.map_scheduling import run_map_scheduler
 from reservation_core.runtime.programs import run_with_settings, settings_told
-from reservation_core.runtime.serving import QuietServer, address_of, open_socket
+from reservation_core.runtime.serving import QuietServer, address_of, open_socket, quiet_config
 from reservation_core.runtime.settings_scheduler import SchedulerSettings
 from reservation_core.runtime.shutdown import stop_on_signals
 
@@ -50,10 +49,7 @@ async def _run(kubeconfig: Path | None, listen: str, settings: SchedulerSettings
     opened = open_socket(listen, "--health-listen")
     try:
         async with run_map_scheduler(settings) as running:
-            config = uvicorn.Config(
-                create_app(running), http="httptools", ws="none", lifespan="off", log_config=None, access_log=False,
-                server_header=False, proxy_headers=False, timeout_graceful_shutdown=_STOP_PATIENCE_S,
-            )  # fmt: skip
+            config = quiet_config(create_app(running), stop_patience_s=_STOP_PATIENCE_S, lifespan="off")
             server = QuietServer(config, lambda: _log.info("health_listening", address=address_of(opened)))
             calm_garbage_collector()
             stopping = asyncio.create_task(_stop(server, stop))

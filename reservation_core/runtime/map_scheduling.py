@@ -1,13 +1,11 @@
 """From settings to a scheduler of mapped pods that runs: cluster, lease, ledger, and whether all of it is well."""
 
 import asyncio
-import os
 import secrets
 import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reservation_core.adapters.clock import SystemClock
@@ -18,6 +16,7 @@ from reservation_core.adapters.kubernetes.map_cluster import KubernetesMapCluste
 from reservation_core.adapters.kubernetes.map_sights import SightRules
 from reservation_core.runtime.companions import beside
 from reservation_core.runtime.kubernetes import open_transport
+from reservation_core.runtime.lease_namespace import lease_namespace
 from reservation_core.runtime.settings_error import SettingsError
 from reservation_core.runtime.settings_scheduler import SchedulerSettings
 from reservation_core.usecases.bind_mapped_pods import BindRules, MapScheduler
@@ -25,7 +24,6 @@ from reservation_core.usecases.bind_mapped_pods import BindRules, MapScheduler
 if TYPE_CHECKING:
     from reservation_core.runtime.promised_cards import PromisedCards
 
-_OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _CONTROLLER = "gpu-scheduler"
 
 
@@ -56,7 +54,7 @@ async def run_map_scheduler(settings: SchedulerSettings) -> AsyncIterator[Runnin
     )
     sights = SightRules(rules.name, settings.kubernetes.namespace, settings.gpu.resource_names, rules.enforced_label)
     lease = Lease(
-        transport, clock, _lease_namespace(settings), rules.lease_name, identity,
+        transport, clock, lease_namespace(rules.lease_namespace), rules.lease_name, identity,
         LeaseRules(rules.lease_s, rules.renew_within_s, rules.retry_s),
     )  # fmt: skip
     async with AsyncExitStack() as closing:
@@ -100,13 +98,3 @@ async def _sweep(scheduler: MapScheduler, every_s: float) -> None:
     while True:
         await asyncio.sleep(every_s)
         scheduler.look_again()
-
-
-def _lease_namespace(settings: SchedulerSettings) -> str:
-    chosen = settings.scheduler.lease_namespace or os.environ.get("POD_NAMESPACE")
-    if chosen:
-        return chosen
-    try:
-        return _OWN_NAMESPACE.read_text().strip()
-    except FileNotFoundError:
-        return "kube-system"

@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import uvicorn
 
@@ -11,6 +12,24 @@ from reservation_core.runtime.settings_error import SettingsError
 
 class ListenError(SettingsError):
     """The address can't be listened on; the text says why and what to do."""
+
+
+def quiet_config(app: Any, *, stop_patience_s: int, **more: Any) -> uvicorn.Config:
+    """How every program of ours serves: it logs by itself, and says and believes nothing about who is in between.
+
+    `more` are uvicorn's own settings.
+    """
+    return uvicorn.Config(
+        app,
+        http="httptools",
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=stop_patience_s,
+        **more,
+    )
 
 
 class QuietServer(uvicorn.Server):

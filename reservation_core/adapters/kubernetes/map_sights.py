@@ -18,6 +18,7 @@ from reservation_core.adapters.kubernetes.pod_requests import host_ports, pod_re
 from reservation_core.adapters.kubernetes.pod_statuses import is_finished
 from reservation_core.domain.admission import annotations_of
 from reservation_core.domain.admitted_maps import NotAdmittedError, admitted_entry
+from reservation_core.domain.enforcement_marks import BOOKING, TERMINATE_AT
 from reservation_core.domain.gpu_resources import is_gpu_resource
 from reservation_core.domain.known_maps import KnownMaps
 from reservation_core.domain.map_marks import CUDA_VISIBLE_DEVICES, MAP_DIGEST, SCHEDULER_NAME
@@ -33,12 +34,6 @@ from reservation_core.ports.map_cluster import (
     PodWaiting,
     Sight,
 )
-
-BOOKING = "gpu-dev/booking"
-"""The annotation by which the webhook says under which booking it admitted a pod."""
-
-TERMINATE_AT = "gpu-dev/terminate-at"
-"""The annotation by which the webhook says when a pod will be ended."""
 
 _SOME_CARD = "?"
 """A card of which nobody says which it is: what the kubelet gave to a pod that asked for GPUs."""
