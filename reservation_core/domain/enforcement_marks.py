@@ -9,7 +9,7 @@ BOOKING: Final = "gpu-dev/booking"
 """The booking under which it was admitted."""
 
 OWNER: Final = "gpu-dev/owner"
-"""The user whose it is, as the webhook found out. On a namespace: the user for whom its controllers make pods."""
+"""The user whose it is, as the webhook found out."""
 
 PREEMPTIBLE: Final = "gpu-dev/preemptible"
 """`true`: it goes when a booking needs its cards."""
