@@ -11,7 +11,7 @@ from reservation_core.domain.calendar import FOREVER, Row, to_micros
 from reservation_core.domain.ledger import Ledger
 from reservation_core.domain.line import Key, Line
 from reservation_core.domain.model import Gpu, GpuCondition, Node
-from reservation_core.domain.placement import Pool, Shadow
+from reservation_core.domain.placement.pool import Pool, Shadow
 from reservation_core.domain.plan import Asker, Commitment, Waiting
 from reservation_core.domain.profile import PoolProfile
 from reservation_core.domain.quota_book import QuotaBook

@@ -27,7 +27,7 @@ from reservation_core.domain.calendar import FOREVER, OVERRUN, Row, length_micro
 from reservation_core.domain.forecast import forecast
 from reservation_core.domain.line import Order, ShapeLine
 from reservation_core.domain.picture import Head
-from reservation_core.domain.placement import Pool, Shadow, Spots
+from reservation_core.domain.placement.pool import Pool, Shadow, Spots
 from reservation_core.domain.plan import Asker, Start, WaitEstimate, Waiting
 from reservation_core.domain.slots import SlotPlanning
 

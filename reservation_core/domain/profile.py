@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reservation_core.domain.calendar import FOREVER, Range
-from reservation_core.domain.placement import NodeCards, Pool, bits
+from reservation_core.domain.placement.card_masks import bits
+from reservation_core.domain.placement.pool import NodeCards, Pool
 from reservation_core.domain.timeline import Timeline
 
 _KEPT = 3

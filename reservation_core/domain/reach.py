@@ -6,7 +6,7 @@ run it, whoever holds them now, it goes only there. Where no others could, it ma
 
 from dataclasses import dataclass
 
-from reservation_core.domain.placement import NOTHING, Avoided, Pool
+from reservation_core.domain.placement.pool import NOTHING, Avoided, Pool
 from reservation_core.domain.plan import Shape, Waiting
 from reservation_core.domain.reasons import Capacity
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from reservation_core.domain.calendar import FOREVER, GpuCalendar, Row, earliest_fit, is_free_during
 from reservation_core.domain.model import Gpu
-from reservation_core.domain.placement import Pool
+from reservation_core.domain.placement.pool import Pool
 from reservation_core.domain.profile import Fit, PoolProfile
 
 NOW = 1_000_000_000

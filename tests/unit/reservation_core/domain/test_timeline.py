@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from reservation_core.domain.calendar import FOREVER, GpuCalendar, Row, is_free_during, node_windows
 from reservation_core.domain.model import Gpu
-from reservation_core.domain.placement import NodeCards
+from reservation_core.domain.placement.pool import NodeCards
 from reservation_core.domain.timeline import Timeline
 
 NOW = 1_000_000_000

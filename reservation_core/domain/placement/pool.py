@@ -1,4 +1,4 @@
-"""Which cards: the choice of nodes and cards for one job in the GPUs of one type, so that large gaps survive.
+"""The choice of nodes and cards for one job in the GPUs of one type, so that large gaps survive.
 
 Best fit: of the nodes that can take it, those with the fewest free cards; on a node the smallest run of neighbouring
 cards that is long enough; and where some free cards are promised to others later, those first, as long as the job ends
@@ -6,9 +6,8 @@ before. Sets of cards and of nodes are int bit masks, which keeps a choice among
 """
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import pairwise, product
 
 from reservation_core.domain.calendar import (
@@ -20,48 +19,11 @@ from reservation_core.domain.calendar import (
     node_windows,
 )
 from reservation_core.domain.model import Gpu
+from reservation_core.domain.placement.card_masks import bits, pick_cards
 from reservation_core.domain.plan import PlacedGpu
 
 _WINDOW_CACHE_SIZE = 8
 """For how many (gpus, length) a pool remembers its nodes' windows: there is one head of the line, seldom more."""
-
-
-def bits(mask: int) -> Iterator[int]:
-    """The single bits of a mask, lowest first."""
-    while mask:
-        low = mask & -mask
-        yield low
-        mask ^= low
-
-
-@lru_cache(maxsize=65_536)
-def pick_cards(free: int, gpus: int) -> int:
-    """Which `gpus` of the `free` cards (bit masks): neighbours if possible, from the shortest run that is long enough.
-
-    Without such a run the longest runs come first, so that the job is in as few pieces as can be.
-    """
-    runs: list[tuple[int, int]] = []  # (length, lowest bit's number)
-    position = 0
-    rest = free
-    while rest:
-        skip = (rest & -rest).bit_length() - 1
-        rest >>= skip
-        position += skip
-        length = (~rest & (rest + 1)).bit_length() - 1
-        runs.append((length, position))
-        rest >>= length
-        position += length
-    fitting = [run for run in runs if run[0] >= gpus]
-    if fitting:
-        return ((1 << gpus) - 1) << min(fitting)[1]
-    picked = 0
-    for length, first in sorted(runs, key=lambda run: (-run[0], run[1])):
-        taken = min(length, gpus)
-        picked |= ((1 << taken) - 1) << first
-        gpus -= taken
-        if not gpus:
-            break
-    return picked
 
 
 class Card:

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from reservation_core.domain.calendar import GpuCalendar
 from reservation_core.domain.model import Gpu
-from reservation_core.domain.placement import NodeCards, pick_cards
+from reservation_core.domain.placement.card_masks import pick_cards
+from reservation_core.domain.placement.pool import NodeCards
 from tests.unit.reservation_core.domain.worlds import T0, World, held, job, node
 
 

@@ -1,0 +1,1 @@
+"""Which node and which cards: for whole cards, gangs and shares of cards."""
