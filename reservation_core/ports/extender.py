@@ -1,0 +1,52 @@
+"""What a scheduler that calls us as its extender is answered from: look-ups in memory, and a binding."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Filtered:
+    """Which of the nodes would do, in the order they were asked in; why the others would not.
+
+    `unresolvable` are those that evicting pods would not help.
+    """
+
+    fitting: tuple[str, ...]
+    failed: Mapping[str, str] = field(default_factory=dict)
+    unresolvable: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A pod that its scheduler has given to a node."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+
+
+class NotSyncedError(Exception):
+    """Not everything was seen yet, or what was seen is too old: nothing can be said now."""
+
+
+class BindRefusedError(Exception):
+    """The pod does not go to that node; the text says why, and what to do."""
+
+
+class Extender(Protocol):
+    """Answers a scheduler. Pods are as the API has them (`metadata`, `spec`)."""
+
+    @property
+    def synced(self) -> bool:
+        """Whether questions can be answered."""
+
+    def filter(self, pod: Mapping[str, Any], nodes: Sequence[str]) -> Filtered:
+        """Which nodes would do. A look-up: no I/O. Raises NotSyncedError."""
+
+    def prioritize(self, pod: Mapping[str, Any], nodes: Sequence[str]) -> Sequence[int]:
+        """How good each node is, 0 to 10. A look-up: no I/O, no side effects. Raises NotSyncedError."""
+
+    async def bind(self, binding: Binding) -> None:
+        """Decide on cards, write the decision and bind. Raises NotSyncedError and BindRefusedError."""
