@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import httpx
@@ -14,7 +13,12 @@ from api_service.server import serve
 from reservation_core.domain.model import Role
 from reservation_core.runtime.settings import ApiSettings
 from reservation_core.runtime.wiring import Runtime
-from tests.integration.api_service.calendars import add_nodes, booked
+from tests.integration.api_service.calendars import add_nodes, booked_now
+
+NOBODY_CAN_SAY = "nobody can say now whether"
+"""How a refusal begins where the control plane did not answer in the short time that a review has."""
+PATIENCE_S = 30
+"""For how long one asks again while that is the answer: on a busy machine it is slower than a review waits."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,7 @@ class ControlPlane:
     async def book(self, name: str, **what: Any) -> dict[str, Any]:
         """A booking that begins now."""
         async with self.client(name) as client:
-            return await booked(client, datetime.now(UTC).replace(second=0, microsecond=0), **what)
+            return await booked_now(client, **what)
 
 
 @asynccontextmanager

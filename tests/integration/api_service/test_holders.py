@@ -1,7 +1,6 @@
 """By whom cards are held and booked is told to whom the operator chooses, by every route alike."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 import httpx
@@ -9,7 +8,7 @@ import pytest
 
 from reservation_core.runtime.settings import ApiSettings, Holders
 from reservation_core.runtime.wiring import Runtime
-from tests.integration.api_service.calendars import add_nodes, asked, at, booked, execute, ledger
+from tests.integration.api_service.calendars import add_nodes, asked, at, booked, booked_now, execute, ledger
 from tests.integration.api_service.people import People, submitted
 
 MODES = list(Holders)
@@ -52,17 +51,7 @@ async def dave(runtime: Runtime, people: People) -> None:
 async def hers(dave: None, runtime: Runtime, alice: httpx.AsyncClient) -> dict[str, Any]:
     """What alice holds: a booking in its slot, with a card; another ahead; and a place on the waitlist."""
     await add_nodes(runtime, a=("h100", 1))
-    held = (
-        await alice.post(
-            "/v1/bookings",
-            json={
-                "gpus": 1,
-                "start": at(-1, datetime.now(UTC).minute).isoformat(),
-                "duration": "PT1H",
-                "title": "secret plan",
-            },
-        )
-    ).json()
+    held = await booked_now(alice, title="secret plan")
     ahead = await booked(alice, at(9), title="secret plan")
     waits = (await alice.post("/v1/bookings", json=asked(at(9), wait=True, title="secret plan"))).json()
     await execute(

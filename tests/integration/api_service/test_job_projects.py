@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from reservation_core.runtime.wiring import Runtime
-from tests.integration.api_service.calendars import HOUR, add_nodes, asked, at, booked, execute, said
+from tests.integration.api_service.calendars import HOUR, add_nodes, asked, at, booked_now, execute, said
 from tests.integration.api_service.people import JOB, submitted
 
 NOT_IN_IT = "You are in no project {}. Leave `project` out, or ask to be made a member."
@@ -34,13 +34,6 @@ def refused(answer: httpx.Response) -> list[tuple[str, str]]:
     assert answer.status_code == 409, answer.text
     assert answer.json()["type"] == "urn:gpu-dev:problem:not_permitted"
     return [(rule["code"], rule["detail"]) for rule in answer.json()["broken_rules"]]
-
-
-async def now_booked(client: httpx.AsyncClient, **fields: object) -> str:
-    """The id of a booking whose slot it is."""
-    start = datetime.now(UTC).replace(second=0, microsecond=0)
-    made: str = (await booked(client, start, **fields))["id"]
-    return made
 
 
 async def test_a_job_says_for_which_project_it_is(alice: httpx.AsyncClient) -> None:
@@ -150,8 +143,8 @@ async def test_rules_of_the_project_hold_beside_ones_own(alice: httpx.AsyncClien
 async def test_a_job_in_a_booking_is_for_the_bookings_project(
     alice: httpx.AsyncClient, root: httpx.AsyncClient, runtime: Runtime
 ) -> None:
-    vision = await now_booked(alice, gpus=2, project="vision")
-    none = await now_booked(alice, gpus=2)
+    vision = (await booked_now(alice, gpus=2, project="vision"))["id"]
+    none = (await booked_now(alice, gpus=2))["id"]
     assert (await submitted(alice, booking_id=vision))["project"] == "vision"
     assert (await submitted(alice, booking_id=vision, project="vision"))["project"] == "vision"
     assert (await submitted(alice, booking_id=none))["project"] is None
@@ -175,8 +168,8 @@ async def test_nothing_is_learnt_of_projects_through_bookings(
     alice: httpx.AsyncClient, bob: httpx.AsyncClient, root: httpx.AsyncClient
 ) -> None:
     await put(root, "project:speech", max_duration=60)
-    hers = await now_booked(alice, gpus=1, duration="PT1M", project="speech")
-    own = await now_booked(bob, gpus=1, project="vision")
+    hers = (await booked_now(alice, gpus=1, duration="PT1M", project="speech"))["id"]
+    own = (await booked_now(bob, gpus=1, project="vision"))["id"]
     for project in (None, "speech", "vision"):
         answer = await bob.post("/v1/jobs", json={**JOB, "booking_id": hers, "project": project})
         assert (answer.status_code, answer.json()["type"]) == (422, "urn:gpu-dev:problem:no_such_booking")
@@ -187,7 +180,7 @@ async def test_nothing_is_learnt_of_projects_through_bookings(
 async def test_what_was_booked_beyond_a_quota_can_be_used(alice: httpx.AsyncClient, root: httpx.AsyncClient) -> None:
     soon = [{"within": 7200, "lifts": ["max_gpus", "max_gpu_hours_per_week"]}]
     await put(root, "default", max_gpus=1, max_gpu_hours_per_week=1, priority=1, relaxed_if_starts_within=soon)
-    booking = await now_booked(alice, gpus=4, project="vision")
+    booking = (await booked_now(alice, gpus=4, project="vision"))["id"]
     assert (await submitted(alice, gpus=4, booking_id=booking))["project"] == "vision"
     # What is no quota holds for jobs in bookings, too.
     raised = await alice.post("/v1/jobs", json={**JOB, "booking_id": booking, "priority": 2})
@@ -221,7 +214,7 @@ async def test_usage_by_project_counts_jobs_and_sums_up_to_the_ledger(
     alice: httpx.AsyncClient, bob: httpx.AsyncClient, root: httpx.AsyncClient, runtime: Runtime
 ) -> None:
     start = datetime.now(UTC).replace(second=0, microsecond=0)
-    booking = await now_booked(alice, gpus=1, project="vision")
+    booking = (await booked_now(alice, gpus=1, project="vision"))["id"]
     jobs = {
         (await submitted(client, **fields))["id"]: (card, hours)
         for card, hours, client, fields in (

@@ -11,7 +11,17 @@ import pytest
 from fastapi import FastAPI
 
 from reservation_core.runtime.wiring import Runtime
-from tests.integration.api_service.calendars import HOUR, add_nodes, asked, at, booked, execute, kinds_of, said
+from tests.integration.api_service.calendars import (
+    HOUR,
+    add_nodes,
+    asked,
+    at,
+    booked,
+    booked_now,
+    execute,
+    kinds_of,
+    said,
+)
 from tests.integration.api_service.people import People, submitted
 
 
@@ -300,15 +310,14 @@ async def service(root: httpx.AsyncClient, app: FastAPI) -> httpx.AsyncClient:
 async def test_a_service_asks_who_may_use_gpus_and_nothing_else(
     alice: httpx.AsyncClient, root: httpx.AsyncClient, app: FastAPI, runtime: Runtime
 ) -> None:
-    start = datetime.now(UTC).replace(second=0, microsecond=0)
-    booking = await booked(alice, start, gpus=2, gpu_type="h100")
+    booking = await booked_now(alice, gpus=2, gpu_type="h100")
     question = {"user": "alice", "namespace": "lab"}
     async with await service(root, app) as gate:
         for path in ("/v1/jobs", "/v1/users/me", "/v1/policy", "/v1/bookings", "/v1/gpus"):
             assert (await gate.get(path)).status_code == 403
         assert (await gate.post("/v1/jobs", json={"gpus": 1, "duration": 60, "workload": {}})).status_code == 403
         yes = (await gate.post("/v1/schedulability", json=question)).json()
-        assert (yes["schedulable"], yes["until"], yes["booking_id"]) == (True, said(start + HOUR), booking["id"])
+        assert (yes["schedulable"], yes["until"], yes["booking_id"]) == (True, booking["end"], booking["id"])
         assert (yes["gpu_type"], yes["gpus"]) == ("h100", 2)
         for more in ({"gpus": 3}, {"gpu_type": "t4"}, {"user": "bob"}, {"user": "nobody"}):
             no = (await gate.post("/v1/schedulability", json={**question, **more})).json()
@@ -355,7 +364,7 @@ async def test_until_when_one_may_without_a_booking(
         assert (await root.post("/v1/maintenance", json=window)).status_code == 201
         assert await asks(1) == (True, said(at(3)), "t4")
         # What somebody has booked now is not free for others.
-        await booked(alice, datetime.now(UTC).replace(second=0, microsecond=0), gpu_type="t4")
+        await booked_now(alice, gpu_type="t4")
         assert await asks(1) == (True, said(at(3)), "t4")
         no = (await gate.post("/v1/schedulability", json={**question, "gpus": 2})).json()
         assert (no["schedulable"], no["until"]) == (False, None)
@@ -365,8 +374,7 @@ async def test_until_when_one_may_without_a_booking(
 async def test_a_service_reports_pods_that_use_bookings(
     alice: httpx.AsyncClient, root: httpx.AsyncClient, app: FastAPI, runtime: Runtime
 ) -> None:
-    start = datetime.now(UTC).replace(second=0, microsecond=0)
-    booking = await booked(alice, start, gpus=2, gpu_type="h100")
+    booking = await booked_now(alice, gpus=2, gpu_type="h100")
     pod = {"user": "alice", "namespace": "lab", "name": "train-0", "uid": "u-1", "gpus": 2}
     path = "/v1/schedulability/admissions"
     async with await service(root, app) as gate:
@@ -374,7 +382,7 @@ async def test_a_service_reports_pods_that_use_bookings(
         assert first.status_code == 200, first.text
         used, nobodys = first.json()["items"]
         assert (used["uid"], used["outcome"], used["booking_id"]) == ("u-1", "recorded", booking["id"])
-        assert used["until"] == said(start + HOUR)
+        assert used["until"] == booking["end"]
         assert (nobodys["uid"], nobodys["outcome"], nobodys["booking_id"]) == ("u-2", "no_booking", None)
         assert nobodys["reason"]
         again = (await gate.post(path, json={"pods": [{**pod, "booking_id": booking["id"]}]})).json()
@@ -398,16 +406,15 @@ async def test_a_service_reports_pods_that_use_bookings(
 async def test_older_clients_ask_in_their_own_words(root: httpx.AsyncClient, app: FastAPI, people: People) -> None:
     assert (await root.post("/v1/users", json={"name": "ann@lab.org"})).status_code == 201
     token = (await root.post("/v1/tokens", json={"user": "ann@lab.org"})).json()["token"]
-    start = datetime.now(UTC).replace(second=0, microsecond=0)
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(
         transport=transport, base_url="http://api", headers={"Authorization": f"Bearer {token}"}
     ) as ann:
-        await booked(ann, start, gpu_type="h100")
+        booking = await booked_now(ann, gpu_type="h100")
     async with await service(root, app) as gate, httpx.AsyncClient(transport=transport, base_url="http://api") as bare:
         secret = gate.headers["authorization"].removeprefix("Bearer ")
         question = {"user_email": "Ann@lab.org", "namespace": "lab"}
-        expected = {"schedulable": True, "until": said(start + HOUR), "gpu": "h100"}
+        expected = {"schedulable": True, "until": booking["end"], "gpu": "h100"}
         assert (await gate.post("/gpu-schedulability/", json=question)).json() == expected
         assert (await bare.post("/gpu-schedulability/", json={**question, "token": secret})).json() == expected
         wrong = await bare.post("/gpu-schedulability/", json={**question, "token": "gpudev_wrong"})
