@@ -11,6 +11,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY admission_webhook admission_webhook
 COPY api_service api_service
 COPY availability_updater availability_updater
+COPY gpu_admission gpu_admission
 COPY gpu_dev gpu_dev
 COPY gpu_scheduler gpu_scheduler
 COPY gpu_scheduler_check gpu_scheduler_check

@@ -2,7 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Protocol
+
+
+class AssumeAt(StrEnum):
+    """From when on cards and quota count as a pod's: its binding, or already the question which nodes would do."""
+
+    BIND = "bind"
+    FILTER = "filter"
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ def open_kubernetes(settings: CommonSettings, clock: Clock) -> KubernetesCluster
 def open_transport(settings: CommonSettings) -> Transport:
     """The way to the API server. Raises KubeconfigError where the settings show none."""
     kubernetes = settings.kubernetes
-    credentials = Credentials(kubernetes.kubeconfig, kubernetes.context, os.environ)
+    credentials = Credentials(kubernetes.kubeconfig, kubernetes.context, os.environ, server=kubernetes.server)
     return Transport(credentials, kubernetes.request_timeout_s, kubernetes.call_limit_s)
 
 

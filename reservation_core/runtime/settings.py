@@ -100,6 +100,8 @@ class KubernetesSettings(BaseModel):
 
     kubeconfig: Path | None = None  # without one: inside a cluster its service account, else the usual ~/.kube/config
     context: str | None = None
+    # The API server's address, where it is to be another than the kubeconfig or the cluster itself says.
+    server: Annotated[str, Field(pattern=r"^https?://[^\s/@]+(/[^\s@]*)?$", max_length=2000)] | None = None
     namespace: Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")] = "gpu-dev"
     node_selector: str = ""  # a label selector: which nodes are ours
     scheduler_name: str = "default-scheduler"

@@ -59,12 +59,16 @@ class Credentials:
         context: str | None,
         environment: Mapping[str, str],
         service_account: ServiceAccountFiles | None = None,
+        *,
+        server: str | None = None,
     ) -> None:
         """Choose the way: the kubeconfig, else the service account of this pod, else the user's own kubeconfig.
 
+        `server` is asked instead of the address that these say.
         Raises KubeconfigError for a file that is missing, can't be read, or lacks what the context names.
         """
         self._context = context
+        self._server = server
         self._environment = environment
         self._files = service_account or ServiceAccountFiles()
         self._loader: Any = None
@@ -92,6 +96,8 @@ class Credentials:
                 self._load_service_account(configuration)
             else:
                 await self._load_kubeconfig(configuration, self._paths, afresh)
+            if self._server is not None:
+                configuration.host = self._server.rstrip("/")
             self._known = Access(configuration, _fingerprint(configuration))
         except (KubeconfigError, ConfigException, OSError, ValueError, TypeError, KeyError, TimeoutError) as problem:
             # Without the problem's own words: a plugin's answer may be among them.
