@@ -1,0 +1,53 @@
+"""What nodes would be left with, for each way in which a task could be put on them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reservation_core.domain.placement.fleet import Amounts, Fleet, Positions
+from reservation_core.domain.placement.tasks import WHOLE, Task
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """One row for each node and each different way to put a task there; rows of a node are neighbours.
+
+    `node` says which of the positions asked about a row belongs to; `card` the card that a share is taken of, -1 for
+    whole cards and for none. `cpu`, `memory` and `levels` (thousandths free by card) are what is left then. Where less
+    is free than the task asks for, which is somebody else's business, nothing is left.
+    """
+
+    node: NDArray[np.intp]
+    card: NDArray[np.intp]
+    cpu: Amounts
+    memory: Amounts
+    levels: Amounts
+
+    def best_by_node(self, worth: NDArray[np.float64], nodes: int) -> NDArray[np.float64]:
+        """The largest `worth` of a row, for each node; each must have a row."""
+        best = np.full(nodes, -np.inf)
+        np.maximum.at(best, self.node, worth)
+        return best
+
+
+def outcomes(fleet: Fleet, task: Task, at: Positions) -> Outcomes:
+    """The outcomes for nodes that have the cards a task asks for."""
+    node: NDArray[np.intp] = np.arange(len(at))
+    card: NDArray[np.intp] = np.full(len(at), -1, np.intp)
+    levels = fleet.milli_free[at]
+    if task.cards and task.card_milli < WHOLE:
+        able = fleet.cards_for_share(task, at)
+        # Cards with the same amount free come to the same, so one of them is enough.
+        for each in range(1, levels.shape[1]):
+            able[:, each] &= ~((levels[:, :each] == levels[:, each : each + 1]) & able[:, :each]).any(axis=1)
+        node, card = np.nonzero(able)
+        levels = levels[node]
+        levels[np.arange(len(node)), card] -= task.card_milli
+    elif task.cards:
+        whole = levels == WHOLE
+        levels[whole & (np.cumsum(whole, axis=1) <= task.cards)] = 0
+    there = at[node]
+    cpu = np.maximum(fleet.cpu_free[there] - task.cpu_milli, 0)
+    memory = np.maximum(fleet.memory_free[there] - task.memory_mib, 0)
+    return Outcomes(node, card, cpu, memory, levels)

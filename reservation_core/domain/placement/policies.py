@@ -1,0 +1,50 @@
+"""The placement policies by name."""
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import assert_never
+
+from reservation_core.domain.placement.binpack import Binpack
+from reservation_core.domain.placement.fgd import FragmentationDescent
+from reservation_core.domain.placement.priced import Priced
+from reservation_core.domain.placement.ranking import Ranking
+from reservation_core.domain.placement.spread import Spread
+from reservation_core.domain.placement.tasks import Task
+
+
+class PlacementPolicy(StrEnum):
+    """How nodes and cards are chosen.
+
+    `binpack` fills the fullest node; `spread` the emptiest. `fgd` leaves the fewest cards that the usual tasks can't
+    use. `priced`, the default, gives away what is worth least to the usual tasks.
+    """
+
+    BINPACK = "binpack"
+    SPREAD = "spread"
+    FGD = "fgd"
+    PRICED = "priced"
+
+
+DEFAULT_POLICY = PlacementPolicy.PRICED
+
+
+def ranking_of(policy: PlacementPolicy, usual: Iterable[tuple[Task, int]] = ()) -> Ranking:
+    """A policy at work; `usual` are the tasks that are known to come, and how often each did."""
+    ranking = _new(policy)
+    for task, times in usual:
+        ranking.learn(task, times)
+    return ranking
+
+
+def _new(policy: PlacementPolicy) -> Ranking:
+    match policy:
+        case PlacementPolicy.BINPACK:
+            return Binpack()
+        case PlacementPolicy.SPREAD:
+            return Spread()
+        case PlacementPolicy.FGD:
+            return FragmentationDescent()
+        case PlacementPolicy.PRICED:
+            return Priced()
+        case _:
+            assert_never(policy)

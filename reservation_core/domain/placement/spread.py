@@ -1,0 +1,22 @@
+"""The emptiest node, and the emptiest card: whoever comes has the most to themselves."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reservation_core.domain.placement.binpack import emptiness
+from reservation_core.domain.placement.fleet import Fleet, Positions
+from reservation_core.domain.placement.ranking import Ranking, Scores
+from reservation_core.domain.placement.tasks import Task
+
+
+class Spread(Ranking):
+    """What is free of processor time and of cards counts alike."""
+
+    def scores(self, fleet: Fleet, _task: Task, positions: Positions, /) -> Scores:
+        """What is free, in parts of the largest node."""
+        return emptiness(fleet, positions)
+
+    def share_scores(self, fleet: Fleet, _task: Task, position: int, cards: NDArray[np.intp], /) -> Scores:
+        """The card with the most free is best."""
+        free: Scores = fleet.milli_free[position, cards].astype(np.float64)
+        return free
