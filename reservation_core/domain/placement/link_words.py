@@ -1,0 +1,114 @@
+"""How well the cards of a node are joined, as people and programs write it, and as numbers to compare.
+
+Two forms are read. The matrix that `nvidia-smi topo -m` shows, one row a card, apart by `;` or a new line, words by
+spaces or tabs: `X NV4 SYS;NV4 X SYS;SYS SYS X`. Or groups of cards that are joined better with each other than with the
+rest, indices with `,` and `-`, groups apart by spaces: `0-3 4-7`. There the first word may say how cards are joined
+within a group (`NV4 0-1 2-3`), else it is taken for `PIX`; between groups it is `SYS`.
+"""
+
+import re
+from functools import lru_cache
+
+Links = tuple[tuple[int, ...], ...]
+"""`links[i][j]`: how well the cards with the indices i and j are joined, larger is better; 0 for a card and itself."""
+
+MOST_LINKED_CARDS = 64
+"""Of nodes with more cards than this nobody says how they are joined."""
+
+LONGEST_TEXT = 32 * 1024
+
+SELF = "X"
+APART = "SYS"
+TOGETHER = "PIX"
+_STEPS = (APART, "NODE", "PHB", "PXB", TOGETHER)
+"""Over what a card reaches another without NVLink, the longest way first."""
+_NVLINK = re.compile(r"NV([1-9][0-9]?)")
+_GROUP = re.compile(r"[0-9]{1,4}(-[0-9]{1,4})?(,[0-9]{1,4}(-[0-9]{1,4})?)*")
+
+
+class BadLinksError(ValueError):
+    """A text does not say how cards are joined; says why."""
+
+
+@lru_cache(maxsize=4096)
+def read_links(text: str) -> Links:
+    """Read either form. Raises BadLinksError."""
+    if len(text) > LONGEST_TEXT:
+        raise BadLinksError(f"it is longer than {LONGEST_TEXT} characters")
+    rows = [row.split() for row in re.split(r"[;\n]", text.strip().rstrip(";"))]
+    if not rows[0]:
+        raise BadLinksError("it is empty")
+    return _matrix(rows) if any(SELF in row for row in rows) else _groups(rows)
+
+
+def written_links(links: Links) -> str:
+    """The matrix as text: the same for the same links, and read back as these."""
+    return ";".join(" ".join(map(link_word, row)) for row in links)
+
+
+def link_words(links: Links) -> list[list[str]]:
+    """The matrix in the words of `nvidia-smi topo -m`."""
+    return [[link_word(each) for each in row] for row in links]
+
+
+def link_word(strength: int) -> str:
+    """The word for a number in `Links`."""
+    if not strength:
+        return SELF
+    return _STEPS[strength - 1] if strength <= len(_STEPS) else f"NV{strength - len(_STEPS)}"
+
+
+def link_strength(word: str) -> int:
+    """The number in `Links` for a word. Raises BadLinksError."""
+    if word == SELF:
+        return 0
+    if word in _STEPS:
+        return _STEPS.index(word) + 1
+    nvlink = _NVLINK.fullmatch(word)
+    if nvlink is None:
+        raise BadLinksError(f"{word[:20]!r} is none of {SELF}, {', '.join(_STEPS)} and NV1 to NV99")
+    return len(_STEPS) + int(nvlink[1])
+
+
+def _matrix(rows: list[list[str]]) -> Links:
+    if len(rows) > MOST_LINKED_CARDS:
+        raise BadLinksError(f"it has {len(rows)} rows, and at most {MOST_LINKED_CARDS} are read")
+    if any(len(row) != len(rows) for row in rows):
+        raise BadLinksError("its rows are not as long as there are rows")
+    links = tuple(tuple(link_strength(word) for word in row) for row in rows)
+    for one, row in enumerate(links):
+        for other, strength in enumerate(row):
+            if (strength == 0) != (one == other):
+                raise BadLinksError(f"{SELF} must stand where a card meets itself, and nowhere else")
+            if strength != links[other][one]:
+                raise BadLinksError(f"it joins {one} with {other} otherwise than {other} with {one}")
+    return links
+
+
+def _groups(rows: list[list[str]]) -> Links:
+    words = [word for row in rows for word in row]
+    within = link_strength(TOGETHER)
+    if not words[0][0].isdigit():
+        within = link_strength(words.pop(0))
+    groups = [_indices(word) for word in words]
+    cards = sorted(index for group in groups for index in group)
+    if not cards or cards != list(range(len(cards))):
+        raise BadLinksError("its groups must have each card from 0 on, and each once")
+    of = {index: number for number, group in enumerate(groups) for index in group}
+    apart = link_strength(APART)
+    return tuple(
+        tuple(0 if one == other else within if of[one] == of[other] else apart for other in cards) for one in cards
+    )
+
+
+def _indices(word: str) -> list[int]:
+    if not _GROUP.fullmatch(word):
+        raise BadLinksError(f"{word[:20]!r} is no group of indices; write it like 0-3 or 0,2")
+    found: list[int] = []
+    for part in word.split(","):
+        first, _, last = part.partition("-")
+        end = int(last or first)
+        if end < int(first) or end >= MOST_LINKED_CARDS:
+            raise BadLinksError(f"{part!r} is no range of indices up to {MOST_LINKED_CARDS - 1}")
+        found += range(int(first), end + 1)
+    return found
