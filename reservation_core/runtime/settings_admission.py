@@ -1,11 +1,12 @@
 """The scheduler extender's settings."""
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Self
 
 from pydantic import BaseModel, Field, model_validator
 
-from reservation_core.domain.placement.policies import DEFAULT_POLICY, PlacementPolicy
+from reservation_core.domain.placement.policy_names import DEFAULT_POLICY, PlacementPolicy
 from reservation_core.ports.extender import AssumeAt
 from reservation_core.runtime.settings import CommonSettings, Seconds
 
@@ -36,6 +37,9 @@ class AdmissionRules(BaseModel):
 
     address: Annotated[str, Field(min_length=3, max_length=300)] = "127.0.0.1:3456"
     debug_address: Annotated[str, Field(max_length=300)] = "127.0.0.1:3457"  # empty: no profiles
+    # PEM files; read again when they change. Without them it is plain HTTP.
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
     policy: PlacementPolicy = DEFAULT_POLICY
     volcano_shape: VolcanoShape = VolcanoShape.AUTO
     model_label: QualifiedName = "nvidia.com/gpu.product"

@@ -1,31 +1,15 @@
-"""The placement policies by name."""
+"""The placement policies at work."""
 
 from collections.abc import Iterable
-from enum import StrEnum
 from typing import assert_never
 
 from reservation_core.domain.placement.binpack import Binpack
 from reservation_core.domain.placement.fgd import FragmentationDescent
+from reservation_core.domain.placement.policy_names import PlacementPolicy
 from reservation_core.domain.placement.priced import Priced
 from reservation_core.domain.placement.ranking import Ranking
 from reservation_core.domain.placement.spread import Spread
 from reservation_core.domain.placement.tasks import Task
-
-
-class PlacementPolicy(StrEnum):
-    """How nodes and cards are chosen.
-
-    `binpack` fills the fullest node; `spread` the emptiest. `fgd` leaves the fewest cards that the usual tasks can't
-    use. `priced`, the default, gives away what is worth least to the usual tasks.
-    """
-
-    BINPACK = "binpack"
-    SPREAD = "spread"
-    FGD = "fgd"
-    PRICED = "priced"
-
-
-DEFAULT_POLICY = PlacementPolicy.PRICED
 
 
 def ranking_of(policy: PlacementPolicy, usual: Iterable[tuple[Task, int]] = ()) -> Ranking:

@@ -17,6 +17,19 @@ TWO_ISLANDS = read_links("NV4 0-3 4-7")
 PAIRS = read_links("X NV2 PHB PHB;NV2 X PHB PHB;PHB PHB X NV2;PHB PHB NV2 X")
 FOUR_ISLANDS = read_links("NV4 0-3 4-7 8-11 12-15")
 
+LURING = read_links(
+    "X NV4 NV4 SYS SYS SYS PIX PIX NV4;"
+    "NV4 X NV4 SYS NV4 NV4 SYS SYS PIX;"
+    "NV4 NV4 X SYS SYS PIX PIX NV4 SYS;"
+    "SYS SYS SYS X PIX SYS NV4 SYS SYS;"
+    "SYS NV4 SYS PIX X SYS PIX PIX PIX;"
+    "SYS NV4 PIX SYS SYS X SYS SYS SYS;"
+    "PIX SYS PIX NV4 PIX SYS X PIX SYS;"
+    "PIX SYS NV4 SYS PIX SYS PIX X SYS;"
+    "NV4 PIX SYS SYS PIX SYS SYS SYS X;"
+)
+"""Whatever card a set grows from, another than the two that would make the best three is joined with it as well."""
+
 
 def quality(links: Links, cards: Cards) -> tuple[int, int]:
     joined = [links[one][other] for one, other in combinations(cards, 2)]
@@ -121,6 +134,7 @@ def test_of_many_free_cards_the_smallest_group_that_is_large_enough(gpus: int, f
         (PAIRS, 0b1110, 2, 0b1100),
         (PAIRS, 0b1110, 1, 0b0010),
         (PAIRS, 0b1101, 1, 0b0001),
+        (LURING, 0b111111111, 3, 0b111),
     ],
 )
 def test_groups_that_are_joined_well(links: Links, free: int, gpus: int, chosen: int) -> None:
