@@ -14,12 +14,12 @@ from fastapi import FastAPI
 
 from admission_webhook.app import Condition, create_app
 from admission_webhook.metrics import Metrics
-from admission_webhook.serving_certificate import ServingCertificate
 from reservation_core.ports.reviewers import PodReviewer
 from reservation_core.runtime.companions import beside
 from reservation_core.runtime.garbage import calm_garbage_collector
 from reservation_core.runtime.programs import run_with_settings
 from reservation_core.runtime.serving import QuietServer, address_of, open_socket, quiet_config
+from reservation_core.runtime.serving_certificate import ServingCertificate
 from reservation_core.runtime.settings_webhook import WebhookSettings
 from reservation_core.runtime.shutdown import stop_on_signals
 from reservation_core.runtime.webhook_reviewers import open_reviewers

@@ -6,18 +6,20 @@ never passed to a log call: what holds one has a type without it in its repr.
 
 import logging
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import structlog
 from structlog.typing import Processor
 
+from reservation_core.runtime.log_files import FinishedOrForeign, HandlerLogger
 from reservation_core.runtime.settings import CommonSettings
 
 _LEVELS = {"DEBUG": logging.DEBUG, "INFO": logging.INFO, "WARNING": logging.WARNING, "ERROR": logging.ERROR}
 
 
-def configure(settings: CommonSettings) -> None:
-    """Set up logging for this process, once, before anything logs."""
+def configure(settings: CommonSettings, handlers: Sequence[logging.Handler] = ()) -> None:
+    """Set up logging for this process, once, before anything logs: to stderr, or through these handlers."""
     level = _LEVELS[settings.log_level]
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -39,18 +41,18 @@ def configure(settings: CommonSettings) -> None:
     structlog.configure(
         processors=[*shared, *last],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=((lambda *_: HandlerLogger(handlers)) if handlers else structlog.PrintLoggerFactory(sys.stderr)),
         cache_logger_on_first_use=True,
     )
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[*shared, _name_of_library],
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
-        )
-    )
     root = logging.getLogger()
-    root.handlers[:] = [handler]
+    root.handlers[:] = handlers or [logging.StreamHandler(sys.stderr)]
+    for handler in root.handlers:
+        handler.setFormatter(
+            FinishedOrForeign(
+                foreign_pre_chain=[*shared, _name_of_library],
+                processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
+            )
+        )
     # Libraries speak up only when something is wrong; our own words come through structlog.
     root.setLevel(max(level, logging.WARNING))
 

@@ -11,6 +11,7 @@ import uvloop
 
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.transactions import DatabaseUnavailableError
+from reservation_core.runtime.log_files import LogPlaces
 from reservation_core.runtime.logs import configure
 from reservation_core.runtime.settings import CommonSettings
 from reservation_core.runtime.settings_error import SettingsError
@@ -30,10 +31,23 @@ def run_program(
     return run_with_settings(name, settings_type, main)
 
 
-def run_with_settings(name: str, settings_type: type[S], main: Callable[[S], Awaitable[None]]) -> int:
-    """The same for a program that reads arguments of its own, with `settings_told` as its parser's epilog."""
+def run_with_settings(
+    name: str,
+    settings_type: type[S],
+    main: Callable[[S], Awaitable[None]],
+    *,
+    changed: Callable[[S], S] | None = None,
+    logs: LogPlaces | None = None,
+) -> int:
+    """The same for a program that reads arguments of its own, with `settings_told` as its parser's epilog.
+
+    `changed` puts what these arguments say in the place of what the environment says, and may raise SettingsError.
+    """
     try:
         settings = settings_type()
+        if changed is not None:
+            settings = changed(settings)
+        handlers = [] if logs is None else logs.open(name)
     except pydantic.ValidationError as error:
         for problem in error.errors(include_url=False, include_input=False):
             variable = "GPU_DEV_" + "__".join(str(part) for part in problem["loc"]).upper()
@@ -43,7 +57,9 @@ def run_with_settings(name: str, settings_type: type[S], main: Callable[[S], Awa
         # A source of settings that can't be read at all, such as GPU_DEV_SECRETS_DIR naming a file.
         sys.stderr.write(f"{name}: {error}. Correct the environment and start again.\n")
         return 2
-    configure(settings)
+    except SettingsError as error:
+        return _told(name, error)
+    configure(settings, handlers)
     try:
         uvloop.run(_awaited(main, settings))
     except _TOLD as error:

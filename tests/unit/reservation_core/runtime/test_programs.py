@@ -17,7 +17,7 @@ from reservation_core.runtime.settings_error import SettingsError
 
 @pytest.fixture(autouse=True)
 def _as_a_program_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "configure", lambda _settings: None)
+    monkeypatch.setattr(programs, "configure", lambda *_: None)
     for name in [name for name in os.environ if name.startswith("GPU_DEV_")]:
         monkeypatch.delenv(name)
 

@@ -1,4 +1,4 @@
-"""The certificate that the webhook serves with, taken from files anew whenever they change.
+"""The certificate that a server shows, taken from files anew whenever they change.
 
 Connections that are open stay as they are; new handshakes get the new certificate. Files that are half written, or
 don't belong together, change nothing: the one before is served on.

@@ -1,0 +1,100 @@
+"""Where the lines of the log go: standard error, all or only from a severity on, and files in a folder."""
+
+import logging
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import Literal
+
+from structlog.stdlib import ProcessorFormatter
+
+from reservation_core.runtime.settings_error import SettingsError
+
+_FILE_BYTES = 100 * 2**20
+_FILES_KEPT = 9
+_SEVERITIES = {
+    "INFO": logging.INFO,
+    "WARNING": logging.WARNING,
+    "ERROR": logging.ERROR,
+    "FATAL": logging.CRITICAL,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LogPlaces:
+    """`folder`: files are written there. `stderr_from` counts where not everything goes to standard error."""
+
+    folder: Path | None = None
+    everything_to_stderr: bool = True
+    stderr_from: Literal["INFO", "WARNING", "ERROR", "FATAL"] = "ERROR"
+
+    def open(self, program: str) -> list[logging.Handler]:
+        """The handlers to log through. Raises SettingsError where no file can be written.
+
+        A file has 100 MiB at most, and nine before it are kept as `PROGRAM.log.1` and so on.
+        """
+        stderr = logging.StreamHandler(sys.stderr)
+        if not self.everything_to_stderr:
+            stderr.setLevel(_SEVERITIES[self.stderr_from])
+        if self.folder is None:
+            return [stderr]
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            file = RotatingFileHandler(
+                self.folder / f"{program}.log", maxBytes=_FILE_BYTES, backupCount=_FILES_KEPT, encoding="utf-8"
+            )
+        except OSError as problem:
+            raise SettingsError(
+                f"No log can be written in {self.folder}: {problem.strerror or problem}. Choose another folder, or log"
+                " to standard error alone."
+            ) from problem
+        return [stderr, file]
+
+
+class HandlerLogger:
+    """What structlog writes finished lines through when there are more places than one: each handler's level counts."""
+
+    def __init__(self, handlers: Sequence[logging.Handler]) -> None:
+        self._handlers = tuple(handlers)
+
+    def debug(self, line: str) -> None:
+        """Write a line of that level; so do the others."""
+        self._write(logging.DEBUG, line)
+
+    def info(self, line: str) -> None:
+        """See debug."""
+        self._write(logging.INFO, line)
+
+    def warning(self, line: str) -> None:
+        """See debug."""
+        self._write(logging.WARNING, line)
+
+    def error(self, line: str) -> None:
+        """See debug."""
+        self._write(logging.ERROR, line)
+
+    def critical(self, line: str) -> None:
+        """See debug."""
+        self._write(logging.CRITICAL, line)
+
+    msg = log = info
+    warn = warning
+    err = exception = failure = error
+    fatal = critical
+
+    def _write(self, level: int, line: str) -> None:
+        record = logging.LogRecord("", level, "", 0, line, None, None)
+        record.finished = True
+        for handler in self._handlers:
+            if level >= handler.level:
+                handler.handle(record)
+
+
+class FinishedOrForeign(ProcessorFormatter):
+    """Leaves lines that are finished as they are; what libraries log gets the form of ours."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        return str(record.msg) if getattr(record, "finished", False) else super().format(record)
