@@ -1,0 +1,189 @@
+"""What cards a pod asks of its node: whole ones of a device plugin, and shares of cards, container by container.
+
+Amounts count as the kubelet counts them: containers and sidecars (init containers with `restartPolicy: Always`) have
+theirs at the same time; every other init container has its own beside the sidecars that stand before it, earlier.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from reservation_core.domain.admission import items, members
+from reservation_core.domain.gpu_resources import is_gpu_resource
+from reservation_core.domain.placement.tasks import WHOLE
+
+MOST_CARDS = 1024
+"""In one container, and in one pod; who asks for more is counted so, and fits nowhere."""
+
+CORE_OF_A_CARD = 100
+"""Units of the share resource (`tencent.com/vcuda-core`) in one card."""
+
+_MOST_MEMORY = 2**31
+_MILLI = WHOLE // CORE_OF_A_CARD
+
+
+@dataclass(frozen=True, slots=True)
+class CardResources:
+    """What cards are called in requests: whole ones of a device plugin, thousandths of ten and units of memory."""
+
+    whole: tuple[str, ...] = ("nvidia.com/gpu", "amd.com/gpu")
+    share: str = "tencent.com/vcuda-core"
+    memory: str = "tencent.com/vcuda-memory"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one container asks for: `cards` of which `milli` thousandths each, and on a share's card `memory` units.
+
+    `container` is its place among `spec.containers`, None for init containers. Whole cards have all of their memory.
+    """
+
+    container: int | None
+    cards: int
+    milli: int = WHOLE
+    memory: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """What an init container asks for that ends before the others begin, beside so many of the sidecars."""
+
+    part: Part
+    sidecars: int
+
+
+@dataclass(frozen=True, slots=True)
+class AskedCards:
+    """All that a pod asks for.
+
+    `plugin`: whole cards that the kubelet's device plugin chooses. `parts`: what runs at the same time, sidecars first,
+    `sidecars` of them. `milli`: thousandths of cards all in all, at the time of the most. `refused`: why nobody is given
+    that; who is on a node all the same counts with what it asks for, rounded up.
+    """
+
+    plugin: int = 0
+    parts: tuple[Part, ...] = ()
+    sidecars: int = 0
+    earlier: tuple[Earlier, ...] = ()
+    milli: int = 0
+    refused: str | None = None
+
+    @property
+    def none(self) -> bool:
+        """Whether it asks for nothing."""
+        return self.milli == 0 and self.refused is None
+
+    @property
+    def shares(self) -> bool:
+        """Whether it asks for anything whose card is chosen by who schedules it."""
+        return bool(self.parts or self.earlier)
+
+
+NO_CARDS = AskedCards()
+
+
+def asked_cards(spec: Mapping[str, Any], resources: CardResources) -> AskedCards:
+    """What a pod's spec asks for. Whatever stands in it, nothing is raised."""
+    containers = tuple(_of(spec, "containers", resources))
+    inits = tuple(_of(spec, "initContainers", resources))
+    if not any(amounts != _NOTHING for _, _, amounts in (*containers, *inits)):
+        return NO_CARDS
+    return _added_up(containers, inits, resources)
+
+
+_Amounts = tuple[int, int, int]
+"""Whole cards, thousandths of ten, units of memory."""
+_NOTHING: _Amounts = (0, 0, 0)
+_Container = tuple[str, bool, _Amounts]
+"""Its name, whether it goes on beside the others, what it asks for."""
+
+
+@lru_cache(maxsize=4096)
+def _added_up(
+    containers: tuple[_Container, ...], inits: tuple[_Container, ...], resources: CardResources
+) -> AskedCards:
+    refusals = (_refusal(name, amounts, resources) for name, _, amounts in (*inits, *containers))
+    refused = next((each for each in refusals if each is not None), None)
+    beside: list[Part] = []
+    earlier: list[Earlier] = []
+    plugin = plugin_beside = milli = milli_beside = 0
+    for _, goes_on, amounts in inits:
+        part = _part(None, amounts)
+        own = _milli(amounts)
+        plugin, milli = max(plugin, plugin_beside + amounts[0]), max(milli, milli_beside + own)
+        if goes_on:
+            plugin_beside, milli_beside = plugin_beside + amounts[0], milli_beside + own
+            beside += [part] if part else []
+        elif part:
+            earlier.append(Earlier(part, len(beside)))
+    parts = [part for number, (_, _, amounts) in enumerate(containers) if (part := _part(number, amounts))]
+    plugin = max(plugin, plugin_beside + sum(amounts[0] for _, _, amounts in containers))
+    milli = max(milli, milli_beside + sum(_milli(amounts) for _, _, amounts in containers))
+    return AskedCards(min(plugin, MOST_CARDS), (*beside, *parts), len(beside), tuple(earlier), milli, refused)
+
+
+def _refusal(name: str, amounts: _Amounts, resources: CardResources) -> str | None:
+    _, core, memory = amounts
+    if core > CORE_OF_A_CARD and core % CORE_OF_A_CARD:
+        below = core - core % CORE_OF_A_CARD
+        return (
+            f"Container {name} asks for {resources.share}: {core}. {CORE_OF_A_CARD} are one card, and who needs more "
+            f"gets whole ones: ask for {below} or {below + CORE_OF_A_CARD}, or for less than {CORE_OF_A_CARD}."
+        )
+    if memory and not core:
+        return (
+            f"Container {name} asks for {resources.memory}: {memory} and for no {resources.share}: ask for both, "
+            f"{resources.share} being 1 to {CORE_OF_A_CARD} for a share of a card."
+        )
+    return None
+
+
+def _part(container: int | None, amounts: _Amounts) -> Part | None:
+    _, core, memory = amounts
+    if core == 0:
+        return None
+    if core >= CORE_OF_A_CARD:
+        return Part(container, _cards(core))
+    return Part(container, 1, core * _MILLI, memory)
+
+
+def _milli(amounts: _Amounts) -> int:
+    core = amounts[1] if amounts[1] < CORE_OF_A_CARD else _cards(amounts[1]) * CORE_OF_A_CARD
+    return amounts[0] * WHOLE + core * _MILLI
+
+
+def _cards(core: int) -> int:
+    return -(-core // CORE_OF_A_CARD)
+
+
+def _of(spec: Mapping[str, Any], kind: str, resources: CardResources) -> Iterator[_Container]:
+    for number, each in enumerate(map(members, items(spec.get(kind)))):
+        goes_on = kind == "initContainers" and each.get("restartPolicy") == "Always"
+        name = each.get("name")
+        yield (name[:63] if isinstance(name, str) else f"number {number}"), goes_on, _amounts(each, resources)
+
+
+def _amounts(container: Mapping[str, Any], resources: CardResources) -> _Amounts:
+    asked = members(container.get("resources"))
+    parts = [found for part in ("requests", "limits") if (found := members(asked.get(part)))]
+    if not parts:
+        return _NOTHING
+    names = {str(name) for part in parts for name in part if is_gpu_resource(str(name), resources.whole)}
+    whole = sum(_most(parts, name, MOST_CARDS) for name in names)
+    core = _most(parts, resources.share, MOST_CARDS * CORE_OF_A_CARD)
+    return min(whole, MOST_CARDS), core, _most(parts, resources.memory, _MOST_MEMORY)
+
+
+def _most(parts: Sequence[Mapping[str, Any]], name: str, limit: int) -> int:
+    return max(_pieces(part.get(name), limit) for part in parts)
+
+
+def _pieces(amount: object, limit: int) -> int:
+    """A whole number, as the API server takes no other; `2k` and the like count as the most that there can be."""
+    if amount is None:
+        return 0
+    text = str(amount)
+    if not (text.isascii() and text.isdigit()):
+        return limit
+    return min(int(text), limit) if len(text) < 12 else limit

@@ -1,0 +1,205 @@
+"""What an extender decides on: which nodes would do for a pod, how good each is, and which cards it gets.
+
+Readiness, taints, processor time and memory are kube-scheduler's to judge; here they only help to choose among nodes.
+Nothing here waits, and nothing changes but by what is seen and decided.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from reservation_core.domain.asked_cards import AskedCards
+from reservation_core.domain.card_footprints import FreeCards, Placed, lay_out, place
+from reservation_core.domain.cards_in_use import CardNode, CardPod, CardsInUse
+from reservation_core.domain.model_usage import Model, shown
+from reservation_core.domain.placement.ranking import Ranking
+from reservation_core.domain.placement.tasks import WHOLE, Task
+
+BEST = 10
+"""The score of the best node; the worst has 0."""
+
+UNKNOWN_NODE = "gpu-admission has not seen this node yet; the pod is tried again"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Nodes that would do, in the order they were asked in; why others would not. Evictions help `failed` alone."""
+
+    fitting: tuple[str, ...]
+    failed: Mapping[str, str]
+    unresolvable: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The pod does not go to that node; the text says why, and what to do."""
+
+    reason: str
+
+
+class ExtenderBoard:
+    """`by_policy`: the policy chooses the card of a share, too, and not gpu-manager's order."""
+
+    def __init__(self, cards: CardsInUse, ranking: Ranking, *, by_policy: bool = False) -> None:
+        self.cards = cards
+        self.ranking = ranking
+        self._by_policy = by_policy
+
+    def filter(self, pod: CardPod, nodes: Sequence[str]) -> Verdict:
+        """Which nodes would do for a pod now."""
+        asked = pod.asked
+        if asked.none:
+            return Verdict(tuple(nodes), {}, {})
+        if asked.refused is not None:
+            return Verdict((), {}, dict.fromkeys(nodes, asked.refused))
+        self.cards.settle()
+        able = self._able(pod)
+        closer = {*self.cards.reserved, self.cards.node_of(pod.uid)}  # more may be free to this pod than to others
+        fitting: list[str] = []
+        failed: dict[str, str] = {}
+        unresolvable: dict[str, str] = {}
+        denials: dict[tuple[Model, str], str | None] = {}
+        for name in nodes:
+            node = self.cards.nodes.get(name)
+            if node is None:
+                failed[name] = UNKNOWN_NODE
+                continue
+            kind = (node.model, node.pool)
+            if kind not in denials:
+                denials[kind] = self.cards.usage.denial(pod.uid, pod.namespace, asked.milli, *kind)
+            denial = denials[kind] or _never(asked, node)
+            if denial is not None:
+                unresolvable[name] = denial
+            elif name in able or (name in closer and self._room(pod, node) is not None):
+                fitting.append(name)
+            else:
+                failed[name] = self._lacking(pod, node)
+        return Verdict(tuple(fitting), failed, unresolvable)
+
+    def scores(self, pod: CardPod, nodes: Sequence[str]) -> list[int]:
+        """How good each node is, 0 to 10; all alike for who asks for no cards, and 0 for nodes that would not do."""
+        if pod.asked.none or pod.asked.refused is not None:
+            return [0] * len(nodes)
+        self.cards.settle()
+        task = _whole_task(pod)
+        at = self.cards.fleet.fitting(task, nodes, cards_only=True)
+        if not len(at):
+            return [0] * len(nodes)
+        values = self.ranking.scores(self.cards.fleet, task, at)
+        best, worst = float(values.max()), float(values.min())
+        if best > worst:
+            # Below the best nobody has its score, however near they are: schedulers add scores of their own.
+            marks = np.floor((values - worst) / (best - worst) * (BEST - 1)).astype(int)
+            marks[values == best] = BEST
+        else:
+            marks = np.full(len(at), BEST)
+        by_position = dict(zip(at.tolist(), marks.tolist(), strict=True))
+        positions = map(self.cards.fleet.position, nodes)
+        return [0 if each is None else by_position.get(each, 0) for each in positions]
+
+    def decide(self, pod: CardPod, node_name: str) -> Placed | Refused:
+        """The cards for a pod that its scheduler has given to a node; nothing is taken yet.
+
+        A pod that counts already, here or elsewhere, does not stand in its own way.
+        """
+        node = self.cards.nodes.get(node_name)
+        if pod.asked.none:
+            return Placed((), ())
+        if pod.asked.refused is not None:
+            return Refused(pod.asked.refused)
+        if node is None:
+            return Refused(UNKNOWN_NODE)
+        self.cards.settle()
+        denial = self.cards.usage.denial(pod.uid, pod.namespace, pod.asked.milli, node.model, node.pool)
+        denial = denial or _never(pod.asked, node)
+        if denial is not None:
+            return Refused(denial)
+        placed = self._room(pod, node)
+        return Refused(self._lacking(pod, node)) if placed is None else placed
+
+    def models_of(self, nodes: Collection[str]) -> set[Model]:
+        """The models of these nodes."""
+        return {self.cards.nodes[name].model for name in nodes if name in self.cards.nodes}
+
+    def _able(self, pod: CardPod) -> set[str]:
+        """All nodes that have room now, or may have: where a pod asks for several things each of them is looked at."""
+        at = self.cards.fleet.fitting(_whole_task(pod), None, cards_only=True)
+        names = {self.cards.fleet.name_at(each) for each in at.tolist()}
+        if _simple(pod.asked) and not self.cards.holds(pod.uid):
+            return names
+        return {name for name in names if self._room(pod, self.cards.nodes[name]) is not None}
+
+    def _room(self, pod: CardPod, node: CardNode) -> Placed | None:
+        """The cards that the pod would get on a node; of a device plugin's none are named."""
+        free = self.cards.free_for(pod, node)
+        if len(free.whole()) < pod.asked.plugin:
+            return None
+        if not pod.asked.shares:
+            return Placed((), ())
+        if pod.asked.plugin:
+            lay_out(AskedCards(plugin=pod.asked.plugin), free, (), ())
+        return place(pod.asked, free, self._chosen(pod, node, free))
+
+    def _chosen(self, pod: CardPod, node: CardNode, free: FreeCards) -> tuple[int, ...] | None:
+        """The policy's choice of cards, where it is asked for one and knows what is free."""
+        part = pod.asked.parts[0] if len(pod.asked.parts) == 1 else None
+        if part is None or (part.milli < WHOLE and not self._by_policy):
+            return None
+        chosen = self.ranking.cards(self.cards.fleet, _whole_task(pod), node.name)
+        if chosen is None or any(card >= len(free.milli) or free.milli[card] < part.milli for card in chosen):
+            return None
+        return chosen
+
+    def _lacking(self, pod: CardPod, node: CardNode) -> str:
+        free = self.cards.free_for(pod, node)
+        whole, parts = len(free.whole()), pod.asked.parts
+        promised = (
+            f", {len(self.cards.reserved[node.name])} cards being promised" if node.name in self.cards.reserved else ""
+        )
+        if len(parts) == 1 and parts[0].milli < WHOLE:
+            part = parts[0]
+            with_room = [card for card, milli in enumerate(free.milli) if milli >= part.milli]
+            if not with_room:
+                most = shown(max(free.milli, default=0))
+                return f"no GPU has {shown(part.milli)} of a card free, the most is {most}{promised}; wait"
+            most = str(max(free.memory[card] for card in with_room))
+            return f"no GPU with room for the share has {part.memory} units of memory free, but {most}{promised}; wait"
+        if pod.asked.shares and not _simple(pod.asked):
+            return f"the GPUs have no room for all of the pod's containers together, {whole} being free{promised}; wait"
+        wanted = pod.asked.plugin or sum(part.cards for part in parts)
+        return f"{whole} GPUs are free and {wanted} are asked for{promised}; wait"
+
+
+def _simple(asked: AskedCards) -> bool:
+    """Whether one question about cards says all."""
+    return not asked.earlier and (len(asked.parts) + (1 if asked.plugin else 0)) == 1
+
+
+def _whole_task(pod: CardPod) -> Task:
+    """What the pod asks of a node, as far as one task can say it: of several parts the largest."""
+    asked = pod.asked
+    if asked.plugin:
+        return Task(pod.cpu_milli, pod.memory_mib, asked.plugin)
+    parts = [*asked.parts, *(each.part for each in asked.earlier)]
+    part = max(parts, key=lambda part: (part.cards * part.milli, part.memory))
+    return Task(pod.cpu_milli, pod.memory_mib, part.cards, part.milli, part.memory)
+
+
+def _never(asked: AskedCards, node: CardNode) -> str | None:
+    """Why a pod can't have its cards on a node even when nobody else is there."""
+    if asked.plugin > node.plugin_cards:
+        return f"the node has {node.plugin_cards} GPUs of a device plugin, and the pod asks for {asked.plugin}"
+    if not asked.shares:
+        return None
+    if not node.share_cards:
+        return "the node offers no shares of GPUs"
+    most = max((part.cards for part in asked.parts), default=0)
+    most = max(most, *(each.part.cards for each in asked.earlier), 0)
+    if most > node.share_cards:
+        return f"the node has {node.share_cards} GPUs, and a container of the pod asks for {most}"
+    memory = max((part.memory for part in asked.parts), default=0)
+    memory = max(memory, *(each.part.memory for each in asked.earlier), 0)
+    if memory > node.card_memory:
+        return f"a GPU of the node has {node.card_memory} units of memory, and a container of the pod asks for {memory}"
+    return None
