@@ -1,0 +1,74 @@
+"""What a process is busy with, waits for and keeps: samples of its stacks, its tasks, its objects. No values are shown."""
+
+import asyncio
+import gc
+import sys
+import threading
+import time
+import traceback
+from collections import Counter
+from types import FrameType
+
+import psutil
+
+_TYPES = 40
+_DEEPEST = 200
+
+
+def sampled_stacks(seconds: float, every_s: float, stop: threading.Event) -> Counter[str]:
+    """How often each stack of each thread was seen at work. Blocks so long, or until `stop` is set.
+
+    A stack is written `outermost;…;innermost`, as flame graphs are made of.
+    """
+    found: Counter[str] = Counter()
+    own = threading.get_ident()
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    until = time.monotonic() + seconds
+    while time.monotonic() < until and not stop.wait(every_s):
+        for ident, frame in sys._current_frames().items():  # noqa: SLF001 - there is no other word for it
+            if ident != own:
+                found[f"{names.get(ident, ident)};{_stack(frame)}"] += 1
+    return found
+
+
+def tasks_told() -> str:
+    """Every task of the running loop and every thread, with where each of them is."""
+    lines: list[str] = []
+    tasks = sorted(asyncio.all_tasks(), key=lambda task: task.get_name())
+    lines.append(f"{len(tasks)} tasks")
+    for task in tasks:
+        lines += ["", f"task {task.get_name()}:"]
+        for frame in task.get_stack(limit=_DEEPEST):
+            lines += _places(traceback.extract_stack(frame, limit=1))
+    frames = sys._current_frames()  # noqa: SLF001 - as above
+    lines += ["", f"{len(frames)} threads"]
+    for thread in threading.enumerate():
+        frame = frames.get(thread.ident or 0)
+        lines += ["", f"thread {thread.name}:"]
+        if frame is not None:
+            lines += _places(traceback.extract_stack(frame, limit=_DEEPEST))
+    return "\n".join(lines) + "\n"
+
+
+def memory_told() -> str:
+    """How much memory the process has, the garbage collector's counts, and of which types there are most objects."""
+    memory = psutil.Process().memory_info()
+    lines = [f"resident {memory.rss} bytes, virtual {memory.vms} bytes", "", "generation collections collected"]
+    lines += [f"{each} {stat['collections']} {stat['collected']}" for each, stat in enumerate(gc.get_stats())]
+    lines += ["", f"kept for good {gc.get_freeze_count()}", "", "objects type (those that the collector follows)"]
+    kinds = Counter(f"{type(each).__module__}.{type(each).__qualname__}" for each in gc.get_objects())
+    lines += [f"{count} {name}" for name, count in kinds.most_common(_TYPES)]
+    return "\n".join(lines) + "\n"
+
+
+def _stack(frame: FrameType) -> str:
+    names: list[str] = []
+    each: FrameType | None = frame
+    while each is not None and len(names) < _DEEPEST:
+        names.append(f"{each.f_globals.get('__name__', '?')}.{each.f_code.co_qualname}")
+        each = each.f_back
+    return ";".join(reversed(names))
+
+
+def _places(stack: traceback.StackSummary) -> list[str]:
+    return [f"  {place.filename}:{place.lineno} {place.name}" for place in stack]

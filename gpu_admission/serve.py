@@ -1,0 +1,104 @@
+"""Serving: the schedulers' address, with TLS or without, and the address for debugging."""
+
+import asyncio
+import socket
+from contextlib import AsyncExitStack
+from datetime import datetime
+from typing import Any
+
+import structlog
+import uvicorn
+
+from gpu_admission.app import App, Condition
+from gpu_admission.bodies import Bodies
+from gpu_admission.debug_app import create_debug_app
+from gpu_admission.metrics import Metrics
+from gpu_admission.patient_protocol import patient_protocol
+from reservation_core.runtime.companions import beside
+from reservation_core.runtime.extender import RunningExtender, run_extender
+from reservation_core.runtime.garbage import calm_garbage_collector
+from reservation_core.runtime.serving import QuietServer, address_of, open_socket, quiet_config
+from reservation_core.runtime.serving_certificate import ServingCertificate
+from reservation_core.runtime.settings_admission import AdmissionRules, AdmissionSettings
+
+_STOP_PATIENCE_S = 10
+_BACKLOG = 2048
+_CONNECTIONS = 2000
+_log = structlog.get_logger(__name__)
+
+
+async def serve(settings: AdmissionSettings, stop: asyncio.Event) -> None:
+    """Follow the cluster and answer until `stop` is set; then answer on for a while, not ready. Raises SettingsError."""
+    rules = settings.admission
+    async with AsyncExitStack() as closing:
+        opened = _open(closing, rules.address, "--address")
+        debugging = _open(closing, rules.debug_address, "--pprofAddress") if rules.debug_address else None
+        running = await closing.enter_async_context(run_extender(settings))
+        await answer(running, opened, debugging, rules, stop)
+
+
+async def answer(
+    running: RunningExtender,
+    opened: socket.socket,
+    debugging: socket.socket | None,
+    rules: AdmissionRules,
+    stop: asyncio.Event,
+) -> None:
+    """Answer schedulers on one listening socket, and who debugs on the other, until `stop` is set."""
+    condition, metrics = Condition(), Metrics(running.numbers, running.problems)
+    bodies = Bodies(rules.max_body_bytes, rules.max_bytes_in_flight, rules.body_s)
+    app = App(running, condition, metrics, bodies, rules.volcano_shape).asgi()
+    calm_garbage_collector()
+    async with AsyncExitStack() as closing:
+        secured: dict[str, Any] = {}
+        if rules.tls_cert is not None and rules.tls_key is not None:
+            certificate = ServingCertificate(
+                rules.tls_cert, rules.tls_key, lambda ends_at: metrics.certificate_ends(_seconds(ends_at))
+            )
+            certificate.look()
+            secured = {"ssl_context_factory": lambda _config, _default: certificate.context}
+            await closing.enter_async_context(beside(certificate.watch(rules.certificate_look_s), name="certificate"))
+        address = address_of(opened, "https" if secured else "http")
+        server = QuietServer(_configured(app, rules, **secured), lambda: _log.info("listening", address=address))
+        if debugging is not None:
+            shown = QuietServer(
+                _configured(create_debug_app(stop), rules),
+                lambda: _log.info("debug_listening", address=address_of(debugging)),
+            )
+            await closing.enter_async_context(beside(shown.serve(sockets=[debugging]), name="debug"))
+            closing.callback(setattr, shown, "should_exit", True)
+        await closing.enter_async_context(beside(_stop(server, condition, rules.drain_s, stop), name="stop"))
+        await server.serve(sockets=[opened])
+
+
+async def _stop(server: QuietServer, condition: Condition, drain_s: float, stop: asyncio.Event) -> None:
+    await stop.wait()
+    condition.draining = True
+    _log.info("draining", seconds=drain_s)
+    await asyncio.sleep(drain_s)
+    server.should_exit = True
+
+
+def _open(closing: AsyncExitStack, address: str, said_by: str) -> socket.socket:
+    """`:3456` is every address of this machine, as in Go."""
+    opened = open_socket(f"0.0.0.0{address}" if address.startswith(":") else address, said_by)
+    closing.callback(opened.close)
+    return opened
+
+
+def _configured(app: Any, rules: AdmissionRules, **more: Any) -> uvicorn.Config:
+    config = quiet_config(
+        app,
+        stop_patience_s=_STOP_PATIENCE_S,
+        lifespan="off",
+        backlog=_BACKLOG,
+        limit_concurrency=_CONNECTIONS,
+        timeout_keep_alive=rules.idle_s,
+        **more,
+    )
+    config.http = patient_protocol(rules.body_s)  # type: ignore[assignment]
+    return config
+
+
+def _seconds(at: datetime) -> float:
+    return at.timestamp()
