@@ -21,9 +21,14 @@ USUAL_PART = 0.95
 
 
 class FragmentationDescent(WorthRanking):
-    """The worth of a node is minus its fragmentation, in thousandths of cards."""
+    """The worth of a node is minus its fragmentation, in thousandths of cards.
+
+    As published, a gain is graded from 0 to 100, and the first node by name wins among equals: that is part of how
+    well it does, since small differences are noise and filling nodes one after the other is not.
+    """
 
     def __init__(self) -> None:
+        super().__init__()
         self._arrived: Counter[Task] = Counter()
         self._measure = _Measure(usual_tasks({}))
 
@@ -34,6 +39,12 @@ class FragmentationDescent(WorthRanking):
     def reconsider(self, _fleet: Fleet, /) -> None:
         """Take those that have arrived most as the usual ones."""
         self._measure = _Measure(usual_tasks(dict(self._arrived)))
+        self.forget()
+
+    def graded(self, gained: Scores) -> Scores:
+        """Whole grades: a card more or less of fragments makes 23."""
+        # What is left of a difference of nothing must not be below nothing.
+        return np.floor(100 / (1 + np.exp(-np.round(gained, 6) / WHOLE)))
 
     def worth(self, fleet: Fleet, at: Positions, cpu: Amounts, _memory: Amounts, levels: Amounts, /) -> Scores:
         """Minus the fragmentation."""
