@@ -1,17 +1,20 @@
-"""The manifests in `deploy/manifests`, for those who don't use Helm, as they come from the chart gpu-scheduler.
+"""The manifests in `deploy/manifests`, for those who don't use Helm, as they come from the charts; and the copies of
+the library chart that lie in the charts that use it.
 
 `python -m tests.chart.plain_manifests` writes them.
 """
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import yaml
 
-from tests.chart.rendering import JsonObject, render
+from tests.chart.rendering import CHARTS, JsonObject, render
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "manifests"
-SYSTEM, TESTS = "gpu-scheduler-system", "gpu-scheduler-tests"
+LIBRARY = CHARTS / "gpu-dev-library"
+SYSTEM, TESTS, BOOKING = "gpu-scheduler-system", "gpu-scheduler-tests", "gpu-booking"
 
 _HELMS_OWN = ("app.kubernetes.io/managed-by", "helm.sh/chart", "app.kubernetes.io/instance")
 _KUBERNETES = "v1.30.0"
@@ -30,6 +33,13 @@ The scheduler and the webhook, two containers of one pod, twice; and what they m
 The namespace gpu-scheduler-system and the Secret gpu-scheduler-webhook-tls have to be there before.
 """,
     "gpu-scheduler-check.yaml": "Five pods that say where they run and which cards they see.\n",
+    "gpu-booking.yaml": """\
+What enforces bookings in namespaces with the label gpu-dev/enforce-bookings=true. For Kubernetes 1.30 and newer.
+Write your service's address after GPU_DEV_WEBHOOK__API_URL, and whose pods are whose into gpu-booking-webhook-owners.
+The namespace gpu-booking and the Secret gpu-booking-webhook-token (with the key token) have to be there before. Then:
+  python -m admission_webhook certs --service gpu-booking-webhook --namespace gpu-booking \\
+    --secret gpu-booking-webhook-tls --configuration gpu-booking-webhook
+""",
 }
 
 
@@ -55,8 +65,26 @@ def written() -> dict[str, str]:
     for name, belongs in _BELONGS.items():
         chosen = [each for each in left if belongs(each)]
         left = [each for each in left if not belongs(each)]
-        files[name] = _text(name, [_plain(each) for each in chosen])
-    return files
+        files[name] = _text(name, "gpu-scheduler", chosen)
+    values = {
+        "image": {"tag": "latest"},
+        "apiUrl": "https://gpu-dev.example.org/v1/schedulability",
+        "existingSecret": "gpu-booking-webhook-token",
+    }
+    booking = render("gpu-booking", values, namespace=BOOKING, kube_version=_KUBERNETES)
+    chosen = [each for each in booking if each["kind"] != "Secret"]
+    return files | {"gpu-booking.yaml": _text("gpu-booking.yaml", "gpu-booking", chosen)}
+
+
+def library_of(chart: str) -> Path:
+    """Where a chart's own copy of the library lies: Helm fetches nothing that is there."""
+    return CHARTS / chart / "charts" / LIBRARY.name
+
+
+def users_of_the_library() -> list[str]:
+    """The charts that depend on it."""
+    charts = (yaml.safe_load(path.read_text()) for path in sorted(CHARTS.glob("*/Chart.yaml")))
+    return [each["name"] for each in charts if any(on["name"] == LIBRARY.name for on in each.get("dependencies", ()))]
 
 
 class _Readable(yaml.SafeDumper):
@@ -70,10 +98,11 @@ def _written_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _Readable.add_representer(str, _written_text)
 
 
-def _text(name: str, documents: list[JsonObject]) -> str:
+def _text(name: str, chart: str, documents: list[JsonObject]) -> str:
     said = "".join(f"# {line}\n" for line in _SAID[name].splitlines())
-    made = "# Made from charts/gpu-scheduler by `make manifests`; change it there.\n"
-    return said + made + yaml.dump_all(documents, Dumper=_Readable, sort_keys=False, width=120, allow_unicode=True)
+    made = f"# Made from charts/{chart} by `make manifests`; change it there.\n"
+    plain = [_plain(each) for each in documents]
+    return said + made + yaml.dump_all(plain, Dumper=_Readable, sort_keys=False, width=120, allow_unicode=True)
 
 
 def _plain(document: JsonObject) -> JsonObject:
@@ -96,6 +125,9 @@ def _drop(part: object) -> None:
 
 
 if __name__ == "__main__":
+    for user in users_of_the_library():
+        shutil.rmtree(library_of(user), ignore_errors=True)
+        shutil.copytree(LIBRARY, library_of(user))
     FOLDER.mkdir(exist_ok=True)
     for file, text in written().items():
         (FOLDER / file).write_text(text)

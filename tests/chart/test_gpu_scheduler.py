@@ -2,20 +2,27 @@
 
 import base64
 import ssl
+from pathlib import Path
 from typing import Any
 
 import helm_python
-import kubernetes_validate
 import pytest
 
 from reservation_core.adapters.certificates.pairs import key_fits, read_serving
 from reservation_core.runtime.settings_scheduler import SchedulerSettings
 from reservation_core.runtime.settings_webhook import WebhookSettings
-from tests.chart.plain_manifests import FOLDER, written
-from tests.chart.rendering import JsonObject, one, render
+from tests.chart.hardening import (
+    HOSTILE,
+    VERSIONS,
+    check_objects,
+    check_pods,
+    check_roles,
+    check_variables,
+    mounted,
+)
+from tests.chart.plain_manifests import FOLDER, LIBRARY, library_of, users_of_the_library, written
+from tests.chart.rendering import one, render
 
-VERSIONS = ("1.25", "1.36")  # the oldest and the newest whose schemas are at hand
-HOSTILE = "x\n  injected: true # '\"{{ .Release.Name }}"
 VALUES: dict[str, dict[str, Any]] = {
     "default": {},
     "the guide's": {
@@ -44,7 +51,6 @@ VALUES: dict[str, dict[str, Any]] = {
         "webhook": {"excludedNamespaces": ["monitoring"], "failurePolicy": "Ignore"},
     },
 }
-_OF_OTHERS = ("Certificate", "Issuer")
 
 
 # Holding all against a schema takes a while: what depends on the version is in these.
@@ -52,50 +58,38 @@ _OF_OTHERS = ("Certificate", "Issuer")
     ("name", "version"), [*((name, VERSIONS[-1]) for name in VALUES), ("default", VERSIONS[0]), ("all on", VERSIONS[0])]
 )
 def test_every_object_is_one_that_kubernetes_takes(name: str, version: str) -> None:
-    documents = render("gpu-scheduler", VALUES[name], kube_version=f"v{version}.0")
-    assert documents
-    for each in documents:
-        if each["kind"] not in _OF_OTHERS:
-            kubernetes_validate.validate(each, version, strict=True)
-    names = [(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in documents]
-    assert len(names) == len(set(names))
-
-
-def pods(documents: list[JsonObject]) -> list[JsonObject]:
-    """The pod specs of all workloads."""
-    found = []
-    for each in documents:
-        match each["kind"]:
-            case "Deployment" | "StatefulSet":
-                found.append(each["spec"]["template"]["spec"])
-            case "CronJob":
-                found.append(each["spec"]["jobTemplate"]["spec"]["template"]["spec"])
-    return found
+    check_objects(render("gpu-scheduler", VALUES[name], kube_version=f"v{version}.0"), version)
 
 
 @pytest.mark.parametrize("values", VALUES.values(), ids=list(VALUES))
 def test_no_pod_may_do_more_than_it_has_to(values: dict[str, Any]) -> None:
-    for spec in pods(render("gpu-scheduler", values)):
-        assert spec["securityContext"]["runAsNonRoot"] is True
-        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-        assert not spec.get("hostNetwork")
-        for container in spec["containers"]:
-            allowed = container["securityContext"]
-            assert allowed["allowPrivilegeEscalation"] is False
-            assert allowed["readOnlyRootFilesystem"] is True
-            assert allowed["capabilities"] == {"drop": ["ALL"]}
-            assert container["resources"]["limits"]["memory"]
-        assert not any("hostPath" in volume for volume in spec.get("volumes", ()))
+    check_pods(render("gpu-scheduler", values))
 
 
 @pytest.mark.parametrize("values", VALUES.values(), ids=list(VALUES))
 def test_no_role_has_wildcards_or_reads_secrets_that_are_not_its_own(values: dict[str, Any]) -> None:
-    for each in render("gpu-scheduler", values):
-        for rule in each.get("rules", ()) if each["kind"] in ("Role", "ClusterRole") else ():
-            assert "*" not in rule["verbs"] + rule["resources"] + rule["apiGroups"]
-            if "secrets" in rule["resources"]:
-                assert rule["resourceNames"] == ["gpu-scheduler-webhook-tls"]
-                assert each["kind"] == "Role"
+    check_roles(render("gpu-scheduler", values), "gpu-scheduler-webhook-tls")
+
+
+def test_the_accounts_token_is_the_schedulers_alone() -> None:
+    spec = one(render("gpu-scheduler"), "Deployment")["spec"]["template"]["spec"]
+    assert spec["automountServiceAccountToken"] is False
+    assert mounted(spec, "scheduler") == ["api-access"]
+    assert mounted(spec, "webhook") == ["certificates"]
+    (volume,) = [each for each in spec["volumes"] if each["name"] == "api-access"]
+    paths = [source["serviceAccountToken"]["path"] for source in volume["projected"]["sources"][:1]]
+    paths += [source[kind]["items"][0]["path"] for source in volume["projected"]["sources"][1:] for kind in source]
+    # As programs look for them, ours and kubectl alike.
+    assert paths == ["token", "ca.crt", "namespace"]
+    (mount,) = spec["containers"][0]["volumeMounts"]
+    assert mount["mountPath"] == "/var/run/secrets/kubernetes.io/serviceaccount"
+
+
+def test_where_our_own_jobs_run_is_told() -> None:
+    for values, expected in (({}, "gpu-dev"), ({"scheduler": {"jobsNamespace": "jobs"}}, "jobs")):
+        container = one(render("gpu-scheduler", values), "Deployment")["spec"]["template"]["spec"]["containers"][0]
+        told = {each["name"]: each.get("value") for each in container["env"]}
+        assert told["GPU_DEV_KUBERNETES__NAMESPACE"] == expected
 
 
 def test_the_names_of_the_setup_guide() -> None:
@@ -112,8 +106,8 @@ def test_the_names_of_the_setup_guide() -> None:
     webhook = one(documents, "MutatingWebhookConfiguration", "gpu-scheduler-webhook")["webhooks"]
     assert len(webhook) == 1
     assert webhook[0]["clientConfig"]["caBundle"] == VALUES["the guide's"]["webhook"]["caBundle"]
-    volumes = template["spec"]["volumes"]
-    assert volumes[0]["secret"]["secretName"] == "gpu-scheduler-webhook-tls"
+    (volume,) = [each for each in template["spec"]["volumes"] if each["name"] == "certificates"]
+    assert volume["secret"]["secretName"] == "gpu-scheduler-webhook-tls"
     # Whoever brings the authority brings the certificate.
     assert not [each for each in documents if each["kind"] in ("Secret", "CronJob")]
 
@@ -169,16 +163,24 @@ def test_what_is_mistyped_is_named(values: dict[str, Any], named: str) -> None:
 
 
 def test_every_variable_of_a_container_is_a_setting() -> None:
-    documents = render("gpu-scheduler", VALUES["all on"])
-    settings = {"scheduler": SchedulerSettings, "webhook": WebhookSettings}
-    for container in one(documents, "Deployment")["spec"]["template"]["spec"]["containers"]:
-        for variable in container["env"]:
-            field, _, nested = variable["name"].removeprefix("GPU_DEV_").lower().partition("__")
-            if field == "secrets_dir":
-                continue
-            known = settings[container["name"]].model_fields[field].annotation
-            assert not nested or nested in known.model_fields  # type: ignore[union-attr]
+    scheduler, webhook = one(render("gpu-scheduler", VALUES["all on"]), "Deployment")["spec"]["template"]["spec"][
+        "containers"
+    ]
+    check_variables(scheduler, SchedulerSettings)
+    check_variables(webhook, WebhookSettings)
 
 
 def test_the_plain_manifests_are_the_charts() -> None:
     assert {path.name: path.read_text() for path in FOLDER.iterdir()} == written(), "run `make manifests`"
+
+
+def _files(folder: Path) -> dict[str, str]:
+    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_each_chart_has_the_library_as_it_is() -> None:
+    """Helm takes what lies in `charts/` and fetches nothing."""
+    users = users_of_the_library()
+    assert {"gpu-booking", "gpu-scheduler"} <= {*users}
+    for user in users:
+        assert _files(library_of(user)) == _files(LIBRARY), "run `make manifests`"

@@ -1,0 +1,219 @@
+"""The chart gpu-booking, as Helm renders it: the seed's values and names, safe, valid for each Kubernetes."""
+
+import base64
+import json
+from typing import Any
+
+import helm_python
+import pytest
+
+from reservation_core.adapters.certificates.pairs import key_fits, read_serving
+from reservation_core.runtime.owners_file import read_owners
+from reservation_core.runtime.settings_webhook import WebhookSettings
+from reservation_core.runtime.webhook_reviewers import ENFORCE
+from tests.chart.hardening import (
+    HOSTILE,
+    VERSIONS,
+    check_objects,
+    check_pods,
+    check_roles,
+    check_variables,
+    mounted,
+    pod_specs,
+)
+from tests.chart.rendering import JsonObject, one, render
+from tests.webhook_registration import ENFORCED_LABEL
+
+URL = "https://gpu-dev.test/v1/schedulability"
+GIVEN: dict[str, Any] = {"apiUrl": URL, "existingSecret": "theirs"}
+OWNERS = {
+    "users": {"system:serviceaccount:ci:runner": "ann@lab.org", "'\"{{ .Release }}": "bob"},
+    "prefixes": ["oidc:"],
+    "namespaces": {"vision-lab": "ann@lab.org"},
+}
+VALUES: dict[str, dict[str, Any]] = {
+    "default": GIVEN,
+    "the seed's": {
+        "apiUrl": "https://maia.test/maia-api/gpu-schedulability/",
+        "apiToken": "secret-token",
+        "namespace": "gpu-booking",
+    },
+    "their certificate": {**GIVEN, "webhook": {"caBundle": base64.b64encode(b"a bundle").decode()}},
+    "cert-manager": {**GIVEN, "webhook": {"certManager": {"enabled": True}}},
+    "no policy": {**GIVEN, "policy": {"enabled": False}},
+    "one replica": {**GIVEN, "replicaCount": 1},
+    "all on": {
+        **GIVEN,
+        "existingSecretKey": "api.key",
+        "apiCaSecret": "authority",
+        "apiShape": "own",
+        "existingOwnersConfigMap": "their-owners",
+        "unbooked": "preemptible",
+        "silence": "fail_closed",
+        "allowClaims": True,
+        "gpuTypes": {"NVIDIA-Weird-Card": "h100"},
+        "networkPolicy": {"enabled": True},
+        "imagePullSecrets": [{"name": "registry"}],
+        "tolerations": [{"operator": "Exists"}],
+        "nodeSelector": {"kubernetes.io/os": "linux"},
+        "affinity": {"nodeAffinity": {}},
+        "priorityClassName": "system-cluster-critical",
+        "podAnnotations": {"a": HOSTILE},
+        "podLabels": {"team": "infra"},
+        "webhook": {"failurePolicy": "Ignore", "namespaceLabel": "team/enforced=yes"},
+    },
+}
+
+
+def rendered(values: dict[str, Any], **more: Any) -> list[JsonObject]:
+    return render("gpu-booking", values, namespace="gpu-booking", **more)
+
+
+def container_of(documents: list[JsonObject]) -> JsonObject:
+    (container,) = one(documents, "Deployment", "gpu-booking-webhook")["spec"]["template"]["spec"]["containers"]
+    assert isinstance(container, dict)
+    return container
+
+
+def variables(documents: list[JsonObject]) -> dict[str, str]:
+    return {each["name"]: each["value"] for each in container_of(documents)["env"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "version"), [*((name, VERSIONS[-1]) for name in VALUES), ("default", VERSIONS[0]), ("all on", VERSIONS[0])]
+)
+def test_every_object_is_one_that_kubernetes_takes(name: str, version: str) -> None:
+    check_objects(rendered(VALUES[name], kube_version=f"v{version}.0"), version)
+
+
+@pytest.mark.parametrize("values", VALUES.values(), ids=list(VALUES))
+def test_nothing_may_do_more_than_it_has_to(values: dict[str, Any]) -> None:
+    documents = rendered(values)
+    check_pods(documents)
+    check_roles(documents, "gpu-booking-webhook-tls")
+    webhook = one(documents, "Deployment")["spec"]["template"]["spec"]
+    assert webhook["automountServiceAccountToken"] is False
+    # Whoever renews the certificate is the only one with rights.
+    accounts = {spec.get("serviceAccountName") for spec in pod_specs(documents)} - {None}
+    assert accounts == {each["metadata"]["name"] for each in documents if each["kind"] == "ServiceAccount"}
+
+
+def test_the_seeds_values_and_names() -> None:
+    documents = rendered(VALUES["the seed's"])
+    webhook = one(documents, "MutatingWebhookConfiguration", "gpu-booking-webhook")["webhooks"]
+    assert len(webhook) == 1
+    secret = one(documents, "Secret", "gpu-booking-webhook-tls")
+    # What the seed's command copies by hand is there from the start.
+    assert webhook[0]["clientConfig"]["caBundle"] == secret["data"]["ca.crt"]
+    token = one(documents, "Secret", "gpu-booking-webhook-token")
+    assert base64.b64decode(token["data"]["token"]) == b"secret-token"
+    told = variables(documents)
+    assert told["GPU_DEV_WEBHOOK__API_URL"] == VALUES["the seed's"]["apiUrl"]
+    assert "secret-token" not in json.dumps([each for each in documents if each["kind"] != "Secret"])
+    assert {each["metadata"]["namespace"] for each in documents if "namespace" in each["metadata"]} == {"gpu-booking"}
+
+
+def test_it_can_live_elsewhere_than_its_release() -> None:
+    documents = render("gpu-booking", {**GIVEN, "namespace": "elsewhere"}, namespace="default")
+    namespaces = {each["metadata"]["namespace"] for each in documents if "namespace" in each["metadata"]}
+    assert namespaces == {"elsewhere"}
+    (webhook,) = one(documents, "MutatingWebhookConfiguration")["webhooks"]
+    assert webhook["clientConfig"]["service"]["namespace"] == "elsewhere"
+    assert webhook["namespaceSelector"]["matchExpressions"][0]["values"] == ["kube-system", "elsewhere"]
+    data = {name: base64.b64decode(value) for name, value in one(documents, "Secret")["data"].items()}
+    serving = read_serving(data["tls.crt"], data["ca.crt"])
+    assert "gpu-booking-webhook.elsewhere.svc" in serving.names
+    assert serving.authority
+    assert key_fits(data["tls.crt"], data["tls.key"])
+
+
+def test_the_webhook_is_asked_as_it_has_to_be() -> None:
+    documents = rendered(GIVEN)
+    (webhook,) = one(documents, "MutatingWebhookConfiguration")["webhooks"]
+    assert webhook["clientConfig"]["service"] == {
+        "name": "gpu-booking-webhook", "namespace": "gpu-booking", "path": ENFORCE, "port": 443,
+    }  # fmt: skip
+    assert webhook["namespaceSelector"]["matchLabels"] == {ENFORCED_LABEL: "true"}
+    asked = {name: webhook[name] for name in ("failurePolicy", "timeoutSeconds", "sideEffects", "reinvocationPolicy")}
+    assert asked == {
+        "failurePolicy": "Fail", "timeoutSeconds": 3, "sideEffects": "None", "reinvocationPolicy": "IfNeeded",
+    }  # fmt: skip
+    assert one(documents, "Deployment")["spec"]["replicas"] == 2
+    assert one(documents, "PodDisruptionBudget")["spec"]["minAvailable"] == 1
+
+
+def test_an_older_cluster_is_asked_about_every_update_and_has_no_policy() -> None:
+    documents = rendered(GIVEN, kube_version="v1.27.4")
+    (webhook,) = one(documents, "MutatingWebhookConfiguration")["webhooks"]
+    assert "matchConditions" not in webhook
+    assert webhook["failurePolicy"] == "Fail"  # the namespaces were chosen for it
+    assert not [each for each in documents if each["kind"].startswith("ValidatingAdmission")]
+
+
+def test_owners_and_policy_reach_the_webhook_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = {
+        **GIVEN, "owners": OWNERS, "unbooked": "without_gpus", "silence": "fail_open", "freshSeconds": 2,
+        "lastKnownSeconds": 60, "gpuTypes": {'a "quoted" card': "h100"}, "markKeepers": ["one", "two"],
+    }  # fmt: skip
+    documents = rendered(values)
+    text = one(documents, "ConfigMap", "gpu-booking-webhook-owners")["data"]["owners.yaml"]
+    rules = read_owners(text.encode(), toml=False)
+    assert {"users": rules.users, "prefixes": [*rules.prefixes], "namespaces": rules.namespaces} == OWNERS
+    for name, value in variables(documents).items():
+        monkeypatch.setenv(name, value)
+    settings = WebhookSettings()
+    chosen = settings.webhook
+    assert (chosen.enforce_bookings, chosen.api_url, chosen.unbooked, chosen.silence) == (
+        True, URL, "without_gpus", "fail_open",
+    )  # fmt: skip
+    assert (chosen.fresh_s, chosen.last_known_s, chosen.mark_keepers) == (2, 60, ("one", "two"))
+    assert settings.gpu.types == {'a "quoted" card': "h100"}
+
+
+def test_the_defaults_are_the_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in variables(rendered(GIVEN)).items():
+        monkeypatch.setenv(name, value)
+    given, bare = WebhookSettings(), WebhookSettings.model_construct()
+    for name in ("unbooked", "silence", "fresh_s", "last_known_s", "allow_claims", "scheduler_name"):
+        assert getattr(given.webhook, name) == getattr(bare.webhook, name), name
+    assert given.gpu == bare.gpu
+
+
+def test_what_can_change_is_mounted_as_a_folder() -> None:
+    documents = rendered(VALUES["all on"])
+    spec = one(documents, "Deployment")["spec"]["template"]["spec"]
+    assert mounted(spec, "webhook") == ["api-ca", "certificates", "owners", "token"]
+    assert not any("subPath" in mount for mount in container_of(documents)["volumeMounts"])
+    volumes = {each["name"]: each for each in spec["volumes"]}
+    assert volumes["token"]["secret"]["items"] == [{"key": "api.key", "path": "token"}]
+    assert volumes["owners"]["configMap"]["name"] == "their-owners"
+    assert not [each for each in documents if each["kind"] == "ConfigMap"]
+
+
+def test_every_variable_is_a_setting() -> None:
+    check_variables(container_of(rendered(VALUES["all on"])), WebhookSettings)
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({}, "apiUrl is empty"),
+        ({"apiUrl": URL}, "existingSecret"),
+        ({**GIVEN, "apiToken": "x"}, "Leave one of them away"),
+        ({**GIVEN, "apiUrl": "gpu-dev.test"}, "apiUrl"),
+        ({**GIVEN, "apiUrl": "https://user:pass@gpu-dev.test/v1/schedulability"}, "apiUrl"),
+        ({**GIVEN, "apiURL": URL}, "apiURL"),
+        ({**GIVEN, "unbooked": "maybe"}, "unbooked"),
+        ({**GIVEN, "silence": "loud"}, "silence"),
+        ({**GIVEN, "replicaCount": 0}, "replicaCount"),
+        ({**GIVEN, "namespace": HOSTILE}, "namespace"),
+        ({**GIVEN, "webhook": {"namespaceLabel": "no-value"}}, "namespaceLabel"),
+        ({**GIVEN, "owners": {"namespaces": {"Lab": "ann"}}}, "'Lab'"),
+        ({**GIVEN, "markKeepers": ["a', 'b"]}, "markKeepers"),
+        ({**GIVEN, "gpuResources": ["' || true || '"]}, "gpuResources"),
+        ({**GIVEN, "schedulerName": HOSTILE}, "schedulerName"),
+    ],
+)
+def test_what_is_mistyped_is_named(values: dict[str, Any], named: str) -> None:
+    with pytest.raises(helm_python.HelmError, match=named):
+        rendered(values)
