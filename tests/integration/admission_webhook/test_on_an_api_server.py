@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import json
-import signal
 import ssl
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
@@ -18,17 +17,15 @@ from reservation_core.adapters.certificates.pairs import Pair
 from reservation_core.domain.admission import Denied, Operation, PodReview
 from reservation_core.domain.injection import InjectionRules, injection
 from reservation_core.domain.scheduling_map import map_digest
+from tests.integration.admission_webhook.mapped_pods import EXPECTED, SEED, pod, pods_of, told
 from tests.kubernetes.api_client import MERGE, STRATEGIC, ApiAnswerError, ApiClient, JsonObject
 from tests.kubernetes.api_server import ApiServer, make_namespace
 from tests.kubernetes.background import Background
 from tests.pod_strategies import pods, random_pods
-from tests.tcp_balancer import TcpBalancer
 from tests.waiting import eventually
 from tests.webhook_process import WebhookProcess, new_pair, webhook_process, write_pair
-from tests.webhook_registration import registered, trust
+from tests.webhook_registration import registered
 
-SEED = "0=node1:0,1\n1=node2:2\n2=node3:0,1,2\n3=node4:3\n4=node4:3\n"
-EXPECTED = [("node1", "0,1"), ("node2", "2"), ("node3", "0,1,2"), ("node4", "3"), ("node4", "3")]
 GUIDE = "0=node1:0,1\n1=node2:2\n2=node3:0,1,2\n"
 
 
@@ -60,30 +57,6 @@ async def client(
     """An administrator's client, while the webhook is registered for the test's namespace."""
     async with registered(api_server, namespace, namespace, webhook.url, [pair]), api_server.client() as client:
         yield client
-
-
-def pod(name: str, text: str | None = SEED, **spec: Any) -> JsonObject:
-    return {
-        "metadata": {"name": name, "annotations": {} if text is None else {"gpu-scheduling-map": text}},
-        "spec": {"schedulerName": "gpu-scheduler", "containers": [{"name": "main", "image": "busybox"}], **spec},
-    }
-
-
-def pods_of(namespace: str) -> str:
-    return f"/api/v1/namespaces/{namespace}/pods"
-
-
-def told(of: JsonObject) -> tuple[str, str]:
-    """The node that was noted, and the cards that every container sees."""
-    values = set()
-    for container in [*of["spec"]["containers"], *of["spec"].get("initContainers", [])]:
-        last = {variable["name"]: variable for variable in container["env"]}
-        assert last["CUDA_DEVICE_ORDER"]["value"] == "PCI_BUS_ID"
-        assert "valueFrom" not in last["CUDA_VISIBLE_DEVICES"]
-        values.add(last["CUDA_VISIBLE_DEVICES"].get("value", ""))
-    (value,) = values
-    assert of["metadata"]["annotations"]["gpu-dev/map-devices"] == value
-    return of["metadata"]["annotations"]["gpu-dev/map-node"], value
 
 
 async def refusal(client: ApiClient, method: str, path: str, body: JsonObject, **more: Any) -> str:
@@ -272,122 +245,3 @@ async def test_containers_that_others_add_later_are_told_as_well(
                 return kept if len(kept["spec"]["containers"]) == 2 else None
 
             assert told(await eventually(with_sidecar, timeout=60)) == ("node2", "2")
-
-
-# --- Under load.
-
-
-class Creating:
-    """Creates pods at a steady rate, as a client does that tries again after an error."""
-
-    def __init__(self, client: ApiClient, namespace: str, count: int, per_s: float) -> None:
-        self._client = client
-        self._path = pods_of(namespace)
-        self._count = count
-        self._per_s = per_s
-        self.errors: list[ApiAnswerError] = []
-        self.done = 0
-
-    async def run(self) -> None:
-        """Returns when every pod was answered with success once."""
-        clock = asyncio.get_running_loop().time
-        began = clock()
-        async with asyncio.TaskGroup() as group:
-            for number in range(self._count):
-                # The rate is the test's subject: this waits for no condition.
-                await asyncio.sleep(max(0.0, began + number / self._per_s - clock()))
-                group.create_task(self._create(number))
-
-    async def _create(self, number: int) -> None:
-        given = pod(f"load-{number}", None)
-        given["metadata"]["annotations"] = {"gpu-scheduling-map": SEED, "gpu-scheduling-index": str(number % 5)}
-        while True:
-            try:
-                await self._client.call("POST", self._path, given)
-            except ApiAnswerError as problem:
-                if problem.code == 409 and "already exists" in str(problem):
-                    break  # it was made, and the answer was lost
-                if problem.code != 500 or "failed calling webhook" not in str(problem):
-                    raise
-                self.errors.append(problem)
-                continue
-            break
-        self.done += 1
-
-    async def check(self) -> None:
-        """Every pod is there once, with the variables of its index."""
-        items: list[JsonObject] = (await self._client.call("GET", self._path))["items"]
-        assert len(items) == self._count
-        for each in items:
-            number = int(each["metadata"]["name"].removeprefix("load-"))
-            assert told(each) == EXPECTED[number % 5], each["metadata"]["name"]
-
-
-@pytest.fixture
-def two(tmp_path: Path, pair: Pair) -> Iterator[list[WebhookProcess]]:
-    """Two replicas with one certificate."""
-    write_pair(pair, tmp_path)
-    replicas = [WebhookProcess(tmp_path, name, GPU_DEV_WEBHOOK__DRAIN_S="2") for name in ("first", "second")]
-    try:
-        yield [each.await_listening() for each in replicas]
-    finally:
-        for each in replicas:
-            each.stop()
-
-
-async def test_a_replica_that_is_killed_lets_no_pod_by_and_loses_none(
-    api_server: ApiServer, namespace: str, two: list[WebhookProcess], pair: Pair
-) -> None:
-    with TcpBalancer(each.port for each in two) as balancer:
-        url = f"https://127.0.0.1:{balancer.port}"
-        async with registered(api_server, namespace, namespace, url, [pair]), api_server.client() as client:
-            creating = Creating(client, namespace, 500, per_s=50)
-            running = asyncio.create_task(creating.run())
-            await eventually(lambda: creating.done >= 250, timeout=120)
-            two[0].signal(signal.SIGKILL)
-            await running
-            assert two[0].process.wait(10) == -signal.SIGKILL
-            await creating.check()
-        reviewed = [Counter(each.events()) for each in two]
-        assert all(any(event.startswith("Injecting") for event in events) for events in reviewed), "both had a share"
-        assert balancer.taken[two[1].port] > 0
-
-
-async def test_a_replica_that_is_asked_to_end_costs_nobody_an_error(
-    api_server: ApiServer, namespace: str, two: list[WebhookProcess], pair: Pair
-) -> None:
-    with TcpBalancer(each.port for each in two) as balancer:
-        url = f"https://127.0.0.1:{balancer.port}"
-        async with registered(api_server, namespace, namespace, url, [pair]), api_server.client() as client:
-            creating = Creating(client, namespace, 300, per_s=50)
-            running = asyncio.create_task(creating.run())
-            await eventually(lambda: creating.done >= 80, timeout=120)
-            balancer.leave(two[0].port)  # as a Service does while its pod is told to end
-            two[0].signal(signal.SIGTERM)
-            await running
-            await creating.check()
-            assert creating.errors == []
-            await asyncio.to_thread(two[0].process.wait, 30)
-            assert two[0].process.returncode == 0
-
-
-async def test_authority_and_certificate_change_while_pods_are_created(
-    api_server: ApiServer, namespace: str, tmp_path: Path
-) -> None:
-    old, new = new_pair(), new_pair()
-    write_pair(old, tmp_path)
-    with webhook_process(tmp_path) as webhook:
-        async with registered(api_server, namespace, namespace, webhook.url, [old]), api_server.client() as client:
-            creating = Creating(client, namespace, 300, per_s=50)
-            running = asyncio.create_task(creating.run())
-            for step, trusted in enumerate(([old, new], [new]), start=1):
-                await eventually(lambda step=step: creating.done >= 60 * step, timeout=120)  # type: ignore[misc]
-                await trust(client, namespace, trusted)
-                if step == 1:
-                    # Both are trusted by every API server before the new one is used: here that of this test.
-                    await eventually(lambda: creating.done >= 100, timeout=120)
-                    write_pair(new, tmp_path)
-                    await eventually(lambda: webhook.events().count("certificate_taken") == 2)
-            await running
-            await creating.check()
-            assert creating.errors == []

@@ -117,6 +117,24 @@ async def test_a_renewal_is_trusted_first_and_used_then_and_what_has_ended_is_fo
     assert read_authorities(bundle) == (left,)
 
 
+async def test_of_a_secret_that_has_gone_the_authority_stays_trusted(
+    store: SecretCertificates, transport: Transport, namespace: str, configuration: Configuration
+) -> None:
+    """Replicas serve what they have been given until their volumes say otherwise."""
+    await keep_certificates(store, RULES, NOW)
+    first = await data(transport, namespace)
+    await transport.request("DELETE", f"/api/v1/namespaces/{namespace}/secrets/{SECRET}")
+    await keep_certificates(store, RULES, NOW + DAY)
+    second = await data(transport, namespace)
+    assert second["tls.crt"] != first["tls.crt"]
+    assert read_serving(second["tls.crt"], second["ca.crt"]).authority
+    assert read_serving(first["tls.crt"], second["ca.crt"]).authority
+    assert await bundles(transport, configuration) == {second["ca.crt"]}
+    await transport.request("DELETE", f"/api/v1/namespaces/{namespace}/secrets/{SECRET}")
+    await keep_certificates(store, RULES, NOW + 200 * DAY)
+    assert len(read_authorities((await data(transport, namespace))["ca.crt"])) == 1, "what has ended is trusted no more"
+
+
 async def test_whoever_empties_the_bundle_is_corrected(
     store: SecretCertificates, transport: Transport, namespace: str, configuration: Configuration
 ) -> None:
