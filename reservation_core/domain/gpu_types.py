@@ -5,6 +5,7 @@ another type than the whole: who asks for an `h100` gets all of one.
 """
 
 import re
+from collections.abc import Mapping
 
 GPU_TYPE = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 """What a normalised type looks like: the same as in requests and in the ledger."""
@@ -81,6 +82,25 @@ def normalised_gpu_type(name: str) -> str:
         if match:
             return _slug(model.format(*match.groups()) + _part_of_a_card(spaced))
     return _slug(_VENDOR.sub(" ", name.lower())) or _slug(name) or UNKNOWN
+
+
+class TypeWords:
+    """The words for types: the administrators' for a product (in any spelling that labels allow), else our own."""
+
+    def __init__(self, words: Mapping[str, str]) -> None:
+        self._words = {_as_label(product): word for product, word in words.items() if GPU_TYPE.fullmatch(word)}
+
+    def of(self, product: str) -> str:
+        """A product's type."""
+        return self._words.get(_as_label(product)) or normalised_gpu_type(product)
+
+
+OUR_WORDS = TypeWords({})
+
+
+def _as_label(product: str) -> str:
+    """A product as labels have it, which hold no spaces: the driver's own name for it is the same."""
+    return re.sub(r"[\s_-]+", "-", product.strip().lower())
 
 
 def _part_of_a_card(spaced: str) -> str:

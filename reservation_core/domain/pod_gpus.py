@@ -6,7 +6,7 @@ from typing import Any
 
 from reservation_core.domain.admission import annotations_of, items, members
 from reservation_core.domain.gpu_resources import is_gpu_resource
-from reservation_core.domain.gpu_types import GPU_TYPE, normalised_gpu_type
+from reservation_core.domain.gpu_types import OUR_WORDS, TypeWords
 from reservation_core.domain.map_marks import MAP_DEVICES
 
 MOST_GPUS = 1024
@@ -22,9 +22,15 @@ class GpuNeed:
 
 
 def need_of(
-    pod: Mapping[str, Any], resources: Sequence[str], type_labels: Sequence[str], map_scheduler: str
+    pod: Mapping[str, Any],
+    resources: Sequence[str],
+    type_labels: Sequence[str],
+    map_scheduler: str,
+    words: TypeWords = OUR_WORDS,
 ) -> GpuNeed:
     """What a pod needs; `resources` are those that are GPUs, `type_labels` the node labels that name a product.
+
+    `words` name products as they do on nodes, so that a pod's type is the one that its node has in the ledger.
 
     What was noted of a map counts on pods of `map_scheduler`, on which only the webhook writes it. What can't be read
     counts as one GPU: the API server would not have taken nonsense.
@@ -32,7 +38,8 @@ def need_of(
     spec = members(pod.get("spec"))
     devices = annotations_of(pod).get(MAP_DEVICES)
     if devices is not None and spec.get("schedulerName") == map_scheduler:
-        return GpuNeed(len([each for each in devices.split(",") if each]), _type_of(spec, type_labels), by_map=True)
+        cards = len([each for each in devices.split(",") if each])
+        return GpuNeed(cards, _type_of(spec, type_labels, words), by_map=True)
     running = sum(_asked(each, resources) for each in _containers(spec, "containers"))
     beside = most = 0
     for container in _containers(spec, "initContainers"):
@@ -42,7 +49,7 @@ def need_of(
             most = max(most, beside)
         else:
             most = max(most, beside + asked)
-    return GpuNeed(min(MOST_GPUS, max(running + beside, most)), _type_of(spec, type_labels))
+    return GpuNeed(min(MOST_GPUS, max(running + beside, most)), _type_of(spec, type_labels, words))
 
 
 def _containers(spec: Mapping[str, Any], kind: str) -> Iterator[Mapping[str, Any]]:
@@ -63,7 +70,7 @@ def _pieces(amount: object) -> int:
     return min(int(text), MOST_GPUS) if text.isascii() and text.isdigit() and len(text) < 10 else 1
 
 
-def _type_of(spec: Mapping[str, Any], type_labels: Sequence[str]) -> str | None:
+def _type_of(spec: Mapping[str, Any], type_labels: Sequence[str], words: TypeWords) -> str | None:
     """The type that the pod's node selector or required affinity leaves; None where they leave several or any."""
     selector = members(spec.get("nodeSelector"))
     products = {str(selector[label]) for label in type_labels if label in selector}
@@ -72,7 +79,7 @@ def _type_of(spec: Mapping[str, Any], type_labels: Sequence[str]) -> str | None:
     if not products and terms:
         named = [_named_in(members(term), type_labels) for term in terms]
         products = set().union(*named) if all(named) else set()
-    types = {_normalised(product) for product in products}
+    types = {words.of(product) for product in products}
     return types.pop() if len(types) == 1 else None
 
 
@@ -81,7 +88,3 @@ def _named_in(term: Mapping[str, Any], type_labels: Sequence[str]) -> set[str]:
         if each.get("key") in type_labels and each.get("operator") == "In":
             return {str(value) for value in items(each.get("values"))}
     return set()
-
-
-def _normalised(product: str) -> str:
-    return product if GPU_TYPE.fullmatch(product) else normalised_gpu_type(product)

@@ -11,6 +11,7 @@ import structlog
 
 from reservation_core.adapters.clock import SystemClock
 from reservation_core.domain.booking_enforcement import EnforcementRules
+from reservation_core.domain.gpu_types import TypeWords
 from reservation_core.domain.known_standings import MemoryRules
 from reservation_core.domain.pod_owners import OwnerRules
 from reservation_core.ports.standings import SourceSilentError
@@ -70,6 +71,7 @@ def _rules(settings: WebhookSettings) -> BookingReviewRules:
     return BookingReviewRules(
         enforcement=EnforcementRules(chosen.unbooked, chosen.silence, settings.gpu.resource_names, chosen.mark_keepers),
         type_labels=settings.gpu.type_labels,
+        words=TypeWords(settings.gpu.types),
         map_scheduler=chosen.scheduler_name,
         allow_claims=chosen.allow_claims,
         limit_s=chosen.review_wait_s,

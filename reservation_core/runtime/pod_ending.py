@@ -16,6 +16,7 @@ from reservation_core.adapters.kubernetes.event_writer import EventWriter
 from reservation_core.adapters.kubernetes.guarded_pods import GuardRules, KubernetesGuardedPods
 from reservation_core.adapters.kubernetes.leases import Lease, LeaseRules
 from reservation_core.adapters.kubernetes.transport import Transport
+from reservation_core.domain.gpu_types import TypeWords
 from reservation_core.domain.pod_endings import EndRules, GuardedPod
 from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWorkFactory
 from reservation_core.runtime.companions import beside
@@ -144,6 +145,7 @@ def _pods(transport: Transport, settings: ExpirySettings, events: EventWriter) -
         jobs_namespace=settings.kubernetes.namespace,
         gpu_resources=settings.gpu.resource_names,
         type_labels=settings.gpu.type_labels,
+        words=TypeWords(settings.gpu.types),
     )
     return KubernetesGuardedPods(transport, rules, events)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from reservation_core.domain.admission import Denied, Operation, PodReview, Verdict
 from reservation_core.domain.booking_enforcement import EnforcementRules, enforcement
+from reservation_core.domain.gpu_types import OUR_WORDS, TypeWords
 from reservation_core.domain.known_standings import StandingQuestion
 from reservation_core.domain.map_marks import SCHEDULER_NAME
 from reservation_core.domain.pod_gpus import GpuNeed, need_of
@@ -20,6 +21,7 @@ class BookingReviewRules:
 
     enforcement: EnforcementRules
     type_labels: Sequence[str] = ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "gpu-dev/gpu-type")
+    words: TypeWords = OUR_WORDS
     map_scheduler: str = SCHEDULER_NAME
     allow_claims: bool = False
     limit_s: float = 0.15
@@ -41,9 +43,8 @@ class BookingReviewer:
         rules = self._rules
         need = GpuNeed(0)
         if review.pod is not None:
-            need = need_of(
-                review.pod, tuple(rules.enforcement.gpu_resources), tuple(rules.type_labels), rules.map_scheduler
-            )
+            resources = tuple(rules.enforcement.gpu_resources)
+            need = need_of(review.pod, resources, tuple(rules.type_labels), rules.map_scheduler, rules.words)
         reason = uncounted_gpus(review, need, allow_claims=rules.allow_claims)
         if reason is not None:
             return Denied(reason)

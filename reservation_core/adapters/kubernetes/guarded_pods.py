@@ -19,6 +19,7 @@ from reservation_core.adapters.kubernetes.watching import list_all
 from reservation_core.domain import enforcement_marks as marks
 from reservation_core.domain.admission import annotations_of
 from reservation_core.domain.booking_enforcement import written_end
+from reservation_core.domain.gpu_types import OUR_WORDS, TypeWords
 from reservation_core.domain.map_marks import SCHEDULER_NAME
 from reservation_core.domain.pod_endings import GuardedPod
 from reservation_core.domain.pod_gpus import need_of
@@ -45,6 +46,7 @@ class GuardRules:
     jobs_namespace: str = "gpu-dev"
     gpu_resources: Sequence[str] = ("nvidia.com/gpu", "amd.com/gpu")
     type_labels: Sequence[str] = ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "gpu-dev/gpu-type")
+    words: TypeWords = OUR_WORDS
     scheduler_name: str = SCHEDULER_NAME
 
 
@@ -161,7 +163,7 @@ class KubernetesGuardedPods:
         if not (isinstance(uid, str) and isinstance(name, str) and isinstance(namespace, str)):
             return None
         annotations, rules = annotations_of(thing), self._rules
-        need = need_of(thing, rules.gpu_resources, rules.type_labels, rules.scheduler_name)
+        need = need_of(thing, rules.gpu_resources, rules.type_labels, rules.scheduler_name, rules.words)
         mapped = mapped_cards(thing, rules.scheduler_name)
         marked = any(mark in annotations for mark in marks.ENFORCEMENT_MARKS)
         if namespace == rules.jobs_namespace or (need.gpus == 0 and mapped is None and not marked):

@@ -21,7 +21,7 @@ from reservation_core.adapters.kubernetes.node_gpus import (
 from reservation_core.adapters.kubernetes.pod_causes import condition, quoted
 from reservation_core.adapters.kubernetes.pod_defaults import PodDefaults, Toleration
 from reservation_core.adapters.kubernetes.quantities import read_quantity
-from reservation_core.domain.gpu_types import GPU_TYPE, UNKNOWN, normalised_gpu_type
+from reservation_core.domain.gpu_types import UNKNOWN, TypeWords
 from reservation_core.domain.model import GpuCondition, GpuReport, NodeReport
 
 LOGICAL_NAME_LABEL = "gpu-node-name"
@@ -62,12 +62,11 @@ def read_nodes(
 
 
 class _Types:
-    """The types that people ask for: the administrators' word for a product, else ours."""
+    """The types that people ask for."""
 
     def __init__(self, rules: NodeRules) -> None:
         self._labels = rules.type_labels
-        words = {_as_label(product): word for product, word in rules.types.items()}
-        self._administrators = {product: word for product, word in words.items() if GPU_TYPE.fullmatch(word)}
+        self._words = TypeWords(rules.types)
         self._known: dict[str, str] = {}
 
     def labelled(self, labels: Mapping[str, str]) -> str | None:
@@ -79,8 +78,7 @@ class _Types:
         if not product:
             return UNKNOWN
         if product not in self._known:
-            word = self._administrators.get(_as_label(product))
-            self._known[product] = word or normalised_gpu_type(product)
+            self._known[product] = self._words.of(product)
         return self._known[product]
 
 
@@ -227,11 +225,6 @@ def _gpus(
             )
         )
     return tuple(gpus)
-
-
-def _as_label(product: str) -> str:
-    """A product as labels have it, which hold no spaces: the driver's own name for it is the same."""
-    return re.sub(r"[\s_-]+", "-", product.strip().lower())
 
 
 def _labelled_memory(labels: Mapping[str, str]) -> int | None:

@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reservation_core.adapters.kubernetes.nodes import NodeRules, read_nodes
 from reservation_core.domain.admission import Denied, Operation, Patched, PodReview, Requester, Untouched, Verdict
 from reservation_core.domain.booking_enforcement import EnforcementRules, Silence, Standing, Unbooked, enforcement
+from reservation_core.domain.gpu_types import TypeWords
 from reservation_core.domain.pod_gpus import GpuNeed, need_of
 from reservation_core.domain.pod_owners import OwnerRules, owner_of
 
@@ -207,3 +209,23 @@ def sidecar(gpus: int, **more: Any) -> dict[str, Any]:
 )
 def test_what_a_pod_needs(thing: dict[str, Any], need: GpuNeed) -> None:
     assert need_of(thing, GPUS, LABELS, "gpu-scheduler") == need
+
+
+@pytest.mark.parametrize("said", ["NVIDIA-Weird-Card", "nvidia_weird card"])
+def test_a_pods_type_is_called_as_administrators_call_it(said: str) -> None:
+    words = TypeWords({"nvidia weird-card": "h100", "tesla-t4": "NOT A TYPE"})
+    selecting = pod(1, nodeSelector={"nvidia.com/gpu.product": said})
+    assert need_of(selecting, GPUS, LABELS, "gpu-scheduler", words) == GpuNeed(1, "h100")
+    mapped = pod(0, {"gpu-dev/map-devices": "0"}, schedulerName="gpu-scheduler", affinity=affinity(said))
+    assert need_of(mapped, GPUS, LABELS, "gpu-scheduler", words) == GpuNeed(1, "h100", by_map=True)
+    other = pod(1, nodeSelector={"nvidia.com/gpu.product": "Tesla-T4"})
+    assert need_of(other, GPUS, LABELS, "gpu-scheduler", words) == GpuNeed(1, "t4")
+
+
+@pytest.mark.parametrize("said", ["NVIDIA-H100-80GB-HBM3", "nvidia-weird-card", "t4", "h100-nvl", "mig.card_2"])
+def test_a_pods_type_is_that_of_a_node_with_the_same_label(said: str) -> None:
+    labels = {"nvidia.com/gpu.product": said}
+    node = {"metadata": {"name": "n", "labels": labels}, "status": {"capacity": {"nvidia.com/gpu": "1"}}}
+    (report,) = read_nodes([node], [], NodeRules())
+    need = need_of(pod(1, nodeSelector=labels), GPUS, LABELS, "gpu-scheduler")
+    assert need.gpu_type == report.gpus[0].gpu_type
