@@ -58,7 +58,7 @@ class AskedCards:
     """All that a pod asks for.
 
     `plugin`: whole cards that the kubelet's device plugin chooses. `parts`: what runs at the same time, sidecars first,
-    `sidecars` of them. `milli`: thousandths of cards all in all, at the time of the most. `refused`: why nobody is given
+    `sidecars` of them. `milli`: thousandths of cards all in all, at the time of the most. `refused`: why nobody gets
     that; who is on a node all the same counts with what it asks for, rounded up.
     """
 

@@ -118,6 +118,19 @@ class ExtenderBoard:
         placed = self._room(pod, node)
         return Refused(self._lacking(pod, node)) if placed is None else placed
 
+    def cards_of(self, pod: CardPod, node_name: str) -> Placed | None:
+        """The cards for a pod that was bound beside us; None where there is no room."""
+        node = self.cards.nodes.get(node_name)
+        if node is None:
+            return None
+        self.cards.settle()
+        return self._room(pod, node)
+
+    def learn(self, pod: CardPod) -> None:
+        """A pod has come."""
+        if pod.asked.refused is None:
+            self.ranking.learn(_whole_task(pod))
+
     def models_of(self, nodes: Collection[str]) -> set[Model]:
         """The models of these nodes."""
         return {self.cards.nodes[name].model for name in nodes if name in self.cards.nodes}

@@ -1,30 +1,87 @@
 """From settings to an extender that answers: the cluster, quotas, lease and ledger behind it."""
 
+import asyncio
+import copy
+import secrets
+import socket
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING
 
+import numpy as np
+
+from reservation_core.adapters.clock import SystemClock
+from reservation_core.adapters.kubernetes.credentials import KubeconfigError
+from reservation_core.adapters.kubernetes.event_writer import EventWriter
+from reservation_core.adapters.kubernetes.extender_cluster import KubernetesCardCluster
+from reservation_core.adapters.kubernetes.extender_sights import CardSightRules
+from reservation_core.adapters.kubernetes.leases import Lease, LeaseRules
+from reservation_core.adapters.kubernetes.transport import Transport
+from reservation_core.domain.asked_cards import CardResources
+from reservation_core.domain.cards_in_use import CardsInUse
+from reservation_core.domain.extender_board import ExtenderBoard
+from reservation_core.domain.model_usage import ModelUsage
+from reservation_core.domain.placement.fleet import Fleet
+from reservation_core.domain.placement.policies import ranking_of
 from reservation_core.ports.extender import Extender
-from reservation_core.runtime.settings_admission import AdmissionSettings
+from reservation_core.runtime.companions import beside
+from reservation_core.runtime.kubernetes import open_transport
+from reservation_core.runtime.lease_namespace import lease_namespace
+from reservation_core.runtime.settings_admission import AdmissionSettings, ShareCards
+from reservation_core.runtime.settings_error import SettingsError
+from reservation_core.usecases.extend_scheduling import ExtendRules, SchedulerExtender
+
+if TYPE_CHECKING:
+    from reservation_core.runtime.promised_cards import PromisedCards
+
+_CONTROLLER = "gpu-admission"
+_FIRST_RECONSIDER_S = 1.0
+_RECONSIDER_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class RunningExtender:
     """What answers schedulers, and how it is."""
 
-    extender: Extender
+    scheduling: SchedulerExtender
+    lease: Lease | None
+    events: EventWriter
+
+    @property
+    def extender(self) -> Extender:
+        """What answers."""
+        return self.scheduling
 
     def ready(self) -> bool:
         """Whether schedulers may be sent here: everything was seen, and this replica leads where one has to."""
-        raise NotImplementedError
+        return self.scheduling.synced
 
     def problems(self) -> list[str]:
         """Sentences about what is wrong and does not keep it from answering, such as a ConfigMap that can't be read."""
-        raise NotImplementedError
+        problem = self.scheduling.quotas.problem
+        return [] if problem is None else [f"The GPU quotas can't be read: {problem}."]
 
     def numbers(self) -> Mapping[str, float]:
         """Counters (`…_total`) and gauges for /metrics, by name without the prefix."""
-        raise NotImplementedError
+        scheduling, counts = self.scheduling, self.scheduling.counts
+        return {
+            "synced": scheduling.synced,
+            "leading": 1.0 if self.lease is None else self.lease.holds(),
+            "quotas_invalid": scheduling.quotas.problem is not None,
+            "quotas_rejected_total": scheduling.quotas.rejected,
+            "waiting_pods": scheduling.waiting,
+            "assumed_pods": scheduling.assumed,
+            "claiming_pods": scheduling.claimed,
+            "bound_total": counts.bound,
+            "binds_refused_total": counts.refused,
+            "binds_unanswered_total": counts.unanswered,
+            "binds_given_up_total": counts.given_up,
+            "marked_total": scheduling.marker.marked,
+            "without_room_total": scheduling.marker.without_room,
+            "events_left_out_total": self.events.left_out,
+        }
 
 
 @asynccontextmanager
@@ -33,5 +90,98 @@ async def run_extender(settings: AdmissionSettings) -> AsyncIterator[RunningExte
 
     Raises SettingsError for a kubeconfig that can't be used. An error of any of its parts ends the block.
     """
-    raise NotImplementedError(settings)
-    yield
+    rules = settings.admission
+    try:
+        transport = open_transport(settings)
+    except KubeconfigError as error:
+        raise SettingsError(str(error)) from error
+    host, clock = socket.gethostname(), SystemClock()
+    events = EventWriter(transport, clock, _CONTROLLER, f"{_CONTROLLER}-{host}", per_s=rules.events_per_s)
+    lease = _lease(transport, clock, settings, host) if rules.leader_elect else None
+    async with AsyncExitStack() as closing:
+        closing.push_async_callback(transport.close)
+        promised = await closing.enter_async_context(_open_ledger(settings))
+        board = _board(settings)
+        extender = SchedulerExtender(
+            _cluster(transport, settings, events),
+            board,
+            ExtendRules(rules.assume_at, assumed_s=rules.assumed_s, claim_s=rules.assumed_s),
+            clock,
+            lease.left_s if lease is not None else lambda: inf,
+            promised.known if promised is not None else lambda: True,
+        )
+        if promised is not None:
+            await closing.enter_async_context(beside(promised.keep(extender.reserve, lambda: None), name="promised"))
+        await closing.enter_async_context(beside(events.run(), name="events"))
+        if lease is not None:
+            keeping = lease.keep(extender.lead, lambda: extender.settled)
+            await closing.enter_async_context(beside(keeping, name="lease"))
+        await closing.enter_async_context(beside(_reconsider(board, extender), name="reconsider"))
+        await closing.enter_async_context(beside(extender.run(), name="extender"))
+        closing.callback(extender.end)
+        yield RunningExtender(extender, lease, events)
+
+
+def _board(settings: AdmissionSettings) -> ExtenderBoard:
+    rules = settings.admission
+    usage = ModelUsage(rules.model_label, rules.pool_label)
+    by_policy = rules.share_cards is ShareCards.POLICY
+    return ExtenderBoard(CardsInUse(usage), ranking_of(rules.policy), by_policy=by_policy)
+
+
+def _cluster(transport: Transport, settings: AdmissionSettings, events: EventWriter) -> KubernetesCardCluster:
+    rules = settings.admission
+    sights = CardSightRules(
+        CardResources(settings.gpu.resource_names, rules.share_resource, rules.memory_resource),
+        rules.model_label,
+        rules.pool_label,
+        rules.quota_name,
+        rules.quota_key,
+        settings.kubernetes.namespace,
+    )
+    return KubernetesCardCluster(transport, sights, events, rules.quota_namespace, rules.enforced_label)
+
+
+def _lease(transport: Transport, clock: SystemClock, settings: AdmissionSettings, host: str) -> Lease:
+    rules = settings.admission
+    return Lease(
+        transport, clock, lease_namespace(rules.lease_namespace), rules.lease_name, f"{host}_{secrets.token_hex(6)}",
+        LeaseRules(rules.lease_s, rules.renew_within_s, rules.retry_s),
+    )  # fmt: skip
+
+
+@asynccontextmanager
+async def _open_ledger(settings: AdmissionSettings) -> "AsyncIterator[PromisedCards | None]":
+    """What our ledger has promised, where there is one."""
+    if settings.database_url is None:
+        yield None
+        return
+    # Loaded only where it is wanted: the database's libraries take 30 MB.
+    from reservation_core.adapters.postgres.engine import open_engine  # noqa: PLC0415
+    from reservation_core.runtime.promised_cards import PromisedCards  # noqa: PLC0415
+    from reservation_core.runtime.wiring import database_url_of  # noqa: PLC0415
+
+    engine = open_engine(database_url_of(settings), pool=1, application=_CONTROLLER)
+    try:
+        yield PromisedCards(engine, settings.admission.ledger_s, settings.admission.ledger_patience_s)
+    finally:
+        await engine.dispose()
+
+
+async def _reconsider(board: ExtenderBoard, extender: SchedulerExtender) -> None:
+    """Let the policy draw its conclusions from what has come: beside, as that may take it a second."""
+    pause_s = _FIRST_RECONSIDER_S
+    while True:
+        await asyncio.sleep(pause_s)
+        if extender.synced:
+            await asyncio.to_thread(board.ranking.reconsider, _picture(board.cards.fleet))
+            pause_s = _RECONSIDER_S
+
+
+def _picture(fleet: Fleet) -> Fleet:
+    """The fleet as it is now, which does not change while somebody else looks at it."""
+    picture = copy.copy(fleet)
+    for name, value in vars(fleet).items():
+        if isinstance(value, np.ndarray | list | dict):
+            setattr(picture, name, value.copy())
+    return picture

@@ -32,6 +32,16 @@ class VolcanoShape(StrEnum):
     V1_10 = "v1.10"
 
 
+class ShareCards(StrEnum):
+    """Who chooses the card of a share on its node: gpu-manager's own order, or the placement policy.
+
+    gpu-manager chooses once more on the node, and ends a container for which it would have chosen another card.
+    """
+
+    GPU_MANAGER = "gpu-manager"
+    POLICY = "policy"
+
+
 class AdmissionRules(BaseModel):
     """Who is answered where, by what, and how long things may take. Times are in seconds."""
 
@@ -46,6 +56,7 @@ class AdmissionRules(BaseModel):
     pool_label: QualifiedName = "gpu-pool"
     share_resource: QualifiedName = "tencent.com/vcuda-core"  # 100 are one card
     memory_resource: QualifiedName = "tencent.com/vcuda-memory"
+    share_cards: ShareCards = ShareCards.GPU_MANAGER
     # Where quotas by namespace and model stand.
     quota_namespace: Annotated[str, Field(pattern=_NAME)] = "kube-system"
     quota_name: Annotated[str, Field(pattern=_OBJECT_NAME)] = "gpuquota"

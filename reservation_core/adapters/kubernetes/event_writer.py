@@ -28,11 +28,12 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Regarding:
-    """The pod that an Event is about."""
+    """The object that an Event is about: of the API's version v1, a pod unless `kind` says otherwise."""
 
     namespace: str
     name: str
     uid: str
+    kind: str = "Pod"
 
 
 class EventWriter:
@@ -50,14 +51,16 @@ class EventWriter:
         self._more = asyncio.Event()
         self.left_out = 0
 
-    def tell(self, pod: Regarding, reason: str, note: str, *, action: str, warning: bool) -> None:
+    def tell(self, about: Regarding, reason: str, note: str, *, action: str, warning: bool) -> None:
         """Have an Event written soon. `reason` and `action` are words in CamelCase."""
         if len(self._waiting) == _MOST_WAITING:
             self.left_out += 1
         body = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": {"name": f"{pod.name[:200].rstrip('-.')}.{secrets.token_hex(8)}", "namespace": pod.namespace},
+            "metadata": {
+                "name": f"{about.name[:200].rstrip('-.')}.{secrets.token_hex(8)}", "namespace": about.namespace,
+            },
             "eventTime": written_time(self._clock.now()),
             "reportingController": self._controller,
             "reportingInstance": self._instance,
@@ -66,10 +69,11 @@ class EventWriter:
             "note": note.encode()[:_MOST_NOTE].decode(errors="ignore"),
             "type": "Warning" if warning else "Normal",
             "regarding": {
-                "apiVersion": "v1", "kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": pod.uid,
+                "apiVersion": "v1", "kind": about.kind,
+                "namespace": about.namespace, "name": about.name, "uid": about.uid,
             },
         }  # fmt: skip
-        self._waiting.append((f"/apis/events.k8s.io/v1/namespaces/{pod.namespace}/events", body))
+        self._waiting.append((f"/apis/events.k8s.io/v1/namespaces/{about.namespace}/events", body))
         self._more.set()
 
     async def run(self) -> None:

@@ -1,0 +1,199 @@
+"""The extender's way to an API server: nodes, pods and quotas as they change; bindings with their annotations."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
+from contextlib import aclosing
+from typing import Any
+
+from reservation_core.adapters.kubernetes.api_errors import ApiError, ConflictError, NotFoundError, is_of_another
+from reservation_core.adapters.kubernetes.event_writer import EventWriter, Regarding
+from reservation_core.adapters.kubernetes.extender_sights import (
+    CardSightRules,
+    card_pod,
+    namespace_sight,
+    node_sight,
+    pod_sight,
+    quota_sight,
+)
+from reservation_core.adapters.kubernetes.marks import as_mapping
+from reservation_core.adapters.kubernetes.object_watch import ObjectWatch, Seen
+from reservation_core.adapters.kubernetes.transport import MERGE_PATCH, ONLY_METADATA, Transport
+from reservation_core.domain.cards_in_use import CardPod
+from reservation_core.ports.card_cluster import CardPodSeen, CardSight, QuotasGone
+from reservation_core.ports.cluster import ClusterUnavailableError
+from reservation_core.ports.map_cluster import BindRefusedError, PodChangedError, PodGone, PodRef
+
+_NOT_ENDED = {"fieldSelector": "status.phase!=Succeeded"}  # of those that failed a container may still run
+
+BIND_LASTS_S = 4
+"""What the API server has not bound so many seconds after it was asked, it binds no more."""
+
+_Read = Callable[[Seen, CardSightRules], CardSight]
+
+
+class KubernetesCardCluster:
+    """See ports.card_cluster.CardCluster. Nodes and pods of all namespaces; `events` is run by whoever made it.
+
+    Namespaces are looked at where an `enforced_label` (`key=value`) is given: what pods there say of bookings counts.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        rules: CardSightRules,
+        events: EventWriter,
+        quota_namespace: str,
+        enforced_label: str | None = None,
+    ) -> None:
+        self._transport = transport
+        self._rules = rules
+        self._events = events
+        self._quota_namespace = quota_namespace
+        self._enforced_label = enforced_label
+        self._anew = asyncio.Event()
+
+    async def follow(self, handle: Callable[[CardSight], None], listed: Callable[[], None]) -> None:
+        """Tell of everything once, then that this was all, then of every change, until cancelled."""
+        quotas = f"/api/v1/namespaces/{self._quota_namespace}/configmaps"
+        by_name = {"fieldSelector": f"metadata.name={self._rules.quota_name}"}
+        watches: list[tuple[ObjectWatch, _Read]] = [
+            (ObjectWatch(self._transport, quotas, by_name), quota_sight),
+            (ObjectWatch(self._transport, "/api/v1/nodes"), node_sight),
+            (ObjectWatch(self._transport, "/api/v1/pods", _NOT_ENDED), pod_sight),
+        ]
+        if self._enforced_label is not None:
+            enforced = {"labelSelector": self._enforced_label}
+            watches.append((ObjectWatch(self._transport, "/api/v1/namespaces", enforced), namespace_sight))
+        while True:
+            self._anew.clear()
+            for watch, _ in watches:
+                watch.forget_place()
+            following = asyncio.create_task(self._follow_all(watches, handle, listed), name="follow all")
+            asked = asyncio.create_task(self._anew.wait(), name="asked to read anew")
+            try:
+                await asyncio.wait((following, asked), return_when=asyncio.FIRST_COMPLETED)
+                if following.done():
+                    await following
+            finally:
+                following.cancel()
+                asked.cancel()
+                await asyncio.wait((following, asked))
+
+    def read_anew(self) -> None:
+        """Have `follow` begin with new lists, asked for after this call."""
+        self._anew.set()
+
+    async def _follow_all(
+        self,
+        watches: Collection[tuple[ObjectWatch, _Read]],
+        handle: Callable[[CardSight], None],
+        listed: Callable[[], None],
+    ) -> None:
+        to_list = len(watches)
+
+        def one_listed() -> None:
+            nonlocal to_list
+            to_list -= 1
+            if to_list == 0:
+                listed()
+
+        async with asyncio.TaskGroup() as group:
+            for watch, read in watches:
+                group.create_task(self._follow(watch.changes(), read, handle, one_listed))
+
+    async def _follow(
+        self,
+        changes: AsyncGenerator[Seen | None, None],
+        read: _Read,
+        handle: Callable[[CardSight], None],
+        listed: Callable[[], None],
+    ) -> None:
+        first, found = True, 0
+        async with aclosing(changes) as seen:
+            async for each in seen:
+                if each is not None:
+                    found += 1
+                    handle(read(each, self._rules))
+                elif first:
+                    first = False
+                    if found == 0 and read is quota_sight:
+                        handle(QuotasGone())
+                    listed()
+
+    def pod_of(self, thing: Mapping[str, Any]) -> CardPod:
+        """A pod as a scheduler sends it."""
+        return card_pod(thing, self._rules)
+
+    async def bind(self, pod: PodRef, node: str, marks: Mapping[str, str]) -> None:
+        """Bind a pod with its annotations, or find that it is bound there already: an answer may have been lost.
+
+        The server writes both at once, on a pod of this uid that is on no node. Raises PodChangedError,
+        BindRefusedError and ClusterUnavailableError.
+        """
+        lost = False
+
+        def unanswered() -> None:
+            nonlocal lost
+            lost = True
+
+        metadata: dict[str, Any] = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
+        if marks:
+            metadata["annotations"] = dict(marks)
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": metadata,
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        try:
+            await self._transport.request(
+                "POST", f"{_path(pod)}/binding", query={"timeout": f"{BIND_LASTS_S}s"}, body=body, unanswered=unanswered
+            )
+        except (ConflictError, NotFoundError) as problem:
+            found = await self.look_at(pod)
+            if not isinstance(found, CardPodSeen) or found.node != node:
+                raise PodChangedError(f"{pod} could not be bound to {node}: {problem.message}") from problem
+        except ApiError as problem:
+            if lost:
+                raise ClusterUnavailableError(f"Whether {pod} was bound to {node} is not known: {problem}") from problem
+            raise BindRefusedError(f"The API server refuses to bind {pod} to {node}: {problem}") from problem
+
+    async def mark(self, pod: PodRef, version: str, marks: Mapping[str, str]) -> None:
+        """Write annotations on a pod that has not changed since. Raises PodChangedError and ClusterUnavailableError."""
+        body = {"metadata": {"uid": pod.uid, "resourceVersion": version, "annotations": dict(marks)}}
+        try:
+            await self._transport.request(
+                "PATCH", _path(pod), body=body, content_type=MERGE_PATCH, accept=ONLY_METADATA
+            )
+        except NotFoundError as problem:
+            raise PodChangedError(f"{pod} is gone") from problem
+        except ApiError as problem:
+            if is_of_another(problem):
+                raise PodChangedError(f"{pod} has changed: {problem.message}") from problem
+            raise ClusterUnavailableError(f"The annotations of {pod} could not be written: {problem}") from problem
+
+    async def look_at(self, pod: PodRef) -> CardPodSeen | PodGone:
+        """A pod as the API server has it now. Raises ClusterUnavailableError."""
+        try:
+            found = await self._transport.request("GET", _path(pod))
+        except NotFoundError:
+            return PodGone(pod.uid)
+        except ApiError as problem:
+            raise ClusterUnavailableError(f"Pod {pod} could not be looked at: {problem}") from problem
+        if as_mapping(found.get("metadata")).get("uid") != pod.uid:
+            return PodGone(pod.uid)
+        seen = pod_sight(Seen(pod.namespace, pod.name, pod.uid, found), self._rules)
+        return seen if isinstance(seen, CardPodSeen) else PodGone(pod.uid)
+
+    def tell_of_pod(self, pod: PodRef, reason: str, message: str) -> None:
+        """Have a warning about a pod written."""
+        self._events.tell(Regarding(pod.namespace, pod.name, pod.uid), reason, message, action="Binding", warning=True)
+
+    def tell_of_quotas(self, uid: str, reason: str, message: str, *, warning: bool) -> None:
+        """Have an Event about the ConfigMap of quotas written."""
+        about = Regarding(self._quota_namespace, self._rules.quota_name, uid, kind="ConfigMap")
+        self._events.tell(about, reason, message, action="Reading", warning=warning)
+
+
+def _path(pod: PodRef) -> str:
+    return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"

@@ -1,0 +1,146 @@
+"""From the API's Node, Pod and ConfigMap objects to what an extender decides on. Nothing else of them is kept."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from sys import intern
+from typing import Any
+
+from reservation_core.adapters.kubernetes.marks import GPU_INDICES, as_mapping, pod_name_of, read_time
+from reservation_core.adapters.kubernetes.object_watch import Seen
+from reservation_core.adapters.kubernetes.pod_requests import pod_requests, read_amounts
+from reservation_core.adapters.kubernetes.pod_statuses import is_finished
+from reservation_core.domain.admission import annotations_of
+from reservation_core.domain.asked_cards import CORE_OF_A_CARD, AskedCards, CardResources, asked_cards
+from reservation_core.domain.card_footprints import Footprint, Taken
+from reservation_core.domain.cards_in_use import CardNode, CardPod
+from reservation_core.domain.enforcement_marks import BOOKING, TERMINATE_AT
+from reservation_core.domain.extender_marks import ASSIGNED, CARDS, TIME, read_footprint
+from reservation_core.domain.gpu_resources import is_gpu_resource
+from reservation_core.domain.map_marks import MAP_DEVICES, SCHEDULER_NAME
+from reservation_core.domain.model_usage import Model, model_of
+from reservation_core.domain.placement.tasks import WHOLE
+from reservation_core.ports.card_cluster import CardNodeSeen, CardPodSeen, CardSight, QuotasGone, QuotasSeen
+from reservation_core.ports.map_cluster import NamespaceSeen, NodeGone, PodGone
+
+_MOST_CARDS = 1024
+_MIB = 2**20
+_LONGEST = 253
+
+
+@dataclass(frozen=True, slots=True)
+class CardSightRules:
+    """What cards, models and pools are called; where our own jobs run, and who binds pods with scheduling maps."""
+
+    resources: CardResources = field(default_factory=CardResources)
+    model_label: str = "nvidia.com/gpu.product"
+    pool_label: str = "gpu-pool"
+    quota_name: str = "gpuquota"
+    quota_key: str = "gpu_quota"
+    jobs_namespace: str = "gpu-dev"
+    map_scheduler: str = SCHEDULER_NAME
+
+
+def namespace_sight(seen: Seen, _rules: CardSightRules) -> CardSight:
+    """A namespace of those that have the label, or not any more."""
+    return NamespaceSeen(seen.name, enforced=not seen.gone)
+
+
+def quota_sight(seen: Seen, rules: CardSightRules) -> CardSight:
+    """The object of quotas, or that there is none."""
+    if seen.gone:
+        return QuotasGone()
+    text = as_mapping(seen.thing.get("data")).get(rules.quota_key)
+    return QuotasSeen(seen.uid, text if isinstance(text, str) else None)
+
+
+def node_sight(seen: Seen, rules: CardSightRules) -> CardSight:
+    """A node, as it is now or gone."""
+    if seen.gone:
+        return NodeGone(seen.name)
+    metadata, status = as_mapping(seen.thing.get("metadata")), as_mapping(seen.thing.get("status"))
+    labels = as_mapping(metadata.get("labels"))
+    capacity, allocatable = read_amounts(status.get("capacity")), read_amounts(status.get("allocatable"))
+    plugin = sum(amount for name, amount in capacity.items() if is_gpu_resource(name, rules.resources.whole))
+    shares = min(capacity.get(rules.resources.share, 0) // CORE_OF_A_CARD, _MOST_CARDS)
+    memory = capacity.get(rules.resources.memory, 0)
+    return CardNodeSeen(
+        CardNode(
+            name=intern(seen.name),
+            model=_model(str(labels.get(rules.model_label) or "")),
+            pool=intern(str(labels.get(rules.pool_label) or "")),
+            plugin_cards=min(plugin, _MOST_CARDS),
+            share_cards=shares,
+            card_memory=memory // shares if shares else 0,
+            cpu_milli=allocatable.get("cpu", 0),
+            memory_mib=allocatable.get("memory", 0) // _MIB,
+        )
+    )
+
+
+@lru_cache(maxsize=4096)
+def _model(label: str) -> Model:
+    return model_of(label)
+
+
+def pod_sight(seen: Seen, rules: CardSightRules) -> CardSight:
+    """A pod that has not ended, on its node or waiting; else that it is gone."""
+    if seen.gone or is_finished(seen.thing):
+        return PodGone(seen.uid)
+    spec, metadata = as_mapping(seen.thing.get("spec")), as_mapping(seen.thing.get("metadata"))
+    pod = card_pod(seen.thing, rules)
+    node, version = spec.get("nodeName"), str(metadata.get("resourceVersion") or "")
+    if not isinstance(node, str) or not node:
+        return CardPodSeen(pod, version=version)
+    known = _known_beside(seen.thing, spec, rules)
+    if known is not None:
+        footprint, cards = known
+        pod = _with_cards(pod, cards)
+        return CardPodSeen(pod, intern(node), footprint, marked=True, version=version)
+    annotations = annotations_of(seen.thing)
+    marked = any(name in annotations for name in (CARDS, TIME, ASSIGNED))
+    return CardPodSeen(pod, intern(node), read_footprint(pod.asked, annotations), marked, version)
+
+
+def card_pod(thing: Mapping[str, Any], rules: CardSightRules) -> CardPod:
+    """What counts of a pod, wherever it is."""
+    metadata, spec = as_mapping(thing.get("metadata")), as_mapping(thing.get("spec"))
+    requests = pod_requests(spec)
+    annotations = annotations_of(thing)
+    return CardPod(
+        uid=_text(metadata.get("uid")),
+        namespace=intern(_text(metadata.get("namespace"))),
+        name=_text(metadata.get("name")),
+        asked=asked_cards(spec, rules.resources),
+        cpu_milli=requests.get("cpu", 0),
+        memory_mib=-(-requests.get("memory", 0) // _MIB),
+        booking_id=annotations.get(BOOKING),
+        ends_at=read_time(annotations.get(TERMINATE_AT)),
+    )
+
+
+def _known_beside(
+    thing: Mapping[str, Any], spec: Mapping[str, Any], rules: CardSightRules
+) -> tuple[Footprint | None, int] | None:
+    """The cards of a pod that was not given them by an extender: one of our own jobs', or one with a scheduling map."""
+    annotations = annotations_of(thing)
+    devices: str | None = None
+    if _text(as_mapping(thing.get("metadata")).get("namespace")) == rules.jobs_namespace and pod_name_of(thing):
+        devices = annotations.get(GPU_INDICES)
+    elif spec.get("schedulerName") == rules.map_scheduler:
+        devices = annotations.get(MAP_DEVICES)
+    named = {word.strip() for word in (devices or "").split(",") if word.strip()}
+    if not named:
+        return None
+    if not all(word.isascii() and word.isdigit() and len(word) < 5 for word in named):
+        return None, len(named)
+    return tuple(Taken(card, WHOLE) for card in sorted({int(word) for word in named})), len(named)
+
+
+def _with_cards(pod: CardPod, cards: int) -> CardPod:
+    asked = AskedCards(plugin=cards, milli=cards * WHOLE)
+    return CardPod(pod.uid, pod.namespace, pod.name, asked, pod.cpu_milli, pod.memory_mib, pod.booking_id, pod.ends_at)
+
+
+def _text(value: object) -> str:
+    return value[:_LONGEST] if isinstance(value, str) else ""

@@ -1,0 +1,88 @@
+"""The cluster, as an extender sees it: nodes and their cards, who is on them, quotas; and how it writes a decision."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from reservation_core.domain.card_footprints import Footprint
+from reservation_core.domain.cards_in_use import CardNode, CardPod
+from reservation_core.ports.map_cluster import NamespaceSeen, NodeGone, PodGone, PodRef
+
+
+@dataclass(frozen=True, slots=True)
+class CardNodeSeen:
+    """A node as it is now."""
+
+    node: CardNode
+
+
+@dataclass(frozen=True, slots=True)
+class CardPodSeen:
+    """A pod that has not ended, as it is now; `node` None: it is on none.
+
+    `footprint`: the cards that it is known to have. `marked`: somebody has written there which. `version` is that of
+    the object.
+    """
+
+    pod: CardPod
+    node: str | None = None
+    footprint: Footprint | None = None
+    marked: bool = False
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class QuotasSeen:
+    """What the object of quotas holds; `text` None: nothing under the key that counts."""
+
+    uid: str
+    text: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class QuotasGone:
+    """There is no object of quotas."""
+
+
+CardSight = CardNodeSeen | NodeGone | CardPodSeen | PodGone | NamespaceSeen | QuotasSeen | QuotasGone
+
+
+class CardCluster(Protocol):
+    """What an extender sees and does. Every method that waits raises ClusterUnavailableError."""
+
+    async def follow(self, handle: Callable[[CardSight], None], listed: Callable[[], None]) -> None:
+        """Call `handle` for everything once, then `listed`, then `handle` for every change. Goes on through whatever
+        may pass, until cancelled."""
+        ...
+
+    def read_anew(self) -> None:
+        """Have `follow` begin with everything again, as it is after this call, and with `listed` when that was all."""
+        ...
+
+    def pod_of(self, thing: Mapping[str, Any]) -> CardPod:
+        """A pod as a scheduler sends it. Whatever stands in it, nothing is raised."""
+        ...
+
+    async def bind(self, pod: PodRef, node: str, marks: Mapping[str, str]) -> None:
+        """Bind a pod and write annotations on it, at once or not at all; or find that it is bound there already.
+
+        Raises PodChangedError and BindRefusedError (of ports.map_cluster). After ClusterUnavailableError, or when it is
+        cancelled, nobody knows: the bind may come some seconds late.
+        """
+        ...
+
+    async def mark(self, pod: PodRef, version: str, marks: Mapping[str, str]) -> None:
+        """Write annotations on a pod of that version. Raises PodChangedError when it is another one now, or gone."""
+        ...
+
+    async def look_at(self, pod: PodRef) -> CardPodSeen | PodGone:
+        """A pod as it is now."""
+        ...
+
+    def tell_of_pod(self, pod: PodRef, reason: str, message: str) -> None:
+        """Have a warning about a pod written soon, for people."""
+        ...
+
+    def tell_of_quotas(self, uid: str, reason: str, message: str, *, warning: bool) -> None:
+        """Have an Event about the object of quotas written soon, for people."""
+        ...

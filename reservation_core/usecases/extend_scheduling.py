@@ -1,0 +1,398 @@
+"""Answering schedulers about cards: from what was seen, without waiting; and binding, where they leave that to us.
+
+Between the check of a decision and the moment from which it counts nothing else happens, so what is decided for one is
+never given to another. A decision counts until the pod is seen bound or gone, or its bind is known not to have been: a
+bind without an answer may still be carried out for some seconds, and nothing is concluded from silence.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Any, assert_never
+
+import structlog
+
+from reservation_core.domain.card_footprints import Placed
+from reservation_core.domain.cards_in_use import CardPod
+from reservation_core.domain.extender_board import ExtenderBoard, Refused
+from reservation_core.domain.extender_marks import marks_of
+from reservation_core.domain.map_placement import ReservedCards
+from reservation_core.ports.card_cluster import (
+    CardCluster,
+    CardNodeSeen,
+    CardPodSeen,
+    CardSight,
+    QuotasGone,
+    QuotasSeen,
+)
+from reservation_core.ports.clock import Clock
+from reservation_core.ports.cluster import ClusterUnavailableError
+from reservation_core.ports.extender import AssumeAt, Binding, BindRefusedError, Filtered, NotSyncedError
+from reservation_core.ports.map_cluster import BindRefusedError as RefusedByServerError
+from reservation_core.ports.map_cluster import NamespaceSeen, NodeGone, PodChangedError, PodGone, PodRef
+from reservation_core.usecases.mark_bound_pods import BoundPodMarker
+from reservation_core.usecases.quota_source import QuotaSource
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendRules:
+    """When a decision counts, and how long things may take, in seconds.
+
+    A bind is waited for `bind_s`; without an answer it may be carried out for `unclear_s` more. A pod that was decided
+    on and is not seen on its node for `assumed_s` is looked up. Where only the filter is asked, a pod that passed it
+    counts for `claim_s`.
+    """
+
+    assume_at: AssumeAt = AssumeAt.BIND
+    bind_s: float = 4.0
+    unclear_s: float = 5.0
+    assumed_s: float = 30.0
+    claim_s: float = 30.0
+
+
+@dataclass(slots=True)
+class Counts:
+    """What was done since the start."""
+
+    bound: int = 0
+    refused: int = 0
+    unanswered: int = 0
+    given_up: int = 0
+
+
+@dataclass(slots=True)
+class _Bind:
+    """A decision that counts before its pod is seen on the node."""
+
+    pod: PodRef
+    node: str
+    marks: Mapping[str, str]
+    since_s: float
+    calls: int = 0
+    unclear_until_s: float = -inf
+
+
+class SchedulerExtender:
+    """Follows one cluster, and answers. See ports.extender.Extender.
+
+    `leads_for_s` says for how many seconds this replica surely leads, `ledger_known` whether it is known what the
+    ledger has promised: without either, nothing is answered.
+    """
+
+    def __init__(
+        self,
+        cluster: CardCluster,
+        board: ExtenderBoard,
+        rules: ExtendRules,
+        clock: Clock,
+        leads_for_s: Callable[[], float] = lambda: inf,
+        ledger_known: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._cluster = cluster
+        self._board = board
+        self._cards = board.cards
+        self._rules = rules
+        self._clock = clock
+        self._leads_for_s = leads_for_s
+        self._ledger_known = ledger_known
+        self.quotas = QuotaSource(cluster, board.cards.usage)
+        self._waiting: dict[str, CardPod] = {}
+        self._learnt: set[str] = set()
+        self._binds: dict[str, _Bind] = {}
+        self.marker = BoundPodMarker(cluster, board, clock, lambda: self.synced)
+        self._listed = False
+        self._fresh = True
+        self._began_s: float | None = None
+        self._ending = False
+        self._unclear_until_s = -inf
+        self.counts = Counts()
+
+    @property
+    def synced(self) -> bool:
+        """Whether questions can be answered."""
+        return self._why_not_synced() is None
+
+    @property
+    def waiting(self) -> int:
+        """How many pods are on no node."""
+        return len(self._waiting)
+
+    @property
+    def assumed(self) -> int:
+        """How many pods were decided on and not seen on their nodes yet."""
+        return len(self._binds)
+
+    @property
+    def claimed(self) -> int:
+        """How many pods have passed the filter and count for a while."""
+        return self._cards.usage.claims
+
+    async def run(self) -> None:
+        """Follow the cluster until cancelled."""
+        self._began_s = self._now_s()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._cluster.follow(self.see, self._all_seen), name="follow")
+            group.create_task(self._keep_clear(), name="assumed pods")
+            group.create_task(self.marker.run(), name="mark")
+
+    def lead(self) -> None:
+        """It leads from now on. Nothing is answered before everything was read anew: what the leader before bound last
+        may not have been seen here yet."""
+        self._fresh = False
+        self._cluster.read_anew()
+
+    def end(self) -> None:
+        """Begin no more binds."""
+        self._ending = True
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing that was asked for can still be carried out."""
+        calls = any(bind.calls for bind in self._binds.values())
+        return self._ending and not calls and self._now_s() >= self._unclear_until_s
+
+    def reserve(self, reserved: ReservedCards) -> None:
+        """Take in what the ledger has promised."""
+        self._cards.reserve(reserved)
+
+    # What is seen
+
+    def see(self, sight: CardSight) -> None:
+        """Take in what has changed."""
+        match sight:
+            case CardNodeSeen(node):
+                self._cards.put_node(node)
+            case NodeGone(name):
+                self._cards.drop_node(name)
+            case CardPodSeen():
+                self._see_pod(sight)
+            case PodGone(uid):
+                self._waiting.pop(uid, None)
+                self._binds.pop(uid, None)
+                self._learnt.discard(uid)
+                self._cards.drop_pod(uid)
+            case NamespaceSeen(name, enforced):
+                self._cards.enforce(name, enforced=enforced)
+            case QuotasSeen() | QuotasGone():
+                self.quotas.see(sight)
+            case _:
+                assert_never(sight)
+
+    def _see_pod(self, seen: CardPodSeen) -> None:
+        uid = seen.pod.uid
+        if uid not in self._learnt and not seen.pod.asked.none:
+            self._learnt.add(uid)
+            self._board.learn(seen.pod)
+        if seen.node is None:
+            if not self._cards.is_bound(uid):  # else it is an older state
+                self._waiting[uid] = seen.pod
+            return
+        self._waiting.pop(uid, None)
+        self._binds.pop(uid, None)
+        self._cards.put_bound(seen.pod, seen.node, seen.footprint)
+        if self._rules.assume_at is AssumeAt.FILTER and seen.pod.asked.shares and not seen.marked:
+            self.marker.put(seen)
+
+    def _all_seen(self) -> None:
+        self._listed = self._fresh = True
+
+    # What is asked
+
+    def filter(self, pod: Mapping[str, Any], nodes: Sequence[str]) -> Filtered:
+        """Which nodes would do. Raises NotSyncedError."""
+        self._require_sync()
+        asking = self._cluster.pod_of(pod)
+        usage = self._cards.usage
+        if self._rules.assume_at is AssumeAt.FILTER:
+            usage.end_claims(self._now_s())
+        found = self._board.filter(asking, nodes)
+        if self._rules.assume_at is AssumeAt.FILTER and not asking.asked.none:
+            models = self._board.models_of(found.fitting)
+            until_s = self._now_s() + self._rules.claim_s
+            usage.claim(asking.uid, asking.namespace, models, asking.asked.milli if models else 0, until_s)
+        return Filtered(found.fitting, found.failed, found.unresolvable)
+
+    def prioritize(self, pod: Mapping[str, Any], nodes: Sequence[str]) -> Sequence[int]:
+        """How good each node is, 0 to 10. Raises NotSyncedError."""
+        self._require_sync()
+        return self._board.scores(self._cluster.pod_of(pod), nodes)
+
+    async def bind(self, binding: Binding) -> None:
+        """Decide on cards, write the decision and bind. Raises NotSyncedError and BindRefusedError."""
+        self._require_sync()
+        ref = PodRef(binding.namespace, binding.name, binding.uid)
+        pod = self._waiting.get(ref.uid) or await self._looked_up(ref, binding.node)
+        if pod is None:
+            return None
+        if not pod.asked.none:
+            await self._old_binds_are_over()
+        await self._known_where(ref, binding.node)
+        self._require_sync()
+        begun = self._decided(ref, pod, binding.node)
+        return None if begun is None else await self._carry_out(begun)
+
+    def _decided(self, ref: PodRef, pod: CardPod, node: str) -> _Bind | None:
+        """From here on the decision counts. None: the pod is there already. Raises BindRefusedError."""
+        if self._cards.is_bound(ref.uid):
+            self._require_on(ref, self._cards.node_of(ref.uid), node)
+            return None
+        if self._ending:
+            raise BindRefusedError("gpu-admission is ending; ask again, another replica answers.")
+        begun = self._binds.get(ref.uid)
+        if begun is not None and begun.node == node:
+            return begun  # asked once more: the same cards, whoever's call comes through
+        decision = self._board.decide(pod, node)
+        match decision:
+            case Refused(reason):
+                self.counts.refused += 1
+                raise BindRefusedError(reason)
+            case Placed():
+                marks = marks_of(decision, node, self._clock.now()) if pod.asked.shares else {}
+            case _:
+                assert_never(decision)
+        self._cards.assume(pod, node, decision.footprint if pod.asked.shares else None)
+        made = self._binds[ref.uid] = _Bind(ref, node, marks, self._now_s())
+        return made
+
+    async def _carry_out(self, begun: _Bind) -> None:
+        uid, within_s = begun.pod.uid, min(self._rules.bind_s, self._leads_for_s())
+        begun.calls += 1
+        try:
+            async with asyncio.timeout(within_s):
+                await self._cluster.bind(begun.pod, begun.node, begun.marks)
+        except (PodChangedError, RefusedByServerError) as problem:
+            self.counts.refused += 1
+            if begun.calls == 1 and begun.unclear_until_s <= self._now_s():
+                self._give_up(uid, begun)
+            raise BindRefusedError(str(problem)) from problem
+        except (ClusterUnavailableError, TimeoutError) as problem:
+            self.counts.unanswered += 1
+            self._is_unclear(begun)
+            why = str(problem) or "no answer in time"
+            _log.warning("a bind was not answered", pod=str(begun.pod), node=begun.node, why=why)
+            raise BindRefusedError(f"Whether {begun.pod} is bound to {begun.node} is not known: {why}") from problem
+        except asyncio.CancelledError:
+            self._is_unclear(begun)
+            raise
+        finally:
+            begun.calls -= 1
+        self.counts.bound += 1
+        begun.since_s = self._now_s()
+        _log.info("bound", pod=str(begun.pod), node=begun.node, cards=begun.marks)
+
+    def _is_unclear(self, begun: _Bind) -> None:
+        begun.unclear_until_s = self._unclear_until_s = self._now_s() + self._rules.unclear_s
+
+    def _give_up(self, uid: str, begun: _Bind) -> None:
+        """A decision that counts no more."""
+        if self._binds.get(uid) is begun:
+            del self._binds[uid]
+            self._cards.drop_assumed(uid)
+
+    async def _looked_up(self, ref: PodRef, node: str) -> CardPod | None:
+        """A pod that was not seen waiting; None for one that is on this node already. Raises BindRefusedError.
+
+        It is not taken in: of what the watch has not told it may never tell that it is gone.
+        """
+        if self._cards.is_bound(ref.uid):
+            self._require_on(ref, self._cards.node_of(ref.uid), node)
+            return None
+        try:
+            found = await self._cluster.look_at(ref)
+        except ClusterUnavailableError as problem:
+            raise BindRefusedError(f"{ref} could not be looked up: {problem}") from problem
+        match found:
+            case PodGone():
+                raise BindRefusedError(f"There is no pod {ref} of the uid {ref.uid} any more.")
+            case CardPodSeen():
+                if found.node is None:
+                    return found.pod
+                self._require_on(ref, found.node, node)
+                return None
+            case _:
+                assert_never(found)
+
+    @staticmethod
+    def _require_on(ref: PodRef, where: str | None, node: str) -> None:
+        if where != node:
+            raise BindRefusedError(f"{ref} is on {where} already.")
+
+    async def _known_where(self, ref: PodRef, node: str) -> None:
+        """Wait while the pod may come to be on another node. Raises BindRefusedError when that stays unknown."""
+        former = self._binds.get(ref.uid)
+        if former is None or former.node == node:
+            return
+        give_up_s = self._now_s() + self._rules.bind_s + self._rules.unclear_s
+        while self._binds.get(ref.uid) is former and self._now_s() < give_up_s:
+            wait_s = former.unclear_until_s - self._now_s()
+            if former.calls or wait_s > 0:
+                await asyncio.sleep(max(0.05, min(wait_s, 0.5)))
+            elif not await self._found_out(former):
+                break
+        if self._binds.get(ref.uid) is former:
+            raise BindRefusedError(f"Whether {ref} is bound to {former.node} is not known yet; ask again.")
+
+    async def _old_binds_are_over(self) -> None:
+        """What a process before this one asked for last may still be carried out: wait until that would be seen."""
+        began_s = self._began_s if self._began_s is not None else self._now_s()
+        await asyncio.sleep(max(0.0, began_s + self._rules.unclear_s - self._now_s()))
+
+    # What is done beside
+
+    async def _keep_clear(self) -> None:
+        """Find out about binds of which nothing was seen."""
+        while True:
+            await asyncio.sleep(min(1.0, self._rules.assumed_s / 4))
+            self._cards.usage.end_claims(self._now_s())
+            now_s = self._now_s()
+            late = [
+                bind
+                for bind in self._binds.values()
+                if not bind.calls
+                and (
+                    -inf < bind.unclear_until_s <= now_s
+                    or (bind.unclear_until_s == -inf and bind.since_s + self._rules.assumed_s <= now_s)
+                )
+            ]
+            for bind in late:
+                await self._found_out(bind)
+
+    async def _found_out(self, bind: _Bind) -> bool:
+        """Look a pod up whose bind is over one way or another; whether that could be done."""
+        try:
+            found = await self._cluster.look_at(bind.pod)
+        except ClusterUnavailableError as problem:
+            _log.warning("whether a pod is bound is not known; asking again", pod=str(bind.pod), why=str(problem))
+            return False
+        if self._binds.get(bind.pod.uid) is not bind or bind.calls:
+            return True
+        if isinstance(found, CardPodSeen) and found.node is not None:
+            bind.since_s, bind.unclear_until_s = self._now_s(), -inf  # the watch will tell; until then it counts
+        else:
+            self.counts.given_up += 1
+            _log.warning("a pod was not bound as decided; its cards are free again", pod=str(bind.pod), node=bind.node)
+            self._give_up(bind.pod.uid, bind)
+        return True
+
+    def _require_sync(self) -> None:
+        why = self._why_not_synced()
+        if why is not None:
+            raise NotSyncedError(why)
+
+    def _why_not_synced(self) -> str | None:
+        if not (self._listed and self._fresh):
+            return "gpu-admission is still reading nodes and pods; ask again."
+        if not self.quotas.known:
+            return f"The quotas can't be read: {self.quotas.problem}. Mend the ConfigMap; nothing is answered before."
+        if not self._ledger_known():
+            return "It is not known which GPUs are promised: the database does not answer."
+        if self._leads_for_s() <= 0:
+            return "Another replica leads; ask that one."
+        return None
+
+    @staticmethod
+    def _now_s() -> float:
+        return asyncio.get_running_loop().time()

@@ -1,0 +1,85 @@
+"""Where schedulers bind by themselves: a pod's cards are decided when it is seen on its node, and written on it."""
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from reservation_core.domain.extender_board import ExtenderBoard
+from reservation_core.domain.extender_marks import marks_of
+from reservation_core.ports.card_cluster import CardCluster, CardPodSeen
+from reservation_core.ports.clock import Clock
+from reservation_core.ports.cluster import ClusterUnavailableError
+from reservation_core.ports.map_cluster import PodChangedError, PodRef
+
+_AGAIN_S = 1.0
+
+_log = structlog.get_logger(__name__)
+
+
+class BoundPodMarker:
+    """Writes once on each pod that it is given, one after another, while `may_write` says so."""
+
+    def __init__(self, cluster: CardCluster, board: ExtenderBoard, clock: Clock, may_write: Callable[[], bool]) -> None:
+        self._cluster = cluster
+        self._board = board
+        self._clock = clock
+        self._may_write = may_write
+        self._to_mark: asyncio.Queue[CardPodSeen] = asyncio.Queue()
+        self._queued: set[str] = set()
+        self.marked = 0
+        self.without_room = 0
+
+    def put(self, seen: CardPodSeen) -> None:
+        """A pod was seen on its node, and nobody has written which cards it has."""
+        if seen.pod.uid not in self._queued:
+            self._queued.add(seen.pod.uid)
+            self._to_mark.put_nowait(seen)
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        while True:
+            seen = await self._to_mark.get()
+            left = await self._try(seen) if self._may_write() else seen
+            if left is None:
+                self._queued.discard(seen.pod.uid)
+            else:
+                await asyncio.sleep(_AGAIN_S if left is seen else 0)
+                self._to_mark.put_nowait(left)
+
+    async def _try(self, seen: CardPodSeen) -> CardPodSeen | None:
+        """What is left to write, if anything: the pod itself, or a newer state of it."""
+        try:
+            await self._mark(seen)
+        except PodChangedError:
+            return await self._newer(seen)
+        except ClusterUnavailableError as problem:
+            _log.warning("a pod's cards could not be written; trying again", pod=seen.pod.name, why=str(problem))
+            return seen
+        return None
+
+    async def _mark(self, seen: CardPodSeen) -> None:
+        cards, ref = self._board.cards, _ref(seen)
+        if seen.node is None or not cards.is_bound(ref.uid) or cards.node_of(ref.uid) != seen.node:
+            return  # it is gone
+        placed = self._board.cards_of(seen.pod, seen.node)
+        if placed is None:
+            self.without_room += 1
+            what = f"No GPU of {seen.node} has room for {ref}: it was bound beside gpu-admission, or two were at once."
+            self._cluster.tell_of_pod(ref, "NoCards", what)
+            return
+        cards.put_bound(seen.pod, seen.node, placed.footprint)
+        await self._cluster.mark(ref, seen.version, marks_of(placed, seen.node, self._clock.now()))
+        self.marked += 1
+
+    async def _newer(self, seen: CardPodSeen) -> CardPodSeen | None:
+        """The pod as it is now; None where there is nothing to write any more."""
+        try:
+            found = await self._cluster.look_at(_ref(seen))
+        except ClusterUnavailableError:
+            return seen
+        return found if isinstance(found, CardPodSeen) and not found.marked else None
+
+
+def _ref(seen: CardPodSeen) -> PodRef:
+    return PodRef(seen.pod.namespace, seen.pod.name, seen.pod.uid)

@@ -1,0 +1,72 @@
+"""Where quotas by model come from: an object in the cluster; what can't be read leaves the last good ones in force."""
+
+from typing import assert_never
+
+import structlog
+
+from reservation_core.domain.model_quotas import NO_QUOTAS, BadQuotasError, ModelQuotas, read_quotas
+from reservation_core.domain.model_usage import ModelUsage
+from reservation_core.ports.card_cluster import CardCluster, QuotasGone, QuotasSeen
+
+_log = structlog.get_logger(__name__)
+
+
+class QuotaSource:
+    """Takes quotas in as they are seen.
+
+    `problem` says why the object can't be used as it is now. Not `known`: it never could be, and nobody may be let
+    through in the meantime.
+    """
+
+    def __init__(self, cluster: CardCluster, usage: ModelUsage) -> None:
+        self._cluster = cluster
+        self._usage = usage
+        self._last: str | None = None
+        self.known = False
+        self.problem: str | None = None
+        self.rejected = 0
+
+    def see(self, sight: QuotasSeen | QuotasGone) -> None:
+        """The object as it is now."""
+        match sight:
+            case QuotasGone():
+                self._none()
+            case QuotasSeen(uid, text):
+                self._some(uid, text)
+            case _:
+                assert_never(sight)
+
+    def _none(self) -> None:
+        if not self.known or self._usage.quotas is not NO_QUOTAS:
+            _log.warning("there are no GPU quotas: every namespace may use every GPU")
+        self.known, self.problem, self._last = True, None, None
+        self._usage.quotas = NO_QUOTAS
+
+    def _some(self, uid: str, text: str | None) -> None:
+        if text is not None and text == self._last and self.known and self.problem is None:
+            return
+        try:
+            quotas = self._read(text)
+        except BadQuotasError as problem:
+            if str(problem) != self.problem:
+                self._reject(uid, str(problem))
+            return
+        mended = self.problem is not None
+        self.known, self.problem, self._last = True, None, text
+        self._usage.quotas = quotas
+        _log.info("gpu quotas read", namespaces=len(quotas.namespaces))
+        if mended:
+            self._cluster.tell_of_quotas(uid, "QuotasRead", "The quotas can be read again, and count.", warning=False)
+
+    def _reject(self, uid: str, problem: str) -> None:
+        self.problem = problem
+        self.rejected += 1
+        kept = "the last ones that could be read go on" if self.known else "nothing is scheduled until they can be read"
+        _log.error("the gpu quotas can't be read", why=problem, kept=kept)
+        self._cluster.tell_of_quotas(uid, "BadQuotas", f"The quotas can't be read: {problem}; {kept}.", warning=True)
+
+    @staticmethod
+    def _read(text: str | None) -> ModelQuotas:
+        if text is None:
+            raise BadQuotasError("the key with the quotas is missing")
+        return read_quotas(text)
