@@ -13,9 +13,7 @@ from reservation_core.runtime.settings_admission import AdmissionSettings
 from reservation_core.runtime.shutdown import stop_on_signals
 
 PROGRAM = "gpu_admission"
-_ABOUT = (
-    "Answers kube-scheduler and Volcano as their extender: quotas by GPU model, shared cards, little fragmentation."
-)
+_ABOUT = "Answers kube-scheduler and Volcano as their extender: quotas by GPU model, shared cards, whole nodes."
 _log = structlog.get_logger(__name__)
 
 

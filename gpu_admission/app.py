@@ -1,7 +1,7 @@
 """The application: what schedulers ask, and how the process is."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from time import perf_counter
 from typing import Protocol, TypeVar
 
@@ -39,6 +39,9 @@ class Answering(Protocol):
 
     def problems(self) -> list[str]:
         """Sentences about what is wrong and does not keep it from answering."""
+
+    def numbers(self) -> Mapping[str, float]:
+        """Counters (`…_total`) and gauges, by name without a prefix."""
 
 
 class Condition:

@@ -13,9 +13,12 @@ from gpu_admission.profiles import memory_told, sampled_stacks, tasks_told
 _EVERY_S = 0.005
 _LONGEST_S = 120.0
 _USUAL_S = 30.0
-_INDEX = """/debug/pprof/profile?seconds=30   stacks at work, sampled every 5 ms: one a line with how often, for flame graphs
-/debug/pprof/goroutine            every task and thread, and where it is
-/debug/pprof/heap                 memory, and of which types there are most objects
+_INDEX = """/debug/pprof/profile?seconds=30
+    stacks at work, sampled every 5 ms: one a line with how often, as flame graphs are made of
+/debug/pprof/goroutine
+    every task and thread, and where it is
+/debug/pprof/heap
+    memory, and of which types there are most objects
 """
 
 

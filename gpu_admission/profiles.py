@@ -1,4 +1,4 @@
-"""What a process is busy with, waits for and keeps: samples of its stacks, its tasks, its objects. No values are shown."""
+"""What a process is busy with, waits for and keeps: samples of stacks, tasks, counts of objects; never a value."""
 
 import asyncio
 import gc
@@ -8,6 +8,7 @@ import time
 import traceback
 from collections import Counter
 from types import FrameType
+from typing import Any
 
 import psutil
 
@@ -38,15 +39,13 @@ def tasks_told() -> str:
     lines.append(f"{len(tasks)} tasks")
     for task in tasks:
         lines += ["", f"task {task.get_name()}:"]
-        for frame in task.get_stack(limit=_DEEPEST):
-            lines += _places(traceback.extract_stack(frame, limit=1))
+        lines += _awaited(task.get_coro())
     frames = sys._current_frames()  # noqa: SLF001 - as above
     lines += ["", f"{len(frames)} threads"]
     for thread in threading.enumerate():
-        frame = frames.get(thread.ident or 0)
         lines += ["", f"thread {thread.name}:"]
-        if frame is not None:
-            lines += _places(traceback.extract_stack(frame, limit=_DEEPEST))
+        if thread.ident in frames:
+            lines += _places(traceback.extract_stack(frames[thread.ident], limit=_DEEPEST))
     return "\n".join(lines) + "\n"
 
 
@@ -68,6 +67,19 @@ def _stack(frame: FrameType) -> str:
         names.append(f"{each.f_globals.get('__name__', '?')}.{each.f_code.co_qualname}")
         each = each.f_back
     return ";".join(reversed(names))
+
+
+def _awaited(coroutine: object) -> list[str]:
+    """Where a coroutine is, and where each of those is that it waits for, from the outermost in."""
+    lines: list[str] = []
+    each: Any = coroutine
+    while each is not None and len(lines) < _DEEPEST:
+        frame = getattr(each, "cr_frame", None) or getattr(each, "gi_frame", None)
+        if frame is None:
+            return [*lines, f"  waits for {type(each).__name__}"]
+        lines += _places(traceback.extract_stack(frame, limit=1))
+        each = getattr(each, "cr_await", None) or getattr(each, "gi_yieldfrom", None)
+    return lines
 
 
 def _places(stack: traceback.StackSummary) -> list[str]:

@@ -9,13 +9,13 @@ from typing import Any
 import structlog
 import uvicorn
 
-from gpu_admission.app import App, Condition
+from gpu_admission.app import Answering, App, Condition
 from gpu_admission.bodies import Bodies
 from gpu_admission.debug_app import create_debug_app
 from gpu_admission.metrics import Metrics
 from gpu_admission.patient_protocol import patient_protocol
 from reservation_core.runtime.companions import beside
-from reservation_core.runtime.extender import RunningExtender, run_extender
+from reservation_core.runtime.extender import run_extender
 from reservation_core.runtime.garbage import calm_garbage_collector
 from reservation_core.runtime.serving import QuietServer, address_of, open_socket, quiet_config
 from reservation_core.runtime.serving_certificate import ServingCertificate
@@ -28,7 +28,7 @@ _log = structlog.get_logger(__name__)
 
 
 async def serve(settings: AdmissionSettings, stop: asyncio.Event) -> None:
-    """Follow the cluster and answer until `stop` is set; then answer on for a while, not ready. Raises SettingsError."""
+    """Follow the cluster and answer until `stop` is set; then, not ready, for a while. Raises SettingsError."""
     rules = settings.admission
     async with AsyncExitStack() as closing:
         opened = _open(closing, rules.address, "--address")
@@ -38,7 +38,7 @@ async def serve(settings: AdmissionSettings, stop: asyncio.Event) -> None:
 
 
 async def answer(
-    running: RunningExtender,
+    running: Answering,
     opened: socket.socket,
     debugging: socket.socket | None,
     rules: AdmissionRules,
@@ -81,7 +81,8 @@ async def _stop(server: QuietServer, condition: Condition, drain_s: float, stop:
 
 def _open(closing: AsyncExitStack, address: str, said_by: str) -> socket.socket:
     """`:3456` is every address of this machine, as in Go."""
-    opened = open_socket(f"0.0.0.0{address}" if address.startswith(":") else address, said_by)
+    everywhere = "0.0.0.0"  # noqa: S104 - where it is asked for
+    opened = open_socket(f"{everywhere}{address}" if address.startswith(":") else address, said_by)
     closing.callback(opened.close)
     return opened
 
