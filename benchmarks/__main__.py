@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import signal
 import sys
 import time
 
@@ -28,6 +29,7 @@ def main(arguments: list[str]) -> int:
     for name in names:
         if name not in NAMES:
             parser.error(f"there is no benchmark {name}; there are {', '.join(NAMES)}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what was started is ended, too
     missed = 0
     for name in names:
         started = time.monotonic()

@@ -21,6 +21,7 @@ SERVER = {"shared_buffers": "256MB", "max_connections": "100"}
 def database() -> Iterator[str]:
     """A migrated database; its URL."""
     home = Path(tempfile.mkdtemp(prefix="gpu-dev-bench-"))
+    home.chmod(0o711)  # the server's account passes through: its files lie here, not elsewhere
     server = EmbeddedPostgres(home, settings=SERVER)
     try:
         url = server.start()

@@ -6,28 +6,24 @@ fresh database per test. `GPU_DEV_TEST_DATABASE_URL` (a role that may create dat
 
 import asyncio
 import os
-import shutil
-import tempfile
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
-import psutil
 import pytest
 from hypothesis import settings
 from pytest_postgresql import factories
 from pytest_postgresql.executors import NoopExecutor
 from pytest_postgresql.janitor import DatabaseJanitor
 
-from reservation_core.adapters.postgres.embedded.errors import AlreadyInUseError
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
 from reservation_core.adapters.postgres.migrating import upgrade
 from reservation_core.runtime.settings import StandaloneSettings
 from reservation_core.runtime.wiring import Runtime
+from tests.leftovers import end_orderly_when_told_to, own_folder
 from tests.pods import end_all_pods
 
 # How long an example takes says more of what else the machine does than of the code.
@@ -51,32 +47,32 @@ class Server(NoopExecutor):
     template_dbname = "template1"  # type: ignore[assignment]
 
 
+def pytest_configure() -> None:
+    """Whatever ends this session, it cleans up."""
+    end_orderly_when_told_to()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def session_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder that the accounts of servers can reach, gone at the end of the session; nothing else may be left."""
+    tmp_path_factory.getbasetemp()  # pytest's own folders are outside, for those who look at what failed
+    with own_folder() as folder:
+        yield folder
+
+
 @pytest.fixture(scope="session")
-def database_server() -> Iterator[NoopExecutor]:
+def database_server(session_folder: Path) -> Iterator[NoopExecutor]:
     """The server of this test session, as pytest-postgresql describes one."""
     given = os.environ.get("GPU_DEV_TEST_DATABASE_URL")
     if given:
         yield _described(given)
         return
-    folder = Path(tempfile.gettempdir()) / f"gpu-dev-tests-{os.getuid()}"
-    folder.mkdir(mode=0o711, exist_ok=True)
-    _remove_leftovers(folder)
-    server = EmbeddedPostgres(folder / str(os.getpid()), settings=TEST_SERVER_SETTINGS)
+    server = EmbeddedPostgres(session_folder, settings=TEST_SERVER_SETTINGS)
     server.start()
     try:
         yield _described(server.libpq_url)
     finally:
         server.destroy()
-        shutil.rmtree(folder / str(os.getpid()))
-
-
-def _remove_leftovers(folder: Path) -> None:
-    """End the servers of test sessions that were killed."""
-    for home in folder.iterdir():
-        if home.name.isdigit() and not psutil.pid_exists(int(home.name)):
-            with suppress(AlreadyInUseError):  # another session is at it
-                EmbeddedPostgres(home, settings=TEST_SERVER_SETTINGS).destroy()
-                shutil.rmtree(home, ignore_errors=True)
 
 
 def _described(url: str) -> NoopExecutor:

@@ -32,9 +32,9 @@ DURABLE = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", 
 
 
 @pytest.fixture
-def server() -> EmbeddedPostgres:
+def server(session_folder: Path) -> EmbeddedPostgres:
     """A server of this test's own, as durable as in earnest. Its folder is short: it holds a socket."""
-    folder = Path(tempfile.mkdtemp(prefix="gpu-dev-"))
+    folder = Path(tempfile.mkdtemp(dir=session_folder))
     folder.chmod(0o711)
     server = EmbeddedPostgres(folder / "pg", settings=DURABLE)
     server.start()

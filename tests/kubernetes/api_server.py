@@ -42,7 +42,7 @@ class ApiServer:
 
     def kubeconfig_with(self, token: str, name: str, *, url: str | None = None) -> Path:
         """A kubeconfig for another token, or through another address (a proxy's, which is plain HTTP)."""
-        ca = self.ca if url is None else None
+        ca = self.process.ca_file if self.process is not None and url is None else None
         return write_kubeconfig(self.folder / f"{name}.kubeconfig", url or self.url, token, ca=ca)
 
     def client(self, token: str | None = None) -> ApiClient:

@@ -72,7 +72,7 @@ class Kubelet(Background):
         self.workers: dict[str, PodWorker] = {}
         self._rules: list[tuple[str, Way]] = []
         self._resolve = resolve
-        self._folder = Path(tempfile.mkdtemp(prefix="gpu-dev-kubelet-"))
+        self._folder = Path(tempfile.mkdtemp(prefix="kubelet-", dir=server.folder))
         self._reaper = Reaper()
         self._port = 0
         self._client: ApiClient | None = None
@@ -163,11 +163,13 @@ class Kubelet(Background):
                 raise self._failure from None
             raise
         finally:
-            async with self.server.client() as client:
-                for name in self._specs:
-                    await client.try_call("DELETE", f"/api/v1/nodes/{name}")
-            await asyncio.to_thread(self.reaper.close)
-            await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+            try:
+                async with self.server.client() as client:
+                    for name in self._specs:
+                        await client.try_call("DELETE", f"/api/v1/nodes/{name}")
+            finally:
+                await asyncio.to_thread(self.reaper.close)
+                await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
 
     async def _abandon_all(self) -> None:
         workers = [*self.workers.values()]

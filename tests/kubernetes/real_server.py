@@ -36,6 +36,11 @@ class RealServer:
             self.stop()
             raise
 
+    @property
+    def ca_file(self) -> Path:
+        """Where `ca` lies."""
+        return _certificate(self._folder)
+
     def restart(self) -> None:
         """End kube-apiserver and start it on the same etcd and port: what its watch cache knew is forgotten."""
         guarded.end(self._server)

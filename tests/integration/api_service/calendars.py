@@ -29,10 +29,18 @@ def node_report(name: str, gpu_type: str, cards: int, *, ready: bool = True) -> 
     )
 
 
+def hour_to_come() -> datetime:
+    """The first whole hour that is ten minutes away or more: longer than a test takes."""
+    return (datetime.now(UTC) + timedelta(minutes=10)).replace(minute=0, second=0, microsecond=0) + HOUR
+
+
+next_hour = hour_to_come()
+"""The same throughout a test, though an hour may turn meanwhile: set anew before each (`conftest.py`)."""
+
+
 def at(hours: float = 1, minutes: int = 0) -> datetime:
-    """A whole hour some hours from now."""
-    now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
-    return now + timedelta(hours=1) + timedelta(hours=hours, minutes=minutes)
+    """A whole hour so many hours after the next one."""
+    return next_hour + timedelta(hours=hours, minutes=minutes)
 
 
 def said(moment: datetime) -> str:

@@ -13,7 +13,14 @@ from reservation_core.domain.model import Role
 from reservation_core.ports.identities import Principal
 from reservation_core.runtime.settings import ApiSettings
 from reservation_core.runtime.wiring import Runtime
+from tests.integration.api_service import calendars
 from tests.integration.api_service.people import People
+
+
+@pytest.fixture(autouse=True)
+def next_hour(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test counts its hours from."""
+    monkeypatch.setattr(calendars, "next_hour", calendars.hour_to_come())
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """The cluster to try things on, and that nothing of it outlives the process that started it."""
 
-import base64
+import os
 import signal
 import subprocess
 import sys
@@ -18,9 +18,10 @@ _REPOSITORY = Path(__file__).parents[3]
 
 
 @pytest.fixture
-def by_hand() -> Iterator[subprocess.Popen[str]]:
+def by_hand(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}  # killed, it leaves its folder
     command = [sys.executable, "-m", "tests.kubernetes.by_hand", "--nodes", "1"]
-    started = subprocess.Popen(command, cwd=_REPOSITORY, stdout=subprocess.PIPE, text=True)
+    started = subprocess.Popen(command, cwd=_REPOSITORY, env=environment, stdout=subprocess.PIPE, text=True)
     yield started
     started.kill()
     started.communicate()
@@ -36,10 +37,10 @@ async def sleeper(kubeconfig: Path) -> None:
     """A pod whose process runs."""
     read = yaml.safe_load(kubeconfig.read_text())
     cluster, user = read["clusters"][0]["cluster"], read["users"][0]["user"]
-    ca = cluster.get("certificate-authority-data")
+    ca = cluster.get("certificate-authority")
     container = {"name": "main", "image": "image", "command": ["sleep", "600"]}
     body = {"metadata": {"name": "sleeper"}, "spec": {"containers": [container]}}
-    async with ApiClient(cluster["server"], user["token"], base64.b64decode(ca) if ca else None) as client:
+    async with ApiClient(cluster["server"], user["token"], Path(ca).read_bytes() if ca else None) as client:
         path = "/api/v1/namespaces/gpu-dev/pods"
         await client.call("POST", path, body)
 

@@ -29,9 +29,9 @@ AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 
 @pytest.fixture
-def home() -> Iterator[Path]:
+def home(session_folder: Path) -> Iterator[Path]:
     """A home that everybody can reach, ended and removed at last."""
-    folder = Path(tempfile.mkdtemp(prefix="gpu dev home "))
+    folder = Path(tempfile.mkdtemp(prefix="gpu dev home ", dir=session_folder))
     folder.chmod(0o755)
     yield folder / "home"
     shutil.rmtree(folder)

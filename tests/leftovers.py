@@ -1,0 +1,82 @@
+"""That a test session leaves nothing: a folder for all its temporary files, and what is left at its end is an error.
+
+Each session (each worker of pytest-xdist) has `<temporary folder>/gpu-dev-tests-<user>/<its process>`. What sessions
+that were killed have left there is removed by the next one.
+"""
+
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+import psutil
+
+from reservation_core.adapters.postgres.embedded.errors import AlreadyInUseError
+from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
+from tests.waiting import eventually_sync
+
+_PATIENCE_S = 30.0
+
+
+def end_orderly_when_told_to() -> None:
+    """SIGTERM as Ctrl-C: what tests have started is ended first."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
+
+
+@contextmanager
+def own_folder() -> Iterator[Path]:
+    """The session's folder, through which other accounts can pass; below it, `tmp` is for temporary files.
+
+    Raises AssertionError at the end where a temporary file or a process is left.
+    """
+    sessions = Path(tempfile.gettempdir()) / f"gpu-dev-tests-{os.getuid()}"
+    sessions.mkdir(mode=0o711, exist_ok=True)
+    for session in sessions.iterdir():
+        if session.name.isdigit() and not psutil.pid_exists(int(session.name)):
+            _remove(session)
+    own = sessions / str(os.getpid())
+    own.mkdir(mode=0o711)
+    (own / "tmp").mkdir()
+    (own / "tmp").chmod(0o1777)
+    before = os.environ.get("TMPDIR")
+    os.environ["TMPDIR"] = tempfile.tempdir = str(own / "tmp")
+    try:
+        yield own
+        # What is told to end at the end of a test may take a moment.
+        with suppress(AssertionError):
+            eventually_sync(lambda: not _left(own), _PATIENCE_S)
+        assert not (left := _left(own)), f"tests have left: {left}"
+    finally:
+        tempfile.tempdir = None
+        del os.environ["TMPDIR"]
+        if before is not None:
+            os.environ["TMPDIR"] = before
+        _remove(own)
+
+
+def _left(session: Path) -> list[str]:
+    """Temporary files, and processes that were told to put theirs there."""
+    files = [str(path) for path in (session / "tmp").iterdir()]
+    return files + [
+        f"process {process.pid}: {process.info['cmdline']}"
+        for process in psutil.process_iter(["cmdline", "environ"])
+        if process.pid != os.getpid() and (process.info["environ"] or {}).get("TMPDIR") == str(session / "tmp")
+    ]
+
+
+def _remove(session: Path) -> None:
+    """With the database servers that still run in it."""
+    for depth in ("postgres", "*/postgres", "*/*/postgres"):
+        for server in session.glob(depth):
+            with suppress(AlreadyInUseError):  # another session is at it
+                EmbeddedPostgres(server.parent).destroy()
+    shutil.rmtree(session, ignore_errors=True)
