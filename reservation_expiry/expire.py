@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import structlog
 
+from reservation_core.domain.asked_again import AskedAgain
 from reservation_core.domain.booking_life import BookingRules
 from reservation_core.runtime.settings import ClusterKind, ExpirySettings
 from reservation_core.runtime.settings_error import SettingsError
@@ -18,8 +19,13 @@ from reservation_core.usecases.waitlist import Waitlist
 _log = structlog.get_logger(__name__)
 
 
-async def run_once(runtime: Runtime, settings: ExpirySettings, *, watched: bool = False) -> ExpiryReport:
-    """Act on what is due; returns what was done. `watched`: somebody watches over pods that people made already."""
+async def run_once(
+    runtime: Runtime, settings: ExpirySettings, *, watched: bool = False, asked: AskedAgain | None = None
+) -> ExpiryReport:
+    """Act on what is due; returns what was done.
+
+    `watched`: somebody watches over pods that people made already. `asked`: see `expire`.
+    """
     report = await expire(
         runtime.uow,
         runtime.cluster,
@@ -32,6 +38,7 @@ async def run_once(runtime: Runtime, settings: ExpirySettings, *, watched: bool 
             idempotency_keep=timedelta(seconds=settings.idempotency_keep_s),
             log_keep=timedelta(seconds=settings.log_keep_s),
         ),
+        asked,
     )
     if report.ended or report.timed_out or report.resent:
         _log.info("expired", ended=report.ended, timed_out=report.timed_out, resent=report.resent)

@@ -20,6 +20,7 @@ from reservation_core.adapters.postgres.embedded.abandoned import abandoned_data
 from reservation_core.adapters.postgres.embedded.lock import FolderLock
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
 from reservation_core.adapters.postgres.migrating import upgrade
+from reservation_core.domain.asked_again import AskedAgain
 from reservation_core.domain.model import NodeReport
 from reservation_core.runtime.policy_file import take_over
 from reservation_core.runtime.settings import ClusterKind, StandaloneSettings
@@ -97,8 +98,10 @@ async def _run(
     token = await ensure_admin_token(runtime.uow, runtime.ids, settings.home, runtime.clock.now())
     nodes = await runtime.cluster.list_nodes()
 
+    asked = AskedAgain(timedelta(seconds=settings.ending_patience_s))
+
     async def expire() -> None:
-        await expire_once(runtime, settings, watched=True)
+        await expire_once(runtime, settings, watched=True, asked=asked)
 
     async def update() -> None:
         await update_once(runtime)

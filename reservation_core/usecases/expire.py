@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from reservation_core.domain.asked_again import AskedAgain
 from reservation_core.domain.changes import EndReached, Event, StartTimedOut, WarningDue
 from reservation_core.domain.lifecycle import decide
 from reservation_core.domain.model import JobStatus, PodPhase, PodStatus, Reservation
@@ -43,16 +44,20 @@ class ExpiryReport:
     forgotten_logs: int
 
 
-async def expire(uow_factory: UnitOfWorkFactory, cluster: Cluster, clock: Clock, rules: ExpiryRules) -> ExpiryReport:
+async def expire(
+    uow_factory: UnitOfWorkFactory, cluster: Cluster, clock: Clock, rules: ExpiryRules, asked: AskedAgain | None = None
+) -> ExpiryReport:
     """Look once at everything that has a time, and act on what is due.
 
-    The cluster is asked before a start is given up, for its silence says nothing about a pod.
+    The cluster is asked before a start is given up, for its silence says nothing about a pod. Who looks often passes
+    the same `asked` each time, so that pods that do not end are not asked for at every look.
     """
+    asked = asked or AskedAgain(rules.ending_patience)
     ended = await _each_batch(uow_factory, clock, _due, lambda _row, _now: EndReached())
     warned = await _each_batch(
         uow_factory, clock, _warnable(rules.warn_before_s), _warning(sorted(rules.warn_before_s))
     )
-    timed_out, unknown, resent = await _repair_stuck(uow_factory, cluster, clock, rules)
+    timed_out, unknown, resent = await _repair_stuck(uow_factory, cluster, clock, rules, asked)
     async with uow_factory() as uow:
         keys = await uow.idempotency.forget(clock.now() - rules.idempotency_keep)
     async with uow_factory() as uow:
@@ -104,7 +109,7 @@ async def _each_batch(uow_factory: UnitOfWorkFactory, clock: Clock, find: Finder
 
 
 async def _repair_stuck(
-    uow_factory: UnitOfWorkFactory, cluster: Cluster, clock: Clock, rules: ExpiryRules
+    uow_factory: UnitOfWorkFactory, cluster: Cluster, clock: Clock, rules: ExpiryRules, asked: AskedAgain
 ) -> tuple[int, int, int]:
     """How many starts timed out, of how many nothing could be learned, and how many operations were sent again."""
     now = clock.now()
@@ -113,7 +118,8 @@ async def _repair_stuck(
             starting_before=now - rules.start_allowance, ending_before=now - rules.ending_patience, limit=_BATCH
         )
         rows = await uow.reservations.get(ids) if ids else {}
-        resent = await uow.reservations.resend([row.id for row in rows.values() if row.status is JobStatus.ENDING])
+        ending = [row.id for row in rows.values() if row.status is JobStatus.ENDING]
+        resent = await uow.reservations.resend(asked.due(ending, now))
         if resent:
             uow.wake(Channel.POD_OPERATIONS)
     late = [row for row in rows.values() if row.status is JobStatus.STARTING]

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from reservation_core.domain.asked_again import AskedAgain
 from reservation_core.domain.model import JobStatus, PodPhase, Reason, ReasonCode
 from reservation_core.ports.pod_logs import KeptLog
 from reservation_core.usecases import expire as expiry
@@ -152,6 +153,26 @@ async def test_no_start_is_given_up_whose_pods_run_though_nobody_has_seen_it(wor
     assert await once(world) == NOTHING
     await world.see(first, second)
     assert (await world.row(job_id)).status is JobStatus.RUNNING
+
+
+async def test_who_looks_every_second_does_not_ask_every_second(world: World) -> None:
+    world.cluster.obedient = False
+    asked = AskedAgain(RULES.ending_patience)
+
+    async def look() -> int:
+        report = await expire(world.uow, world.cluster, world.clock, RULES, asked)
+        await world.operate()
+        return report.resent
+
+    await world.ran(duration=60)
+    world.clock.go_on(timedelta(minutes=1))
+    await look()
+    world.clock.go_on(timedelta(seconds=61))
+    assert [await look() for _ in range(3)] == [1, 0, 0]
+    world.clock.go_on(timedelta(minutes=1))
+    assert [await look() for _ in range(3)] == [1, 0, 0]
+    world.clock.go_on(timedelta(minutes=1))
+    assert await look() == 0
 
 
 async def test_an_end_that_got_stuck_is_asked_for_again(world: World) -> None:
