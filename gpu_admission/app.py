@@ -103,13 +103,12 @@ class App:
 
     async def _bind(self, body: bytes) -> Answer:
         binding = await _read(kube_scheduler.read_binding, body)
-        about = {"namespace": binding.namespace, "pod": binding.name, "node": binding.node}
         try:
             await self._running.extender.bind(binding)
         except BindRefusedError as refusal:
+            about = {"namespace": binding.namespace, "pod": binding.name, "node": binding.node}
             _log.info("binding_refused", reason=str(refusal), **about)
             return kube_scheduler.written_binding(str(refusal)), Outcome.REFUSED
-        _log.info("bound", **about)
         return kube_scheduler.written_binding(), Outcome.ANSWERED
 
     async def _volcano_predicate(self, body: bytes) -> Answer:

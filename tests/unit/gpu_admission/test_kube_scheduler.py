@@ -194,11 +194,8 @@ _JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
     max_leaves=8,
 )
-_NODES = st.lists(
-    st.tuples(st.text(st.characters(codec="utf-8"), min_size=1, max_size=6), _JSON),
-    max_size=6,
-    unique_by=lambda n: n[0],
-)
+_NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=6)
+_NODES = st.lists(st.tuples(_NAMES, _JSON), max_size=6, unique_by=lambda node: node[0])
 
 
 @given(_NODES, st.sampled_from([None, 1, " "]), st.booleans(), st.data())

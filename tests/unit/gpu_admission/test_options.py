@@ -57,7 +57,7 @@ def test_switches_need_no_value_and_take_none_from_the_next_word() -> None:
     assert read_options(["--version=raw"]).version
     assert not read_options(["--version=false"]).version
     assert read_options(["-hv4"]).help
-    with pytest.raises(FlagError, match="'true' is no option.*written with ="):
+    with pytest.raises(FlagError, match=r"'true' is no option.*written with ="):
         read_options(["--logtostderr", "true"])
 
 
@@ -97,7 +97,7 @@ def test_what_is_not_understood_is_named(arguments: list[str], told: str) -> Non
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--address=x"], None),  # told where it is opened
+        (["--address=x"], "--address must be host:port; it is 'x'"),
         (["--address=" + "x" * 400], "--address must be host:port"),
         (["--master=10.0.0.1"], "--master must be a URL such as https"),
         (["--master=https://user:word@10.0.0.1"], "--master must be a URL such as https"),
@@ -110,10 +110,7 @@ def test_what_is_not_understood_is_named(arguments: list[str], told: str) -> Non
         (["--tls-key=a"], "--tls-cert and --tls-key go together"),
     ],
 )
-def test_values_that_can_not_be_are_named(arguments: list[str], told: str | None) -> None:
-    if told is None:
-        assert settings(*arguments).admission.address == "x"
-        return
+def test_values_that_can_not_be_are_named(arguments: list[str], told: str) -> None:
     with pytest.raises(SettingsError, match=told):
         settings(*arguments)
 
