@@ -129,8 +129,16 @@ def check_pod_update(old: JsonObject, new: JsonObject) -> None:
 
 
 def bound_pod(pod: JsonObject, binding: JsonObject) -> JsonObject:
-    """The pod with the node that a scheduler chose. Raises ApiError 409 where one was chosen before."""
+    """The pod with the node that a scheduler chose, and the annotations of its choice.
+
+    Raises ApiError 409 where one was chosen before, or another pod of that name was meant.
+    """
     name = pod["metadata"]["name"]
+    meant = binding.get("metadata") or {}
+    for key in ("uid", "resourceVersion"):
+        if meant.get(key) not in (None, "", pod["metadata"][key]):
+            why = f"Precondition failed: {key} in precondition: {meant[key]}, in object meta: {pod['metadata'][key]}"
+            raise ApiError(409, "Conflict", f'Operation cannot be fulfilled on pods "{name}": {why}')
     node = binding.get("target", {}).get("name")
     if not node:
         raise invalid("Binding", name, "target.name", "Required value")
@@ -140,6 +148,8 @@ def bound_pod(pod: JsonObject, binding: JsonObject) -> JsonObject:
         raise ApiError(409, "Conflict", f'Operation cannot be fulfilled on pods/binding "{name}": {why}')
     bound = deepcopy(pod)
     bound["spec"]["nodeName"] = node
+    if meant.get("annotations"):
+        bound["metadata"]["annotations"] = {**(bound["metadata"].get("annotations") or {}), **meant["annotations"]}
     conditions = [each for each in bound["status"].get("conditions", []) if each["type"] != "PodScheduled"]
     now = stamp(utc_now())
     scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
