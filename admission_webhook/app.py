@@ -10,6 +10,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 
 from admission_webhook.admission_review import BadReviewError, Question, read_question, written_answer
+from admission_webhook.bodies import RETRY_S, Bodies, BodyLimits, RefusedBodyError
 from admission_webhook.metrics import Metrics, Outcome
 from reservation_core.domain.admission import Denied, Patched, PodReview, Untouched, Verdict
 from reservation_core.ports.reviewers import PodReviewer
@@ -34,23 +35,16 @@ class Condition:
         return None if self.certificate else "no certificate"
 
 
-class _RefusedBodyError(Exception):
-    """A body that is not read; `status` and the text say why."""
-
-    def __init__(self, status: int, detail: str) -> None:
-        super().__init__(detail)
-        self.status = status
-
-
 def create_app(
-    reviewers: Mapping[str, Sequence[PodReviewer]], condition: Condition, metrics: Metrics, *, max_body_bytes: int
+    reviewers: Mapping[str, Sequence[PodReviewer]], condition: Condition, metrics: Metrics, limits: BodyLimits
 ) -> FastAPI:
     """The ASGI application: a path for each list of reviewers, who are asked in order: each sees what those before made
     of the pod."""
+    bodies = Bodies(limits)
     app = FastAPI(title="GPU Dev Server: admission webhook", docs_url=None, redoc_url=None, openapi_url=None)
 
     for path, asked in reviewers.items():
-        app.post(path)(_answering(asked, condition, metrics, max_body_bytes))
+        app.post(path)(_answering(asked, condition, metrics, bodies))
 
     @app.get("/health")
     async def health() -> Response:
@@ -69,21 +63,28 @@ def create_app(
 
 
 def _answering(
-    reviewers: Sequence[PodReviewer], condition: Condition, metrics: Metrics, max_body_bytes: int
+    reviewers: Sequence[PodReviewer], condition: Condition, metrics: Metrics, bodies: Bodies
 ) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         started = perf_counter()
         outcome: Outcome = "error"
         try:
-            question = read_question(await _body(request, max_body_bytes))
-            verdict, outcome = await _verdict(question, reviewers)
-            return _closing(condition, Response(written_answer(question.uid, verdict), media_type="application/json"))
+            async with bodies.of(request) as body:
+                question = read_question(body)
+                verdict, outcome = await _verdict(question, reviewers)
+                written = written_answer(question.uid, verdict)
+            return _closing(condition, Response(written, media_type="application/json"))
         except BadReviewError as problem:
             outcome = "bad_request"
             return _closing(condition, PlainTextResponse(f"{problem}\n", 400))
-        except _RefusedBodyError as problem:
-            outcome = "bad_request"
-            return _closing(condition, PlainTextResponse(f"{problem}\n", problem.status))
+        except RefusedBodyError as problem:
+            outcome = "busy" if problem.busy else "bad_request"
+            refusal = PlainTextResponse(f"{problem}\n", problem.status)
+            if problem.busy:
+                refusal.headers["Retry-After"] = str(RETRY_S)  # API servers do so by themselves
+            if problem.late:
+                refusal.headers["Connection"] = "close"
+            return _closing(condition, refusal)
         finally:
             metrics.review(outcome, perf_counter() - started)
 
@@ -118,22 +119,3 @@ def _closing(condition: Condition, response: Response) -> Response:
     if condition.draining:
         response.headers["Connection"] = "close"
     return response
-
-
-async def _body(request: Request, limit: int) -> bytes:
-    """The request's body, bounded while it arrives. Raises _RefusedBodyError."""
-    if request.headers.get("content-type", "").split(";", 1)[0].strip().lower() != "application/json":
-        raise _RefusedBodyError(415, "send an AdmissionReview as JSON, with the header Content-Type: application/json")
-    if request.headers.get("content-encoding", "identity").lower() != "identity":
-        raise _RefusedBodyError(415, "compressed bodies are not taken; send plain JSON")
-    chunks: list[bytes] = []
-    size = 0
-    announced = request.headers.get("content-length", "0")
-    if announced.isdecimal() and len(announced) < 20 and int(announced) > limit:
-        raise _RefusedBodyError(413, f"the body has more than {limit} bytes")
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > limit:
-            raise _RefusedBodyError(413, f"the body has more than {limit} bytes")
-        chunks.append(chunk)
-    return b"".join(chunks)

@@ -8,8 +8,8 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
 QuestionOutcome = Literal["answered", "silent", "refused"]
-Outcome = Literal["untouched", "patched", "denied", "not_a_pod", "bad_request", "error"]
-_OUTCOMES: tuple[Outcome, ...] = ("untouched", "patched", "denied", "not_a_pod", "bad_request", "error")
+Outcome = Literal["untouched", "patched", "denied", "not_a_pod", "bad_request", "busy", "error"]
+_OUTCOMES: tuple[Outcome, ...] = ("untouched", "patched", "denied", "not_a_pod", "bad_request", "busy", "error")
 _BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.015, 0.025, 0.05, 0.1, 0.2, 0.5, 1, 3)
 
 

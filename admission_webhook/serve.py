@@ -13,6 +13,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from admission_webhook.app import Condition, create_app
+from admission_webhook.bodies import BodyLimits
 from admission_webhook.metrics import Metrics
 from reservation_core.ports.reviewers import PodReviewer
 from reservation_core.runtime.companions import beside
@@ -77,7 +78,9 @@ async def serve(
 
     certificate = ServingCertificate(*files, taken)
     certificate.look()
-    app = create_app(reviewers, condition, metrics, max_body_bytes=settings.webhook.max_body_bytes)
+    chosen = settings.webhook
+    limits = BodyLimits(chosen.max_body_bytes, chosen.max_bytes_in_flight, patience_s=chosen.body_s)
+    app = create_app(reviewers, condition, metrics, limits)
     server = QuietServer(
         _configured(app, certificate), lambda: _log.info("webhook_listening", address=address_of(opened, "https"))
     )

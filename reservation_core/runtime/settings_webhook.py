@@ -1,8 +1,8 @@
 """The admission webhook's settings."""
 
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from reservation_core.domain.injection import InjectionRules
 from reservation_core.domain.map_marks import SCHEDULER_NAME
@@ -20,6 +20,15 @@ class WebhookRules(BookingEnforcement):
     drain_s: Annotated[float, Field(ge=0, le=600)] = 5
     certificate_look_s: Seconds = 1  # how often it looks whether the certificate's files have changed
     max_body_bytes: Annotated[int, Field(ge=64 * 1024, le=64 * 2**20)] = 3 * 2**20
+    # Of all bodies that are under way at a time, but for the first 64 KiB of each. Whoever finds it full comes again.
+    max_bytes_in_flight: Annotated[int, Field(ge=64 * 1024, le=2**30)] = 24 * 2**20
+    body_s: Annotated[float, Field(gt=0, le=300)] = 10  # how long a body may take to come
+
+    @model_validator(mode="after")
+    def _one_body_fits(self) -> Self:
+        if self.max_bytes_in_flight < self.max_body_bytes:
+            raise ValueError("max_bytes_in_flight must be as much as max_body_bytes at least")
+        return self
 
 
 class WebhookSettings(CommonSettings):
