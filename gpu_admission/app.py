@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from gpu_admission import kube_scheduler, volcano
-from gpu_admission.bodies import Bodies, RefusedBodyError
+from gpu_admission.bodies import SMALL_BYTES, Bodies, RefusedBodyError
 from gpu_admission.json_walk import BadJsonError
 from gpu_admission.metrics import Call, Metrics, Outcome
 from gpu_admission.version import versions
@@ -20,8 +20,6 @@ from reservation_core.ports.extender import BindRefusedError, Extender, NotSynce
 from reservation_core.runtime.settings_admission import VolcanoShape
 
 SERVICE = "gpu-admission"
-_LARGE = 256 * 1024
-"""Bodies from this size on are read in a thread, that others' answers need not wait for it."""
 _log = structlog.get_logger(__name__)
 T = TypeVar("T")
 Answer = tuple[bytes, Outcome]
@@ -180,7 +178,8 @@ class App:
 
 
 async def _read(read: Callable[[bytes], T], body: bytes) -> T:
-    return read(body) if len(body) < _LARGE else await asyncio.to_thread(read, body)
+    """What is large is read in a thread, that others' answers need not wait for it."""
+    return read(body) if len(body) <= SMALL_BYTES else await asyncio.to_thread(read, body)
 
 
 def _status_of_silence(call: Call) -> int:

@@ -1,4 +1,8 @@
-"""Taking in the bodies of requests: bounded each, bounded together, and not for ever."""
+"""Taking in the bodies of requests: bounded each, bounded together, and not for ever.
+
+Large ones share a room and wait for their turn in it. Small ones, such as nodes by name, need none: nobody who fills
+the room keeps them out, and there are only so many connections.
+"""
 
 import asyncio
 from collections import deque
@@ -10,6 +14,9 @@ from starlette.requests import ClientDisconnect, Request
 _TOLD_LATE = "the request took longer than {seconds:g} s to come, its turn included; send it again"
 
 
+SMALL_BYTES = 256 * 1024
+
+
 class RefusedBodyError(Exception):
     """A body that is not taken; `status` and the text say why. The connection is to be closed."""
 
@@ -19,7 +26,7 @@ class RefusedBodyError(Exception):
 
 
 class Bodies:
-    """All bodies that are held at a time. `largest` and `together` are in bytes; who does not fit in waits his turn."""
+    """The bodies that are held at a time. `largest` of one and `together` of all large ones are in bytes."""
 
     def __init__(self, largest: int, together: int, patience_s: float) -> None:
         self._largest = largest
@@ -30,7 +37,7 @@ class Bodies:
     @asynccontextmanager
     async def of(self, request: Request) -> AsyncIterator[bytes]:
         """The request's body; its bytes count until the block's end. Raises RefusedBodyError."""
-        size = self._announced(request)
+        size = self._room_for(request)
         try:
             async with asyncio.timeout(self._patience_s) as patience:
                 await self._take(size)
@@ -50,7 +57,7 @@ class Bodies:
         finally:
             self._give_back(size)
 
-    def _announced(self, request: Request) -> int:
+    def _room_for(self, request: Request) -> int:
         headers = request.headers
         if headers.get("content-type", "").split(";", 1)[0].strip().lower() != "application/json":
             raise RefusedBodyError(415, "send JSON, with the header Content-Type: application/json")
@@ -61,7 +68,7 @@ class Bodies:
             return self._largest  # it may become as large
         if len(announced) > 19 or int(announced) > self._largest:
             raise self._too_large()
-        return int(announced)
+        return int(announced) if int(announced) > SMALL_BYTES else 0
 
     async def _read(self, request: Request) -> bytes:
         chunks: list[bytes] = []

@@ -35,6 +35,8 @@ _SETTINGS: tuple[tuple[str, str, str, str, str, str], ...] = (
      "the label of nodes that names their pool (gpu-pool)"),
     ("volcano-shape", "SHAPE", "admission", "volcano_shape", "auto, v1.7, v1.8 or v1.10",
      "in which version's words Volcano is answered (auto)"),
+    ("share-cards", "WHO", "admission", "share_cards", "gpu-manager or policy",
+     "in whose order shares get the cards of a node: gpu-manager's own, or the policy's (gpu-manager)"),
     ("assume-at", "WHEN", "admission", "assume_at", "bind or filter",
      "from when on cards count as a pod's: bind, or filter where the scheduler binds by itself (bind)"),
     ("policy", "POLICY", "admission", "policy", "binpack, spread, fgd or priced", "how nodes and cards are chosen"),

@@ -23,7 +23,7 @@ from reservation_core.runtime.settings_admission import AdmissionRules, Admissio
 
 _STOP_PATIENCE_S = 10
 _BACKLOG = 2048
-_CONNECTIONS = 2000
+_CONNECTIONS = 500
 _log = structlog.get_logger(__name__)
 
 

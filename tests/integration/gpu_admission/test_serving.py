@@ -181,15 +181,22 @@ def test_many_large_bodies_take_turns(extender: CountingExtender) -> None:
         assert found == [200] * 8
 
 
-def test_who_holds_the_room_and_sends_nothing_keeps_others_out_for_a_time_only(extender: CountingExtender) -> None:
-    with served(extender, max_body_bytes=2**16, max_bytes_in_flight=2**16, body_s=3) as running:
+def test_who_holds_the_room_and_sends_nothing_keeps_large_ones_out_for_a_time_and_small_ones_not(
+    extender: CountingExtender,
+) -> None:
+    room = 300 * 1024
+    with served(extender, max_body_bytes=room, max_bytes_in_flight=room, body_s=4) as running:
         with socket.create_connection(("127.0.0.1", running.port)) as slow:
             head = "POST /scheduler/predicates HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-            slow.sendall(f"{head}Content-Length: {2**16}\r\n\r\n{{".encode())
+            slow.sendall(f"{head}Content-Length: {room}\r\n\r\n{{".encode())
+            assert running.client().post("/scheduler/predicates", json=by_name("n1")).status_code == 200
+            large = {"Pod": pod(), "Nodes": {"items": [node("n1", 280 * 1024)]}, "NodeNames": None}
+            late = running.client().post("/scheduler/predicates", json=large)
+            assert late.status_code in (200, 408)  # its own time ran, too
             slow.settimeout(60)
             assert slow.recv(100).startswith(b"HTTP/1.1 408 ")
             assert b"" in iter(lambda: slow.recv(2**16), None)  # and the connection is closed
-        assert running.client().post("/scheduler/predicates", json=by_name("n1")).status_code == 200
+        assert running.client().post("/scheduler/predicates", json=large).status_code == 200
 
 
 @pytest.mark.parametrize("begun", [b"", b"POST /scheduler/pred", b"POST /scheduler/bind HTTP/1.1\r\nHost: x\r\n"])
@@ -279,7 +286,8 @@ def test_one_profile_at_a_time(running: Served) -> None:
     )
     making.start()
     client = running.debug_client()
-    eventually_sync(lambda: client.get("/debug/pprof/profile?seconds=0.01").status_code == 409, 30)
+    eventually_sync(lambda: "sampled_stacks" in client.get("/debug/pprof/goroutine").text, 30)
+    assert client.get("/debug/pprof/profile?seconds=0.01").status_code == 409
     running.stop()  # and it ends early with the process
     making.join(60)
     assert found[0].status_code == 200

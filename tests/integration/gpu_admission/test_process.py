@@ -1,0 +1,187 @@
+"""`python -m gpu_admission` as it is delivered, beside an API server."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.admission_process import AdmissionProcess, admission_process
+from tests.card_cluster import CardCluster, card_pod, container
+from tests.kubernetes.api_server import ApiServer
+from tests.waiting import eventually, eventually_sync
+
+PATIENCE_S = 60
+
+
+@pytest.fixture
+async def cards(api_server: ApiServer, namespace: str) -> AsyncIterator[CardCluster]:
+    async with api_server.client() as client:
+        made = CardCluster(client, namespace)
+        yield made
+        await made.clean_up()
+
+
+@pytest.fixture
+def process(api_server: ApiServer, cards: CardCluster, tmp_path: Path) -> Iterator[AdmissionProcess]:
+    quotas = {"GPU_DEV_ADMISSION__QUOTA_NAME": cards.quota_name, "LOG_LEVEL": "4"}
+    with admission_process(tmp_path / "admission.log", api_server.kubeconfig, **quotas) as running:
+        yield running
+
+
+@pytest.fixture
+async def client(process: AdmissionProcess) -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(base_url=process.url, trust_env=False, timeout=60) as client:
+        yield client
+
+
+async def test_a_pod_goes_its_way_from_the_question_to_the_node(
+    cards: CardCluster, client: httpx.AsyncClient, process: AdmissionProcess
+) -> None:
+    small, large = await cards.add_node(gpus=1), await cards.add_node(gpus=8)
+    pod = await cards.add(card_pod("train-0", container(gpu=2)))
+    question = {"Pod": pod, "Nodes": None, "NodeNames": [small, large]}
+
+    async def known() -> dict[str, Any]:
+        found = (await client.post("/scheduler/predicates", json=question)).json()
+        return dict(found) if found["NodeNames"] == [large] else {}
+
+    found = await eventually(known, PATIENCE_S)
+    assert found["Error"] == ""
+    assert small in {**found["FailedNodes"], **found["FailedAndUnresolvableNodes"]}
+    ((host, score),) = (
+        (each["Host"], each["Score"])
+        for each in (await client.post("/scheduler/priorities", json={**question, "NodeNames": [large]})).json()
+    )
+    assert (host, 0 <= score <= 10) == (large, True)
+    volcano = {"task": {"Pod": pod}, "node": {"Name": large}}
+    assert (await client.post("/scheduler/vpredicates", json=volcano)).json() == {}
+    refused = (await client.post("/scheduler/vpredicates", json={**volcano, "node": {"Name": small}})).json()
+    assert refused == {"errorMessage": refused["status"], "status": refused["status"], "code": 2}
+    metadata = pod["metadata"]
+    binding = {"PodName": "train-0", "PodNamespace": cards.namespace, "PodUID": metadata["uid"], "Node": large}
+    assert (await client.post("/scheduler/bind", json=binding)).json() == {"Error": ""}
+    assert (await cards.bound()) == {"train-0": large}
+    assert any(line["event"] == "filtered" and line["level"] == "debug" for line in process.log())
+    assert "gpu_dev_admission_bound_total 1.0" in (await client.get("/metrics")).text
+
+
+async def test_a_config_map_that_is_none_is_told_by_health(cards: CardCluster, client: httpx.AsyncClient) -> None:
+    node = await cards.add_node(gpus=8)
+    await cards.put_quotas({cards.namespace: {"quota": {"H100": 2}, "pool": []}})
+    pod = await cards.add(card_pod("train-0", container(gpu=4)))
+    question = {"Pod": pod, "Nodes": None, "NodeNames": [node]}
+
+    async def refused() -> bool:
+        found = (await client.post("/scheduler/predicates", json=question)).json()
+        return found["NodeNames"] == [] and "H100" in json.dumps(found)
+
+    await eventually(refused, PATIENCE_S)
+    await cards.put_quotas("{")
+
+    async def told() -> list[str]:
+        return list((await client.get("/health")).json()["problems"])
+
+    (problem,) = await eventually(told, PATIENCE_S)
+    assert "quotas" in problem
+    assert (await client.get("/health")).status_code == 200  # the last good one counts on
+    assert (await client.get("/ready")).status_code == 200
+    assert await refused()
+    assert "gpu_dev_admission_problems 1.0" in (await client.get("/metrics")).text
+    await cards.put_quotas({cards.namespace: {"quota": {"H100": 4}, "pool": []}})
+
+    async def fits() -> bool:
+        return bool((await client.post("/scheduler/predicates", json=question)).json()["NodeNames"])
+
+    await eventually(fits, PATIENCE_S)
+    assert (await client.get("/health")).json()["problems"] == []
+
+
+def test_it_ends_in_order(process: AdmissionProcess) -> None:
+    process.signal(signal.SIGTERM)
+    assert process.process.wait(60) == 0
+    assert "Traceback" not in process.text()
+
+
+def test_its_own_profiles_show_it_at_work(process: AdmissionProcess) -> None:
+    with httpx.Client(base_url=process.debug_url, trust_env=False, timeout=60) as client:
+        assert "follow" in client.get("/debug/pprof/goroutine").text
+        assert client.get("/debug/pprof/profile?seconds=0.2").status_code == 200
+    assert httpx.get(f"{process.url}/debug/pprof/heap", trust_env=False).status_code == 404
+
+
+def test_logs_go_to_files(api_server: ApiServer, tmp_path: Path) -> None:
+    folder = tmp_path / "logs"
+    process = AdmissionProcess(
+        tmp_path / "stderr.log", api_server.kubeconfig, f"--log-dir={folder}", "--vmodule=a=1",
+        GPU_DEV_ADMISSION__QUOTA_NAME=f"none-{uuid.uuid4().hex[:8]}",
+    )  # fmt: skip
+    try:
+        process.await_ready()
+    finally:
+        process.stop()
+    lines = [json.loads(line) for line in (folder / "gpu_admission.log").read_text().splitlines()]
+    assert {"listening", "option_without_effect"} <= {line["event"] for line in lines}
+    assert process.text() == (folder / "gpu_admission.log").read_text()
+
+
+def test_without_an_api_server_it_waits_and_answers_nothing(tmp_path: Path) -> None:
+    config = {
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}], "users": [{"name": "u", "user": {}}],
+    }  # fmt: skip
+    (tmp_path / "kubeconfig").write_text(json.dumps(config))
+    process = AdmissionProcess(tmp_path / "log", tmp_path / "kubeconfig")
+    try:
+
+        def silent() -> httpx.Response | None:
+            with suppress(StopIteration, httpx.TransportError):
+                question = {"Pod": {"metadata": {}, "spec": {}}, "NodeNames": ["n1"]}
+                return httpx.post(f"{process.url}/scheduler/predicates", json=question, trust_env=False, timeout=60)
+            return None
+
+        found = eventually_sync(silent, 120)
+        assert found is not None
+        assert (found.json()["NodeNames"], found.json()["Error"] != "") == (None, True)
+        assert httpx.get(f"{process.url}/ready", trust_env=False).status_code == 503
+        assert httpx.get(f"{process.url}/health", trust_env=False).status_code == 200
+    finally:
+        process.stop()
+
+
+def ended(*arguments: str, **variables: str) -> tuple[int, str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GPU_DEV_")}
+    done = subprocess.run(
+        [sys.executable, "-m", "gpu_admission", *arguments],
+        env={**kept, **variables}, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "out", "err"),
+    [
+        (["--version"], 0, "gpu_admission v", ""),
+        (["--version=true"], 0, "gpu_admission v", ""),
+        (["-h"], 0, "--pprofAddress HOST:PORT", ""),
+        (["--no-such-option"], 2, "", "there is no option --no-such-option"),
+        (["--address", "nowhere"], 2, "", "--address must be host:port"),
+        (["--policy=random"], 2, "", "--policy must be binpack, spread, fgd or priced"),
+        (["--kubeconfig=/no/such/file", "--address=127.0.0.1:0", "--pprofAddress="], 2, "", "no kubeconfig at"),
+    ],
+)
+def test_what_ends_at_once(arguments: list[str], code: int, out: str, err: str) -> None:
+    found, written, told = ended(*arguments)
+    assert found == code, told
+    assert out in written
+    assert err in told
+    assert "Traceback" not in told
