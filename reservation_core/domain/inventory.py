@@ -12,17 +12,18 @@ from enum import Enum
 from typing import Any
 
 from reservation_core.domain.model import ForeignPod, GpuCondition, GpuReport, NodeReport
+from reservation_core.domain.placement.link_words import written_links
 
 ADMINISTRATORS_CONDITIONS = frozenset({GpuCondition.QUARANTINED, GpuCondition.MAINTENANCE})
 REMOVED_DETAIL = "The cluster no longer reports this node."
 
 # What of a node or a card the planner decides by; other changes don't wake it.
-_PLANNED_BY = frozenset({"ready", "schedulable", "removed", "gpu_type", "uuid", "condition"})
+_PLANNED_BY = frozenset({"ready", "schedulable", "removed", "gpu_links", "gpu_type", "uuid", "condition"})
 
 
 @dataclass(frozen=True, slots=True)
 class KnownNode:
-    """A node as the inventory has it."""
+    """A node as the inventory has it. `gpu_links` is the text of its cards' links (see `link_words`)."""
 
     name: str
     ready: bool
@@ -34,6 +35,7 @@ class KnownNode:
     logical_name: str | None = None
     taints: tuple[str, ...] = ()
     gpu_resource: str | None = None
+    gpu_links: str | None = None
 
     @property
     def word(self) -> str:
@@ -148,6 +150,7 @@ def _node(report: NodeReport, pods: Sequence[ForeignPod]) -> KnownNode:
         logical_name=report.logical_name,
         taints=report.taints,
         gpu_resource=report.gpu_resource,
+        gpu_links=None if report.links is None else written_links(report.links),
     )
 
 

@@ -228,6 +228,13 @@ class Line:
         """The lines by shape of one requested type, without those who are held back."""
         return [each for each in self.shapes.get(gpu_type, {}).values() if not each.held]
 
+    def pieces(self, gpu_type: str | None) -> Counter[int]:
+        """What those ask for on a node who wait for one requested type: how many pieces of so many cards."""
+        found: Counter[int] = Counter()
+        for (shape, _, _), line in self.shapes.get(gpu_type, {}).items():
+            found[shape.gpus] += shape.nodes * len(line)
+        return found
+
     def in_order(self) -> Iterator[Waiting]:
         """Everybody in the order of the line."""
         everything = [shape_line for shapes in self.shapes.values() for shape_line in shapes.values()]

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from reservation_core.domain.placement.link_words import Links
+
 
 class JobStatus(StrEnum):
     """Where a reservation stands in its life; `lifecycle.transition` is the only place that changes it."""
@@ -137,12 +139,16 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One machine and its cards, in index order. `available` is false while it is not ready, cordoned or removed."""
+    """One machine and its cards, in index order. `available` is false while it is not ready, cordoned or removed.
+
+    `links` say how well its cards are joined, where that is known.
+    """
 
     name: str
     gpus: tuple[Gpu, ...]
     available: bool = True
     unavailable_detail: str | None = None
+    links: Links | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +339,8 @@ class NodeReport:
     """One node as the cluster reports it; `detail` says why when it is not ready or not schedulable.
 
     `logical_name` is what administrators call it where that differs from `name`; `taints` are `key=value:effect`.
-    `gpu_resource` is by what its cards are asked for, where the cluster has such a resource.
+    `gpu_resource` is by what its cards are asked for, where the cluster has such a resource. `links` say how well its
+    cards are joined, where that is known.
     """
 
     name: str
@@ -346,6 +353,7 @@ class NodeReport:
     logical_name: str | None = None
     taints: tuple[str, ...] = ()
     gpu_resource: str | None = None
+    links: Links | None = None
 
 
 @dataclass(frozen=True, slots=True)

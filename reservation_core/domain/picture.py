@@ -3,6 +3,7 @@
 What is decided from it is in `slots` and `policy`.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,6 +12,7 @@ from reservation_core.domain.calendar import FOREVER, Row, to_micros
 from reservation_core.domain.ledger import Ledger
 from reservation_core.domain.line import Key, Line
 from reservation_core.domain.model import Gpu, GpuCondition, Node
+from reservation_core.domain.placement.policy_names import DEFAULT_POLICY, PlacementPolicy
 from reservation_core.domain.placement.pool import Pool, Shadow
 from reservation_core.domain.plan import Asker, Commitment, Waiting
 from reservation_core.domain.profile import PoolProfile
@@ -50,7 +52,10 @@ class Picture:
         commitments: Iterable[Commitment],
         waiting: Iterable[Waiting],
         complete_types: frozenset[str | None],
+        policy: PlacementPolicy = DEFAULT_POLICY,
     ) -> None:
+        self._policy = policy
+        self._seen: dict[str, Counter[int]] = {}  # pieces of jobs that have cards, by type and number of cards
         self._nodes: tuple[Node, ...] | None = None
         self._capacity = Capacity(())
         self._pools: dict[str, Pool] = {}
@@ -98,8 +103,9 @@ class Picture:
                     self._ledger.calendar(gpu.id)
             for gpu_type, gpus in usable.items():
                 by_type.setdefault(gpu_type, []).append(gpus)
+        links = {node.name: node.links for node in nodes if node.links is not None}
         self._pools = {
-            gpu_type: Pool(gpu_type, gpus, self._ledger.calendars, self._ledger.slots)
+            gpu_type: Pool(gpu_type, gpus, self._ledger.calendars, self._ledger.slots, links=links, policy=self._policy)
             for gpu_type, gpus in sorted(by_type.items())
         }
         self._profiles = {gpu_type: PoolProfile(pool) for gpu_type, pool in self._pools.items()}
@@ -110,12 +116,30 @@ class Picture:
             for node in pool.nodes
             for card in node.cards
         }
+        self._seen = self._pieces_in_ledger()
         self._heads.clear()
         self._arrivals.clear()
         self._look_again_at.clear()
         self._dirty = set(self._pools)
         self._freed = set(self._pools)
         self._doubtful = True
+
+    def _pieces_in_ledger(self) -> dict[str, Counter[int]]:
+        """What those have asked for on a node who have cards now or were promised some without waiting."""
+        seen: dict[str, Counter[int]] = {gpu_type: Counter() for gpu_type in self._pools}
+        for reservation_id, rows in self._ledger.by_reservation.items():
+            if reservation_id in self._ledger.slots:
+                continue  # counted as one who waits
+            places = Counter(self._where[gpu_id] for gpu_id, _ in rows if gpu_id in self._where)
+            for (pool, _), gpus in places.items():
+                seen[pool.gpu_type][gpus] += 1
+        return seen
+
+    def _note_demand(self, types: Iterable[str]) -> None:
+        """Tell these pools what is usual in them: what waits and what has cards."""
+        for gpu_type in types:
+            waiting = self._line.pieces(gpu_type) + self._line.pieces(None)
+            self._pools[gpu_type].set_demand(self._seen[gpu_type] + waiting)
 
     def set_quotas(self, quotas: QuotaBook | None) -> None:
         """From now on these hold; they must know what is held and booked. Slots are told to them here."""

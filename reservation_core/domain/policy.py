@@ -27,7 +27,7 @@ from reservation_core.domain.calendar import FOREVER, OVERRUN, Row, length_micro
 from reservation_core.domain.forecast import forecast
 from reservation_core.domain.line import Order, ShapeLine
 from reservation_core.domain.picture import Head
-from reservation_core.domain.placement.pool import Pool, Shadow, Spots
+from reservation_core.domain.placement.pool import Cost, Pool, Shadow, Spots
 from reservation_core.domain.plan import Asker, Start, WaitEstimate, Waiting
 from reservation_core.domain.slots import SlotPlanning
 
@@ -99,6 +99,7 @@ class PlanningState(SlotPlanning):
         types = {each for each in self._pools if any_type or each in self._dirty or each in arrived}
         self._dirty = types
         self._arrivals = {}
+        self._note_demand(types)
         last_heads = {gpu_type: self._heads.pop(gpu_type) for gpu_type in types if gpu_type in self._heads}
         shape_lines = [each for gpu_type in sorted(types) for each in self._line.shape_lines(gpu_type)] + any_type
         cursors = [
@@ -233,6 +234,7 @@ class PlanningState(SlotPlanning):
         for node, _ in spots:
             self._profiles[pool.gpu_type].forget(node.position, freed=False)
         self._ledger.book(job.id, placed, row)
+        self._seen[pool.gpu_type][job.gpus] += job.nodes
         asker = self._note_claim(job, pool.gpu_type, this.at, end)
         had_slot = job.id in self._line.slotted
         self._line.remove(job.id)
@@ -283,7 +285,7 @@ class PlanningState(SlotPlanning):
         self, job: Waiting, length: int, pools: list[Pool], this: _Round, last_heads: dict[str, Head]
     ) -> bool:
         """Start a job where it fits best, or else make it the head of a pool that has none. True when it starts."""
-        best: tuple[int, Pool, Spots] | None = None
+        best: tuple[Cost, Pool, Spots] | None = None
         for pool in pools:
             avoided = self._reach.avoided(pool, job)
             if pool.has_room(job.gpus, job.nodes, avoided.never) and self._within_quotas(job, pool, this.at, length):

@@ -167,9 +167,8 @@ class PoolProfile:
         if not positions:
             return None
         end = start + length
-        return Fit(
-            start, tuple([(self.nodes[each], search.timeline(each).pick(gpus, start, end)) for each in positions])
-        )
+        chosen = [(self.nodes[each], search.timeline(each)) for each in positions]
+        return Fit(start, tuple([(node, timeline.pick(gpus, start, end, node.sets)) for node, timeline in chosen]))
 
 
 class _Search:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from reservation_core.domain.calendar import FOREVER, OVERRUN, GpuCalendar, Range, Row
 from reservation_core.domain.placement.card_masks import pick_cards
+from reservation_core.domain.placement.links import CardSets
 from reservation_core.domain.placement.pool import Card
 
 
@@ -121,10 +122,11 @@ class Timeline:
             self.masks.insert(index, self.masks[index - 1])
         return index
 
-    def pick(self, gpus: int, start: int, end: int) -> int:
+    def pick(self, gpus: int, start: int, end: int, sets: CardSets | None = None) -> int:
         """Which cards to take for [start, end), as a mask: those of least use to others, by what is left of their time.
 
-        First those that are not free for long afterwards, then those that have not been free for long before.
+        First those that are not free for long afterwards, then those that have not been free for long before. With
+        `sets`, those that are joined best, and of sets that are joined alike the one with most of these cards.
         """
         times, masks = self.times, self.masks
         first = max(0, bisect_right(times, start) - 1)
@@ -132,6 +134,7 @@ class Timeline:
         able = masks[first]
         for index in range(first + 1, last):
             able &= masks[index]
+        free = able
         picked = 0
         for mask in (*masks[last:], *reversed(masks[:first])):
             wanted = gpus - picked.bit_count()
@@ -144,7 +147,8 @@ class Timeline:
                     able ^= leaving
                 else:
                     able = leaving
-        return picked | pick_cards(able, gpus - picked.bit_count())
+        picked |= pick_cards(able, gpus - picked.bit_count())
+        return picked if sets is None else sets.pick(free, gpus, picked)
 
 
 def _busy(rows: list[Row], now: int) -> list[Range]:

@@ -6,6 +6,7 @@ from datetime import datetime
 from reservation_core.domain.calendar import Row, to_micros
 from reservation_core.domain.line import Key
 from reservation_core.domain.model import Node
+from reservation_core.domain.placement.policy_names import DEFAULT_POLICY, PlacementPolicy
 from reservation_core.domain.plan import Commitment, LateStart, Start, WaitEstimate, Waiting
 from reservation_core.domain.policy import PlanningState
 from reservation_core.domain.quota_book import QuotaBook
@@ -27,7 +28,9 @@ class CalendarPicture:
         commitments: Iterable[Commitment],
         waiting: Iterable[Waiting],
         complete_types: frozenset[str | None],
+        policy: PlacementPolicy = DEFAULT_POLICY,
     ) -> None:
+        self._policy = policy
         self._nodes = tuple(nodes)
         rows = list(commitments)
         jobs = list(waiting)
@@ -36,6 +39,7 @@ class CalendarPicture:
             [each for each in rows if each.booking_id is None or each.held],
             [each for each in jobs if each.booking_id is None],
             complete_types,
+            policy,
         )
         self._bookings: dict[str, BookingPool] = {}
         self._booking_of: dict[str, str] = {}
@@ -101,7 +105,7 @@ class CalendarPicture:
             booking_id = rows[0].booking_id
         if booking_id is None:
             return
-        pool = self._bookings.setdefault(booking_id, BookingPool(booking_id))
+        pool = self._bookings.setdefault(booking_id, BookingPool(booking_id, self._policy))
         pool.set_reservation(reservation_id, waiting, rows)
         if waiting is not None or rows:
             self._booking_of[reservation_id] = booking_id

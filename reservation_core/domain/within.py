@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from reservation_core.domain.calendar import FOREVER, Row, to_micros, to_moment
 from reservation_core.domain.model import Node, Reason, ReasonCode
+from reservation_core.domain.placement.policy_names import DEFAULT_POLICY, PlacementPolicy
 from reservation_core.domain.plan import Commitment, Slot, Start, WaitEstimate, Waiting
 from reservation_core.domain.policy import PlanningState
 
@@ -22,8 +23,9 @@ _Placed = TypeVar("_Placed", Start, Slot)
 class BookingPool:
     """The picture of one booking: made anew whenever something in it changes, for it is small."""
 
-    def __init__(self, booking_id: str) -> None:
+    def __init__(self, booking_id: str, policy: PlacementPolicy = DEFAULT_POLICY) -> None:
         self.booking_id = booking_id
+        self._policy = policy
         self.waiting: dict[str, Waiting] = {}
         self.rows: dict[str, tuple[Commitment, ...]] = {}
         self.changed = True
@@ -95,7 +97,7 @@ class BookingPool:
             if any(gpu.id in cards for gpu in node.gpus)
         ]
         types = frozenset(job.gpu_type for job in self.waiting.values())
-        self._state = PlanningState(part, rows, self.waiting.values(), types)
+        self._state = PlanningState(part, rows, self.waiting.values(), types, self._policy)
         return self._state
 
     def plan_starts(self, state: PlanningState, now: datetime, limit: int) -> list[Start]:

@@ -70,27 +70,36 @@ class CardSets:
     def __init__(self, links: Links) -> None:
         self._links = links
         self._tables: dict[tuple[int, ...], _Tables] = {}
-        self._best: dict[tuple[int, int], tuple[int, ...]] = {}
+        self._best: dict[tuple[int, int], tuple[Quality, tuple[int, ...]]] = {}
 
     def pick(self, free: int, gpus: int, preferred: int = 0) -> int:
         """Which `gpus` of the `free` cards to take; of sets that are joined alike, one with most `preferred` cards.
 
         `gpus` must be at least 1 and no more than there are free.
         """
-        best = self._best.get((free, gpus))
-        if best is None:
-            if len(self._best) >= _REMEMBERED:
-                self._best.clear()
-            best = self._best[free, gpus] = self._find(free, gpus)
+        _, best = self._best_of(free, gpus)
         if not preferred or len(best) == 1:
             return best[0]
         return max(best, key=lambda chosen: (chosen & preferred).bit_count())
+
+    def best_quality(self, free: int, gpus: int) -> Quality:
+        """How well the set is joined that `pick` chooses."""
+        return self._best_of(free, gpus)[0]
 
     def quality(self, cards: int) -> Quality:
         """How well these cards are joined."""
         positions = [bit.bit_length() - 1 for bit in bits(cards)]
         found = [self._links[one][other] for one, other in combinations(positions, 2)]
         return (min(found), sum(found)) if found else (0, 0)
+
+    def _best_of(self, free: int, gpus: int) -> tuple[Quality, tuple[int, ...]]:
+        best = self._best.get((free, gpus))
+        if best is None:
+            if len(self._best) >= _REMEMBERED:
+                self._best.clear()
+            found = self._find(free, gpus)
+            best = self._best[free, gpus] = self.quality(found[0]), found
+        return best
 
     def _find(self, free: int, gpus: int) -> tuple[int, ...]:
         """All sets that are joined best, those that leave the best sets first."""

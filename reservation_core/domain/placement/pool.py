@@ -1,14 +1,16 @@
 """The choice of nodes and cards for one job in the GPUs of one type, so that large gaps survive.
 
-Best fit: of the nodes that can take it, those with the fewest free cards; on a node the smallest run of neighbouring
-cards that is long enough; and where some free cards are promised to others later, those first, as long as the job ends
-before. Sets of cards and of nodes are int bit masks, which keeps a choice among thousands of nodes to a few operations.
+Of the nodes that can take it, the policy has some taken first by how many of their cards are free (see `node_orders`);
+of those with as many, the ones whose free cards are joined best. On a node the set of cards that is joined best, where
+that is known and makes a difference, else the smallest run of neighbouring cards that is long enough; and where some
+free cards are promised to others later, those first, as long as the job ends before. Sets of cards and of nodes are int
+bit masks, which keeps a choice among thousands of nodes to a few operations.
 """
 
 from collections import Counter
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise, product
+from itertools import islice, pairwise, product
 
 from reservation_core.domain.calendar import (
     GpuCalendar,
@@ -20,10 +22,17 @@ from reservation_core.domain.calendar import (
 )
 from reservation_core.domain.model import Gpu
 from reservation_core.domain.placement.card_masks import bits, pick_cards
+from reservation_core.domain.placement.link_words import Links
+from reservation_core.domain.placement.links import CardSets, card_sets, links_between
+from reservation_core.domain.placement.node_orders import Demand, NodeOrder, node_order
+from reservation_core.domain.placement.policy_names import DEFAULT_POLICY, PlacementPolicy
 from reservation_core.domain.plan import PlacedGpu
 
 _WINDOW_CACHE_SIZE = 8
 """For how many (gpus, length) a pool remembers its nodes' windows: there is one head of the line, seldom more."""
+
+_COMPARED = 16
+"""Of so many nodes that are alike to the policy the one is sought whose free cards are joined best."""
 
 
 class Card:
@@ -46,12 +55,15 @@ class NodeCards:
     """The usable cards of one type on one node, and which of them are free now.
 
     `upcoming` holds, for the cards that are free now and promised to somebody later, their bit and that start; `near`
-    the waiting jobs among those whom they are promised to.
+    the waiting jobs among those whom they are promised to. `sets` is there where it makes a difference which cards are
+    together.
     """
 
-    __slots__ = ("by_bit", "cards", "free", "near", "position", "upcoming")
+    __slots__ = ("by_bit", "cards", "free", "near", "position", "sets", "upcoming")
 
-    def __init__(self, position: int, gpus: list[Gpu], calendars: dict[int, GpuCalendar]) -> None:
+    def __init__(
+        self, position: int, gpus: list[Gpu], calendars: dict[int, GpuCalendar], links: Links | None = None
+    ) -> None:
         gpus = sorted(gpus, key=lambda gpu: gpu.index)
         # Neighbouring indices get neighbouring bits; any larger step leaves one bit out, however large it is.
         number = 0
@@ -60,11 +72,19 @@ class NodeCards:
             number += 1 if right.index == left.index + 1 else 2
             numbers.append(number)
         self.position = position
+        self.sets: CardSets | None = card_sets(links_between(links, [gpu.index for gpu in gpus], numbers))
         self.cards = [Card(gpu, 1 << number, calendars[gpu.id]) for gpu, number in zip(gpus, numbers, strict=True)]
         self.by_bit = {card.bit: card for card in self.cards}
         self.free = 0
         self.upcoming: list[tuple[int, int]] = []
         self.near: list[str] = []
+
+    def pick(self, free: int, gpus: int, preferred: int = 0) -> int:
+        """Which `gpus` of these free cards to take; of cards that are as good, the `preferred` ones."""
+        if self.sets is not None:
+            return self.sets.pick(free, gpus, preferred)
+        preferred &= free
+        return pick_cards(preferred if preferred.bit_count() >= gpus else free, gpus)
 
 
 @dataclass(slots=True)
@@ -92,13 +112,17 @@ NOTHING = Avoided()
 Spots = list[tuple[NodeCards, int]]
 """A choice: for each node, in the order of ranks, the mask of its cards."""
 
+Cost = tuple[float, int]
+"""What a choice costs by the policy, and how many free cards its nodes have left; less is better."""
+
 
 class Pool:
     """All usable cards of one type on available nodes, kept ready for the question «who can start now».
 
     The cards that are free now are kept by node in `_buckets`: the mask of the nodes with exactly so many free cards.
     `refresh` must be called for every node whose calendars changed or where time has passed an edge. `near` counts the
-    nodes on which a card is free now that the next is one of `slots`: a waiting job, which may have it sooner.
+    nodes on which a card is free now that the next is one of `slots`: a waiting job, which may have it sooner. `links`
+    are by the names of nodes.
     """
 
     def __init__(
@@ -107,11 +131,21 @@ class Pool:
         nodes: list[list[Gpu]],
         calendars: dict[int, GpuCalendar],
         slots: Container[str] = frozenset(),
+        *,
+        links: Mapping[str, Links] | None = None,
+        policy: PlacementPolicy = DEFAULT_POLICY,
     ) -> None:
         self.gpu_type = gpu_type
+        self._policy = policy
+        self._demand: Demand = {}
+        self._orders: dict[int, NodeOrder] = {}
         self.near: Counter[str] = Counter()
         self._slots = slots
-        self.nodes = [NodeCards(position, gpus, calendars) for position, gpus in enumerate(nodes)]
+        said = links or {}
+        self.nodes = [
+            NodeCards(position, gpus, calendars, said.get(gpus[0].node)) for position, gpus in enumerate(nodes)
+        ]
+        self._uneven = any(node.sets is not None for node in self.nodes)
         self._places = {gpus[0].node: 1 << position for position, gpus in enumerate(nodes)}
         self.free = 0
         self.version = 0
@@ -197,13 +231,26 @@ class Pool:
                     return True
         return False
 
+    def set_demand(self, demand: Demand) -> None:
+        """What is usual here from now on."""
+        if demand != self._demand:
+            self._demand = demand
+            self._orders.clear()
+
+    def _order(self, gpus: int) -> NodeOrder:
+        known = self._orders.get(gpus)
+        if known is None:
+            known = self._orders[gpus] = node_order(self._policy, gpus, len(self._buckets) - 1, self._demand)
+        return known
+
     def place(
         self, gpus: int, nodes: int, end: int, shadow: Shadow | None, avoided: Avoided = NOTHING
-    ) -> tuple[int, Spots] | None:
+    ) -> tuple[Cost, Spots] | None:
         """Where a job can start now and run until `end` without touching `shadow`; None when it can't.
 
-        Answers how many free cards its nodes have left then, and the cards.
+        Answers what that costs, and the cards.
         """
+        order = self._order(gpus)
         tiers = (~(avoided.never | avoided.last), avoided.last) if avoided.last else (~avoided.never,)
         limited = self._upcoming
         if shadow is not None and shadow.start < end:
@@ -211,28 +258,37 @@ class Pool:
         else:
             shadow = None
         spots: Spots = []
+        cost = 0.0
         left = 0
-        for tier, count in product(tiers, range(gpus, len(self._buckets))):
+        for tier, count in product(tiers, order.counts):
             members = self._buckets[count] & tier
             # Promised cards first: a job that ends in time is best put where a long one can't go.
-            for place in bits(members & limited) if limited else ():
-                node = self.nodes[place.bit_length() - 1]
+            for node in self._in_order(members & limited, gpus) if limited else ():
                 mask = _pick_limited(node, gpus, end, shadow)
                 if mask:
                     spots.append((node, mask))
+                    cost += order.cost[count]
                     left += count - gpus
                     if len(spots) == nodes:
-                        return left, spots
-            members &= ~limited
-            while members:
-                place = members & -members
-                members ^= place
-                node = self.nodes[place.bit_length() - 1]
-                spots.append((node, pick_cards(node.free, gpus)))
+                        return (cost, left), spots
+            for node in self._in_order(members & ~limited, gpus):
+                spots.append((node, node.pick(node.free, gpus)))
+                cost += order.cost[count]
                 left += count - gpus
                 if len(spots) == nodes:
-                    return left, spots
+                    return (cost, left), spots
         return None
+
+    def _in_order(self, members: int, gpus: int) -> Iterator[NodeCards]:
+        """These nodes, of some of them first the one whose free cards are joined best."""
+        found = (self.nodes[place.bit_length() - 1] for place in bits(members))
+        if gpus > 1 and self._uneven:
+            yield from sorted(
+                islice(found, _COMPARED),
+                key=lambda node: (0, 0) if node.sets is None else node.sets.best_quality(node.free, gpus),
+                reverse=True,
+            )
+        yield from found
 
     def occupy(self, spots: Spots, row: Row) -> tuple[PlacedGpu, ...]:
         """Write a start into the calendars of its cards; answers them in the order of rank and index."""
@@ -305,5 +361,4 @@ def _pick_limited(node: NodeCards, gpus: int, end: int, shadow: Shadow | None) -
         free &= ~shadow.cards.get(node.position, 0)
     if free.bit_count() < gpus:
         return 0
-    tight = free & promised
-    return pick_cards(tight if tight.bit_count() >= gpus else free, gpus)
+    return node.pick(free, gpus, promised)
