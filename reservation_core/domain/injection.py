@@ -64,7 +64,7 @@ def injection(
     try:
         match review.operation:
             case Operation.CREATE:
-                return Untouched() if review.subresource else _created(_needed(review.pod), rules, read_map)
+                return Untouched() if review.subresource else _created(review, rules, read_map)
             case Operation.UPDATE:
                 return _updated(review, rules)
             case Operation.DELETE | Operation.CONNECT:
@@ -77,7 +77,8 @@ def injection(
         return Denied(str(refusal))
 
 
-def _created(pod: Mapping[str, Any], rules: InjectionRules, read_map: Callable[[str], SchedulingMap]) -> Verdict:
+def _created(review: PodReview, rules: InjectionRules, read_map: Callable[[str], SchedulingMap]) -> Verdict:
+    pod = _needed(review.pod)
     spec, text = members(pod.get("spec")), annotations_of(pod).get(MAP_ANNOTATION)
     if spec.get("schedulerName") != rules.scheduler_name:
         if text is None:
@@ -101,6 +102,7 @@ def _created(pod: Mapping[str, Any], rules: InjectionRules, read_map: Callable[[
             map_marks.MAP_NODE: entry.node,
             map_marks.MAP_DEVICES: entry.cuda_visible_devices,
             map_marks.MAP_DIGEST: found.digest,
+            map_marks.MAP_OWNER: review.requester.username,
         }
     )
     if not changes.operations:

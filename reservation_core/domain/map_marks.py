@@ -18,7 +18,10 @@ MAP_DEVICES: Final = "gpu-dev/map-devices"
 MAP_DIGEST: Final = "gpu-dev/map-digest"
 """The digest of the map's text (`scheduling_map.map_digest`)."""
 
-MAP_MARKS: Final = (MAP_INDEX, MAP_NODE, MAP_DEVICES, MAP_DIGEST)
+MAP_OWNER: Final = "gpu-dev/map-owner"
+"""Who asked for the pod, as the API server has authenticated them: a person, or the controller of a set of pods."""
+
+MAP_MARKS: Final = (MAP_INDEX, MAP_NODE, MAP_DEVICES, MAP_DIGEST, MAP_OWNER)
 
 CUDA_VISIBLE_DEVICES: Final = "CUDA_VISIBLE_DEVICES"
 """In every container. A variable whose value is empty comes back from the API server without `value`."""

@@ -21,7 +21,7 @@ from reservation_core.domain.admitted_maps import NotAdmittedError, admitted_ent
 from reservation_core.domain.enforcement_marks import BOOKING, TERMINATE_AT
 from reservation_core.domain.gpu_resources import is_gpu_resource
 from reservation_core.domain.known_maps import KnownMaps
-from reservation_core.domain.map_marks import CUDA_VISIBLE_DEVICES, MAP_DIGEST, SCHEDULER_NAME
+from reservation_core.domain.map_marks import CUDA_VISIBLE_DEVICES, MAP_DIGEST, MAP_OWNER, SCHEDULER_NAME
 from reservation_core.domain.map_placement import Burden, DeviceUse, MappedPod, Node
 from reservation_core.domain.node_choice_terms import Requirement, Taint, Terms, Tolerated
 from reservation_core.ports.map_cluster import (
@@ -139,7 +139,9 @@ def _use(seen: Seen, rules: SightRules) -> DeviceUse | None:
     annotations = annotations_of(seen.thing)
     ours = as_mapping(seen.thing.get("spec")).get("schedulerName") == rules.scheduler_name
     devices = _devices_seen(seen.thing) if ours or MAP_DIGEST in annotations else None
-    group = f"{seen.namespace}/{_controller(seen.thing)}/{annotations.get(MAP_DIGEST)}"
+    # Anybody may name any controller in a pod: who asked for it counts as well.
+    owner = _controller(seen.thing), annotations.get(MAP_OWNER)
+    group = repr((seen.namespace, *owner, annotations.get(MAP_DIGEST)))
     if devices is None and seen.namespace == rules.jobs_namespace and pod_name_of(seen.thing) is not None:
         devices, group = annotations.get(GPU_INDICES), f"job/{seen.uid}"
     named = tuple(dict.fromkeys(each.strip() for each in (devices or "").split(",") if each.strip()))

@@ -170,6 +170,17 @@ async def test_what_is_denied_is_not_kept(client: ApiClient, namespace: str) -> 
     assert (await client.call("GET", pods_of(namespace)))["items"] == []
 
 
+async def test_who_asked_is_noted_and_nobody_can_say_otherwise(client: ApiClient, namespace: str) -> None:
+    given = pod("a-0")
+    given["metadata"]["annotations"]["gpu-dev/map-owner"] = "somebody else"
+    kept = await client.call("POST", pods_of(namespace), given)
+    who = await client.call("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", {})
+    assert kept["metadata"]["annotations"]["gpu-dev/map-owner"] == who["status"]["userInfo"]["username"]
+    change = {"metadata": {"annotations": {"gpu-dev/map-owner": "somebody else"}}}
+    path = f"{pods_of(namespace)}/a-0"
+    assert "can't be changed" in await refusal(client, "PATCH", path, change, content_type=MERGE)
+
+
 async def test_a_dry_run_is_answered_alike_and_kept_nowhere(client: ApiClient, namespace: str) -> None:
     assert told(await client.call("POST", pods_of(namespace), pod("dry-3"), dryRun="All")) == EXPECTED[3]
     assert (await client.call("GET", pods_of(namespace)))["items"] == []

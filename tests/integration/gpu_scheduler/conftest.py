@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from reservation_core.domain.admission import Denied, Operation, Patched, PodReview
+from reservation_core.domain.admission import Denied, Operation, Patched, PodReview, Requester
 from reservation_core.domain.injection import InjectionRules, injection
 from tests.kubernetes.api_client import ApiClient, JsonObject
 from tests.kubernetes.api_server import ApiServer
@@ -36,9 +36,9 @@ def pod(name: str, scheduling_map: str = SEED_MAP, **spec: Any) -> JsonObject:
     }
 
 
-def admitted(thing: JsonObject) -> JsonObject:
-    """The pod as the webhook leaves it."""
-    verdict = injection(PodReview(Operation.CREATE, thing), InjectionRules())
+def admitted(thing: JsonObject, by: str = "ann") -> JsonObject:
+    """The pod as the webhook leaves it, asked for by somebody."""
+    verdict = injection(PodReview(Operation.CREATE, thing, requester=Requester(by)), InjectionRules())
     assert not isinstance(verdict, Denied), verdict
     return dict(verdict.pod) if isinstance(verdict, Patched) else thing
 

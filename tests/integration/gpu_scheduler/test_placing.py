@@ -124,6 +124,17 @@ async def test_overlap_may_be_allowed(cluster: Cluster, start: Starter, overlap:
     await cluster.eventually_on("second-0", name)
 
 
+async def test_two_peoples_pods_share_no_card_whatever_their_maps_say(cluster: Cluster, start: Starter) -> None:
+    await start()
+    name = await cluster.add_node("node1")
+    text = "0=node1:0\n1=node1:0\n2=node1:0"
+    for number in range(2):
+        await cluster.add(admitted(pod(f"hers-{number}", text), by="ann"))
+        await cluster.eventually_on(f"hers-{number}", name)
+    await cluster.add(admitted(pod("his-2", text), by="bob"))
+    await cluster.eventually_told("his-2", "DeviceInUse", "hers-0")
+
+
 async def test_what_the_webhook_did_not_touch_is_not_bound(cluster: Cluster, start: Starter) -> None:
     await start()
     name = await cluster.add_node("node1")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reservation_core.domain.admission import Denied, Operation, Patched, PodReview, Untouched, Verdict
+from reservation_core.domain.admission import Denied, Operation, Patched, PodReview, Requester, Untouched, Verdict
 from reservation_core.domain.injection import InjectionRules, injection
 from reservation_core.domain.known_maps import KnownMaps
 from reservation_core.domain.scheduling_map import INDEX_ANNOTATION, MAP_ANNOTATION, SchedulingMapError, map_digest
@@ -41,7 +41,7 @@ def container(**members: Any) -> Json:
 
 
 def reviewed(given: Json, rules: InjectionRules = RULES) -> Verdict:
-    return injection(PodReview(Operation.CREATE, given), rules)
+    return injection(PodReview(Operation.CREATE, given, requester=Requester("oidc:ann")), rules)
 
 
 def patched(given: Json, rules: InjectionRules = RULES) -> Json:
@@ -88,6 +88,7 @@ def test_the_seeds_pods(index: int, node: str, value: str) -> None:
         "gpu-dev/map-node": node,
         "gpu-dev/map-devices": value,
         "gpu-dev/map-digest": map_digest(SEED),
+        "gpu-dev/map-owner": "oidc:ann",
     }
     verdict = reviewed(pod(f"check-{index}"))
     assert isinstance(verdict, Patched)
@@ -158,9 +159,11 @@ def test_no_cards_is_an_empty_variable_whether_it_is_written_or_left_out() -> No
 
 def test_forged_marks_are_overwritten_and_others_stay() -> None:
     forged = {MAP_ANNOTATION: SEED, "gpu-dev/map-node": "mine", "gpu-dev/map-digest": "0" * 64, "a.b/c~d": "e"}
+    forged["gpu-dev/map-owner"] = "oidc:bob"
     after = patched(pod(annotations=forged))["metadata"]["annotations"]
     assert after["gpu-dev/map-node"] == "node1"
     assert after["gpu-dev/map-digest"] == map_digest(SEED)
+    assert after["gpu-dev/map-owner"] == "oidc:ann"
     assert after["a.b/c~d"] == "e"
     assert after[MAP_ANNOTATION] == SEED
 
@@ -336,6 +339,7 @@ def updated(old: Json, new: Json, subresource: str = "") -> Verdict:
         "gpu-dev/map-node",
         "gpu-dev/map-devices",
         "gpu-dev/map-digest",
+        "gpu-dev/map-owner",
     ],
 )
 def test_what_was_read_stays(name: str) -> None:

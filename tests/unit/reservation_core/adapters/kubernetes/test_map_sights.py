@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from reservation_core.adapters.kubernetes.map_sights import SightRules, node_sight, pod_sight
 from reservation_core.adapters.kubernetes.object_watch import Seen
-from reservation_core.domain.admission import Operation, Patched, PodReview
+from reservation_core.domain.admission import Operation, Patched, PodReview, Requester
 from reservation_core.domain.injection import InjectionRules, injection
 from reservation_core.domain.map_placement import DeviceUse
 from reservation_core.ports.map_cluster import NodeGone, NodeSeen, PodBound, PodGone, PodWaiting, Sight
@@ -21,12 +21,12 @@ def seen(thing: dict[str, Any], *, gone: bool = False) -> Seen:
     return Seen("ns", "p-0", "uid-0", thing, gone)
 
 
-def admitted(text: str = "0=node1:0,1", **spec: Any) -> dict[str, Any]:
+def admitted(text: str = "0=node1:0,1", *, by: str = "ann", **spec: Any) -> dict[str, Any]:
     pod = {
         "metadata": {"name": "p-0", "annotations": {"gpu-scheduling-map": text}},
         "spec": {"schedulerName": "gpu-scheduler", "containers": [{"name": "c", "image": "i"}], **spec},
     }
-    verdict = injection(PodReview(Operation.CREATE, pod), InjectionRules())
+    verdict = injection(PodReview(Operation.CREATE, pod, requester=Requester(by)), InjectionRules())
     assert isinstance(verdict, Patched)
     return copy.deepcopy(dict(verdict.pod))
 
@@ -65,6 +65,31 @@ def test_who_takes_the_annotations_away_hides_no_cards() -> None:
     found = use_of(pod_sight(seen(pod), RULES))
     assert found is not None
     assert found.devices == ("0", "1")
+
+
+def of_set(pod: dict[str, Any], uid: str) -> dict[str, Any]:
+    pod["metadata"]["ownerReferences"] = [{"kind": "StatefulSet", "uid": uid, "controller": True}]
+    return pod
+
+
+def test_pods_are_of_one_group_by_map_controller_and_who_asked_for_them() -> None:
+    def group(pod: dict[str, Any]) -> str:
+        use = use_of(pod_sight(seen(bound(pod)), RULES))
+        assert use is not None
+        return use.group
+
+    same = [group(admitted()), group(admitted())]
+    others = [
+        group(admitted(by="bob")),
+        group(admitted("0=node1:0,1 1=node1:0")),
+        group(of_set(admitted(by="controller"), "a")),
+        group(of_set(admitted(by="controller"), "b")),
+        group(of_set(admitted(by="bob"), "a")),  # whoever says that a pod is somebody else's set's
+        group(of_set(admitted(by="b', 'controller"), "a")),
+    ]
+    assert same[0] == same[1]
+    assert len({same[0], *others}) == 7
+    assert group(of_set(admitted(by="controller"), "a")) == others[2]
 
 
 def test_what_any_container_sees_counts() -> None:
