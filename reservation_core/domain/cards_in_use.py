@@ -11,7 +11,7 @@ from datetime import datetime
 from reservation_core.domain.asked_cards import AskedCards
 from reservation_core.domain.card_footprints import Footprint, FreeCards, Taken, lay_out
 from reservation_core.domain.map_placement import ReservedCards
-from reservation_core.domain.model_usage import Model, ModelUsage
+from reservation_core.domain.model_usage import UNSEEN, Model, ModelUsage
 from reservation_core.domain.placement.fleet import Fleet
 from reservation_core.domain.placement.tasks import WHOLE, NodeShape, Spot, Task
 
@@ -264,8 +264,9 @@ class CardsInUse:
 
     def _count(self, uid: str, held: _Held) -> None:
         node = self.nodes.get(held.node)
-        if node is not None:
-            self.usage.use(uid, held.pod.namespace, node.model, held.pod.asked.milli)
+        if node is not None or not self.usage.counts(uid):
+            model = UNSEEN if node is None else node.model
+            self.usage.use(uid, held.pod.namespace, model, held.pod.asked.milli)
 
 
 def _promise(node: str, number: int) -> str:

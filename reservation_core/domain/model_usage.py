@@ -16,6 +16,10 @@ class Model:
     gpu_type: str
 
 
+UNSEEN = Model("", "?")
+"""Of a node that was never seen: what is there counts against every quota of its namespace."""
+
+
 def model_of(label: str) -> Model:
     """A node's model by its label's value."""
     return Model(label, normalised_gpu_type(label) if label else "")
@@ -60,6 +64,10 @@ class ModelUsage:
             self._uses[uid] = now
             self._add(now, milli)
 
+    def counts(self, uid: str) -> bool:
+        """Whether something is said to be a pod's."""
+        return uid in self._uses
+
     def leave(self, uid: str) -> None:
         """A pod has nothing any more."""
         use = self._uses.pop(uid, None)
@@ -94,17 +102,13 @@ class ModelUsage:
 
     def used(self, namespace: str, quota: NamespaceQuota, word: str, but_for: str | None = None) -> int:
         """How much a namespace uses, and has claimed, of the models that a quota's word stands for."""
-        total = sum(
-            milli
-            for model, milli in self._sums.get(namespace, {}).items()
-            if quota.word_for(model.label, model.gpu_type) == word
-        )
+        total = sum(milli for model, milli in self._sums.get(namespace, {}).items() if _is(word, model, quota))
         own = self._uses.get(but_for) if but_for is not None else None
-        if own is not None and quota.word_for(own.model.label, own.model.gpu_type) == word:
+        if own is not None and _is(word, own.model, quota):
             total -= own.milli
         for uid in self._claimed.get(namespace, ()):
             claim = self._claims[uid]
-            if uid != but_for and any(quota.word_for(each.label, each.gpu_type) == word for each in claim.models):
+            if uid != but_for and any(_is(word, each, quota) for each in claim.models):
                 total += claim.milli
         return total
 
@@ -150,6 +154,10 @@ class ModelUsage:
         of_namespace.pop(use.model, None)
         if not of_namespace:
             del self._sums[use.namespace]
+
+
+def _is(word: str, model: Model, quota: NamespaceQuota) -> bool:
+    return model == UNSEEN or quota.word_for(model.label, model.gpu_type) == word
 
 
 def shown(milli: int) -> str:

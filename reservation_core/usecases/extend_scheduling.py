@@ -72,6 +72,7 @@ class _Bind:
     marks: Mapping[str, str]
     since_s: float
     calls: int = 0
+    answered: bool = True
     unclear_until_s: float = -inf
 
 
@@ -105,7 +106,8 @@ class SchedulerExtender:
         self.marker = BoundPodMarker(cluster, board, clock, lambda: self.synced)
         self._listed = False
         self._fresh = True
-        self._began_s: float | None = None
+        self._reads_again = False
+        self._old_binds_over = asyncio.Event()
         self._ending = False
         self._unclear_until_s = -inf
         self.counts = Counts()
@@ -132,9 +134,9 @@ class SchedulerExtender:
 
     async def run(self) -> None:
         """Follow the cluster until cancelled."""
-        self._began_s = self._now_s()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._cluster.follow(self.see, self._all_seen), name="follow")
+            group.create_task(self._wait_for_old_binds(), name="old binds")
             group.create_task(self._keep_clear(), name="assumed pods")
             group.create_task(self.marker.run(), name="mark")
 
@@ -198,18 +200,18 @@ class SchedulerExtender:
 
     def _all_seen(self) -> None:
         self._listed = self._fresh = True
+        if self._reads_again:
+            self._old_binds_over.set()
 
     # What is asked
 
     def filter(self, pod: Mapping[str, Any], nodes: Sequence[str]) -> Filtered:
         """Which nodes would do. Raises NotSyncedError."""
         self._require_sync()
-        asking = self._cluster.pod_of(pod)
-        usage = self._cards.usage
-        if self._rules.assume_at is AssumeAt.FILTER:
-            usage.end_claims(self._now_s())
+        asking, usage = self._cluster.pod_of(pod), self._cards.usage
+        usage.end_claims(self._now_s())
         found = self._board.filter(asking, nodes)
-        if self._rules.assume_at is AssumeAt.FILTER and not asking.asked.none:
+        if self._rules.assume_at is AssumeAt.FILTER:
             models = self._board.models_of(found.fitting)
             until_s = self._now_s() + self._rules.claim_s
             usage.claim(asking.uid, asking.namespace, models, asking.asked.milli if models else 0, until_s)
@@ -228,7 +230,7 @@ class SchedulerExtender:
         if pod is None:
             return None
         if not pod.asked.none:
-            await self._old_binds_are_over()
+            await self._old_binds_over.wait()
         await self._known_where(ref, binding.node)
         self._require_sync()
         begun = self._decided(ref, pod, binding.node)
@@ -272,7 +274,7 @@ class SchedulerExtender:
             self.counts.unanswered += 1
             self._is_unclear(begun)
             why = str(problem) or "no answer in time"
-            _log.warning("a bind was not answered", pod=str(begun.pod), node=begun.node, why=why)
+            _log.warning("a bind was not answered", pod=str(begun.pod), why=why)
             raise BindRefusedError(f"Whether {begun.pod} is bound to {begun.node} is not known: {why}") from problem
         except asyncio.CancelledError:
             self._is_unclear(begun)
@@ -284,6 +286,7 @@ class SchedulerExtender:
         _log.info("bound", pod=str(begun.pod), node=begun.node, cards=begun.marks)
 
     def _is_unclear(self, begun: _Bind) -> None:
+        begun.answered = False
         begun.unclear_until_s = self._unclear_until_s = self._now_s() + self._rules.unclear_s
 
     def _give_up(self, uid: str, begun: _Bind) -> None:
@@ -335,30 +338,27 @@ class SchedulerExtender:
         if self._binds.get(ref.uid) is former:
             raise BindRefusedError(f"Whether {ref} is bound to {former.node} is not known yet; ask again.")
 
-    async def _old_binds_are_over(self) -> None:
-        """What a process before this one asked for last may still be carried out: wait until that would be seen."""
-        began_s = self._began_s if self._began_s is not None else self._now_s()
-        await asyncio.sleep(max(0.0, began_s + self._rules.unclear_s - self._now_s()))
-
     # What is done beside
+
+    async def _wait_for_old_binds(self) -> None:
+        """What a process before this one asked for last may still be carried out: only after that, and when everything
+        was read once more, something is bound. Where there is a lease it has seen to that."""
+        if self._leads_for_s() < inf:
+            self._old_binds_over.set()
+            return
+        await asyncio.sleep(self._rules.unclear_s)
+        self._reads_again = True
+        self._cluster.read_anew()
 
     async def _keep_clear(self) -> None:
         """Find out about binds of which nothing was seen."""
         while True:
             await asyncio.sleep(min(1.0, self._rules.assumed_s / 4))
             self._cards.usage.end_claims(self._now_s())
-            now_s = self._now_s()
-            late = [
-                bind
-                for bind in self._binds.values()
-                if not bind.calls
-                and (
-                    -inf < bind.unclear_until_s <= now_s
-                    or (bind.unclear_until_s == -inf and bind.since_s + self._rules.assumed_s <= now_s)
-                )
-            ]
-            for bind in late:
-                await self._found_out(bind)
+            for bind in list(self._binds.values()):
+                due_s = max(bind.unclear_until_s, bind.since_s + self._rules.assumed_s * bind.answered)
+                if not bind.calls and due_s <= self._now_s():
+                    await self._found_out(bind)
 
     async def _found_out(self, bind: _Bind) -> bool:
         """Look a pod up whose bind is over one way or another; whether that could be done."""
@@ -370,7 +370,7 @@ class SchedulerExtender:
         if self._binds.get(bind.pod.uid) is not bind or bind.calls:
             return True
         if isinstance(found, CardPodSeen) and found.node is not None:
-            bind.since_s, bind.unclear_until_s = self._now_s(), -inf  # the watch will tell; until then it counts
+            bind.since_s, bind.answered = self._now_s(), True  # the watch will tell; until then it counts
         else:
             self.counts.given_up += 1
             _log.warning("a pod was not bound as decided; its cards are free again", pod=str(bind.pod), node=bind.node)

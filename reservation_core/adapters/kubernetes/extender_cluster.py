@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from reservation_core.adapters.kubernetes.api_errors import ApiError, ConflictError, NotFoundError, is_of_another
@@ -94,16 +95,19 @@ class KubernetesCardCluster:
         def one_listed() -> None:
             nonlocal to_list
             to_list -= 1
-            if to_list == 0:
+            if to_list == 0 and not self._anew.is_set():
                 listed()
 
         async with asyncio.TaskGroup() as group:
             for watch, read in watches:
-                group.create_task(self._follow(watch.changes(), read, handle, one_listed))
+                group.create_task(self._follow(watch.told_as(partial(self._made, read)), read, handle, one_listed))
+
+    def _made(self, read: _Read, seen: Seen) -> CardSight:
+        return read(seen, self._rules)
 
     async def _follow(
         self,
-        changes: AsyncGenerator[Seen | None, None],
+        changes: AsyncGenerator[CardSight | None, None],
         read: _Read,
         handle: Callable[[CardSight], None],
         listed: Callable[[], None],
@@ -113,7 +117,7 @@ class KubernetesCardCluster:
             async for each in seen:
                 if each is not None:
                     found += 1
-                    handle(read(each, self._rules))
+                    handle(each)
                 elif first:
                     first = False
                     if found == 0 and read is quota_sight:

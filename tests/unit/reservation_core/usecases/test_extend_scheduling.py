@@ -1,0 +1,311 @@
+"""The extender: whatever happens in whatever order, however binds end, and whenever it is killed and begins anew."""
+
+import asyncio
+import json
+import random
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reservation_core.domain.asked_cards import CardResources, asked_cards
+from reservation_core.domain.cards_in_use import CardNode, CardPod, CardsInUse
+from reservation_core.domain.extender_board import ExtenderBoard
+from reservation_core.domain.model_quotas import read_quotas
+from reservation_core.domain.model_usage import ModelUsage, model_of
+from reservation_core.domain.placement.policies import ranking_of
+from reservation_core.domain.placement.policy_names import PlacementPolicy
+from reservation_core.ports.extender import AssumeAt, Binding, BindRefusedError, NotSyncedError
+from reservation_core.ports.map_cluster import PodRef
+from reservation_core.usecases.extend_scheduling import ExtendRules, SchedulerExtender
+from tests.clocks import SettableClock
+from tests.unit.reservation_core.usecases.scripted_card_cluster import Truth, View, card_breaches, quota_breaches
+from tests.virtual_time import run_virtually
+
+QUOTAS = {"a": {"quota": {"h100": 3, "Tesla-T4": 2}}, "b": {"quota": {"H100": 2}, "pool": ["public"]}}
+CORE, MEMORY, WHOLE = "tencent.com/vcuda-core", "tencent.com/vcuda-memory", "nvidia.com/gpu"
+
+
+def share_node(name: str, cards: int = 2, memory: int = 8, label: str = "NVIDIA-H100-PCIe", pool: str = "") -> CardNode:
+    return CardNode(name, model_of(label), pool, share_cards=cards, card_memory=memory, cpu_milli=64_000)
+
+
+def plugin_node(name: str, cards: int = 4, label: str = "Tesla-T4", pool: str = "") -> CardNode:
+    return CardNode(name, model_of(label), pool, plugin_cards=cards, cpu_milli=64_000)
+
+
+def pod(uid: str, namespace: str = "a", **amounts: int) -> CardPod:
+    """One container; `core`, `memory`, `gpu`, and `init` for the share of an init container."""
+    names = {"core": CORE, "memory": MEMORY, "gpu": WHOLE}
+    limits = {names[key]: str(amount) for key, amount in amounts.items() if key in names}
+    inits = [{"name": "init", "resources": {"limits": {CORE: str(amounts["init"])}}}] if "init" in amounts else []
+    spec = {"containers": [{"name": "main", "resources": {"limits": limits}}], "initContainers": inits}
+    return CardPod(uid, namespace, uid, asked_cards(spec, CardResources()), 1000, 100)
+
+
+@dataclass
+class Replica:
+    """An extender at work."""
+
+    view: View
+    rules: ExtendRules = field(default_factory=ExtendRules)
+    policy: PlacementPolicy = PlacementPolicy.BINPACK
+
+    def __post_init__(self) -> None:
+        board = ExtenderBoard(CardsInUse(ModelUsage()), ranking_of(self.policy))
+        self.extender = SchedulerExtender(self.view, board, self.rules, SettableClock())
+        self.task = asyncio.create_task(self.extender.run())
+
+    async def end(self) -> None:
+        """As when it is killed: what it has asked for goes on."""
+        assert not self.task.done(), self.task.exception()
+        self.view.truth.watchers = [each for each in self.view.truth.watchers if each is not self.view]
+        self.task.cancel()
+        await asyncio.wait([self.task])
+
+    def fits(self, asking: CardPod, *nodes: str) -> tuple[str, ...]:
+        return self.extender.filter({"pod": asking}, nodes).fitting
+
+    async def bind(self, asking: CardPod, node: str) -> None:
+        await self.extender.bind(Binding(asking.namespace, asking.name, asking.uid, node))
+
+
+async def schedule(truth: Truth, replica: Replica, chance: random.Random) -> None:
+    """What a kube-scheduler does, as fast as it can, with one pod after another."""
+    extender = replica.extender
+    while True:
+        await asyncio.sleep(chance.choice([0, 0.01, 0.3]))
+        waiting = [each.pod for each in truth.pods.values() if each.node is None]
+        if not waiting or not truth.nodes:
+            continue
+        asking = chance.choice(waiting)
+        try:
+            fitting = extender.filter({"pod": asking}, sorted(truth.nodes)).fitting
+            scores = extender.prioritize({"pod": asking}, fitting)
+        except NotSyncedError:
+            continue
+        assert len(scores) == len(fitting)
+        assert all(0 <= score <= 10 for score in scores)
+        if fitting:
+            node = chance.choice(fitting)
+            with suppress(BindRefusedError, NotSyncedError, TimeoutError):
+                async with asyncio.timeout(chance.choice([0.1, 5, 60])):
+                    await replica.bind(asking, node)
+
+
+def step(truth: Truth, chance: random.Random, made: list[int]) -> None:
+    """Something happens to a node or a pod."""
+    name = f"n{chance.randrange(4)}"
+    match chance.choice(["pod"] * 8 + ["gone"] * 4 + ["touched", "node gone", "node"]):
+        case "pod":
+            made.append(len(made))
+            amounts = chance.choice(
+                [
+                    {"core": chance.randrange(1, 100), "memory": chance.randrange(5)},
+                    {"core": 100 * chance.randrange(1, 3)},
+                    {"gpu": chance.randrange(1, 4)},
+                    {"core": 30, "init": chance.randrange(1, 100)},
+                    {"core": 150},
+                    {},
+                ]
+            )
+            truth.add_pod(pod(f"p{made[-1]}", chance.choice("abc"), **amounts))
+        case "gone" if truth.pods:
+            truth.drop_pod(chance.choice(sorted(truth.pods)))
+        case "touched" if truth.pods:
+            truth.touch(chance.choice(sorted(truth.pods)))
+        case "node gone" if name in truth.nodes:
+            truth.drop_node(name)
+        case "node" if name not in truth.nodes and name in truth.models:
+            truth.put_node(truth.models[name])
+
+
+def world() -> Truth:
+    text = json.dumps(QUOTAS)
+    truth = Truth(read_quotas(text), text)
+    for node in (
+        share_node("n0"), share_node("n1", pool="public"),
+        plugin_node("n2"), plugin_node("n3", label="NVIDIA-H100-PCIe", pool="public"),
+    ):  # fmt: skip
+        truth.put_node(node)
+    return truth
+
+
+async def story(seed: int) -> None:
+    chance = random.Random(seed)
+    truth, made = world(), list[int]()
+    policy = chance.choice([PlacementPolicy.BINPACK, PlacementPolicy.SPREAD, PlacementPolicy.FGD])
+    harm, lag_s = chance.choice([0.0, 0.3, 0.7]), chance.choice([0.05, 3])
+    views: list[View] = []
+    for _ in range(chance.randrange(1, 4)):
+        views.append(View(truth, random.Random(chance.random()), harm=harm, lag_s=lag_s))
+        replica = Replica(views[-1], policy=policy)
+        schedulers = [asyncio.create_task(schedule(truth, replica, random.Random(seed + each))) for each in range(3)]
+        for _ in range(chance.randrange(5, 60)):
+            step(truth, chance, made)
+            await asyncio.sleep(chance.choice([0, 0.05, 0.5, 2]))
+        for each in schedulers:
+            assert not each.done(), each.exception()
+            each.cancel()
+        await asyncio.wait(schedulers)
+        await replica.end()
+    for view in views:
+        if view.late:
+            await asyncio.wait(view.late)
+    assert truth.breaches == []
+    for namespace in "abc":
+        assert quota_breaches(truth, namespace) == []
+    for name in truth.models:
+        assert card_breaches(truth, name) == []
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=30, deadline=None)
+def test_whatever_happens_no_quota_and_no_card_is_overdrawn(seed: int) -> None:
+    run_virtually(story(seed))
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=12, deadline=None)
+def test_after_all_is_over_everything_that_is_left_is_given_and_nothing_stays_assumed(seed: int) -> None:
+    async def work() -> None:
+        chance = random.Random(seed)
+        truth, made = world(), list[int]()
+        view = View(truth, random.Random(seed), harm=0.5, lag_s=1)
+        replica = Replica(view)
+        schedulers = [asyncio.create_task(schedule(truth, replica, random.Random(seed + each))) for each in range(3)]
+        for _ in range(40):
+            step(truth, chance, made)
+            await asyncio.sleep(chance.choice([0, 0.5]))
+        for name in truth.models:
+            if name not in truth.nodes:
+                truth.put_node(truth.models[name])
+        view.harm = 0.0
+        await asyncio.sleep(400)
+        assert replica.extender.assumed == 0
+        fresh = Replica(View(truth, random.Random(1)))
+        await asyncio.sleep(20)
+        for each in list(truth.pods.values()):
+            if each.node is None:
+                there = sorted(truth.nodes)
+                assert replica.fits(each.pod, *there) == fresh.fits(each.pod, *there) == (), each
+        for each in schedulers:
+            each.cancel()
+        await asyncio.wait(schedulers)
+        await replica.end()
+        await fresh.end()
+        assert truth.breaches == []
+
+    run_virtually(work())
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=20, deadline=None)
+def test_where_schedulers_bind_by_themselves_no_quota_is_passed_by_racing_pods(seed: int) -> None:
+    async def work() -> None:
+        chance = random.Random(seed)
+        truth = world()
+        view = View(truth, random.Random(seed), harm=chance.choice([0.0, 0.3]), lag_s=chance.choice([0.05, 3]))
+        replica = Replica(view, ExtendRules(AssumeAt.FILTER))
+        await asyncio.sleep(8)
+        for number in range(30):
+            amounts = chance.choice([{"gpu": 1}, {"core": chance.randrange(1, 100)}])
+            truth.add_pod(pod(f"p{number}", chance.choice("ab"), **amounts))
+
+        async def schedule_one(asking: CardPod) -> None:
+            await asyncio.sleep(chance.uniform(0, 10))
+            for _ in range(chance.randrange(1, 3)):
+                fitting = replica.fits(asking, *sorted(truth.nodes))
+            if not fitting:
+                return
+            await asyncio.sleep(chance.uniform(0, 5))
+            truth.pods[asking.uid].node = chance.choice(fitting)
+            truth.touch(asking.uid)
+            truth.breaches += quota_breaches(truth, asking.namespace)
+
+        await asyncio.gather(*(schedule_one(each.pod) for each in list(truth.pods.values())))
+        view.harm = 0
+        await asyncio.sleep(400)
+        assert truth.breaches == []
+        for each in truth.pods.values():
+            if each.node is not None and each.pod.asked.shares:
+                assert each.footprint is not None or any(each.pod.uid in told for told in view.told)
+        shared = [name for name, node in truth.models.items() if node.share_cards]
+        for name in shared:
+            assert not [each for each in card_breaches(truth, name) if "has no cards" not in each]
+        await replica.end()
+
+    run_virtually(work())
+
+
+def test_a_claim_of_a_pod_that_was_asked_for_again_is_its_own() -> None:
+    async def work() -> None:
+        truth = world()
+        replica = Replica(View(truth, random.Random(1)), ExtendRules(AssumeAt.FILTER, claim_s=30))
+        await asyncio.sleep(2)
+        one, other = pod("one", gpu=2), pod("other", gpu=2)
+        assert replica.fits(one, "n2") == replica.fits(one, "n2") == ("n2",)
+        assert replica.fits(other, "n2") == ()
+        await asyncio.sleep(29)
+        assert replica.fits(other, "n2") == ()
+        await asyncio.sleep(2)
+        assert replica.fits(other, "n2") == ("n2",)
+        await replica.end()
+
+    run_virtually(work())
+
+
+def test_asking_leaves_nothing_behind_where_we_bind() -> None:
+    async def work() -> None:
+        replica = Replica(View(world(), random.Random(1)))
+        await asyncio.sleep(2)
+        for number in range(5):
+            assert replica.fits(pod(f"p{number}", gpu=2), "n2") == ("n2",)
+        assert replica.extender.claimed == replica.extender.assumed == 0
+        await replica.end()
+
+    run_virtually(work())
+
+
+def test_nothing_is_bound_before_the_binds_of_a_killed_process_are_known() -> None:
+    async def work() -> None:
+        truth = world()
+        view = View(truth, random.Random(1))
+        first = Replica(view)
+        one, other = pod("one", gpu=2), pod("other", gpu=2)
+        truth.add_pod(one)
+        truth.add_pod(other)
+        await asyncio.sleep(10)
+        view._late(_ref(one), "n2", {})  # asked for, and not carried out when it is killed
+        await first.end()
+        second = Replica(View(truth, random.Random(1), lag_s=3))
+        await asyncio.sleep(1)
+        with pytest.raises(BindRefusedError, match="has used 2 of its 2 Tesla-T4"):
+            await second.bind(other, "n2")
+        assert truth.breaches == []
+        await second.end()
+
+    run_virtually(work())
+
+
+def test_who_is_nowhere_to_be_seen_yet_is_looked_up() -> None:
+    async def work() -> None:
+        truth = world()
+        view = View(truth, random.Random(1), lag_s=1000)
+        replica = Replica(view)
+        await asyncio.sleep(20)
+        one = pod("one", gpu=1)
+        truth.add_pod(one)
+        await replica.bind(one, "n2")
+        assert truth.pods["one"].node == "n2"
+        with pytest.raises(BindRefusedError, match="no pod a/two of the uid two"):
+            await replica.bind(pod("two", gpu=1), "n2")
+        await replica.end()
+
+    run_virtually(work())
+
+
+def _ref(asking: CardPod) -> PodRef:
+    return PodRef(asking.namespace, asking.name, asking.uid)
