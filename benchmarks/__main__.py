@@ -18,6 +18,7 @@ NAMES = (
     "kubernetes_binding",
     "webhook_reviews",
     "gpu_scheduler_binds",
+    "extender_calls",
 )
 
 

@@ -1,16 +1,16 @@
 """Following any kind of objects: every one once, then every change, through whatever may pass.
 
 An object is told gone by its DELETED event, or by its absence from a later consistent list; what a list shows unchanged
-is told again. What is kept of each is its name.
+is told again. What is kept of each is its name; of a list that is being read, what the follower makes of each object.
 """
 
 import asyncio
 import json
 import random
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 
@@ -27,6 +27,7 @@ _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 10.0
 
 _log = structlog.get_logger(__name__)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +59,18 @@ class ObjectWatch:
         """Have the next `changes` begin with a list, whose absentees are told gone."""
         self._version = None
 
-    async def changes(self) -> AsyncGenerator[Seen | None, None]:
+    def changes(self) -> AsyncGenerator[Seen | None, None]:
         """Every object once, None when that was all, then every change. After a new list once more None.
 
         Ends with ClusterUnavailableError when the transport is closed.
         """
+        return self.told_as(lambda seen: seen)
+
+    async def told_as(self, made: Callable[[Seen], T]) -> AsyncGenerator[T | None, None]:
+        """The same as `made` has it: long lists of large objects take no more room than what that keeps of them."""
         while True:
             try:
-                async with aclosing(self._once()) as seen:
+                async with aclosing(self._once(made)) as seen:
                     async for each in seen:
                         yield each
             except ExpiredError:
@@ -83,16 +88,11 @@ class ObjectWatch:
                     self._version = None  # a server whose database was restored may not come to our place for long
                 await self._pause()
 
-    async def _once(self) -> AsyncGenerator[Seen | None, None]:
+    async def _once(self, made: Callable[[Seen], T]) -> AsyncGenerator[T | None, None]:
         if self._version is None:
-            listed, version = await list_all(self._transport, self._path, _read, self._selector)
-            present = {(each.namespace, each.name): each.uid for each in listed}
-            for (namespace, name), uid in list(self._known.items()):
-                if present.get((namespace, name)) != uid:
-                    yield Seen(namespace, name, uid, {}, gone=True)
-            for each in listed:
-                yield each
-            self._known, self._version = present, version
+            async with aclosing(self._list(made)) as listed:
+                async for one in listed:
+                    yield one
             yield None
         begun = asyncio.get_running_loop().time()
         query = {
@@ -107,10 +107,24 @@ class ObjectWatch:
             async for chunk in chunks:
                 for line in lines.feed(chunk):
                     for each in self._event(line):
-                        yield each
+                        yield made(each)
                     self._failures = 0
         if asyncio.get_running_loop().time() - begun < _SHORT_S:
             raise ClusterUnavailableError(f"The API server ended the watch on {self._path} as soon as it had begun.")
+
+    async def _list(self, made: Callable[[Seen], T]) -> AsyncGenerator[T, None]:
+        def read(thing: Mapping[str, Any]) -> tuple[tuple[str, str], str, T] | None:
+            seen = _read(thing)
+            return None if seen is None else ((seen.namespace, seen.name), seen.uid, made(seen))
+
+        listed, version = await list_all(self._transport, self._path, read, self._selector)
+        present = {key: uid for key, uid, _ in listed}
+        for (namespace, name), uid in list(self._known.items()):
+            if present.get((namespace, name)) != uid:
+                yield made(Seen(namespace, name, uid, {}, gone=True))
+        for _, _, each in listed:
+            yield each
+        self._known, self._version = present, version
 
     def _event(self, line: bytes) -> list[Seen]:
         """What one line of the watch has to tell."""
