@@ -53,6 +53,11 @@ class Ranking(ABC):
         cards = self.cards(fleet, task, node)
         return None if cards is None else Spot(node, cards)
 
+    @property
+    def outdated(self) -> bool:
+        """Whether so much was learnt since that it is time to reconsider."""
+        return False
+
     def learn(self, task: Task, times: int = 1, /) -> None:  # noqa: B027 - not all learn
         """So many tasks like this have arrived. Cheap; nothing changes before `reconsider`."""
 

@@ -1,42 +1,68 @@
 """Policies that know what it is worth to have something free on a node, and give away what is worth least."""
 
 from abc import abstractmethod
-from collections import OrderedDict
+from collections import Counter, OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reservation_core.domain.placement.fleet import Amounts, Fleet, Positions
-from reservation_core.domain.placement.outcomes import outcomes
+from reservation_core.domain.placement.outcomes import Outcomes, outcomes
 from reservation_core.domain.placement.ranking import Ranking, Scores
 from reservation_core.domain.placement.tasks import Task
 
 _REMEMBERED_TASKS = 256
 """For how many kinds of tasks the scores of all nodes are remembered: with 1,213 nodes that is 5 MB."""
 
+_LEARNT_TASKS = 4096
+"""How many kinds of tasks are counted. When there are more, all counts are halved, and what was rare is forgotten."""
+
+_NEWS = 1 / 4
+"""When so much has arrived since, in parts of what had before, it is time to reconsider."""
+
 
 class WorthRanking(Ranking):
     """The best node for a task is the one that loses the least worth by taking it.
 
-    A node is looked at again only when it has changed since a task of the same kind came last.
+    A node is looked at again only when it has changed since a task of the same kind came last. `reconsider` may run in
+    another thread than the rest, on a fleet of its own.
     """
 
     def __init__(self) -> None:
+        self.arrived: Counter[Task] = Counter()
+        self._total = 0
+        self._considered = 0
         self._remembered: OrderedDict[Task, _Remembered] = OrderedDict()
         self._fleet: Fleet | None = None
 
     @abstractmethod
-    def worth(self, fleet: Fleet, at: Positions, cpu: Amounts, memory: Amounts, levels: Amounts, /) -> Scores:
-        """What it is worth that nodes at these positions have so much free: `levels` are thousandths by card."""
+    def gains(self, fleet: Fleet, at: Positions, after: Outcomes) -> Scores:
+        """By how much the worth of a node grows with each outcome; mostly it shrinks, so that this is below zero."""
 
-    def graded(self, gained: Scores) -> Scores:
-        """The score for a gain of worth, which is mostly a loss and so below zero."""
-        return gained
+    @abstractmethod
+    def appraise(self, fleet: Fleet, arrived: Mapping[Task, int]) -> None:
+        """Work out what things are worth when such tasks arrive so often."""
 
-    def forget(self) -> None:
-        """The worth of things has changed."""
-        self._remembered.clear()
+    @property
+    def outdated(self) -> bool:
+        """Whether so much has arrived that it is time to reconsider."""
+        return self._total - self._considered > _NEWS * self._considered
+
+    def learn(self, task: Task, times: int = 1, /) -> None:
+        """So many tasks like this have arrived."""
+        self.arrived[task] += times
+        self._total += times
+        if len(self.arrived) > _LEARNT_TASKS:
+            self.arrived = Counter({each: count // 2 for each, count in self.arrived.items() if count > 1})
+            self._total = self._considered = self.arrived.total()
+
+    def reconsider(self, fleet: Fleet, /) -> None:
+        """Work out anew what things are worth."""
+        self._considered = self._total
+        self.appraise(fleet, dict(self.arrived))
+        self._remembered = OrderedDict()
 
     def scores(self, fleet: Fleet, task: Task, positions: Positions, /) -> Scores:
         """Minus the worth that is lost, on the best card."""
@@ -44,8 +70,7 @@ class WorthRanking(Ranking):
         stale = positions[known.changes[positions] != fleet.changes[positions]]
         if len(stale):
             after = outcomes(fleet, task, stale)
-            left = self.worth(fleet, stale[after.node], after.cpu, after.memory, after.levels)
-            known.scores[stale] = self.graded(after.best_by_node(left, len(stale)) - self._now(fleet, stale))
+            known.scores[stale] = after.best_by_node(self.gains(fleet, stale, after), len(stale))
             known.changes[stale] = fleet.changes[stale]
         scores: Scores = known.scores[positions]
         return scores
@@ -54,24 +79,20 @@ class WorthRanking(Ranking):
         """Minus the worth that is lost, by card."""
         at = np.array([position])
         after = outcomes(fleet, task, at)
-        left = self.worth(fleet, at[after.node], after.cpu, after.memory, after.levels)
-        gained = self.graded(left - self._now(fleet, at))
-        by_level = dict(zip(fleet.milli_free[position, after.card].tolist(), gained.tolist(), strict=True))
+        by_level = dict(zip(after.before.tolist(), self.gains(fleet, at, after).tolist(), strict=True))
         return np.array([by_level[level] for level in fleet.milli_free[position, cards].tolist()])
-
-    def _now(self, fleet: Fleet, at: Positions) -> Scores:
-        return self.worth(fleet, at, fleet.cpu_free[at], fleet.memory_free[at], fleet.milli_free[at])
 
     def _recall(self, fleet: Fleet, task: Task) -> "_Remembered":
         if self._fleet is not fleet:
             self._fleet = fleet
-            self.forget()
-        known = self._remembered.get(task)
+            self._remembered = OrderedDict()
+        remembered = self._remembered
+        known = remembered.get(task)
         if known is None or len(known.changes) != len(fleet.changes):
-            known = self._remembered[task] = _Remembered(np.zeros(len(fleet.changes)), np.zeros_like(fleet.changes))
-            if len(self._remembered) > _REMEMBERED_TASKS:
-                self._remembered.popitem(last=False)
-        self._remembered.move_to_end(task)
+            known = remembered[task] = _Remembered(np.zeros(len(fleet.changes)), np.zeros_like(fleet.changes))
+            if len(remembered) > _REMEMBERED_TASKS:
+                remembered.popitem(last=False)
+        remembered.move_to_end(task)
         return known
 
 
