@@ -21,7 +21,7 @@ from typing import Any
 import psutil
 
 from benchmarks.figures import Figure
-from tests.admission_process import admission_process
+from tests.extender_process import extender_process
 from tests.kubernetes.api_server import ApiServer, make_namespace, started_api_server
 
 NODES = 1213
@@ -42,7 +42,7 @@ def measure() -> list[Figure]:
     with tempfile.TemporaryDirectory() as folder, started_api_server(Path(folder)) as server:
         asyncio.run(_fill(server))
         with (
-            admission_process(Path(folder) / "admission.log", server.kubeconfig) as admission,
+            extender_process(Path(folder) / "admission.log", server.kubeconfig) as admission,
             _alone_on_a_core(admission.process.pid) as served,
         ):
             port = int(admission.url.rpartition(":")[2])

@@ -14,8 +14,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.admission_process import AdmissionProcess, admission_process
 from tests.card_cluster import CardCluster, card_pod, container
+from tests.extender_process import ExtenderProcess, extender_process
 from tests.kubernetes.api_server import ApiServer
 from tests.waiting import eventually, eventually_sync
 
@@ -31,20 +31,20 @@ async def cards(api_server: ApiServer, namespace: str) -> AsyncIterator[CardClus
 
 
 @pytest.fixture
-def process(api_server: ApiServer, cards: CardCluster, tmp_path: Path) -> Iterator[AdmissionProcess]:
+def process(api_server: ApiServer, cards: CardCluster, tmp_path: Path) -> Iterator[ExtenderProcess]:
     quotas = {"GPU_DEV_ADMISSION__QUOTA_NAME": cards.quota_name, "LOG_LEVEL": "4"}
-    with admission_process(tmp_path / "admission.log", api_server.kubeconfig, **quotas) as running:
+    with extender_process(tmp_path / "admission.log", api_server.kubeconfig, **quotas) as running:
         yield running
 
 
 @pytest.fixture
-async def client(process: AdmissionProcess) -> AsyncIterator[httpx.AsyncClient]:
+async def client(process: ExtenderProcess) -> AsyncIterator[httpx.AsyncClient]:
     async with httpx.AsyncClient(base_url=process.url, trust_env=False, timeout=60) as client:
         yield client
 
 
 async def test_a_pod_goes_its_way_from_the_question_to_the_node(
-    cards: CardCluster, client: httpx.AsyncClient, process: AdmissionProcess
+    cards: CardCluster, client: httpx.AsyncClient, process: ExtenderProcess
 ) -> None:
     small, large = await cards.add_node(gpus=1), await cards.add_node(gpus=8)
     pod = await cards.add(card_pod("train-0", container(gpu=2)))
@@ -105,13 +105,13 @@ async def test_a_config_map_that_is_none_is_told_by_health(cards: CardCluster, c
     assert (await client.get("/health")).json()["problems"] == []
 
 
-def test_it_ends_in_order(process: AdmissionProcess) -> None:
+def test_it_ends_in_order(process: ExtenderProcess) -> None:
     process.signal(signal.SIGTERM)
     assert process.process.wait(60) == 0
     assert "Traceback" not in process.text()
 
 
-def test_its_own_profiles_show_it_at_work(process: AdmissionProcess) -> None:
+def test_its_own_profiles_show_it_at_work(process: ExtenderProcess) -> None:
     with httpx.Client(base_url=process.debug_url, trust_env=False, timeout=60) as client:
         assert "follow" in client.get("/debug/pprof/goroutine").text
         assert client.get("/debug/pprof/profile?seconds=0.2").status_code == 200
@@ -120,7 +120,7 @@ def test_its_own_profiles_show_it_at_work(process: AdmissionProcess) -> None:
 
 def test_logs_go_to_files(api_server: ApiServer, tmp_path: Path) -> None:
     folder = tmp_path / "logs"
-    process = AdmissionProcess(
+    process = ExtenderProcess(
         tmp_path / "stderr.log", api_server.kubeconfig, f"--log-dir={folder}", "--vmodule=a=1",
         GPU_DEV_ADMISSION__QUOTA_NAME=f"none-{uuid.uuid4().hex[:8]}",
     )  # fmt: skip
@@ -140,7 +140,7 @@ def test_without_an_api_server_it_waits_and_answers_nothing(tmp_path: Path) -> N
         "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}], "users": [{"name": "u", "user": {}}],
     }  # fmt: skip
     (tmp_path / "kubeconfig").write_text(json.dumps(config))
-    process = AdmissionProcess(tmp_path / "log", tmp_path / "kubeconfig")
+    process = ExtenderProcess(tmp_path / "log", tmp_path / "kubeconfig")
     try:
 
         def silent() -> httpx.Response | None:
