@@ -10,6 +10,7 @@ from pydantic import ConfigDict, TypeAdapter
 from api_service.sight import Sight
 from reservation_core import contracts
 from reservation_core.domain.model import PodName, Reason, Reservation
+from reservation_core.domain.placement.link_words import link_words
 from reservation_core.ports.events import EventRecord
 from reservation_core.ports.identities import TokenRecord, UserRecord
 from reservation_core.ports.inventory import GpuView, NodeView
@@ -165,6 +166,7 @@ def node(view: NodeView) -> contracts.NodeOut:
         taints=list(view.taints),
         fenced_at=view.fenced_at,
         fenced_by=view.fenced_by,
+        gpu_links=None if view.links is None else link_words(view.links),
     )
 
 

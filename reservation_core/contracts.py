@@ -211,6 +211,13 @@ class NodeOut(Wire):
     taints: list[str] = []
     fenced_at: Time | None = None
     fenced_by: str | None = None
+    gpu_links: Annotated[
+        list[list[str]] | None,
+        Field(
+            description="How its cards are joined, by index, in the words of `nvidia-smi topo -m`; null: nobody says.",
+            examples=[[["X", "NV18"], ["NV18", "X"]]],
+        ),
+    ] = None
 
 
 class NodeFence(Wire):

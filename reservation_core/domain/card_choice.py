@@ -1,8 +1,9 @@
 """Which cards a booking gets: the choice for a slot whose place in time is fixed, so that large gaps survive.
 
-Of the nodes that can take it, those with the fewest cards free in that time; on a node neighbouring cards from the
-shortest free run that is long enough, and of several such those whose free time the booking fills best. Without a type
-asked for, the type with the most cards free.
+Of the nodes that can take it, those with the fewest cards free in that time, and of these those whose free cards are
+joined best; on a node the set that is joined best, where that is known and makes a difference, else neighbouring cards
+from the shortest free run that is long enough, and of several such those whose free time the booking fills best.
+Without a type asked for, the type with the most cards free.
 
 Times are ints as in `calendar`.
 """
@@ -10,10 +11,13 @@ Times are ints as in `calendar`.
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 
 from reservation_core.domain.bookings import ChosenCard, Wanted
 from reservation_core.domain.calendar import Range, length_micros, merge, to_micros
+from reservation_core.domain.placement.card_masks import bits
+from reservation_core.domain.placement.link_words import Links
+from reservation_core.domain.placement.links import Quality, card_sets
 from reservation_core.domain.rules import BrokenRule
 
 SOON = timedelta(minutes=10)
@@ -25,7 +29,10 @@ SLACK = length_micros(timedelta(days=1))
 
 @dataclass(frozen=True, slots=True)
 class BookableCard:
-    """One card: its `busy` ranges (never overlapping, in order), and whether it can be booked at all (`available`)."""
+    """One card: its `busy` ranges (never overlapping, in order), and whether it can be booked at all (`available`).
+
+    `links` are those of its whole node, where they are known.
+    """
 
     gpu_id: int
     node: str
@@ -33,6 +40,7 @@ class BookableCard:
     gpu_type: str
     available: bool
     busy: tuple[Range, ...] = ()
+    links: Links | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +49,7 @@ class KnownCard:
 
     `bookable`: its node gets new work, and the card is not out of use for good. `usable_now`: it is usable at this
     moment. `overrun`: a pod holds it beyond its time. `rows` are its open ranges in the ledger, which never overlap.
+    `links` are those of its whole node, where they are known.
     """
 
     gpu_id: int
@@ -51,6 +60,7 @@ class KnownCard:
     usable_now: bool
     overrun: bool
     rows: Sequence[Range]
+    links: Links | None = None
 
 
 def bookable(cards: Iterable[KnownCard], now: datetime) -> list[BookableCard]:
@@ -65,6 +75,7 @@ def bookable(cards: Iterable[KnownCard], now: datetime) -> list[BookableCard]:
             card.gpu_type,
             card.bookable,
             tuple(sorted(card.rows) if card.usable_now and not card.overrun else merge([*card.rows, soon])),
+            card.links,
         )
         for card in cards
     ]
@@ -104,9 +115,9 @@ def choose(
             best = (free, able_nodes)
     if best is None:
         return None
-    picked = [(len(free), *_pick(free, wanted.gpus, start, end)) for free in best[1]]
-    picked.sort(key=lambda each: (each[0], each[1], each[2][0].node))
-    chosen = sorted((each[2] for each in picked[: wanted.nodes]), key=lambda here: here[0].node)
+    picked = [(len(free), *_pick_joined(free, wanted.gpus, start, end)) for free in best[1]]
+    picked.sort(key=lambda each: (*each[:3], each[3][0].node))
+    chosen = sorted((each[3] for each in picked[: wanted.nodes]), key=lambda here: here[0].node)
     return tuple(ChosenCard(card.gpu_id, rank) for rank, here in enumerate(chosen) for card in here)
 
 
@@ -123,6 +134,7 @@ def with_booked(
             card.gpu_type,
             card.available,
             tuple(merge([*card.busy, (start, end)])),
+            card.links,
         )
         if card.gpu_id in taken
         else card
@@ -182,6 +194,23 @@ def _sizes(cards: Iterable[BookableCard]) -> dict[str, dict[str, list[BookableCa
 
 def _is_free(busy: Iterable[Range], start: int, end: int) -> bool:
     return not any(busy_start < end and start < busy_end for busy_start, busy_end in busy)
+
+
+def _pick_joined(
+    free: Sequence[BookableCard], gpus: int, start: int, end: int
+) -> tuple[Quality, int, list[BookableCard]]:
+    """Which `gpus` of a node's free cards (in index order): how loosely they are joined, their free time, and which."""
+    links = free[0].links
+    sets = None if links is None or free[-1].index >= len(links) else card_sets(links)
+    if sets is None:
+        return (0, 0), *_pick(free, gpus, start, end)
+    here = sum(1 << card.index for card in free)
+    slack = {1 << card.index: _slack(card.busy, start, end) for card in free}
+    around, best = min(
+        ((sum(slack[bit] for bit in bits(each)), each) for each in sets.best(here, gpus)), key=itemgetter(0)
+    )
+    weakest, total = sets.best_quality(here, gpus)
+    return (-weakest, -total), around, [card for card in free if best >> card.index & 1]
 
 
 def _pick(free: Sequence[BookableCard], gpus: int, start: int, end: int) -> tuple[int, list[BookableCard]]:

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from reservation_core.domain.model import ForeignPod, GpuState, NodeReport
+from reservation_core.domain.placement.link_words import Links
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ class NodeView:
     taints: tuple[str, ...] = ()
     fenced_at: datetime | None = None
     fenced_by: str | None = None
+    links: Links | None = None
 
 
 @dataclass(frozen=True, slots=True)

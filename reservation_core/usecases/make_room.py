@@ -5,7 +5,7 @@ what is left of it is a booking of its own: on other cards from then on, where t
 from the window's end on. One that would have begun in the window begins when that is over.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from reservation_core.domain.booking_changes import BeginsLater, BookingEvent, CutShort, MovedAway
@@ -135,11 +135,7 @@ def _without_window(cards: list[BookableCard], room: Room) -> list[BookableCard]
     """The calendar as it will be with the window in it."""
     closed = (to_micros(room.span.start), to_micros(room.span.end))
     return [
-        BookableCard(
-            card.gpu_id, card.node, card.index, card.gpu_type, card.available, tuple(merge([*card.busy, closed]))
-        )
-        if card.gpu_id in room.gpu_ids
-        else card
+        replace(card, busy=tuple(merge([*card.busy, closed]))) if card.gpu_id in room.gpu_ids else card
         for card in cards
     ]
 

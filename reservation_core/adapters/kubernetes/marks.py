@@ -33,6 +33,9 @@ NAME_KEPT = "gpu-dev/name-kept"
 NODE_GPUS = "gpu-dev/gpus"
 """The annotation of a Node in which the node agent lists its cards."""
 
+NODE_LINKS = "gpu-dev/gpu-links"
+"""The annotation of a Node that says how its cards are joined (see `link_words`)."""
+
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,5}")
 _NAME = re.compile(rf"([a-z](?:[a-z0-9-]{{0,46}}[a-z0-9])?)-({_NUMBER.pattern})-({_NUMBER.pattern})")
 

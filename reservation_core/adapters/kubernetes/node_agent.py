@@ -1,4 +1,4 @@
-"""What runs on each GPU node: writes into its own Node object which cards the driver there reports.
+"""What runs on each GPU node: writes into its own Node object which cards the driver there reports, and their links.
 
 It looks, compares and writes only what differs. Whoever changes or removes the annotation is corrected at the next
 look.
@@ -12,11 +12,12 @@ from typing import Any, Protocol
 import structlog
 
 from reservation_core.adapters.kubernetes.api_errors import ApiError, ForbiddenError, NotFoundError
-from reservation_core.adapters.kubernetes.marks import NODE_GPUS, as_mapping
+from reservation_core.adapters.kubernetes.marks import NODE_GPUS, NODE_LINKS, as_mapping
 from reservation_core.adapters.kubernetes.node_gpus import Card, written_cards
 from reservation_core.adapters.kubernetes.transport import MERGE_PATCH
 from reservation_core.adapters.local.inventory import Inventory
-from reservation_core.domain.model import GpuCondition
+from reservation_core.domain.model import GpuCondition, NodeReport
+from reservation_core.domain.placement.link_words import written_links
 from reservation_core.ports.cluster import ClusterUnavailableError
 
 _log = structlog.get_logger(__name__)
@@ -38,7 +39,10 @@ class Requests(Protocol):
 
 
 class NodeAgent:
-    """Keeps one Node's annotation true. `inventory` reads the driver. Raises NodeAgentError for no node's name."""
+    """Keeps one Node's annotations true. `inventory` reads the driver. Raises NodeAgentError for no node's name.
+
+    Where the driver does not say how cards are joined, what somebody has written of it stays.
+    """
 
     def __init__(self, requests: Requests, node: str, inventory: Inventory) -> None:
         if not _NODE_NAME.fullmatch(node):
@@ -51,17 +55,18 @@ class NodeAgent:
         self._inventory = inventory
 
     async def look(self) -> bool:
-        """Bring the annotation up to date once; whether it had to be written.
+        """Bring the annotations up to date once; whether they had to be written.
 
         Raises NodeAgentError where there are no cards or a permission is missing, ClusterUnavailableError when the
         driver or the API server does not answer now.
         """
-        text = written_cards(await asyncio.to_thread(self._cards))
+        told = await asyncio.to_thread(self._annotations)
         try:
             node = await self._requests.request("GET", self._path)
-            if as_mapping(as_mapping(node.get("metadata")).get("annotations")).get(NODE_GPUS) == text:
+            said = as_mapping(as_mapping(node.get("metadata")).get("annotations"))
+            if all(said.get(key) == text for key, text in told.items()):
                 return False
-            body = {"metadata": {"annotations": {NODE_GPUS: text}}}
+            body = {"metadata": {"annotations": told}}
             await self._requests.request("PATCH", self._path, body=body, content_type=MERGE_PATCH)
         except NotFoundError as problem:
             raise NodeAgentError(
@@ -90,7 +95,14 @@ class NodeAgent:
         if written:
             _log.info("the node's cards were written", node=self._node)
 
-    def _cards(self) -> list[Card]:
+    def _annotations(self) -> dict[str, str]:
+        report = self._report()
+        told = {NODE_GPUS: written_cards(self._cards(report))}
+        if report.links is not None:
+            told[NODE_LINKS] = written_links(report.links)
+        return told
+
+    def _report(self) -> NodeReport:
         reports = {report.name: report for report in self._inventory.nodes()}
         report = next(iter(reports.values())) if len(reports) == 1 else reports.get(self._node)
         if report is None or not report.gpus:
@@ -98,6 +110,9 @@ class NodeAgent:
                 f"The driver on node {self._node} reports no NVIDIA GPU. Run the node agent on GPU nodes only, with"
                 " runtimeClassName nvidia, NVIDIA_VISIBLE_DEVICES=all and NVIDIA_DRIVER_CAPABILITIES=utility."
             )
+        return report
+
+    def _cards(self, report: NodeReport) -> list[Card]:
         return [
             Card(
                 index=gpu.index,

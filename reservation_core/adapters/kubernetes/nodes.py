@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from reservation_core.adapters.kubernetes.attaching import GpuAttach
-from reservation_core.adapters.kubernetes.marks import NODE_GPUS, as_list, as_mapping
+from reservation_core.adapters.kubernetes.marks import NODE_GPUS, NODE_LINKS, as_list, as_mapping
 from reservation_core.adapters.kubernetes.node_gpus import (
     MOST_CARDS,
     BadAnnotationError,
@@ -18,11 +18,13 @@ from reservation_core.adapters.kubernetes.node_gpus import (
     annotated_cards,
     sliced_cards,
 )
+from reservation_core.adapters.kubernetes.node_links import annotated_links
 from reservation_core.adapters.kubernetes.pod_causes import condition, quoted
 from reservation_core.adapters.kubernetes.pod_defaults import PodDefaults, Toleration
 from reservation_core.adapters.kubernetes.quantities import read_quantity
 from reservation_core.domain.gpu_types import UNKNOWN, TypeWords
 from reservation_core.domain.model import GpuCondition, GpuReport, NodeReport
+from reservation_core.domain.placement.link_words import Links
 
 LOGICAL_NAME_LABEL = "gpu-node-name"
 _ZONE_LABELS = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
@@ -100,6 +102,9 @@ def _report(
     gpus = _gpus(node, labels, cards, rules, types)
     if complaint:
         details.append(complaint)
+    links, complaint = _known_links(node, gpus)
+    if complaint:
+        details.append(complaint)
     if not gpus:
         details.append(_why_no_gpus(node, rules))
     elif rules.attach is GpuAttach.UUID and not any(gpu.uuid for gpu in gpus):
@@ -117,6 +122,7 @@ def _report(
         logical_name=labels.get(LOGICAL_NAME_LABEL) or None,
         taints=tuple(_written(taint) for taint in taints),
         gpu_resource=resource,
+        links=links,
     )
 
 
@@ -162,6 +168,16 @@ def _known_cards(node: Mapping[str, Any], sliced: tuple[Card, ...]) -> tuple[tup
         return annotated_cards(node), None
     except BadAnnotationError as problem:
         return (), f"The annotation {NODE_GPUS} can't be used, {problem}: {_AGENT}."
+
+
+def _known_links(node: Mapping[str, Any], gpus: Sequence[GpuReport]) -> tuple[Links | None, str | None]:
+    """How the cards are joined, and a complaint about an annotation that can't be read."""
+    try:
+        return annotated_links(node, max((gpu.index for gpu in gpus), default=-1) + 1), None
+    except BadAnnotationError as problem:
+        return None, (
+            f"The annotation {NODE_LINKS} can't be used, {problem}: cards with neighbouring indices are given together."
+        )
 
 
 def _resources(node: Mapping[str, Any], rules: NodeRules) -> tuple[str | None, list[str]]:

@@ -10,12 +10,16 @@ import threading
 from typing import Any
 
 import psutil
+import structlog
 
+from reservation_core.adapters.local.gpu_links import links_of
 from reservation_core.adapters.local.processes import belongs_to_a_pod
 from reservation_core.domain.gpu_types import GPU_TYPE, normalised_gpu_type, usual_memory_bytes
 from reservation_core.domain.model import ForeignPod, GpuCondition, GpuReport, NodeReport
+from reservation_core.domain.placement.link_words import Links
 from reservation_core.ports.cluster import ClusterUnavailableError
 
+_log = structlog.get_logger(__name__)
 MAX_NODES = 64
 MAX_GPUS_PER_NODE = 1024
 MAX_GPUS = 16_384
@@ -94,6 +98,8 @@ class Inventory:
         self._nvml: Any = None
         self._seen: dict[int, GpuReport] = {}
         self._products: dict[int, str] = {}
+        self._links: Links | None = None
+        self._links_missed = False
 
     @property
     def simulated(self) -> bool:
@@ -107,8 +113,9 @@ class Inventory:
         with self._lock:
             nvml, why = self._driver()
             gpus = () if nvml is None else self._cards(nvml)
+            links = None if nvml is None else self._joined(nvml, len(gpus))
         detail = None if gpus else NO_GPUS.format(why or "the driver lists none")
-        return [NodeReport(self._node, ready=True, schedulable=True, gpus=gpus, detail=detail)]
+        return [NodeReport(self._node, ready=True, schedulable=True, gpus=gpus, detail=detail, links=links)]
 
     def node_names(self) -> frozenset[str]:
         """The names alone, without asking the driver."""
@@ -183,6 +190,16 @@ class Inventory:
         self._seen[index] = report
         self._products[index] = product
         return report
+
+    def _joined(self, nvml: Any, cards: int) -> Links | None:
+        """How the cards are joined: what the driver last said of so many."""
+        try:
+            self._links = links_of(nvml, [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(cards)])
+        except nvml.NVMLError as problem:
+            if not self._links_missed:
+                _log.info("the driver does not say how its cards are joined", why=str(problem))
+            self._links_missed = True
+        return self._links if self._links is not None and len(self._links) == cards else None
 
     def _compute_processes(self, nvml: Any) -> dict[int, set[int]]:
         users: dict[int, set[int]] = {}

@@ -12,6 +12,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.booking_rows import booked_card_of, booking_document, booking_of
+from reservation_core.adapters.postgres.node_links import node_links
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.adapters.postgres.reservations import CALENDAR_CONSTRAINT, WriteConflictError
 from reservation_core.domain.bookings import LONGEST_BOOKING, Booking
@@ -47,8 +48,9 @@ class PostgresBookings:
         found = await self._connection.execute(
             statement("bookable_cards"), {"start": start, "end": end, "without": list(without)}
         )
+        links = await node_links(self._connection)
         return [
-            KnownCard(gpu_id, node, index, gpu_type, bookable, usable_now, overrun, _rows(ranges))
+            KnownCard(gpu_id, node, index, gpu_type, bookable, usable_now, overrun, _rows(ranges), links.get(node))
             for gpu_id, node, index, gpu_type, bookable, usable_now, overrun, ranges in found
         ]
 

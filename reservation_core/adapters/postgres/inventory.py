@@ -13,6 +13,7 @@ from reservation_core.contracts import JobMessage
 from reservation_core.domain.changes import SYSTEM
 from reservation_core.domain.inventory import InventoryChange, KnownGpu, KnownNode, Reconciliation, reconcile
 from reservation_core.domain.model import ForeignPod, GpuCondition, GpuState, NodeReport
+from reservation_core.domain.placement.link_words import read_links
 from reservation_core.ports.inventory import Fence, GpuView, NodeRecord, NodeView
 from reservation_core.ports.queues import Queue, QueueName
 
@@ -125,6 +126,7 @@ class PostgresInventory:
                 row.logical_name,
                 tuple(row.taints),
                 row.gpu_resource,
+                row.gpu_links,
             )
             for row in result
         ]
@@ -159,6 +161,7 @@ class PostgresInventory:
                     "logical_names": [n.logical_name for n in found.nodes],
                     "taints": [json.dumps(n.taints) for n in found.nodes],
                     "gpu_resources": [n.gpu_resource for n in found.nodes],
+                    "gpu_links": [n.gpu_links for n in found.nodes],
                     "removed": [n.removed for n in found.nodes],
                     "now": now,
                 },
@@ -208,6 +211,7 @@ def _node_view(row: Row[Any]) -> NodeView:
         taints=tuple(row.taints),
         fenced_at=row.fenced_at,
         fenced_by=row.fenced_by,
+        links=None if row.gpu_links is None else read_links(row.gpu_links),
     )
 
 

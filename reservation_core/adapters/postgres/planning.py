@@ -11,6 +11,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres import direct
+from reservation_core.adapters.postgres.node_links import node_links
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.adapters.postgres.reservations import LEDGER_CONSTRAINTS, violates
 from reservation_core.domain.errors import CalendarConflictError
@@ -79,8 +80,9 @@ class PostgresPlanning:
     async def nodes(self) -> tuple[Node, ...]:
         """The inventory, nodes by name and cards by index."""
         rows = await self._connection.execute(statement("planning_gpus"))
+        links = await node_links(self._connection)
         return tuple(
-            Node(name, tuple(_gpu(row) for row in cards), cards[0].available, cards[0].detail)
+            Node(name, tuple(_gpu(row) for row in cards), cards[0].available, cards[0].detail, links.get(name))
             for name, cards in ((name, list(group)) for name, group in groupby(rows, key=lambda row: row.node))
         )
 

@@ -77,10 +77,14 @@ class CardSets:
 
         `gpus` must be at least 1 and no more than there are free.
         """
-        _, best = self._best_of(free, gpus)
+        best = self.best(free, gpus)
         if not preferred or len(best) == 1:
             return best[0]
         return max(best, key=lambda chosen: (chosen & preferred).bit_count())
+
+    def best(self, free: int, gpus: int) -> tuple[int, ...]:
+        """All sets of so many free cards that are joined best, those that leave the best sets first."""
+        return self._best_of(free, gpus)[1]
 
     def best_quality(self, free: int, gpus: int) -> Quality:
         """How well the set is joined that `pick` chooses."""
@@ -102,7 +106,6 @@ class CardSets:
         return best
 
     def _find(self, free: int, gpus: int) -> tuple[int, ...]:
-        """All sets that are joined best, those that leave the best sets first."""
         if len(self._links) <= EXACT:
             return self._among_all(tuple(1 << number for number in range(len(self._links))), free, gpus)
         if free.bit_count() <= EXACT:

@@ -368,7 +368,7 @@ HARMFUL: dict[str, JsonObject] = {
 
 async def test_the_node_agent_may_write_its_own_nodes_cards_and_no_more(deployed: ApiServer, kubelet: Kubelet) -> None:
     only_judged_by_a_real_server(deployed)
-    cards = {"metadata": {"annotations": {"gpu-dev/gpus": "[]"}}}
+    cards = {"metadata": {"annotations": {"gpu-dev/gpus": "[]", "gpu-dev/gpu-links": "X"}}}
     async with deployed.client() as administrator:
         kept = {"metadata": {"annotations": {"kept": "yes"}}}
         await administrator.call("PATCH", "/api/v1/nodes/node-a", kept, content_type=MERGE)
@@ -388,7 +388,7 @@ async def test_the_node_agent_may_write_its_own_nodes_cards_and_no_more(deployed
         assert await refusal("node-a", cards) == ""
         for name, body in HARMFUL.items():
             assert "and nothing else" in await refusal("node-a", body), name
-        gone = {"metadata": {"annotations": {"gpu-dev/gpus": None}}}
+        gone = {"metadata": {"annotations": {"gpu-dev/gpus": None, "gpu-dev/gpu-links": None}}}
         assert await refusal("node-a", gone) == ""
     async with deployed.client(await deployed.token_of(SYSTEM, "node-agent")) as stolen:
         with pytest.raises(ApiAnswerError, match="and no other"):

@@ -5,7 +5,7 @@ SELECT pg_advisory_xact_lock(hashtextextended('inventory', 0));
 -- name: known_nodes
 -- Every node ever seen.
 SELECT name, ready, schedulable, detail, labels, removed_at IS NOT NULL AS removed, zone, logical_name, taints,
-       gpu_resource
+       gpu_resource, gpu_links
 FROM nodes;
 
 -- name: known_gpus
@@ -20,19 +20,20 @@ FROM gpus g JOIN nodes n ON n.id = g.node_id;
 -- name: write_nodes
 -- New nodes and changed ones. A removed node keeps the time when it was last seen. An unnested array of arrays would
 -- come apart, so each node's taints travel as one text.
-INSERT INTO nodes (name, ready, schedulable, detail, labels, zone, logical_name, taints, gpu_resource, last_seen_at,
-                   removed_at)
+INSERT INTO nodes (name, ready, schedulable, detail, labels, zone, logical_name, taints, gpu_resource, gpu_links,
+                   last_seen_at, removed_at)
 SELECT w.name, w.ready, w.schedulable, w.detail, CAST(w.labels AS jsonb), w.zone, w.logical_name,
-       ARRAY(SELECT jsonb_array_elements_text(CAST(w.taints AS jsonb))), w.gpu_resource, CAST(:now AS timestamptz),
+       ARRAY(SELECT jsonb_array_elements_text(CAST(w.taints AS jsonb))), w.gpu_resource, w.gpu_links, CAST(:now AS timestamptz),
        CASE WHEN w.removed THEN CAST(:now AS timestamptz) END
 FROM unnest(CAST(:names AS text[]), CAST(:ready AS boolean[]), CAST(:schedulable AS boolean[]),
             CAST(:details AS text[]), CAST(:labels AS text[]), CAST(:zones AS text[]), CAST(:logical_names AS text[]),
-            CAST(:taints AS text[]), CAST(:gpu_resources AS text[]), CAST(:removed AS boolean[]))
-     AS w (name, ready, schedulable, detail, labels, zone, logical_name, taints, gpu_resource, removed)
+            CAST(:taints AS text[]), CAST(:gpu_resources AS text[]), CAST(:gpu_links AS text[]),
+            CAST(:removed AS boolean[]))
+     AS w (name, ready, schedulable, detail, labels, zone, logical_name, taints, gpu_resource, gpu_links, removed)
 ON CONFLICT (name) DO UPDATE SET
     ready = excluded.ready, schedulable = excluded.schedulable, detail = excluded.detail, labels = excluded.labels,
     zone = excluded.zone, logical_name = excluded.logical_name, taints = excluded.taints,
-    gpu_resource = excluded.gpu_resource,
+    gpu_resource = excluded.gpu_resource, gpu_links = excluded.gpu_links,
     last_seen_at = CASE WHEN excluded.removed_at IS NULL THEN excluded.last_seen_at ELSE nodes.last_seen_at END,
     removed_at = excluded.removed_at;
 
@@ -63,6 +64,10 @@ FROM unnest(CAST(:subjects AS text[]), CAST(:kinds AS text[]), CAST(:befores AS 
             CAST(:datas AS text[])) WITH ORDINALITY AS w (subject, kind, before, after, data, place)
 ORDER BY w.place;
 
+-- name: node_links
+-- How cards are joined, and on which nodes they are joined so: most nodes are like many others.
+SELECT gpu_links, array_agg(name) AS names FROM nodes WHERE gpu_links IS NOT NULL AND removed_at IS NULL GROUP BY gpu_links;
+
 -- name: gpu_views
 -- Cards with their holder, by node and index. Cards of removed nodes are shown while somebody holds them.
 SELECT n.name AS node, g.index AS card_index, g.uuid, g.gpu_type, g.memory_bytes,
@@ -89,7 +94,7 @@ ORDER BY n.name, g.index LIMIT :limit;
 -- Nodes with their cards counted, by name; with `only` that one. Removed nodes are shown while somebody holds a card of
 -- theirs, or while they are fenced, or when asked for.
 SELECT n.name, n.ready, n.schedulable, s.detail, n.labels, n.zone, n.logical_name, n.taints, n.fenced_at, n.fenced_by,
-       n.last_seen_at, n.removed_at, c.gpu_types, c.gpus, CASE WHEN s.available THEN c.free ELSE 0 END AS free
+       n.gpu_links, n.last_seen_at, n.removed_at, c.gpu_types, c.gpus, CASE WHEN s.available THEN c.free ELSE 0 END AS free
 FROM nodes n
 JOIN node_conditions s ON s.node_id = n.id
 CROSS JOIN LATERAL (

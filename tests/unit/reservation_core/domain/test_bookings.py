@@ -1,5 +1,6 @@
 """Choosing cards, finding slots and counting what is free, against an oracle that looks at every minute."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import combinations
 
@@ -17,6 +18,7 @@ from reservation_core.domain.card_choice import (
     never_bookable,
     with_booked,
 )
+from reservation_core.domain.placement.link_words import read_links
 from reservation_core.domain.slot_search import free_counts, free_slots, nearest_slots
 
 DAY = datetime(2030, 1, 1, tzinfo=UTC)
@@ -189,6 +191,24 @@ def test_neighbours_and_the_fullest_node_are_preferred() -> None:
     assert choose(cards, Wanted(2), micros(0), micros(30)) == (ChosenCard(2, 0), ChosenCard(3, 0))
     assert choose(cards, Wanted(1), micros(0), micros(30)) == (ChosenCard(0, 0),)
     assert choose(cards, Wanted(4), micros(0), micros(30)) == tuple(ChosenCard(4 + n, 0) for n in range(4))
+
+
+def test_cards_that_are_joined_best_go_together() -> None:
+    links = read_links("NV4 0,2 1,3")
+    cards = [replace(card(n, "a", n), links=links) for n in range(4)]
+    assert choose(cards, Wanted(2), micros(0), micros(30)) == (ChosenCard(0, 0), ChosenCard(2, 0))
+    # The pair whose free time the booking fills best.
+    cards[3] = replace(card(3, "a", 3, (30, 60)), links=links)
+    assert choose(cards, Wanted(2), micros(0), micros(30)) == (ChosenCard(1, 0), ChosenCard(3, 0))
+    after = with_booked(cards, (ChosenCard(1, 0), ChosenCard(3, 0)), micros(0), micros(30))
+    assert [each.links for each in after] == [links] * 4
+    # A node with a pair goes before one that has as many free cards and none.
+    split = [replace(card(4 + n, "0", n, *([(0, 60)] if n > 1 else [])), links=links) for n in range(4)]
+    pair = [replace(card(8 + n, "b", n, *([(0, 60)] if n % 2 else [])), links=links) for n in range(4)]
+    assert choose([*split, *pair], Wanted(2), micros(0), micros(30)) == (ChosenCard(8, 0), ChosenCard(10, 0))
+    # Links that don't speak of all its cards say nothing.
+    cards = [replace(each, index=each.index + 1) for each in cards]
+    assert choose(cards, Wanted(2), micros(0), micros(20)) == (ChosenCard(2, 0), ChosenCard(3, 0))
 
 
 def test_a_booking_goes_where_it_leaves_the_least_time_unused() -> None:

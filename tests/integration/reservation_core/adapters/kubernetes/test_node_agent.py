@@ -5,6 +5,7 @@ import os
 import sys
 import uuid
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,12 +16,16 @@ from reservation_core.adapters.kubernetes.node_agent import NodeAgent, NodeAgent
 from reservation_core.adapters.kubernetes.nodes import NodeRules, read_nodes
 from reservation_core.adapters.kubernetes.transport import MERGE_PATCH, Transport
 from reservation_core.adapters.local.inventory import Inventory
+from reservation_core.domain.model import NodeReport
+from reservation_core.domain.placement.link_words import read_links
 from reservation_core.ports.cluster import ClusterUnavailableError
 from tests.kubernetes.api_client import JsonObject
 from tests.kubernetes.api_server import ApiServer
 from tests.waiting import eventually
 
 GPUS = "gpu-dev/gpus"
+LINKS = "gpu-dev/gpu-links"
+JOINED = "X NV4;NV4 X"
 
 
 @pytest.fixture
@@ -75,6 +80,41 @@ async def test_in_its_loop_it_corrects_what_others_write(transport: Transport, n
         assert await eventually(written) == first
     stop.set()
     await running
+
+
+class Joined(Inventory):
+    """Simulated cards, of which the driver says how they are joined, or does not."""
+
+    joined = True
+
+    def nodes(self) -> list[NodeReport]:
+        """The simulated nodes, with links."""
+        links = read_links(JOINED) if self.joined else None
+        return [replace(report, links=links) for report in super().nodes()]
+
+
+async def test_how_cards_are_joined_is_written_as_it_is_read(transport: Transport, node: str) -> None:
+    inventory = Joined("h100:2", node)
+    its_agent = NodeAgent(transport, node, inventory)
+    assert await its_agent.look()
+    assert not await its_agent.look()
+    thing = await read(transport, node)
+    assert thing["metadata"]["annotations"][LINKS] == JOINED
+    (report,) = read_nodes([thing], [], NodeRules())
+    assert report.links == read_links(JOINED)
+    body = {"metadata": {"annotations": {LINKS: "0 1"}}}
+    await transport.request("PATCH", f"/api/v1/nodes/{node}", body=body, content_type=MERGE_PATCH)
+    assert await its_agent.look()
+    assert (await read(transport, node))["metadata"]["annotations"][LINKS] == JOINED
+
+
+async def test_what_an_administrator_says_of_links_stays_where_the_driver_says_nothing(
+    transport: Transport, node: str
+) -> None:
+    body = {"metadata": {"annotations": {LINKS: "0-1"}}}
+    await transport.request("PATCH", f"/api/v1/nodes/{node}", body=body, content_type=MERGE_PATCH)
+    assert await agent(transport, node).look()
+    assert (await read(transport, node))["metadata"]["annotations"][LINKS] == "0-1"
 
 
 async def test_a_node_that_vanishes_is_waited_for_in_the_loop(

@@ -6,10 +6,13 @@ from datetime import timedelta
 
 import pytest
 from sqlalchemy import event, text
+from sqlalchemy.exc import IntegrityError
 
 from reservation_core.adapters.pgmq.queue import PgmqQueue, open_client
 from reservation_core.adapters.postgres.inventory import PostgresInventory
+from reservation_core.adapters.postgres.planning import PostgresPlanning
 from reservation_core.domain.model import ForeignPod, GpuReport, GpuState, NodeReport
+from reservation_core.domain.placement.link_words import Links, read_links, written_links
 
 GIB = 2**30
 SOMEBODY_WAITS = text(
@@ -44,6 +47,11 @@ async def read(engine):
             return await getattr(inventory, what)(**values)
 
     return read
+
+
+async def links_known(seed) -> dict[str, Links]:
+    async with seed.engine.begin() as connection:
+        return {node.name: node.links for node in await PostgresPlanning(connection).nodes() if node.links is not None}
 
 
 async def messages(seed) -> list[object]:
@@ -85,6 +93,29 @@ async def test_by_which_resource_a_nodes_cards_are_asked_for_is_kept(seed, updat
     assert (await seed.rows("SELECT gpu_resource FROM nodes"))[0]["gpu_resource"] == "amd.com/gpu"
     [change] = await update(report())
     assert (change["before"], change["after"]) == ({"gpu_resource": "amd.com/gpu"}, {"gpu_resource": None})
+
+
+async def test_how_cards_are_joined_is_kept_told_and_read(seed, update, read) -> None:
+    links = read_links("NV18 0-1 2-3")
+    await update(report("node-a", 4, links=links), report("node-b", 4, links=links), report("node-c", 4))
+    assert await messages(seed) == [{"v": 1, "kind": "inventory", "id": None}]
+    assert await update(report("node-a", 4, links=links), report("node-b", 4, links=links), report("node-c", 4)) == []
+    assert [node.links for node in await read("nodes", after=None, limit=10)] == [links, links, None]
+    assert await links_known(seed) == {"node-a": links, "node-b": links}
+    apart = read_links("0-3")
+    [change] = await update(report("node-a", 4, links=apart), report("node-b", 4, links=links), report("node-c", 4))
+    assert (change["before"]["gpu_links"], change["after"]["gpu_links"]) == (written_links(links), written_links(apart))
+    assert await messages(seed) == [{"v": 1, "kind": "inventory", "id": None}]
+    await update(report("node-a", 4))
+    assert await links_known(seed) == {}
+
+
+async def test_the_widest_links_are_stored_and_nothing_else(seed, update) -> None:
+    widest = tuple(tuple(0 if one == other else 104 for other in range(64)) for one in range(64))
+    await update(report("node-a", 64, links=widest))
+    for wrong in ("", "NV4 X", "X NV0", "X NV100", "X;", "X SYS;sys X", "X\nX", "X  X"):
+        with pytest.raises(IntegrityError):
+            await seed.run("UPDATE nodes SET gpu_links = :wrong", wrong=wrong)
 
 
 async def test_nothing_new_writes_nothing_but_the_time_once_a_minute(seed, update) -> None:

@@ -251,6 +251,38 @@ def test_whatever_an_annotation_holds_nothing_is_raised(text: str) -> None:
         assert indices(read(node(cards=text), rules)) == [0, 1]
 
 
+def joined(text: object, **more: Any) -> dict[str, Any]:
+    """A node whose annotation says this of its links."""
+    thing = node(**more)
+    thing["metadata"]["annotations"]["gpu-dev/gpu-links"] = text
+    return thing
+
+
+@pytest.mark.parametrize("text", ["NV4 0-1 2", "X NV4 SYS; NV4 X SYS; SYS SYS X"])
+def test_how_the_cards_are_joined(text: str) -> None:
+    report = read(joined(text))
+    assert (report.links, report.detail) == (((0, 9, 1), (9, 0, 1), (1, 1, 0)), None)
+    assert read(joined(text, gpus="3")).links == report.links
+    assert read(node()).links is None
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("X NV4;NV3 X", "it joins 0 with 1 otherwise than 1 with 0"),
+        ("0", "it speaks of 1 cards where the node has 2"),
+        ("", "it is empty"),
+        (["0-1"], "it is no text"),
+    ],
+)
+def test_bad_links_are_their_nodes_detail_and_keep_nothing_from_anybody(text: object, why: str) -> None:
+    report = read(joined(text))
+    assert report.links is None
+    assert f"gpu-dev/gpu-links can't be used, {why}" in (report.detail or "")
+    assert report.schedulable
+    assert indices(report) == [0, 1]
+
+
 @given(st.lists(st.integers(0, 1023), unique=True, max_size=8), st.randoms(use_true_random=False))
 def test_what_the_agent_writes_is_read_back(numbers: list[int], random: Any) -> None:
     cards = [Card(n, f"GPU-{n}", n or None, None if n % 2 else "NVIDIA L4", n % 3 == 0) for n in numbers]

@@ -1,9 +1,13 @@
 """GPU_DEV_LOCAL_GPUS: what it may say, and what is told to those who write something else."""
 
 # ruff: noqa: N802 -- the driver has names of its own
+from types import SimpleNamespace
+
 import pytest
+from structlog.testing import capture_logs
 
 from reservation_core.adapters.local.inventory import BadGpusSettingError, Inventory, parse_gpus
+from reservation_core.domain.placement.link_words import written_links
 
 
 def cards(text: str) -> dict[str, list[str]]:
@@ -81,18 +85,56 @@ def test_simulated_cards_say_so() -> None:
 class _Nvml:
     """A driver with two cards, as far as the inventory asks; NVML itself is only there with a card."""
 
+    NVML_ERROR_INVALID_ARGUMENT = 2
+    NVML_ERROR_NOT_SUPPORTED = 3
     NVML_ERROR_GPU_IS_LOST = 15
+    NVML_FEATURE_ENABLED = 1
+    NVML_NVLINK_MAX_LINKS = 18
+    NVML_NVLINK_DEVICE_TYPE_SWITCH = 2
+    NVML_TOPOLOGY_INTERNAL = 0
+    NVML_TOPOLOGY_SINGLE = 10
+    NVML_TOPOLOGY_MULTIPLE = 20
+    NVML_TOPOLOGY_HOSTBRIDGE = 30
+    NVML_TOPOLOGY_NODE = 40
+    NVML_TOPOLOGY_SYSTEM = 50
+    cards = 2
 
     class NVMLError(Exception):
         def __init__(self, value: int) -> None:
             super().__init__(f"error {value}")
             self.value = value
 
-    def __init__(self) -> None:
+    def __init__(self, cards: int = 2) -> None:
         self.lost: set[int] = set()
+        self.cards = cards
+        self.nvlinks: dict[tuple[int, int], str] = {}  # (card, link): where it leads, as a bus id or `switch`
+        self.down: set[tuple[int, int]] = set()
+        self.paths: dict[tuple[int, int], int] = {}
+        self.silent = False
 
     def nvmlDeviceGetCount(self) -> int:
-        return 2
+        return self.cards
+
+    def nvmlDeviceGetPciInfo(self, handle: int) -> SimpleNamespace:
+        return SimpleNamespace(busId=f"0000:{handle:02X}:00.0")
+
+    def nvmlDeviceGetNvLinkState(self, handle: int, link: int) -> int:
+        if link >= 12:
+            raise self.NVMLError(self.NVML_ERROR_INVALID_ARGUMENT)
+        if (handle, link) not in self.nvlinks:
+            raise self.NVMLError(self.NVML_ERROR_NOT_SUPPORTED)
+        return int((handle, link) not in self.down)
+
+    def nvmlDeviceGetNvLinkRemotePciInfo(self, handle: int, link: int) -> SimpleNamespace:
+        return SimpleNamespace(busId=self.nvlinks[handle, link].encode())
+
+    def nvmlDeviceGetNvLinkRemoteDeviceType(self, handle: int, link: int) -> int:
+        return 2 if self.nvlinks[handle, link].startswith("00000000:F") else 1
+
+    def nvmlDeviceGetTopologyCommonAncestor(self, one: int, other: int) -> int:
+        if self.silent:
+            raise self.NVMLError(self.NVML_ERROR_NOT_SUPPORTED)
+        return self.paths.get((min(one, other), max(one, other)), self.NVML_TOPOLOGY_SYSTEM)
 
     def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
         if index in self.lost:
@@ -123,6 +165,60 @@ def test_a_card_that_fell_off_the_bus_is_lost_not_absent() -> None:
     (after,) = inventory.nodes()
     assert [gpu.condition.value for gpu in after.gpus] == ["usable", "lost"]
     assert after.gpus[1].uuid == "GPU-1"
+
+
+def links_of(driver: _Nvml) -> str | None:
+    inventory = Inventory(None, "here")
+    inventory._nvml = driver
+    (node,) = inventory.nodes()
+    return None if node.links is None else written_links(node.links)
+
+
+def test_cards_that_are_joined_by_nothing_but_the_bus() -> None:
+    driver = _Nvml(7)
+    driver.paths = {(0, 1): 0, (0, 2): 10, (0, 3): 20, (0, 4): 30, (0, 5): 40, (0, 6): 50}
+    first, *_ = (links_of(driver) or "").split(";")
+    assert first == "X PIX PIX PXB PHB NODE SYS"
+    driver.paths[0, 1] = 60  # a level that nobody knew when this was written
+    assert (links_of(driver) or "").startswith("X SYS PIX")
+
+
+def test_cards_that_are_joined_directly() -> None:
+    driver = _Nvml(3)
+    # Four links between 0 and 1, one of which is down; and one to something that is no card.
+    driver.nvlinks = {(0, link): "00000000:01:00.0" for link in range(4)}
+    driver.nvlinks |= {(1, link): "00000000:00:00.0" for link in range(4)}
+    driver.nvlinks[2, 0] = "00000000:E0:00.0"
+    driver.down = {(0, 3), (1, 3)}
+    assert links_of(driver) == "X NV3 SYS;NV3 X SYS;SYS SYS X"
+
+
+def test_cards_that_are_joined_by_switches() -> None:
+    driver = _Nvml(3)
+    for card, links in ((0, 12), (1, 10)):
+        driver.nvlinks |= {(card, link): f"00000000:F{link:X}:00.0" for link in range(links)}
+    assert links_of(driver) == "X NV10 SYS;NV10 X SYS;SYS SYS X"
+
+
+def test_one_card_is_joined_with_nobody() -> None:
+    assert links_of(_Nvml(1)) is None
+    assert links_of(_Nvml(65)) is None
+
+
+def test_a_driver_that_does_not_know_costs_nothing_but_a_line_in_the_log() -> None:
+    inventory, driver = Inventory(None, "here"), _Nvml()
+    inventory._nvml = driver
+    driver.silent = True
+    with capture_logs() as lines:
+        assert [node.links for _ in range(3) for node in inventory.nodes()] == [None] * 3
+    assert [line["event"] for line in lines] == ["the driver does not say how its cards are joined"]
+    # What it has said once holds while there are as many cards.
+    driver.silent = False
+    assert inventory.nodes()[0].links == ((0, 1), (1, 0))
+    driver.lost.add(1)
+    assert inventory.nodes()[0].links == ((0, 1), (1, 0))
+    driver.cards = 1
+    assert inventory.nodes()[0].links is None
 
 
 def test_without_a_driver_there_are_no_cards_and_a_word_on_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

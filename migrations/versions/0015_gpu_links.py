@@ -1,0 +1,26 @@
+"""How the cards of a node are joined."""
+
+from pathlib import Path
+
+from alembic import op
+
+from reservation_core.adapters.postgres.scripts import execute_script
+
+revision = "0015_gpu_links"
+down_revision = "0014_whose_time"
+branch_labels = None
+depends_on = None
+
+_DROP = """
+ALTER TABLE nodes DROP COLUMN gpu_links;
+"""
+
+
+def upgrade() -> None:
+    """Execute the SQL file beside this one."""
+    execute_script(op.get_bind(), Path(__file__).with_suffix(".sql").read_text(encoding="utf-8"))
+
+
+def downgrade() -> None:
+    """Drop the column."""
+    execute_script(op.get_bind(), _DROP)
