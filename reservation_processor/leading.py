@@ -100,6 +100,7 @@ async def _plan(runtime: Runtime, settings: ProcessorSettings, epoch: int, accou
             slot_batch=settings.slot_batch,
             slot_batches=settings.slot_batches,
             slot_time=timedelta(seconds=settings.slot_s),
+            policy=settings.placement.policy,
         ),
     )
     async with runtime.wakeups.subscribe(Channel.GPU_JOBS) as subscription, AsyncExitStack() as beside_it:

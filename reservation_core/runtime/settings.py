@@ -16,6 +16,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from reservation_core.adapters.kubernetes.attaching import GpuAttach, GpuPin
 from reservation_core.adapters.notices.security import SmtpSecurity
 from reservation_core.domain.egress import egress_rules
+from reservation_core.domain.placement.policy_names import DEFAULT_POLICY, PlacementPolicy
 
 
 class ClusterKind(StrEnum):
@@ -114,6 +115,12 @@ class KubernetesSettings(BaseModel):
     creates_per_s: Annotated[float, Field(ge=0, le=100_000)] = 50  # 0: no pacing
     # Kubernetes can only shorten a pod's deadline. This much is left for extensions; 0 makes the second belt tight.
     extension_room_s: Annotated[float, Field(ge=0, le=86_400 * 400)] = 86_400 * 30
+
+
+class PlacementSettings(BaseModel):
+    """On which nodes jobs start, of those with enough free cards."""
+
+    policy: PlacementPolicy = DEFAULT_POLICY
 
 
 class SmtpSettings(BaseModel):
@@ -245,6 +252,7 @@ class ProcessorSettings(GraceSettings, CalendarSettings):
     pod_operations_parallel: Annotated[int, Field(ge=1, le=1000)] = 8
     pod_operations_per_s: Annotated[float, Field(gt=0, le=100_000)] = 200
     max_reads: Annotated[int, Field(ge=1, le=100)] = 5
+    placement: PlacementSettings = Field(default_factory=PlacementSettings)
     visibility_s: Seconds = 10
     notices: NoticeSettings = Field(default_factory=NoticeSettings)
     smtp: SmtpSettings = Field(default_factory=SmtpSettings)

@@ -12,6 +12,7 @@ import pydantic
 
 from reservation_core.contracts import JobMessage
 from reservation_core.domain.errors import CalendarConflictError
+from reservation_core.domain.placement.policy_names import DEFAULT_POLICY, PlacementPolicy
 from reservation_core.domain.plan import Commitment, Slot, Start
 from reservation_core.domain.whole import CalendarPicture
 from reservation_core.ports.clock import Clock
@@ -34,7 +35,7 @@ class PlannerRules:
 
     The first `promises` of the line get slots. Every `estimate_every` at most `slot_batches` times `slot_batch` jobs
     are looked at for that, and starts go on between the batches. A batch is over after `slot_time`, too: meanwhile
-    nothing else happens in this process.
+    nothing else happens in this process. `policy` says on which nodes jobs start.
     """
 
     start_allowance: timedelta
@@ -50,6 +51,7 @@ class PlannerRules:
     slot_batch: int = 100
     slot_batches: int = 60
     slot_time: timedelta = timedelta(milliseconds=2)
+    policy: PlacementPolicy = DEFAULT_POLICY
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +245,9 @@ class Planner:
         self._full_reads = 0
         async with self._uow() as uow:
             seen = await uow.planning.snapshot(self._rules.window, self._rules.start_allowance)
-        self._state = CalendarPicture(seen.nodes, seen.commitments, seen.waiting, seen.complete_types)
+        self._state = CalendarPicture(
+            seen.nodes, seen.commitments, seen.waiting, seen.complete_types, self._rules.policy
+        )
         self._state.set_shares(self._shares)
         self._quota.begin()
         self._loaded_at = now

@@ -12,6 +12,8 @@ from random import Random
 
 from reservation_core.domain.limits import NO_POLICY, Policy, RuleName, Scope
 from reservation_core.domain.model import Node, ReservationKind
+from reservation_core.domain.placement.link_words import read_links
+from reservation_core.domain.placement.policy_names import PlacementPolicy
 from reservation_core.domain.plan import Commitment, Slot, Start, Waiting
 from reservation_core.domain.quota_book import QuotaBook
 from reservation_core.domain.quota_windows import WEEK, Held, gpu_time, week_start
@@ -20,6 +22,7 @@ from reservation_core.domain.whole import CalendarPicture
 from tests.unit.reservation_core.domain.worlds import AVOIDED, MINUTE, TYPES, choices, fits_at, is_free, types_for
 
 MANY = 1000
+LINKS = (None, None, read_links("NV4 0,2 1,3 4,6 5,7"), read_links("0-3 4-7"), read_links("NV18 0-7"))
 NAMES = {0: "ann", 1: "bob", 2: "cid"}
 PROJECTS = (None, "lab", None)
 EVE = datetime.fromisoformat("2026-01-04T23:30:00+00:00")
@@ -52,11 +55,12 @@ class Simulation:
     ) -> None:
         self.late = late
         self.chance = chance
-        self.nodes = nodes
+        self.nodes = nodes = tuple(replace(each, links=chance.choice(LINKS)) for each in nodes)
         self.limit = limit
         self.policy = policy
         self.oracle = oracle
-        self.planner = CalendarPicture(nodes, (), (), frozenset({None, *TYPES, "t4"}))
+        placement = chance.choice(list(PlacementPolicy))
+        self.planner = CalendarPicture(nodes, (), (), frozenset({None, *TYPES, "t4"}), placement)
         self.now = EVE
         self.cards = {gpu.id: gpu for each in nodes for gpu in each.gpus}
         self.waiting: dict[str, Waiting] = {}

@@ -1,5 +1,6 @@
 """The choice of cards and nodes."""
 
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
@@ -7,9 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reservation_core.domain.calendar import GpuCalendar
-from reservation_core.domain.model import Gpu
+from reservation_core.domain.model import Gpu, GpuCondition, Node
 from reservation_core.domain.placement.card_masks import pick_cards
+from reservation_core.domain.placement.link_words import Links, read_links
+from reservation_core.domain.placement.policy_names import PlacementPolicy
 from reservation_core.domain.placement.pool import NodeCards
+from reservation_core.domain.policy import PlanningState
 from tests.unit.reservation_core.domain.worlds import T0, World, held, job, node
 
 
@@ -62,3 +66,82 @@ def test_a_card_with_a_gap_that_fits_goes_before_one_that_stays_free() -> None:
     assert start.gpus[0].index == 1
     (start,) = World((node("a", 2),), rows, (job(1, minutes=11),)).state().plan_starts(T0, 1)
     assert start.gpus[0].index == 0
+
+
+PAIRS = read_links("NV4 0,2 1,3")
+
+
+def linked(name: str, links: Links | None, *, first_id: int = 0) -> Node:
+    return replace(node(name, 4, first_id=first_id), links=links)
+
+
+def started(world: World, policy: PlacementPolicy = PlacementPolicy.BINPACK) -> list[tuple[str, list[int]]]:
+    """Where the jobs of a world start: the node of the first card, and the indices."""
+    state = PlanningState(world.nodes, world.commitments, world.waiting, frozenset({None, "h100"}), policy)
+    starts = state.plan_starts(T0, 10)
+    return [(each.gpus[0].node, [gpu.index for gpu in each.gpus]) for each in starts]
+
+
+def test_a_job_gets_the_cards_that_are_joined_best() -> None:
+    assert started(World((linked("a", PAIRS),), (), (job(1, 2),))) == [("a", [0, 2])]
+    assert started(World((linked("a", None),), (), (job(1, 2),))) == [("a", [0, 1])]
+    assert started(World((linked("a", read_links("NV18 0-3")),), (), (job(1, 2),))) == [("a", [0, 1])]
+    # A pair whose card is in use is broken rather than a whole one.
+    rows = (held("r", 1, -1, 99),)
+    assert started(World((linked("a", PAIRS),), rows, (job(1), job(2, 2)))) == [("a", [3]), ("a", [0, 2])]
+
+
+def test_of_cards_that_are_joined_as_well_those_that_are_promised_soon() -> None:
+    rows = tuple(held("b", gpu, 10, 20, is_held=False) for gpu in (1, 3))
+    nodes = (linked("a", PAIRS),)
+    assert started(World(nodes, rows, (job(1, 2, minutes=10),))) == [("a", [1, 3])]
+    assert started(World(nodes, rows, (job(1, 2, minutes=11),))) == [("a", [0, 2])]
+    # No pair is broken for that.
+    assert started(World(nodes, rows[:1], (job(1, 2, minutes=10),))) == [("a", [1, 3])]
+
+
+def test_of_nodes_with_as_many_free_cards_the_one_with_a_pair() -> None:
+    nodes = (linked("a", PAIRS), linked("b", PAIRS, first_id=4), linked("c", None, first_id=8))
+    rows = tuple(held(f"r{gpu}", gpu, -1, 99) for gpu in (2, 3, 5, 7, 10, 11))
+    assert started(World(nodes, rows, (job(1, 2),))) == [("b", [0, 2])]
+    assert started(World(nodes, rows, (job(1, 2), job(2, 2), job(3)))) == [("b", [0, 2]), ("a", [0, 1]), ("c", [0])]
+
+
+def test_links_are_those_of_the_usable_cards() -> None:
+    """Card 1 is out of use: 2 and 3, neighbours by number, are no pair, and 0 and 2 are."""
+    whole = linked("a", PAIRS)
+    gpus = tuple(replace(gpu, condition=GpuCondition.LOST) if gpu.index == 1 else gpu for gpu in whole.gpus)
+    assert started(World((replace(whole, gpus=gpus),), (), (job(1, 2),))) == [("a", [0, 2])]
+
+
+def test_a_slot_is_on_cards_that_are_joined_best() -> None:
+    rows = tuple(held("r", gpu, -1, 10) for gpu in range(4))
+    state = World((linked("a", PAIRS),), rows, (job(1, 2),)).state()
+    assert state.plan_starts(T0, 10) == []
+    [slot] = state.plan_slots(T0, 10, 10).slots
+    assert [gpu.index for gpu in slot.gpus] == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("policy", "taken"),
+    [
+        (PlacementPolicy.BINPACK, "b"),  # 4 are free
+        (PlacementPolicy.SPREAD, "a"),  # 8
+        (PlacementPolicy.FGD, "c"),  # 5
+        (PlacementPolicy.PRICED, "c"),
+    ],
+)
+def test_the_policy_says_which_node_a_single_card_is_taken_from(policy: PlacementPolicy, taken: str) -> None:
+    """Whoever waits asks for fours and whole nodes, and one for a single card; they are seen before anybody starts."""
+    nodes = (node("a", 8), node("b", 8, first_id=10), node("c", 8, first_id=20))
+    rows = tuple(held(f"r{gpu}", gpu, -1, 99) for gpu in (10, 11, 12, 13, 20, 21, 22))
+    line = (job(1), *(job(seq, 4, 5) for seq in range(2, 9)), *(job(seq, 8, 9) for seq in range(9, 12)))
+    assert started(World(nodes, rows, line), policy)[0] == (taken, {"a": [0], "b": [4], "c": [3]}[taken])
+
+
+def test_those_who_run_say_what_is_usual_too() -> None:
+    nodes = (node("a", 8), node("b", 8, first_id=10), node("c", 8, first_id=20))
+    fours = [held("r1", gpu, -1, 99) for gpu in (10, 11, 12, 13)] + [held("r2", gpu, -1, 99) for gpu in (0, 1, 2, 3)]
+    rows = (*fours, *(held("r3", gpu, -1, 99) for gpu in (20, 21, 22)))
+    assert started(World(nodes, rows, (job(1),)), PlacementPolicy.PRICED) == [("c", [3])]
+    assert started(World(nodes, rows, (job(1),)), PlacementPolicy.BINPACK) == [("a", [4])]
