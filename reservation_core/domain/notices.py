@@ -11,6 +11,7 @@ from typing import Any, Literal, assert_never
 _LONGEST_NAME = 100
 _LONGEST_REASON = 1000
 _WAITED_IN_VAIN = "booking_wait_expired"
+_DISPLACED = "pod_displaced"
 
 
 class NoticeChannel(StrEnum):
@@ -103,15 +104,19 @@ class Notice:
     about: ToldOf | None = None
 
 
-def notice_of(occurrence: Occurrence, about: ToldOf, *, user: str, delivery: str) -> Notice:
-    """The notice of an event."""
-    happened, advice = _words(occurrence, about)
+def notice_of(occurrence: Occurrence, about: ToldOf | None, *, user: str, delivery: str) -> Notice:
+    """The notice of an event; `about` is None for pods that use no booking."""
+    if occurrence.event == _DISPLACED or about is None:
+        thing, happened, advice = *_of_pod(occurrence), None
+    else:
+        thing, (happened, advice) = _thing(about), _words(occurrence, about)
     lines = [happened]
-    if occurrence.reason:
-        lines.append(one_line(occurrence.reason, _LONGEST_REASON))
+    why = occurrence.reason or (str(occurrence.data.get("why") or "") if about is None else "")
+    if why:
+        lines.append(one_line(why, _LONGEST_REASON))
     if advice is not None:
         lines.append(advice)
-    subject = f"[gpu-dev] {_thing(about)}: {_HEADLINES[occurrence.kind]}"
+    subject = f"[gpu-dev] {thing}: {_HEADLINES[occurrence.kind]}"
     return Notice(delivery, occurrence.kind.value, occurrence.at, user, subject, "\n\n".join(lines), about)
 
 
@@ -245,6 +250,13 @@ def _of_bookings(kind: _OfBookings, occurrence: Occurrence, about: ToldOf) -> tu
             return f"{name} was given up because nothing used it: {slot}.", advice
         case _:
             assert_never(kind)
+
+
+def _of_pod(occurrence: Occurrence) -> tuple[str, str]:
+    """What a pod is called, and what happened to it."""
+    named = "/".join(str(occurrence.data.get(part) or "?") for part in ("namespace", "name"))
+    thing = f"pod {one_line(named, 2 * _LONGEST_NAME)}"
+    return thing, f"Your {thing} is ended before its time."
 
 
 def _thing(about: ToldOf) -> str:

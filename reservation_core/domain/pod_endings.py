@@ -100,7 +100,8 @@ class Step(StrEnum):
 class Ending:
     """What is due about a pod now, and what is to be remembered. `end` None: it has none.
 
-    `mark`: the annotation has to say `end`. `asks`: it is asked to go for the first time. `tells_refusal`: its budget
+    `mark`: the annotation has to say `end`. `asks`: it is asked to go for the first time. `displaced`: before its time,
+    for others. `tells_refusal`: its budget
     has kept it for too long, and nobody was told yet.
     """
 
@@ -111,6 +112,7 @@ class Ending:
     mark: bool = False
     warn: bool = False
     asks: bool = False
+    displaced: bool = False
     tells_refusal: bool = False
 
 
@@ -118,19 +120,19 @@ def ending(
     pod: GuardedPod,
     memory: Memory | None,
     booking: BookedTime | None,
-    needed_for: str | None,
+    displaced: str | None,
     rules: EndRules,
     now: datetime,
 ) -> Ending:
     """What is due about a pod of an enforced namespace.
 
-    `booking` is the one of `booking_of`; `needed_for`: for whom its cards are needed, where it was chosen to go.
+    `booking` is the one of `booking_of`; `displaced`: why it was chosen to go before its time.
     """
     before = remembered(pod, memory, now)
     end, why = _end(pod, before, booking, now)
     due = end is not None and now >= end
-    if needed_for is not None:
-        due, why = True, f"It was admitted without a booking, and its cards are needed for {needed_for}."
+    if displaced is not None:
+        due, why = True, displaced
     after = replace(before, end=end)
     if pod.finished_at is not None or pod.leaving:
         return Ending(after, end, why)
@@ -143,7 +145,21 @@ def ending(
     tells = kept and before.told_at is None
     after = replace(after, asked_at=before.asked_at or now, told_at=now if tells else before.told_at)
     step = Step.DELETE if kept and rules.override_budgets else Step.EVICT
-    return Ending(after, end, why, step, asks=before.asked_at is None, tells_refusal=tells)
+    asks = before.asked_at is None
+    return Ending(after, end, why, step, asks=asks, displaced=displaced is not None, tells_refusal=tells)
+
+
+def needed_by(reservation_id: str) -> str:
+    """Why a preemptible pod goes."""
+    return f"It was admitted without a booking, and its cards are needed for {reservation_id}."
+
+
+def overbooked(booking_id: str, cards: int) -> str:
+    """Why one goes that was let in beside others on the same cards."""
+    return (
+        f"Its booking {booking_id} has {cards} GPUs, and pods that began before it use them. Ask for no more at once, or"
+        " book more."
+    )
 
 
 def remembered(pod: GuardedPod, memory: Memory | None, now: datetime) -> Memory:

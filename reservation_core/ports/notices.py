@@ -130,8 +130,8 @@ class Notices(Protocol):
         """A target that is not removed and whose user is not disabled."""
         ...
 
-    async def occasion(self, event_id: int) -> tuple[Occurrence, ToldOf] | None:
-        """The event and its reservation as it stands; None for what nobody is told of."""
+    async def occasion(self, event_id: int) -> tuple[Occurrence, ToldOf | None] | None:
+        """The event and its reservation, if it is about one, as it stands; None for what nobody is told of."""
         ...
 
     async def note_delivered(self, target_id: str, now: datetime) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
+from reservation_core.domain.overbooked_pods import Occupant
 from reservation_core.domain.pod_endings import BookedTime, Memory
 
 
@@ -16,6 +17,15 @@ class NeededCards:
     cards: int
     needed: dict[int, str]
     types: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class BookedCards:
+    """So many `cards` a booking has now, and the jobs that are on some of them."""
+
+    booking_id: str
+    cards: int
+    jobs: tuple[Occupant, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +52,10 @@ class PodEndings(Protocol):
 
     async def booked(self, booking_ids: Collection[str]) -> list[BookedTime]:
         """How these bookings stand; nothing of those that there are not."""
+        ...
+
+    async def booked_cards(self, booking_ids: Collection[str]) -> list[BookedCards]:
+        """What these bookings have now; nothing of those whose slot it is not."""
         ...
 
     async def needed_cards(self, nodes: Collection[str], lead: timedelta) -> list[NeededCards]:

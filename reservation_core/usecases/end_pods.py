@@ -13,7 +13,20 @@ from itertools import groupby
 
 import structlog
 
-from reservation_core.domain.pod_endings import Ending, EndRules, GuardedPod, Memory, Step, ending, remembered
+from reservation_core.domain.model import BookingStatus
+from reservation_core.domain.overbooked_pods import Occupant, too_many
+from reservation_core.domain.pod_endings import (
+    BookedTime,
+    Ending,
+    EndRules,
+    GuardedPod,
+    Memory,
+    Step,
+    ending,
+    needed_by,
+    overbooked,
+    remembered,
+)
 from reservation_core.domain.victims import NodeNeed, Preemptible, victims
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.guarded_pods import BudgetRefusedError, EndRefusedError, GuardedPods
@@ -105,7 +118,8 @@ class PodEnder:
             read = {pod.uid: remembered(pod, memories.get(pod.uid), now) for pod in enforced}
             booked = await uow.pod_endings.booked({each.booking_id for each in read.values() if each.booking_id})
             bookings = {each.booking_id: each for each in booked}
-            needed = await self._needed(uow, pods, read)
+            displaced = await self._needed(uow, pods, read)
+            displaced |= await self._overbooked(uow, enforced, read, bookings, now)
             due = [
                 _Due(
                     pod,
@@ -113,7 +127,7 @@ class PodEnder:
                         pod,
                         memories.get(pod.uid),
                         bookings.get(read[pod.uid].booking_id or ""),
-                        needed.get(pod.uid),
+                        displaced.get(pod.uid),
                         self._rules.ends,
                         now,
                     ),
@@ -138,7 +152,7 @@ class PodEnder:
     async def _needed(
         self, uow: UnitOfWork, pods: Mapping[str, GuardedPod], read: Mapping[str, Memory]
     ) -> dict[str, str]:
-        """For whom the cards of those are needed that have to go, by uid."""
+        """Why those go whose cards are needed, by uid."""
         preemptible = [
             pod
             for pod in pods.values()
@@ -149,7 +163,28 @@ class PodEnder:
         for need in needs:
             here = [pod for pod in preemptible if pod.node == need.node]
             for uid in victims(_need(need, pods, here), [_preemptible(pod) for pod in here]):
-                found[uid] = min(need.needed.values())
+                found[uid] = needed_by(min(need.needed.values()))
+        return found
+
+    async def _overbooked(
+        self,
+        uow: UnitOfWork,
+        pods: Sequence[GuardedPod],
+        read: Mapping[str, Memory],
+        bookings: Mapping[str, BookedTime],
+        now: datetime,
+    ) -> dict[str, str]:
+        """Why those go that use more together than their booking has, by uid."""
+        by_booking: dict[str, list[Occupant]] = {}
+        for pod in pods:
+            booking = bookings.get(read[pod.uid].booking_id or "")
+            if booking is None or not _uses(pod, booking, read[pod.uid], now):
+                continue
+            by_booking.setdefault(booking.booking_id, []).append(_occupant(pod, read[pod.uid]))
+        found = {}
+        for each in await uow.pod_endings.booked_cards(by_booking):
+            for uid in too_many(each.cards, [*each.jobs, *by_booking[each.booking_id]]):
+                found[uid] = overbooked(each.booking_id, each.cards)
         return found
 
     def _tell(self, due: _Due) -> None:
@@ -227,6 +262,18 @@ def _need(need: NeededCards, pods: Mapping[str, GuardedPod], candidates: Collect
     return NodeNeed(need.cards, frozenset(need.needed), need.types, taken)
 
 
+def _uses(pod: GuardedPod, booking: BookedTime, memory: Memory, now: datetime) -> bool:
+    """Whether it is on cards of its booking now, and goes on to be."""
+    running = pod.node is not None and pod.gpus > 0 and pod.finished_at is None and not pod.leaving
+    held = booking.status in (BookingStatus.CONFIRMED, BookingStatus.ACTIVE) and booking.begins <= now < booking.ends
+    return running and held and booking.user == memory.owner and not memory.preemptible
+
+
+def _occupant(pod: GuardedPod, memory: Memory) -> Occupant:
+    cards = None if pod.cards is None else frozenset((str(pod.node), card) for card in pod.cards)
+    return Occupant(pod.uid, pod.gpus, pod.began, cards, leaves=memory.asked_at is not None)
+
+
 def _preemptible(pod: GuardedPod) -> Preemptible:
     """What is leaving anyway is counted on first."""
     cards = None if pod.cards is None else frozenset(pod.cards)
@@ -249,8 +296,11 @@ def _records(due: Sequence[_Due], bookings: Collection[str]) -> list[EndingRecor
         if end.end is not None:
             data["ends_at"] = end.end.isoformat()
         for kind, happened in (
-            ("pod_end_warned", end.warn), ("pod_end_asked", end.asks), ("pod_end_refused", end.tells_refusal)
-        ):  # fmt: skip
+            ("pod_end_warned", end.warn),
+            ("pod_end_asked", end.asks and not end.displaced),
+            ("pod_displaced", end.asks and end.displaced),
+            ("pod_end_refused", end.tells_refusal),
+        ):
             if not happened:
                 continue
             about = booking_id if kind == "pod_end_warned" and booking_id is not None else pod.uid

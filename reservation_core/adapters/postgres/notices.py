@@ -111,12 +111,14 @@ class PostgresNotices:
         row = (await self._connection.execute(statement("notice_destination"), {"id": target_id})).one_or_none()
         return None if row is None else Destination(_target(row), row.secret, row.code)
 
-    async def occasion(self, event_id: int) -> tuple[Occurrence, ToldOf] | None:
-        """The event and its reservation as it stands now."""
+    async def occasion(self, event_id: int) -> tuple[Occurrence, ToldOf | None] | None:
+        """The event and its reservation as it stands now, if it is about one."""
         row = (await self._connection.execute(statement("notice_occasion"), {"event_id": event_id})).one_or_none()
         if row is None:
             return None
         occurrence = Occurrence(NoticeKind(row.notice_kind), row.event, row.at, row.actor, row.why, row.data)
+        if row.id is None:
+            return occurrence, None
         about = ToldOf(
             id=row.id,
             kind=row.kind,

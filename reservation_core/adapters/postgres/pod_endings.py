@@ -9,8 +9,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.domain.model import BookingStatus
+from reservation_core.domain.overbooked_pods import Occupant
 from reservation_core.domain.pod_endings import BookedTime, Memory
-from reservation_core.ports.pod_endings import EndingRecord, NeededCards
+from reservation_core.ports.pod_endings import BookedCards, EndingRecord, NeededCards
 
 
 class PostgresPodEndings:
@@ -36,6 +37,18 @@ class PostgresPodEndings:
         return [
             BookedTime(row.id, row.user_name, BookingStatus(row.status), row.starts_at, row.ends_at) for row in found
         ]
+
+    async def booked_cards(self, booking_ids: Collection[str]) -> list[BookedCards]:
+        """What these bookings have now, and which jobs are on it."""
+        if not booking_ids:
+            return []
+        found = (await self._connection.execute(statement("booked_cards"), {"ids": sorted(booking_ids)})).all()
+        jobs: dict[str, list[Occupant]] = {}
+        for row in found:
+            if row.job is not None:
+                occupant = Occupant(row.job, row.cards, row.began, goes=False)
+                jobs.setdefault(row.id, []).append(occupant)
+        return [BookedCards(row.id, row.cards, tuple(jobs.get(row.id, ()))) for row in found if row.job is None]
 
     async def needed_cards(self, nodes: Collection[str], lead: timedelta) -> list[NeededCards]:
         """Of these nodes those with cards that are somebody's now or soon."""

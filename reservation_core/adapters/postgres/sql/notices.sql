@@ -108,14 +108,14 @@ FROM notice_targets t JOIN users u ON u.id = t.user_id
 WHERE t.id = :id AND t.removed_at IS NULL AND u.disabled_at IS NULL;
 
 -- name: notice_occasion
--- An event that people are told of, and its reservation as it stands.
+-- An event that people are told of, and its reservation as it stands; nulls where it is about none.
 SELECT n.kind AS notice_kind, e.kind AS event, e.at, e.actor, e.reason AS why, e.data,
        r.id, r.kind, r.name, r.status, r.gpus, r.nodes, r.gpu_type,
        coalesce(b.starts_at, r.started_at) AS starts_at, coalesce(b.ends_at, r.ends_at) AS ends_at,
        b.offer_until, b.release_at
 FROM events e
 JOIN notice_events n ON n.event = e.kind
-JOIN reservations r ON r.id = e.reservation_id
+LEFT JOIN reservations r ON r.id = e.reservation_id
 LEFT JOIN bookings b ON b.id = r.id
 WHERE e.id = :event_id;
 

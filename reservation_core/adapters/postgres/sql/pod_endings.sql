@@ -15,6 +15,21 @@ SELECT r.id, u.name AS user_name, r.status, b.starts_at, b.ends_at
 FROM bookings b JOIN reservations r ON r.id = b.id JOIN users u ON u.id = r.user_id
 WHERE b.id = ANY(CAST(:ids AS text[]));
 
+-- name: booked_cards
+-- The cards that some bookings have now, and those of them that jobs are on, each job by itself and since when.
+SELECT a.reservation_id AS id, CAST(NULL AS text) AS job, count(DISTINCT a.gpu_id) AS cards, min(lower(a.during)) AS began
+FROM allocations a
+WHERE a.reservation_id = ANY(CAST(:ids AS text[])) AND a.released_at IS NULL AND NOT a.planned
+  AND a.during @> clock_timestamp()
+GROUP BY a.reservation_id
+UNION ALL
+SELECT a.booking_id, a.reservation_id, count(DISTINCT a.gpu_id), min(lower(a.during))
+FROM allocations a
+WHERE a.booking_id = ANY(CAST(:ids AS text[])) AND a.released_at IS NULL AND NOT a.planned
+  AND (a.held OR a.during @> clock_timestamp())
+GROUP BY a.booking_id, a.reservation_id
+ORDER BY id, job;
+
 -- name: needed_cards
 -- The cards of some nodes, and who has them now or soon: but for what waiting jobs were promised, and maintenance, which
 -- wants nobody's cards. What is within a booking is the booking's.

@@ -56,6 +56,17 @@ def test_what_counts_is_in_it(kind: NoticeKind, words: str) -> None:
     assert words in told(kind)
 
 
+@pytest.mark.parametrize("about", [BOOKING, None])
+def test_of_a_pod_that_had_to_go_it_is_said_which_and_why(about: ToldOf | None) -> None:
+    data = {"namespace": "lab", "name": "train-0\nX", "why": "Its cards are needed for bkg-7."}
+    reason = data["why"] if about is not None else None
+    occurrence = Occurrence(NoticeKind.ENDED, "pod_displaced", NOW, "system", reason, data)
+    notice = notice_of(occurrence, about, user="ada", delivery="evt-1-ntg-1")
+    assert notice.subject == "[gpu-dev] pod lab/train-0 X: ended"
+    assert notice.text == "Your pod lab/train-0 X is ended before its time.\n\nIts cards are needed for bkg-7."
+    assert notice.about is about
+
+
 def test_who_waited_in_vain_is_not_told_of_an_offer() -> None:
     assert "was not to be had" in told(NoticeKind.OFFER_EXPIRED, event="booking_wait_expired")
     assert "The offer for" in told(NoticeKind.OFFER_EXPIRED, event="booking_offer_expired")

@@ -8,7 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reservation_core.domain.model import BookingStatus
-from reservation_core.domain.pod_endings import BookedTime, Ending, EndRules, GuardedPod, Memory, Step, ending
+from reservation_core.domain.pod_endings import (
+    BookedTime,
+    Ending,
+    EndRules,
+    GuardedPod,
+    Memory,
+    Step,
+    ending,
+    needed_by,
+)
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
@@ -20,9 +29,9 @@ RULES = EndRules()
 
 def due(
     pod: GuardedPod = POD, memory: Memory | None = None, booking: BookedTime | None = None, at: datetime = NOON,
-    rules: EndRules = RULES, needed_for: str | None = None,
+    rules: EndRules = RULES, displaced: str | None = None,
 ) -> Ending:  # fmt: skip
-    return ending(pod, memory, booking, needed_for, rules, at)
+    return ending(pod, memory, booking, displaced, rules, at)
 
 
 def test_a_pod_stays_until_its_end_and_goes_then() -> None:
@@ -131,8 +140,8 @@ def test_who_may_stay_after_all_is_no_longer_counted_as_refused() -> None:
 
 
 def test_a_pod_whose_cards_are_needed_goes_and_it_is_said_for_whom() -> None:
-    found = due(replace(POD, marked_end=None, preemptible=True), needed_for="bkg-7")
-    assert (found.step, found.asks) == (Step.EVICT, True)
+    found = due(replace(POD, marked_end=None, preemptible=True), displaced=needed_by("bkg-7"))
+    assert (found.step, found.asks, found.displaced) == (Step.EVICT, True, True)
     assert "bkg-7" in found.why
 
 
