@@ -1,7 +1,7 @@
 """The cluster, as the scheduler of mapped pods sees and changes it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from reservation_core.domain.map_placement import Burden, MappedPod, Node
@@ -9,11 +9,12 @@ from reservation_core.domain.map_placement import Burden, MappedPod, Node
 
 @dataclass(frozen=True, slots=True)
 class PodRef:
-    """One pod, not another one of its name."""
+    """One pod, not another one of its name. `version` is the state of it that was seen; empty: any."""
 
     namespace: str
     name: str
     uid: str
+    version: str = field(default="", compare=False)
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
@@ -102,7 +103,10 @@ class MapCluster(Protocol):
         ...
 
     async def tell_waiting(self, pod: PodRef, reason: str, message: str) -> None:
-        """Write on the pod why it waits, and for people an Event. A pod that is gone or bound is left alone."""
+        """Write on the pod why it waits. A pod that is gone, or another of its name, is left alone.
+
+        Raises PodChangedError for one that is not as it was seen: it may have been bound meanwhile.
+        """
         ...
 
     def tell_event(self, pod: PodRef, reason: str, message: str, *, warning: bool) -> None:

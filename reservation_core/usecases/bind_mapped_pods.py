@@ -361,9 +361,21 @@ class MapScheduler:
         waiting.told = f"{decision.obstacle}: {decision.message}"
         waiting.told_at = asyncio.get_running_loop().time()
         self.counts.told += 1
-        self._cluster.tell_event(waiting.pod, "FailedScheduling", decision.message, warning=True)
         try:
             await self._cluster.tell_waiting(waiting.pod, decision.obstacle, decision.message)
+        except PodChangedError:
+            self._has_changed(waiting)
         except ClusterUnavailableError as problem:
             _log.warning("a pod could not be told why it waits", pod=str(waiting.pod), why=str(problem))
             waiting.told = None  # the next look tells again
+        else:
+            self._cluster.tell_event(waiting.pod, "FailedScheduling", decision.message, warning=True)
+
+    def _has_changed(self, waiting: _Waiting) -> None:
+        """A pod was not told, as it is not what was seen: it is looked at again as it is, which may be known by now."""
+        waiting.told = None
+        uid = waiting.pod.uid
+        now = self._waiting.get(uid)
+        if now is not None and now is not waiting:
+            now.told = None
+            self._queue(uid)

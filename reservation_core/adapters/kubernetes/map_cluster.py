@@ -137,9 +137,9 @@ class KubernetesMapCluster:
         return node if same and isinstance(node, str) and node else None
 
     async def tell_waiting(self, pod: PodRef, reason: str, message: str) -> None:
-        """Write the condition PodScheduled=False. A pod that is gone, or another, is left alone.
+        """Write the condition PodScheduled=False on the pod as it was seen; one that is gone, or another, is left alone.
 
-        One that was bound just then gets it, too: what it says is over, and its kubelet goes by the node.
+        Raises PodChangedError for one that has changed, and ClusterUnavailableError.
         """
         condition = {
             "type": "PodScheduled",
@@ -148,12 +148,15 @@ class KubernetesMapCluster:
             "message": f"{reason}: {message}",
             "lastTransitionTime": self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ"),
         }
-        body = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
+        named = {"uid": pod.uid} | ({"resourceVersion": pod.version} if pod.version else {})
+        body = {"metadata": named, "status": {"conditions": [condition]}}
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status"
         try:
             await self._transport.request("PATCH", path, body=body, content_type=STRATEGIC_PATCH, accept=ONLY_METADATA)
         except NotFoundError:
             return
+        except ConflictError as problem:
+            raise PodChangedError(f"{pod} has changed: {problem.message}") from problem
         except ApiError as problem:
             if is_of_another(problem):
                 return

@@ -89,7 +89,8 @@ def pod_sight(seen: Seen, rules: SightRules) -> Sight:
     spec = as_mapping(seen.thing.get("spec"))
     if seen.gone or is_finished(seen.thing):
         return PodGone(seen.uid)
-    pod = PodRef(seen.namespace, seen.name, seen.uid)
+    version = as_mapping(seen.thing.get("metadata")).get("resourceVersion")
+    pod = PodRef(seen.namespace, seen.name, seen.uid, version if isinstance(version, str) else "")
     node = spec.get("nodeName")
     if isinstance(node, str) and node:
         return PodBound(pod, node, _burden(seen, rules))

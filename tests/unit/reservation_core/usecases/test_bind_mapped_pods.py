@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from reservation_core.domain.map_placement import Burden, DeviceUse, MappedPod, Node, Reserved
 from reservation_core.domain.node_choice_terms import Terms
 from reservation_core.domain.scheduling_map import MapEntry
-from reservation_core.ports.map_cluster import NodeSeen, PodBound, PodRef, PodWaiting, Sight
+from reservation_core.ports.map_cluster import NodeSeen, PodBound, PodChangedError, PodRef, PodWaiting, Sight
 from reservation_core.usecases.bind_mapped_pods import BindRules, MapScheduler
 from tests.unit.reservation_core.usecases.scripted_map_cluster import Pod, Truth, View
 from tests.virtual_time import run_virtually
@@ -194,6 +194,37 @@ def test_what_is_told_does_not_keep_anybody_from_being_bound() -> None:
         task = asyncio.create_task(scheduler.run())
         await asyncio.sleep(2)
         assert truth.pods["uid-1001"].node == "w1"
+        task.cancel()
+        await asyncio.wait([task])
+
+    run_virtually(work())
+
+
+def test_who_has_changed_is_told_as_it_is_then_and_nobody_who_was_bound() -> None:
+    async def work() -> None:
+        truth = Truth()
+        view = View(truth, random.Random(1))
+        scheduler = MapScheduler(view, RULES, lambda: 1000.0)
+        tell, changing = view.tell_waiting, [True]
+
+        async def tell_as_seen(ref: PodRef, reason: str, message: str) -> None:
+            if changing[0]:
+                raise PodChangedError("it is another state")
+            await tell(ref, reason, message)
+
+        view.tell_waiting = tell_as_seen  # type: ignore[method-assign]
+        one, other = pod(0, "nowhere"), pod(1, "nowhere")
+        truth.add_pod(one)
+        truth.add_pod(other)
+        task = asyncio.create_task(scheduler.run())
+        await asyncio.sleep(5)
+        assert (view.told, view.events) == ([], [])
+        changing[0] = False
+        truth.bind("uid-1", "elsewhere")  # somebody else has
+        scheduler.see(PodWaiting(one.ref, one.mapped))
+        await asyncio.sleep(5)
+        assert [uid for uid, _ in view.told] == ["uid-0"]
+        assert view.events == [("uid-0", "FailedScheduling")]
         task.cancel()
         await asyncio.wait([task])
 
