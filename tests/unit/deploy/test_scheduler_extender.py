@@ -1,0 +1,149 @@
+"""The extender's guide and manifests say what the code does: options, paths, settings; and pods are restricted."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+from starlette.routing import Route
+
+from gpu_admission.app import App, Condition
+from gpu_admission.bodies import Bodies
+from gpu_admission.metrics import Metrics
+from gpu_admission.options import applied, known_flags, read_options
+from reservation_core.domain.model_quotas import read_quotas
+from reservation_core.domain.model_usage import ModelUsage, model_of
+from reservation_core.runtime.settings_admission import AdmissionRules, AdmissionSettings, VolcanoShape
+from tests.integration.gpu_admission.counting_extender import CountingExtender
+from tests.kubernetes.manifests import DEPLOY
+from tests.unit.reservation_core.adapters.kubernetes.pod_security import violations
+
+GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "scheduler-extender.md").read_text()
+FILES = sorted((DEPLOY / "scheduler-extender").glob("*.yaml"))
+DOCUMENTS = [(file.name, each) for file in FILES for each in yaml.safe_load_all(file.read_text())]
+ALL = [
+    pytest.param(document, id=f"{file}-{document['kind']}-{number}")
+    for number, (file, document) in enumerate(DOCUMENTS)
+]
+DEPLOYMENTS = [document for _, document in DOCUMENTS if document["kind"] == "Deployment"]
+
+# kubescheduler.config.k8s.io/v1, as far as it is used here: an unknown field ends kube-scheduler.
+CONFIGURATION = {"apiVersion", "kind", "profiles", "leaderElection", "extenders"}
+EXTENDER = {
+    "urlPrefix", "filterVerb", "prioritizeVerb", "weight", "bindVerb", "preemptVerb", "enableHTTPS", "tlsConfig",
+    "httpTimeout", "nodeCacheCapable", "managedResources", "ignorable",
+}  # fmt: skip
+
+
+def paths() -> set[str]:
+    """Where schedulers may ask."""
+    extender = CountingExtender({})
+    metrics = Metrics(extender.numbers, extender.problems)
+    app = App(extender, Condition(), metrics, Bodies(1, 1, 1), VolcanoShape.AUTO).asgi()
+    return {route.path for route in app.routes if isinstance(route, Route) and "POST" in (route.methods or ())}
+
+
+def configurations() -> list[dict[str, Any]]:
+    """The guide's, and that of the manifests."""
+    shown = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", GUIDE, re.DOTALL)]
+    maps = [document for _, document in DOCUMENTS if document["kind"] == "ConfigMap"]
+    given = [yaml.safe_load(each["data"]["config.yaml"]) for each in maps]
+    return [each for each in [*shown, *given] if each.get("kind") == "KubeSchedulerConfiguration"]
+
+
+@pytest.mark.parametrize("version", ["1.30", "1.33", "1.37"])
+@pytest.mark.parametrize("document", ALL)
+def test_kubernetes_knows_every_field(document: dict[str, Any], version: str) -> None:
+    kubernetes_validate.validate(document, version, strict=True)
+
+
+@pytest.mark.parametrize("deployment", DEPLOYMENTS, ids=lambda each: each["metadata"]["name"])
+def test_pods_are_restricted_and_start_what_there_is(deployment: dict[str, Any]) -> None:
+    pod = deployment["spec"]["template"]
+    # The standard forbids probes of another host; these name none.
+    assert {*violations(pod)} <= {"a probe may name a host"}
+    assert '"host"' not in json.dumps(pod)
+    assert pod["spec"]["serviceAccountName"] == "gpu-admission"
+    (ours,) = (each for each in pod["spec"]["containers"] if each["name"] == "gpu-admission")
+    assert ours["command"][:3] == ["python", "-m", "gpu_admission"]
+    rules = applied(read_options(ours["command"][3:]), AdmissionSettings()).admission
+    others = [each for each in pod["spec"]["containers"] if each is not ours]
+    # Beside its only scheduler it listens for nobody else.
+    assert rules.address.startswith("127.0.0.1:" if others else "0.0.0.0:")
+    assert others or any(document["kind"] == "NetworkPolicy" for _, document in DOCUMENTS)
+
+
+def test_the_schedulers_configurations_are_known_to_kube_scheduler_and_to_us() -> None:
+    found = configurations()
+    assert len(found) == 2
+    for each in found:
+        assert each["apiVersion"] == "kubescheduler.config.k8s.io/v1"
+        assert each.keys() <= CONFIGURATION
+        (extender,) = each["extenders"]
+        assert extender.keys() <= EXTENDER
+        for verb in ("filterVerb", "prioritizeVerb", "bindVerb"):
+            assert f"/scheduler/{extender[verb]}" in paths()
+        assert extender["urlPrefix"] == f"http://{AdmissionRules().address}/scheduler"
+        assert "preemptVerb" not in extender
+
+
+def test_volcanos_configuration_asks_where_we_answer() -> None:
+    (block,) = (each for each in re.findall(r"```yaml\n(.*?)```", GUIDE, re.DOTALL) if "extender.urlPrefix" in each)
+    plugins = [plugin for tier in yaml.safe_load(block)["tiers"] for plugin in tier["plugins"]]
+    (arguments,) = (plugin["arguments"] for plugin in plugins if plugin["name"] == "extender")
+    assert f"/scheduler/{arguments['extender.predicateVerb']}" in paths()
+    (service,) = (document for _, document in DOCUMENTS if document["kind"] == "Service")
+    host = f"{service['metadata']['name']}.{service['metadata']['namespace']}:{service['spec']['ports'][0]['port']}"
+    assert arguments["extender.urlPrefix"] == f"http://{host}/scheduler"
+
+
+def test_the_table_of_options_has_them_all_and_no_others() -> None:
+    table = GUIDE.partition("## Options")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`-.*?) \|", table, re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"--([\w-]+)", row)}
+    assert named == {flag.name for flag in known_flags()}
+    rules = AdmissionRules()
+    for option, default in {
+        "address": rules.address, "pprofAddress": rules.debug_address, "policy": rules.policy,
+        "gpu-model-label": rules.model_label, "gpu-pool-label": rules.pool_label, "assume-at": rules.assume_at,
+        "share-cards": rules.share_cards, "volcano-shape": rules.volcano_shape,
+    }.items():  # fmt: skip
+        assert f"| `--{option}` | `{default}` |" in table
+
+
+def test_the_variables_are_there() -> None:
+    known = {f"GPU_DEV_ADMISSION__{name.upper()}" for name in AdmissionRules.model_fields}
+    assert {*re.findall(r"GPU_DEV_ADMISSION__[A-Z_]+[A-Z]", GUIDE)} <= known
+    (told,) = re.findall(r"^Further settings are variables.*?\n\n", GUIDE, re.MULTILINE | re.DOTALL)
+    short = {name for name in re.findall(r"`([A-Z][A-Z_]+)`", told) if not name.startswith("GPU_DEV_")}
+    assert {f"GPU_DEV_ADMISSION__{name}" for name in short} <= known
+
+
+def test_the_example_of_quotas_is_read_and_refuses_in_the_guides_words() -> None:
+    (block,) = (each for each in re.findall(r"```yaml\n(.*?)```", GUIDE, re.DOTALL) if "gpu_quota:" in each)
+    document = yaml.safe_load(block)
+    rules = AdmissionRules()
+    where = (document["metadata"]["namespace"], document["metadata"]["name"])
+    assert where == (rules.quota_namespace, rules.quota_name)
+    assert json.loads(document["data"][rules.quota_key])
+    usage = ModelUsage(rules.model_label, rules.pool_label)
+    usage.quotas = read_quotas(document["data"][rules.quota_key])
+    h100, t4 = model_of("NVIDIA-H100-80GB-HBM3"), model_of("Tesla-T4")
+    usage.use("u", "team-a", h100, 8000)
+    told = GUIDE.partition("## What pods are told")[2]
+    for reason in (
+        usage.denial("v", "team-a", 1000, h100, "public"),
+        usage.denial("v", "team-a", 16_000, h100, "public"),
+        usage.denial("v", "team-a", 1000, h100, "research"),
+    ):
+        assert reason is not None
+        assert reason.partition(";")[0] in told
+    assert "has no quota for GPUs Tesla-T4" in str(usage.denial("v", "team-a", 1000, t4, "public"))
+
+
+def test_the_table_of_shapes_has_them_all() -> None:
+    rows = dict(re.findall(r"^\| (1\.[^|]*) \| .* \| `(v[\d.]+)` \|$", GUIDE, re.MULTILINE))
+    assert {*rows.values(), "auto"} == {*VolcanoShape}
