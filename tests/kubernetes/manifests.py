@@ -21,16 +21,20 @@ _REPLACED = {
 }
 
 
-def manifests() -> Iterator[tuple[str, JsonObject]]:
-    """Every Kubernetes object of `deploy/`, with the name of its file, in the order in which people apply them."""
-    for path in [DEPLOY / "namespaces.yaml", *sorted((DEPLOY / "rbac").glob("*.yaml")), DEPLOY / "node-agent.yaml"]:
+def manifests(*, enforcing: bool = True) -> Iterator[tuple[str, JsonObject]]:
+    """Every Kubernetes object of `deploy/`, with the name of its file, in the order in which people apply them.
+
+    `enforcing`: with what is applied only where bookings are enforced.
+    """
+    paths = [DEPLOY / "namespaces.yaml", *sorted((DEPLOY / "rbac").glob("*.yaml")), DEPLOY / "node-agent.yaml"]
+    for path in [*paths, *(sorted((DEPLOY / "enforcement").glob("*.yaml")) if enforcing else ())]:
         for document in yaml.safe_load_all(path.read_text()):
             yield path.name, document
 
 
-def objects(kind: str) -> list[JsonObject]:
+def objects(kind: str, *, enforcing: bool = True) -> list[JsonObject]:
     """Those of one kind."""
-    return [document for _, document in manifests() if document["kind"] == kind]
+    return [document for _, document in manifests(enforcing=enforcing) if document["kind"] == kind]
 
 
 async def apply(client: ApiClient, document: JsonObject) -> None:

@@ -30,14 +30,15 @@ class Permission:
         return where and (self.group, self.resource, self.verb) == (needed.group, needed.resource, needed.verb)
 
 
-def granted(account: str) -> set[Permission]:
-    """What the manifests allow an account of the system's namespace."""
-    return {permission for kind in ("Role", "ClusterRole") for permission in _bound(account, kind)}
+def granted(account: str, *, enforcing: bool = True) -> set[Permission]:
+    """What the manifests allow an account of the system's namespace, where bookings are enforced or not."""
+    return {permission for kind in ("Role", "ClusterRole") for permission in _bound(account, kind, enforcing)}
 
 
-def _bound(account: str, kind: str) -> Iterator[Permission]:
-    roles = {(role["metadata"].get("namespace", ""), role["metadata"]["name"]): role for role in objects(kind)}
-    for binding in objects(f"{kind}Binding"):
+def _bound(account: str, kind: str, enforcing: bool) -> Iterator[Permission]:
+    known = objects(kind, enforcing=enforcing)
+    roles = {(role["metadata"].get("namespace", ""), role["metadata"]["name"]): role for role in known}
+    for binding in objects(f"{kind}Binding", enforcing=enforcing):
         if {"kind": "ServiceAccount", "name": account, "namespace": "gpu-dev-system"} in binding["subjects"]:
             namespace = binding["metadata"].get("namespace", "")
             yield from _of_role(roles[namespace, binding["roleRef"]["name"]], namespace)

@@ -59,4 +59,13 @@ def test_the_table_of_accounts_has_their_verbs() -> None:
         "node-agent",
     ):
         told = {verb for verbs in re.findall(r"`([a-z ]+)`", rows[account]) for verb in verbs.split()}
-        assert told == {each.verb for each in granted(account)}, account
+        assert told == {each.verb for each in granted(account, enforcing=False)}, account
+
+
+def test_what_ending_pods_needs_is_told_where_it_is_switched_on() -> None:
+    guide = (Path(__file__).parents[3] / "docs" / "guides" / "enforcing-bookings.md").read_text()
+    (sentence,) = re.findall(r"^It gives [^.]*`list watch`[^.]*\.", guide, re.MULTILINE)
+    told = {verb for verbs in re.findall(r"`([a-z ]+)`", sentence) for verb in verbs.split()}
+    more = granted("reservation-expiry") - granted("reservation-expiry", enforcing=False)
+    assert told == {each.verb for each in more}
+    assert "kubectl apply -f deploy/enforcement/" in guide

@@ -68,12 +68,22 @@ def test_standalone_may_do_what_its_components_may() -> None:
     assert granted("standalone") == set().union(*(granted(component) for component in components))
 
 
+def test_whoever_does_not_enforce_bookings_gives_nobody_a_right_to_end_pods_of_people() -> None:
+    for account in ("reservation-expiry", "standalone"):
+        bare = granted(account, enforcing=False)
+        assert not {each for each in bare if each.resource in ("pods/eviction", "namespaces", "leases", "events")}
+        assert not {each for each in bare if each.namespace == "" and each.resource == "pods" and each.verb != "list"}
+    assert granted("reservation-expiry", enforcing=False) == {Permission("gpu-dev", "", "pods", "list")}
+
+
 def test_who_only_looks_may_change_nothing() -> None:
     changing = {"create", "update", "patch", "delete"}
     accounts = {each["metadata"]["name"] for each in objects("ServiceAccount")}
     able = {account for account in accounts if changing & {each.verb for each in granted(account)}}
     assert able == {"reservation-processor", "reservation-expiry", "node-agent", "standalone"}
     ending = {each for each in granted("reservation-expiry") if each.verb in changing}
+    bare = {account for account in accounts if changing & {each.verb for each in granted(account, enforcing=False)}}
+    assert bare == able - {"reservation-expiry"}
     assert {(each.namespace, each.resource, each.verb) for each in ending} == {
         ("", "pods", "patch"),  # one annotation: when it has to go
         ("", "pods/eviction", "create"),
