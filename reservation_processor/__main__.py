@@ -1,18 +1,23 @@
 """`python -m reservation_processor`."""
 
 import sys
+from contextlib import nullcontext
 
+from reservation_core.runtime.companions import beside
 from reservation_core.runtime.programs import run_program
 from reservation_core.runtime.settings import ProcessorSettings
 from reservation_core.runtime.shutdown import stop_on_signals
 from reservation_core.runtime.wiring import open_runtime
+from reservation_processor.health import serve_health
 from reservation_processor.process import run
 
 
 async def main(settings: ProcessorSettings) -> None:
     """Process until SIGTERM or SIGINT."""
     async with open_runtime(settings, application="reservation_processor") as runtime:
-        await run(runtime, settings, stop_on_signals())
+        listen, stop = settings.health_listen, stop_on_signals()
+        async with nullcontext() if listen is None else beside(serve_health(runtime.uow, listen), name="health"):
+            await run(runtime, settings, stop)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""`python -m reservation_core.runtime.database migrate|status`: migrate the database, or tell how far it is.
+"""`python -m reservation_core.runtime.database migrate|status|wait`: migrate the database, tell how far it is, or wait
+until it is as this program needs it.
 
 It works on GPU_DEV_DATABASE_URL or, without it, on the embedded server of GPU_DEV_HOME, which is started for the moment
 if it does not run.
@@ -7,13 +8,33 @@ if it does not run.
 import argparse
 import asyncio
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
+from reservation_core.adapters.clock import SystemClock
+from reservation_core.adapters.identity.ids import RandomIds
+from reservation_core.adapters.pgmq.queue import open_client
 from reservation_core.adapters.postgres.embedded.errors import EmbeddedPostgresError
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
-from reservation_core.adapters.postgres.migrating import MigrationError, MigrationStatus, status, upgrade
+from reservation_core.adapters.postgres.engine import open_engine
+from reservation_core.adapters.postgres.migrating import (
+    DatabaseAwayError,
+    MigrationError,
+    MigrationStatus,
+    status,
+    upgrade,
+)
+from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
+from reservation_core.adapters.postgres.wakeups import PostgresWakeups
+from reservation_core.ports.transactions import DatabaseUnavailableError
+from reservation_core.runtime.first_administrator import ensure_first_administrator, read_token
 from reservation_core.runtime.settings import CommonSettings
+from reservation_core.runtime.settings_error import SettingsError
+
+_BETWEEN_S = 2.0
+_LONGEST_S = 86_400.0
 
 
 @contextmanager
@@ -37,23 +58,71 @@ def operators_database(settings: CommonSettings) -> Iterator[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the program; returns its exit code: 0 fine, 1 failed, 3 (of `status`) there is something to migrate."""
-    parser = argparse.ArgumentParser(
-        prog="python -m reservation_core.runtime.database",
-        description="Migrates the database of GPU_DEV_DATABASE_URL, or the embedded one of GPU_DEV_HOME.",
-    )
-    parser.add_argument("action", choices=["migrate", "status"])
-    action = parser.parse_args(arguments).action
+    """Run the program; returns its exit code: 0 fine, 1 failed, 3 there is something to migrate."""
+    chosen = _parser().parse_args(arguments)
     try:
+        # Before anything is changed: a file that can't be used is better known at once.
+        token = None if chosen.admin_token_file is None else read_token(chosen.admin_token_file)
         with operators_database(CommonSettings()) as url:
-            if action == "migrate":
-                asyncio.run(upgrade(url))
-            found = asyncio.run(status(url))
-    except (EmbeddedPostgresError, MigrationError) as error:
+            found = asyncio.run(_act(url, chosen.action, token, time.monotonic() + chosen.patience))
+    except (EmbeddedPostgresError, MigrationError, SettingsError, DatabaseUnavailableError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
     sys.stdout.write(_told(found))
     return 3 if found.pending else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m reservation_core.runtime.database",
+        description="Migrates the database of GPU_DEV_DATABASE_URL, or the embedded one of GPU_DEV_HOME.",
+    )
+    parser.add_argument(
+        "action", choices=["migrate", "status", "wait"],
+        help="wait: until the database is as far as this program needs it, which somebody else sees to",
+    )  # fmt: skip
+    parser.add_argument(
+        "--patience", type=_seconds, default=0.0, metavar="SECONDS",
+        help="how long to wait for a database that does not answer yet (and, with wait, for its migration); default 0",
+    )  # fmt: skip
+    parser.add_argument(
+        "--admin-token-file", type=Path, metavar="FILE",
+        help="with migrate: where there is no user `admin` yet, make one whose token is in this file",
+    )  # fmt: skip
+    return parser
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= _LONGEST_S:
+        raise argparse.ArgumentTypeError(f"must be 0 to {_LONGEST_S:.0f} seconds")
+    return value
+
+
+async def _act(url: str, action: str, token: str | None, deadline: float) -> MigrationStatus:
+    while True:
+        try:
+            if action == "migrate":
+                await upgrade(url)
+                if token is not None:
+                    await _administrator(url, token)
+            found = await status(url)
+            if action != "wait" or not found.pending or time.monotonic() >= deadline:
+                return found
+        except DatabaseAwayError:
+            if time.monotonic() >= deadline:
+                raise
+        await asyncio.sleep(_BETWEEN_S)
+
+
+async def _administrator(url: str, token: str) -> None:
+    engine = open_engine(url, pool=1, application="gpu-dev-migration")
+    try:
+        uow = unit_of_work_factory(engine, await open_client(engine), PostgresWakeups(url, "gpu-dev-migration"))
+        if await ensure_first_administrator(uow, RandomIds(), token, SystemClock().now()):
+            sys.stdout.write("The user admin was made, with the token of that file.\n")
+    finally:
+        await engine.dispose()
 
 
 def _told(found: MigrationStatus) -> str:

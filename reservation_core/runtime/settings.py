@@ -230,6 +230,8 @@ class ApiSettings(GraceSettings, WaitlistSettings):
 class ProcessorSettings(GraceSettings, CalendarSettings):
     """The reservation processor."""
 
+    # Where /healthz and /readyz are answered, such as 0.0.0.0:8081; a processor within `make up` has the API's.
+    health_listen: Annotated[str, Field(min_length=3, max_length=300)] | None = None
     start_allowance_s: Seconds = 120
     lease_s: Seconds = 3
     sweep_s: Seconds = 0.5

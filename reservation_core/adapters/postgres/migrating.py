@@ -12,19 +12,27 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy
-from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from sqlalchemy.pool import NullPool
+
+from reservation_core.adapters.postgres.engine import engine_url
 
 OLDEST_SERVER = 15
 
 # Any number will do as long as all migrators use the same: «gpudev» in ASCII.
 _MIGRATION_LOCK = 0x67_70_75_64_65_76
 
+# The server starts or stops, or refuses connections because it has too many.
+_NOT_YET = frozenset({"57P03", "57P01", "53300"})
+
 
 class MigrationError(Exception):
     """The database can't be migrated or asked; the text says why and what to do."""
+
+
+class DatabaseAwayError(MigrationError):
+    """The database does not answer, or not yet: worth another try."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,17 +92,19 @@ async def downgrade(url: str, revision: str) -> None:
 @asynccontextmanager
 async def _connect(url: str) -> AsyncIterator[AsyncConnection]:
     """One connection and one transaction; database errors become MigrationError without the URL's secrets."""
-    target = make_url(url).set(drivername="postgresql+asyncpg")
+    target = engine_url(url)
     engine = create_async_engine(target, poolclass=NullPool)
     try:
         async with engine.begin() as connection:
             yield connection
     except OSError as error:
         shown = target.render_as_string(hide_password=True)
-        raise MigrationError(
+        raise DatabaseAwayError(
             f"The database at {shown} can't be reached ({error}). Is it running, and is GPU_DEV_DATABASE_URL right?"
         ) from error
     except DBAPIError as error:
+        if getattr(error.orig, "sqlstate", None) in _NOT_YET:
+            raise DatabaseAwayError(f"The database does not take connections yet: {error.orig}.") from error
         raise MigrationError(f"The database refused: {error.orig}. Nothing of this run was kept.") from error
     finally:
         await engine.dispose()

@@ -1,0 +1,48 @@
+"""The first administrator of a database, with a token that somebody else has chosen and keeps."""
+
+from datetime import datetime
+from pathlib import Path
+
+from reservation_core.domain.model import Role
+from reservation_core.ports.ids import IdSource
+from reservation_core.ports.transactions import UnitOfWorkFactory
+from reservation_core.runtime.settings_error import SettingsError
+
+ADMINISTRATOR = "admin"
+_TOKEN_NAME = "the installation's first token"  # noqa: S105 -- a name, not a secret
+_SHORTEST, _LONGEST = 32, 512
+
+
+def read_token(path: Path) -> str:
+    """The token in a file, without the line's end. Raises SettingsError for one that is none, never showing it."""
+    try:
+        token = path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"The administrator's token can't be read from {path}. Put one line of ASCII there.") from (
+            error
+        )
+    if not _SHORTEST <= len(token) <= _LONGEST or not token.isprintable() or " " in token:
+        raise SettingsError(
+            f"What is in {path} is no token: it takes {_SHORTEST} to {_LONGEST} characters without spaces."
+            " Make one with `openssl rand -hex 32`."
+        )
+    return token
+
+
+async def ensure_first_administrator(uow_factory: UnitOfWorkFactory, ids: IdSource, token: str, now: datetime) -> bool:
+    """Make the user `admin` with this token where there is no such user yet; returns whether it was made.
+
+    A token that was revoked later stays revoked: whoever has been administrator decides from then on.
+    """
+    async with uow_factory() as uow:
+        if await uow.identities.user(ADMINISTRATOR) is not None:
+            return False
+        user = await uow.identities.create_user(ADMINISTRATOR, Role.ADMIN, now)
+        token_id = ids.new_id("tok")
+        await uow.identities.create_token(token_id, user.id, _TOKEN_NAME, ids.digest(token), None, now)
+        for kind, subject, data in (
+            ("user_created", f"user:{user.name}", {"role": Role.ADMIN.value}),
+            ("token_created", token_id, {"user": user.name}),
+        ):
+            await uow.events.append(actor="system", kind=kind, at=now, subject=subject, data=data)
+    return True
