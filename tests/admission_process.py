@@ -1,86 +1,109 @@
-"""The scheduler extender as a process of its own."""
+"""gpu_admission as a process beside an API server, and the configuration of a kube-scheduler that calls it."""
 
+import asyncio
 import json
 import os
-import signal
-import subprocess
+import socket
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-import httpx
+from tests.kubernetes.api_server import ApiServer
+from tests.waiting import eventually
 
-from tests.waiting import eventually_sync
-
-START_S = 120.0
+PATIENCE_S = 120
 
 
+def free_port() -> int:
+    """One that nobody has now."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+@dataclass
 class AdmissionProcess:
-    """`python -m gpu_admission` on free ports. `url` is known once it listens."""
+    """A gpu_admission that runs."""
 
-    def __init__(self, log: Path, kubeconfig: Path, *options: str, **variables: str) -> None:
-        self._log = log
-        command = [sys.executable, "-m", "gpu_admission", "--address=127.0.0.1:0", "--pprofAddress=127.0.0.1:0"]
-        command += ["--kubeconfig", str(kubeconfig), *options]
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("GPU_DEV_")}
-        kept.pop("LOG_LEVEL", None)
-        environment = {**kept, "GPU_DEV_ADMISSION__DRAIN_S": "0"} | variables
-        with log.open("ab") as written:
-            self.process = subprocess.Popen(command, stderr=written, stdin=subprocess.DEVNULL, env=environment)
+    process: asyncio.subprocess.Process
+    port: int
+    output: list[str] = field(default_factory=list)
 
-    @property
-    def url(self) -> str:
-        """Where schedulers ask."""
-        return self._address("listening")
+    async def get(self, path: str) -> tuple[int, str]:
+        """Status and body."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+        answer = (await reader.read()).decode()
+        writer.close()
+        await writer.wait_closed()
+        head, _, body = answer.partition("\r\n\r\n")
+        return int(head.split()[1]), body
 
-    @property
-    def debug_url(self) -> str:
-        """Where profiles are."""
-        return self._address("debug_listening")
-
-    def await_ready(self) -> "AdmissionProcess":
-        """Returns once it has read the cluster."""
-        eventually_sync(self.ready, START_S)
-        return self
-
-    def ready(self) -> bool:
-        """Whether schedulers may be sent here."""
-        if self.process.poll() is not None:
-            raise RuntimeError(f"the extender ended. It said: {self.text()[-3000:]}")
-        if not any(line["event"] == "listening" for line in self.log()):
-            return False
-        return httpx.get(f"{self.url}/ready", trust_env=False, timeout=60).status_code == 200
-
-    def log(self) -> list[dict[str, Any]]:
-        """What it said, line by line."""
-        lines = self.text().splitlines(keepends=True)
-        return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("\n")]
-
-    def text(self) -> str:
-        """What it said."""
-        return self._log.read_text()
-
-    def signal(self, number: signal.Signals) -> None:
-        """Send it a signal."""
-        self.process.send_signal(number)
-
-    def stop(self) -> int:
-        """End it at once, where it still runs; returns its exit code."""
-        if self.process.poll() is None:
-            self.process.kill()
-        return self.process.wait(60)
-
-    def _address(self, event: str) -> str:
-        return next(str(line["address"]) for line in self.log() if line["event"] == event)
+    async def ready(self) -> bool:
+        """Whether it answers that it is."""
+        with suppress(ConnectionError):
+            return (await self.get("/ready"))[0] == 200
+        assert self.process.returncode is None, self.output
+        return False
 
 
-@contextmanager
-def admission_process(log: Path, kubeconfig: Path, *options: str, **variables: str) -> Iterator[AdmissionProcess]:
-    """One that is ready, until the block's end."""
-    process = AdmissionProcess(log, kubeconfig, *options, **variables)
+@asynccontextmanager
+async def admission(
+    server: ApiServer, port: int, *options: str, wait: bool = True, **variables: str
+) -> AsyncIterator[AdmissionProcess]:
+    """It runs, and is killed at the block's end. `variables` are settings: `QUOTA_NAME="…"`."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GPU_DEV_")}
+    environment |= {f"GPU_DEV_ADMISSION__{name}": value for name, value in variables.items()}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "gpu_admission", "--kubeconfig", str(server.kubeconfig),
+        "--address", f"127.0.0.1:{port}", "--pprofAddress", "", *options,
+        stderr=asyncio.subprocess.PIPE, env=environment,
+    )  # fmt: skip
+    made = AdmissionProcess(process, port)
+    collecting = asyncio.create_task(_collect(made))
     try:
-        yield process.await_ready()
+        if wait:
+            await eventually(made.ready, PATIENCE_S)
+        yield made
     finally:
-        process.stop()
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+        await collecting
+
+
+async def _collect(made: AdmissionProcess) -> None:
+    assert made.process.stderr is not None
+    async for line in made.process.stderr:
+        made.output.append(line.decode())
+
+
+def scheduler_config(server: ApiServer, port: int, *, bind: bool = True, cached: bool = True) -> Path:
+    """A KubeSchedulerConfiguration whose extender is at this port."""
+    extender = {
+        "urlPrefix": f"http://127.0.0.1:{port}/scheduler",
+        "filterVerb": "predicates",
+        "prioritizeVerb": "priorities",
+        "weight": 5,
+        "nodeCacheCapable": cached,
+        "httpTimeout": "15s",
+        "managedResources": [
+            {"name": name, "ignoredByScheduler": False}
+            for name in ("nvidia.com/gpu", "tencent.com/vcuda-core", "tencent.com/vcuda-memory")
+        ],
+        **({"bindVerb": "bind"} if bind else {}),
+    }
+    config = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": {"kubeconfig": str(server.kubeconfig), "qps": 1000, "burst": 2000},
+        "leaderElection": {"leaderElect": False},
+        "podInitialBackoffSeconds": 1,
+        "podMaxBackoffSeconds": 2,
+        "extenders": [extender],
+    }
+    file = server.folder / f"scheduler-{port}.json"
+    file.write_text(json.dumps(config))
+    return file

@@ -19,10 +19,14 @@ def kube_scheduler_of(server: ApiServer) -> Path | None:
 
 
 @contextmanager
-def started_kube_scheduler(server: ApiServer, program: Path) -> Iterator[None]:
-    """It binds the pods of all namespaces while the block runs."""
+def started_kube_scheduler(server: ApiServer, program: Path, config: Path | None = None) -> Iterator[None]:
+    """It binds the pods of all namespaces while the block runs; `config` is a KubeSchedulerConfiguration."""
     log = server.folder / "kube-scheduler.log"
-    command = [str(program), f"--kubeconfig={server.kubeconfig}", "--leader-elect=false", "--secure-port=0", "--v=2"]
+    command = [str(program), "--secure-port=0", "--v=2"]
+    if config is None:
+        command += [f"--kubeconfig={server.kubeconfig}", "--leader-elect=false"]
+    else:
+        command.append(f"--config={config}")
     command += [f"--authentication-kubeconfig={server.kubeconfig}", f"--authorization-kubeconfig={server.kubeconfig}"]
     before = len(log.read_text()) if log.exists() else 0
     scheduler = guarded.start(command, log)
