@@ -116,7 +116,9 @@ class Picture:
             for node in pool.nodes
             for card in node.cards
         }
-        self._seen = self._pieces_in_ledger()
+        self._seen = {gpu_type: Counter() for gpu_type in self._pools}
+        for reservation_id in self._ledger.by_reservation:
+            self._count_pieces(reservation_id, 1)
         self._heads.clear()
         self._arrivals.clear()
         self._look_again_at.clear()
@@ -124,22 +126,19 @@ class Picture:
         self._freed = set(self._pools)
         self._doubtful = True
 
-    def _pieces_in_ledger(self) -> dict[str, Counter[int]]:
-        """What those have asked for on a node who have cards now or were promised some without waiting."""
-        seen: dict[str, Counter[int]] = {gpu_type: Counter() for gpu_type in self._pools}
-        for reservation_id, rows in self._ledger.by_reservation.items():
-            if reservation_id in self._ledger.slots:
-                continue  # counted as one who waits
+    def _count_pieces(self, reservation_id: str, times: int) -> None:
+        """Count what somebody who has cards, or is promised some without waiting, has on each node."""
+        if reservation_id not in self._ledger.slots:  # who has a slot is counted as one who waits
+            rows = self._ledger.by_reservation.get(reservation_id, ())
             places = Counter(self._where[gpu_id] for gpu_id, _ in rows if gpu_id in self._where)
             for (pool, _), gpus in places.items():
-                seen[pool.gpu_type][gpus] += 1
-        return seen
+                self._seen[pool.gpu_type][gpus] += times
 
-    def _note_demand(self, types: Iterable[str]) -> None:
-        """Tell these pools what is usual in them: what waits and what has cards."""
-        for gpu_type in types:
-            waiting = self._line.pieces(gpu_type) + self._line.pieces(None)
-            self._pools[gpu_type].set_demand(self._seen[gpu_type] + waiting)
+    def _note_demand(self) -> None:
+        """Tell the pools what is usual in them: what waits, and what has cards."""
+        of_any_type = self._line.pieces(None)
+        for gpu_type, pool in self._pools.items():
+            pool.set_demand(self._seen[gpu_type] + self._line.pieces(gpu_type) + of_any_type)
 
     def set_quotas(self, quotas: QuotaBook | None) -> None:
         """From now on these hold; they must know what is held and booked. Slots are told to them here."""
@@ -207,7 +206,9 @@ class Picture:
         memory is left out, unless it has a slot: it comes by a refill.
         """
         had = reservation_id in self._ledger.by_reservation
+        self._count_pieces(reservation_id, -1)
         self._mark_changed(self._ledger.replace(reservation_id, commitments), freed=had)
+        self._count_pieces(reservation_id, 1)
         slotted = reservation_id in self._ledger.slots
         self._doubtful |= slotted
         known = self._line.jobs.get(reservation_id)

@@ -81,6 +81,8 @@ class PlanningState(SlotPlanning):
         """
         at = self._catch_up(now)
         this = _Round(now if to_micros(now) == at else to_moment(at), at, limit)
+        if self._dirty or self._arrivals:
+            self._note_demand()
         while not this.full:
             if self._dirty:
                 self._pass(this)
@@ -99,7 +101,6 @@ class PlanningState(SlotPlanning):
         types = {each for each in self._pools if any_type or each in self._dirty or each in arrived}
         self._dirty = types
         self._arrivals = {}
-        self._note_demand(types)
         last_heads = {gpu_type: self._heads.pop(gpu_type) for gpu_type in types if gpu_type in self._heads}
         shape_lines = [each for gpu_type in sorted(types) for each in self._line.shape_lines(gpu_type)] + any_type
         cursors = [
@@ -234,7 +235,7 @@ class PlanningState(SlotPlanning):
         for node, _ in spots:
             self._profiles[pool.gpu_type].forget(node.position, freed=False)
         self._ledger.book(job.id, placed, row)
-        self._seen[pool.gpu_type][job.gpus] += job.nodes
+        self._count_pieces(job.id, 1)
         asker = self._note_claim(job, pool.gpu_type, this.at, end)
         had_slot = job.id in self._line.slotted
         self._line.remove(job.id)

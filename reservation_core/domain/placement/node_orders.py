@@ -33,12 +33,6 @@ def node_order(policy: PlacementPolicy, gpus: int, largest: int, demand: Demand)
     return NodeOrder(tuple(sorted(range(gpus, largest + 1), key=lambda free: (cost[free], free))), cost)
 
 
-def even_demand(largest: int) -> Demand:
-    """What is taken for usual where nobody knows: powers of two up to the largest node, as many cards of each."""
-    powers = range(largest.bit_length())
-    return {1 << power: 1 << (len(powers) - 1 - power) for power in powers}
-
-
 def _cost(policy: PlacementPolicy, gpus: int, free: int, demand: Demand) -> float:
     left = free - gpus
     if left < 0:

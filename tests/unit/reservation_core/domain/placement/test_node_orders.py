@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.domain.placement.node_orders import Demand, even_demand, node_order
+from reservation_core.domain.placement.node_orders import Demand, node_order
 from reservation_core.domain.placement.policy_names import PlacementPolicy
 
 LARGEST = st.integers(1, 16)
@@ -72,8 +72,3 @@ def test_what_a_piece_costs(largest: int, demand: Demand, data: st.DataObject) -
 )
 def test_where_a_single_card_is_taken_from(policy: PlacementPolicy, demand: Demand, counts: tuple[int, ...]) -> None:
     assert node_order(policy, 1, 8, demand).counts == counts
-
-
-@pytest.mark.parametrize(("largest", "demand"), [(0, {}), (1, {1: 1}), (8, ALL_SIZES), (7, {1: 4, 2: 2, 4: 1})])
-def test_what_is_usual_where_nobody_knows(largest: int, demand: Demand) -> None:
-    assert even_demand(largest) == demand
