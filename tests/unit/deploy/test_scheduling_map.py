@@ -85,14 +85,14 @@ def test_what_changes_with_each_rendering_is_left_as_it_is_in_the_cluster() -> N
     assert "RespectIgnoreDifferences=true" in spec["syncPolicy"]["syncOptions"]
     ignored = {(each["kind"], each["name"]): each for each in spec["ignoreDifferences"]}
     changed = set()
-    for one, other in zip(_rendered(spec), _rendered(spec), strict=True):
-        if one != other:
-            changed.add((one["kind"], one["metadata"]["name"]))
-            for each in (one, other):
+    for first, second in zip(_rendered(spec), _rendered(spec), strict=True):
+        if first != second:
+            changed.add((first["kind"], first["metadata"]["name"]))
+            for each in (first, second):
                 each.pop("data", None)
                 for webhook in each.get("webhooks", ()):
                     webhook["clientConfig"].pop("caBundle")
-            assert one == other
+            assert first == second
     assert changed == set(ignored)
     assert ignored["Secret", "gpu-scheduler-webhook-tls"]["jsonPointers"] == ["/data"]
     webhook = ignored["MutatingWebhookConfiguration", "gpu-scheduler-webhook"]
