@@ -4,7 +4,7 @@ A pod that is bound counts where it is. One that was decided on counts from then
 its bind has failed.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -65,6 +65,25 @@ class _Held:
     keys: int = 0
 
 
+class FreeRows:
+    """All nodes' free cards as they were at one time, quick to look up."""
+
+    def __init__(self, fleet: Fleet, nodes: Mapping[str, CardNode]) -> None:
+        self._position = fleet.position
+        self._nodes = nodes
+        self._milli: list[list[int]] = fleet.milli_free.tolist()
+        self._memory: list[list[int]] = fleet.card_memory_free.tolist()
+
+    def of(self, node: str) -> tuple[list[int], list[int]]:
+        """Thousandths, and units of memory, by card. KeyError for a node that is not there."""
+        position = self._position(node)
+        if position is None:
+            raise KeyError(node)
+        here = self._nodes[node]
+        count = max(here.share_cards, here.plugin_cards)
+        return self._milli[position][:count], self._memory[position][:count]
+
+
 class CardsInUse:
     """One cluster's. `usage` is told what namespaces use of each model; `fleet` shows what is free, once settled."""
 
@@ -72,10 +91,13 @@ class CardsInUse:
         self.usage = usage
         self.fleet = Fleet()
         self.nodes: dict[str, CardNode] = {}
+        self.kinds: dict[str, int] = {}
+        """By node: a number that nodes share which differ in nothing that quotas and requests look at."""
         self.reserved: ReservedCards = {}
         self._held: dict[str, _Held] = {}
         self._on_node: dict[str, dict[str, _Held]] = {}
         self._enforced: set[str] = set()
+        self._kinds: dict[tuple[Model, str, int, int, int], int] = {}
         self._blocked: dict[str, int] = {}
         self._unsettled: set[str] = set()
 
@@ -84,6 +106,8 @@ class CardsInUse:
         if self.nodes.get(node.name) == node:
             return
         self.nodes[node.name] = node
+        kind = (node.model, node.pool, node.plugin_cards, node.share_cards, node.card_memory)
+        self.kinds[node.name] = self._kinds.setdefault(kind, len(self._kinds))
         self.fleet.put(node.shape)
         self._unsettled.add(node.name)
         for uid, held in self._on_node.get(node.name, {}).items():
@@ -92,6 +116,7 @@ class CardsInUse:
     def drop_node(self, name: str) -> None:
         """A node that is gone. Who was on it counts until they are gone as well."""
         if self.nodes.pop(name, None) is not None:
+            del self.kinds[name]
             self.fleet.drop(name)
 
     def put_bound(self, pod: CardPod, node: str, footprint: Footprint | None) -> None:
@@ -162,6 +187,10 @@ class CardsInUse:
             self.fleet.card_memory_free[position, :count].tolist(),
             node.card_memory,
         )
+
+    def free_rows(self) -> "FreeRows":
+        """What is free of each node's cards, for whoever is nowhere yet and has nothing promised. Settle first."""
+        return FreeRows(self.fleet, self.nodes)
 
     def _exempt(self, pod: CardPod, node: str) -> set[int]:
         """Cards whose promises do not matter to a pod: of its own booking, or for later than its end."""

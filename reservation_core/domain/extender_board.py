@@ -12,14 +12,13 @@ import numpy as np
 from reservation_core.domain.asked_cards import AskedCards
 from reservation_core.domain.card_footprints import FreeCards, Placed, lay_out, place
 from reservation_core.domain.cards_in_use import CardNode, CardPod, CardsInUse
-from reservation_core.domain.model_usage import Model, shown
+from reservation_core.domain.extender_reasons import UNKNOWN_NODE, is_simple, lacking, never_fits
+from reservation_core.domain.model_usage import Model
 from reservation_core.domain.placement.ranking import Ranking
 from reservation_core.domain.placement.tasks import WHOLE, Task
 
 BEST = 10
 """The score of the best node; the worst has 0."""
-
-UNKNOWN_NODE = "gpu-admission has not seen this node yet; the pod is tried again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,26 +54,31 @@ class ExtenderBoard:
             return Verdict((), {}, dict.fromkeys(nodes, asked.refused))
         self.cards.settle()
         able = self._able(pod)
-        closer = {*self.cards.reserved, self.cards.node_of(pod.uid)}  # more may be free to this pod than to others
+        reserved = self.cards.reserved
+        closer = {*reserved, self.cards.node_of(pod.uid)}  # more may be free to this pod than to others
+        rows = self.cards.free_rows()
         fitting: list[str] = []
         failed: dict[str, str] = {}
         unresolvable: dict[str, str] = {}
-        denials: dict[tuple[Model, str], str | None] = {}
+        denials: dict[int, str | None] = {}
         for name in nodes:
-            node = self.cards.nodes.get(name)
-            if node is None:
+            kind = self.cards.kinds.get(name)
+            if kind is None:
                 failed[name] = UNKNOWN_NODE
                 continue
-            kind = (node.model, node.pool)
             if kind not in denials:
-                denials[kind] = self.cards.usage.denial(pod.uid, pod.namespace, asked.milli, *kind)
-            denial = denials[kind] or _never(asked, node)
+                denials[kind] = self._denial(pod, self.cards.nodes[name])
+            denial = denials[kind]
             if denial is not None:
                 unresolvable[name] = denial
-            elif name in able or (name in closer and self._room(pod, node) is not None):
+            elif name in able:
+                fitting.append(name)
+            elif name not in closer:
+                failed[name] = lacking(asked, *rows.of(name), 0)
+            elif self._room(pod, self.cards.nodes[name]) is not None:
                 fitting.append(name)
             else:
-                failed[name] = self._lacking(pod, node)
+                failed[name] = self._lacking(pod, self.cards.nodes[name])
         return Verdict(tuple(fitting), failed, unresolvable)
 
     def scores(self, pod: CardPod, nodes: Sequence[str]) -> list[int]:
@@ -111,8 +115,7 @@ class ExtenderBoard:
         if node is None:
             return Refused(UNKNOWN_NODE)
         self.cards.settle()
-        denial = self.cards.usage.denial(pod.uid, pod.namespace, pod.asked.milli, node.model, node.pool)
-        denial = denial or _never(pod.asked, node)
+        denial = self._denial(pod, node)
         if denial is not None:
             return Refused(denial)
         placed = self._room(pod, node)
@@ -135,24 +138,44 @@ class ExtenderBoard:
         """The models of these nodes."""
         return {self.cards.nodes[name].model for name in nodes if name in self.cards.nodes}
 
+    def _denial(self, pod: CardPod, node: CardNode) -> str | None:
+        """Why a pod may not go to nodes of this kind, however much is free there."""
+        denial = self.cards.usage.denial(pod.uid, pod.namespace, pod.asked.milli, node.model, node.pool)
+        return denial or never_fits(pod.asked, node)
+
     def _able(self, pod: CardPod) -> set[str]:
-        """All nodes that have room now, or may have: where a pod asks for several things each of them is looked at."""
-        at = self.cards.fleet.fitting(_whole_task(pod), None, cards_only=True)
-        names = {self.cards.fleet.name_at(each) for each in at.tolist()}
-        if _simple(pod.asked) and not self.cards.holds(pod.uid):
+        """All nodes that have room now for what one question can say of the pod, and for the rest of it."""
+        fleet = self.cards.fleet
+        at = fleet.fitting(_whole_task(pod), None, cards_only=True)
+        names = {fleet.name_at(each) for each in at.tolist()}
+        if is_simple(pod.asked):
             return names
-        return {name for name in names if self._room(pod, self.cards.nodes[name]) is not None}
+        rows, known = self.cards.free_rows(), dict[tuple[tuple[int, ...], ...], bool]()
+        able = set()
+        for name in names:
+            milli, memory = rows.of(name)
+            alike = (tuple(milli), tuple(memory))
+            if alike not in known:
+                free = FreeCards(milli, memory, self.cards.nodes[name].card_memory)
+                known[alike] = self._placed(pod, free, None) is not None
+            if known[alike]:
+                able.add(name)
+        return able
 
     def _room(self, pod: CardPod, node: CardNode) -> Placed | None:
         """The cards that the pod would get on a node; of a device plugin's none are named."""
         free = self.cards.free_for(pod, node)
+        return self._placed(pod, free, self._chosen(pod, node, free))
+
+    @staticmethod
+    def _placed(pod: CardPod, free: FreeCards, chosen: tuple[int, ...] | None) -> Placed | None:
         if len(free.whole()) < pod.asked.plugin:
             return None
         if not pod.asked.shares:
             return Placed((), ())
         if pod.asked.plugin:
             lay_out(AskedCards(plugin=pod.asked.plugin), free, (), ())
-        return place(pod.asked, free, self._chosen(pod, node, free))
+        return place(pod.asked, free, chosen)
 
     def _chosen(self, pod: CardPod, node: CardNode, free: FreeCards) -> tuple[int, ...] | None:
         """The policy's choice of cards, where it is asked for one and knows what is free."""
@@ -166,27 +189,7 @@ class ExtenderBoard:
 
     def _lacking(self, pod: CardPod, node: CardNode) -> str:
         free = self.cards.free_for(pod, node)
-        whole, parts = len(free.whole()), pod.asked.parts
-        promised = (
-            f", {len(self.cards.reserved[node.name])} cards being promised" if node.name in self.cards.reserved else ""
-        )
-        if len(parts) == 1 and parts[0].milli < WHOLE:
-            part = parts[0]
-            with_room = [card for card, milli in enumerate(free.milli) if milli >= part.milli]
-            if not with_room:
-                most = shown(max(free.milli, default=0))
-                return f"no GPU has {shown(part.milli)} of a card free, the most is {most}{promised}; wait"
-            most = str(max(free.memory[card] for card in with_room))
-            return f"no GPU with room for the share has {part.memory} units of memory free, but {most}{promised}; wait"
-        if pod.asked.shares and not _simple(pod.asked):
-            return f"the GPUs have no room for all of the pod's containers together, {whole} being free{promised}; wait"
-        wanted = pod.asked.plugin or sum(part.cards for part in parts)
-        return f"{whole} GPUs are free and {wanted} are asked for{promised}; wait"
-
-
-def _simple(asked: AskedCards) -> bool:
-    """Whether one question about cards says all."""
-    return not asked.earlier and (len(asked.parts) + (1 if asked.plugin else 0)) == 1
+        return lacking(pod.asked, free.milli, free.memory, len(self.cards.reserved.get(node.name, ())))
 
 
 def _whole_task(pod: CardPod) -> Task:
@@ -197,22 +200,3 @@ def _whole_task(pod: CardPod) -> Task:
     parts = [*asked.parts, *(each.part for each in asked.earlier)]
     part = max(parts, key=lambda part: (part.cards * part.milli, part.memory))
     return Task(pod.cpu_milli, pod.memory_mib, part.cards, part.milli, part.memory)
-
-
-def _never(asked: AskedCards, node: CardNode) -> str | None:
-    """Why a pod can't have its cards on a node even when nobody else is there."""
-    if asked.plugin > node.plugin_cards:
-        return f"the node has {node.plugin_cards} GPUs of a device plugin, and the pod asks for {asked.plugin}"
-    if not asked.shares:
-        return None
-    if not node.share_cards:
-        return "the node offers no shares of GPUs"
-    most = max((part.cards for part in asked.parts), default=0)
-    most = max(most, *(each.part.cards for each in asked.earlier), 0)
-    if most > node.share_cards:
-        return f"the node has {node.share_cards} GPUs, and a container of the pod asks for {most}"
-    memory = max((part.memory for part in asked.parts), default=0)
-    memory = max(memory, *(each.part.memory for each in asked.earlier), 0)
-    if memory > node.card_memory:
-        return f"a GPU of the node has {node.card_memory} units of memory, and a container of the pod asks for {memory}"
-    return None

@@ -1,0 +1,74 @@
+"""Why a pod does not get cards on a node, in sentences that its user understands. Alike for nodes that are alike."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final
+
+from reservation_core.domain.asked_cards import AskedCards
+from reservation_core.domain.cards_in_use import CardNode
+from reservation_core.domain.model_usage import shown
+from reservation_core.domain.placement.tasks import WHOLE
+
+UNKNOWN_NODE: Final = "gpu-admission has not seen this node yet; the pod is tried again"
+
+
+def is_simple(asked: AskedCards) -> bool:
+    """Whether one question about cards says all that a pod asks for."""
+    return not asked.earlier and (len(asked.parts) + (1 if asked.plugin else 0)) == 1
+
+
+def never_fits(asked: AskedCards, node: CardNode) -> str | None:
+    """Why a pod can't have its cards on a node even when nobody else is there."""
+    if asked.plugin > node.plugin_cards:
+        return f"the node has {node.plugin_cards} GPUs of a device plugin, and the pod asks for {asked.plugin}"
+    if not asked.shares:
+        return None
+    if not node.share_cards:
+        return "the node offers no shares of GPUs"
+    most = max((part.cards for part in asked.parts), default=0)
+    most = max(most, *(each.part.cards for each in asked.earlier), 0)
+    if most > node.share_cards:
+        return f"the node has {node.share_cards} GPUs, and a container of the pod asks for {most}"
+    memory = max((part.memory for part in asked.parts), default=0)
+    memory = max(memory, *(each.part.memory for each in asked.earlier), 0)
+    if memory > node.card_memory:
+        return f"a GPU of the node has {node.card_memory} units of memory, and a container of the pod asks for {memory}"
+    return None
+
+
+def lacking(asked: AskedCards, milli: Sequence[int], memory: Sequence[int], promised: int) -> str:
+    """What a node has too little of now: by what is free of each card, and how many are promised."""
+    if asked.shares and not is_simple(asked):
+        return _no_room(milli.count(WHOLE), promised)
+    part = asked.parts[0] if asked.parts else None
+    if part is None or part.milli == WHOLE:
+        return _no_cards(milli.count(WHOLE), asked.plugin if part is None else part.cards, promised)
+    most = max(milli, default=0)
+    if most < part.milli:
+        return _no_share(part.milli, most, promised)
+    roomy = max(free for free, card in zip(memory, milli, strict=True) if card >= part.milli)
+    return _no_memory(part.memory, roomy, promised)
+
+
+def _beside(promised: int) -> str:
+    return f", {promised} cards being promised" if promised else ""
+
+
+@lru_cache(maxsize=1024)
+def _no_room(whole: int, promised: int) -> str:
+    return f"the GPUs have no room for all of the pod's containers together, {whole} are free{_beside(promised)}; wait"
+
+
+@lru_cache(maxsize=1024)
+def _no_cards(whole: int, wanted: int, promised: int) -> str:
+    return f"{whole} GPUs are free and {wanted} are asked for{_beside(promised)}; wait"
+
+
+@lru_cache(maxsize=8192)
+def _no_share(wanted: int, most: int, promised: int) -> str:
+    return f"no GPU has {shown(wanted)} of a card free, the most is {shown(most)}{_beside(promised)}; wait"
+
+
+@lru_cache(maxsize=8192)
+def _no_memory(wanted: int, most: int, promised: int) -> str:
+    return f"no GPU with room for the share has {wanted} units of memory free, but {most}{_beside(promised)}; wait"
