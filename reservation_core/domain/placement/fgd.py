@@ -40,8 +40,9 @@ class FragmentationDescent(WorthRanking):
     def gains(self, fleet: Fleet, at: Positions, after: Outcomes) -> Scores:
         """Grades: a fragment more or less of a whole card makes 23."""
         measure = self._measure
-        now = measure.fragments(fleet.cpu_free[at], measure.cards.now(fleet, at))
-        then = measure.fragments(after.cpu, measure.cards.then(fleet, at, after))
+        cards = measure.cards.now(fleet, at)
+        now = measure.fragments(fleet.cpu_free[at], cards)
+        then = measure.fragments(after.cpu, measure.cards.then(fleet, at, after, cards))
         # What is left of a difference of nothing must not be below nothing.
         grades: Scores = np.floor(100 / (1 + np.exp(-np.round(now[after.node] - then, 6) / WHOLE)))
         return grades
@@ -73,27 +74,24 @@ class _Measure:
         for task, part in on_cards:
             group = groups[task.cards, task.card_milli, task.gpu_types]
             fit[int(np.searchsorted(self._cpu, task.cpu_milli)) + 1, group] += part
-        self._fit: NDArray[np.float64] = np.cumsum(fit, axis=0)
-        """By how many of `_cpu` are there, and group: what part of all tasks has no more need of processor time."""
-        self._wanted = np.array([cards for cards, _, _ in groups], np.int64)
-        kinds = ["", *gpu_types]
-        self.cards = CardSums(
-            np.stack([_table(list(groups), kind) for kind in kinds]), {kind: row for row, kind in enumerate(kinds)}
-        )
+        self._fit: NDArray[np.float64] = np.cumsum(fit, axis=0).T
+        """By group, and how many of `_cpu` are there: what part of all tasks has no more need of processor time."""
+        self._wanted = np.array([[cards] for cards, _, _ in groups], np.int64).reshape(-1, 1)
+        self.cards = CardSums({kind: _table(list(groups), kind) for kind in ("", *gpu_types)})
 
     def fragments(self, cpu: Amounts, sums: Table) -> Scores:
         """Thousandths of cards that are fragments, on nodes with so much processor time free and these cards."""
         groups = len(self._wanted)
-        able, short, free = sums[:, :groups], sums[:, groups:-1], sums[:, -1]
-        fits = np.where(able >= self._wanted, self._fit[np.searchsorted(self._cpu, cpu, side="right")], 0)
-        useful = (fits * (free[:, None] - short)).sum(axis=1)
+        able, short, free = sums.T[:groups], sums.T[groups:-1], sums[:, -1]
+        fits = self._fit[:, np.searchsorted(self._cpu, cpu, side="right")]
+        useful = (np.where(able >= self._wanted, fits, 0) * (free - short)).sum(axis=0)
         fragments: Scores = free - useful
         return fragments
 
 
 def _table(groups: list[tuple[int, int, frozenset[str] | None]], gpu_type: str) -> Table:
     """By what is free on a card: for each group whether it fits and what is too little for it; and what is free."""
-    wanted = np.array([milli for _, milli, _ in groups], np.int64)
-    taken = np.array([types is None or gpu_type in types for _, _, types in groups], bool)
-    level = np.arange(WHOLE + 1)[:, None]
-    return np.hstack([(level >= wanted) & taken, np.where(level < wanted, level, 0), level]).astype(np.float32)
+    wanted = np.array([milli for _, milli, _ in groups], np.int64)[:, None]
+    taken = np.array([types is None or gpu_type in types for _, _, types in groups], bool)[:, None]
+    level = np.arange(WHOLE + 1)[None]
+    return np.vstack([(level >= wanted) & taken, np.where(level < wanted, level, 0), level]).astype(np.float32).T

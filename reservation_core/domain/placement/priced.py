@@ -10,10 +10,13 @@ from reservation_core.domain.placement.outcomes import Outcomes
 from reservation_core.domain.placement.prospects import Prospects
 from reservation_core.domain.placement.ranking import Scores
 from reservation_core.domain.placement.tasks import WHOLE, Task
+from reservation_core.domain.placement.together import Together
 from reservation_core.domain.placement.worth import WorthRanking
 
 _TOGETHER = 0.01
 """What whole cards on one node are worth more together, in parts of what they are worth: it decides between equals."""
+
+_TYPE_PRICE = 0.02
 
 _ASSUMED = Counter({Task(0, 0, 1, WHOLE // parts): 1 for parts in (1, 2, 4, 8)} | {Task(0, 0, n): 1 for n in (2, 4, 8)})
 """What is thought to come before anything has."""
@@ -25,36 +28,46 @@ class Priced(WorthRanking):
     def __init__(self) -> None:
         super().__init__()
         self._prospects = Prospects(_ASSUMED, [])
-        self._together = _together(_ASSUMED)
+        self._together = Together(_ASSUMED)
+        self._wanted: dict[str, float] = {}
 
     def appraise(self, fleet: Fleet, arrived: Mapping[Task, int]) -> None:
         """Work out prices, and draw the futures."""
         if not any(task.cards for task in arrived):
             arrived = _ASSUMED
         prospects = Prospects(arrived, fleet.gpu_types)
-        self._prospects, self._together = prospects, _together(arrived)
+        self._prospects, self._together, self._wanted = prospects, Together(arrived), _wanted(arrived, fleet)
 
     def gains(self, fleet: Fleet, at: Positions, after: Outcomes) -> Scores:
         """Minus the thousandths of cards that nodes may earn less."""
         prospects = self._prospects
-        now = prospects.worth(fleet.cpu_free[at], fleet.memory_free[at], prospects.cards.now(fleet, at))
-        then = prospects.worth(after.cpu, after.memory, prospects.cards.then(fleet, at, after))
+        cards = prospects.cards.now(fleet, at)
+        now = prospects.worth(fleet.cpu_free[at], fleet.memory_free[at], cards)
+        then = prospects.worth(after.cpu, after.memory, prospects.cards.then(fleet, at, after, cards))
         gained = then - now[after.node]
-        whole = fleet.whole_free[at][after.node]
-        left = whole - after.cards * (after.before == WHOLE)
-        for cards, worth in self._together.items():
-            gained += worth * (left // cards - whole // cards)
+        whole = fleet.whole_free[at]
+        together = self._together.worth(whole, fleet.cpu_free[at], fleet.memory_free[at])
+        left = whole[after.node] - after.cards * (after.before == WHOLE)
+        gained += _TOGETHER * (self._together.worth(left, after.cpu, after.memory) - together[after.node])
+        wanted = np.array([self._wanted.get(each, 0.0) for each in fleet.gpu_types])
+        gained -= (after.cards * _TYPE_PRICE * wanted)[fleet.gpu_type[at]][after.node] * (after.before - after.after)
         # Below a thousandth of a card, differences are noise; then the first node is filled first.
         gains: Scores = np.round(gained, 1)
         return gains
 
 
-def _together(arrived: Mapping[Task, int]) -> dict[int, float]:
-    """By how many whole cards: what it is worth to have so many on one node, in thousandths of a card."""
-    total = sum(task.cards * task.card_milli * times for task, times in arrived.items())
-    worth: dict[int, float] = {}
+def _wanted(arrived: Mapping[Task, int], fleet: Fleet) -> dict[str, float]:
+    """By type of card: how many of those who come for its cards can't take others, in parts of its cards.
+
+    That is worked out as if as much were asked for as there is, and everybody spread over all the types that they take.
+    """
+    there = {kind: int(fleet.cards[fleet.gpu_type == each].sum()) for each, kind in enumerate(fleet.gpu_types)}
+    asked = sum(task.cards * task.card_milli * times for task, times in arrived.items())
+    wanted = dict.fromkeys(there, 0.0)
     for task, times in arrived.items():
-        if task.cards > 1:
-            part = task.cards * WHOLE * times / total
-            worth[task.cards] = worth.get(task.cards, 0.0) + part * _TOGETHER * task.cards * WHOLE
-    return worth
+        if task.cards and task.gpu_types is not None:
+            able = [kind for kind in there if kind in task.gpu_types]
+            some = sum(there[kind] for kind in able)
+            for kind in able:
+                wanted[kind] += task.cards * task.card_milli * times / asked * sum(there.values()) / max(1, some)
+    return {kind: min(1.0, part) for kind, part in wanted.items()}

@@ -22,7 +22,7 @@ from reservation_core.domain.placement.tasks import WHOLE, Task
 FUTURES = 12
 """How many futures are drawn."""
 
-OFFERS = 48
+OFFERS = 96
 """How many tasks are on offer in a future; each can be taken any number of times."""
 
 _QUANTILES = (0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
@@ -44,24 +44,24 @@ class Prospects:
         earned = np.array([prices[task.card_milli] for task in tasks])
         self._rates = _rates(tasks, earned, often)
         futures = _futures(often)
-        kinds = ["", *gpu_types]
         tables: dict[frozenset[int], Table] = {}
-        rows: list[Table] = []
-        for kind in kinds:
+        by_type: dict[str, Table] = {}
+        for kind in ("", *gpu_types):
             taken = frozenset(i for i, task in enumerate(tasks) if task.gpu_types is None or kind in task.gpu_types)
             if taken not in tables:
-                tables[taken] = _table(
-                    [[i for i in each if i in taken] for each in futures], tasks, earned, self._rates
-                )
-            rows.append(tables[taken])
-        self.cards = CardSums(np.stack(rows), {kind: row for row, kind in enumerate(kinds)})
-        """What cards earn, by future and by price."""
+                offers = [[each for each in future if each in taken] for future in futures]
+                tables[taken] = _table(offers, tasks, earned, self._rates)
+            by_type[kind] = tables[taken]
+        self.cards = CardSums(by_type)
+        """What cards earn, by price and by future."""
 
     def worth(self, cpu: Amounts, memory: Amounts, sums: Table) -> Scores:
         """Thousandths of cards that nodes may earn with what is free on them."""
-        sold = np.stack([cpu, memory], axis=1).astype(np.float32) @ self._rates.T.astype(np.float32)
-        bounds = sums.reshape(len(cpu), -1, len(self._rates)) + sold[:, None, :]
-        worth: Scores = bounds.min(axis=2).mean(axis=1, dtype=np.float64)
+        sold = self._rates.astype(np.float32) @ np.stack([cpu, memory]).astype(np.float32)
+        # By node comes last: that is how the smallest are found fast.
+        bounds = sums.T.copy(order="C").reshape(len(self._rates), -1, len(cpu))
+        bounds += sold[:, None]
+        worth: Scores = bounds.min(axis=0).mean(axis=0, dtype=np.float64)
         return worth
 
 
@@ -92,17 +92,17 @@ def _futures(often: Rates) -> list[list[int]]:
 
 
 def _table(futures: Sequence[Sequence[int]], tasks: Sequence[Task], earned: Rates, rates: Rates) -> Table:
-    """What a card earns at best, by how much of it is free, by future and price."""
-    table = np.zeros((WHOLE + 1, len(futures), len(rates)), np.float32)
+    """What a card earns at best, by price and future, and by how much of it is free."""
+    table = np.zeros((len(rates), len(futures), WHOLE + 1), np.float32)
     for future, offers in enumerate(futures):
         best = table[:, future]
         for each in offers:
             task = tasks[each]
             needs = np.array([task.cpu_milli, task.memory_mib]) / task.cards
-            profit = (earned[each] - rates @ needs).astype(np.float32)
+            profit = (earned[each] - rates @ needs).astype(np.float32)[:, None]
             # Shares of one size can be taken again and again: each stretch of the table builds on the one before.
             for start in range(task.card_milli, WHOLE + 1, task.card_milli):
                 stop = min(start + task.card_milli, WHOLE + 1)
-                before = best[start - task.card_milli : stop - task.card_milli]
-                np.maximum(best[start:stop], before + profit, out=best[start:stop])
-    return table.reshape(WHOLE + 1, -1)
+                before = best[:, start - task.card_milli : stop - task.card_milli]
+                np.maximum(best[:, start:stop], before + profit, out=best[:, start:stop])
+    return np.ascontiguousarray(table.reshape(-1, WHOLE + 1).T)

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from reservation_core.domain.placement.card_masks import bits, pick_cards
+from reservation_core.domain.placement.card_masks import bits
 from reservation_core.domain.placement.fleet import Fleet, Positions
+from reservation_core.domain.placement.links import best_cards
 from reservation_core.domain.placement.tasks import WHOLE, Spot, Task
 
 Scores = NDArray[np.float64]
@@ -66,5 +67,8 @@ class Ranking(ABC):
 
 
 def _whole_cards(fleet: Fleet, position: int, cards: int) -> tuple[int, ...]:
+    shape = fleet.shapes[position]
+    # Links that do not speak of all cards say nothing.
+    links = shape.links if shape is not None and shape.links is not None and len(shape.links) == shape.cards else None
     free = sum(1 << int(card) for card in np.flatnonzero(fleet.milli_free[position] == WHOLE))
-    return tuple(bit.bit_length() - 1 for bit in bits(pick_cards(free, cards)))
+    return tuple(bit.bit_length() - 1 for bit in bits(best_cards(links, free, cards)))
