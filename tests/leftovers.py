@@ -7,6 +7,7 @@ that were killed have left there is removed by the next one.
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -51,6 +52,8 @@ def own_folder() -> Iterator[Path]:
     os.environ["TMPDIR"] = tempfile.tempdir = str(own / "tmp")
     try:
         yield own
+        if "kubernetes.aio.config.kube_config" in sys.modules:  # it would do so at the very end of the process
+            sys.modules["kubernetes.aio.config.kube_config"]._cleanup_temp_files()
         # What is told to end at the end of a test may take a moment.
         with suppress(AssertionError):
             eventually_sync(lambda: not _left(own), _PATIENCE_S)

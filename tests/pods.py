@@ -14,4 +14,4 @@ async def end_all_pods(cluster: Cluster) -> None:
     async def none_left() -> bool:
         return not (await cluster.list_pods()).pods
 
-    await eventually(none_left, timeout=30)
+    await eventually(none_left)

@@ -8,10 +8,13 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+PATIENCE_S = 90.0
+"""Many times what anything takes: how busy a machine is says nothing about the code, and who succeeds never waits."""
+
 _PAUSE_S = 0.01
 
 
-async def eventually(condition: Callable[[], Awaitable[T] | T], timeout: float = 10) -> T:
+async def eventually(condition: Callable[[], Awaitable[T] | T], timeout: float = PATIENCE_S) -> T:
     """Ask `condition` (plain or async) until its answer is true; returns that answer.
 
     Raises AssertionError after `timeout` seconds, with the last answer.
@@ -28,7 +31,7 @@ async def eventually(condition: Callable[[], Awaitable[T] | T], timeout: float =
         await asyncio.sleep(_PAUSE_S)
 
 
-def eventually_sync(condition: Callable[[], T], timeout: float = 10) -> T:
+def eventually_sync(condition: Callable[[], T], timeout: float = PATIENCE_S) -> T:
     """The same outside asyncio."""
     deadline = time.monotonic() + timeout
     while True:

@@ -40,7 +40,7 @@ async def registered(
         await client.call("POST", _PATH, _configuration(name, namespace, url, pairs, conditions, enforced))
         try:
             if conditions:
-                await eventually(lambda: _asks(client, namespace), timeout=60)
+                await eventually(lambda: _asks(client, namespace))
             yield
         finally:
             await client.call("DELETE", path)

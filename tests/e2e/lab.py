@@ -40,7 +40,7 @@ T = TypeVar("T")
 Told = tuple[str, str, str, int]
 """Who, the kind of notice, the reservation, and the event in the record."""
 GPUS = "n1=h100:4;n2=h100:4"
-_PATIENCE_S = 60
+_PATIENCE_S = 120
 
 # Whatever is about to happen by itself, without any time going by.
 _BUSY = """
@@ -53,7 +53,7 @@ _NEXT_DUE = """
 SELECT min(at) FROM (
     SELECT unnest(ARRAY[
         b.starts_at - interval '10 minutes', b.starts_at, b.ends_at - interval '10 minutes', b.ends_at, b.offer_until,
-        b.waits_until, b.release_at - (b.release_at - b.starts_at) / 2, b.release_at]) AS at
+        b.waits_until, b.release_at - (b.release_at - coalesce(r.started_at, b.starts_at)) / 2, b.release_at]) AS at
     FROM bookings b JOIN reservations r ON r.id = b.id WHERE r.finished_at IS NULL
     UNION ALL SELECT unnest(ARRAY[m.starts_at, m.ends_at])
     FROM maintenance_windows m JOIN reservations r ON r.id = m.id WHERE r.finished_at IS NULL
@@ -146,13 +146,13 @@ class Lab:
             return [dict(row) for row in (await connection.execute(text(sql), values)).mappings()]
 
     async def _settle(self) -> None:
-        await eventually(self._calm, timeout=30)
+        await eventually(self._calm)
         # Until nothing more comes of it: what came free in one look is handed on in the next.
         while self._settled != (newest := await self.ask(_LAST_EVENT)):
             self._settled = newest
             await expire_once(self.runtime, self.settings)
             await self._keep_calendar()
-            await eventually(self._calm, timeout=30)
+            await eventually(self._calm)
         await assert_in_order(self.ask)
 
     async def _keep_calendar(self) -> None:
@@ -251,13 +251,13 @@ def open_lab(url: str, folder: Path, at: datetime) -> Iterator[Lab]:
     """A lab at this time, on a migrated database, while the block runs."""
     thread = _LabThread(url, folder, at)
     thread.start()
-    assert thread.up.wait(30)
+    assert thread.up.wait(_PATIENCE_S)
     if thread.error is not None:
         raise thread.error
     try:
         yield thread.lab
     finally:
         thread.loop.call_soon_threadsafe(thread.stopping.set)
-        thread.join(30)
+        thread.join(_PATIENCE_S)
     if thread.error is not None:
         raise thread.error

@@ -117,7 +117,7 @@ def ended(http: httpx.Client, job: str) -> dict[str, object]:
         found: dict[str, object] = http.get(f"/v1/jobs/{job}").raise_for_status().json()
         return found if found["status"] in FINAL else None
 
-    return eventually_sync(look, 30)  # type: ignore[return-value]
+    return eventually_sync(look)  # type: ignore[return-value]
 
 
 def _job_of(process: psutil.Process) -> str | None:

@@ -77,7 +77,7 @@ class Play:
             self._note(wrong[0])
             return
         try:
-            eventually_sync(as_shown, timeout=10)
+            eventually_sync(as_shown)
         except AssertionError:
             raise AssertionError(wrong[0]) from None
         self._note(wrong[0])

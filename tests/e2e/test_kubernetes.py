@@ -183,7 +183,7 @@ def test_a_job_that_was_cancelled_holds_its_cards_until_its_pod_is_known_to_be_g
     try:
         system.cancel(job)
         eventually_sync(lambda: "deletionTimestamp" in system.pods(job)[0]["metadata"])
-        eventually_sync(lambda: not node_is_ready(system, allocation["node"]), timeout=60)
+        eventually_sync(lambda: not node_is_ready(system, allocation["node"]))
         system.reaches(system.submit("true"), "succeeded")  # meanwhile the delete is over
         assert system.job(job)["status"] == "ending", "that its end was asked for is not its end"
     finally:
@@ -202,7 +202,7 @@ def test_a_pod_that_has_failed_holds_its_cards_while_its_container_is_said_to_ru
         system.api("PATCH", path, {"status": {"phase": "Failed", "reason": "Evicted"}}, content_type=MERGE)
         system.reaches(job, "ending")
         eventually_sync(lambda: "deletionTimestamp" in system.pods(job)[0]["metadata"])
-        eventually_sync(lambda: not node_is_ready(system, allocation["node"]), timeout=60)
+        eventually_sync(lambda: not node_is_ready(system, allocation["node"]))
         system.reaches(system.submit("true"), "succeeded")  # meanwhile all that followed from it has come
         assert system.job(job)["status"] == "ending"
     finally:

@@ -48,7 +48,7 @@ def test_what_can_not_start_is_tried_elsewhere_and_given_up_with_the_cause(syste
     assert system.reaches(misnamed, "failed")["reason"]["code"] == "image_pull_failed"
     assert system.job(misnamed)["allocations"][0]["pod"] == f"{misnamed}-1-0", "what can never work is not tried again"
 
-    eventually_sync(lambda: [pod["metadata"]["name"] for pod in system.pods(recovering)] == [f"{recovering}-2-0"], 45)
+    eventually_sync(lambda: [pod["metadata"]["name"] for pod in system.pods(recovering)] == [f"{recovering}-2-0"])
     system.kubelet.let_be((f"{unpulled}-*", Way.IMAGE_PULL_FAILS))
     done = system.reaches(recovering, "succeeded")
     assert done["allocations"][-1]["pod"] == f"{recovering}-2-0"

@@ -43,7 +43,7 @@ async def assert_nothing_left(system: System, *, dead_letters: bool = False) -> 
     async def queues_empty() -> bool:
         return not await waiting_messages(system, dead_letters=not dead_letters)
 
-    await eventually(queues_empty, timeout=15)
+    await eventually(queues_empty)
 
 
 async def waiting_messages(system: System, *, dead_letters: bool = True) -> dict[str, int]:

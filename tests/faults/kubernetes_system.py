@@ -146,7 +146,7 @@ async def assert_nothing_left(system: KubernetesInstallation) -> None:
         return not await left_over(system)
 
     try:
-        await eventually(over, 60)
+        await eventually(over)
     except AssertionError:
         raise AssertionError(str(await left_over(system))) from None
     await assert_never_doubled(system)

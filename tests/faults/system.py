@@ -31,7 +31,7 @@ from reservation_core.usecases.update_inventory import update_inventory
 from reservation_expiry.expire import run_once as expire_once
 from reservation_processor.process import run as process
 from tests.faults.records import Records
-from tests.waiting import eventually, eventually_sync
+from tests.waiting import PATIENCE_S, eventually, eventually_sync
 
 REPOSITORY = Path(__file__).parents[2]
 LONGEST = timedelta(hours=1)
@@ -137,7 +137,7 @@ class System:
         """Its status now."""
         return (await self.job(job_id)).reservation.status
 
-    async def reaches(self, job_id: str, *wanted: JobStatus, timeout: float = 20) -> JobView:
+    async def reaches(self, job_id: str, *wanted: JobStatus, timeout: float = PATIENCE_S) -> JobView:
         """Wait until a job has one of these statuses."""
 
         async def there() -> JobView | None:
@@ -214,7 +214,7 @@ async def _end_pods(runtime: Runtime, home: Path) -> None:
     """A test that failed leaves nothing running."""
     for pod in (await runtime.cluster.list_pods()).pods:
         await runtime.cluster.delete_pod(str(pod.name), timedelta(0))
-    eventually_sync(lambda: not processes_below(home), timeout=20)
+    eventually_sync(lambda: not processes_below(home))
 
 
 def processes_below(home: Path) -> list[str]:

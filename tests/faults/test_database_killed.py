@@ -76,7 +76,7 @@ async def connected_again(system: System) -> None:
         except (DatabaseUnavailableError, DBAPIError, OSError):
             return False
 
-    await eventually(works, timeout=30)
+    await eventually(works)
 
 
 @asynccontextmanager
@@ -128,7 +128,7 @@ class Submitter:
             self.acknowledged[key] = answer
             return True
 
-        await eventually(told, timeout=60)
+        await eventually(told)
         assert await self.post(key, body) in (None, self.acknowledged[key])
 
     async def post(self, key: str, body: dict[str, object]) -> bytes | None:
@@ -164,7 +164,7 @@ async def one_round(system: System, server: EmbeddedPostgres, client: httpx.Asyn
     async with asyncio.TaskGroup() as group:
         for submitter in submitters:
             group.create_task(submitter.run(EACH))
-        await eventually(lambda: acknowledged() > CLIENTS, timeout=30)
+        await eventually(lambda: acknowledged() > CLIENTS)
         kill_all(server)
         assert acknowledged() < CLIENTS * EACH  # in the middle
         await asyncio.to_thread(start_again, server)
@@ -183,7 +183,7 @@ async def everything_ends(system: System) -> None:
     """What can run has run to its end; what can't is cancelled."""
     able = [row.id for row in await system.rows("SELECT id FROM reservations WHERE gpu_type IS NULL")]
     for job_id in able:
-        await system.reaches(job_id, JobStatus.SUCCEEDED, timeout=60)
+        await system.reaches(job_id, JobStatus.SUCCEEDED)
     for row in await system.rows("SELECT id FROM reservations WHERE gpu_type IS NOT NULL"):
         await system.cancel(row.id)
     await assert_nothing_left(system)
@@ -200,7 +200,7 @@ async def test_a_processor_waits_for_a_database_that_is_away(system: System, ser
         await asyncio.to_thread(start_again, server)
 
         await connected_again(system)
-        view = await system.reaches(job_id, JobStatus.FAILED, timeout=30)
+        view = await system.reaches(job_id, JobStatus.FAILED)
         assert view.reservation.exit_code == 4
         await assert_nothing_left(system)
         assert processor.returncode() is None

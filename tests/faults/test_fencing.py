@@ -33,7 +33,7 @@ RULES = PlannerRules(
 
 async def leads(process: ProcessorProcess) -> None:
     """Wait until this one leads."""
-    await eventually(lambda: process.said(LEADING), timeout=60)
+    await eventually(lambda: process.said(LEADING))
 
 
 async def follows(system: System, process: ProcessorProcess) -> None:
@@ -45,7 +45,7 @@ async def follows(system: System, process: ProcessorProcess) -> None:
         )
         return "reservation_processor wake-ups" in {row.application_name for row in found}
 
-    await eventually(connected, timeout=20)
+    await eventually(connected)
     assert process.returncode() is None
 
 
@@ -66,14 +66,14 @@ async def test_a_stopped_planner_wakes_up_too_late(system: System) -> None:
         await leads(first)
         with system.processor(lease_s=LEASE_S) as second:
             ids = await system.submit(*(system.new(system.records.workload(work="sleep 0.1")) for _ in range(30)))
-            await eventually(lambda: system.records.started(), timeout=20)
+            await eventually(lambda: system.records.started())
             first.send(signal.SIGSTOP)
             await leads(second)
             ids += await system.submit(*(system.new(system.records.workload(), gpus=2) for _ in range(10)))
             first.send(signal.SIGCONT)
-            await eventually(lambda: first.said(STEPPED_DOWN), timeout=20)
+            await eventually(lambda: first.said(STEPPED_DOWN))
             for job_id in ids:
-                await system.reaches(job_id, JobStatus.SUCCEEDED, timeout=60)
+                await system.reaches(job_id, JobStatus.SUCCEEDED)
             assert plans(system, second) in str((await lease(system))[1])
             await assert_nothing_left(system)
             assert first.returncode() is None  # stepping down is not the end
@@ -82,7 +82,7 @@ async def test_a_stopped_planner_wakes_up_too_late(system: System) -> None:
 
 async def test_a_killed_planner_is_followed_when_its_lease_has_run_out(system: System) -> None:
     with system.processor(lease_s=LEASE_S) as first, system.processor(lease_s=LEASE_S) as second:
-        await eventually(lambda: first.said(LEADING) or second.said(LEADING), timeout=20)
+        await eventually(lambda: first.said(LEADING) or second.said(LEADING))
         leader, other = (first, second) if first.said(LEADING) else (second, first)
         await follows(system, other)
         epoch, _ = await lease(system)

@@ -61,7 +61,7 @@ async def begin(system: KubernetesInstallation, jobs: int = JOBS) -> Stream:
     forever = records.workload(work=f'until [ -e "{gate}" ]; do sleep 0.05; done')
     living = await system.submit(*(system.new(forever) for _ in range(LIVING)))
     for job_id in living:
-        await system.reaches(job_id, JobStatus.RUNNING, timeout=45)
+        await system.reaches(job_id, JobStatus.RUNNING)
     news, exits, cancelled = [], [], []
     for number in range(jobs - LIVING):
         match number % 6:
@@ -102,7 +102,7 @@ async def end(system: KubernetesInstallation, stream: Stream) -> None:
         assert await system.status(job_id) is JobStatus.RUNNING
     stream.gate.touch()
     for job_id in stream.living:
-        await system.reaches(job_id, JobStatus.SUCCEEDED, timeout=45)
+        await system.reaches(job_id, JobStatus.SUCCEEDED)
     await assert_nothing_left(system)
     rows = await system.rows("SELECT id, status, exit_code, reason_code, reason, attempt FROM reservations")
     found = {row.id: row for row in rows}
@@ -207,7 +207,7 @@ async def test_a_partition_longer_than_any_patience_ends_nothing_that_lives(
 ) -> None:
     async with system.at_work(start_allowance_s=START_ALLOWANCE_S):
         stream = await begin(system)
-        await eventually(lambda: len(system.records.started()) > LIVING + 5, 45)
+        await eventually(lambda: len(system.records.started()) > LIVING + 5)
         system.proxy.partition(how)
         parted_at = asyncio.get_running_loop().time()
         await cancel_all(system, stream)

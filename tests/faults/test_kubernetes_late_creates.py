@@ -52,14 +52,14 @@ async def test_a_job_that_ran_when_it_was_cancelled_does_not_run_again(
     async with system.at_work():
         rule = harm(system.proxy)
         [cancelled] = await system.submit(system.new(forever, gpus=4))
-        await eventually(lambda: (cancelled, 0) in system.records.open(), 30)
+        await eventually(lambda: (cancelled, 0) in system.records.open())
         await system.cancel(cancelled)
-        await eventually(lambda: not system.records.open(), 30)
+        await eventually(lambda: not system.records.open())
         [other] = await system.submit(system.new(system.records.workload(), gpus=4))
-        await system.reaches(cancelled, JobStatus.CANCELLED, timeout=60)
-        await system.reaches(other, JobStatus.SUCCEEDED, timeout=60)
+        await system.reaches(cancelled, JobStatus.CANCELLED)
+        await system.reaches(other, JobStatus.SUCCEEDED)
         assert rule.used
-        await eventually(lambda: all_were_answered(system), 30)
+        await eventually(lambda: all_were_answered(system))
         await assert_nothing_left(system)
 
 
@@ -71,13 +71,13 @@ async def test_a_pod_that_comes_to_be_after_its_job_was_cancelled_is_ended_befor
         late = carried_out_late(system.proxy)
         lost = system.proxy.inject(Harm.DROP_REQUEST, "POST", PODS)
         [cancelled] = await system.submit(system.new(forever, gpus=4))
-        await eventually(lambda: late.used, 30)
+        await eventually(lambda: late.used)
         await system.cancel(cancelled)
         lost.times = 0
         [other] = await system.submit(system.new(system.records.workload(), gpus=4))
-        await system.reaches(cancelled, JobStatus.CANCELLED, timeout=60)
+        await system.reaches(cancelled, JobStatus.CANCELLED)
         assert system.kubelet.started == [f"{cancelled}-1-0"], "it was made late, and came before the other"
-        await system.reaches(other, JobStatus.SUCCEEDED, timeout=60)
+        await system.reaches(other, JobStatus.SUCCEEDED)
         assert (await system.job(cancelled)).reservation.attempt == 1
         await assert_nothing_left(system)
 

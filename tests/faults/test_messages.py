@@ -59,7 +59,7 @@ async def quiet(system: System) -> None:
     async def handled() -> bool:
         return not await waiting_messages(system, dead_letters=False)
 
-    await eventually(handled, timeout=60)
+    await eventually(handled)
 
 
 async def test_broken_messages_end_with_their_error_and_hold_up_nobody(system: System) -> None:
@@ -141,7 +141,7 @@ async def test_old_and_foreign_messages_change_nothing(system: System) -> None:
             await system.send(OPERATIONS, operations)
             await system.send(JOBS, looks)
         [later] = await system.submit(system.new(records.workload()))
-        await system.reaches(later, JobStatus.SUCCEEDED, timeout=60)
+        await system.reaches(later, JobStatus.SUCCEEDED)
         await quiet(system)
         after = await system.job(running)
         assert (after.reservation, after.allocations) == (before.reservation, before.allocations)
@@ -165,7 +165,7 @@ async def test_thousands_of_doubles_change_nothing(system: System) -> None:
     await system.send(OPERATIONS, [operation(op, job_id) for job_id in ids for op in ("create", "delete")] * 25)
     async with system.working(pod_operations_per_s=10_000):
         for job_id in ids:
-            await system.reaches(job_id, JobStatus.SUCCEEDED, JobStatus.FAILED, timeout=60)
+            await system.reaches(job_id, JobStatus.SUCCEEDED, JobStatus.FAILED)
         await quiet(system)
         await assert_nothing_left(system)
     assert [code for _, code in (await outcomes(system)).values()].count(1) == 10

@@ -68,11 +68,11 @@ async def test_a_processor_killed_between_sending_and_noting_sends_it_again_by_t
 
             receiver.answer = kill
             [job_id] = await cancelled(system)
-            await eventually(lambda: dying.returncode() is not None, timeout=30)
+            await eventually(lambda: dying.returncode() is not None)
         receiver.answer = None
         assert len(receiver.got) == 1
         with system.processor(**QUICK):
-            await eventually(lambda: settled(system), timeout=30)
+            await eventually(lambda: settled(system))
         first, *again = receiver.got
         assert again
         assert {got.delivery for got in again} == {first.delivery}
@@ -97,7 +97,7 @@ async def test_an_endpoint_that_errs_stalls_and_hangs_up_gets_all_in_the_end(sys
         receiver.answer = moody
         expected = await cancelled(system, 5)
         with system.processor(**QUICK):
-            await eventually(lambda: settled(system), timeout=60)
+            await eventually(lambda: settled(system))
         assert {got.json["reservation"]["id"] for got in receiver.got} == expected
         assert await letters(system) == []
 
@@ -112,7 +112,7 @@ async def test_a_dead_endpoint_leaves_dead_letters_that_can_be_sent_again(system
         async def given_up() -> Any:
             return len(await letters(system)) == 2 and await settled(system)
 
-        await eventually(given_up, timeout=60)
+        await eventually(given_up)
         for letter in await letters(system):
             assert "No connection could be made" in letter.error
             assert "127.0.0.1" not in letter.error
@@ -129,8 +129,8 @@ async def test_a_dead_endpoint_leaves_dead_letters_that_can_be_sent_again(system
             async def all_here() -> bool:
                 return {got.json["reservation"]["id"] for got in receiver.got} == expected
 
-            await eventually(all_here, timeout=30)
-            await eventually(lambda: settled(system), timeout=30)
+            await eventually(all_here)
+            await eventually(lambda: settled(system))
         assert await letters(system) == []
 
 
@@ -139,8 +139,8 @@ async def test_every_processor_delivers_and_each_notice_goes_out_once_when_nothi
         await listening(system, receiver.url())
         with system.processor(**QUICK), system.processor(**QUICK):
             expected = await cancelled(system, 30)
-            await eventually(lambda: len(receiver.got) >= len(expected), timeout=30)
-            await eventually(lambda: settled(system), timeout=30)
+            await eventually(lambda: len(receiver.got) >= len(expected))
+            await eventually(lambda: settled(system))
         assert len(receiver.got) == len(expected)
         assert {got.json["reservation"]["id"] for got in receiver.got} == expected
 
@@ -156,6 +156,6 @@ async def test_a_processor_told_to_stop_while_an_endpoint_is_silent_ends_in_orde
         receiver.answer = silent
         with system.processor(**QUICK):
             await cancelled(system, 10)
-            await eventually(lambda: receiver.got, timeout=30)
+            await eventually(lambda: receiver.got)
         # The block's end asked it to end and saw that it did so with 0; nothing is lost.
         assert await depth(system) == 10

@@ -103,6 +103,6 @@ async def test_a_restored_ledger_takes_up_what_runs_and_gives_no_card_twice(
             await eventually(free_again)
             for each in (single, gang, eager, waiting):
                 await system.cancel(each)
-            await eventually(system.all_final, timeout=20)
+            await eventually(system.all_final)
             await assert_nothing_left(system)
         await assert_never_doubled(system)

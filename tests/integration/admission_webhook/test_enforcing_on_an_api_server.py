@@ -117,7 +117,7 @@ async def test_booked_unbooked_and_a_controllers_pod(
                 return "has no booking" in str(problem)
             return False
 
-        await eventually(enforced, timeout=60)
+        await eventually(enforced)
         dry = await call(ann, "POST", pods, pod("notebook", 2), dryRun="All")
         kept = await call(ann, "POST", pods, pod("notebook", 2))
         expected = {

@@ -255,4 +255,4 @@ async def test_containers_that_others_add_later_are_told_as_well(
                 kept = await client.call("POST", pods_of(namespace), pod("a-1"), dryRun="All")
                 return kept if len(kept["spec"]["containers"]) == 2 else None
 
-            assert told(await eventually(with_sidecar, timeout=60)) == ("node2", "2")
+            assert told(await eventually(with_sidecar)) == ("node2", "2")

@@ -82,7 +82,7 @@ async def run_gang(cluster: KubernetesCluster) -> None:
         pods = await cluster.find_pods(JOB)
         return len(pods) == 2 and all(pod.phase is PodPhase.RUNNING for pod in pods)
 
-    await eventually(all_run, 30)
+    await eventually(all_run)
 
 
 async def read_log(cluster: KubernetesCluster, *, follow: bool) -> bytes:
@@ -123,7 +123,7 @@ async def process_reservations(this: Installation) -> None:
     async def gone() -> bool:
         return not await cluster.find_pods(JOB)
 
-    await eventually(gone, 30)
+    await eventually(gone)
     await eventually(lambda: [status for status in seen if status.phase is PodPhase.GONE])
     watching.cancel()
     await asyncio.gather(watching, return_exceptions=True)

@@ -91,7 +91,7 @@ async def test_the_static_rules_hold_without_the_webhook(api_server: ApiServer, 
         async def policy_is_there() -> bool:
             return "denied" in str(await denied(ROWS["no variable"]))
 
-        await eventually(policy_is_there, timeout=30)
+        await eventually(policy_is_there)
         for name, change in ROWS.items():
             assert "ValidatingAdmissionPolicy" in str(await denied(change)), name
         await client.call("POST", path, _pod(lambda made: None))
@@ -126,11 +126,11 @@ async def test_the_scheduler_may_do_what_it_does_and_needs_each_rule(
 
         async with running(kubeconfig, SYSTEM) as start:
             process = await start()
-            await eventually(process.leading, timeout=30)
+            await eventually(process.leading)
             await work(process)
             await cluster.eventually_on("go-0", name)
             await cluster.eventually_told("stay-0", "NoSuchNode")
-            await eventually(lambda: len([each for each in fault_proxy.requests if "/leases/" in each.path]) > 5, 30)
+            await eventually(lambda: len([each for each in fault_proxy.requests if "/leases/" in each.path]) > 5)
             assert refused(process) == []
         for kind in (f"{RBAC}/clusterroles/{NAME}", f"{RBAC}/namespaces/{SYSTEM}/roles/{NAME}"):
             whole = (await client.call("GET", kind))["rules"]
@@ -142,6 +142,6 @@ async def test_the_scheduler_may_do_what_it_does_and_needs_each_rule(
                 async with running(kubeconfig, SYSTEM) as start:
                     process = await start(wait=False)
                     await work(process)
-                    await eventually(lambda process=process: refused(process), timeout=30)  # type: ignore[misc]
+                    await eventually(lambda process=process: refused(process))  # type: ignore[misc]
                 await client.call("PATCH", kind, {"rules": whole}, content_type=MERGE)
         await client.try_call("DELETE", f"/api/v1/nodes/{name}", {})

@@ -161,7 +161,7 @@ def _end_all_jobs(system: System) -> None:
                         client.cancel(job.id)
             return not left
 
-        eventually_sync(none_left, timeout=30)
+        eventually_sync(none_left)
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ class AtTerminal:
                 self.shown += os.read(self.master, 65_536).decode()
             return text in self.shown
 
-        eventually_sync(found, timeout=20)
+        eventually_sync(found)
         self.shown = self.shown.partition(text)[2]
 
     def prints(self) -> str:

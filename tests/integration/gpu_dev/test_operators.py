@@ -71,13 +71,13 @@ def test_unknown_pods_are_listed_and_ended(system: System, run_sql) -> None:
     run_sql(f"DELETE FROM events WHERE reservation_id = '{job_id}'")
     run_sql("ALTER TABLE events ENABLE TRIGGER USER")
     run_sql(f"DELETE FROM reservations WHERE id = '{job_id}'")
-    eventually_sync(lambda: system.cli("pods", "-o", "name", who="admin").stdout == f"{job_id}-1-0\n", timeout=20)
+    eventually_sync(lambda: system.cli("pods", "-o", "name", who="admin").stdout == f"{job_id}-1-0\n")
     assert json.loads(system.cli("gpus", "-o", "json").stdout)["items"][0]["free"] == 3
     unasked = system.cli("pods", "end", f"{job_id}-1-0", who="admin")
     assert (unasked.returncode, "pods end" in unasked.stderr) == (2, True)
     ended = system.cli("pods", "end", f"{job_id}-1-0", "--yes", who="admin")
     assert ended.stdout == f"{job_id}-1-0: will be ended\n", ended.stderr
-    eventually_sync(lambda: system.cli("pods", who="admin").stdout.startswith("No unknown pods"), timeout=20)
+    eventually_sync(lambda: system.cli("pods", who="admin").stdout.startswith("No unknown pods"))
     assert json.loads(system.cli("gpus", "-o", "json").stdout)["items"][0]["free"] == 4
     assert system.cli("pods", "end", f"{job_id}-1-0", "--yes", who="admin").returncode == 3
 
@@ -106,7 +106,7 @@ def test_at_a_terminal_it_is_asked(system: System, run_sql, answer: str, done: b
             shown += os.read(master, 4096).decode()
         return "switched off" in shown
 
-    eventually_sync(asked, timeout=20)
+    eventually_sync(asked)
     os.write(master, f"{answer}\n".encode())
     out, _ = process.communicate(timeout=20)
     os.close(master)

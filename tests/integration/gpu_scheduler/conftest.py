@@ -110,14 +110,14 @@ class Cluster:
         async def there() -> bool:
             return await self.node_of(name) == expected
 
-        await eventually(there, timeout=30)
+        await eventually(there)
 
     async def eventually_told(self, name: str, *words: str) -> None:
         async def told() -> bool:
             why = await self.why(name)
             return why is not None and all(word in why for word in words)
 
-        await eventually(told, timeout=30)
+        await eventually(told)
         assert await self.node_of(name) is None
 
 
@@ -206,7 +206,7 @@ async def running(kubeconfig: Path, namespace: str) -> AsyncIterator[Starter]:
         made = Process(process, port, [])
         processes.append((made, asyncio.create_task(_collect(made))))
         if wait:
-            await eventually(made.ready, timeout=60)
+            await eventually(made.ready)
         return made
 
     try:

@@ -84,7 +84,7 @@ async def test_a_partition_is_got_over(
     async def leads_no_more() -> bool:
         return not await process.leading()
 
-    await eventually(leads_no_more, timeout=20)
+    await eventually(leads_no_more)
     fault_proxy.heal()
     await _all_bound(cluster, four_nodes, PODS)
 
@@ -92,16 +92,16 @@ async def test_a_partition_is_got_over(
 async def test_a_leader_that_stood_still_binds_nothing_when_it_goes_on(cluster: Cluster, start: Starter) -> None:
     name = await cluster.add_node("node1")
     first = await start()
-    await eventually(first.leading, timeout=30)
+    await eventually(first.leading)
     first.process.send_signal(signal.SIGSTOP)
     second = await start()
-    await eventually(second.leading, timeout=60)
+    await eventually(second.leading)
     await cluster.add(admitted(pod("one-0", "0=node1:0")))
     await cluster.eventually_on("one-0", name)
     await cluster.add(admitted(pod("two-0", "0=node1:0,1")))
     await cluster.eventually_told("two-0", "DeviceInUse")
     first.process.send_signal(signal.SIGCONT)
-    await eventually(lambda: first.logged("no longer leading"), timeout=30)
+    await eventually(lambda: first.logged("no longer leading"))
     assert not await first.leading()
     assert await second.leading()
     for index in range(5):

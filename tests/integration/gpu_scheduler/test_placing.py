@@ -57,7 +57,7 @@ async def test_what_is_told_health_included(cluster: Cluster, start: Starter) ->
             ("FailedScheduling", "nowhere-0", "Warning")
         ]
 
-    await eventually(event, timeout=30)
+    await eventually(event)
 
 
 async def test_it_goes_as_soon_as_its_node_is_open_ready_and_there(cluster: Cluster, start: Starter) -> None:
@@ -168,7 +168,7 @@ async def test_a_gated_pod_is_left_alone_until_its_gates_are_gone(cluster: Clust
 async def test_when_the_leader_dies_the_other_goes_on(cluster: Cluster, start: Starter) -> None:
     name = await cluster.add_node("node1")
     first = await start()
-    await eventually(first.leading, timeout=30)
+    await eventually(first.leading)
     second = await start()
     assert not await second.leading()
     await cluster.add(admitted(pod("before-0", "0=node1:0")))
@@ -187,11 +187,11 @@ async def test_when_the_leader_dies_the_other_goes_on(cluster: Cluster, start: S
 
 async def test_whoever_ends_in_order_gives_the_lease_back(cluster: Cluster, start: Starter) -> None:
     first = await start(GPU_DEV_SCHEDULER__LEASE_S="600", GPU_DEV_SCHEDULER__RENEW_WITHIN_S="300")
-    await eventually(first.leading, timeout=30)
+    await eventually(first.leading)
     first.process.send_signal(signal.SIGTERM)
     assert await asyncio.wait_for(first.process.wait(), 30) == 0
     second = await start(GPU_DEV_SCHEDULER__LEASE_S="600", GPU_DEV_SCHEDULER__RENEW_WITHIN_S="300")
-    await eventually(second.leading, timeout=30)
+    await eventually(second.leading)
 
 
 async def test_a_pod_of_another_scheduler_is_left_alone(cluster: Cluster, start: Starter) -> None:

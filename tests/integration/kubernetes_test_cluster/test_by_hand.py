@@ -56,4 +56,4 @@ async def test_nothing_outlives_it(by_hand: subprocess.Popen[str], how: signal.S
     children = psutil.Process(by_hand.pid).children(recursive=True)
     assert any(child.name() == "sleep" for child in children)
     by_hand.send_signal(how)
-    eventually_sync(lambda: not any(child.is_running() for child in children), 20)
+    eventually_sync(lambda: not any(child.is_running() for child in children))

@@ -84,7 +84,7 @@ async def reaches(runtime: Runtime, job_id: str, wanted: JobStatus) -> JobView:
     async def there() -> bool:
         return await status(runtime, job_id) is wanted
 
-    await eventually(there, timeout=20)
+    await eventually(there)
     return await job(runtime, job_id)
 
 
@@ -130,7 +130,7 @@ async def test_a_running_job_is_cancelled_and_the_next_one_starts(runtime: Runti
             view = await job(runtime, second)
             return view.reservation.reason.code.value == "waiting_for_gpus"
 
-        await eventually(told, timeout=10)
+        await eventually(told)
         waiting = await job(runtime, second)
         assert waiting.queue_position == 1
         assert waiting.estimated_start_at is not None
@@ -162,7 +162,7 @@ async def test_a_job_past_its_end_expires_after_a_warning(runtime: Runtime, alic
             await expire_once(runtime, SETTINGS)
             return await status(runtime, job_id) is JobStatus.EXPIRED
 
-        await eventually(ended, timeout=20)
+        await eventually(ended)
     view = await job(runtime, job_id)
     assert view.reservation.reason.code.value == "duration_reached"
     assert {gpu.state.value for gpu in await gpus(runtime)} == {"free"}
@@ -179,7 +179,7 @@ async def test_warnings_are_given_once_each(runtime: Runtime, alice: Principal) 
                 events = await uow.events.of_reservation(job_id, 0, 100)
             return "end_warning" in [event.kind for event in events]
 
-        await eventually(warned, timeout=20)
+        await eventually(warned)
         await expire_once(runtime, SETTINGS)
         async with runtime.uow() as uow:
             events = await uow.events.of_reservation(job_id, 0, 100)
@@ -211,6 +211,6 @@ async def test_a_job_nobody_can_run_is_told_why(runtime: Runtime, alice: Princip
         async def told() -> bool:
             return (await job(runtime, job_id)).reservation.reason.code.value == "larger_than_any_node"
 
-        await eventually(told, timeout=10)
+        await eventually(told)
         other = await submitted(runtime, alice, "true")
         await reaches(runtime, other, JobStatus.SUCCEEDED)

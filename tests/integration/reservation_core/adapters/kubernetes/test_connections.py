@@ -166,7 +166,7 @@ class Network:
 @asynccontextmanager
 async def between(server: Server) -> AsyncIterator[Network]:
     """A network to the server, which is reached by this one's port."""
-    network, connections = Network(), set[asyncio.Task[Any]]()
+    network, connections, ends = Network(), set[asyncio.Task[Any]](), list[asyncio.StreamWriter]()
     target = URL(server.url)
 
     async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -180,16 +180,20 @@ async def between(server: Server) -> AsyncIterator[Network]:
                 end.transport.abort()
 
     def begin(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        ends.append(writer)
         connections.add(asyncio.create_task(connect(reader, writer)))
 
     listening = await asyncio.start_server(begin, "127.0.0.1", 0)
     network.port = listening.sockets[0].getsockname()[1]
     yield network
+    listening.close()
+    await listening.wait_closed()
     for connection in connections:
         connection.cancel()
     await asyncio.gather(*connections, return_exceptions=True)
-    listening.close()
-    await listening.wait_closed()
+    for end in ends:  # also of connections that were not through yet
+        end.transport.abort()
+        await asyncio.gather(end.wait_closed(), return_exceptions=True)
 
 
 async def give_up_in_silence(transport: Transport, server: Server, network: Network) -> None:

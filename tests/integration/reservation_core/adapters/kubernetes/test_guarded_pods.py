@@ -94,7 +94,7 @@ async def test_what_is_read_of_a_pod(
         seen = of(await guarded.look(), namespace)
         return all(seen[name].began is not None for name in ("mapped", "marked"))
 
-    await eventually(begun, 30)
+    await eventually(begun)
     seen = of(await guarded.look(), namespace)
     assert sorted(seen) == ["mapped", "marked", "typed"]
     assert (seen["mapped"].gpus, seen["mapped"].cards, seen["mapped"].preemptible) == (2, (0, 2), True)
@@ -111,15 +111,15 @@ async def test_only_labelled_namespaces_are_enforced_and_that_may_change(
     following = asyncio.create_task(guarded.follow(lambda pods: shown.append(of(pods, namespace))))
     try:
         await make(api_server, namespace, pod("p", annotations=MARKED))
-        await eventually(lambda: shown and "p" in shown[-1] and shown[-1]["p"].enforced, 20)
+        await eventually(lambda: shown and "p" in shown[-1] and shown[-1]["p"].enforced)
         await label(api_server, namespace, None)
-        await eventually(lambda: not shown[-1]["p"].enforced, 20)
+        await eventually(lambda: not shown[-1]["p"].enforced)
         assert not of(await guarded.look(), namespace)["p"].enforced
         await label(api_server, namespace)
-        await eventually(lambda: shown[-1]["p"].enforced, 20)
+        await eventually(lambda: shown[-1]["p"].enforced)
         [one] = shown[-1].values()
         await guarded.evict(one, 1)
-        await eventually(lambda: not shown[-1], 30)
+        await eventually(lambda: not shown[-1])
     finally:
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
@@ -229,7 +229,7 @@ async def test_a_disruption_budget_keeps_a_pod(
                 status = (await client.call("GET", f"{path}/b")).get("status", {})
                 return bool(status.get("currentHealthy") == 1)
 
-            await eventually(counted, 60)
+            await eventually(counted)
             one = of(await guarded.look(), namespace)["p"]
             with pytest.raises(BudgetRefusedError, match="disruption budget"):
                 await guarded.evict(one, 1)
@@ -242,5 +242,5 @@ async def test_a_disruption_budget_keeps_a_pod(
                     return "more than one" in str(refusal)
                 return False
 
-            await eventually(second_counts, 30)
+            await eventually(second_counts)
             await guarded.delete(one, 1)

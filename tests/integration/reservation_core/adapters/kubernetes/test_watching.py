@@ -209,7 +209,7 @@ async def test_a_partition_is_no_end_of_any_pod(
             await watched.find_pods(spec.name.reservation_id)
         assert len(seen) == before
         fault_proxy.heal()
-        await eventually(lambda: PodPhase.FINISHED in phases(seen, other), timeout=30)
+        await eventually(lambda: PodPhase.FINISHED in phases(seen, other))
         assert phases(seen, spec) == [PodPhase.RUNNING]
     await watched.close()
 
@@ -242,7 +242,7 @@ async def test_a_server_that_answers_only_errors_is_asked_again(
         fault_proxy.cut_watches()
         spec = make_spec("sh", "-c", "exit 3")
         await cluster.create_pod(spec)
-        await eventually(lambda: PodPhase.FINISHED in phases(seen, spec), timeout=30)
+        await eventually(lambda: PodPhase.FINISHED in phases(seen, spec))
 
 
 async def test_a_pod_of_the_same_name_is_another_pod(

@@ -145,3 +145,40 @@ def test_those_who_run_say_what_is_usual_too() -> None:
     rows = (*fours, *(held("r3", gpu, -1, 99) for gpu in (20, 21, 22)))
     assert started(World(nodes, rows, (job(1),)), PlacementPolicy.PRICED) == [("c", [3])]
     assert started(World(nodes, rows, (job(1),)), PlacementPolicy.BINPACK) == [("a", [4])]
+
+
+def test_what_is_usual_is_what_is_true_now() -> None:
+    """Fours run: what is one beyond a four is taken first. They are gone: the fullest is. Others come to run: again."""
+    nodes = (node("a", 8), node("b", 8, first_id=10), node("c", 8, first_id=20), node("d", 8, first_id=30))
+    blocks = [held("r3", gpu, -1, 99) for gpu in (10, 11, 12, 13, 20, 21, 22)]
+    fours = {f"r{first}": [held(f"r{first}", gpu, -1, 99) for gpu in range(first, first + 4)] for first in (0, 4)}
+    rows = (*blocks, *fours["r0"], *fours["r4"])
+    state = PlanningState(nodes, rows, (), frozenset({None, "h100"}), PlacementPolicy.PRICED)
+
+    def next_start(seq: int) -> tuple[str, int]:
+        state.set_reservation(f"job-{seq}", job(seq), ())
+        (start,) = state.plan_starts(T0, 10)
+        state.set_reservation(start.id, None, ())
+        return start.gpus[0].node, start.gpus[0].index
+
+    assert next_start(1) == ("c", 3)
+    for gone in ("r0", "r4", "r3"):
+        state.set_reservation(gone, None, ())
+    for number, gpu in enumerate((0, 1, 2, 10, 11, 12, 13, 20, 21, 22, 30, 31, 32)):
+        state.set_reservation(f"s{number}", None, [held(f"s{number}", gpu, -1, 99)])
+    assert next_start(2) == ("b", 4)
+    # 9 fours start at once on a, c and d and at the next free time elsewhere: they are usual from then on.
+    for seq in range(3, 6):
+        state.set_reservation(f"job-{seq}", job(seq, 4), ())
+    assert sorted(start.gpus[0].node for start in state.plan_starts(T0, 10)) == ["a", "b", "c"]
+    assert next_start(6) == ("a", 7)
+
+
+def test_links_are_those_of_the_usable_cards_whatever_their_bits_are() -> None:
+    """The first card is out of use: the bits of the others are not their indices."""
+    whole = linked("a", read_links("NV4 0,3 1,2"))
+    gpus = tuple(replace(gpu, condition=GpuCondition.LOST) if gpu.index == 0 else gpu for gpu in whole.gpus)
+    assert started(World((replace(whole, gpus=gpus),), (), (job(1, 2),))) == [("a", [1, 2])]
+    # Links that don't speak of all cards say nothing.
+    short = replace(whole, links=read_links("NV4 0,2 1"))
+    assert started(World((short,), (), (job(1, 2),))) == [("a", [0, 1])]
