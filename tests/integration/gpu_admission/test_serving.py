@@ -196,14 +196,14 @@ def held_room(running: Served, size: int) -> socket.socket:
 
 def test_who_holds_the_room_keeps_no_small_questions_out(extender: CountingExtender) -> None:
     room = 400 * 1024
-    with served(extender, max_body_bytes=room, max_bytes_in_flight=room, body_s=600) as running:
-        with held_room(running, room):
-            assert running.client().post("/scheduler/predicates", json=by_name("n1")).status_code == 200
+    rules = {"max_body_bytes": room, "max_bytes_in_flight": room, "body_s": 600}
+    with served(extender, **rules) as running, held_room(running, room):
+        assert running.client().post("/scheduler/predicates", json=by_name("n1")).status_code == 200
 
 
 def test_who_holds_the_room_and_sends_nothing_keeps_large_ones_out_for_a_time(extender: CountingExtender) -> None:
     room = 400 * 1024
-    with served(extender, max_body_bytes=room, max_bytes_in_flight=room, body_s=2) as running:
+    with served(extender, max_body_bytes=room, max_bytes_in_flight=room, body_s=3) as running:
         with held_room(running, room) as slow:
             slow.settimeout(60)
             assert slow.recv(100).startswith(b"HTTP/1.1 408 ")
