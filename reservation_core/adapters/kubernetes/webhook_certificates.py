@@ -112,7 +112,7 @@ class SecretCertificates:
         Where the Secret has gone, its certificate may be served for a while yet: who is trusted now stays so.
         """
         pair = make_pair(names, valid_for, now)
-        former = self._living(now) if self._found is not None else await self._trusted_already(now)
+        former = self._living(now) if self._found is not None else await self._trusted_already()
         await self._write(
             {
                 CERTIFICATE: pair.certificate,
@@ -158,18 +158,15 @@ class SecretCertificates:
         """Take out the authorities that have ended."""
         await self._write({AUTHORITIES: self._living(now)})
 
-    async def _trusted_already(self, now: datetime) -> bytes:
-        """The authorities that the configurations name and that have not ended, in PEM."""
+    async def _trusted_already(self) -> bytes:
+        """The authorities that the configurations name, in PEM; those that have ended are forgotten in the next step."""
         bundle = b""
         for configuration in self._configurations:
             found = await self._configuration(configuration) or {}
             for each in as_list(found.get("webhooks")):
                 named = _decoded(as_mapping(as_mapping(each).get("clientConfig")).get("caBundle") or "")
                 bundle += named + b"\n" if _fingerprints(named) else b""
-        if not bundle:
-            return b""
-        alive = {each.fingerprint for each in read_authorities(bundle) if each.ends_at > now}
-        return chosen_authorities(bundle, alive)
+        return chosen_authorities(bundle, _fingerprints(bundle)) if bundle else b""
 
     def _living(self, now: datetime) -> bytes:
         """The authorities that have not ended, in PEM; of a Secret that is not ours, all."""

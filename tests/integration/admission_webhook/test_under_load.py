@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -19,7 +20,15 @@ from tests.kubernetes.api_client import ApiAnswerError, ApiClient, JsonObject
 from tests.kubernetes.api_server import ApiServer
 from tests.tcp_balancer import TcpBalancer
 from tests.waiting import eventually
-from tests.webhook_process import WebhookProcess, new_pair, webhook_process, write_pair
+from tests.webhook_process import (
+    WebhookProcess,
+    admission_review,
+    client_of,
+    new_pair,
+    trusting,
+    webhook_process,
+    write_pair,
+)
 from tests.webhook_registration import registered, trust
 
 SECRET = "webhook-tls"
@@ -217,3 +226,46 @@ async def test_authority_and_certificate_change_while_pods_are_created(
             await running
             await creating.check()
             assert creating.errors == []
+
+
+async def test_whoever_finds_no_room_comes_again_by_itself(
+    api_server: ApiServer, namespace: str, tmp_path: Path, pair: Pair
+) -> None:
+    """The API server is answered 503 with `Retry-After`, and whoever makes the pod learns nothing of it."""
+    write_pair(pair, tmp_path)
+    room = {f"GPU_DEV_WEBHOOK__{name}": str(2**20) for name in ("MAX_BODY_BYTES", "MAX_BYTES_IN_FLIGHT")}
+    large = pod("large-0")
+    large["metadata"]["annotations"]["other"] = "x" * 200_000
+    with webhook_process(tmp_path, GPU_DEV_WEBHOOK__BODY_S="300", **room) as webhook:
+        async with registered(api_server, namespace, namespace, webhook.url, [pair]), api_server.client() as client:
+            path = f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{namespace}"
+            configuration = await client.call("GET", path)
+            configuration["webhooks"][0]["timeoutSeconds"] = 30
+            await client.call("PUT", path, configuration)
+            reader, writer = await asyncio.open_connection("127.0.0.1", webhook.port, ssl=trusting(pair))
+            head = (
+                "POST /mutate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 1048576\r\n\r\n"
+            )
+            writer.write(head.encode() + b" " * (2**20 - 1))
+            await writer.drain()
+            with client_of(webhook, pair) as asking:
+
+                def refused() -> bool:
+                    return asking.post("/mutate", json=admission_review(large)).status_code == 503
+
+                def busy() -> float:
+                    (count,) = re.findall(r'reviews_total{outcome="busy"} (\S+)', asking.get("/metrics").text)
+                    return float(count)
+
+                await eventually(lambda: asyncio.to_thread(refused), timeout=60)
+                before = await asyncio.to_thread(busy)
+                making = asyncio.create_task(client.call("POST", pods_of(namespace), large))
+
+                async def was_refused() -> bool:
+                    return await asyncio.to_thread(busy) > before
+
+                await eventually(was_refused, timeout=60)
+            assert not making.done()
+            writer.transport.abort()
+            assert told(await making) == EXPECTED[0]
+            del reader
