@@ -6,7 +6,7 @@ from functools import lru_cache
 from sys import intern
 from typing import Any
 
-from reservation_core.adapters.kubernetes.marks import GPU_INDICES, as_mapping, pod_name_of, read_time
+from reservation_core.adapters.kubernetes.marks import GPU_INDICES, NODE_LINKS, as_mapping, pod_name_of, read_time
 from reservation_core.adapters.kubernetes.object_watch import Seen
 from reservation_core.adapters.kubernetes.pod_requests import pod_requests, read_amounts
 from reservation_core.adapters.kubernetes.pod_statuses import is_finished
@@ -19,6 +19,7 @@ from reservation_core.domain.extender_marks import ASSIGNED, CARDS, TIME, read_f
 from reservation_core.domain.gpu_resources import is_gpu_resource
 from reservation_core.domain.map_marks import MAP_DEVICES, SCHEDULER_NAME
 from reservation_core.domain.model_usage import Model, model_of
+from reservation_core.domain.placement.link_words import BadLinksError, Links, read_links
 from reservation_core.domain.placement.tasks import WHOLE
 from reservation_core.ports.card_cluster import CardNodeSeen, CardPodSeen, CardSight, QuotasGone, QuotasSeen
 from reservation_core.ports.map_cluster import NamespaceSeen, NodeGone, PodGone
@@ -74,8 +75,17 @@ def node_sight(seen: Seen, rules: CardSightRules) -> CardSight:
             card_memory=memory // shares if shares else 0,
             cpu_milli=allocatable.get("cpu", 0),
             memory_mib=allocatable.get("memory", 0) // _MIB,
+            links=_links(as_mapping(metadata.get("annotations")).get(NODE_LINKS)),
         )
     )
+
+
+def _links(text: object) -> Links | None:
+    """How a node's cards are joined, where it says so in a way that can be read; `/v1/nodes` shows why it can't."""
+    try:
+        return read_links(text) if isinstance(text, str) else None
+    except BadLinksError:
+        return None
 
 
 @lru_cache(maxsize=4096)

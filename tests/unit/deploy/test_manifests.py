@@ -80,7 +80,7 @@ def test_who_only_looks_may_change_nothing() -> None:
     changing = {"create", "update", "patch", "delete"}
     accounts = {each["metadata"]["name"] for each in objects("ServiceAccount")}
     able = {account for account in accounts if changing & {each.verb for each in granted(account)}}
-    assert able == {"reservation-processor", "reservation-expiry", "node-agent", "standalone"}
+    assert able == {"reservation-processor", "reservation-expiry", "node-agent", "standalone", "gpu-admission"}
     ending = {each for each in granted("reservation-expiry") if each.verb in changing}
     bare = {account for account in accounts if changing & {each.verb for each in granted(account, enforcing=False)}}
     assert bare == able - {"reservation-expiry"}
