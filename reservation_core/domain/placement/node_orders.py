@@ -29,6 +29,7 @@ class NodeOrder:
 
 def node_order(policy: PlacementPolicy, gpus: int, largest: int, demand: Demand) -> NodeOrder:
     """The order for a piece of `gpus` cards where no node has more than `largest`."""
+    demand = {size: pieces for size, pieces in demand.items() if size <= largest}
     cost = tuple(_cost(policy, gpus, free, demand) for free in range(largest + 1))
     return NodeOrder(tuple(sorted(range(gpus, largest + 1), key=lambda free: (cost[free], free))), cost)
 
@@ -57,5 +58,9 @@ def _fragments(free: int, demand: Demand) -> int:
 
 
 def _worth(free: int, demand: Demand) -> int:
-    """Free cards that pieces of each size could use if they came alone, times the cards asked for in that size."""
-    return sum(size * pieces * (free - free % size) for size, pieces in demand.items())
+    """Free cards that pieces of each size could use if they came alone, by the cards asked for in that size.
+
+    What is left over counts in part, for the rest of a piece may come free beside it: by the square of how much of a
+    piece it is, so that what lacks little is dearer by the card than what lacks much.
+    """
+    return sum(size * pieces * (free - free % size) + pieces * (free % size) ** 2 for size, pieces in demand.items())

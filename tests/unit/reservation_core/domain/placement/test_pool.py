@@ -167,11 +167,18 @@ def test_what_is_usual_is_what_is_true_now() -> None:
     for number, gpu in enumerate((0, 1, 2, 10, 11, 12, 13, 20, 21, 22, 30, 31, 32)):
         state.set_reservation(f"s{number}", None, [held(f"s{number}", gpu, -1, 99)])
     assert next_start(2) == ("b", 4)
-    # 9 fours start at once on a, c and d and at the next free time elsewhere: they are usual from then on.
-    for seq in range(3, 6):
-        state.set_reservation(f"job-{seq}", job(seq, 4), ())
-    assert sorted(start.gpus[0].node for start in state.plan_starts(T0, 10)) == ["a", "b", "c"]
-    assert next_start(6) == ("a", 7)
+
+
+def test_who_has_just_started_is_usual() -> None:
+    """Fours start where exactly four are free. From then on what is one beyond a four is taken before a pair."""
+    free = {"b": 2, "c": 5, "d": 4, "e": 4}
+    nodes = tuple(node(name, 8, first_id=10 * number) for number, name in enumerate(free))
+    taken = [gpu.id for each in nodes for gpu in each.gpus[free[each.name] :]]
+    rows = tuple(held(f"r{gpu}", gpu, -1, 99) for gpu in taken)
+    state = PlanningState(nodes, rows, (job(1, 4), job(2, 4)), frozenset({None, "h100"}), PlacementPolicy.PRICED)
+    assert [start.gpus[0].node for start in state.plan_starts(T0, 10)] == ["d", "e"]
+    state.set_reservation("job-3", job(3), ())
+    assert [start.gpus[0].node for start in state.plan_starts(T0, 10)] == ["c"]
 
 
 def test_links_are_those_of_the_usable_cards_whatever_their_bits_are() -> None:
