@@ -19,13 +19,13 @@ from reservation_core.domain.placement.fleet import Amounts
 from reservation_core.domain.placement.ranking import Scores
 from reservation_core.domain.placement.tasks import WHOLE, Task
 
-FUTURES = 12
+FUTURES = 8
 """How many futures are drawn."""
 
 OFFERS = 96
 """How many tasks are on offer in a future; each can be taken any number of times."""
 
-_QUANTILES = (0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
+_QUANTILES = (0.1, 0.4, 0.7, 1.0)
 """The prices of processor time, and of memory, are these quantiles of what tasks earn with theirs."""
 
 Rates = NDArray[np.float64]

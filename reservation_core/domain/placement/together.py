@@ -9,7 +9,7 @@ from reservation_core.domain.placement.fleet import Amounts
 from reservation_core.domain.placement.ranking import Scores
 from reservation_core.domain.placement.tasks import WHOLE, Task
 
-_KINDS = 32
+_KINDS = 16
 """So many kinds of tasks count, those that ask for most."""
 
 
