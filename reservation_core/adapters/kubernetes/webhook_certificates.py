@@ -159,7 +159,7 @@ class SecretCertificates:
         await self._write({AUTHORITIES: self._living(now)})
 
     async def _trusted_already(self) -> bytes:
-        """The authorities that the configurations name, in PEM; those that have ended are forgotten in the next step."""
+        """The authorities that the configurations name, in PEM; the next step forgets those that have ended."""
         bundle = b""
         for configuration in self._configurations:
             found = await self._configuration(configuration) or {}
