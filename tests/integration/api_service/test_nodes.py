@@ -1,10 +1,14 @@
 """Nodes that don't answer, fences, and pods that the ledger does not know, over REST."""
 
+from dataclasses import replace
+from datetime import timedelta
+
 import httpx
 import pytest
 from fastapi import FastAPI
 
 from reservation_core.domain.model import GpuReport, NodeReport
+from reservation_core.domain.placement.link_words import read_links
 from reservation_core.ports.unknown_pods import UnknownPod
 from reservation_core.runtime.wiring import Runtime
 
@@ -85,3 +89,19 @@ async def test_unknown_pods_are_listed_and_ended(root: httpx.AsyncClient, runtim
     assert (await root.post("/v1/pods/unknown/job-nobody-1-1/end")).status_code == 404
     page = (await root.get("/v1/pods/unknown?limit=1")).json()
     assert (len(page["items"]), page["next_cursor"]) == (1, None)
+
+
+async def test_how_cards_are_joined_is_shown_and_bookings_go_by_it(alice: httpx.AsyncClient, runtime: Runtime) -> None:
+    now = runtime.clock.now()
+    cards = tuple(GpuReport(index, "t4", f"GPU-n3-{index}", None) for index in range(4))
+    joined = replace(node("n3"), gpus=cards, links=read_links("NV4 0,2 1,3"))
+    async with runtime.uow() as uow:
+        await uow.inventory.update([node("n1"), joined], [], now)
+    first, *_, last = (await alice.get("/v1/nodes")).json()["items"]
+    assert first["gpu_links"] is None
+    assert last["gpu_links"][0] == ["X", "SYS", "NV4", "SYS"]
+    start = (now + timedelta(days=1)).replace(second=0, microsecond=0)
+    wish = {"gpus": 2, "gpu_type": "t4", "start": start.isoformat(), "end": (start + timedelta(hours=1)).isoformat()}
+    answer = await alice.post("/v1/bookings", json=wish)
+    assert answer.status_code == 201, answer.text
+    assert [card["gpu_indices"] for card in answer.json()["allocations"]] == [[0, 2]]
