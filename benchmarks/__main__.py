@@ -19,6 +19,8 @@ NAMES = (
     "webhook_reviews",
     "gpu_scheduler_binds",
     "extender_calls",
+    "fragmentation",
+    "extender_throughput",
 )
 
 

@@ -80,8 +80,10 @@ async def _collect(made: AdmissionProcess) -> None:
         made.output.append(line.decode())
 
 
-def scheduler_config(server: ApiServer, port: int, *, bind: bool = True, cached: bool = True) -> Path:
-    """A KubeSchedulerConfiguration whose extender is at this port."""
+def scheduler_config(
+    server: ApiServer, port: int, *, bind: bool = True, cached: bool = True, extended: bool = True
+) -> Path:
+    """A KubeSchedulerConfiguration whose extender is at this port; the same without one, unless `extended`."""
     extender = {
         "urlPrefix": f"http://127.0.0.1:{port}/scheduler",
         "filterVerb": "predicates",
@@ -102,8 +104,8 @@ def scheduler_config(server: ApiServer, port: int, *, bind: bool = True, cached:
         "leaderElection": {"leaderElect": False},
         "podInitialBackoffSeconds": 1,
         "podMaxBackoffSeconds": 2,
-        "extenders": [extender],
+        "extenders": [extender] if extended else [],
     }
-    file = server.folder / f"scheduler-{port}.json"
+    file = server.folder / f"scheduler-{port}-{'extended' if extended else 'alone'}.json"
     file.write_text(json.dumps(config))
     return file

@@ -1,0 +1,129 @@
+"""A real kube-scheduler that calls the extender for every pod with GPUs, and binds through it, against the same alone.
+
+The same configuration but for the extender, on the same API server, in turns: the ratio of pods a second, from the
+first that is bound to the last. Nothing without KUBEBUILDER_ASSETS.
+"""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from benchmarks.figures import Figure
+from benchmarks.kubernetes_cluster import ASSETS, GPUS_PER_NODE, add_nodes, at_once, real_api_server, remove_pods
+from tests.admission_process import free_port, scheduler_config
+from tests.kubernetes.api_server import ApiServer, make_namespace
+from tests.kubernetes.kube_scheduler import kube_scheduler_of, started_kube_scheduler
+
+NODES = 200
+PODS = 800
+ROUNDS = 3
+TARGET = 0.7
+_LOOK_S = 0.02
+_PATIENCE_S = 180.0
+_OLD_BINDS_S = 8.0
+
+
+def measure() -> list[Figure]:
+    """Pods a second with the extender, in parts of those without."""
+    if not os.environ.get(ASSETS):
+        print(f"    (no {ASSETS}: nothing to measure)")
+        return []
+    with real_api_server() as server, tempfile.TemporaryDirectory() as folder, ExitStack() as running:
+        program = kube_scheduler_of(server)
+        if program is None:
+            print(f"    ({ASSETS} has no kube-scheduler: nothing to measure)")
+            return []
+        asyncio.run(add_nodes(server, NODES))
+        port = free_port()
+        running.enter_context(_extender(server, port, Path(folder)))
+        time.sleep(_OLD_BINDS_S)  # what a process before it may have asked for is waited for once, at its start
+        alone, extended = [], []
+        for number in range(ROUNDS):
+            for rates, through in ((alone, False), (extended, True)):
+                config = scheduler_config(server, port, extended=through)
+                namespace = f"round-{number}-{'extended' if through else 'alone'}"
+                asyncio.run(_create(server, namespace))
+                with started_kube_scheduler(server, program, config):
+                    rates.append(asyncio.run(_bound_a_second(server, namespace)))
+                asyncio.run(remove_pods(server, namespace))
+    ratios = [with_it / without for with_it, without in zip(extended, alone, strict=True)]
+    detail = f"with it {_listed(extended)}/s, alone {_listed(alone)}/s; {NODES} nodes, {PODS} pods"
+    return [Figure("kube-scheduler with the extender, against alone", "", ratios, TARGET, at_least=True, detail=detail)]
+
+
+@contextmanager
+def _extender(server: ApiServer, port: int, folder: Path) -> Iterator[None]:
+    """gpu_admission as delivered, once it answers."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GPU_DEV_")}
+    command = [
+        sys.executable, "-m", "gpu_admission", "--kubeconfig", str(server.kubeconfig),
+        "--address", f"127.0.0.1:{port}", "--pprofAddress", "", "--v", "0",
+    ]  # fmt: skip
+    log = folder / "admission.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, env=environment, stderr=output)
+    try:
+        deadline = time.monotonic() + _PATIENCE_S
+        while not _ready(port):
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"gpu_admission did not begin: {log.read_text()[-3000:]}")
+            time.sleep(0.1)
+        yield
+        if process.poll() is not None:
+            raise RuntimeError(f"gpu_admission ended: {log.read_text()[-3000:]}")
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+
+
+def _ready(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/ready", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+async def _create(server: ApiServer, namespace: str) -> None:
+    await make_namespace(server, namespace)
+    async with server.client() as client:
+
+        async def create(number: int) -> None:
+            await client.call("POST", f"/api/v1/namespaces/{namespace}/pods", dict(_pod(number)))
+
+        await at_once(PODS, create)
+
+
+def _pod(number: int) -> Mapping[str, Any]:
+    container = {"name": "main", "image": "registry.test/w:1", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    return {"metadata": {"name": f"pod-{number}"}, "spec": {"containers": [container]}}
+
+
+async def _bound_a_second(server: ApiServer, namespace: str) -> float:
+    deadline = time.monotonic() + _PATIENCE_S
+    first: float | None = None
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    async with server.client() as client:
+        while time.monotonic() < deadline:
+            wanted = "spec.nodeName!=" if first is None else "spec.nodeName="
+            some = (await client.call("GET", path, fieldSelector=wanted, limit="1"))["items"]
+            if first is None:
+                first = time.monotonic() if some else None
+            elif not some:
+                return PODS / (time.monotonic() - first)
+            await asyncio.sleep(_LOOK_S)
+    raise RuntimeError(f"not all of {PODS} pods were bound within {_PATIENCE_S:.0f} s; {GPUS_PER_NODE * NODES} fit")
+
+
+def _listed(rates: list[float]) -> str:
+    return ", ".join(f"{each:.0f}" for each in rates)
