@@ -129,12 +129,6 @@ def test_a_share_goes_where_another_that_comes_often_still_fits() -> None:
         ranking = ranking_of(policy, usual.items())
         ranking.reconsider(fleet)
         assert ranking.choose(fleet, Task(1, 1, 1, 320)) == Spot(node, (0,))
-    # And what nothing else fits beside is put where nothing is lost: the 190 beside an 810 is worth nothing.
-    usual = Counter({Task(1, 1, 1, 810): 10, Task(1, 1, 1, 190): 1})
-    ranking = ranking_of(PlacementPolicy.PRICED, usual.items())
-    fleet = holding({"a": [0, 0], "b": [0, 810]})
-    ranking.reconsider(fleet)
-    assert ranking.choose(fleet, Task(1, 1, 1, 190)) == Spot("b", (1,))
 
 
 def test_processor_time_goes_where_no_card_needs_it() -> None:
