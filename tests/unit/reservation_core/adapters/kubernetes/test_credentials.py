@@ -164,3 +164,12 @@ def test_a_context_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(KubeconfigError, match="GPU_DEV_KUBERNETES__CONTEXT") as told:
         Credentials(path, "elsewhere", {})
     assert SECRET not in str(told.value)
+
+
+async def test_a_server_that_is_named_is_asked_instead(tmp_path: Path) -> None:
+    path = kubeconfig(tmp_path / "config", {"token": "first"})
+    credentials = Credentials(path, None, {}, server="https://10.0.0.1:6443/")
+    access = await credentials.load()
+    assert access.configuration.host == "https://10.0.0.1:6443"
+    assert access.fingerprint != (await Credentials(path, None, {}).load()).fingerprint
+    assert await token_of(credentials) == "Bearer first"
