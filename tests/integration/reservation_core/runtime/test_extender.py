@@ -3,20 +3,24 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from reservation_core.adapters.postgres.engine import open_engine
 from reservation_core.ports.extender import Binding, BindRefusedError, NotSyncedError
 from reservation_core.runtime.extender import RunningExtender, run_extender
 from reservation_core.runtime.settings_admission import AdmissionSettings
 from tests.card_cluster import CardCluster, card_pod, container
+from tests.integration.reservation_core.adapters.postgres.conftest import Seed
 from tests.kubernetes.api_client import MERGE, JsonObject
 from tests.kubernetes.api_server import ApiServer
 from tests.kubernetes.fault_proxy import FaultProxy, Harm, Partition
 from tests.waiting import eventually
 
 PATIENCE_S = 60
+HOUR = timedelta(hours=1)
 
 Starter = Callable[..., Awaitable[RunningExtender]]
 
@@ -33,12 +37,15 @@ async def cards(api_server: ApiServer, namespace: str) -> AsyncIterator[CardClus
 async def start(api_server: ApiServer, namespace: str, cards: CardCluster) -> AsyncIterator[Starter]:
     async with AsyncExitStack() as running:
 
-        async def starter(*, wait: bool = True, url: str | None = None, **rules: Any) -> RunningExtender:
+        async def starter(
+            *, wait: bool = True, url: str | None = None, database_url: str | None = None, **rules: Any
+        ) -> RunningExtender:
             config = api_server.kubeconfig
             if url is not None:
                 config = api_server.kubeconfig_with(api_server.admin_token, "proxied", url=url)
             settings = AdmissionSettings.model_validate(
                 {
+                    "database_url": database_url,
                     "kubernetes": {"kubeconfig": config},
                     "admission": {"quota_name": cards.quota_name, "lease_namespace": namespace, **rules},
                 }
@@ -345,3 +352,43 @@ async def test_a_node_that_changes_its_model_or_goes_counts_as_it_is_now(cards: 
     await eventually(lambda: "in no pool" in str(running.extender.filter(pod, [node]).unresolvable), PATIENCE_S)
     await cards.client.call("DELETE", f"/api/v1/nodes/{node}", {})
     await eventually(lambda: "not seen" in str(running.extender.filter(pod, [node]).failed), PATIENCE_S)
+
+
+async def test_cards_that_the_ledger_has_promised_are_kept_off(
+    cards: CardCluster, start: Starter, database_url: str
+) -> None:
+    whole, shared = await cards.add_node(gpus=3), await cards.add_node(shared=2, memory=8)
+    engine = open_engine(database_url, pool=2, application="test")
+    try:
+        seed = Seed(engine)
+        user, now = await seed.user(), datetime.now(UTC)
+        job = await seed.job("job-b1", user, "running", attempt=1, started_at=now, ends_at=now + 2 * HOUR)
+        for name, count in ((whole, 3), (shared, 2)):
+            first, *_ = await seed.node(name, cards=count)
+            await seed.allocate(job, first, now + HOUR, now + 2 * HOUR, held=False)
+        running = await start(database_url=database_url, ledger_s=0.2)
+        share = await cards.add(card_pod("share", container(core=30, memory=1)))
+        three = await cards.add(card_pod("three", container(gpu=3)))
+        await knows(running, three, whole, shared)
+        found = running.extender.filter(three, [whole])
+        assert found.failed == {whole: "2 GPUs are free and 3 are asked for, 1 cards being promised; wait"}
+        await running.extender.bind(binding(share, shared))
+        assert (await cards.cards_by_node())[shared] == {1: 300}
+        await seed.run("UPDATE allocations SET released_at = clock_timestamp()")
+        await eventually(lambda: running.extender.filter(three, [whole]).fitting == (whole,), PATIENCE_S)
+    finally:
+        await engine.dispose()
+
+
+async def test_a_new_process_knows_the_cards_that_the_one_before_it_gave(cards: CardCluster, start: Starter) -> None:
+    node = await cards.add_node(shared=2, memory=8)
+    first = await start()
+    pod = await cards.add(card_pod("pod", container(core=60, memory=8), initContainers=[container("init", core=80)]))
+    await knows(first, pod, node)
+    await first.extender.bind(binding(pod, node))
+    assert (await cards.cards_by_node())[node] == {0: 800}
+    second = await start()
+    small = await cards.add(card_pod("small", container(core=30)))
+    await knows(second, small, node)
+    await second.extender.bind(binding(small, node))
+    assert (await cards.read("small"))["metadata"]["annotations"]["tencent.com/predicate-gpu-idx-0"] == "1"
