@@ -66,19 +66,22 @@ class _Held:
 
 
 class FreeRows:
-    """All nodes' free cards as they were at one time, quick to look up."""
+    """All nodes' free cards as they are when the first is looked up; quick for those after it."""
 
     def __init__(self, fleet: Fleet, nodes: Mapping[str, CardNode]) -> None:
-        self._position = fleet.position
+        self._fleet = fleet
         self._nodes = nodes
-        self._milli: list[list[int]] = fleet.milli_free.tolist()
-        self._memory: list[list[int]] = fleet.card_memory_free.tolist()
+        self._milli: list[list[int]] = []
+        self._memory: list[list[int]] = []
 
     def of(self, node: str) -> tuple[list[int], list[int]]:
         """Thousandths, and units of memory, by card. KeyError for a node that is not there."""
-        position = self._position(node)
+        position = self._fleet.position(node)
         if position is None:
             raise KeyError(node)
+        if not self._milli:
+            self._milli = self._fleet.milli_free.tolist()
+            self._memory = self._fleet.card_memory_free.tolist()
         here = self._nodes[node]
         count = max(here.share_cards, here.plugin_cards)
         return self._milli[position][:count], self._memory[position][:count]
