@@ -1,7 +1,7 @@
 """That a test session leaves nothing: a folder for all its temporary files, and what is left at its end is an error.
 
-Each session (each worker of pytest-xdist) has `<temporary folder>/gpu-dev-tests-<user>/<its process>`. What sessions
-that were killed have left there is removed by the next one.
+Each session (each worker of pytest-xdist) has `<temporary folder>/gpu-dev-tests-<user>/<its process>`, and the same in
+memory for what need not lie on a disk. What sessions that were killed have left there is removed by the next one.
 """
 
 import os
@@ -22,6 +22,9 @@ from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
 from tests.waiting import eventually_sync
 
 _PATIENCE_S = 30.0
+_MEMORY = Path("/dev/shm")
+_ROOM = 2 * 2**30
+"""Bytes that must be free in memory: several times what the server of a session needs."""
 
 
 def end_orderly_when_told_to() -> None:
@@ -34,18 +37,36 @@ def end_orderly_when_told_to() -> None:
 
 
 @contextmanager
-def own_folder() -> Iterator[Path]:
-    """The session's folder, through which other accounts can pass; below it, `tmp` is for temporary files.
+def folder_in_memory(own: Path) -> Iterator[Path]:
+    """A folder like the session's own, in memory where there is room: creating a database costs a tenth there."""
+    if not os.access(_MEMORY, os.W_OK) or shutil.disk_usage(_MEMORY).free < _ROOM:
+        yield own
+        return
+    made = _made_below(_MEMORY)
+    try:
+        yield made
+    finally:
+        _remove(made)
 
-    Raises AssertionError at the end where a temporary file or a process is left.
-    """
-    sessions = Path(tempfile.gettempdir()) / f"gpu-dev-tests-{os.getuid()}"
+
+def _made_below(place: Path) -> Path:
+    sessions = place / f"gpu-dev-tests-{os.getuid()}"
     sessions.mkdir(mode=0o711, exist_ok=True)
     for session in sessions.iterdir():
         if session.name.isdigit() and not psutil.pid_exists(int(session.name)):
             _remove(session)
     own = sessions / str(os.getpid())
     own.mkdir(mode=0o711)
+    return own
+
+
+@contextmanager
+def own_folder() -> Iterator[Path]:
+    """The session's folder, through which other accounts can pass; below it, `tmp` is for temporary files.
+
+    Raises AssertionError at the end where a temporary file or a process is left.
+    """
+    own = _made_below(Path(tempfile.gettempdir()))
     (own / "tmp").mkdir()
     (own / "tmp").chmod(0o1777)
     before = os.environ.get("TMPDIR")

@@ -276,9 +276,9 @@ async def test_a_pgmq_that_is_too_old_is_refused(empty_database_url) -> None:
 
 
 @pytest.fixture
-def extensions(session_folder: Path) -> Iterator[Path]:
+def extensions(quick_folder: Path) -> Iterator[Path]:
     """A folder that the server, whoever it runs as, can read extensions from."""
-    folder = Path(tempfile.mkdtemp(dir=session_folder))
+    folder = Path(tempfile.mkdtemp(dir=quick_folder))
     (folder / "extension").mkdir()
     for path in (folder, folder / "extension"):
         path.chmod(0o755)

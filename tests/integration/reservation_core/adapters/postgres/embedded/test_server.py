@@ -29,9 +29,9 @@ AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 
 @pytest.fixture
-def home(session_folder: Path) -> Iterator[Path]:
+def home(quick_folder: Path) -> Iterator[Path]:
     """A home that everybody can reach, ended and removed at last."""
-    folder = Path(tempfile.mkdtemp(prefix="gpu dev home ", dir=session_folder))
+    folder = Path(tempfile.mkdtemp(prefix="gpu dev home ", dir=quick_folder))
     folder.chmod(0o755)
     yield folder / "home"
     shutil.rmtree(folder)
