@@ -21,6 +21,7 @@ from api_service.routes import (
     job_events,
     job_logs,
     jobs,
+    login,
     maintenance,
     nodes,
     notifications,
@@ -36,6 +37,7 @@ from api_service.routes import (
 )
 from api_service.services import Services
 from reservation_core.runtime.settings import ApiSettings
+from reservation_core.runtime.sign_in import SigningIn
 from reservation_core.runtime.wiring import Runtime
 
 # Routes are tried in order: the ones that are asked most come first.
@@ -52,6 +54,7 @@ _ROUTERS = (
     waitlist.router,
     maintenance.router,
     tokens.router,
+    login.router,
     users.router,
     notifications.router,
     policy.router,
@@ -78,13 +81,14 @@ class GatedApplication(FastAPI):
             await super().__call__(scope, receive, send)
 
 
-def create_app(runtime: Runtime, settings: ApiSettings) -> FastAPI:
+def create_app(runtime: Runtime, settings: ApiSettings, signing_in: SigningIn | None = None) -> FastAPI:
     """The ASGI application on a runtime that stays open as long as the application runs.
 
     Background work begins and ends with the application's lifespan. `app.state.services.wakeups.stop()` ends open
-    streams: a server must call it before it waits for connections to close.
+    streams: a server must call it before it waits for connections to close. `signing_in` is what the settings say
+    unless it is given. Raises SettingsError.
     """
-    services = Services.of(runtime, settings)
+    services = Services.of(runtime, settings, signing_in)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:

@@ -13,7 +13,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from api_service.gate import FEED
+from api_service.gate import FEED, LOGIN
 from api_service.problems import MEDIA_TYPE
 from reservation_core import (
     contracts,
@@ -22,6 +22,7 @@ from reservation_core import (
     contracts_maintenance,
     contracts_notices,
     contracts_policy,
+    contracts_sign_in,
 )
 
 DESCRIPTION = """\
@@ -48,11 +49,12 @@ _BODIES: tuple[type[BaseModel], ...] = (
     contracts_policy.SchedulabilityAsk,
     contracts_admissions.PodsSeen,
     contracts_policy.SeedSchedulabilityAsk,
+    contracts_sign_in.SignIn,
 )
 _REF = "#/components/schemas/"
 _EXPLAINED: Mapping[int, str] = {
     400: "Malformed: not JSON, or a header or cursor that can't be read.",
-    401: "No valid token.",
+    401: "No valid token, or a proof that proves nothing here.",
     403: "Known, but not allowed: for administrators only.",
     404: "There is no such thing, or it is somebody else's.",
     405: "The address does not take this method.",
@@ -77,6 +79,7 @@ IF_MATCH = {
     "description": "The ETag that the change is meant for, or `*`.",
     "schema": {"type": "string", "pattern": r'^(\*|"[1-9][0-9]{0,8}")$'},
 }
+_SECURITY: Mapping[str, list[dict[str, list[str]]]] = {FEED: [{"feed": []}], LOGIN: []}
 _ETAG = {"description": "The version, for If-Match.", "schema": {"type": "string"}}
 
 
@@ -119,6 +122,12 @@ def reads(model: type[BaseModel] | None, *, required: bool = True, if_match: boo
     }
 
 
+def takes(model: type[BaseModel]) -> dict[str, Any]:
+    """The body of a POST that can't be repeated, as `openapi_extra`."""
+    schema = {"$ref": _REF + model.__name__}
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
 def changes(model: type[BaseModel] | None) -> dict[str, Any]:
     """The body and headers of a PATCH, PUT or DELETE, as `openapi_extra`: such a call can be repeated as it is."""
     found: dict[str, Any] = {"parameters": [IF_MATCH]}
@@ -148,7 +157,7 @@ def openapi(app: FastAPI) -> dict[str, Any]:
         for path, operations in document["paths"].items():
             for operation in operations.values():
                 if path.startswith("/v1/"):
-                    operation["security"] = [{"feed": []} if path == FEED else {"bearer": []}]
+                    operation["security"] = _SECURITY.get(path, [{"bearer": []}])
                 operation["responses"].setdefault(
                     "500",
                     {

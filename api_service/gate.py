@@ -28,6 +28,9 @@ from reservation_core.ports.transactions import DatabaseUnavailableError
 PROTECTED = "/v1/"
 FEED = "/v1/bookings.ics"
 """Calendar programs send no headers of ours: this address carries a credential of its own, which the route checks."""
+LOGIN = "/v1/login"
+"""Whoever signs in has no token yet: what they send is their credential, which the route checks."""
+_WITHOUT_TOKEN = frozenset({FEED, LOGIN})
 REPEATABLE = frozenset({"status"})
 FOR_SERVICES = frozenset({"/v1/schedulability", "/v1/schedulability/admissions"})
 """What a service may ask and report; everything else is for people."""
@@ -65,7 +68,7 @@ class Gate:
             await send(message)
 
         try:
-            if scope["path"].startswith(PROTECTED) and scope["path"] != FEED:
+            if scope["path"].startswith(PROTECTED) and scope["path"] not in _WITHOUT_TOKEN:
                 principal = await self._services.authenticator.principal(_authorization(scope))
                 _refuse_services_elsewhere(principal, scope["path"])
                 scope["principal"] = principal

@@ -43,6 +43,8 @@ STATUS_OF: Mapping[type[errors.DomainError], int] = {
     errors.NotBookableError: 409,
     errors.NotChangeableError: 409,
     errors.NotPermittedError: 409,
+    errors.ProofRefusedError: 401,
+    errors.NotLetInError: 403,
 }
 """The status of every kind of broken rule; a test holds it complete."""
 
@@ -138,7 +140,7 @@ def of_exception(error: Exception, request: Request) -> Response | None:
             found = ProblemError(STATUS_OF[type(error)], error.code, error.detail, broken_rules=rules or None)
         case errors.NotBookableError():
             found = not_bookable(error)
-        case errors.UnknownCallerError():
+        case errors.UnknownCallerError() | errors.ProofRefusedError():
             found = ProblemError(STATUS_OF[type(error)], error.code, error.detail, headers=INVALID_TOKEN)
         case errors.DomainError():
             found = ProblemError(STATUS_OF.get(type(error), 409), error.code, error.detail)

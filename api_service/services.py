@@ -18,6 +18,7 @@ from reservation_core.ports.identities import Principal
 from reservation_core.ports.reservations import NewReservation, Submitted
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.settings import ApiSettings
+from reservation_core.runtime.sign_in import SigningIn, open_signing_in
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.submit import submit
 from reservation_core.usecases.waitlist import Waitlist
@@ -39,11 +40,12 @@ class Services:
     metrics: Metrics
     policy: PolicyCache
     waitlist: Waitlist
+    signing_in: SigningIn
     stream_reads: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_STREAM_READERS))
 
     @classmethod
-    def of(cls, runtime: Runtime, settings: ApiSettings) -> "Services":
-        """Put them together; nothing runs yet."""
+    def of(cls, runtime: Runtime, settings: ApiSettings, signing_in: SigningIn | None = None) -> "Services":
+        """Put them together; nothing runs yet. Raises SettingsError."""
 
         async def store(batch: Sequence[NewReservation]) -> list[Submitted]:
             return await submit(runtime.uow, batch, runtime.clock.now())
@@ -57,6 +59,7 @@ class Services:
             metrics=Metrics(runtime.uow, runtime.clock),
             policy=PolicyCache(runtime.uow, settings.token_cache_s),
             waitlist=Waitlist(runtime.uow, runtime.ids, settings.offer),
+            signing_in=signing_in or open_signing_in(settings, runtime),
         )
 
     @asynccontextmanager
@@ -79,6 +82,7 @@ class Services:
             for result in await asyncio.gather(*background, return_exceptions=True):
                 if isinstance(result, Exception):
                     _log.error("background_task_failed", error=repr(result))
+            await self.signing_in.close()
             with suppress(DatabaseUnavailableError):
                 await self.authenticator.write_last_used()
 

@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from gpu_dev.errors import NotLoggedInError, UsageError
+from gpu_dev.ways import Way, way_of
 
 DEFAULT_LISTEN = "127.0.0.1:8080"
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -22,11 +23,15 @@ _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """A server's base URL (no slash at its end) and the token for it; `source` says where the token is from."""
+    """A server's base URL (no slash at its end) and the token for it.
+
+    `source` says where the token is from, and `way` how to get another.
+    """
 
     server: str
-    token: str | None = field(repr=False)
+    token: str | None = field(default=None, repr=False)
     source: str = "nowhere"
+    way: Way | None = None
 
 
 def is_loopback(server: str) -> bool:
@@ -66,7 +71,7 @@ def resolve(server: str | None, token_file: Path | None, environ: Mapping[str, s
         return Connection(url, checked_token(environ["GPU_DEV_TOKEN"], "GPU_DEV_TOKEN"), "GPU_DEV_TOKEN")
     stored = logins.get("tokens", {}).get(url)
     if stored:
-        return Connection(url, stored, str(login_file(environ)))
+        return Connection(url, stored, str(login_file(environ)), way_of(logins.get("ways", {}).get(url)))
     admin = Path(environ.get("GPU_DEV_HOME") or ".gpu-dev") / "admin-token"
     if is_loopback(url) and admin.is_file():
         return Connection(url, read_token(admin), str(admin))
@@ -90,11 +95,18 @@ def checked_token(text: str, source: str) -> str:
     return token
 
 
-def store_login(path: Path, server: str, token: str) -> None:
-    """Remember a token for a server (file mode 0600), and the server as the one to use from now on."""
+def store_login(path: Path, server: str, token: str, *, way: Way | None = None, current: bool = True) -> None:
+    """Remember a token for a server (file mode 0600) and how it was got.
+
+    With `current` the server is the one to use from now on.
+    """
     logins = _read_logins(path)
     tokens = {**logins.get("tokens", {}), server: token}
-    _write_private(path, json.dumps({"server": server, "tokens": tokens}, indent=2) + "\n")
+    ways = {name: each for name, each in logins.get("ways", {}).items() if name != server}
+    if way is not None:
+        ways[server] = way.remembered()
+    chosen = server if current else logins.get("server")
+    _write_private(path, json.dumps({"server": chosen, "tokens": tokens, "ways": ways}, indent=2) + "\n")
 
 
 def forget_login(path: Path, server: str) -> bool:
@@ -103,8 +115,9 @@ def forget_login(path: Path, server: str) -> bool:
     tokens = dict(logins.get("tokens", {}))
     if tokens.pop(server, None) is None:
         return False
-    current = logins.get("server")
-    _write_private(path, json.dumps({"server": None if current == server else current, "tokens": tokens}) + "\n")
+    ways = {name: each for name, each in logins.get("ways", {}).items() if name != server}
+    current = None if logins.get("server") == server else logins.get("server")
+    _write_private(path, json.dumps({"server": current, "tokens": tokens, "ways": ways}) + "\n")
     return True
 
 
@@ -129,7 +142,7 @@ def _read_logins(path: Path) -> dict[str, Any]:
             f"The login file {path} can't be read: {_cause(error)}. Remove it and log in again.",
             next_command="gpu-dev login",
         ) from error
-    if not isinstance(logins, dict) or not isinstance(logins.get("tokens", {}), dict):
+    if not isinstance(logins, dict) or not all(isinstance(logins.get(key, {}), dict) for key in ("tokens", "ways")):
         raise NotLoggedInError(
             f"The login file {path} is damaged. Remove it and log in again.", next_command="gpu-dev login"
         )

@@ -4,6 +4,7 @@ Every call may be repeated: GET and DELETE by their nature, POST by the Idempote
 and sent with every try. So a connection that breaks after the server acted never makes it act twice.
 """
 
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
@@ -42,13 +43,14 @@ class Exchange:
         *,
         transport: httpx.BaseTransport | None = None,
         sleep: Callable[[float], None] = time.sleep,
+        renew: Callable[[], str] | None = None,
     ) -> None:
         self.server = connection.server
         self.sleep = sleep
-        self._has_token = connection.token is not None
+        self._token = connection.token
+        self._renew = renew
+        self._renewing = threading.Lock()
         headers = {"User-Agent": "gpu-dev", "Accept": "application/json, application/problem+json"}
-        if connection.token is not None:
-            headers["Authorization"] = f"Bearer {connection.token}"
         self._http = httpx.Client(
             base_url=connection.server,
             headers=headers,
@@ -70,18 +72,22 @@ class Exchange:
         params: Mapping[str, Any] | None = None,
         body: BaseModel | None = None,
         headers: Mapping[str, str] | None = None,
+        anonymous: bool = False,
     ) -> httpx.Response:
-        """Send until there is an answer, and return it when it is a 2xx.
+        """Send until there is an answer, and return it when it is a 2xx. `anonymous` requests carry no token.
 
         Raises ApiError for the server's refusals, UnreachableError when tries run out, NotLoggedInError without token.
         """
-        self._need_token()
         content = None if body is None else body.model_dump_json(exclude_unset=True).encode()
         sent = dict(headers or {})
         if content is not None:
             sent["Content-Type"] = "application/json"
         tried = 0
+        renewed = anonymous
         while True:
+            token = None if anonymous else self._needed_token()
+            if token is not None:
+                sent["Authorization"] = f"Bearer {token}"
             try:
                 response = self._http.request(method, path, params=params, content=content, headers=sent)
             except httpx.TransportError as error:
@@ -92,6 +98,9 @@ class Exchange:
                 self._answered = True
                 if response.is_success:
                     return response
+                if response.status_code == HTTPStatus.UNAUTHORIZED and not renewed and self._renewed(token):
+                    renewed = True
+                    continue
                 failure = problem_error(response)
                 if response.status_code not in _AWAY:
                     raise failure
@@ -114,14 +123,20 @@ class Exchange:
 
         Raises ApiError when the server refuses, httpx.TransportError when the connection breaks.
         """
-        self._need_token()
         timeout = httpx.Timeout(30.0, connect=5.0, read=silence_s)
-        with self._http.stream("GET", path, params=params, headers=dict(headers or {}), timeout=timeout) as response:
-            self._answered = True
-            if not response.is_success:
+        for first in (True, False):
+            token = self._needed_token()
+            sent = {**(headers or {}), "Authorization": f"Bearer {token}"}
+            with self._http.stream("GET", path, params=params, headers=sent, timeout=timeout) as response:
+                self._answered = True
+                if response.is_success:
+                    yield response
+                    return
                 response.read()
-                raise problem_error(response)
-            yield response
+                failure = problem_error(response)
+                unauthorized = response.status_code == HTTPStatus.UNAUTHORIZED
+            if not (first and unauthorized and self._renewed(token)):
+                raise failure
 
     def unreachable(self, error: Exception) -> UnreachableError:
         """The error to raise when the server stays silent."""
@@ -130,9 +145,19 @@ class Exchange:
             next_command="gpu-dev up" if is_loopback(self.server) else f"curl {self.server}/readyz",
         )
 
-    def _need_token(self) -> None:
-        if not self._has_token:
+    def _needed_token(self) -> str:
+        if self._token is None:
             raise NotLoggedInError(f"There is no token for {self.server}.", next_command="gpu-dev login")
+        return self._token
+
+    def _renewed(self, refused: str | None) -> bool:
+        """Whether there is another token than the one that was refused; got once for all threads that need it."""
+        if self._renew is None:
+            return False
+        with self._renewing:
+            if self._token == refused:
+                self._token = self._renew()
+        return self._token != refused
 
 
 def read_answer(model: type[M], content: bytes | str) -> M:

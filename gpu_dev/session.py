@@ -10,6 +10,7 @@ from gpu_dev.connection import Connection, normal_server, resolve
 from gpu_dev.errors import ClientError
 from gpu_dev.exchange import Exchange
 from gpu_dev.ids import resolve_id
+from gpu_dev.signing_in import renewal_of
 
 _COMPLETED = 100
 
@@ -26,8 +27,9 @@ def server_of(ctx: typer.Context, server: str | None) -> str:
 
 
 def client_for(ctx: typer.Context) -> GpuDevClient:
-    """A client for that server; use it as a context manager."""
-    return GpuDevClient(Exchange(connection_of(ctx)))
+    """A client for that server, which signs in again where it knows how; use it as a context manager."""
+    connection = connection_of(ctx)
+    return GpuDevClient(Exchange(connection, renew=renewal_of(connection)))
 
 
 def whole_id(client: GpuDevClient, text: str) -> str:

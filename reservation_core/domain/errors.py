@@ -159,3 +159,15 @@ class NotOfferedError(DomainError):
     """The booking is not on offer (any more): there is nothing to accept or decline."""
 
     code = "not_offered"
+
+
+class ProofRefusedError(DomainError):
+    """What was sent to sign in with proves nothing here: forged, expired, used before, or meant for somebody else."""
+
+    code = "proof_refused"
+
+
+class NotLetInError(DomainError):
+    """Who signs in is known, and no rule makes a user of them; or that user may not come in this way."""
+
+    code = "not_let_in"

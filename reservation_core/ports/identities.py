@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Protocol
 
 from reservation_core.domain.model import Role
+from reservation_core.domain.sign_in import SignInMethod
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +17,7 @@ class Principal:
     role: Role
     token_id: str
     expires_at: datetime | None
+    method: SignInMethod | None = None  # what vouched for them at a sign-in
 
     @property
     def is_admin(self) -> bool:
@@ -80,9 +82,21 @@ class Identities(Protocol):
         ...
 
     async def create_token(
-        self, token_id: str, user_id: int, name: str | None, digest: bytes, expires_at: datetime | None, now: datetime
+        self,
+        token_id: str,
+        user_id: int,
+        name: str | None,
+        digest: bytes,
+        expires_at: datetime | None,
+        now: datetime,
+        *,
+        method: SignInMethod | None = None,
     ) -> TokenRecord:
-        """Store a token's digest."""
+        """Store a token's digest; `method` says what vouched for whoever got it at a sign-in."""
+        ...
+
+    async def forget_sign_ins(self, user_id: int, before: datetime) -> None:
+        """Delete a user's tokens of sign-ins that expired before that."""
         ...
 
     async def tokens(self, user_id: int | None, *, after: str | None, limit: int) -> list[TokenRecord]:

@@ -22,6 +22,7 @@ from reservation_core.ports.planning import Planning
 from reservation_core.ports.pod_endings import PodEndings
 from reservation_core.ports.pod_logs import PodLogs
 from reservation_core.ports.policies import Policies, Projects
+from reservation_core.ports.proofs import UsedProofs
 from reservation_core.ports.queues import Queue
 from reservation_core.ports.reservations import Reservations
 from reservation_core.ports.unknown_pods import UnknownPods
@@ -84,6 +85,8 @@ class UnitOfWork(Protocol):
     def pod_endings(self) -> PodEndings: ...
     @property
     def belongings(self) -> Belongings: ...
+    @property
+    def used_proofs(self) -> UsedProofs: ...
     @property
     def queue(self) -> Queue: ...
 

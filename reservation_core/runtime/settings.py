@@ -17,6 +17,7 @@ from reservation_core.adapters.kubernetes.attaching import GpuAttach, GpuPin
 from reservation_core.adapters.notices.security import SmtpSecurity
 from reservation_core.domain.egress import egress_rules
 from reservation_core.domain.placement.policy_names import DEFAULT_POLICY, PlacementPolicy
+from reservation_core.runtime.settings_auth import AuthSettings
 
 
 class ClusterKind(StrEnum):
@@ -219,6 +220,7 @@ class ApiSettings(GraceSettings, WaitlistSettings):
     submit_batch: Annotated[int, Field(ge=1, le=1000)] = 100
     # everyone: whoever is signed in; members: who is in a project with the holder; self: nobody else.
     holders: Holders = Holders.EVERYONE
+    auth: AuthSettings = Field(default_factory=AuthSettings)
     policy_file: Path | None = None  # TOML: rules by scope, taken over at the start when the file has changed
 
     @property

@@ -22,7 +22,8 @@ async def create(
 
     Raises ForbiddenError, NotFoundError for an unknown user, UserDisabledError.
     """
-    user_id = principal.user_id
+    expires_at = None if expires_in is None else now + expires_in
+    user_id, method = principal.user_id, principal.method
     if user is not None and user != principal.user:
         if not principal.is_admin:
             # The same words whether that user exists or not.
@@ -32,14 +33,25 @@ async def create(
             raise NotFoundError(f"There is no user {user!r}. Create it first with POST /v1/users.")
         if record.disabled_at is not None:
             raise UserDisabledError(f"User {user!r} is disabled, so a token would not work. Make it for another user.")
-        user_id = record.id
+        user_id, method = record.id, None
+    elif principal.method is not None and _outlasts(expires_at, principal.expires_at):
+        # Who vouched for them is asked again when it expires; a token made with it must not go past that.
+        raise ForbiddenError(
+            "You have signed in for a while, and can't make a token of yours that lasts longer. Sign in again when it"
+            " expires, give a shorter `expires_in`, or ask an administrator for a token."
+        )
     secret = ids.new_secret()
-    expires_at = None if expires_in is None else now + expires_in
-    token = await uow.identities.create_token(ids.new_id("tok"), user_id, name, ids.digest(secret), expires_at, now)
+    token = await uow.identities.create_token(
+        ids.new_id("tok"), user_id, name, ids.digest(secret), expires_at, now, method=method
+    )
     await uow.events.append(
         actor=principal.user, kind="token_created", at=now, subject=token.id, data={"user": token.user}
     )
     return token, secret
+
+
+def _outlasts(one: datetime | None, other: datetime | None) -> bool:
+    return other is not None and (one is None or one > other)
 
 
 async def page(

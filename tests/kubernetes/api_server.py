@@ -49,12 +49,16 @@ class ApiServer:
         """The test cluster's own client; needs a running event loop."""
         return ApiClient(self.url, token or self.admin_token, self.ca)
 
-    async def token_of(self, namespace: str, service_account: str) -> str:
-        """A bearer token of a service account, which is created where it is missing. The emulator takes any token."""
+    async def token_of(self, namespace: str, service_account: str, *audiences: str) -> str:
+        """A bearer token of a service account, which is created where it is missing; for the server, or for others.
+
+        The emulator takes any token.
+        """
         async with self.client() as client:
             path = f"/api/v1/namespaces/{namespace}/serviceaccounts"
             await client.try_call("POST", path, {"metadata": {"name": service_account}})
-            request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+            spec = {"audiences": list(audiences)} if audiences else {}
+            request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
             answer = await client.call("POST", f"{path}/{service_account}/token", request)
             return str(answer["status"]["token"])
 

@@ -26,6 +26,7 @@ from tests.kubernetes.emulated_patches import patched
 from tests.kubernetes.emulated_pods import bound_pod, check_metadata, check_pod_update, invalid, new_pod, pod_grace
 from tests.kubernetes.emulated_selectors import selector
 from tests.kubernetes.emulated_store import ApiError, JsonObject, Resource, Store
+from tests.kubernetes.emulated_tokens import Tokens
 from tests.kubernetes.emulated_watches import page, watch
 
 _PATH = re.compile(
@@ -64,6 +65,7 @@ class Emulator(KubernetesScaffold):
     """kmock's handler, answering for objects from a `Store`."""
 
     store: Store = attrs.field(factory=Store, init=False)
+    _tokens: Tokens = attrs.field(factory=Tokens, init=False)
     _known: dict[tuple[str, str, str], Resource] = attrs.field(factory=dict, init=False)
     _kubelets: aiohttp.ClientSession | None = attrs.field(default=None, init=False)
 
@@ -121,6 +123,12 @@ class Emulator(KubernetesScaffold):
         match asked.raw.method:
             case "GET":
                 return await self._read(asked)
+            case "POST" if asked.resource.plural == "tokenreviews":
+                accounts = self._known["", "v1", "serviceaccounts"]
+                review = self._tokens.review(
+                    await asked.raw.json(), lambda where, name: self.store.find(accounts, where, name) is not None
+                )
+                return web.json_response(review, status=201)
             case "POST":
                 return web.json_response(self._post(asked, await asked.raw.json()), status=201)
             case "PUT" if asked.name and asked.subresource in (None, "status"):
@@ -153,7 +161,7 @@ class Emulator(KubernetesScaffold):
         if asked.subresource == "eviction":
             return self._delete(asked, name, body.get("deleteOptions") or {})
         if asked.subresource == "token":
-            return {"kind": "TokenRequest", "status": {"token": f"emulated-{asked.namespace}-{name}"}}
+            return self._tokens.issue(str(asked.namespace), name, body)
         raise ApiError(404, "NotFound", "the server could not find the requested resource")
 
     def _delete_asked(self, asked: Asked, options: JsonObject) -> JsonObject:

@@ -9,6 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.domain.errors import NameTakenError
 from reservation_core.domain.model import Role
+from reservation_core.domain.sign_in import SignInMethod
 from reservation_core.ports.identities import Principal, TokenRecord, UserRecord
 
 
@@ -24,7 +25,8 @@ class PostgresIdentities:
         row = result.one_or_none()
         if row is None:
             return None
-        return Principal(row.user_id, row.user_name, Role(row.role), row.token_id, row.expires_at)
+        method = None if row.method is None else SignInMethod(row.method)
+        return Principal(row.user_id, row.user_name, Role(row.role), row.token_id, row.expires_at, method)
 
     async def create_user(self, name: str, role: Role, now: datetime) -> UserRecord:
         """Store a new user. Raises NameTakenError; the transaction stays usable."""
@@ -62,7 +64,15 @@ class PostgresIdentities:
         await self._connection.execute(statement("settle_user"), {"id": user_id, "now": now})
 
     async def create_token(
-        self, token_id: str, user_id: int, name: str | None, digest: bytes, expires_at: datetime | None, now: datetime
+        self,
+        token_id: str,
+        user_id: int,
+        name: str | None,
+        digest: bytes,
+        expires_at: datetime | None,
+        now: datetime,
+        *,
+        method: SignInMethod | None = None,
     ) -> TokenRecord:
         """Store a token's digest (32 bytes)."""
         result = await self._connection.execute(
@@ -74,9 +84,14 @@ class PostgresIdentities:
                 "digest": digest,
                 "expires_at": expires_at,
                 "now": now,
+                "method": None if method is None else method.value,
             },
         )
         return _token(result.one())
+
+    async def forget_sign_ins(self, user_id: int, before: datetime) -> None:
+        """Delete a user's tokens of sign-ins that expired before that; the record keeps that there were any."""
+        await self._connection.execute(statement("forget_sign_ins"), {"user_id": user_id, "before": before})
 
     async def tokens(self, user_id: int | None, *, after: str | None, limit: int) -> list[TokenRecord]:
         """Tokens after an id, in order of their ids, revoked ones too; None means everybody's."""

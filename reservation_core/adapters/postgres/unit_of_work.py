@@ -34,6 +34,7 @@ from reservation_core.adapters.postgres.projects import PostgresProjects
 from reservation_core.adapters.postgres.reservations import PostgresReservations
 from reservation_core.adapters.postgres.unknown_pods import PostgresUnknownPods
 from reservation_core.adapters.postgres.usage import PostgresUsage
+from reservation_core.adapters.postgres.used_proofs import PostgresUsedProofs
 from reservation_core.adapters.postgres.wakeups import PostgresWakeups
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
@@ -170,6 +171,11 @@ class PostgresUnitOfWork:
     def belongings(self) -> PostgresBelongings:
         """What users have that is not over."""
         return PostgresBelongings(self._connection)
+
+    @cached_property
+    def used_proofs(self) -> PostgresUsedProofs:
+        """Proofs that were used to sign in."""
+        return PostgresUsedProofs(self._connection)
 
     def wake(self, channel: Channel) -> None:
         """Wake listeners once this transaction has committed."""

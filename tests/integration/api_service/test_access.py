@@ -18,8 +18,8 @@ from reservation_core.usecases.update_inventory import update_inventory
 from tests.integration.api_service.calendars import asked, at
 from tests.integration.api_service.people import NOBODIES, People, submitted
 
-# A calendar's address carries a credential of its own: see test_calendar_feed.
-OPEN = {"/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", "/v1/bookings.ics"}
+# A calendar's address carries a credential of its own (see test_calendar_feed), who signs in one (see test_login).
+OPEN = {"/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", "/v1/bookings.ics", "/v1/login"}
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 -- name: principal_of_digest
 -- Whose token this is, if it is valid now and its user is not disabled.
-SELECT t.id AS token_id, t.expires_at, u.id AS user_id, u.name AS user_name, u.role
+SELECT t.id AS token_id, t.expires_at, t.method, u.id AS user_id, u.name AS user_name, u.role
 FROM tokens t JOIN users u ON u.id = t.user_id
 WHERE t.digest = :digest AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > :now)
   AND u.disabled_at IS NULL;
@@ -43,12 +43,19 @@ UPDATE users SET settled_at = NULL WHERE id = ANY(CAST(:ids AS bigint[])) AND di
 -- name: create_token
 -- Store a token's digest.
 WITH stored AS (
-    INSERT INTO tokens (id, user_id, name, digest, created_at, expires_at)
-    VALUES (:id, :user_id, :name, :digest, :now, :expires_at)
+    INSERT INTO tokens (id, user_id, name, digest, created_at, expires_at, method)
+    VALUES (:id, :user_id, :name, :digest, :now, :expires_at, :method)
     RETURNING *
 )
 SELECT s.id, s.user_id, u.name AS user_name, s.name, s.created_at, s.expires_at, s.revoked_at, s.last_used_at
 FROM stored s JOIN users u ON u.id = s.user_id;
+
+-- name: forget_sign_ins
+-- Delete a user's tokens of sign-ins that are long expired; one that another writer has at hand is left for next time.
+DELETE FROM tokens WHERE id IN (
+    SELECT id FROM tokens WHERE user_id = :user_id AND method IS NOT NULL AND expires_at < :before
+    ORDER BY id LIMIT 100 FOR UPDATE SKIP LOCKED
+);
 
 -- name: tokens_of_user
 -- One user's tokens after an id, in order.

@@ -1,0 +1,162 @@
+"""Who somebody is here, by what was proved of them elsewhere: the first rule that fits says which user and role.
+
+A rule looks at attributes that the proof has shown, and at nothing that the caller could say beside it.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from reservation_core.domain.errors import NotLetInError
+from reservation_core.domain.model import Role
+
+_USER = re.compile(r"[a-z0-9](?:[a-z0-9._@-]{0,61}[a-z0-9])?")
+_PLACE = re.compile(r"\{([a-z_]+)\}")
+_LONGEST_PATTERN = 256
+_MOST_STARS = 4
+_LONGEST_VALUE = 2048
+
+
+class SignInMethod(StrEnum):
+    """What vouches for the caller."""
+
+    AWS = "aws"
+    OIDC = "oidc"
+    KUBERNETES = "kubernetes"
+
+
+ATTRIBUTES: Mapping[SignInMethod, frozenset[str]] = {
+    SignInMethod.AWS: frozenset({"account", "iam_role", "session", "iam_user"}),
+    SignInMethod.OIDC: frozenset({"issuer", "sub", "email"}),
+    SignInMethod.KUBERNETES: frozenset({"namespace", "service_account"}),
+}
+"""What rules of each method may look at; OIDC's also at claims, as `claim:NAME`."""
+
+_PLACES: Mapping[SignInMethod, frozenset[str]] = {
+    SignInMethod.AWS: frozenset({"iam_role", "session", "iam_user"}),
+    SignInMethod.OIDC: frozenset({"sub", "email", "email_name"}),
+    SignInMethod.KUBERNETES: frozenset({"namespace", "service_account"}),
+}
+_NEEDED: Mapping[SignInMethod, tuple[frozenset[str], ...]] = {
+    # Of each set one at least: a rule that says less would let in more than anybody meant.
+    SignInMethod.AWS: (frozenset({"account"}), frozenset({"iam_role", "iam_user"})),
+    SignInMethod.OIDC: (frozenset({"issuer"}),),
+    SignInMethod.KUBERNETES: (frozenset({"namespace"}), frozenset({"service_account"})),
+}
+_EXACT = frozenset({"account", "issuer"})
+_CASELESS = frozenset({"iam_role", "session", "iam_user", "email"})
+"""What the other side itself takes for one whatever its case; of anything else two cases are two."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProvedIdentity:
+    """Whom a proof has shown: `name` for people and the record, and attributes for rules, each with its values."""
+
+    method: SignInMethod
+    name: str
+    attributes: Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class SignInRule:
+    """Who fits all of `conditions` (`*` stands for any characters) is `user`, which may hold `{attribute}`.
+
+    With `create` the user is made at their first sign-in. Raises ValueError for what would let in more than it says.
+    """
+
+    method: SignInMethod
+    conditions: Mapping[str, str]
+    user: str
+    role: Role = Role.USER
+    create: bool = False
+
+    def __post_init__(self) -> None:
+        _check_conditions(self.method, self.conditions)
+        _check_user(self)
+
+    def user_of(self, identity: ProvedIdentity) -> str | None:
+        """The user whom this rule makes of an identity; None where it does not fit."""
+        if identity.method is not self.method:
+            return None
+        seen = identity.attributes
+        if not all(_fits(name, pattern, seen.get(name, ())) for name, pattern in self.conditions.items()):
+            return None
+        return _PLACE.sub(lambda place: _value(place[1], identity), self.user)
+
+
+@dataclass(frozen=True, slots=True)
+class LetIn:
+    """What the first rule that fits says."""
+
+    user: str
+    role: Role
+    create: bool
+
+
+def let_in(rules: Sequence[SignInRule], identity: ProvedIdentity) -> LetIn:
+    """Who an identity is here. Raises NotLetInError that says what to ask an administrator for."""
+    for rule in rules:
+        user = rule.user_of(identity)
+        if user is None:
+            continue
+        if not _USER.fullmatch(user):
+            raise NotLetInError(
+                f"{identity.name} is known, but makes no name that a user here can have. Ask an administrator for a"
+                f" sign-in rule ([[{identity.method}]]) that names your user."
+            )
+        return LetIn(user, rule.role, rule.create)
+    raise NotLetInError(
+        f"{identity.name} is known, but no sign-in rule lets it in. Ask an administrator to add a rule"
+        f" ([[{identity.method}]]) for it, or for a token."
+    )
+
+
+def _check_conditions(method: SignInMethod, conditions: Mapping[str, str]) -> None:
+    for name, pattern in conditions.items():
+        claim = method is SignInMethod.OIDC and name.startswith("claim:") and name != "claim:email"
+        if name not in ATTRIBUTES[method] and not claim:
+            raise ValueError(f"{name} is nothing that a rule of this kind can look at")
+        if not 0 < len(pattern) <= _LONGEST_PATTERN or pattern.count("*") > _MOST_STARS:
+            raise ValueError(f"{name} must have 1 to {_LONGEST_PATTERN} characters, and at most {_MOST_STARS} `*`")
+        if name in _EXACT and "*" in pattern:
+            raise ValueError(f"{name} must be said exactly, without `*`")
+    for needed in _NEEDED[method]:
+        if not needed & conditions.keys():
+            raise ValueError(f"{' or '.join(sorted(needed))} must be said")
+    if method is SignInMethod.OIDC and conditions.keys() <= {"issuer"}:
+        raise ValueError("sub, email or claims must be said: an issuer's word alone may be for anybody")
+
+
+def _check_user(rule: SignInRule) -> None:
+    places = _PLACE.findall(rule.user)
+    for place in places:
+        if place not in _PLACES[rule.method]:
+            raise ValueError(f"user: there is no {{{place}}} in rules of this kind")
+    looked_at = ["email" if place == "email_name" else place for place in places]
+    if len([place for place in looked_at if "*" in rule.conditions.get(place, "*")]) > 1:
+        # `a-b` + `c` and `a` + `b-c` would be one user.
+        raise ValueError("user: only one {...} may stand for what the rule leaves open; say the others exactly")
+    email = rule.conditions.get("email", "*")
+    if "email_name" in places and ("@" not in email or "*" in email.rpartition("@")[2]):
+        raise ValueError('user: {email_name} needs an email of one domain, such as email = "*@lab.example"')
+    if not _USER.fullmatch(_PLACE.sub("x", rule.user)):
+        raise ValueError("user must become a user's name: lower-case letters, digits and . _ @ -, at most 63")
+
+
+def _fits(name: str, pattern: str, values: Sequence[str]) -> bool:
+    caseless = name in _CASELESS
+    wanted = re.compile(
+        ".*".join(re.escape(part) for part in pattern.split("*")), re.DOTALL | (re.IGNORECASE if caseless else 0)
+    )
+    return any(len(value) <= _LONGEST_VALUE and wanted.fullmatch(value) for value in values)
+
+
+def _value(place: str, identity: ProvedIdentity) -> str:
+    """What stands for a place; nothing that a user's name can hold where there is no one value."""
+    attribute = "email" if place == "email_name" else place
+    values = identity.attributes.get(attribute, ())
+    if len(values) != 1:
+        return "?"
+    value = values[0].lower() if attribute in _CASELESS else values[0]
+    return value.rpartition("@")[0] if place == "email_name" else value

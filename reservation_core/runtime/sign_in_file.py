@@ -1,0 +1,169 @@
+"""The sign-in file: whose word counts, and who is let in as whom. TOML; of each kind the first rule that fits counts.
+
+[[issuer]]
+url = "https://accounts.google.com"
+audiences = ["https://gpus.example.org"]
+
+[[oidc]]
+issuer = "https://accounts.google.com"
+email = "*@lab.example"
+user = "{email_name}"
+create = true
+
+[[aws]]
+account = "123456789012"
+iam_role = "gpu-admins"
+user = "root"
+role = "admin"
+
+[[kubernetes]]
+namespace = "ci"
+service_account = "runner"
+user = "ci"
+"""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from reservation_core.domain.id_tokens import ALGORITHMS, IssuerRules
+from reservation_core.domain.model import Role
+from reservation_core.domain.sign_in import SignInMethod, SignInRule
+from reservation_core.runtime.settings_error import SettingsError
+
+_LARGEST = 2**20
+_MOST = 1000
+
+
+def _https(value: str) -> str:
+    parts = urlsplit(value)
+    if parts.scheme != "https" or not parts.hostname or parts.username or parts.query or parts.fragment:
+        raise ValueError("must be an https address without query")
+    return value
+
+
+def _algorithms(value: frozenset[str]) -> frozenset[str]:
+    if not value or not value <= ALGORITHMS:
+        raise ValueError(f"must be some of {', '.join(sorted(ALGORITHMS))}")
+    return value
+
+
+_Word = Annotated[str, Field(strict=True, min_length=1, max_length=512)]
+_Url = Annotated[str, Field(strict=True, max_length=512), AfterValidator(_https)]
+
+
+class _Issuer(BaseModel):
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+    url: _Url
+    audiences: Annotated[frozenset[_Word], Field(min_length=1, max_length=50)]
+    algorithms: Annotated[frozenset[str], AfterValidator(_algorithms)] = frozenset({"RS256", "ES256"})
+    authorized_parties: Annotated[frozenset[_Word], Field(max_length=200)] = frozenset()
+    jwks_url: _Url | None = None
+
+    def rules(self) -> IssuerRules:
+        """As the domain has it."""
+        return IssuerRules(self.url, self.audiences, self.algorithms, self.authorized_parties, self.jwks_url)
+
+
+class _Rule(BaseModel):
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+    user: Annotated[str, Field(strict=True, min_length=1, max_length=200)]
+    role: Role = Role.USER
+    create: Annotated[bool, Field(strict=True)] = False
+
+
+class _AwsRule(_Rule):
+    account: Annotated[str, Field(strict=True, pattern=r"^[0-9]{12}$")]
+    iam_role: _Word | None = None
+    iam_user: _Word | None = None
+    session: _Word | None = None
+
+
+class _OidcRule(_Rule):
+    issuer: _Url
+    sub: _Word | None = None
+    email: _Word | None = None
+    claims: Annotated[dict[_Word, _Word], Field(max_length=20)] = {}
+
+
+class _KubernetesRule(_Rule):
+    namespace: _Word
+    service_account: _Word
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+    issuer: Annotated[tuple[_Issuer, ...], Field(max_length=20)] = ()
+    aws: Annotated[tuple[_AwsRule, ...], Field(max_length=_MOST)] = ()
+    oidc: Annotated[tuple[_OidcRule, ...], Field(max_length=_MOST)] = ()
+    kubernetes: Annotated[tuple[_KubernetesRule, ...], Field(max_length=_MOST)] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SignInFile:
+    """What the file says."""
+
+    issuers: tuple[IssuerRules, ...] = ()
+    rules: tuple[SignInRule, ...] = ()
+
+    @property
+    def methods(self) -> frozenset[SignInMethod]:
+        """What somebody can sign in with."""
+        return frozenset(rule.method for rule in self.rules)
+
+
+def read_sign_in_file(path: Path) -> SignInFile:
+    """Read it. Raises SettingsError that names what is wrong."""
+    try:
+        with path.open("rb") as file:
+            raw = file.read(_LARGEST + 1)
+    except OSError as error:
+        raise SettingsError(f"GPU_DEV_AUTH__FILE: {path} can't be read: {error.strerror}. Correct the path.") from error
+    if len(raw) > _LARGEST:
+        raise SettingsError(f"GPU_DEV_AUTH__FILE: {path} is larger than {_LARGEST} bytes.")
+    return parse(raw, f"GPU_DEV_AUTH__FILE: {path}")
+
+
+def parse(raw: bytes, source: str) -> SignInFile:
+    """What a file's content says. Raises SettingsError; `source` names the file in its text."""
+    try:
+        found = _File.model_validate(tomllib.loads(raw.decode("utf-8")))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SettingsError(f"{source}: not TOML: {error}.") from error
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in problem["loc"])
+        raise SettingsError(f"{source}: {where}: {problem['msg'].removeprefix('Value error, ')}.") from error
+    urls = [each.url for each in found.issuer]
+    if len(set(urls)) != len(urls):
+        raise SettingsError(f"{source}: issuer: one address stands twice.")
+    rules: list[SignInRule] = []
+    by_method: Mapping[SignInMethod, tuple[_Rule, ...]] = {
+        SignInMethod.AWS: found.aws,
+        SignInMethod.OIDC: found.oidc,
+        SignInMethod.KUBERNETES: found.kubernetes,
+    }
+    for method, listed in by_method.items():
+        for place, each in enumerate(listed):
+            conditions = _conditions(each)
+            if "issuer" in conditions and conditions["issuer"] not in urls:
+                raise SettingsError(f"{source}: oidc.{place}: its issuer is not among the [[issuer]]s.")
+            try:
+                rules.append(SignInRule(method, conditions, each.user, each.role, each.create))
+            except ValueError as error:
+                raise SettingsError(f"{source}: {method}.{place}: {error}.") from error
+    return SignInFile(tuple(each.rules() for each in found.issuer), tuple(rules))
+
+
+def _conditions(rule: _Rule) -> dict[str, str]:
+    said: dict[str, Any] = rule.model_dump(exclude={"user", "role", "create"}, exclude_none=True)
+    claims = said.pop("claims", {})
+    return {**said, **{f"claim:{name}": value for name, value in claims.items()}}
