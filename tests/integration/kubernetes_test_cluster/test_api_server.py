@@ -255,6 +255,23 @@ async def test_a_pod_is_bound_once(api: ApiClient, pods: str) -> None:
     assert (await refused(api.call("POST", f"{pods}/a/binding", binding))).code == 409
 
 
+async def test_a_binding_brings_its_annotations_and_means_one_pod(api: ApiClient, pods: str) -> None:
+    thing = pod("a")
+    thing["metadata"]["annotations"] = {"tests.example/kept": "1", "tests.example/replaced": "old"}
+    made = await api.call("POST", pods, thing)
+    target = {"kind": "Node", "name": "some-node"}
+    brought = {"tests.example/replaced": "new", "tests.example/added": "2"}
+    for wrong in ({"uid": "00000000-0000-0000-0000-000000000000"}, {"resourceVersion": "1"}):
+        metadata = {"name": "a", "annotations": brought, **wrong}
+        refusal = await refused(api.call("POST", f"{pods}/a/binding", {"metadata": metadata, "target": target}))
+        assert refusal.code == 409
+    metadata = {"name": "a", "annotations": brought, "uid": made["metadata"]["uid"]}
+    await api.call("POST", f"{pods}/a/binding", {"metadata": metadata, "target": target})
+    bound = await api.call("GET", f"{pods}/a")
+    assert bound["metadata"]["annotations"] == {"tests.example/kept": "1", **brought}
+    assert bound["spec"]["nodeName"] == "some-node"
+
+
 async def test_a_log_of_what_no_node_has_taken_is_empty(api: ApiClient, pods: str) -> None:
     await api.call("POST", pods, pod("a"))
     assert await api.text(f"{pods}/a/log") == ""
