@@ -46,7 +46,15 @@ def check_pods(documents: list[JsonObject]) -> None:
             assert allowed["readOnlyRootFilesystem"] is True
             assert allowed["capabilities"] == {"drop": ["ALL"]}
             assert container["resources"]["limits"]["memory"]
+            check_patience(container)
         assert not any("hostPath" in volume for volume in spec.get("volumes", ()))
+
+
+def check_patience(container: JsonObject) -> None:
+    """One that may be ended for not answering has minutes to begin: a busy node has little time for it."""
+    if "livenessProbe" in container:
+        starting = container["startupProbe"]
+        assert starting["periodSeconds"] * starting["failureThreshold"] >= 240
 
 
 def check_roles(documents: list[JsonObject], own_secret: str) -> None:
