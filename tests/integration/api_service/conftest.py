@@ -3,6 +3,8 @@
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import httpx
 import pytest
@@ -15,6 +17,9 @@ from reservation_core.runtime.settings import ApiSettings
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service import calendars
 from tests.integration.api_service.people import People
+
+if TYPE_CHECKING:
+    from tests.sign_in_world import SignInWorld
 
 
 @pytest.fixture(autouse=True)
@@ -101,3 +106,21 @@ def bob(calling: Callable[[str], httpx.AsyncClient]) -> httpx.AsyncClient:
 def root(calling: Callable[[str], httpx.AsyncClient]) -> httpx.AsyncClient:
     """An administrator."""
     return calling("root")
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator["SignInWorld"]:
+    """Those who vouch for people."""
+    from tests.sign_in_world import sign_in_world
+
+    async with sign_in_world(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+async def newcomer(runtime: Runtime, world: "SignInWorld") -> AsyncIterator[httpx.AsyncClient]:
+    """Somebody without a token, at a server that believes those."""
+    from tests.integration.api_service.newcomers import served
+
+    async with served(runtime, world) as client:
+        yield client

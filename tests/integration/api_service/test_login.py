@@ -1,13 +1,9 @@
-"""Signing in over REST: proofs that are good, forged, replayed, or meant for others; and what their tokens are."""
+"""Signing in over REST with a request that AWS checks: good, forged, replayed, or meant for others; and the token."""
 
 import asyncio
-import base64
-import hashlib
-import hmac
 import json
 import os
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,45 +11,17 @@ from unittest.mock import patch
 
 import httpx
 import pytest
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
 from structlog.testing import capture_logs
 
-from api_service.app import create_app
 from gpu_dev.aws_signing import signed_request
 from reservation_core.domain.model import Role
 from reservation_core.runtime.settings import ApiSettings
-from reservation_core.runtime.sign_in import open_signing_in
 from reservation_core.runtime.wiring import Runtime, open_runtime
-from tests.sign_in_world import ACCOUNT, ISSUER, SERVER, STS, SignInWorld, sign_in_world, unsigned
+from tests.integration.api_service.newcomers import by_id_token, served
+from tests.sign_in_world import ACCOUNT, SERVER, STS, SignInWorld
 
 ADA = f"arn:aws:sts::{ACCOUNT}:assumed-role/gpu-users/ada"
-
-
-@pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[SignInWorld]:
-    """Those who vouch."""
-    async with sign_in_world(tmp_path) as running:
-        yield running
-
-
-@asynccontextmanager
-async def served(runtime: Runtime, world: SignInWorld, **changed: Any) -> AsyncIterator[httpx.AsyncClient]:
-    """A server with these settings, and a client without a token."""
-    settings = ApiSettings(auth=world.settings.model_copy(update=changed))
-    app = create_app(runtime, settings, open_signing_in(settings, runtime, world.network))
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://api") as client,
-    ):
-        yield client
-
-
-@pytest.fixture
-async def client(runtime: Runtime, world: SignInWorld) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of a server."""
-    async with served(runtime, world) as one:
-        yield one
+REFUSED = "urn:gpu-dev:problem:proof_refused"
 
 
 def signed(
@@ -89,17 +57,17 @@ def presigned(world: SignInWorld, *, signed_headers: bool = True) -> dict[str, A
 
 
 async def test_aws_vouches_and_the_token_works_for_a_while(
-    client: httpx.AsyncClient, world: SignInWorld, runtime: Runtime
+    newcomer: httpx.AsyncClient, world: SignInWorld, runtime: Runtime
 ) -> None:
     before = runtime.clock.now()
     with capture_logs() as logs:
-        answer = await client.post("/v1/login", json=signed(world))
+        answer = await newcomer.post("/v1/login", json=signed(world))
     assert answer.status_code == 201, answer.text
     said = answer.json()
     assert (said["user"], said["role"], answer.headers["cache-control"]) == ("ada", "user", "no-store")
-    me = await client.get("/v1/users/me", headers={"Authorization": f"Bearer {said['token']}"})
+    me = await newcomer.get("/v1/users/me", headers={"Authorization": f"Bearer {said['token']}"})
     assert me.json()["name"] == "ada"
-    listed = await client.get("/v1/tokens", headers={"Authorization": f"Bearer {said['token']}"})
+    listed = await newcomer.get("/v1/tokens", headers={"Authorization": f"Bearer {said['token']}"})
     [token] = listed.json()["items"]
     assert (token["id"], token["name"]) == (said["token_id"], f"aws: {ADA}")
     async with runtime.uow() as uow:
@@ -114,19 +82,19 @@ async def test_aws_vouches_and_the_token_works_for_a_while(
     assert "secret-of" not in repr(logs)
 
 
-async def test_a_presigned_address_does_as_well(client: httpx.AsyncClient, world: SignInWorld) -> None:
-    answer = await client.post("/v1/login", json=presigned(world))
+async def test_a_presigned_address_does_as_well(newcomer: httpx.AsyncClient, world: SignInWorld) -> None:
+    answer = await newcomer.post("/v1/login", json=presigned(world))
     assert answer.status_code == 201, answer.text
     assert answer.json()["user"] == "ada"
 
 
 async def test_the_record_says_who_signed_in_by_what(
-    client: httpx.AsyncClient, world: SignInWorld, runtime: Runtime, database_url: str
+    newcomer: httpx.AsyncClient, world: SignInWorld, runtime: Runtime, database_url: str
 ) -> None:
     from sqlalchemy import text
     from sqlalchemy.ext.asyncio import create_async_engine
 
-    assert (await client.post("/v1/login", json=signed(world))).status_code == 201
+    assert (await newcomer.post("/v1/login", json=signed(world))).status_code == 201
     engine = create_async_engine(database_url)
     async with engine.connect() as connection:
         rows = (await connection.execute(text("SELECT kind, actor, data FROM events ORDER BY id"))).all()
@@ -135,16 +103,16 @@ async def test_the_record_says_who_signed_in_by_what(
     assert rows[-1].data == {"user": "ada", "method": "aws", "identity": ADA}
 
 
-async def test_a_signature_is_good_once(client: httpx.AsyncClient, world: SignInWorld) -> None:
+async def test_a_signature_is_good_once(newcomer: httpx.AsyncClient, world: SignInWorld) -> None:
     proof = signed(world)
-    assert (await client.post("/v1/login", json=proof)).status_code == 201
-    again = await client.post("/v1/login", json=proof)
-    assert (again.status_code, again.json()["type"]) == (401, "urn:gpu-dev:problem:proof_refused")
+    assert (await newcomer.post("/v1/login", json=proof)).status_code == 201
+    again = await newcomer.post("/v1/login", json=proof)
+    assert (again.status_code, again.json()["type"]) == (401, REFUSED)
     assert "used before" in again.json()["detail"]
     assert again.headers["www-authenticate"].startswith("Bearer")
     # Another form of the same: the case of names, and what is not signed.
     other = {**proof, "headers": {name.upper(): value for name, value in proof["headers"].items()}}
-    assert (await client.post("/v1/login", json=other)).status_code == 401
+    assert (await newcomer.post("/v1/login", json=other)).status_code == 401
 
 
 async def test_two_servers_that_get_it_at_once_make_one_token(
@@ -214,18 +182,17 @@ FORGERIES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("forgery", FORGERIES)
-async def test_what_is_forged_goes_nowhere(forgery: str, client: httpx.AsyncClient, world: SignInWorld) -> None:
-    change, why = FORGERIES[forgery]
-    proof = signed(world)
-    change(proof)
-    answer = await client.post("/v1/login", json=proof)
-    assert (answer.status_code, answer.json()["type"]) == (401, "urn:gpu-dev:problem:proof_refused"), answer.text
-    assert why in answer.json()["detail"]
+async def test_what_is_forged_goes_nowhere(newcomer: httpx.AsyncClient, world: SignInWorld) -> None:
+    for forgery, (change, why) in FORGERIES.items():
+        proof = signed(world)
+        change(proof)
+        answer = await newcomer.post("/v1/login", json=proof)
+        assert (answer.status_code, answer.json()["type"]) == (401, REFUSED), (forgery, answer.text)
+        assert why in answer.json()["detail"], forgery
     assert world.network.asked == []
 
 
-async def test_what_aws_does_not_accept_is_refused(client: httpx.AsyncClient, world: SignInWorld) -> None:
+async def test_what_aws_does_not_accept_is_refused(newcomer: httpx.AsyncClient, world: SignInWorld) -> None:
     stolen = signed(world)
     stolen["headers"]["Authorization"] = stolen["headers"]["Authorization"][:-64] + "0" * 64
     renamed = signed(world)
@@ -233,8 +200,8 @@ async def test_what_aws_does_not_accept_is_refused(client: httpx.AsyncClient, wo
     unknown = signed(world, key="AKIAEXAMPLEOFEVE")
     del world.sts.secrets["AKIAEXAMPLEOFEVE"]
     for proof in (stolen, renamed, unknown):
-        answer = await client.post("/v1/login", json=proof)
-        assert (answer.status_code, answer.json()["type"]) == (401, "urn:gpu-dev:problem:proof_refused")
+        answer = await newcomer.post("/v1/login", json=proof)
+        assert (answer.status_code, answer.json()["type"]) == (401, REFUSED)
         assert "AWS does not accept" in answer.json()["detail"]
 
 
@@ -242,7 +209,7 @@ async def test_what_aws_does_not_accept_is_refused(client: httpx.AsyncClient, wo
     "change", ["X-Amz-SignedHeaders=host", "Action=AssumeRole", "X-Amz-Expires=60&X-Amz-Expires=61", "&x=1"]
 )
 async def test_a_presigned_address_that_was_changed_goes_nowhere(
-    change: str, client: httpx.AsyncClient, world: SignInWorld
+    change: str, newcomer: httpx.AsyncClient, world: SignInWorld
 ) -> None:
     proof = presigned(world)
     name = change.partition("=")[0]
@@ -251,15 +218,15 @@ async def test_a_presigned_address_that_was_changed_goes_nowhere(
     else:
         head, _, rest = proof["url"].partition(f"{name}=")
         proof["url"] = head + change + ("&" + rest.partition("&")[2] if "&" in rest else "")
-    answer = await client.post("/v1/login", json=proof)
+    answer = await newcomer.post("/v1/login", json=proof)
     assert answer.status_code == 401, answer.text
     assert world.network.asked == []
 
 
 async def test_a_presigned_address_without_our_name_in_the_signature_goes_nowhere(
-    client: httpx.AsyncClient, world: SignInWorld
+    newcomer: httpx.AsyncClient, world: SignInWorld
 ) -> None:
-    answer = await client.post("/v1/login", json=presigned(world, signed_headers=False))
+    answer = await newcomer.post("/v1/login", json=presigned(world, signed_headers=False))
     assert answer.status_code == 401
     assert "x-gpudev-server-id" in answer.json()["detail"]
     assert world.network.asked == []
@@ -267,12 +234,12 @@ async def test_a_presigned_address_without_our_name_in_the_signature_goes_nowher
 
 @pytest.mark.parametrize("minutes", [6, -2])
 async def test_old_signatures_and_those_of_tomorrow_are_refused(
-    minutes: int, client: httpx.AsyncClient, world: SignInWorld, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+    minutes: int, newcomer: httpx.AsyncClient, world: SignInWorld, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proof = signed(world)
     later = runtime.clock.now() + timedelta(minutes=minutes)
     monkeypatch.setattr(type(runtime.clock), "now", lambda _self: later)
-    answer = await client.post("/v1/login", json=proof)
+    answer = await newcomer.post("/v1/login", json=proof)
     assert answer.status_code == 401
     assert "Sign a new one" in answer.json()["detail"]
     assert world.network.asked == []
@@ -290,9 +257,9 @@ async def test_old_signatures_and_those_of_tomorrow_are_refused(
     ],
 )
 async def test_who_is_known_and_not_let_in_hears_what_to_ask_for(
-    arn: str, client: httpx.AsyncClient, world: SignInWorld
+    arn: str, newcomer: httpx.AsyncClient, world: SignInWorld
 ) -> None:
-    answer = await client.post("/v1/login", json=signed(world, arn=arn))
+    answer = await newcomer.post("/v1/login", json=signed(world, arn=arn))
     assert answer.status_code in (401, 403)
     if answer.status_code == 403:
         assert answer.json()["type"] == "urn:gpu-dev:problem:not_let_in"
@@ -300,49 +267,49 @@ async def test_who_is_known_and_not_let_in_hears_what_to_ask_for(
 
 
 async def test_no_rule_gives_more_than_the_user_has(
-    client: httpx.AsyncClient, world: SignInWorld, runtime: Runtime
+    newcomer: httpx.AsyncClient, world: SignInWorld, runtime: Runtime
 ) -> None:
     async with runtime.uow() as uow:
         await uow.identities.create_user("ada", Role.ADMIN, runtime.clock.now())
-    answer = await client.post("/v1/login", json=signed(world))
+    answer = await newcomer.post("/v1/login", json=signed(world))
     assert answer.status_code == 403
     assert "make them agree" in answer.json()["detail"]
     root = signed(world, arn=f"arn:aws:iam::{ACCOUNT}:user/ops/root-of-gpus", key="AKIAEXAMPLEOFROOT")
-    absent = await client.post("/v1/login", json=root)
+    absent = await newcomer.post("/v1/login", json=root)
     assert absent.status_code == 403
     assert "whom there is not" in absent.json()["detail"]
     async with runtime.uow() as uow:
         await uow.identities.create_user("root", Role.ADMIN, runtime.clock.now())
     # The proof was not used up: nobody got a token for it.
-    assert (await client.post("/v1/login", json=root)).json()["role"] == "admin"
+    assert (await newcomer.post("/v1/login", json=root)).json()["role"] == "admin"
 
 
 async def test_disabled_users_stay_out_and_names_with_a_meaning_are_nobodys(
-    client: httpx.AsyncClient, world: SignInWorld, runtime: Runtime
+    newcomer: httpx.AsyncClient, world: SignInWorld, runtime: Runtime
 ) -> None:
     async with runtime.uow() as uow:
         await uow.identities.create_user("ada", Role.USER, runtime.clock.now())
         await uow.identities.disable_user("ada", runtime.clock.now())
-    answer = await client.post("/v1/login", json=signed(world))
+    answer = await newcomer.post("/v1/login", json=signed(world))
     assert answer.status_code == 403
     assert "disabled" in answer.json()["detail"]
     for name in ("me", "system", "planner"):
         arn = f"arn:aws:sts::{ACCOUNT}:assumed-role/gpu-users/{name}"
-        assert (await client.post("/v1/login", json=signed(world, arn=arn))).status_code == 403
+        assert (await newcomer.post("/v1/login", json=signed(world, arn=arn))).status_code == 403
 
 
 async def test_who_signed_in_for_a_while_makes_no_token_that_lasts(
-    client: httpx.AsyncClient, world: SignInWorld, runtime: Runtime
+    newcomer: httpx.AsyncClient, world: SignInWorld, runtime: Runtime
 ) -> None:
-    token = (await client.post("/v1/login", json=signed(world))).json()["token"]
+    token = (await newcomer.post("/v1/login", json=signed(world))).json()["token"]
     mine = {"Authorization": f"Bearer {token}"}
     for longer in ({}, {"expires_in": 86_400}):
-        refused = await client.post("/v1/tokens", json=longer, headers=mine)
+        refused = await newcomer.post("/v1/tokens", json=longer, headers=mine)
         assert (refused.status_code, refused.json()["type"]) == (403, "urn:gpu-dev:problem:forbidden")
-    shorter = await client.post("/v1/tokens", json={"expires_in": 60}, headers=mine)
+    shorter = await newcomer.post("/v1/tokens", json={"expires_in": 60}, headers=mine)
     assert shorter.status_code == 201
     # Nor does a token made with a token of a sign-in.
-    again = await client.post("/v1/tokens", json={}, headers={"Authorization": f"Bearer {shorter.json()['token']}"})
+    again = await newcomer.post("/v1/tokens", json={}, headers={"Authorization": f"Bearer {shorter.json()['token']}"})
     assert again.status_code == 403
 
 
@@ -410,160 +377,8 @@ async def test_few_are_asked_at_once_and_a_crowd_is_told_to_come_back(runtime: R
     assert most == 1
 
 
-# ID tokens
-
-
-def _oidc(token: str) -> dict[str, Any]:
-    return {"method": "oidc", "id_token": token}
-
-
-async def test_an_issuer_vouches(client: httpx.AsyncClient, world: SignInWorld, runtime: Runtime) -> None:
-    now = runtime.clock.now()
-    answer = await client.post("/v1/login", json=_oidc(world.issuer.token(world.issuer.claims(now))))
-    assert answer.status_code == 201, answer.text
-    assert answer.json()["user"] == "ada"
-    by_curve = world.issuer.token(
-        world.issuer.claims(now, email="Bob@LAB.example"), kid="ec-1", key=world.issuer.ec_key, alg="ES256"
-    )
-    assert (await client.post("/v1/login", json=_oidc(by_curve))).json()["user"] == "bob"
-    # The keys are kept.
-    assert world.issuer.fetches == 1
-
-
-CLAIMS: dict[str, tuple[dict[str, Any], str]] = {
-    "another audience": ({"aud": "https://other.example"}, "for somebody else"),
-    "no audience": ({"aud": None}, "for nobody"),
-    "our audience among others, passed on by nobody knows whom": ({"aud": [SERVER, "x"]}, "azp"),
-    "our audience among others, passed on by another": ({"aud": [SERVER, "x"], "azp": "x"}, "azp"),
-    "another issuer": ({"iss": "https://evil.example"}, "issuer is not one of"),
-    "almost our issuer": ({"iss": ISSUER + "/"}, "issuer is not one of"),
-    "no issuer": ({"iss": None}, "issuer is not one of"),
-    "no end": ({"exp": None}, "from when and until when"),
-    "no beginning": ({"iat": None}, "from when and until when"),
-    "an end that is no time": ({"exp": "tomorrow"}, "no time"),
-    "nobody": ({"sub": None}, "names nobody"),
-}
-
-
-@pytest.mark.parametrize("what", CLAIMS)
-async def test_id_tokens_that_are_not_for_us_are_refused(
-    what: str, client: httpx.AsyncClient, world: SignInWorld, runtime: Runtime
-) -> None:
-    changed, why = CLAIMS[what]
-    claims = world.issuer.claims(runtime.clock.now(), **changed)
-    answer = await client.post("/v1/login", json=_oidc(world.issuer.token(claims)))
-    assert (answer.status_code, answer.json()["type"]) == (401, "urn:gpu-dev:problem:proof_refused"), answer.text
-    assert why in answer.json()["detail"]
-
-
-@pytest.mark.parametrize(
-    ("shifts", "why"),
-    [
-        ({"iat": -7200, "exp": -3600}, "expired"),
-        ({"iat": -7200, "exp": 3600}, "expired"),  # good for too long
-        ({"iat": 600, "exp": 3600}, "not good yet"),
-        ({"iat": 0, "exp": 3600, "nbf": 600}, "not good yet"),
-    ],
-)
-async def test_id_tokens_have_their_time(
-    shifts: dict[str, int], why: str, client: httpx.AsyncClient, world: SignInWorld, runtime: Runtime
-) -> None:
-    now = runtime.clock.now().timestamp()
-    claims = world.issuer.claims(runtime.clock.now(), **{name: int(now + shift) for name, shift in shifts.items()})
-    answer = await client.post("/v1/login", json=_oidc(world.issuer.token(claims)))
-    assert answer.status_code == 401
-    assert why in answer.json()["detail"]
-
-
-async def test_an_address_that_nobody_verified_is_nobodys(
-    client: httpx.AsyncClient, world: SignInWorld, runtime: Runtime
-) -> None:
-    for verified in (False, None, "true", 1):
-        claims = world.issuer.claims(runtime.clock.now(), email_verified=verified)
-        answer = await client.post("/v1/login", json=_oidc(world.issuer.token(claims)))
-        assert (answer.status_code, answer.json()["type"]) == (403, "urn:gpu-dev:problem:not_let_in")
-
-
-async def test_forged_signatures_are_refused(client: httpx.AsyncClient, world: SignInWorld, runtime: Runtime) -> None:
-    issuer = world.issuer
-    claims = issuer.claims(runtime.clock.now())
-    public = issuer.rsa_key.public_key().public_bytes(
-        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
-    head = unsigned(claims, {"alg": "HS256", "kid": "rsa-1"}).rpartition(".")[0]
-    by_public_key = hmac.new(public, head.encode(), hashlib.sha256).digest()
-    good = issuer.token(claims)
-    forged = {
-        "alg none": unsigned(claims, {"alg": "none", "kid": "rsa-1"}),
-        "alg None": unsigned(claims, {"alg": "None"}),
-        "HS256 by the public key": unsigned(claims, {"alg": "HS256", "kid": "rsa-1"}, by_public_key),
-        "another's key under the same name": issuer.token(claims, key=rsa.generate_private_key(65537, 2048)),
-        "a curve's key named for RSA": issuer.token(claims, kid="rsa-1", key=issuer.ec_key, alg="ES256"),
-        "an algorithm that is not allowed": issuer.token(claims, alg="RS512"),
-        "claims changed": good.split(".")[0]
-        + "."
-        + unsigned({**claims, "email": "root@lab.example"}, {}).split(".")[1]
-        + "."
-        + good.split(".")[2],
-        "its own key in the header": issuer.token(claims, kid=None, key=rsa.generate_private_key(65537, 2048)),
-        "crit": unsigned(claims, {"alg": "RS256", "kid": "rsa-1", "crit": ["b64"]}, b"x"),
-        "no JSON": "AAAAAAAA.AAAAAAAA.AAAA",
-        "a list": ".".join(base64.urlsafe_b64encode(b"[1]").rstrip(b"=").decode() for _ in range(2)) + ".AAAA",
-    }
-    for what, token in forged.items():
-        answer = await client.post("/v1/login", json=_oidc(token))
-        assert (answer.status_code, answer.json()["type"]) == (401, "urn:gpu-dev:problem:proof_refused"), what
-
-
-async def test_a_flood_of_unknown_keys_asks_the_issuer_now_and_then(runtime: Runtime, world: SignInWorld) -> None:
-    issuer = world.issuer
-    claims = issuer.claims(runtime.clock.now())
-    stranger = rsa.generate_private_key(65537, 2048)
-    async with served(runtime, world) as client:
-        flood = [_oidc(issuer.token(claims, kid=f"unknown-{number}", key=stranger)) for number in range(20)]
-        answers = await asyncio.gather(*(client.post("/v1/login", json=proof) for proof in flood))
-        assert {answer.status_code for answer in answers} == {401}
-        assert issuer.fetches == 1
-        # Meanwhile those with a key that is known come in.
-        assert (await client.post("/v1/login", json=_oidc(issuer.token(claims)))).status_code == 201
-        assert issuer.fetches == 1
-
-
-async def test_a_new_key_is_found_and_small_or_secret_ones_are_none(runtime: Runtime, world: SignInWorld) -> None:
-    from jwt.algorithms import RSAAlgorithm
-
-    issuer = world.issuer
-    claims = issuer.claims(runtime.clock.now())
-    fresh = rsa.generate_private_key(65537, 2048)
-    small = rsa.generate_private_key(65537, 1024)
-    async with served(runtime, world, keys_every_s=1) as client:
-        assert (await client.post("/v1/login", json=_oidc(issuer.token(claims)))).status_code == 201
-        issuer.shown["rsa-2"] = RSAAlgorithm.to_jwk(fresh.public_key(), as_dict=True)
-        issuer.shown["small"] = RSAAlgorithm.to_jwk(small.public_key(), as_dict=True)
-        issuer.shown["oct"] = {"kty": "oct", "k": "c2VjcmV0"}
-        token = issuer.token(claims, kid="rsa-2", key=fresh)
-        async with asyncio.timeout(60):
-            while (await client.post("/v1/login", json=_oidc(token))).status_code != 201:
-                await asyncio.sleep(0.1)
-        with pytest.warns(Warning, match="minimum"):
-            weak = issuer.token(claims, kid="small", key=small)
-        assert (await client.post("/v1/login", json=_oidc(weak))).status_code == 401
-
-
-async def test_an_issuer_that_is_away_is_no_refusal(runtime: Runtime, world: SignInWorld) -> None:
-    port = world.network.ports.pop("issuer.example")
-    claims = world.issuer.claims(runtime.clock.now())
-    async with served(runtime, world, keys_every_s=1) as client:
-        answer = await client.post("/v1/login", json=_oidc(world.issuer.token(claims)))
-        assert (answer.status_code, answer.json()["type"]) == (503, "urn:gpu-dev:problem:proof_unavailable")
-        world.network.ports["issuer.example"] = port
-        async with asyncio.timeout(60):
-            while (await client.post("/v1/login", json=_oidc(world.issuer.token(claims)))).status_code != 201:
-                await asyncio.sleep(0.1)
-
-
 async def test_a_server_without_sign_ins_says_so(alice: httpx.AsyncClient, calling: Any) -> None:
-    answer = await calling("anonymous").post("/v1/login", json=_oidc("a" * 8 + ".b.c"))
+    answer = await calling("anonymous").post("/v1/login", json=by_id_token("a" * 8 + ".b.c"))
     assert (answer.status_code, answer.json()["type"]) == (403, "urn:gpu-dev:problem:not_let_in")
     assert "Ask an administrator" in answer.json()["detail"]
 
@@ -571,7 +386,7 @@ async def test_a_server_without_sign_ins_says_so(alice: httpx.AsyncClient, calli
 @pytest.mark.parametrize(
     "body", [{}, {"method": "password"}, {"method": "oidc"}, {"method": "oidc", "id_token": "x" * 20_000}, []]
 )
-async def test_what_is_no_proof_is_refused_without_showing_it(body: Any, client: httpx.AsyncClient) -> None:
-    answer = await client.post("/v1/login", json=body)
+async def test_what_is_no_proof_is_refused_without_showing_it(body: Any, newcomer: httpx.AsyncClient) -> None:
+    answer = await newcomer.post("/v1/login", json=body)
     assert answer.status_code == 422
     assert "xxxx" not in answer.text

@@ -6,14 +6,16 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 import pytest
 import structlog
+from fastapi import FastAPI
 
 from api_service.app import create_app
 from api_service.server import serve
@@ -23,13 +25,25 @@ from gpu_dev.errors import ApiError
 from gpu_dev.exchange import Exchange
 from gpu_dev.main import main
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus, Role
-from reservation_core.runtime.settings import StandaloneSettings
+from reservation_core.runtime.settings import KubernetesSettings, StandaloneSettings
+from reservation_core.runtime.sign_in import open_signing_in
 from reservation_core.runtime.wiring import Runtime, open_runtime
 from reservation_core.usecases.update_inventory import update_inventory
 from reservation_processor.process import run as process
+from tests.kubernetes.api_server import ApiServer
 from tests.waiting import eventually_sync
 
+if TYPE_CHECKING:
+    from tests.sign_in_world import SignInWorld
+
 ROOT = Path(__file__).parents[3]
+_SERVICE_ACCOUNTS = """
+[[kubernetes]]
+namespace = "*"
+service_account = "runner"
+user = "ci"
+create = true
+"""
 
 
 @dataclass(frozen=True)
@@ -110,8 +124,10 @@ async def _people(runtime: Runtime) -> dict[str, str]:
 class _Thread(threading.Thread):
     """The system in an event loop of its own, so that tests can be blocking clients as real ones are."""
 
-    def __init__(self, database_url: str, folder: Path) -> None:
+    def __init__(self, database_url: str, folder: Path, kubeconfig: Path | None = None) -> None:
         super().__init__(daemon=True)
+        self.kubeconfig = kubeconfig
+        self.world: SignInWorld | None = None
         self.database_url = database_url
         self.folder = folder
         self.loop = asyncio.new_event_loop()
@@ -139,10 +155,24 @@ class _Thread(threading.Thread):
             await update_inventory(runtime.uow, runtime.cluster, runtime.clock)
             processing = asyncio.create_task(process(runtime, settings, self.stopping))
             try:
-                await serve(create_app(runtime, settings), "127.0.0.1:0", stop=self.stopping, ready=self._ready)
+                async with self._app(runtime, settings) as app:
+                    await serve(app, "127.0.0.1:0", stop=self.stopping, ready=self._ready)
             finally:
                 self.stopping.set()
                 await processing
+
+    @asynccontextmanager
+    async def _app(self, runtime: Runtime, settings: StandaloneSettings) -> AsyncIterator[FastAPI]:
+        """With those who vouch for people beside it, where the test wants these."""
+        if self.kubeconfig is None:
+            yield create_app(runtime, settings)
+            return
+        from tests.sign_in_world import RULES, sign_in_world
+
+        async with sign_in_world(self.folder, RULES + _SERVICE_ACCOUNTS) as self.world:
+            kubernetes = KubernetesSettings(kubeconfig=self.kubeconfig)
+            believing = settings.model_copy(update={"auth": self.world.settings, "kubernetes": kubernetes})
+            yield create_app(runtime, settings, open_signing_in(believing, runtime, self.world.network))
 
     def _ready(self, url: str) -> None:
         self.url = url
@@ -177,12 +207,28 @@ def server_log(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture
 def system(database_url: str, tmp_path: Path, server_log: Path) -> Iterator[System]:
     """Four simulated h100 on one node, everything that serves them, and three people."""
-    thread = _Thread(database_url, tmp_path)
+    with _running(_Thread(database_url, tmp_path)) as running:
+        yield running
+
+
+@pytest.fixture
+def believing(
+    database_url: str, tmp_path: Path, server_log: Path, api_server: ApiServer
+) -> Iterator[tuple[System, "SignInWorld"]]:
+    """The same, letting in whom AWS, an issuer or the API server vouch for."""
+    thread = _Thread(database_url, tmp_path, api_server.kubeconfig)
+    with _running(thread) as running:
+        assert thread.world is not None
+        yield running, thread.world
+
+
+@contextmanager
+def _running(thread: _Thread) -> Iterator[System]:
     thread.start()
     assert thread.up.wait(30)
     if thread.error is not None:
         raise thread.error
-    running = System(thread.url, thread.tokens, tmp_path)
+    running = System(thread.url, thread.tokens, thread.folder)
     try:
         yield running
     finally:

@@ -1,5 +1,7 @@
 """Broken connections, refusals and strange answers."""
 
+from collections.abc import Callable
+
 import httpx
 import pytest
 
@@ -160,3 +162,66 @@ def test_lists_are_read_page_by_page_as_they_are_used() -> None:
     assert cursors == []
     assert len(list(jobs)) == 4
     assert cursors == [None, "b"]
+
+
+def renewing(handler: Callable[[httpx.Request], httpx.Response], renewed: list[str]) -> Exchange:
+    def renew() -> str:
+        renewed.append(f"token-{len(renewed) + 2}")
+        return renewed[-1]
+
+    connection = Connection("http://there", "token-1")
+    return Exchange(connection, transport=httpx.MockTransport(handler), sleep=lambda _: None, renew=renew)
+
+
+def test_a_token_that_is_no_good_any_more_is_renewed_once_for_a_request() -> None:
+    renewed: list[str] = []
+    seen: list[tuple[str, str]] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        seen.append((request.headers["authorization"], request.headers["idempotency-key"]))
+        return answer() if seen[-1][0] == "Bearer token-2" else httpx.Response(401)
+
+    with GpuDevClient(renewing(handler, renewed)) as client:
+        client.submit(REQUEST)
+        client.submit(REQUEST)
+    assert renewed == ["token-2"]
+    assert [token for token, _ in seen] == ["Bearer token-1", "Bearer token-2", "Bearer token-2"]
+    # The same request, so the same key.
+    assert seen[0][1] == seen[1][1]
+
+
+def test_a_server_that_refuses_new_tokens_too_is_believed() -> None:
+    renewed: list[str] = []
+    with (
+        GpuDevClient(renewing(lambda _: httpx.Response(401), renewed)) as client,
+        pytest.raises(ApiError) as caught,
+    ):
+        client.submit(REQUEST)
+    assert caught.value.exit_code is ExitCode.AUTH
+    assert renewed == ["token-2"]
+
+
+def test_streams_are_renewed_as_well() -> None:
+    renewed: list[str] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200 if request.headers["authorization"] == "Bearer token-2" else 401, text="line\n")
+
+    exchange = renewing(handler, renewed)
+    with exchange.stream("/v1/jobs/job-7f3k9q2m/logs") as response:
+        assert response.read() == b"line\n"
+    assert renewed == ["token-2"]
+    refusing = renewing(lambda _: httpx.Response(401), [])
+    with pytest.raises(ApiError), refusing.stream("/v1/jobs/job-7f3k9q2m/logs"):
+        pass
+    refusing.close()
+    exchange.close()
+
+
+def test_anonymous_requests_carry_no_token_and_renew_none() -> None:
+    renewed: list[str] = []
+    exchange = renewing(lambda request: httpx.Response(401 if "authorization" not in request.headers else 500), renewed)
+    with pytest.raises(ApiError) as caught:
+        exchange.send("POST", "/v1/login", anonymous=True)
+    assert (caught.value.problem.status, renewed) == (401, [])
+    exchange.close()
