@@ -4,9 +4,11 @@ A pod that is bound counts where it is. One that was decided on counts from then
 its bind has failed.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
+
+import numpy as np
 
 from reservation_core.domain.asked_cards import AskedCards
 from reservation_core.domain.card_footprints import Footprint, FreeCards, Taken, lay_out
@@ -65,26 +67,35 @@ class _Held:
     keys: int = 0
 
 
-class FreeRows:
-    """All nodes' free cards as they are when the first is looked up; quick for those after it."""
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What is left on a node: cards of which nobody has anything, thousandths of the card that has most free, and units
+    of memory on the card that has most of it, of those with room for the share that was asked for."""
 
-    def __init__(self, fleet: Fleet, nodes: Mapping[str, CardNode]) -> None:
+    whole: int
+    most: int
+    roomy: int
+
+
+class LeftEverywhere:
+    """What is left on all nodes for who is nowhere yet and has nothing promised: worked out when it is first wanted."""
+
+    def __init__(self, fleet: Fleet, share: int) -> None:
         self._fleet = fleet
-        self._nodes = nodes
-        self._milli: list[list[int]] = []
-        self._memory: list[list[int]] = []
+        self._share = share
+        self._left: tuple[list[int], list[int], list[int]] | None = None
 
-    def of(self, node: str) -> tuple[list[int], list[int]]:
-        """Thousandths, and units of memory, by card. KeyError for a node that is not there."""
+    def of(self, node: str) -> Left:
+        """On one node. KeyError for a node that is not there."""
         position = self._fleet.position(node)
         if position is None:
             raise KeyError(node)
-        if not self._milli:
-            self._milli = self._fleet.milli_free.tolist()
-            self._memory = self._fleet.card_memory_free.tolist()
-        here = self._nodes[node]
-        count = max(here.share_cards, here.plugin_cards)
-        return self._milli[position][:count], self._memory[position][:count]
+        if self._left is None:
+            milli, memory = self._fleet.milli_free, self._fleet.card_memory_free
+            roomy = np.where(milli >= self._share, memory, 0).max(axis=1)
+            self._left = self._fleet.whole_free.tolist(), milli.max(axis=1).tolist(), roomy.tolist()
+        whole, most, room = self._left
+        return Left(whole[position], most[position], room[position])
 
 
 class CardsInUse:
@@ -191,9 +202,9 @@ class CardsInUse:
             node.card_memory,
         )
 
-    def free_rows(self) -> "FreeRows":
-        """What is free of each node's cards, for whoever is nowhere yet and has nothing promised. Settle first."""
-        return FreeRows(self.fleet, self.nodes)
+    def left_everywhere(self, share: int) -> LeftEverywhere:
+        """What is left on each node, seen by who asks for a share of so many thousandths. Settle first."""
+        return LeftEverywhere(self.fleet, share)
 
     def _exempt(self, pod: CardPod, node: str) -> set[int]:
         """Cards whose promises do not matter to a pod: of its own booking, or for later than its end."""

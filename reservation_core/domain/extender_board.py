@@ -11,8 +11,8 @@ import numpy as np
 
 from reservation_core.domain.asked_cards import AskedCards
 from reservation_core.domain.card_footprints import FreeCards, Placed, lay_out, place
-from reservation_core.domain.cards_in_use import CardNode, CardPod, CardsInUse
-from reservation_core.domain.extender_reasons import UNKNOWN_NODE, is_simple, lacking, never_fits
+from reservation_core.domain.cards_in_use import CardNode, CardPod, CardsInUse, Left
+from reservation_core.domain.extender_reasons import UNKNOWN_NODE, is_simple, lacking, never_fits, share_of
 from reservation_core.domain.model_usage import Model
 from reservation_core.domain.placement.ranking import Ranking
 from reservation_core.domain.placement.tasks import WHOLE, Task
@@ -56,7 +56,7 @@ class ExtenderBoard:
         able = self._able(pod)
         reserved = self.cards.reserved
         closer = {*reserved, self.cards.node_of(pod.uid)}  # more may be free to this pod than to others
-        rows = self.cards.free_rows()
+        left = self.cards.left_everywhere(share_of(asked))
         fitting: list[str] = []
         failed: dict[str, str] = {}
         unresolvable: dict[str, str] = {}
@@ -74,7 +74,7 @@ class ExtenderBoard:
             elif name in able:
                 fitting.append(name)
             elif name not in closer:
-                failed[name] = lacking(asked, *rows.of(name), 0)
+                failed[name] = lacking(asked, left.of(name), 0)
             elif self._room(pod, self.cards.nodes[name]) is not None:
                 fitting.append(name)
             else:
@@ -150,13 +150,12 @@ class ExtenderBoard:
         names = {fleet.name_at(each) for each in at.tolist()}
         if is_simple(pod.asked):
             return names
-        rows, known = self.cards.free_rows(), dict[tuple[tuple[int, ...], ...], bool]()
+        known: dict[tuple[tuple[int, ...], ...], bool] = {}
         able = set()
         for name in names:
-            milli, memory = rows.of(name)
-            alike = (tuple(milli), tuple(memory))
+            free = self.cards.free_for(pod, self.cards.nodes[name])
+            alike = (tuple(free.milli), tuple(free.memory))
             if alike not in known:
-                free = FreeCards(milli, memory, self.cards.nodes[name].card_memory)
                 known[alike] = self._placed(pod, free, None) is not None
             if known[alike]:
                 able.add(name)
@@ -188,8 +187,12 @@ class ExtenderBoard:
         return chosen
 
     def _lacking(self, pod: CardPod, node: CardNode) -> str:
-        free = self.cards.free_for(pod, node)
-        return lacking(pod.asked, free.milli, free.memory, len(self.cards.reserved.get(node.name, ())))
+        free, share = self.cards.free_for(pod, node), share_of(pod.asked)
+        roomy = max(
+            (memory for memory, milli in zip(free.memory, free.milli, strict=True) if milli >= share), default=0
+        )
+        left = Left(len(free.whole()), max(free.milli, default=0), roomy)
+        return lacking(pod.asked, left, len(self.cards.reserved.get(node.name, ())))
 
 
 def _whole_task(pod: CardPod) -> Task:

@@ -1,11 +1,10 @@
 """Why a pod does not get cards on a node, in sentences that its user understands. Alike for nodes that are alike."""
 
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
 from reservation_core.domain.asked_cards import AskedCards
-from reservation_core.domain.cards_in_use import CardNode
+from reservation_core.domain.cards_in_use import CardNode, Left
 from reservation_core.domain.model_usage import shown
 from reservation_core.domain.placement.tasks import WHOLE
 
@@ -36,18 +35,21 @@ def never_fits(asked: AskedCards, node: CardNode) -> str | None:
     return None
 
 
-def lacking(asked: AskedCards, milli: Sequence[int], memory: Sequence[int], promised: int) -> str:
-    """What a node has too little of now: by what is free of each card, and how many are promised."""
+def lacking(asked: AskedCards, left: Left, promised: int) -> str:
+    """What a node has too little of now: by what is left there, and how many of its cards are promised."""
     if asked.shares and not is_simple(asked):
-        return _no_room(milli.count(WHOLE), promised)
+        return _no_room(left.whole, promised)
     part = asked.parts[0] if asked.parts else None
     if part is None or part.milli == WHOLE:
-        return _no_cards(milli.count(WHOLE), asked.plugin if part is None else part.cards, promised)
-    most = max(milli, default=0)
-    if most < part.milli:
-        return _no_share(part.milli, most, promised)
-    roomy = max(free for free, card in zip(memory, milli, strict=True) if card >= part.milli)
-    return _no_memory(part.memory, roomy, promised)
+        return _no_cards(left.whole, asked.plugin if part is None else part.cards, promised)
+    if left.most < part.milli:
+        return _no_share(part.milli, left.most, promised)
+    return _no_memory(part.memory, left.roomy, promised)
+
+
+def share_of(asked: AskedCards) -> int:
+    """The thousandths of one card that a pod asks for, if it asks for nothing else; else of a whole one."""
+    return asked.parts[0].milli if asked.parts else WHOLE
 
 
 def _beside(promised: int) -> str:
