@@ -10,7 +10,7 @@ import typer
 from gpu_dev.booking_calls import Reach
 from gpu_dev.calendar_views import BOOKING, BOOKING_DETAILS, FEED, SLOT, booked_on, minute
 from gpu_dev.durations import format_duration, parse_duration
-from gpu_dev.errors import UsageError
+from gpu_dev.errors import ApiError, UsageError
 from gpu_dev.ids import whole_booking_id
 from gpu_dev.options import Output
 from gpu_dev.output import Column, Format, View, show_list, show_one
@@ -76,14 +76,13 @@ def create(
     """
     if (env or image or working_dir) and not command:
         raise UsageError("--env, --image and --working-dir are of a command: say it after `--`.")
-    fields = _times(start, end, duration, zone)
     workload = {
         "command": command,
         "env": read_env(env, os.environ) if env else None,
         "image": image,
         "working_dir": read_working_dir(working_dir),
     }
-    fields |= {
+    fields: dict[str, Any] = {
         "gpus": gpus,
         "gpu_type": None if gpu_type is None else gpu_type.lower(),
         "nodes": nodes,
@@ -95,9 +94,19 @@ def create(
         "wait": wait or None,
         "auto_accept": auto_accept or None,
     }
-    request = checked(BookingCreate, {name: value for name, value in fields.items() if value is not None})
+
+    def request() -> BookingCreate:
+        asked = fields | _times(start, end, duration, zone)
+        return checked(BookingCreate, {name: value for name, value in asked.items() if value is not None})
+
+    wanted = request()
     with client_for(ctx) as client:
-        made = client.bookings.book(request)
+        try:
+            made = client.bookings.book(wanted)
+        except ApiError as refusal:
+            if start.strip().lower() != "now" or not _is_past(refusal):
+                raise
+            made = client.bookings.book(request())  # the minute has turned on the way
     if isinstance(made, BookingSeries):
         _show_series(made, output)
     else:
@@ -308,6 +317,10 @@ def _times(start: str, end: str | None, duration: str | None, zone: str | None) 
     if duration is not None:
         return fields | {"duration": parse_duration(duration)}
     return fields | {"end": parse_time(end or "", now, name)}
+
+
+def _is_past(refusal: ApiError) -> bool:
+    return any(rule.code == "past_start" for rule in refusal.problem.broken_rules or ())
 
 
 def _move_end(ctx: typer.Context, booking_id: str, by: timedelta, output: Format | None) -> None:

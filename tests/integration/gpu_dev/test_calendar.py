@@ -2,10 +2,11 @@
 
 import json
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from gpu_dev.times import local_now
 from tests.integration.gpu_dev.conftest import System
 from tests.waiting import eventually_sync
 
@@ -172,3 +173,11 @@ def test_notices_are_chosen(system: System) -> None:
     kinds = _data(system, "notify", "show")["kinds"]  # type: ignore[index, call-overload]
     assert (kinds["started"], sorted(kinds["ended"])) == ([], ["email", "webhook"])
     assert "Channels:" in system.cli("notify", "set", "ended=pigeon").stderr
+
+
+def test_now_is_still_now_when_the_minute_turns_on_the_way(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    late = [local_now() - timedelta(minutes=2)]
+    monkeypatch.setattr("gpu_dev.commands.book.local_now", lambda: late.pop() if late else local_now())
+    made = system.cli("book", "create", "-g", "1", "-s", "now", "-d", "10m")
+    assert made.returncode == 0, made.stderr
+    assert not late
