@@ -1,0 +1,77 @@
+{{/* Names and labels. What has a component takes (list . "api-service"). */}}
+
+{{- define "gpu-dev-server.cp" -}}{{ .Values.namespaces.controlplane }}{{- end }}
+{{- define "gpu-dev-server.wl" -}}{{ .Values.namespaces.workloads }}{{- end }}
+{{- define "gpu-dev-server.prefix" -}}{{ .Values.global.prefix }}{{- end }}
+
+{{- define "gpu-dev-server.selector" -}}
+{{- $root := index . 0 -}}
+app: {{ index . 1 }}
+app.kubernetes.io/instance: {{ $root.Release.Name }}
+{{- end }}
+
+{{- define "gpu-dev-server.labels" -}}
+{{- $root := index . 0 -}}
+{{ include "gpu-dev-server.selector" . }}
+app.kubernetes.io/name: {{ index . 1 }}
+app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: gpu-dev-server
+app.kubernetes.io/managed-by: {{ $root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version }}
+{{- end }}
+
+{{/* An image of ours: (list . .Values.apiService.image) */}}
+{{- define "gpu-dev-server.image" -}}
+{{- $root := index . 0 }}{{ $image := index . 1 }}
+{{- $repository := $image.repository }}
+{{- $first := splitList "/" $repository | first }}
+{{- if and $root.Values.global.imageRegistry (not (and (contains "/" $repository) (regexMatch "[.:]|^localhost$" $first))) }}
+{{- $repository = printf "%s/%s" (trimSuffix "/" $root.Values.global.imageRegistry) $repository }}
+{{- end }}
+{{- printf "%s:%s" $repository ($image.tag | default $root.Values.image.tag | default $root.Chart.AppVersion) }}
+{{- end }}
+
+{{- define "gpu-dev-server.postgresImage" -}}
+{{ printf "%s:%s" .Values.postgres.image.repository .Values.postgres.image.tag }}
+{{- end }}
+
+{{- define "gpu-dev-server.storageClass" -}}
+{{- with .Values.storage.class }}storageClassName: {{ . }}{{ end }}
+{{- end }}
+
+{{/* Which database: embedded | cloudNativePG | external. Two of them, or none, is a mistake to be told of. */}}
+{{- define "gpu-dev-server.database" -}}
+{{- $external := or .Values.externalDatabase.url .Values.externalDatabase.existingSecret }}
+{{- $chosen := list }}
+{{- if .Values.postgres.enabled }}{{ $chosen = append $chosen "embedded" }}{{ end }}
+{{- if .Values.cloudNativePG.enabled }}{{ $chosen = append $chosen "cloudNativePG" }}{{ end }}
+{{- if $external }}{{ $chosen = append $chosen "external" }}{{ end }}
+{{- if ne (len $chosen) 1 }}
+{{- fail (printf "There has to be one database, and %d are chosen: set one of postgres.enabled, cloudNativePG.enabled, externalDatabase.url or externalDatabase.existingSecret, and postgres.enabled=false for the others." (len $chosen)) }}
+{{- end }}
+{{- first $chosen }}
+{{- end }}
+
+{{- define "gpu-dev-server.databaseSecret" -}}
+{{- $kind := include "gpu-dev-server.database" . }}
+{{- if eq $kind "embedded" }}{{ .Values.postgres.auth.existingSecret | default (printf "%s-postgres" .Values.global.prefix) }}
+{{- else if eq $kind "cloudNativePG" }}{{ .Values.global.prefix }}-postgres-app
+{{- else }}{{ .Values.externalDatabase.existingSecret | default (printf "%s-external-database" .Values.global.prefix) }}
+{{- end }}
+{{- end }}
+
+{{- define "gpu-dev-server.databaseHost" -}}
+{{- if eq (include "gpu-dev-server.database" .) "embedded" }}postgres-primary{{ else }}{{ .Values.global.prefix }}-postgres-rw{{ end }}
+{{- end }}
+
+{{- define "gpu-dev-server.adminSecret" -}}
+{{ .Values.adminToken.existingSecret | default (printf "%s-admin-token" .Values.global.prefix) }}
+{{- end }}
+
+{{/* Whether an object may be ours: it is not there, or this release made it. (list . "v1" "Namespace" "" name) */}}
+{{- define "gpu-dev-server.ours" -}}
+{{- $root := index . 0 }}
+{{- $found := lookup (index . 1) (index . 2) (index . 3) (index . 4) }}
+{{- $by := dig "metadata" "annotations" "meta.helm.sh/release-name" "" (default dict $found) }}
+{{- if or (not $found) (eq $by $root.Release.Name) }}yes{{ end }}
+{{- end }}

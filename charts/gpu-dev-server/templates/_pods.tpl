@@ -1,0 +1,133 @@
+{{/* What pods of ours have in common. */}}
+
+{{/* Where and how a pod runs: (list . component values) */}}
+{{- define "gpu-dev-server.placing" -}}
+{{- $root := index . 0 }}{{ $values := index . 2 -}}
+{{- with $root.Values.global.imagePullSecrets }}
+imagePullSecrets: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $root.Values.global.hostAliases }}
+hostAliases: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- if $root.Values.priorityClasses.create }}
+priorityClassName: {{ $root.Values.global.prefix }}-controlplane
+{{- end }}
+{{- with $values.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $values.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* Replicas of one component rather not on one node: (list . component) */}}
+{{- define "gpu-dev-server.apart" -}}
+podAntiAffinity:
+  preferredDuringSchedulingIgnoredDuringExecution:
+    - weight: 100
+      podAffinityTerm:
+        topologyKey: kubernetes.io/hostname
+        labelSelector:
+          matchLabels: {{- include "gpu-dev-server.selector" . | nindent 12 }}
+{{- end }}
+
+{{/* How a program reaches the database. */}}
+{{- define "gpu-dev-server.databaseEnv" -}}
+{{- if ne (include "gpu-dev-server.database" .) "external" }}
+- name: GPU_DEV_DATABASE_URL
+  value: {{ printf "postgresql://%s@%s:5432/%s" .Values.postgres.auth.username (include "gpu-dev-server.databaseHost" .) .Values.postgres.auth.database | quote }}
+- name: PGPASSWORD
+  valueFrom: {secretKeyRef: {name: {{ include "gpu-dev-server.databaseSecret" . }}, key: password}}
+{{- end }}
+{{- if include "gpu-dev-server.secretFiles" . }}
+- {name: GPU_DEV_SECRETS_DIR, value: /secrets/settings}
+{{- end }}
+{{- end }}
+
+{{- define "gpu-dev-server.secretFiles" -}}
+{{- if or .Values.settingsSecret (eq (include "gpu-dev-server.database" .) "external") }}yes{{ end }}
+{{- end }}
+
+{{/* The environment of a component: (list . settings). What the chart says by itself can't be said in settings. */}}
+{{- define "gpu-dev-server.env" -}}
+{{- $root := index . 0 }}
+{{- include "gpu-dev-server.databaseEnv" $root }}
+- {name: GPU_DEV_CLUSTER, value: kubernetes}
+- {name: GPU_DEV_KUBERNETES__NAMESPACE, value: {{ include "gpu-dev-server.wl" $root }}}
+- {name: GPU_DEV_KUBERNETES__POD_DEFAULTS, value: /configuration/pod-defaults.yaml}
+{{- range $name, $value := merge (dict) (index . 1) $root.Values.settings }}
+- {name: {{ $name }}, value: {{ include "gpu-dev-server.said" $value | quote }}}
+{{- end }}
+{{- end }}
+
+{{- define "gpu-dev-server.mounts" -}}
+- {name: configuration, mountPath: /configuration, readOnly: true}
+- {name: tmp, mountPath: /tmp}
+{{- if include "gpu-dev-server.secretFiles" . }}
+- {name: settings, mountPath: /secrets/settings, readOnly: true}
+{{- end }}
+{{- end }}
+
+{{- define "gpu-dev-server.settingsVolume" -}}
+{{- if include "gpu-dev-server.secretFiles" . }}
+- name: settings
+  projected:
+    defaultMode: 0444
+    sources:
+      {{- if eq (include "gpu-dev-server.database" .) "external" }}
+      - secret:
+          name: {{ include "gpu-dev-server.databaseSecret" . }}
+          items: [{key: {{ .Values.externalDatabase.existingSecretKey }}, path: gpu_dev_database_url}]
+      {{- end }}
+      {{- with .Values.settingsSecret }}
+      - secret: {name: {{ . }}}
+      {{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "gpu-dev-server.volumes" -}}
+- name: configuration
+  configMap: {name: {{ .Values.global.prefix }}-configuration}
+- name: tmp
+  emptyDir: {sizeLimit: 256Mi}
+{{ include "gpu-dev-server.settingsVolume" . }}
+{{- end }}
+
+{{/* A value as text; Helm writes large whole numbers as 1e+06, which only some programs read. */}}
+{{- define "gpu-dev-server.said" -}}
+{{- if and (kindIs "float64" .) (eq (floor .) .) }}{{ int64 . }}{{ else }}{{ . }}{{ end }}
+{{- end }}
+
+{{/* Nothing of a new version runs before the database is as far: (list . image pullPolicy) */}}
+{{- define "gpu-dev-server.waits" -}}
+{{- $root := index . 0 }}
+- name: wait-for-migration
+  image: {{ index . 1 | quote }}
+  imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+  command: [python, -m, reservation_core.runtime.database, wait, --patience={{ $root.Values.migration.patienceSeconds }}]
+  env: {{- include "gpu-dev-server.databaseEnv" $root | nindent 4 }}
+  resources: {{- toYaml $root.Values.migration.resources | nindent 4 }}
+  securityContext: {{- include "gpu-dev.containerSecurity" $root | nindent 4 }}
+  {{- if include "gpu-dev-server.secretFiles" $root }}
+  volumeMounts:
+    - {name: settings, mountPath: /secrets/settings, readOnly: true}
+  {{- end }}
+{{- end }}
+
+{{/* Pods begin anew when what they read has changed. */}}
+{{- define "gpu-dev-server.checksum" -}}
+checksum/configuration: {{ include "gpu-dev-server.configuration" . | sha256sum }}
+{{- end }}
+
+{{- define "gpu-dev-server.configuration" -}}
+{{- $defaults := deepCopy .Values.workloads.podDefaults }}
+{{- if and .Values.priorityClasses.create (not (hasKey $defaults "priorityClassName")) }}
+{{- $_ := set $defaults "priorityClassName" (printf "%s-jobs" .Values.global.prefix) }}
+{{- end }}
+pod-defaults.yaml: |
+{{- toYaml $defaults | nindent 2 }}
+{{- with .Values.apiService.policy }}
+policy.toml: |
+{{- . | nindent 2 }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,219 @@
+{{- define "gpu-dev-server.postgresStandby" -}}
+{{- if .Values.postgres.replica.enabled }}{{ ternary "postgres-primary" "postgres-replica" (eq .Values.postgres.primaryIs "postgres-replica") }}{{ end }}
+{{- end }}
+
+{{- define "gpu-dev-server.postgresFiles" -}}
+postgresql.conf: |
+  # max_connections and what values.postgres.configuration says beside it
+  {{- range $name, $value := .Values.postgres.configuration }}
+  {{ $name }} = '{{ include "gpu-dev-server.said" $value | replace "'" "''" }}'
+  {{- end }}
+  # The chart's own.
+  listen_addresses = '*'
+  password_encryption = 'scram-sha-256'
+  wal_level = 'replica'
+  max_wal_senders = 10
+  max_replication_slots = 10
+  max_slot_wal_keep_size = '{{ .Values.postgres.replication.keepWal }}'
+  hot_standby = on
+  hot_standby_feedback = on
+  fsync = on
+  full_page_writes = on
+  # The processes ask for it as well: a commit is answered when it is on disk, here and on the standby that is named.
+  synchronous_commit = on
+  {{- if and .Values.postgres.replication.synchronous (include "gpu-dev-server.postgresStandby" .) }}
+  synchronous_standby_names = 'FIRST 1 ("{{ include "gpu-dev-server.postgresStandby" . }}-0")'
+  {{- else }}
+  synchronous_standby_names = ''
+  {{- end }}
+  idle_in_transaction_session_timeout = '60s'
+  autovacuum_naptime = '5s'
+  autovacuum_vacuum_scale_factor = 0.05
+  autovacuum_analyze_scale_factor = 0.05
+  jit = off
+  timezone = 'UTC'
+  log_timezone = 'UTC'
+  log_destination = 'stderr'
+  logging_collector = off
+  log_line_prefix = '%m [%p] %q%u@%d '
+  log_checkpoints = off
+  # Statements may carry what users sent.
+  log_statement = 'none'
+  log_min_error_statement = 'panic'
+  log_parameter_max_length_on_error = 0
+pg_hba.conf: |
+  # The socket is in a folder that only this pod has.
+  local all all trust
+  host replication replicator all scram-sha-256
+  host {{ .Values.postgres.auth.database }} {{ .Values.postgres.auth.username }} all scram-sha-256
+start.sh: |
+{{ .Files.Get "files/postgres-start.sh" | indent 2 }}
+prepare.sql: |
+{{ .Files.Get "files/postgres-prepare.sql" | indent 2 }}
+backup.sh: |
+{{ .Files.Get "files/postgres-backup.sh" | indent 2 }}
+restore.sh: |
+{{ .Files.Get "files/postgres-restore.sh" | indent 2 }}
+{{- end }}
+
+{{- define "gpu-dev-server.postgresSecurity" -}}
+runAsNonRoot: true
+runAsUser: {{ int64 .Values.postgres.runAsUser }}
+runAsGroup: {{ int64 .Values.postgres.runAsUser }}
+fsGroup: {{ int64 .Values.postgres.runAsUser }}
+fsGroupChangePolicy: OnRootMismatch
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{/* One of the two servers: (list . "postgres-primary" .Values.postgres.primary) */}}
+{{- define "gpu-dev-server.postgresSet" -}}
+{{- $root := index . 0 }}{{ $name := index . 1 }}{{ $values := index . 2 }}
+{{- $postgres := $root.Values.postgres }}
+{{- $leads := eq $postgres.primaryIs $name }}
+{{- $zone := $root.Values.cloudProvider.aws.primaryAvailabilityZone | default $root.Values.cloudProvider.gcp.zone }}
+apiVersion: apps/v1
+kind: StatefulSet
+metadata:
+  name: {{ $name }}
+  namespace: {{ include "gpu-dev-server.cp" $root }}
+  labels: {{- include "gpu-dev-server.labels" (list $root $name) | nindent 4 }}
+spec:
+  replicas: 1
+  serviceName: {{ $name }}
+  selector:
+    matchLabels: {{- include "gpu-dev-server.selector" (list $root $name) | nindent 6 }}
+  template:
+    metadata:
+      labels:
+        {{- include "gpu-dev-server.labels" (list $root $name) | nindent 8 }}
+        gpu-dev/database: postgres
+      annotations:
+        checksum/configuration: {{ include "gpu-dev-server.postgresFiles" $root | sha256sum }}
+    spec:
+      automountServiceAccountToken: false
+      terminationGracePeriodSeconds: 120
+      securityContext: {{- include "gpu-dev-server.postgresSecurity" $root | nindent 8 }}
+      {{- include "gpu-dev-server.placing" (list $root $name $values) | nindent 6 }}
+      affinity:
+        podAntiAffinity:
+          preferredDuringSchedulingIgnoredDuringExecution:
+            - weight: 100
+              podAffinityTerm:
+                topologyKey: kubernetes.io/hostname
+                labelSelector:
+                  matchLabels: {gpu-dev/database: postgres}
+        {{- with $zone }}
+        nodeAffinity:
+          preferredDuringSchedulingIgnoredDuringExecution:
+            - weight: 50
+              preference:
+                matchExpressions:
+                  - {key: topology.kubernetes.io/zone, operator: In, values: [{{ . | quote }}]}
+        {{- end }}
+      containers:
+        - name: postgres
+          image: {{ include "gpu-dev-server.postgresImage" $root | quote }}
+          imagePullPolicy: {{ $postgres.image.pullPolicy }}
+          command: [sh, /configuration/start.sh]
+          env:
+            - {name: PGDATA, value: /var/lib/postgresql/data/pgdata}
+            - {name: PGPORT, value: "5432"}
+            - {name: PG_ROLE, value: {{ ternary "primary" "standby" $leads }}}
+            # Where it all begins: only there an empty volume becomes an empty database.
+            - {name: PG_MAY_CREATE, value: {{ ternary "yes" "no" (and $leads (eq $name "postgres-primary")) | quote }}}
+            - {name: PG_NAME, value: {{ $name }}-0}
+            - {name: PG_PRIMARY_HOST, value: postgres-primary}
+            - {name: PG_STANDBYS, value: {{ with include "gpu-dev-server.postgresStandby" $root }}{{ . }}-0{{ else }}""{{ end }}}
+            - {name: PG_USER, value: {{ $postgres.auth.username | quote }}}
+            - {name: PG_DATABASE, value: {{ $postgres.auth.database | quote }}}
+            - {name: PG_CONFIG, value: /configuration}
+            - {name: PG_SECRETS, value: /secrets/postgres}
+            - {name: PG_RUN, value: /run/postgresql}
+          ports:
+            - {name: postgres, containerPort: 5432}
+          # Over TCP: while a server prepares itself it is not reached by the network.
+          startupProbe:
+            exec: {command: [sh, -c, 'pg_isready -q -h 127.0.0.1 -U "$PG_USER" -d "$PG_DATABASE"']}
+            periodSeconds: 10
+            timeoutSeconds: 5
+            failureThreshold: {{ mul 6 (int $postgres.startupMinutes) }}
+          readinessProbe:
+            exec: {command: [sh, -c, 'pg_isready -q -h 127.0.0.1 -U "$PG_USER" -d "$PG_DATABASE"']}
+            periodSeconds: 5
+            timeoutSeconds: 5
+          # One that says that it is not ready yet lives.
+          livenessProbe:
+            exec: {command: [sh, -c, 'pg_isready -q -h 127.0.0.1 -U "$PG_USER" -d "$PG_DATABASE" -t 8; [ $? -lt 2 ]']}
+            periodSeconds: 20
+            timeoutSeconds: 15
+            failureThreshold: 6
+          resources: {{- toYaml $values.resources | nindent 12 }}
+          securityContext: {{- include "gpu-dev.containerSecurity" $root | nindent 12 }}
+          volumeMounts:
+            - {name: data, mountPath: /var/lib/postgresql/data}
+            - {name: configuration, mountPath: /configuration, readOnly: true}
+            - {name: secrets, mountPath: /secrets/postgres, readOnly: true}
+            - {name: run, mountPath: /run/postgresql}
+            - {name: tmp, mountPath: /tmp}
+            # Parallel queries.
+            - {name: shm, mountPath: /dev/shm}
+      volumes:
+        - name: configuration
+          configMap: {name: {{ $root.Values.global.prefix }}-postgres}
+        - name: secrets
+          secret:
+            secretName: {{ include "gpu-dev-server.databaseSecret" $root }}
+            defaultMode: 0440
+            items:
+              - {key: password, path: password}
+              - {key: replication-password, path: replication-password}
+        - name: run
+          emptyDir: {medium: Memory, sizeLimit: 16Mi}
+        - name: tmp
+          emptyDir: {sizeLimit: 1Gi}
+        - name: shm
+          emptyDir: {medium: Memory, sizeLimit: 1Gi}
+  volumeClaimTemplates:
+    - metadata:
+        name: data
+        labels: {{- include "gpu-dev-server.selector" (list $root $name) | nindent 10 }}
+      spec:
+        accessModes: [ReadWriteOnce]
+        {{- include "gpu-dev-server.storageClass" $root | nindent 8 }}
+        resources:
+          requests: {storage: {{ $values.storageSize }}}
+{{- end }}
+
+{{/* A pod that works with backups: (list . name script) */}}
+{{- define "gpu-dev-server.backupContainer" -}}
+{{- $root := index . 0 }}{{ $name := index . 1 }}{{ $host := index . 2 }}
+{{- $backup := $root.Values.postgres.backup }}
+- name: {{ $name }}
+  image: {{ include "gpu-dev-server.postgresImage" $root | quote }}
+  imagePullPolicy: {{ $root.Values.postgres.image.pullPolicy }}
+  command: [sh, /configuration/{{ $name }}.sh]
+  env:
+    - {name: PGHOST, value: {{ $host }}}
+    - {name: PGUSER, value: {{ $root.Values.postgres.auth.username | quote }}}
+    - {name: PGDATABASE, value: {{ $root.Values.postgres.auth.database | quote }}}
+    - name: PGPASSWORD
+      valueFrom: {secretKeyRef: {name: {{ include "gpu-dev-server.databaseSecret" $root }}, key: password}}
+    - {name: BACKUPS, value: /backups}
+    - {name: KEEP, value: {{ $backup.keep | quote }}}
+    - {name: BACKUP_FILE, value: ""}
+  resources: {{- toYaml $backup.resources | nindent 4 }}
+  securityContext: {{- include "gpu-dev.containerSecurity" $root | nindent 4 }}
+  volumeMounts:
+    - {name: backups, mountPath: /backups}
+    - {name: configuration, mountPath: /configuration, readOnly: true}
+    - {name: tmp, mountPath: /tmp}
+{{- end }}
+
+{{- define "gpu-dev-server.backupVolumes" -}}
+- name: backups
+  persistentVolumeClaim: {claimName: postgres-backups}
+- name: configuration
+  configMap: {name: {{ .Values.global.prefix }}-postgres}
+- name: tmp
+  emptyDir: {sizeLimit: 1Gi}
+{{- end }}

@@ -1,0 +1,478 @@
+"""The chart gpu-dev-server, as Helm renders it: the seed's names and values, safe, valid for each Kubernetes."""
+
+import base64
+import json
+import re
+from collections.abc import Iterator
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import helm_python
+import pytest
+import yaml
+
+from reservation_core.adapters.kubernetes.pod_defaults import PodDefaults
+from reservation_core.runtime.settings import (
+    ApiSettings,
+    CommonSettings,
+    ExpirySettings,
+    NodeAgentSettings,
+    ProcessorSettings,
+    UpdaterSettings,
+)
+from tests.chart.dev_server_schema import CHART, FILE, OWN, names_of, written
+from tests.chart.hardening import HOSTILE, VERSIONS, check_objects, check_pods
+from tests.chart.rendering import JsonObject, one, render
+
+CONTROLPLANE, WORKLOADS = "gpu-controlplane", "gpu-dev"
+DEPLOY = Path(__file__).parents[2] / "deploy"
+_OPERATORS = ("ServiceMonitor", "PrometheusRule", "Cluster")
+EXTERNAL: dict[str, Any] = {"postgres": {"enabled": False}, "externalDatabase": {"url": "postgresql://u:p@db:5433/x"}}
+ALL_ON: dict[str, Any] = {
+    "global": {"imageRegistry": "registry.test:5000/team", "imagePullSecrets": [{"name": "registry"}],
+               "hostAliases": [{"ip": "10.0.0.1", "hostnames": ["db"]}]},
+    "settings": {"GPU_DEV_GPU__ATTACH": "uuid", "GPU_DEV_LOG_JSON": False, "GPU_DEV_DATABASE_POOL": 7},
+    "settingsSecret": "mail",
+    "adminToken": {"existingSecret": "theirs"},
+    "apiService": {
+        "settings": {"GPU_DEV_MAX_DURATION_S": 3600, "GPU_DEV_MAX_BODY_BYTES": 1048576},
+        "policy": "[default]\nname = \"{{ .Release.Name }}\"\n",
+        "ingress": {"enabled": True, "host": "gpus.test", "tlsSecret": "tls", "className": "nginx",
+                    "annotations": {"a": HOSTILE}},
+        "podAnnotations": {"a": HOSTILE},
+        "tolerations": [{"operator": "Exists"}],
+        "serviceAccount": {"annotations": {"a": HOSTILE}},
+    },
+    "reservationProcessor": {"settings": {"GPU_DEV_SMTP__HOST": HOSTILE}},
+    "reservationExpiry": {"enforcement": {"enabled": True}},
+    "nodeAgent": {"enabled": True},
+    "postgres": {
+        "auth": {"password": HOSTILE.replace("\n", " ")},
+        "configuration": {"application_name": "it's", "work_mem": "8MB"},
+        "backup": {"upload": {"image": "aws:1", "command": ["sh", "-c", HOSTILE], "env": {"A": HOSTILE}}},
+    },
+    "monitoring": {"serviceMonitor": {"enabled": True}, "prometheusRule": {"enabled": True},
+                   "dashboard": {"enabled": True}},
+    "networkPolicy": {"apiFrom": [{"namespaceSelector": {}}], "extraEgress": [{"ports": [{"port": 988}]}]},
+    "registryCaches": {"service": {"type": "NodePort"}, "ghcr": {"nodePort": 30500, "credentialsSecret": "ghcr"}},
+}  # fmt: skip
+ALL_OFF: dict[str, Any] = {
+    "namespaces": {"create": False},
+    "apiService": {"enabled": False},
+    "reservationProcessor": {"enabled": False},
+    "availabilityUpdater": {"enabled": False},
+    "reservationExpiry": {"enabled": False},
+    "registryCaches": {"ghcr": {"enabled": False}, "dockerhub": {"enabled": False}},
+    "workloads": {"quota": {"enabled": False}, "limitRange": {"enabled": False}},
+    "priorityClasses": {"create": False},
+    "networkPolicy": {"enabled": False},
+    "postgres": {"replica": {"enabled": False}, "backup": {"enabled": False}},
+}
+
+
+def file(name: str) -> dict[str, Any]:
+    """A values file of the chart."""
+    found = yaml.safe_load((CHART / f"values-{name}.yaml").read_text())
+    assert isinstance(found, dict)
+    return found
+
+
+def over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """Values as Helm puts several files on each other."""
+    merged = deepcopy(below)
+    for name, value in above.items():
+        both = isinstance(value, dict) and isinstance(merged.get(name), dict)
+        merged[name] = over(merged[name], value) if both else value
+    return merged
+
+
+SEEDS_AWS = {
+    "cloudProvider": {
+        "name": "aws", "region": "us-east-2",
+        "aws": {"eksClusterName": "my-gpu-cluster", "primaryAvailabilityZone": "us-east-2a",
+                "efsSecurityGroupId": "sg-1", "efsSubnetIds": "subnet-1,subnet-2", "efsFileSystemId": "fs-1"},
+    },
+    "postgres": {"auth": {"password": "your-secure-password"}},
+    **{
+        component: {
+            "image": {"repository": f"your-registry/{name}"},
+            "serviceAccount": {"annotations": {"eks.amazonaws.com/role-arn": f"arn:aws:iam::ACCOUNT:role/{name}-role"}},
+        }
+        for component, name in (
+            ("apiService", "api-service"),
+            ("reservationProcessor", "reservation-processor"),
+            ("availabilityUpdater", "availability-updater"),
+            ("reservationExpiry", "reservation-expiry"),
+        )
+    },
+}  # fmt: skip
+SEEDS_GCP = {
+    "cloudProvider": {
+        "name": "gcp", "region": "us-central1",
+        "gcp": {"gkeClusterName": "my-gpu-cluster", "zone": "us-central1-a", "projectId": "my-project"},
+    },
+    "postgres": {"auth": {"password": "your-secure-password"}},
+    "apiService": {
+        "image": {"repository": "gcr.io/my-project/api-service"},
+        "serviceAccount": {
+            "annotations": {"iam.gke.io/gcp-service-account": "api-service@my-project.iam.gserviceaccount.com"}
+        },
+    },
+}  # fmt: skip
+VALUES: dict[str, dict[str, Any]] = {
+    "default": {},
+    "local": file("local"),
+    "aws": over(file("aws"), SEEDS_AWS),
+    "gcp": over(file("gcp"), SEEDS_GCP),
+    "external": EXTERNAL,
+    "external, their secret": {"postgres": {"enabled": False}, "externalDatabase": {"existingSecret": "db"}},
+    "CloudNativePG": {"postgres": {"enabled": False}, "cloudNativePG": {"enabled": True, "backup": {"a": 1}}},
+    "failed over": {"postgres": {"primaryIs": "postgres-replica"}},
+    "all on": ALL_ON,
+    "all off": ALL_OFF,
+}
+
+
+def rendered(values: dict[str, Any], **more: Any) -> list[JsonObject]:
+    return render("gpu-dev-server", values, name="gpu-dev", namespace="default", **more)
+
+
+def templates(documents: list[JsonObject]) -> Iterator[tuple[str, JsonObject]]:
+    """Every pod template with its kind."""
+    for each in documents:
+        match each["kind"]:
+            case "Deployment" | "StatefulSet" | "DaemonSet" | "Job":
+                yield each["kind"], each["spec"]["template"]
+            case "CronJob":
+                yield each["kind"], each["spec"]["jobTemplate"]["spec"]["template"]
+            case "Pod":
+                yield each["kind"], each
+
+
+def containers(template: JsonObject) -> list[JsonObject]:
+    return [*template["spec"].get("initContainers", ()), *template["spec"]["containers"]]
+
+
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [*((name, VERSIONS[-1]) for name in VALUES), ("default", VERSIONS[0]), ("all on", VERSIONS[0])],
+)
+def test_every_object_is_one_that_kubernetes_takes(name: str, version: str) -> None:
+    documents = rendered(VALUES[name], kube_version=f"v{version}.0")
+    check_objects([each for each in documents if each["kind"] not in _OPERATORS], version)
+
+
+def test_the_oldest_kubernetes_gets_no_policy() -> None:
+    documents = rendered(ALL_ON, kube_version="v1.24.0")
+    assert not [each for each in documents if each["kind"].startswith("ValidatingAdmission")]
+    check_objects([each for each in documents if each["kind"] not in _OPERATORS], VERSIONS[0])
+
+
+@pytest.mark.parametrize("values", VALUES.values(), ids=list(VALUES))
+def test_no_pod_may_do_more_than_it_has_to(values: dict[str, Any]) -> None:
+    documents = rendered(values)
+    check_pods(documents)
+    for kind, template in templates(documents):
+        spec = template["spec"]
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        assert {"hostNetwork", "hostPID", "hostIPC"}.isdisjoint(spec)
+        assert not any("hostPath" in volume for volume in spec.get("volumes", ()))
+        for container in containers(template):
+            allowed = container["securityContext"]
+            assert (allowed["allowPrivilegeEscalation"], allowed["readOnlyRootFilesystem"]) == (False, True)
+            assert allowed["capabilities"] == {"drop": ["ALL"]}
+            assert container["resources"]["limits"]["memory"]
+        if kind in ("Deployment", "StatefulSet") and spec["containers"][0]["name"] != "reservation-expiry":
+            for container in spec["containers"]:
+                assert {"startupProbe", "readinessProbe", "livenessProbe"} <= {*container}
+
+
+@pytest.mark.parametrize("values", VALUES.values(), ids=list(VALUES))
+def test_only_who_asks_the_api_server_has_a_token_for_it_and_every_account_is_used(values: dict[str, Any]) -> None:
+    documents = rendered(values)
+    bound = {
+        subject["name"]
+        for each in documents if each["kind"].endswith("RoleBinding")
+        for subject in each["subjects"]
+    }  # fmt: skip
+    with_token = {
+        template["spec"].get("serviceAccountName")
+        for _, template in templates(documents)
+        if template["spec"].get("automountServiceAccountToken", True)
+    }
+    assert with_token == bound
+    accounts = {each["metadata"]["name"] for each in documents if each["kind"] == "ServiceAccount"}
+    assert accounts == {template["spec"].get("serviceAccountName") for _, template in templates(documents)} - {None}
+
+
+@pytest.mark.parametrize("values", VALUES.values(), ids=list(VALUES))
+def test_what_was_hostile_is_still_one_value_and_namespaces_are_the_two(values: dict[str, Any]) -> None:
+    documents = rendered(values)
+    for each in documents:
+        assert "injected" not in each["metadata"].get("annotations", {})
+        assert each["metadata"].get("namespace") in (None, CONTROLPLANE, WORKLOADS)
+    if values is ALL_ON:
+        api = one(documents, "Deployment", "api-service")
+        assert api["spec"]["template"]["metadata"]["annotations"]["a"] == HOSTILE
+        told = variables(one(documents, "Deployment", "reservation-processor"))
+        assert told["GPU_DEV_SMTP__HOST"] == HOSTILE
+        # Helm's own way with large numbers is 1.048576e+06.
+        assert variables(api)["GPU_DEV_MAX_BODY_BYTES"] == "1048576"
+
+
+def variables(workload: JsonObject) -> dict[str, str | None]:
+    ((_, template),) = templates([workload])
+    return {each["name"]: each.get("value") for each in template["spec"]["containers"][0]["env"]}
+
+
+def rules_of(documents: list[JsonObject], account: str) -> list[JsonObject]:
+    """What an account may, wherever its roles say it, in one order; with the kind of place."""
+    found = []
+    for binding in documents:
+        if binding["kind"].endswith("RoleBinding") and any(
+            each["name"] == account for each in binding.get("subjects", ())
+        ):
+            role = one(
+                [
+                    each
+                    for each in documents
+                    if each["metadata"].get("namespace") == binding["metadata"].get("namespace")
+                ],
+                binding["roleRef"]["kind"],
+                binding["roleRef"]["name"],
+            )
+            place = {None: "cluster", WORKLOADS: "jobs"}.get(role["metadata"].get("namespace"), "system")
+            found += [{"place": place, **rule} for rule in role["rules"]]
+    return sorted(found, key=json.dumps)
+
+
+@pytest.mark.parametrize(
+    "account",
+    ["api-service", "reservation-processor", "availability-updater", "reservation-expiry", "node-agent"],
+)
+def test_each_account_may_what_the_plain_manifests_give_it(account: str) -> None:
+    plain: list[JsonObject] = []
+    for path in [
+        *sorted(DEPLOY.glob("rbac/*.yaml")),
+        DEPLOY / "enforcement" / "pod-ending.yaml",
+        DEPLOY / "node-agent.yaml",
+    ]:
+        plain += [each for each in yaml.safe_load_all(path.read_text()) if each]
+    expected = rules_of(plain, account)
+    assert expected
+    assert rules_of(rendered(ALL_ON), account) == expected
+    for rule in expected:
+        assert "*" not in rule["verbs"] + rule["resources"] + rule["apiGroups"]
+
+
+def test_the_policy_of_the_node_agent_is_the_plain_manifests() -> None:
+    plain = one([*yaml.safe_load_all((DEPLOY / "node-agent.yaml").read_text())], "ValidatingAdmissionPolicy")["spec"]
+    ours = one(rendered(ALL_ON), "ValidatingAdmissionPolicy")["spec"]
+    assert ours == json.loads(json.dumps(plain).replace("gpu-dev-system", CONTROLPLANE))
+
+
+def test_without_enforcement_nobody_may_end_pods_of_others() -> None:
+    places = {rule["place"] for rule in rules_of(rendered({}), "reservation-expiry")}
+    assert places == {"jobs"}
+
+
+def test_the_seeds_names_labels_and_commands() -> None:
+    documents = rendered(VALUES["aws"])
+    for label in ("api-service", "reservation-processor", "availability-updater", "reservation-expiry"):
+        found = [
+            template
+            for kind, template in templates(documents)
+            if template["metadata"]["labels"]["app"] == label and kind in ("Deployment", "CronJob")
+        ]
+        assert len(found) == 1
+        assert containers(found[0])[-1]["image"] == f"your-registry/{label}:0.1.0"
+        account = one(documents, "ServiceAccount", label)
+        assert account["metadata"]["annotations"]["eks.amazonaws.com/role-arn"].endswith(f"/{label}-role")
+    assert one(documents, "Service", "postgres-primary")["spec"]["ports"][0]["port"] == 5432
+    assert one(documents, "Service", "postgres-replica")
+    assert one(documents, "Deployment", "reservation-processor")["spec"]["replicas"] == 2
+    assert one(documents, "HorizontalPodAutoscaler", "api-service")["spec"]["minReplicas"] == 2
+    # kubectl delete pvc -n gpu-controlplane -l app.kubernetes.io/instance=gpu-dev
+    claims = [each for each in documents if each["kind"] == "PersistentVolumeClaim"]
+    for each in documents:
+        if each["kind"] == "StatefulSet":
+            claims += each["spec"]["volumeClaimTemplates"]
+    assert len(claims) == 5
+    for claim in claims:
+        assert claim["metadata"]["labels"]["app.kubernetes.io/instance"] == "gpu-dev"
+        assert claim["spec"]["storageClassName"] == "gp3"
+    assert base64.b64decode(one(documents, "Secret", "gpu-dev-postgres")["data"]["password"]) == b"your-secure-password"
+    assert one(documents, "StorageClass", "gpu-dev-efs")["parameters"]["fileSystemId"] == "fs-1"
+    zone = one(documents, "StatefulSet", "postgres-primary")["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
+    assert "us-east-2a" in str(zone)
+
+
+def test_what_must_outlive_the_release_is_kept() -> None:
+    kept = {
+        (each["kind"], each["metadata"]["name"])
+        for each in rendered({})
+        if each["metadata"].get("annotations", {}).get("helm.sh/resource-policy") == "keep"
+    }
+    assert kept == {
+        ("Namespace", CONTROLPLANE),
+        ("Namespace", WORKLOADS),
+        ("Secret", "gpu-dev-postgres"),
+        ("Secret", "gpu-dev-admin-token"),
+        ("PersistentVolumeClaim", "postgres-backups"),
+        ("PersistentVolumeClaim", "registry-cache-ghcr"),
+        ("PersistentVolumeClaim", "registry-cache-dockerhub"),
+    }
+
+
+def test_generated_secrets_are_long_and_no_two_alike() -> None:
+    first, second = (
+        one(rendered({}), "Secret", "gpu-dev-postgres")["data"]
+        | one(rendered({}), "Secret", "gpu-dev-admin-token")["data"]
+        for _ in range(2)
+    )
+    values = [base64.b64decode(part[key]) for part in (first, second) for key in ("password", "replication-password")]
+    assert len({*values}) == 4
+    assert {len(value) for value in values} == {32}
+    assert first["token"] != second["token"]
+
+
+def test_a_database_that_is_elsewhere_is_told_by_a_file() -> None:
+    documents = rendered(EXTERNAL)
+    secret = one(documents, "Secret", "gpu-dev-external-database")
+    assert base64.b64decode(secret["data"]["gpu_dev_database_url"]) == b"postgresql://u:p@db:5433/x"
+    assert not [each for each in documents if each["kind"] == "StatefulSet"]
+    for _, template in templates(documents):
+        for container in containers(template):
+            told = {each["name"]: each.get("value") for each in container.get("env", ())}
+            assert "p@db" not in str(container)
+            if "GPU_DEV_SECRETS_DIR" in told:
+                assert "settings" in {each["name"] for each in container["volumeMounts"]}
+    # Each of the four, what waits for the migration, and the migration itself.
+    users = [
+        container
+        for _, template in templates(documents)
+        for container in containers(template)
+        if "/secrets/settings" in str(container.get("volumeMounts"))
+    ]
+    assert len(users) == 7
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"externalDatabase": {"url": "postgresql://u:p@db/x"}}, "There has to be one database, and 2"),
+        ({"postgres": {"enabled": False}}, "There has to be one database, and 0"),
+        ({"namespaces": {"workloads": CONTROLPLANE}}, "have to differ"),
+        ({"apiService": {"ingress": {"enabled": True}}}, "ingress.host is empty"),
+        ({"storage": {"create": True}}, "storage.provisioner"),
+        ({"postgres": {"primaryIs": "postgres-replica", "replica": {"enabled": False}}}, "there is no database"),
+        # What is mistyped is named.
+        ({"postgress": {}}, "postgress"),
+        ({"postgres": {"auth": {"pasword": "x"}}}, "pasword"),
+        ({"apiService": {"replicas": "two"}}, "replicas"),
+        ({"apiService": {"settings": {"GPU_DEV_MAX_DURATION": 1}}}, "GPU_DEV_MAX_DURATION"),
+        ({"apiService": {"settings": {"GPU_DEV_LEASE_S": 1}}}, "GPU_DEV_LEASE_S"),
+        ({"settings": {"GPU_DEV_DATABASE_URL": "x"}}, "GPU_DEV_DATABASE_URL"),
+        ({"cloudProvider": {"name": "azure"}}, "cloudProvider/name"),
+        ({"global": {"prefix": HOSTILE}}, "prefix"),
+        ({"postgres": {"auth": {"username": "x'; DROP"}}}, "username"),
+        ({"postgres": {"configuration": {"x = 'y'\nfsync": "off"}}}, "nfsync"),
+        ({"postgres": {"configuration": {"work_mem": "1\nfsync = off"}}}, "work_mem"),
+        ({"availabilityUpdater": {"schedule": HOSTILE}}, "schedule"),
+        ({"postgres": {"primary": {"storageSize": "lots"}}}, "storageSize"),
+    ],
+)
+def test_what_can_not_be_is_refused_and_named(values: dict[str, Any], said: str) -> None:
+    with pytest.raises(helm_python.HelmError, match=re.escape(said)):
+        rendered(values)
+
+
+def test_the_schema_knows_every_setting_and_no_other() -> None:
+    assert FILE.read_text() == written(), "run python -m tests.chart.dev_server_schema"
+    known = set().union(
+        *(
+            names_of(each)
+            for each in (ApiSettings, ProcessorSettings, UpdaterSettings, ExpirySettings, NodeAgentSettings)
+        )
+    )
+    assert known >= OWN
+
+
+@pytest.mark.parametrize("values", VALUES.values(), ids=list(VALUES))
+def test_every_variable_of_a_container_is_a_setting_of_its_program(values: dict[str, Any]) -> None:
+    programs: dict[str, type[CommonSettings]] = {
+        "api_service": ApiSettings,
+        "reservation_processor": ProcessorSettings,
+        "availability_updater": UpdaterSettings,
+        "reservation_expiry": ExpirySettings,
+        "reservation_core.runtime.database": CommonSettings,
+    }
+    for _, template in templates(rendered(values)):
+        for container in containers(template):
+            if container.get("command", [])[:2] != ["python", "-m"]:
+                continue
+            settings = programs[container["command"][2]]
+            if "--node-agent" in container["command"]:
+                settings = NodeAgentSettings
+            told = {each["name"] for each in container["env"] if each["name"].startswith("GPU_DEV_")}
+            assert told - {"GPU_DEV_SECRETS_DIR"} <= names_of(settings)
+            # No variable twice: what the chart says can't be said again.
+            assert len({each["name"] for each in container["env"]}) == len(container["env"])
+
+
+@pytest.mark.parametrize("name", ["default", "local", "gcp", "all on"])
+def test_what_pods_of_jobs_get_is_what_the_program_takes(name: str) -> None:
+    data = one(rendered(VALUES[name]), "ConfigMap", "gpu-dev-configuration")["data"]
+    defaults = PodDefaults.model_validate(yaml.safe_load(data["pod-defaults.yaml"]))
+    assert defaults.priorityClassName == "gpu-dev-jobs"
+    assert (defaults.runtimeClassName is None) == (name in ("local", "gcp"))
+    if name == "all on":
+        assert data["policy.toml"] == ALL_ON["apiService"]["policy"]
+
+
+def test_components_are_in_the_network_policies_that_let_them_work() -> None:
+    documents = rendered(ALL_ON)
+    apps = {template["metadata"]["labels"]["app"] for _, template in templates(documents)}
+    named: dict[str, set[str]] = {}
+    for each in documents:
+        if each["kind"] == "NetworkPolicy":
+            for expression in each["spec"]["podSelector"].get("matchExpressions", ()):
+                named[each["metadata"]["name"]] = {*expression["values"]}
+    users = {
+        template["metadata"]["labels"]["app"]
+        for _, template in templates(documents)
+        for container in containers(template)
+        if {"PGPASSWORD", "PG_PRIMARY_HOST"} & {variable["name"] for variable in container.get("env", ())}
+    }
+    assert users == named["to-the-database"]
+    assert named["to-kubernetes"] == {"api-service", "reservation-processor", "availability-updater",
+                                      "reservation-expiry", "reservation-expiry-watch", "node-agent"}  # fmt: skip
+    assert named["to-the-database"] <= apps
+    deny = one(documents, "NetworkPolicy", "default-deny")["spec"]
+    assert (deny["podSelector"], deny["policyTypes"], deny.get("ingress")) == ({}, ["Ingress", "Egress"], None)
+
+
+def test_the_alerts_and_the_dashboard_name_metrics_that_there_are() -> None:
+    documents = rendered(ALL_ON)
+    metrics = (Path(__file__).parents[2] / "api_service" / "metrics.py").read_text()
+    rules = [rule for group in one(documents, "PrometheusRule")["spec"]["groups"] for rule in group["rules"]]
+    dashboard = json.loads(one(documents, "ConfigMap", "gpu-dev-dashboard")["data"]["gpu-dev-server.json"])
+    expressions = [rule["expr"] for rule in rules]
+    expressions += [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    for expression in expressions:
+        for name in re.findall(r"gpu_dev_\w+", expression):
+            assert f'"{re.sub("_(total|bucket)$", "", name)}"' in metrics, name
+
+
+def test_notes_say_what_to_do_next() -> None:
+    with helm_python.Chart.load(CHART) as chart:
+        for values in VALUES.values():
+            rendered_files = chart.render(values, name="gpu-dev", namespace="default")
+            (notes,) = [text for path, text in rendered_files.items() if path.endswith("NOTES.txt")]
+            assert "helm test gpu-dev" in notes
+            assert "gpu-dev run" in notes
+        assert (
+            "--subnet-id subnet-2"
+            in chart.render(VALUES["aws"], name="gpu-dev", namespace="default")["gpu-dev-server/templates/NOTES.txt"]
+        )
