@@ -1,5 +1,6 @@
 """From a way of signing in to a proof: signed, read from a file, said by a command, or asked of Google's metadata."""
 
+import os
 import shlex
 import subprocess
 from pathlib import Path
@@ -15,7 +16,7 @@ from reservation_core.domain.sign_in import SignInMethod
 
 T = TypeVar("T", bound=BaseModel)
 
-_METADATA = "http://metadata.google.internal/computeMetadata/v1/instance/service-accounts/default/identity"
+_METADATA = "http://{host}/computeMetadata/v1/instance/service-accounts/default/identity"
 _LARGEST = 64 * 1024
 _PATIENCE_S = 120
 
@@ -81,11 +82,13 @@ def _said_by(command: str) -> str:
 
 def _of_google(audience: str) -> str:
     """The ID token of the machine's or pod's own service account."""
+    # Google's own libraries look at this variable, too.
+    address = _METADATA.format(host=os.environ.get("GCE_METADATA_HOST") or "metadata.google.internal")
     params = {"audience": audience, "format": "full"}
     try:
         with httpx.Client(trust_env=False, timeout=10) as http:
-            answer = http.get(_METADATA, params=params, headers={"Metadata-Flavor": "Google"})
-    except httpx.HTTPError as error:
+            answer = http.get(address, params=params, headers={"Metadata-Flavor": "Google"})
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise NotLoggedInError(
             "Google's metadata server does not answer: this is no machine or pod of Google's cloud. Elsewhere use"
             " --id-token-command.",

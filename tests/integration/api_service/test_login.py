@@ -138,8 +138,13 @@ def _at(url: str) -> Callable[[dict[str, Any]], Any]:
     return lambda proof: proof.update(url=url)
 
 
-def _unsign(headers: dict[str, str]) -> None:
-    headers["Authorization"] = headers["Authorization"].replace(";x-gpudev-server-id", "")
+def _unsigned(name: str) -> Callable[[dict[str, Any]], Any]:
+    """The header is sent, and the signature says nothing of it."""
+
+    def change(headers: dict[str, str]) -> None:
+        headers["Authorization"] = headers["Authorization"].replace(f";{name}", "")
+
+    return _headers(change)
 
 
 FORGERIES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
@@ -148,7 +153,10 @@ FORGERIES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
         "not signed for",
     ),
     "no server's id": (_headers(lambda h: h.pop("x-gpudev-server-id")), "not signed for"),
-    "the id is there, and not signed": (_headers(_unsign), "must be signed"),
+    "the id is there, and not signed": (_unsigned("x-gpudev-server-id"), "must be signed"),
+    "a session that is not signed": (_unsigned("x-amz-security-token"), "must be signed"),
+    "a date that is not signed": (_unsigned("x-amz-date"), "must be signed"),
+    "a host that is not signed": (_unsigned("host"), "must be signed"),
     "another host": (_at("https://evil.example/"), "must be signed for one of"),
     "a region nobody allowed": (_at("https://sts.eu-west-1.amazonaws.com/"), "must be signed for one of"),
     "userinfo": (_at(f"https://{STS}@evil.example/"), "must be signed for one of"),
@@ -174,7 +182,7 @@ FORGERIES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     ),
     "another body": (_headers(lambda h: h.update({"Content-Length": "44"})), "body must be"),
     "another day": (_headers(lambda h: h.update({"X-Amz-Date": "20200101T000000Z"})), "of the day"),
-    "no token signed": (_headers(lambda h: h.update({"x-amz-target": "x"})), "x-amz-target"),
+    "a target": (_headers(lambda h: h.update({"x-amz-target": "x"})), "x-amz-target"),
     "two signatures": (
         _headers(lambda h: h.update({"Authorization": h["Authorization"] + ", Signature=" + "0" * 64})),
         "Authorization header",

@@ -4,9 +4,12 @@ import asyncio
 import json
 import shlex
 import sys
+import threading
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 from tests.integration.gpu_dev.conftest import Finished, System
 from tests.kubernetes.api_server import ApiServer
@@ -89,6 +92,44 @@ def test_an_id_token_of_a_file_and_of_a_command(believing: Believing) -> None:
     made = system.cli("submit", "-g", "1", "-d", "1m", "--", "true", **ALONE)
     assert made.returncode == 0, made.stderr
     assert len(json.loads(system.cli("list", "--all", "-o", "json", **ALONE).stdout)["items"]) == 1
+
+
+class Metadata(BaseHTTPRequestHandler):
+    """What a machine in Google's cloud finds."""
+
+    def do_GET(self) -> None:
+        """The token for an audience, for who knows what this is."""
+        address = urlsplit(self.path)
+        right = self.headers["Metadata-Flavor"] == "Google" and address.path.endswith("/default/identity")
+        self.send_response(200 if right else 403)
+        self.send_header("Metadata-Flavor", "Google")
+        self.end_headers()
+        self.wfile.write(self.server.token_for(parse_qs(address.query)["audience"][0]).encode())  # type: ignore[attr-defined]
+
+    def log_message(self, *_said: object) -> None:
+        """Nothing."""
+
+
+def test_a_machine_in_googles_cloud(believing: Believing) -> None:
+    system, world = believing
+    server = HTTPServer(("127.0.0.1", 0), Metadata)
+    server.token_for = lambda audience: world.issuer.token(world.issuer.claims(datetime.now(UTC), aud=audience))  # type: ignore[attr-defined]
+    answering = threading.Thread(target=server.serve_forever)
+    answering.start()
+    try:
+        here = {"GCE_METADATA_HOST": f"127.0.0.1:{server.server_port}"}
+        done = system.cli("login", system.url, "--oidc", "--gcp", "--server-id", SERVER, **ALONE, **here)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(me(system).stdout)["name"] == "ada"
+        # Without a word on it the token is for the address that was typed.
+        other = system.cli("login", system.url, "--gcp", **ALONE, **here)
+        assert (other.returncode, "for somebody else" in other.stderr) == (6, True)
+    finally:
+        server.shutdown()
+        answering.join()
+        server.server_close()
+    elsewhere = system.cli("login", system.url, "--gcp", **ALONE, GCE_METADATA_HOST=here["GCE_METADATA_HOST"])
+    assert (elsewhere.returncode, "no machine or pod of Google's cloud" in elsewhere.stderr) == (6, True)
 
 
 def test_a_service_accounts_token(believing: Believing, api_server: ApiServer, namespace: str) -> None:

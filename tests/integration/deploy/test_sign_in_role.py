@@ -1,0 +1,65 @@
+"""What the API service needs where service accounts sign in, beside its own role: `deploy/sign-in`, and no more."""
+
+from collections.abc import AsyncIterator
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from reservation_core.adapters.kubernetes.credentials import Credentials
+from reservation_core.adapters.kubernetes.token_reviews import TokenReviews
+from reservation_core.adapters.kubernetes.transport import Transport
+from reservation_core.contracts_sign_in import KubernetesProof
+from reservation_core.domain.sign_in import SignInMethod
+from tests.kubernetes.api_client import JsonObject
+from tests.kubernetes.api_server import ApiServer
+from tests.kubernetes.fault_proxy import FaultProxy
+from tests.kubernetes.manifests import DEPLOY, apply, remove
+from tests.kubernetes.permissions import Permission, needed
+
+US = "https://gpus.example.org"
+SYSTEM = "gpu-dev-system"
+DOCUMENTS: list[JsonObject] = list(yaml.safe_load_all((DEPLOY / "sign-in" / "token-reviews.yaml").read_text()))
+
+
+@pytest.fixture
+async def deciding(deployed: ApiServer) -> AsyncIterator[ApiServer]:
+    """An API server that knows the role; the emulator keeps none."""
+    if deployed.real:
+        async with deployed.client() as client:
+            for document in DOCUMENTS:
+                await apply(client, document)
+    yield deployed
+    if deployed.real:
+        async with deployed.client() as client:
+            for document in DOCUMENTS:
+                await remove(client, document)
+
+
+@pytest.mark.parametrize("version", ["1.30", "1.33", "1.37"])
+def test_kubernetes_knows_every_field(version: str) -> None:
+    for document in DOCUMENTS:
+        kubernetes_validate.validate(document, version, strict=True)
+
+
+async def test_it_is_what_asking_takes_and_no_more(deciding: ApiServer, namespace: str) -> None:
+    [role] = [each for each in DOCUMENTS if each["kind"] == "ClusterRole"]
+    granted = {
+        Permission("", group, resource, verb)
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    ours = await deciding.token_of(SYSTEM, "api-service")
+    theirs = await deciding.token_of(namespace, "runner", US)
+    with FaultProxy(deciding) as proxy:
+        transport = Transport(Credentials(proxy.kubeconfig(ours, "api-service"), None, {}), 30)
+        try:
+            proof = KubernetesProof(method=SignInMethod.KUBERNETES, token=theirs)
+            checked = await TokenReviews(transport, {US}).check(proof)
+        finally:
+            await transport.close()
+        asked = {needed(request.method, request.path) for request in proxy.requests}
+    assert checked.identity.name == f"system:serviceaccount:{namespace}:runner"
+    assert asked == granted
