@@ -57,7 +57,7 @@ def _panel(panel: Panel) -> Iterator[str]:
         yield f'<polyline points="{points}" {look}/>'
         y = bottom - 16 * (len(panel.curves) - number)
         yield f'<line x1="{right - 190}" y1="{y}" x2="{right - 160}" y2="{y}" {look}/>'
-        yield f'<text x="{right - 154}" y="{y + 4}">{name}, {curve[-1]:.2f} % at the end</text>'
+        yield f'<text x="{right - 154}" y="{y + 4}">{name}: {curve[-1]:.2f} %</text>'
 
 
 def _at(value: float, scale: tuple[int, int], first: float, last: float) -> float:

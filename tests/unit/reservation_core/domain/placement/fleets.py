@@ -26,10 +26,10 @@ without_cards = st.builds(Task, **needs, cards=st.just(0))
 tasks = shares | whole | without_cards
 
 
-def shapes() -> st.SearchStrategy[NodeShape]:
+def shapes(names: tuple[str, ...] = NAMES) -> st.SearchStrategy[NodeShape]:
     return st.builds(
         NodeShape,
-        st.sampled_from(NAMES),
+        st.sampled_from(names),
         cpu_milli=st.integers(0, 40),
         memory_mib=st.integers(0, 40),
         cards=st.integers(0, 5),
