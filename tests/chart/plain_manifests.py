@@ -15,6 +15,7 @@ from tests.chart.rendering import CHARTS, JsonObject, render
 FOLDER = Path(__file__).parents[2] / "deploy" / "manifests"
 LIBRARY = CHARTS / "gpu-dev-library"
 SYSTEM, TESTS, BOOKING = "gpu-scheduler-system", "gpu-scheduler-tests", "gpu-booking"
+ADMISSION = "kube-system"
 
 _HELMS_OWN = ("app.kubernetes.io/managed-by", "helm.sh/chart", "app.kubernetes.io/instance")
 _KUBERNETES = "v1.30.0"
@@ -33,6 +34,11 @@ The scheduler and the webhook, two containers of one pod, twice; and what they m
 The namespace gpu-scheduler-system and the Secret gpu-scheduler-webhook-tls have to be there before.
 """,
     "gpu-scheduler-check.yaml": "Five pods that say where they run and which cards they see.\n",
+    "gpu-admission.yaml": """\
+A second kube-scheduler with the extender beside it in one pod, twice: nobody else reaches the extender, which binds
+pods for whoever asks it. Pods choose it by schedulerName: gpu-quota-scheduler.
+Set kube-scheduler's image to your cluster's own version.
+""",
     "gpu-booking.yaml": """\
 What enforces bookings in namespaces with the label gpu-dev/enforce-bookings=true. For Kubernetes 1.30 and newer.
 Write your service's address after GPU_DEV_WEBHOOK__API_URL, and whose pods are whose into gpu-booking-webhook-owners.
@@ -73,7 +79,9 @@ def written() -> dict[str, str]:
     }
     booking = render("gpu-booking", values, namespace=BOOKING, kube_version=_KUBERNETES)
     chosen = [each for each in booking if each["kind"] != "Secret"]
-    return files | {"gpu-booking.yaml": _text("gpu-booking.yaml", "gpu-booking", chosen)}
+    files["gpu-booking.yaml"] = _text("gpu-booking.yaml", "gpu-booking", chosen)
+    admission = render("gpu-admission", {"image": {"tag": "latest"}}, namespace=ADMISSION, kube_version=_KUBERNETES)
+    return files | {"gpu-admission.yaml": _text("gpu-admission.yaml", "gpu-admission", admission)}
 
 
 def library_of(chart: str) -> Path:

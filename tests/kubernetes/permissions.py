@@ -41,10 +41,11 @@ def _bound(account: str, kind: str, enforcing: bool) -> Iterator[Permission]:
     for binding in objects(f"{kind}Binding", enforcing=enforcing):
         if {"kind": "ServiceAccount", "name": account, "namespace": "gpu-dev-system"} in binding["subjects"]:
             namespace = binding["metadata"].get("namespace", "")
-            yield from _of_role(roles[namespace, binding["roleRef"]["name"]], namespace)
+            yield from of_role(roles[namespace, binding["roleRef"]["name"]], namespace)
 
 
-def _of_role(role: JsonObject, namespace: str) -> Iterator[Permission]:
+def of_role(role: JsonObject, namespace: str) -> Iterator[Permission]:
+    """What a role allows whom it is bound to there."""
     for rule in role["rules"]:
         for group in rule["apiGroups"]:
             for resource in rule["resources"]:

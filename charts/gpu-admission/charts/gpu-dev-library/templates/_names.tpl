@@ -1,0 +1,54 @@
+{{/* Names, labels, and what the cluster can. All take a chart's own context; the chart's name is the component's. */}}
+
+{{- define "gpu-dev.fullname" -}}
+{{- if contains .Chart.Name .Release.Name }}{{ .Release.Name | trunc 40 | trimSuffix "-" }}{{ else }}{{ printf "%s-%s" .Release.Name .Chart.Name | trunc 40 | trimSuffix "-" }}{{ end }}
+{{- end }}
+
+{{/* Where the chart's objects are: the release's namespace, unless `namespace` says so. */}}
+{{- define "gpu-dev.namespace" -}}
+{{ .Values.namespace | default .Release.Namespace }}
+{{- end }}
+
+{{- define "gpu-dev.selector" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "gpu-dev.labels" -}}
+{{ include "gpu-dev.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: gpu-dev-server
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end }}
+
+{{- define "gpu-dev.webhook" -}}
+{{ printf "%s-webhook" (include "gpu-dev.fullname" .) }}
+{{- end }}
+
+{{- define "gpu-dev.secret" -}}
+{{ printf "%s-webhook-tls" (include "gpu-dev.fullname" .) }}
+{{- end }}
+
+{{- define "gpu-dev.image" -}}
+{{ printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) }}
+{{- end }}
+
+{{/* The image of the webhook's container and of the job that renews its certificate. */}}
+{{- define "gpu-dev.webhookImage" -}}
+{{- $own := .Values.webhook.image | default dict }}
+{{- printf "%s:%s" ($own.repository | default .Values.image.repository) ($own.tag | default .Values.image.tag | default .Chart.AppVersion) }}
+{{- end }}
+
+{{- define "gpu-dev.kubeVersion" -}}
+{{ .Values.kubeVersion | default .Capabilities.KubeVersion.Version }}
+{{- end }}
+
+{{/* Kubernetes names none of its own pods' fields before 1.28 to select what a webhook is asked about. */}}
+{{- define "gpu-dev.selectsByField" -}}
+{{- if semverCompare ">=1.28.0-0" (include "gpu-dev.kubeVersion" .) }}yes{{ end }}
+{{- end }}
+
+{{- define "gpu-dev.hasPolicies" -}}
+{{- if and .Values.policy.enabled (semverCompare ">=1.30.0-0" (include "gpu-dev.kubeVersion" .)) }}yes{{ end }}
+{{- end }}

@@ -1,0 +1,135 @@
+{{/* Whether a kube-scheduler of ours runs in the extender's pods. */}}
+{{- define "gpu-admission.beside" -}}
+{{- if and .Values.scheduler.enabled .Values.scheduler.beside }}yes{{ end }}
+{{- end }}
+
+{{/* The account of kube-scheduler: that of the pods that it runs in. */}}
+{{- define "gpu-admission.schedulerAccount" -}}
+{{- if include "gpu-admission.beside" . }}{{ include "gpu-dev.fullname" . }}{{ else }}{{ .Values.scheduler.name }}{{ end }}
+{{- end }}
+
+{{- define "gpu-admission.schedulerImage" -}}
+{{- $version := semver (include "gpu-dev.kubeVersion" .) }}
+{{- printf "%s:%s" .Values.scheduler.image.repository (.Values.scheduler.image.tag | default (printf "v%d.%d.%d" $version.Major $version.Minor $version.Patch)) }}
+{{- end }}
+
+{{- define "gpu-admission.tlsSecret" -}}
+{{ .Values.tls.existingSecret | default (printf "%s-tls" (include "gpu-dev.fullname" .)) }}
+{{- end }}
+
+{{/* What can't be together says so in a sentence. */}}
+{{- define "gpu-admission.check" -}}
+{{- if and .Values.scheduler.enabled (eq .Values.scheduler.name (include "gpu-dev.fullname" .)) }}
+{{- fail (printf "scheduler.name is %s, as the extender's own objects are called. Give the scheduler another name." .Values.scheduler.name) }}
+{{- end }}
+{{- if and .Values.tls.enabled (include "gpu-admission.beside" .) }}
+{{- fail "tls.enabled is for who asks through the Service: in one pod with kube-scheduler nothing leaves the machine. Set scheduler.beside=false, or leave it away." }}
+{{- end }}
+{{- if and .Values.tls.enabled .Values.tls.existingSecret (not .Values.tls.caBundle) .Values.scheduler.enabled }}
+{{- fail "tls.existingSecret is set and tls.caBundle is not: kube-scheduler would believe anybody. Give base64 of the PEM of who signed it." }}
+{{- end }}
+{{- if and .Values.tls.caBundle (not .Values.tls.existingSecret) }}
+{{- fail "tls.caBundle is set and tls.existingSecret is not: whoever brings the authority brings the certificate." }}
+{{- end }}
+{{- end }}
+
+{{/* The Secret's data: as they are in the cluster, else made now. One answer for all templates of one rendering. */}}
+{{- define "gpu-admission.pair" -}}
+{{- if not .Values.keptPair }}
+{{- $found := lookup "v1" "Secret" (include "gpu-dev.namespace" .) (include "gpu-admission.tlsSecret" .) }}
+{{- $data := dict }}
+{{- if $found }}
+{{- $data = $found.data }}
+{{- else }}
+{{- $service := include "gpu-dev.fullname" . }}
+{{- $short := printf "%s.%s" $service (include "gpu-dev.namespace" .) }}
+{{- $names := list $service $short (printf "%s.svc" $short) (printf "%s.svc.cluster.local" $short) }}
+{{- $days := int .Values.tls.validDays }}
+{{- $ca := genCA (printf "%s authority" $service) $days }}
+{{- $pair := genSignedCert (printf "%s.svc" $short) nil $names $days $ca }}
+{{- $data = dict "ca.crt" ($ca.Cert | b64enc) "tls.crt" ($pair.Cert | b64enc) "tls.key" ($pair.Key | b64enc) }}
+{{- end }}
+{{- $_ := set .Values "keptPair" $data }}
+{{- end }}
+{{- end }}
+
+{{/* What kube-scheduler goes by. */}}
+{{- define "gpu-admission.configuration" -}}
+{{- include "gpu-admission.check" . -}}
+# Clusters before 1.25 know the same under another name.
+apiVersion: kubescheduler.config.k8s.io/{{ if semverCompare ">=1.25.0-0" (include "gpu-dev.kubeVersion" .) }}v1{{ else }}v1beta3{{ end }}
+kind: KubeSchedulerConfiguration
+profiles:
+  - schedulerName: {{ .Values.scheduler.name }}
+leaderElection:
+  leaderElect: true
+  resourceNamespace: {{ include "gpu-dev.namespace" . }}
+  resourceName: {{ .Values.scheduler.name }}
+extenders:
+  - urlPrefix: {{ if .Values.tls.enabled }}https{{ else }}http{{ end }}://{{ if .Values.scheduler.beside }}127.0.0.1{{ else }}{{ include "gpu-dev.fullname" . }}.{{ include "gpu-dev.namespace" . }}{{ end }}:{{ .Values.extender.port }}/scheduler
+    filterVerb: predicates
+    prioritizeVerb: priorities
+    {{- if eq .Values.extender.assumeAt "bind" }}
+    bindVerb: bind
+    {{- end }}
+    weight: {{ .Values.scheduler.weight }}
+    nodeCacheCapable: true
+    enableHTTPS: {{ .Values.tls.enabled }}
+    {{- if .Values.tls.enabled }}
+    tlsConfig:
+      {{- if .Values.tls.caBundle }}
+      caData: {{ .Values.tls.caBundle }}
+      {{- else }}
+      {{- include "gpu-admission.pair" . }}
+      caData: {{ index .Values.keptPair "ca.crt" }}
+      {{- end }}
+    {{- end }}
+    httpTimeout: 15s
+    ignorable: false
+    managedResources:
+      {{- range concat .Values.extender.gpuResources (list .Values.extender.shareResource .Values.extender.memoryResource) | uniq }}
+      - name: {{ . }}
+      {{- end }}
+{{- end }}
+
+{{- define "gpu-admission.kubeScheduler" -}}
+- name: kube-scheduler
+  image: {{ include "gpu-admission.schedulerImage" . | quote }}
+  imagePullPolicy: {{ .Values.image.pullPolicy }}
+  command:
+    - kube-scheduler
+    - --config=/etc/kubernetes/my-scheduler/gpu-scheduler-config.yaml
+    - --secure-port=10259
+  startupProbe:
+    httpGet: {path: /healthz, port: 10259, scheme: HTTPS}
+    periodSeconds: 5
+    timeoutSeconds: 5
+    failureThreshold: 60
+  livenessProbe:
+    httpGet: {path: /healthz, port: 10259, scheme: HTTPS}
+    periodSeconds: 10
+    timeoutSeconds: 15
+    failureThreshold: 8
+  resources: {{- toYaml .Values.scheduler.resources | nindent 4 }}
+  securityContext: {{- include "gpu-dev.containerSecurity" . | nindent 4 }}
+  volumeMounts:
+    - {name: config, mountPath: /etc/kubernetes/my-scheduler, readOnly: true}
+{{- end }}
+
+{{/* What is said of every pod here. */}}
+{{- define "gpu-admission.placing" -}}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+terminationGracePeriodSeconds: 30
+securityContext: {{- include "gpu-dev.podSecurity" . | nindent 2 }}
+{{- end }}

@@ -1,0 +1,256 @@
+"""The chart gpu-admission, as Helm renders it: the extender beside its kube-scheduler, or behind a Service; safe."""
+
+import base64
+import re
+from typing import Any
+
+import helm_python
+import pytest
+import yaml
+
+from gpu_admission.options import applied, read_options
+from reservation_core.adapters.certificates.pairs import key_fits, read_serving
+from reservation_core.domain.model_quotas import read_quotas
+from reservation_core.runtime.settings_admission import AdmissionSettings
+from tests.chart.hardening import (
+    HOSTILE,
+    VERSIONS,
+    check_objects,
+    check_pods,
+    check_roles,
+    check_variables,
+    mounted,
+    pod_specs,
+)
+from tests.chart.rendering import JsonObject, one, render
+from tests.kubernetes.permissions import granted, of_role
+
+SERVED: dict[str, Any] = {"scheduler": {"beside": False}}
+VOLCANO: dict[str, Any] = {
+    "scheduler": {"enabled": False},
+    "extender": {"assumeAt": "filter", "volcanoShape": "v1.10"},
+}
+QUOTAS = {"team-a": {"quota": {"H100": 8, "A100-80GB": 4}, "pool": ["public"]}, "team-b": {"pool": [""]}, "team-c": {}}
+VALUES: dict[str, dict[str, Any]] = {
+    "default": {},
+    "behind a service": SERVED,
+    "the seed's names": {"scheduler": {"beside": False, "name": "gpu-scheduler"}},
+    "volcano": VOLCANO,
+    "TLS": {**SERVED, "tls": {"enabled": True}},
+    "their certificate": {
+        **SERVED,
+        "tls": {"enabled": True, "existingSecret": "theirs", "caBundle": base64.b64encode(b"a bundle").decode()},
+    },
+    "quotas": {"quotas": QUOTAS},
+    "no quotas": {"quotas": {}},
+    "all on": {
+        "namespace": "",
+        "quotas": QUOTAS,
+        "quotaNamespace": "quotas",
+        "extender": {"databaseSecret": "gpu-dev-database", "policy": "binpack", "shareCards": "policy"},
+        "imagePullSecrets": [{"name": "registry"}],
+        "tolerations": [{"operator": "Exists"}],
+        "nodeSelector": {"kubernetes.io/os": "linux"},
+        "affinity": {"nodeAffinity": {}},
+        "priorityClassName": "",
+        "podAnnotations": {"a": HOSTILE},
+        "podLabels": {"team": "infra"},
+        "serviceAccount": {"annotations": {"a": HOSTILE}},
+    },
+}
+
+
+def rendered(values: dict[str, Any], **more: Any) -> list[JsonObject]:
+    return render("gpu-admission", values, **{"namespace": "kube-system", **more})
+
+
+def extender_of(documents: list[JsonObject]) -> JsonObject:
+    containers = one(documents, "Deployment", "gpu-admission")["spec"]["template"]["spec"]["containers"]
+    (found,) = [each for each in containers if each["name"] == "gpu-admission"]
+    assert isinstance(found, dict)
+    return found
+
+
+def configuration(documents: list[JsonObject], name: str = "gpu-quota-scheduler") -> JsonObject:
+    found = yaml.safe_load(one(documents, "ConfigMap", f"{name}-config")["data"]["gpu-scheduler-config.yaml"])
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "version"), [*((name, VERSIONS[-1]) for name in VALUES), ("TLS", VERSIONS[0]), ("all on", VERSIONS[0])]
+)
+def test_every_object_is_one_that_kubernetes_takes(name: str, version: str) -> None:
+    check_objects(rendered(VALUES[name], kube_version=f"v{version}.0"), version)
+
+
+@pytest.mark.parametrize("values", VALUES.values(), ids=list(VALUES))
+def test_nothing_may_do_more_than_it_has_to(values: dict[str, Any]) -> None:
+    documents = rendered(values)
+    check_pods(documents)
+    check_roles(documents, "")
+    accounts = {spec["serviceAccountName"] for spec in pod_specs(documents)}
+    assert accounts == {each["metadata"]["name"] for each in documents if each["kind"] == "ServiceAccount"}
+
+
+@pytest.mark.parametrize("values", VALUES.values(), ids=list(VALUES))
+def test_options_and_variables_are_known_to_the_extender(values: dict[str, Any]) -> None:
+    container = extender_of(rendered(values))
+    assert container["command"][:3] == ["python", "-m", "gpu_admission"]
+    level = {"name": "LOG_LEVEL", "value": "2"}
+    assert container["env"][0] == level
+    check_variables({"env": container["env"][1:]}, AdmissionSettings)
+    rules = applied(read_options(container["command"][3:]), AdmissionSettings()).admission
+    alone = any(each["kind"] == "Service" for each in rendered(values))
+    assert rules.address == ("0.0.0.0:3456" if alone else "127.0.0.1:3456")
+    assert rules.debug_address.startswith("127.0.0.1:")
+    assert rules.leader_elect == alone
+
+
+def test_beside_its_scheduler_nobody_else_reaches_it() -> None:
+    documents = rendered({})
+    assert not [each for each in documents if each["kind"] in ("Service", "NetworkPolicy")]
+    spec = one(documents, "Deployment", "gpu-admission")["spec"]["template"]["spec"]
+    assert [each["name"] for each in spec["containers"]] == ["kube-scheduler", "gpu-admission"]
+    assert not [each for each in spec["containers"] if "ports" in each]
+    (extender,) = configuration(documents)["extenders"]
+    assert extender["urlPrefix"] == "http://127.0.0.1:3456/scheduler"
+
+
+def test_the_seeds_objects_have_its_names() -> None:
+    documents = rendered(VALUES["the seed's names"])
+    assert {each["metadata"]["namespace"] for each in documents if "namespace" in each["metadata"]} == {"kube-system"}
+    assert one(documents, "Deployment", "gpu-admission")["spec"]["template"]["metadata"]["labels"]["app"]
+    service = one(documents, "Service", "gpu-admission")
+    assert service["spec"]["ports"] == [{"name": "extender", "port": 3456, "targetPort": "extender"}]
+    one(documents, "Deployment", "gpu-scheduler")
+    said = configuration(documents, "gpu-scheduler")
+    assert said["profiles"] == [{"schedulerName": "gpu-scheduler"}]
+    (extender,) = said["extenders"]
+    assert extender["urlPrefix"] == "http://gpu-admission.kube-system:3456/scheduler"
+    assert extender["enableHTTPS"] is False
+
+
+@pytest.mark.parametrize(
+    ("values", "admitted"),
+    [
+        (SERVED, ["gpu-quota-scheduler", "volcano-scheduler"]),
+        (VOLCANO, ["volcano-scheduler"]),
+        ({**SERVED, "networkPolicy": {"from": []}}, ["gpu-quota-scheduler"]),
+        ({**VOLCANO, "networkPolicy": {"from": []}}, []),
+    ],
+)
+def test_behind_a_service_only_schedulers_reach_it(values: dict[str, Any], admitted: list[str]) -> None:
+    documents = rendered(values)
+    spec = one(documents, "NetworkPolicy")["spec"]
+    template = one(documents, "Deployment", "gpu-admission")["spec"]["template"]
+    assert spec["podSelector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+    peers = [peer for rule in spec["ingress"] for peer in rule["from"]]
+    names = [next(iter(peer["podSelector"]["matchLabels"].values())) for peer in peers]
+    assert names == admitted
+    # An empty list of peers would let everybody in.
+    assert all(rule["from"] for rule in spec["ingress"])
+    if values is SERVED:
+        scheduler = one(documents, "Deployment", "gpu-quota-scheduler")["spec"]["template"]
+        assert peers[0]["podSelector"]["matchLabels"].items() <= scheduler["metadata"]["labels"].items()
+
+
+def test_the_service_does_not_find_the_schedulers_pods() -> None:
+    documents = rendered(SERVED)
+    selector = one(documents, "Service")["spec"]["selector"]
+    for name, found in (("gpu-admission", True), ("gpu-quota-scheduler", False)):
+        labels = one(documents, "Deployment", name)["spec"]["template"]["metadata"]["labels"]
+        assert (selector.items() <= labels.items()) is found
+
+
+@pytest.mark.parametrize(("version", "words"), [("v1.24.9", "v1beta3"), ("v1.25.0-eks-1", "v1"), ("v1.36.0", "v1")])
+def test_kube_scheduler_is_the_clusters_own_and_is_spoken_to_in_its_words(version: str, words: str) -> None:
+    documents = rendered({}, kube_version=version)
+    assert configuration(documents)["apiVersion"] == f"kubescheduler.config.k8s.io/{words}"
+    images = {
+        each["name"]: each["image"] for spec in pod_specs(documents) for each in spec["containers"]
+    }  # as the registry calls it, without what a provider adds
+    assert images["kube-scheduler"] == f"registry.k8s.io/kube-scheduler:{version.partition('-')[0]}"
+
+
+def test_who_binds_by_himself_is_not_asked_to_let_us_bind() -> None:
+    for values, binds in (({}, True), ({"extender": {"assumeAt": "filter"}}, False)):
+        documents = rendered(values)
+        (extender,) = configuration(documents)["extenders"]
+        assert ("bindVerb" in extender) is binds
+        assert "preemptVerb" not in extender
+        patching = any("patch" in rule["verbs"] for rule in one(documents, "ClusterRole", "gpu-admission")["rules"])
+        assert patching is not binds
+
+
+def test_it_may_do_what_the_manifests_let_it_do() -> None:
+    """What these grant is held against the calls of the program, on an API server."""
+    documents = rendered({**VOLCANO, "namespace": "gpu-dev-system"})
+    roles = [each for each in documents if each["kind"] in ("Role", "ClusterRole")]
+    given = {each for role in roles for each in of_role(role, role["metadata"].get("namespace", ""))}
+    assert given == granted("gpu-admission")
+
+
+def test_quotas_are_read_as_they_are_given() -> None:
+    assert not [each for each in rendered({}) if each["metadata"]["name"] == "gpuquota"]
+    quotas = read_quotas(one(rendered({"quotas": QUOTAS}), "ConfigMap", "gpuquota")["data"]["gpu_quota"])
+    team_a = quotas.of("team-a")
+    assert team_a is not None
+    assert (team_a.models, team_a.pools) == ({"H100": 8000, "A100-80GB": 4000}, {"public"})
+    documents = rendered(VALUES["all on"], namespace="elsewhere")
+    where = {each["name"]: each["value"] for each in extender_of(documents)["env"] if "value" in each}
+    assert where["GPU_DEV_ADMISSION__QUOTA_NAMESPACE"] == "quotas"
+    assert one(documents, "ConfigMap", "gpuquota")["metadata"]["namespace"] == "quotas"
+    assert one(documents, "Role", "gpu-admission")["metadata"]["namespace"] == "quotas"
+    assert one(documents, "Deployment")["metadata"]["namespace"] == "elsewhere"
+
+
+def test_the_certificate_is_one_for_the_service_and_its_authority_is_told() -> None:
+    documents = rendered(VALUES["TLS"])
+    data = {name: base64.b64decode(value) for name, value in one(documents, "Secret")["data"].items()}
+    serving = read_serving(data["tls.crt"], data["ca.crt"])
+    assert "gpu-admission.kube-system" in serving.names
+    assert key_fits(data["tls.crt"], data["tls.key"])
+    (extender,) = configuration(documents)["extenders"]
+    assert extender["enableHTTPS"] is True
+    assert extender["urlPrefix"].startswith("https://gpu-admission.kube-system:")
+    assert base64.b64decode(extender["tlsConfig"]["caData"]) == data["ca.crt"]
+    container = extender_of(documents)
+    assert mounted({"containers": [container]}, "gpu-admission") == ["certificates"]
+    assert {"--tls-cert=/certificates/tls.crt", "--tls-key=/certificates/tls.key"} <= {*container["command"]}
+    assert {container[each]["httpGet"]["scheme"] for each in ("startupProbe", "livenessProbe", "readinessProbe")} == {
+        "HTTPS"
+    }
+    theirs = rendered(VALUES["their certificate"])
+    assert not [each for each in theirs if each["kind"] == "Secret"]
+
+
+def test_a_scheduler_starts_anew_with_another_configuration() -> None:
+    for beside in (True, False):
+        told = set()
+        for weight in (5, 6):
+            documents = rendered({"scheduler": {"beside": beside, "weight": weight}})
+            name = "gpu-admission" if beside else "gpu-quota-scheduler"
+            told.add(one(documents, "Deployment", name)["spec"]["template"]["metadata"]["annotations"].popitem())
+        assert len(told) == 2
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({"replicas": 3}, "replicas"),
+        ({"extender": {"policy": "best"}}, "policy"),
+        ({"scheduler": {"name": HOSTILE}}, "name"),
+        ({"extender": {"modelLabel": HOSTILE}}, "modelLabel"),
+        ({"extender": {"gpuResources": ["gpu"]}}, "gpuResources"),
+        ({"quotas": {"team-a": {"quota": {"H100": -1}}}}, "H100"),
+        ({"quotas": {"team-a": {"quotas": {}}}}, "quotas"),
+        ({"tls": {"enabled": True}}, "scheduler.beside=false"),
+        ({**SERVED, "tls": {"enabled": True, "existingSecret": "theirs"}}, "tls.caBundle"),
+        ({**SERVED, "tls": {"enabled": True, "caBundle": "YQ=="}}, "tls.existingSecret"),
+        ({"scheduler": {"name": "gpu-admission"}}, "another name"),
+    ],
+)
+def test_what_does_not_do_is_named(values: dict[str, Any], named: str) -> None:
+    with pytest.raises(helm_python.HelmError, match=re.escape(named)):
+        rendered(values)
