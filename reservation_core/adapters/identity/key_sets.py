@@ -119,7 +119,7 @@ class KeySet:
 
 def _key(described: Any, algorithm: str) -> Any | None:
     """A public key that may check signatures of this algorithm; None for any other."""
-    if not isinstance(described, dict) or described.get("kty") not in _KTYS:
+    if not isinstance(described, dict) or str(described.get("kty")) not in _KTYS:
         return None
     kid = described.get("kid")
     if not (kid is None or isinstance(kid, str)):
