@@ -155,6 +155,15 @@ def test_behind_a_service_only_schedulers_reach_it(values: dict[str, Any], admit
         assert peers[0]["podSelector"]["matchLabels"].items() <= scheduler["metadata"]["labels"].items()
 
 
+def test_an_update_waits_for_no_second_that_is_ready() -> None:
+    """Behind the Service the leader alone is ready; new ones are not until the old one has gone."""
+    spec = one(rendered(SERVED), "Deployment", "gpu-admission")["spec"]
+    assert "--leader-elect" in extender_of(rendered(SERVED))["command"]
+    assert spec["strategy"]["rollingUpdate"]["maxUnavailable"] == "100%"
+    assert spec["progressDeadlineSeconds"] == 2**31 - 1  # which is none
+    assert "strategy" not in one(rendered({}), "Deployment")["spec"]
+
+
 def test_the_service_does_not_find_the_schedulers_pods() -> None:
     documents = rendered(SERVED)
     selector = one(documents, "Service")["spec"]["selector"]
