@@ -21,6 +21,9 @@ from reservation_core.domain.placement.worth import WorthRanking
 USUAL_PART = 0.95
 """The most frequent kinds of tasks count, until they are this part of all."""
 
+_MOST = 256
+"""No more kinds than these: the time of a look grows with them."""
+
 
 class FragmentationDescent(WorthRanking):
     """The worth of a node is minus its fragmentation, in thousandths of cards.
@@ -53,7 +56,7 @@ def usual_tasks(arrived: Mapping[Task, int]) -> list[tuple[Task, float]]:
     enough = USUAL_PART * sum(arrived.values())
     usual: list[tuple[Task, int]] = []
     so_far = 0
-    for task, times in sorted(arrived.items(), key=lambda each: -each[1]):
+    for task, times in sorted(arrived.items(), key=lambda each: -each[1])[:_MOST]:
         if so_far >= enough:
             break
         usual.append((task, times))

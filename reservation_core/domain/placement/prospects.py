@@ -8,6 +8,7 @@ processor time and memory are sold at a price, each card earns the best it can a
 bound over several prices counts. So processor time that no card needs is worth nothing, and the last of it a lot.
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -28,6 +29,9 @@ OFFERS = 96
 _QUANTILES = (0.1, 0.4, 0.7, 1.0)
 """The prices of processor time, and of memory, are these quantiles of what tasks earn with theirs."""
 
+_SIZES = 48
+"""So many sizes of shares get a price of their own, those that are asked for most: the time grows with the square."""
+
 Rates = NDArray[np.float64]
 
 
@@ -40,7 +44,7 @@ class Prospects:
         asked: dict[int, float] = {}
         for task, times in zip(tasks, often.tolist(), strict=True):
             asked[task.card_milli] = asked.get(task.card_milli, 0.0) + times * task.cards
-        prices = card_prices(asked)
+        prices = size_prices(asked)
         earned = np.array([prices[task.card_milli] for task in tasks])
         self._rates = _rates(tasks, earned, often)
         futures = _futures(often)
@@ -63,6 +67,18 @@ class Prospects:
         bounds += sold[:, None]
         worth: Scores = bounds.min(axis=0).mean(axis=0, dtype=np.float64)
         return worth
+
+
+def size_prices(asked: Mapping[int, float]) -> dict[int, float]:
+    """The price of each size that is asked for; the less usual ones cost what the next larger usual one does."""
+    most = sorted(asked, key=lambda size: -asked[size])[: _SIZES - 1]
+    usual = sorted({*most, max(asked, default=WHOLE)})
+    priced_as = {size: usual[bisect_left(usual, size)] for size in asked}
+    together: dict[int, float] = {}
+    for size, times in asked.items():
+        together[priced_as[size]] = together.get(priced_as[size], 0.0) + times
+    prices = card_prices(together)
+    return {size: prices[priced_as[size]] for size in asked}
 
 
 def _rates(tasks: Sequence[Task], earned: Rates, often: Rates) -> Rates:

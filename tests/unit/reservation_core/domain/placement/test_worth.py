@@ -128,3 +128,24 @@ def test_the_same_futures_are_drawn_each_time() -> None:
     assert np.array_equal(one.cards._table, other.cards._table)
     assert len(prospects._futures(np.ones(3))) == prospects.FUTURES
     assert prospects._futures(np.zeros(0)) == [[]] * prospects.FUTURES
+
+
+def test_unusual_sizes_cost_what_the_next_larger_usual_one_does() -> None:
+    asked = dict.fromkeys(range(3, 990, 3), 1.0) | {470: 1000.0, 810: 1000.0, 320: 900.0}
+    prices = prospects.size_prices(asked)
+    assert set(prices) == set(asked)
+    assert len(set(prices.values())) <= 48
+    assert all(prices[a] <= prices[b] + 0.01 for a in prices for b in prices if a <= b)
+    few = {470: 3.0, 650: 2.0}
+    assert prospects.size_prices(few) == prospects.card_prices(few)
+    assert prospects.size_prices({}) == {}
+
+
+def test_a_crowd_of_different_tasks_is_worked_out_in_bounds() -> None:
+    crowd = {Task(number % 50, number % 70, 1, 1 + number % 999): 1 + number % 3 for number in range(4000)}
+    for policy in (PlacementPolicy.FGD, PlacementPolicy.PRICED):
+        ranking = ranking_of(policy, crowd.items())
+        fleet = fleet_of(Model({"a": NodeShape("a", 99, 99, 4, "t4")}))
+        ranking.reconsider(fleet)
+        assert ranking.choose(fleet, Task(1, 1, 1, 333)) == Spot("a", (0,))
+    assert len(usual_tasks(crowd)) == 256
