@@ -1,6 +1,6 @@
 """What namespaces use of each model of card, held against their quotas: bound, assumed, and for a moment claimed."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from reservation_core.domain.gpu_types import normalised_gpu_type
@@ -35,9 +35,8 @@ class _Use:
 @dataclass(frozen=True, slots=True)
 class _Claim:
     namespace: str
-    models: frozenset[Model]
     milli: int
-    until_s: float
+    until_s: Mapping[Model, float]
 
 
 class ModelUsage:
@@ -75,10 +74,12 @@ class ModelUsage:
             self._add(use, -use.milli)
 
     def claim(self, uid: str, namespace: str, models: Iterable[Model], milli: int, until_s: float) -> None:
-        """A pod may come to use one of these soon. What was claimed for it before is over."""
-        self.drop_claim(uid)
-        if milli and uid not in self._uses:
-            self._claims[uid] = _Claim(namespace, frozenset(models), milli, until_s)
+        """A pod may come to use one of these soon. What was claimed for it before goes on beside: who asks node by node
+        learns of each only that it would do."""
+        claimed = {} if (former := self._claims.get(uid)) is None else dict(former.until_s)
+        claimed |= dict.fromkeys(models, until_s)
+        if milli and claimed and uid not in self._uses:
+            self._claims[uid] = _Claim(namespace, milli, claimed)
             self._claimed.setdefault(namespace, set()).add(uid)
 
     def drop_claim(self, uid: str) -> None:
@@ -92,8 +93,13 @@ class ModelUsage:
 
     def end_claims(self, now_s: float) -> None:
         """Forget the claims whose time is over."""
-        for uid in [uid for uid, claim in self._claims.items() if claim.until_s <= now_s]:
+        for uid, claim in list(self._claims.items()):
+            if min(claim.until_s.values()) > now_s:
+                continue
             self.drop_claim(uid)
+            for model, until_s in claim.until_s.items():
+                if until_s > now_s:
+                    self.claim(uid, claim.namespace, (model,), claim.milli, until_s)
 
     @property
     def claims(self) -> int:
@@ -108,7 +114,7 @@ class ModelUsage:
             total -= own.milli
         for uid in self._claimed.get(namespace, ()):
             claim = self._claims[uid]
-            if uid != but_for and any(_is(word, each, quota) for each in claim.models):
+            if uid != but_for and any(_is(word, each, quota) for each in claim.until_s):
                 total += claim.milli
         return total
 

@@ -100,6 +100,20 @@ def test_a_claim_counts_wherever_its_pod_may_go_until_it_is_bound_or_over() -> N
     assert denial(used, 1000, label="Tesla-T4") is None
 
 
+def test_who_asks_node_by_node_claims_all_models_that_would_do_each_for_its_time() -> None:
+    used = usage()
+    used.claim("one", "a", {H100}, 1000, until_s=30)
+    used.claim("one", "a", {T4}, 1000, until_s=40)
+    used.claim("one", "a", set(), 1000, until_s=50)  # one more node was asked about, and does not do
+    assert denial(used, 1010) is not None
+    assert denial(used, 10, label="Tesla-T4") is not None
+    used.end_claims(35)
+    assert denial(used, 2000) is None
+    assert denial(used, 10, label="Tesla-T4") is not None
+    used.end_claims(40)
+    assert used.claims == 0
+
+
 @pytest.mark.parametrize(("milli", "text"), [(8000, "8"), (500, "0.5"), (10, "0.01"), (12_340, "12.34"), (0, "0")])
 def test_amounts_are_written_as_people_write_them(milli: int, text: str) -> None:
     assert shown(milli) == text

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -19,7 +20,8 @@ from reservation_core.domain.placement.policies import ranking_of
 from reservation_core.domain.placement.policy_names import PlacementPolicy
 from reservation_core.ports.extender import AssumeAt, Binding, BindRefusedError, NotSyncedError
 from reservation_core.ports.map_cluster import PodRef
-from reservation_core.usecases.extend_scheduling import ExtendRules, SchedulerExtender
+from reservation_core.usecases.extend_rules import ExtendRules
+from reservation_core.usecases.extend_scheduling import SchedulerExtender
 from tests.clocks import SettableClock
 from tests.unit.reservation_core.usecases.scripted_card_cluster import Truth, View, card_breaches, quota_breaches
 from tests.virtual_time import run_virtually
@@ -257,6 +259,24 @@ def test_a_claim_of_a_pod_that_was_asked_for_again_is_its_own() -> None:
     run_virtually(work())
 
 
+def test_of_pods_that_race_node_by_node_no_more_pass_than_there_is_quota() -> None:
+    async def work() -> None:
+        truth = world()
+        replica = Replica(View(truth, random.Random(1)), ExtendRules(AssumeAt.FILTER))
+        await asyncio.sleep(10)
+        passed = {
+            name: [number for number in range(20) if replica.fits(pod(f"{name}-{number}", gpu=1), name)]
+            for name in ("n2", "n3")
+        }
+        assert passed == {"n2": [0, 1], "n3": [0, 1, 2]}
+        for number in range(20):  # once more, the other node last: what passed before goes on counting
+            replica.fits(pod(f"n3-{number}", gpu=1), "n2")
+        assert replica.fits(pod("late", gpu=1), "n3") == ()
+        await replica.end()
+
+    run_virtually(work())
+
+
 def test_asking_leaves_nothing_behind_where_we_bind() -> None:
     async def work() -> None:
         replica = Replica(View(world(), random.Random(1)))
@@ -309,3 +329,40 @@ def test_who_is_nowhere_to_be_seen_yet_is_looked_up() -> None:
 
 def _ref(asking: CardPod) -> PodRef:
     return PodRef(asking.namespace, asking.name, asking.uid)
+
+
+def test_who_asks_on_waits_while_many_binds_are_under_way_but_not_for_ever() -> None:
+    async def work() -> None:
+        truth = world()
+        view = View(truth, random.Random(1))
+        replica = Replica(view, ExtendRules(binds_at_once=2, pause_s=1))
+        await asyncio.sleep(10)
+        answers = asyncio.Event()
+
+        async def bind(ref: PodRef, node: str, marks: Mapping[str, str]) -> None:
+            await answers.wait()
+            truth.bind(ref.uid, node, marks)
+
+        view.bind = bind  # type: ignore[method-assign]
+        loop = asyncio.get_running_loop()
+
+        async def waited() -> float:
+            begun = loop.time()
+            await replica.extender.turn()
+            return loop.time() - begun
+
+        binds = []
+        for number in range(2):
+            assert await waited() == 0
+            truth.add_pod(asking := pod(f"p{number}", "c", core=10))
+            await asyncio.sleep(0.5)
+            binds.append(asyncio.create_task(replica.bind(asking, "n0")))
+            await asyncio.sleep(0.1)
+        assert await waited() == pytest.approx(1)
+        asyncio.get_running_loop().call_later(0.25, answers.set)
+        assert await waited() == pytest.approx(0.25, abs=0.05)
+        await asyncio.gather(*binds)
+        assert await waited() == 0
+        await replica.end()
+
+    run_virtually(work())
