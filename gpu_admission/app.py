@@ -89,6 +89,7 @@ class App:
 
     async def _filter(self, body: bytes) -> Answer:
         args = await _read(kube_scheduler.read_args, body)
+        await self._running.extender.turn()
         filtered = self._running.extender.filter(args.pod, args.nodes)
         _log.debug("filtered", asked=len(args.nodes), fitting=len(filtered.fitting), **_about(args.pod))
         written = kube_scheduler.written_filter(args, filtered)

@@ -50,6 +50,9 @@ class Extender(Protocol):
     def synced(self) -> bool:
         """Whether questions can be answered."""
 
+    async def turn(self) -> None:
+        """Wait a moment while so much is under way that answers would only be late."""
+
     def filter(self, pod: Mapping[str, Any], nodes: Sequence[str]) -> Filtered:
         """Which nodes would do. A look-up: no I/O. Raises NotSyncedError."""
 

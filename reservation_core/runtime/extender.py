@@ -31,7 +31,8 @@ from reservation_core.runtime.kubernetes import open_transport
 from reservation_core.runtime.lease_namespace import lease_namespace
 from reservation_core.runtime.settings_admission import AdmissionSettings, ShareCards
 from reservation_core.runtime.settings_error import SettingsError
-from reservation_core.usecases.extend_scheduling import ExtendRules, SchedulerExtender
+from reservation_core.usecases.extend_rules import ExtendRules
+from reservation_core.usecases.extend_scheduling import SchedulerExtender
 
 if TYPE_CHECKING:
     from reservation_core.runtime.promised_cards import PromisedCards

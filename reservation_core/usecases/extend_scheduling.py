@@ -31,36 +31,11 @@ from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.extender import AssumeAt, Binding, BindRefusedError, Filtered, NotSyncedError
 from reservation_core.ports.map_cluster import BindRefusedError as RefusedByServerError
 from reservation_core.ports.map_cluster import NamespaceSeen, NodeGone, PodChangedError, PodGone, PodRef
+from reservation_core.usecases.extend_rules import Counts, ExtendRules
 from reservation_core.usecases.mark_bound_pods import BoundPodMarker
 from reservation_core.usecases.quota_source import QuotaSource
 
 _log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class ExtendRules:
-    """When a decision counts, and how long things may take, in seconds.
-
-    A bind is waited for `bind_s`; without an answer it may be carried out for `unclear_s` more. A pod that was decided
-    on and is not seen on its node for `assumed_s` is looked up. Where only the filter is asked, a pod that passed it
-    counts for `claim_s`.
-    """
-
-    assume_at: AssumeAt = AssumeAt.BIND
-    bind_s: float = 4.0
-    unclear_s: float = 5.0
-    assumed_s: float = 30.0
-    claim_s: float = 30.0
-
-
-@dataclass(slots=True)
-class Counts:
-    """What was done since the start."""
-
-    bound: int = 0
-    refused: int = 0
-    unanswered: int = 0
-    given_up: int = 0
 
 
 @dataclass(slots=True)
@@ -109,6 +84,9 @@ class SchedulerExtender:
         self._reads_again = False
         self._old_binds_over = asyncio.Event()
         self._ending = False
+        self._under_way = 0
+        self._room = asyncio.Event()
+        self._room.set()
         self._unclear_until_s = -inf
         self.counts = Counts()
 
@@ -205,6 +183,18 @@ class SchedulerExtender:
 
     # What is asked
 
+    async def turn(self) -> None:
+        """Wait while many binds are under way.
+
+        A scheduler binds beside its next question: unslowed, questions would come so fast that binds are answered
+        after it has given them up, and each be judged by older news.
+        """
+        try:
+            async with asyncio.timeout(self._rules.pause_s):
+                await self._room.wait()
+        except TimeoutError:
+            pass
+
     def filter(self, pod: Mapping[str, Any], nodes: Sequence[str]) -> Filtered:
         """Which nodes would do. Raises NotSyncedError."""
         self._require_sync()
@@ -262,6 +252,7 @@ class SchedulerExtender:
     async def _carry_out(self, begun: _Bind) -> None:
         uid, within_s = begun.pod.uid, min(self._rules.bind_s, self._leads_for_s())
         begun.calls += 1
+        self._goes_on(1)
         try:
             async with asyncio.timeout(within_s):
                 await self._cluster.bind(begun.pod, begun.node, begun.marks)
@@ -281,9 +272,17 @@ class SchedulerExtender:
             raise
         finally:
             begun.calls -= 1
+            self._goes_on(-1)
         self.counts.bound += 1
         begun.since_s = self._now_s()
         _log.info("bound", pod=str(begun.pod), node=begun.node, cards=begun.marks)
+
+    def _goes_on(self, more: int) -> None:
+        self._under_way += more
+        if self._under_way < self._rules.binds_at_once:
+            self._room.set()
+        else:
+            self._room.clear()
 
     def _is_unclear(self, begun: _Bind) -> None:
         begun.answered = False

@@ -51,6 +51,9 @@ class CountingExtender:
     def numbers(self) -> Mapping[str, float]:
         return {"free_cards": sum(self.free.values()), "questions_total": self.asked}
 
+    async def turn(self) -> None:
+        """Nothing is ever under way."""
+
     def filter(self, pod: Mapping[str, Any], nodes: Sequence[str]) -> Filtered:
         self._check()
         wanted = self.asking[pod["metadata"]["uid"]] = _gpus(pod)

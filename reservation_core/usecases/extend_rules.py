@@ -1,0 +1,33 @@
+"""How long the extender's decisions count and are waited for, and what it counts."""
+
+from dataclasses import dataclass
+
+from reservation_core.ports.extender import AssumeAt
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendRules:
+    """When a decision counts, and how long things may take, in seconds.
+
+    A bind is waited for `bind_s`; without an answer it may be carried out for `unclear_s` more. A pod that was decided
+    on and is not seen on its node for `assumed_s` is looked up. Where only the filter is asked, a pod that passed it
+    counts for `claim_s`. While `binds_at_once` are under way, who asks for more waits `pause_s` at most.
+    """
+
+    assume_at: AssumeAt = AssumeAt.BIND
+    bind_s: float = 4.0
+    unclear_s: float = 5.0
+    assumed_s: float = 30.0
+    claim_s: float = 30.0
+    binds_at_once: int = 8
+    pause_s: float = 1.0
+
+
+@dataclass(slots=True)
+class Counts:
+    """What was done since the start."""
+
+    bound: int = 0
+    refused: int = 0
+    unanswered: int = 0
+    given_up: int = 0
