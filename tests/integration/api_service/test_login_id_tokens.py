@@ -59,7 +59,7 @@ async def test_id_tokens_that_are_not_for_us_are_refused(
 @pytest.mark.parametrize(
     ("shifts", "why"),
     [
-        ({"iat": -7200, "exp": -3600}, "expired"),
+        ({"iat": -1800, "exp": -600}, "expired"),
         ({"iat": -7200, "exp": 3600}, "expired"),  # good for too long
         ({"iat": 600, "exp": 3600}, "not good yet"),
         ({"iat": 0, "exp": 3600, "nbf": 600}, "not good yet"),
@@ -160,3 +160,18 @@ async def test_an_issuer_that_is_away_is_no_refusal(runtime: Runtime, world: Sig
         async with asyncio.timeout(60):
             while (await client.post("/v1/login", json=by_id_token(world.issuer.token(claims)))).status_code != 201:
                 await asyncio.sleep(0.1)
+
+
+async def test_a_server_without_sign_ins_says_so(alice: httpx.AsyncClient, calling: Any) -> None:
+    answer = await calling("anonymous").post("/v1/login", json=by_id_token("a" * 8 + ".b.c"))
+    assert (answer.status_code, answer.json()["type"]) == (403, "urn:gpu-dev:problem:not_let_in")
+    assert "Ask an administrator" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"method": "password"}, {"method": "oidc"}, {"method": "oidc", "id_token": "x" * 20_000}, []]
+)
+async def test_what_is_no_proof_is_refused_without_showing_it(body: Any, newcomer: httpx.AsyncClient) -> None:
+    answer = await newcomer.post("/v1/login", json=body)
+    assert answer.status_code == 422
+    assert "xxxx" not in answer.text
