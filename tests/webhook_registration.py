@@ -29,15 +29,16 @@ async def registered(
     *,
     conditions: bool = True,
     enforced: bool = False,
+    labelled: bool = False,
 ) -> AsyncIterator[None]:
     """The API server asks the webhook at `url` about pods of `namespace`, from when the block begins until its end.
 
     `conditions`: about mapped pods only. `enforced`: about all pods at `/enforce` beside, where the namespace has the
-    label for it.
+    label for it. `labelled`: about pods with the label gpu-dev/cards=visible beside.
     """
     path = f"{_PATH}/{name}"
     async with server.client() as client:
-        await client.call("POST", _PATH, _configuration(name, namespace, url, pairs, conditions, enforced))
+        await client.call("POST", _PATH, _configuration(name, namespace, url, pairs, conditions, enforced, labelled))
         try:
             if conditions:
                 await eventually(lambda: _asks(client, namespace))
@@ -55,7 +56,7 @@ async def trust(client: ApiClient, name: str, pairs: Sequence[Pair]) -> None:
 
 
 def _configuration(
-    name: str, namespace: str, url: str, pairs: Sequence[Pair], conditions: bool, enforced: bool
+    name: str, namespace: str, url: str, pairs: Sequence[Pair], conditions: bool, enforced: bool, labelled: bool
 ) -> JsonObject:
     webhook: dict[str, Any] = {
         "name": f"{name}.gpu-dev.example.org",
@@ -86,6 +87,12 @@ def _configuration(
             "name": f"enforce.{name}.gpu-dev.example.org",
             "clientConfig": {"url": f"{url}/enforce", "caBundle": bundle(pairs)},
             "namespaceSelector": {"matchLabels": labels},
+        }
+        webhooks.append(entry)
+    if labelled:
+        entry = {key: value for key, value in webhook.items() if key != "matchConditions"} | {
+            "name": f"cards.{name}.gpu-dev.example.org",
+            "objectSelector": {"matchLabels": {"gpu-dev/cards": "visible"}},
         }
         webhooks.append(entry)
     return {"metadata": {"name": name}, "webhooks": webhooks}

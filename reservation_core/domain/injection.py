@@ -6,7 +6,7 @@ changed the pod. Nothing is asked, kept or told anywhere: a dry run is answered 
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, assert_never
 
@@ -22,8 +22,16 @@ from reservation_core.domain.admission import (
     items,
     members,
 )
+from reservation_core.domain.container_variables import Teller, WantedVariable, tell
 from reservation_core.domain.gpu_resources import is_gpu_resource
-from reservation_core.domain.pod_changes import Path, PodChanges
+from reservation_core.domain.pod_changes import PodChanges
+from reservation_core.domain.pod_containers import (
+    EPHEMERAL,
+    RefusedPodError,
+    container_named,
+    containers_of,
+    shown,
+)
 from reservation_core.domain.pod_identity import identity_of
 from reservation_core.domain.scheduling_map import (
     INDEX_ANNOTATION,
@@ -37,7 +45,6 @@ from reservation_core.domain.scheduling_map import (
 
 _KEPT = (MAP_ANNOTATION, INDEX_ANNOTATION, *map_marks.MAP_MARKS)
 _DEVICE_CLASS = "deviceclass.resource.kubernetes.io/"
-_EPHEMERAL = "ephemeralContainers"
 _POD_NAME = re.compile(r"[a-z0-9][-.a-z0-9]{0,252}")
 _NO_MAP = (
     f"the pod has no annotation {MAP_ANNOTATION}: it will stay Pending. Add the map, or leave the schedulerName away."
@@ -51,10 +58,6 @@ class InjectionRules:
     scheduler_name: str = map_marks.SCHEDULER_NAME
     gpu_resources: tuple[str, ...] = ("nvidia.com/gpu", "amd.com/gpu")
     override_devices: bool = False
-
-
-class _RefusedError(Exception):
-    """The pod must not be; the text is the reason."""
 
 
 def injection(
@@ -73,7 +76,7 @@ def injection(
                 assert_never(review.operation)
     except SchedulingMapError as problem:
         return Denied(f"{MAP_ANNOTATION}: {problem}")
-    except _RefusedError as refusal:
+    except RefusedPodError as refusal:
         return Denied(str(refusal))
 
 
@@ -93,9 +96,9 @@ def _created(review: PodReview, rules: InjectionRules, read_map: Callable[[str],
     entry = found.entry(index_of(identity_of(pod)))
     _refuse_gpus(spec, rules)
     _refuse_other_node(spec, entry)
-    warnings: list[str] = []
-    for path, container in _containers(spec, "initContainers", "containers"):
-        warnings += _tell(changes, path, container, _variables(entry.cuda_visible_devices), rules)
+    warnings, by = list[str](), _teller(rules)
+    for path, container in containers_of(spec, "initContainers", "containers"):
+        warnings += tell(changes, path, container, _variables(entry.cuda_visible_devices), by)
     changes.annotate(
         {
             map_marks.MAP_INDEX: str(entry.index),
@@ -119,7 +122,7 @@ def _updated(review: PodReview, rules: InjectionRules) -> Verdict:
     had, has = annotations_of(old), annotations_of(pod)
     for name in _KEPT:
         if had.get(name) != has.get(name):
-            raise _RefusedError(
+            raise RefusedPodError(
                 f"the annotation {name} of a pod can't be changed: its containers' environment can't follow."
                 " Delete the pod and create it anew."
             )
@@ -132,12 +135,12 @@ def _debugged(pod: Mapping[str, Any], old: Mapping[str, Any], rules: InjectionRu
     """New ephemeral containers see what the pod's own containers see. Earlier ones can't be changed any more."""
     spec, old_spec = members(pod.get("spec")), members(old.get("spec"))
     devices = _devices_of(old_spec)
-    earlier = {container.get("name") for _, container in _containers(old_spec, _EPHEMERAL)}
-    changes, warnings, names = PodChanges(pod), list[str](), list[str]()
-    for path, container in _containers(spec, _EPHEMERAL):
+    earlier = {container.get("name") for _, container in containers_of(old_spec, EPHEMERAL)}
+    changes, warnings, names, by = PodChanges(pod), list[str](), list[str](), _teller(rules)
+    for path, container in containers_of(spec, EPHEMERAL):
         if container.get("name") not in earlier:
-            warnings += _tell(changes, path, container, _variables(devices), rules)
-            names.append(_container_named(path, container))
+            warnings += tell(changes, path, container, _variables(devices), by)
+            names.append(container_named(path, container))
     if not changes.operations:
         return Untouched(tuple(warnings))
     told = f"Injecting CUDA_VISIBLE_DEVICES={devices} for pod {_named(pod)} ({', '.join(names)})"
@@ -148,67 +151,38 @@ def _devices_of(spec: Mapping[str, Any]) -> str:
     """The cards that a pod was made with: those of its containers' environment, which nobody could change since."""
     said = {
         variable.get("value") or ""
-        for _, container in _containers(spec, "containers")
+        for _, container in containers_of(spec, "containers")
         for variable in map(members, items(container.get("env")))
         if variable.get("name") == map_marks.CUDA_VISIBLE_DEVICES
     }
     if len(said) != 1:
-        raise _RefusedError(
+        raise RefusedPodError(
             "the pod's containers don't have one CUDA_VISIBLE_DEVICES: its map was never read. Create the pod anew."
         )
     return str(said.pop())
 
 
-def _variables(devices: str) -> Mapping[str, str]:
-    return {map_marks.CUDA_VISIBLE_DEVICES: devices, map_marks.CUDA_DEVICE_ORDER: map_marks.DEVICE_ORDER}
+def _variables(devices: str) -> tuple[WantedVariable, ...]:
+    return (
+        WantedVariable(map_marks.CUDA_VISIBLE_DEVICES, devices),
+        WantedVariable(map_marks.CUDA_DEVICE_ORDER, map_marks.DEVICE_ORDER),
+    )
 
 
-def _tell(
-    changes: PodChanges, path: Path, container: Mapping[str, Any], wanted: Mapping[str, str], rules: InjectionRules
-) -> list[str]:
-    """Give a container its variables; returns warnings about what was overwritten."""
-    env = container.get("env")
-    if env is not None and not (isinstance(env, list) and all(isinstance(each, Mapping) for each in env)):
-        raise _RefusedError(f"the env of {_container_named(path, container)} is not a list of variables")
-    if not env:
-        changes.add((*path, "env"), [{"name": name, "value": value} for name, value in wanted.items()])
-        return []
-    warnings: list[str] = []
-    for position, variable in enumerate(env):
-        name = variable.get("name")
-        if name not in wanted or _is_literal(variable, wanted[name]):
-            continue
-        where = f"{name} of {_container_named(path, container)}"
-        if variable.get("valueFrom") is not None:
-            warnings.append(f"{where} had valueFrom; it is now {wanted[name]!r}, as the map says")
-        elif rules.override_devices:
-            warnings.append(f"{where} was {_shown(variable.get('value'))}; it is now {wanted[name]!r}, as the map says")
-        else:
-            raise _RefusedError(
-                f"{where} is {_shown(variable.get('value'))}, and the map says {wanted[name]!r}. Leave the variable"
-                " away, or change the map."
-            )
-        changes.replace((*path, "env", position), {"name": name, "value": wanted[name]})
-    there = {variable.get("name") for variable in env}
-    for name in reversed([name for name in wanted if name not in there]):
-        changes.add((*path, "env", 0), {"name": name, "value": wanted[name]})
-    return warnings
-
-
-def _is_literal(variable: Mapping[str, Any], value: str) -> bool:
-    return variable.get("valueFrom") is None and (variable.get("value") or "") == value
+def _teller(rules: InjectionRules) -> Teller:
+    return Teller("the map", "change the map", override=rules.override_devices)
 
 
 def _refuse_gpus(spec: Mapping[str, Any], rules: InjectionRules) -> None:
     """A map's pod sees its cards by its environment; GPUs that it requests would be others."""
     if items(spec.get("resourceClaims")):
-        raise _RefusedError(
+        raise RefusedPodError(
             f"a pod with {MAP_ANNOTATION} can't have resourceClaims: the map says its cards. Leave them away."
         )
     who: list[tuple[str, Mapping[str, Any]]] = [("the pod", spec)]
     who += [
-        (_container_named(path, container), container)
-        for path, container in _containers(spec, "initContainers", "containers")
+        (container_named(path, container), container)
+        for path, container in containers_of(spec, "initContainers", "containers")
     ]
     for name, holder in who:
         resources = members(holder.get("resources"))
@@ -216,54 +190,31 @@ def _refuse_gpus(spec: Mapping[str, Any], rules: InjectionRules) -> None:
         for resource, amount in asked:
             of_gpus = is_gpu_resource(resource, rules.gpu_resources) or resource.startswith(_DEVICE_CLASS)
             if of_gpus and str(amount) != "0":
-                raise _RefusedError(
+                raise RefusedPodError(
                     f"{name} requests {resource}, and {MAP_ANNOTATION} says its cards already: it would hold others"
                     " than it sees. Leave one of the two away."
                 )
         if items(resources.get("claims")):
-            raise _RefusedError(f"{name} has resource claims, and {MAP_ANNOTATION} says its cards. Leave one away.")
+            raise RefusedPodError(f"{name} has resource claims, and {MAP_ANNOTATION} says its cards. Leave one away.")
 
 
 def _refuse_other_node(spec: Mapping[str, Any], entry: MapEntry) -> None:
     preset = spec.get("nodeName")
     if preset and preset != entry.node:
-        raise _RefusedError(
-            f"spec.nodeName is {_shown(preset)}, and the map says {entry.node!r} for index {entry.index}. Leave"
+        raise RefusedPodError(
+            f"spec.nodeName is {shown(preset)}, and the map says {entry.node!r} for index {entry.index}. Leave"
             " nodeName away: the scheduler sets it."
         )
 
 
-def _containers(spec: Mapping[str, Any], *kinds: str) -> Iterator[tuple[Path, Mapping[str, Any]]]:
-    """The containers with their paths. None may be passed over: what is not one is refused."""
-    for kind in kinds:
-        listed = spec.get(kind)
-        if listed is None:
-            continue
-        if not isinstance(listed, list) or not all(isinstance(each, Mapping) for each in listed):
-            raise _RefusedError(f"spec.{kind} is not a list of containers")
-        for position, container in enumerate(listed):
-            yield ("spec", kind, position), container
-
-
 def _needed(pod: Mapping[str, Any] | None) -> Mapping[str, Any]:
     if pod is None:
-        raise _RefusedError("the review holds no pod")
+        raise RefusedPodError("the review holds no pod")
     return pod
-
-
-def _container_named(path: Path, container: Mapping[str, Any]) -> str:
-    kind = {"initContainers": "init container", _EPHEMERAL: "ephemeral container"}.get(str(path[1]), "container")
-    name = container.get("name")
-    return f"{kind} {_shown(name)}" if isinstance(name, str) and name else f"{kind} {path[2]}"
 
 
 def _named(pod: Mapping[str, Any]) -> str:
     """The pod's name for a line of the log: names are checked only after webhooks were asked."""
     metadata = members(pod.get("metadata"))
     name = str(metadata.get("name") or metadata.get("generateName") or "")
-    return name if _POD_NAME.fullmatch(name) else _shown(name)
-
-
-def _shown(value: object) -> str:
-    text = value if isinstance(value, str) else ""
-    return repr(text if len(text) <= 64 else text[:64] + "…")
+    return name if _POD_NAME.fullmatch(name) else shown(name)

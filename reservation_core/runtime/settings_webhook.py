@@ -4,9 +4,12 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
+from reservation_core.domain.asked_cards import CardResources
 from reservation_core.domain.injection import InjectionRules
 from reservation_core.domain.map_marks import SCHEDULER_NAME
+from reservation_core.domain.visible_cards import VisibleCardsRules
 from reservation_core.runtime.settings import CommonSettings, Seconds
+from reservation_core.runtime.settings_admission import QualifiedName
 from reservation_core.runtime.settings_enforcement import BookingEnforcement
 
 
@@ -16,6 +19,8 @@ class WebhookRules(BookingEnforcement):
     scheduler_name: Annotated[str, Field(min_length=1, max_length=253)] = SCHEDULER_NAME
     # A CUDA_VISIBLE_DEVICES that says something else than the map is overwritten (with a warning), not denied.
     override_devices: bool = False
+    # As the scheduler extender's setting of this name: what shares are called, for pods with the label gpu-dev/cards.
+    share_resource: QualifiedName = "tencent.com/vcuda-core"
     # After SIGTERM it serves on for so long, not ready: until no API server sends it anything any more.
     drain_s: Annotated[float, Field(ge=0, le=600)] = 5
     certificate_look_s: Seconds = 1  # how often it looks whether the certificate's files have changed
@@ -43,4 +48,13 @@ class WebhookSettings(CommonSettings):
             scheduler_name=self.webhook.scheduler_name,
             gpu_resources=self.gpu.resource_names,
             override_devices=self.webhook.override_devices,
+        )
+
+    @property
+    def visible_cards(self) -> VisibleCardsRules:
+        """What the part for pods with shares of cards goes by."""
+        return VisibleCardsRules(
+            CardResources(self.gpu.resource_names, self.webhook.share_resource),
+            self.webhook.scheduler_name,
+            self.webhook.override_devices,
         )

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from reservation_core.ports.reviewers import PodReviewer
 from reservation_core.runtime.booking_reviews import EnforcementTold, open_booking_reviewer
 from reservation_core.runtime.settings_webhook import WebhookSettings
-from reservation_core.usecases.review_pod import MapReviewer
+from reservation_core.usecases.review_pod import MapReviewer, VisibleCardsReviewer
 
 MUTATE = "/mutate"
 ENFORCE = "/enforce"
@@ -18,9 +18,9 @@ async def open_reviewers(
 ) -> AsyncIterator[Mapping[str, Sequence[PodReviewer]]]:
     """The reviewers of each path, in the order in which they are asked: the map first, for others judge what it makes
     of the pod. Raises SettingsError."""
-    by_map = MapReviewer(settings.injection)
+    by_map, by_label = MapReviewer(settings.injection), VisibleCardsReviewer(settings.visible_cards)
     if not settings.webhook.enforce_bookings:
-        yield {MUTATE: (by_map,)}
+        yield {MUTATE: (by_map, by_label)}
         return
     async with open_booking_reviewer(settings, told) as by_booking:
-        yield {MUTATE: (by_map,), ENFORCE: (by_map, by_booking)}
+        yield {MUTATE: (by_map, by_label), ENFORCE: (by_map, by_booking)}

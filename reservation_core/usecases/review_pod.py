@@ -8,6 +8,7 @@ from reservation_core.domain.admission import Denied, Patched, PodReview, Untouc
 from reservation_core.domain.injection import InjectionRules, injection
 from reservation_core.domain.known_maps import KnownMaps
 from reservation_core.domain.pod_changes import PatchOperation
+from reservation_core.domain.visible_cards import VisibleCardsRules, visible_cards
 from reservation_core.ports.reviewers import PodReviewer
 
 
@@ -21,6 +22,17 @@ class MapReviewer:
     async def review(self, review: PodReview) -> Verdict:
         """The verdict of the map alone."""
         return injection(review, self._rules, self._maps.read)
+
+
+class VisibleCardsReviewer:
+    """Tells pods that ask for it where their cards will stand."""
+
+    def __init__(self, rules: VisibleCardsRules) -> None:
+        self._rules = rules
+
+    async def review(self, review: PodReview) -> Verdict:
+        """The verdict of the pod's label alone."""
+        return visible_cards(review, self._rules)
 
 
 async def review_pod(review: PodReview, reviewers: Sequence[PodReviewer]) -> Verdict:

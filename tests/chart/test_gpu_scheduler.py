@@ -9,6 +9,7 @@ import helm_python
 import pytest
 
 from reservation_core.adapters.certificates.pairs import key_fits, read_serving
+from reservation_core.domain.visible_cards import LABEL, VISIBLE
 from reservation_core.runtime.settings_scheduler import SchedulerSettings
 from reservation_core.runtime.settings_webhook import WebhookSettings
 from tests.chart.hardening import (
@@ -48,7 +49,7 @@ VALUES: dict[str, dict[str, Any]] = {
         "podAnnotations": {"a": HOSTILE},
         "podLabels": {"team": "infra"},
         "serviceAccount": {"annotations": {"a": HOSTILE}},
-        "webhook": {"excludedNamespaces": ["monitoring"], "failurePolicy": "Ignore"},
+        "webhook": {"excludedNamespaces": ["monitoring"], "failurePolicy": "Ignore", "extenderPods": True},
     },
 }
 
@@ -123,6 +124,21 @@ def test_the_webhook_is_asked_as_it_has_to_be() -> None:
     assert "gpu-scheduler" in webhook["matchConditions"][0]["expression"]
 
 
+@pytest.mark.parametrize("version", ["v1.27.4", "v1.30.0"])
+def test_pods_of_the_extender_are_asked_about_by_their_label_where_that_is_wanted(version: str) -> None:
+    values = {"webhook": {"extenderPods": True, "excludedNamespaces": ["monitoring"]}}
+    by_map, by_label = one(render("gpu-scheduler", values, kube_version=version), "MutatingWebhookConfiguration")[
+        "webhooks"
+    ]
+    assert by_label["objectSelector"] == {"matchLabels": {LABEL: VISIBLE}}
+    assert by_label["failurePolicy"] == "Fail"  # every cluster can tell these pods from others before it asks
+    assert by_label["reinvocationPolicy"] == "IfNeeded"
+    assert "matchConditions" not in by_label
+    assert [each["operations"] for each in by_label["rules"]] == [["CREATE"]]
+    for shared in ("clientConfig", "namespaceSelector", "timeoutSeconds", "sideEffects"):
+        assert by_label[shared] == by_map[shared]
+
+
 def test_an_older_cluster_is_never_stopped_by_the_webhook_and_has_no_policy() -> None:
     documents = render("gpu-scheduler", kube_version="v1.27.4")
     (webhook,) = one(documents, "MutatingWebhookConfiguration")["webhooks"]
@@ -154,6 +170,7 @@ def test_the_certificate_that_helm_makes_is_one_for_the_service() -> None:
         ({"schedulerName": HOSTILE}, "schedulerName"),
         ({"scheduler": {"nodeLabel": HOSTILE}}, "nodeLabel"),
         ({"webhook": {"caBundle": "not base64!"}}, "caBundle"),
+        ({"webhook": {"extenderPods": "yes"}}, "extenderPods"),
         ({"gpuResources": ["' || true || '"]}, "gpuResources"),
     ],
 )

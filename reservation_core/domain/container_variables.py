@@ -1,0 +1,83 @@
+"""Variables that a container is to have, whatever its environment says of them so far.
+
+They stand first in the environment, so that others may refer to them. Changing twice is changing once.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reservation_core.domain.admission import members
+from reservation_core.domain.pod_changes import Path, PodChanges
+from reservation_core.domain.pod_containers import RefusedPodError, container_named, shown
+
+
+@dataclass(frozen=True, slots=True)
+class WantedVariable:
+    """A variable with a value, or with what a field of the pod says (`field`: its path, as in a fieldRef)."""
+
+    name: str
+    value: str = ""
+    field: str | None = None
+
+    @property
+    def as_json(self) -> dict[str, Any]:
+        """As it stands in an environment."""
+        if self.field is None:
+            return {"name": self.name, "value": self.value}
+        return {"name": self.name, "valueFrom": {"fieldRef": {"fieldPath": self.field}}}
+
+    def is_(self, variable: Mapping[str, Any]) -> bool:
+        """Whether a variable says so already. The API server adds an apiVersion to a fieldRef."""
+        source = variable.get("valueFrom")
+        if self.field is None:
+            return source is None and (variable.get("value") or "") == self.value
+        return members(members(source).get("fieldRef")).get("fieldPath") == self.field
+
+    def __str__(self) -> str:
+        return repr(self.value if self.field is None else self.field)
+
+
+@dataclass(frozen=True, slots=True)
+class Teller:
+    """Who wants variables, for sentences: `name` (`the map`), and what to do else than leave the variable away.
+
+    `override`: a value that says something else is overwritten with a warning, not refused.
+    """
+
+    name: str
+    remedy: str
+    override: bool = False
+
+
+def tell(
+    changes: PodChanges, path: Path, container: Mapping[str, Any], wanted: Sequence[WantedVariable], by: Teller
+) -> list[str]:
+    """Give a container its variables; returns warnings about what was overwritten. Raises RefusedPodError."""
+    env = container.get("env")
+    if env is not None and not (isinstance(env, list) and all(isinstance(each, Mapping) for each in env)):
+        raise RefusedPodError(f"the env of {container_named(path, container)} is not a list of variables")
+    if not env:
+        changes.add((*path, "env"), [each.as_json for each in wanted])
+        return []
+    warnings: list[str] = []
+    by_name = {each.name: each for each in wanted}
+    for position, variable in enumerate(env):
+        meant = by_name.get(variable.get("name"))
+        if meant is None or meant.is_(variable):
+            continue
+        where = f"{meant.name} of {container_named(path, container)}"
+        if variable.get("valueFrom") is not None:
+            warnings.append(f"{where} had valueFrom; it is now {meant}, as {by.name} says")
+        elif by.override:
+            warnings.append(f"{where} was {shown(variable.get('value'))}; it is now {meant}, as {by.name} says")
+        else:
+            raise RefusedPodError(
+                f"{where} is {shown(variable.get('value'))}, and {by.name} says {meant}. Leave the variable"
+                f" away, or {by.remedy}."
+            )
+        changes.replace((*path, "env", position), meant.as_json)
+    there = {variable.get("name") for variable in env}
+    for each in reversed([each for each in wanted if each.name not in there]):
+        changes.add((*path, "env", 0), each.as_json)
+    return warnings
