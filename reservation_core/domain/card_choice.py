@@ -17,7 +17,7 @@ from reservation_core.domain.bookings import ChosenCard, Wanted
 from reservation_core.domain.calendar import Range, length_micros, merge, to_micros
 from reservation_core.domain.placement.card_masks import bits
 from reservation_core.domain.placement.link_words import Links
-from reservation_core.domain.placement.links import Quality, card_sets
+from reservation_core.domain.placement.links import Quality, card_sets, quality_alike
 from reservation_core.domain.rules import BrokenRule
 
 SOON = timedelta(minutes=10)
@@ -201,9 +201,12 @@ def _pick_joined(
 ) -> tuple[Quality, int, list[BookableCard]]:
     """Which `gpus` of a node's free cards (in index order): how loosely they are joined, their free time, and which."""
     links = free[0].links
-    sets = None if links is None or free[-1].index >= len(links) else card_sets(links)
+    if links is not None and free[-1].index >= len(links):
+        links = None
+    sets = card_sets(links)
     if sets is None:
-        return (0, 0), *_pick(free, gpus, start, end)
+        weakest, total = quality_alike(links, gpus)
+        return (-weakest, -total), *_pick(free, gpus, start, end)
     here = sum(1 << card.index for card in free)
     slack = {1 << card.index: _slack(card.busy, start, end) for card in free}
     around, best = min(

@@ -44,6 +44,12 @@ def card_sets(links: Links | None) -> "CardSets | None":
     return CardSets(links)
 
 
+def quality_alike(links: Links | None, gpus: int) -> Quality:
+    """How well any `gpus` cards are joined where it makes no difference which; the least where nobody says how."""
+    link = links[0][1] if links is not None and len(links) > 1 and gpus > 1 else 0
+    return link, link * (gpus * (gpus - 1) // 2)
+
+
 def links_between(links: Links | None, indices: Sequence[int], numbers: Sequence[int]) -> Links | None:
     """Links by other numbers: those of the cards with these `indices`, which are called by these `numbers` instead.
 

@@ -23,7 +23,7 @@ from reservation_core.domain.calendar import (
 from reservation_core.domain.model import Gpu
 from reservation_core.domain.placement.card_masks import bits, pick_cards
 from reservation_core.domain.placement.link_words import Links
-from reservation_core.domain.placement.links import CardSets, card_sets, links_between
+from reservation_core.domain.placement.links import CardSets, Quality, card_sets, links_between, quality_alike
 from reservation_core.domain.placement.node_orders import Demand, NodeOrder, node_order
 from reservation_core.domain.placement.policy_names import DEFAULT_POLICY, PlacementPolicy
 from reservation_core.domain.plan import PlacedGpu
@@ -59,7 +59,7 @@ class NodeCards:
     together.
     """
 
-    __slots__ = ("by_bit", "cards", "free", "near", "position", "sets", "upcoming")
+    __slots__ = ("by_bit", "cards", "free", "links", "near", "position", "sets", "upcoming")
 
     def __init__(
         self, position: int, gpus: list[Gpu], calendars: dict[int, GpuCalendar], links: Links | None = None
@@ -72,7 +72,8 @@ class NodeCards:
             number += 1 if right.index == left.index + 1 else 2
             numbers.append(number)
         self.position = position
-        self.sets: CardSets | None = card_sets(links_between(links, [gpu.index for gpu in gpus], numbers))
+        self.links = links_between(links, [gpu.index for gpu in gpus], numbers)
+        self.sets: CardSets | None = card_sets(self.links)
         self.cards = [Card(gpu, 1 << number, calendars[gpu.id]) for gpu, number in zip(gpus, numbers, strict=True)]
         self.by_bit = {card.bit: card for card in self.cards}
         self.free = 0
@@ -85,6 +86,10 @@ class NodeCards:
             return self.sets.pick(free, gpus, preferred)
         preferred &= free
         return pick_cards(preferred if preferred.bit_count() >= gpus else free, gpus)
+
+    def quality(self, free: int, gpus: int) -> Quality:
+        """How well the best `gpus` of these free cards are joined."""
+        return quality_alike(self.links, gpus) if self.sets is None else self.sets.best_quality(free, gpus)
 
 
 @dataclass(slots=True)
@@ -145,7 +150,7 @@ class Pool:
         self.nodes = [
             NodeCards(position, gpus, calendars, said.get(gpus[0].node)) for position, gpus in enumerate(nodes)
         ]
-        self._uneven = any(node.sets is not None for node in self.nodes)
+        self._uneven = any(node.sets is not None for node in self.nodes) or self._joined_otherwise()
         self._places = {gpus[0].node: 1 << position for position, gpus in enumerate(nodes)}
         self.free = 0
         self.version = 0
@@ -156,6 +161,10 @@ class Pool:
         self._buckets[0] = (1 << len(nodes)) - 1
         self._upcoming = 0
         self._windows: dict[tuple[int, int], list[list[Range] | None]] = {}
+
+    def _joined_otherwise(self) -> bool:
+        """Whether two nodes differ in how their cards are joined, each alike."""
+        return len({quality_alike(node.links, 2) for node in self.nodes}) > 1
 
     def refresh(self, now: int) -> None:
         """Look again at the nodes in `stale`."""
@@ -285,7 +294,7 @@ class Pool:
         if gpus > 1 and self._uneven:
             yield from sorted(
                 islice(found, _COMPARED),
-                key=lambda node: (0, 0) if node.sets is None else node.sets.best_quality(node.free, gpus),
+                key=lambda node: node.quality(node.free, gpus),
                 reverse=True,
             )
         yield from found

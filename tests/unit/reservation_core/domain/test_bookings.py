@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import combinations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -209,6 +210,15 @@ def test_cards_that_are_joined_best_go_together() -> None:
     # Links that don't speak of all its cards say nothing.
     cards = [replace(each, index=each.index + 1) for each in cards]
     assert choose(cards, Wanted(2), micros(0), micros(20)) == (ChosenCard(2, 0), ChosenCard(3, 0))
+
+
+@pytest.mark.parametrize("others", ["NV4 0,1 2,3", "PIX 0-3", None])
+def test_a_node_whose_cards_are_all_joined_well_goes_before_one_with_pairs(others: str | None) -> None:
+    less = None if others is None else read_links(others)
+    cards = [replace(card(n, "a", n), links=less) for n in range(4)]
+    cards += [replace(card(4 + n, "b", n), links=read_links("NV18 0-3")) for n in range(4)]
+    assert choose(cards, Wanted(3), micros(0), micros(30)) == tuple(ChosenCard(4 + n, 0) for n in range(3))
+    assert choose(cards, Wanted(1), micros(0), micros(30)) == (ChosenCard(0, 0),)
 
 
 def test_a_booking_goes_where_it_leaves_the_least_time_unused() -> None:

@@ -107,6 +107,15 @@ def test_of_nodes_with_as_many_free_cards_the_one_with_a_pair() -> None:
     assert started(World(nodes, rows, (job(1, 2), job(2, 2), job(3)))) == [("b", [0, 2]), ("a", [0, 1]), ("c", [0])]
 
 
+@pytest.mark.parametrize("others", ["NV4 0,1 2,3", "PIX 0-3", None])
+def test_a_node_whose_cards_are_all_joined_well_is_better_than_one_with_pairs(others: str | None) -> None:
+    """That it makes no difference which of its cards are taken says nothing of how well they are joined."""
+    less = None if others is None else read_links(others)
+    nodes = (linked("a", less), linked("b", read_links("NV18 0-3"), first_id=4), linked("c", less, first_id=8))
+    assert started(World(nodes, (), (job(1, 3),))) == [("b", [0, 1, 2])]
+    assert started(World(nodes, (), (job(1),))) == [("a", [0])]
+
+
 def test_links_are_those_of_the_usable_cards() -> None:
     """Card 1 is out of use: 2 and 3, neighbours by number, are no pair, and 0 and 2 are."""
     whole = linked("a", PAIRS)
