@@ -35,7 +35,9 @@ class Fleets(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NODES))
     def drop(self, name: str) -> None:
+        at, before = self.fleet.position(name), self.fleet.changes.copy()
         self.fleet.drop(name)
+        assert self.fleet.changes.sum() == before.sum() + (at is not None)
         self.model.shapes.pop(name, None)
 
     @rule(
