@@ -102,6 +102,7 @@ def schedulability(verdict: Verdict) -> Schedulability:
         gpus=verdict.gpus,
         booking_id=verdict.booking_id,
         reason=verdict.reason,
+        nodes=None if verdict.nodes is None else list(verdict.nodes),
     )
 
 

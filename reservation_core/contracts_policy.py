@@ -20,6 +20,7 @@ from reservation_core.contracts import (
     Workload,
 )
 from reservation_core.contracts_bookings import Recurrence, TimeZoneName, Title, WallTime
+from reservation_core.domain.booked_nodes import MOST_NODES
 from reservation_core.domain.limits import LIFTABLE, UNLIMITED, Relaxation, RuleName, Rules
 from reservation_core.domain.usage import UsageBy
 from reservation_core.domain.wall_times import WallTimeError, instant_of, read_time, zone_of
@@ -302,7 +303,8 @@ class SchedulabilityAsk(Wire):
 
 class Schedulability(Wire):
     """The answer. `until` is the end of the booking; without one, when so many GPUs are not free any more (null:
-    nothing in the calendar ends it). `reason` says why, and what to do if not."""
+    nothing in the calendar ends it). `reason` says why, and what to do if not. `nodes` are those with GPUs of the
+    booking, and in a question about a pod those of them where so many are unused; null without a booking."""
 
     schedulable: bool
     until: Time | None
@@ -310,6 +312,7 @@ class Schedulability(Wire):
     gpus: int | None
     booking_id: str | None
     reason: str
+    nodes: Annotated[list[str], Field(max_length=MOST_NODES)] | None = None
 
 
 class SeedSchedulabilityAsk(Wire):

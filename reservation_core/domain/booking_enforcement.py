@@ -5,13 +5,14 @@ those who end pods; here nothing is written but on the pod.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import assert_never
 
 from reservation_core.domain import enforcement_marks as marks
 from reservation_core.domain.admission import Denied, Operation, Patched, PodReview, Untouched, Verdict, annotations_of
+from reservation_core.domain.booked_nodes import put_on
 from reservation_core.domain.gpu_resources import is_gpu_resource
 from reservation_core.domain.pod_changes import Path, PodChanges
 from reservation_core.domain.pod_gpus import GpuNeed
@@ -33,6 +34,13 @@ class Silence(StrEnum):
     LAST_KNOWN = "last_known"
 
 
+class Place(StrEnum):
+    """Where pods on bookings run."""
+
+    BOOKED_NODES = "booked_nodes"
+    ANYWHERE = "anywhere"
+
+
 @dataclass(frozen=True, slots=True)
 class EnforcementRules:
     """What is done. `gpu_resources` are those that are GPUs; `silence` is asked when there is no answer.
@@ -44,13 +52,15 @@ class EnforcementRules:
     silence: Silence = Silence.LAST_KNOWN
     gpu_resources: Sequence[str] = ("nvidia.com/gpu", "amd.com/gpu")
     mark_keepers: Sequence[str] = ()
+    place: Place = Place.BOOKED_NODES
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
     """What the schedulability service said of a user and a need. `until` None while schedulable: without end.
 
-    `fresh`: said just now; else it is the last that was heard, and the service is silent.
+    `fresh`: said just now; else it is the last that was heard, and the service is silent. `nodes`: those on which the
+    booking has room for one such pod; None: nobody has said.
     """
 
     schedulable: bool
@@ -58,6 +68,7 @@ class Standing:
     until: datetime | None = None
     booking_id: str | None = None
     fresh: bool = True
+    nodes: tuple[str, ...] | None = None
 
 
 def enforcement(
@@ -91,7 +102,7 @@ def enforcement(
     if standing is None or (not standing.fresh and not _still_counts(standing, rules.silence, now)):
         return _unknown(changes, owner, rules.silence)
     if standing.schedulable and (standing.until is None or standing.until > now):
-        return _allowed(changes, owner, standing)
+        return _allowed(changes, need, owner, standing, rules)
     return _unbooked(changes, need, owner, standing, rules)
 
 
@@ -99,7 +110,19 @@ def _still_counts(standing: Standing, silence: Silence, now: datetime) -> bool:
     return silence is Silence.LAST_KNOWN and (standing.until is None or standing.until > now)
 
 
-def _allowed(changes: PodChanges, owner: str, standing: Standing) -> Verdict:
+def _allowed(changes: PodChanges, need: GpuNeed, owner: str, standing: Standing, rules: EnforcementRules) -> Verdict:
+    match rules.place:
+        case Place.BOOKED_NODES if standing.nodes is not None:
+            booking = "what is booked" if standing.booking_id is None else f"booking {standing.booking_id}"
+            if not standing.nodes:
+                reason = f"A pod's GPUs are of one node, and {booking} has {need.gpus} unused on none."
+                return _unbooked(changes, need, owner, replace(standing, schedulable=False, reason=reason), rules)
+            if (problem := put_on(changes, standing.nodes, booking)) is not None:
+                return Denied(problem)
+        case Place.BOOKED_NODES | Place.ANYWHERE:
+            pass
+        case _:
+            assert_never(rules.place)
     wanted = {marks.OWNER: owner}
     if standing.until is not None:
         wanted[marks.TERMINATE_AT] = written_end(standing.until)

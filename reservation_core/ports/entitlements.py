@@ -18,6 +18,15 @@ class Entitlement:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeOfBooking:
+    """A node with so many cards of a booking, of which so many are `unused` by what is known to run there."""
+
+    name: str
+    gpus: int
+    unused: int
+
+
+@dataclass(frozen=True, slots=True)
 class FreeOfType:
     """Of a type there are so many cards, of which the calendar leaves so many free now.
 
@@ -51,6 +60,10 @@ class Entitlements(Protocol):
 
         What the pod of the uid `but_for` uses is not counted.
         """
+        ...
+
+    async def nodes_of(self, booking_id: str, gpu_type: str) -> Sequence[NodeOfBooking]:
+        """The nodes of a booking whose slot it is, with its cards of a type; by name."""
         ...
 
     async def free_of_types(self, gpu_type: str | None, gpus: int) -> Sequence[FreeOfType]:

@@ -69,7 +69,9 @@ async def open_booking_reviewer(settings: WebhookSettings, told: EnforcementTold
 def _rules(settings: WebhookSettings) -> BookingReviewRules:
     chosen = settings.webhook
     return BookingReviewRules(
-        enforcement=EnforcementRules(chosen.unbooked, chosen.silence, settings.gpu.resource_names, chosen.mark_keepers),
+        enforcement=EnforcementRules(
+            chosen.unbooked, chosen.silence, settings.gpu.resource_names, chosen.mark_keepers, chosen.place
+        ),
         type_labels=settings.gpu.type_labels,
         words=TypeWords(settings.gpu.types),
         map_scheduler=chosen.scheduler_name,

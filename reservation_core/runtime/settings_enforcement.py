@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, SecretStr
 
-from reservation_core.domain.booking_enforcement import Silence, Unbooked
+from reservation_core.domain.booking_enforcement import Place, Silence, Unbooked
 from reservation_core.runtime.settings import Names, Seconds
 
 
@@ -16,6 +16,9 @@ class BookingEnforcement(BaseModel):
     enforce_bookings: bool = False
     unbooked: Unbooked = Unbooked.DENY
     silence: Silence = Silence.LAST_KNOWN
+    # Where a pod on a booking runs: on the nodes of which the service says that they have the booking's cards, or
+    # wherever the scheduler puts it. A service that says no nodes is content with any.
+    place: Place = Place.BOOKED_NODES
     # The whole address: …/v1/schedulability of this system, or …/gpu-schedulability/ of one that is asked as of old.
     api_url: Annotated[str, Field(min_length=8, max_length=2000)] | None = None
     api_shape: Literal["auto", "own", "seed"] = "auto"

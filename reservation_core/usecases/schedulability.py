@@ -1,12 +1,15 @@
 """Whether a user may use GPUs now, and until when: for what enforces bookings in clusters."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from reservation_core.domain.booked_nodes import MOST_NODES
 from reservation_core.domain.errors import ForbiddenError
 from reservation_core.domain.limits import RuleName
 from reservation_core.domain.model import ReservationKind, Role
 from reservation_core.domain.rules import RuleRequest, check, known_from
+from reservation_core.ports.entitlements import Entitlement, NodeOfBooking
 from reservation_core.ports.identities import Principal, UserRecord
 from reservation_core.ports.transactions import UnitOfWork
 
@@ -19,7 +22,8 @@ class Verdict:
     """Whether, and by what.
 
     `until`: the end of the booking; without one, when so many GPUs are not free any more by the calendar (None: that
-    is not in sight). `gpus` None: as many as there are.
+    is not in sight). `gpus` None: as many as there are. `nodes`: where the booking's cards are, in a question about a
+    pod those where it has room for it, those with the most of it where there are too many; None without a booking.
     """
 
     schedulable: bool
@@ -28,6 +32,7 @@ class Verdict:
     gpu_type: str | None = None
     gpus: int | None = None
     booking_id: str | None = None
+    nodes: tuple[str, ...] | None = None
 
 
 def require_service(principal: Principal) -> None:
@@ -64,10 +69,9 @@ async def schedulability(
         return Verdict(False, f"There is no user {user}, or they are disabled. An administrator can add them.")
     held = await uow.entitlements.of_user(record.id, None if pod is None else pod.uid)
     bookings = [each for each in held if gpu_type in (None, each.gpu_type)]
-    for each in bookings:
-        if each.gpus - (each.used if pod is not None else 0) >= gpus:
-            reason = f"Booking {each.booking_id} holds {each.gpus} {each.gpu_type} until its end."
-            return Verdict(True, reason, each.until, each.gpu_type, each.gpus, each.booking_id)
+    able = [each for each in bookings if each.gpus - (each.used if pod is not None else 0) >= gpus]
+    if able:
+        return await _by_booking(uow, able, gpus, pod)
     most = max((each.gpus for each in bookings), default=0)
     verdict = await _without_booking(uow, record, gpu_type, gpus, most, now)
     full = next((each for each in bookings if each.gpus >= gpus), None)
@@ -75,6 +79,27 @@ async def schedulability(
         return verdict
     detail = f"Booking {full.booking_id} holds {full.gpus} {full.gpu_type}; {full.used} are in use by what runs in it."
     return Verdict(False, f"{detail} Wait until something has ended there, or book more.")
+
+
+async def _by_booking(uow: UnitOfWork, able: Sequence[Entitlement], gpus: int, pod: AskingPod | None) -> Verdict:
+    """By the first booking with a node for the pod; by the first at all where none has one, or nobody asks for that."""
+    chosen, nodes = able[0], list[NodeOfBooking]()
+    for each in able:
+        found = await uow.entitlements.nodes_of(each.booking_id, each.gpu_type)
+        fitting = [node for node in found if pod is None or node.unused >= gpus]
+        if fitting:
+            chosen, nodes = each, fitting
+            break
+    most_unused = sorted(nodes, key=lambda node: (-node.unused, node.name))[:MOST_NODES]
+    return Verdict(
+        True,
+        f"Booking {chosen.booking_id} holds {chosen.gpus} {chosen.gpu_type} until its end.",
+        chosen.until,
+        chosen.gpu_type,
+        chosen.gpus,
+        chosen.booking_id,
+        tuple(sorted(node.name for node in most_unused)),
+    )
 
 
 async def _without_booking(

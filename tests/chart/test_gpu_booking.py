@@ -50,6 +50,7 @@ VALUES: dict[str, dict[str, Any]] = {
         "existingOwnersConfigMap": "their-owners",
         "unbooked": "preemptible",
         "silence": "fail_closed",
+        "place": "anywhere",
         "allowClaims": True,
         "gpuTypes": {"NVIDIA-Weird-Card": "h100"},
         "networkPolicy": {"enabled": True},
@@ -153,7 +154,8 @@ def test_an_older_cluster_is_asked_about_every_update_and_has_no_policy() -> Non
 def test_owners_and_policy_reach_the_webhook_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     values = {
         **GIVEN, "owners": OWNERS, "unbooked": "without_gpus", "silence": "fail_open", "freshSeconds": 2,
-        "lastKnownSeconds": 60, "gpuTypes": {'a "quoted" card': "h100"}, "markKeepers": ["one", "two"],
+        "lastKnownSeconds": 60, "place": "anywhere", "gpuTypes": {'a "quoted" card': "h100"},
+        "markKeepers": ["one", "two"],
     }  # fmt: skip
     documents = rendered(values)
     text = one(documents, "ConfigMap", "gpu-booking-webhook-owners")["data"]["owners.yaml"]
@@ -167,6 +169,7 @@ def test_owners_and_policy_reach_the_webhook_as_they_are(monkeypatch: pytest.Mon
         True, URL, "without_gpus", "fail_open",
     )  # fmt: skip
     assert (chosen.fresh_s, chosen.last_known_s, chosen.mark_keepers) == (2, 60, ("one", "two"))
+    assert chosen.place == "anywhere"
     assert settings.gpu.types == {'a "quoted" card': "h100"}
 
 
@@ -174,7 +177,7 @@ def test_the_defaults_are_the_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in variables(rendered(GIVEN)).items():
         monkeypatch.setenv(name, value)
     given, bare = WebhookSettings(), WebhookSettings.model_construct()
-    for name in ("unbooked", "silence", "fresh_s", "last_known_s", "allow_claims", "scheduler_name"):
+    for name in ("unbooked", "silence", "place", "fresh_s", "last_known_s", "allow_claims", "scheduler_name"):
         assert getattr(given.webhook, name) == getattr(bare.webhook, name), name
     assert given.gpu == bare.gpu
 
@@ -205,6 +208,7 @@ def test_every_variable_is_a_setting() -> None:
         ({**GIVEN, "apiURL": URL}, "apiURL"),
         ({**GIVEN, "unbooked": "maybe"}, "unbooked"),
         ({**GIVEN, "silence": "loud"}, "silence"),
+        ({**GIVEN, "place": "here"}, "place"),
         ({**GIVEN, "replicaCount": 0}, "replicaCount"),
         ({**GIVEN, "namespace": HOSTILE}, "namespace"),
         ({**GIVEN, "webhook": {"namespaceLabel": "no-value"}}, "namespaceLabel"),

@@ -3,7 +3,7 @@
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.queries import statement
-from reservation_core.ports.entitlements import Entitlement, FreeOfType, PromisedCard
+from reservation_core.ports.entitlements import Entitlement, FreeOfType, NodeOfBooking, PromisedCard
 
 
 class PostgresEntitlements:
@@ -17,6 +17,12 @@ class PostgresEntitlements:
         values = {"user_id": user_id, "but_for": but_for}
         found = await self._connection.execute(statement("entitlements_of_user"), values)
         return [Entitlement(row.id, row.gpu_type, row.gpus, row.until, int(row.used)) for row in found]
+
+    async def nodes_of(self, booking_id: str, gpu_type: str) -> list[NodeOfBooking]:
+        """The nodes of a booking's cards, and how many are unused on each."""
+        values = {"booking_id": booking_id, "gpu_type": gpu_type}
+        found = await self._connection.execute(statement("nodes_of_booking"), values)
+        return [NodeOfBooking(row.name, row.gpus, row.unused) for row in found]
 
     async def free_of_types(self, gpu_type: str | None, gpus: int) -> list[FreeOfType]:
         """Each type, and until when so many cards of it stay free."""

@@ -12,6 +12,7 @@ from typing import Annotated, Self, assert_never
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from reservation_core.contracts_policy import AskingPod, SchedulabilityAsk
+from reservation_core.domain.booked_nodes import MOST_NODES
 from reservation_core.domain.booking_enforcement import Standing
 from reservation_core.domain.gpu_types import GPU_TYPE, normalised_gpu_type
 from reservation_core.domain.known_standings import StandingQuestion
@@ -19,6 +20,7 @@ from reservation_core.ports.standings import SourceSilentError
 
 _STRICT = ConfigDict(strict=True, extra="ignore", hide_input_in_errors=True)
 _Word = Annotated[str, Field(min_length=1, max_length=253)]
+_NodeName = Annotated[str, Field(max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
 
 
 class Shape(StrEnum):
@@ -37,6 +39,7 @@ class _OwnAnswer(BaseModel):
     gpus: Annotated[int, Field(ge=0, le=2**31)] | None
     booking_id: Annotated[str, Field(pattern=r"^bkg-[0-9a-z]{1,32}$")] | None
     reason: Annotated[str, Field(max_length=2000)]
+    nodes: Annotated[list[_NodeName], Field(max_length=MOST_NODES)] | None = None
 
 
 class _SeedAnswer(BaseModel):
@@ -112,7 +115,8 @@ def _own(answer: _OwnAnswer, question: StandingQuestion) -> Standing:
             return Standing(schedulable=False, reason=other)
         if answer.gpus is not None and answer.gpus < question.gpus:
             return Standing(schedulable=False, reason=f"{answer.gpus} GPUs are booked; {question.gpus} are asked for.")
-    return Standing(answer.schedulable, reason, _utc(answer.until), answer.booking_id)
+    nodes = None if answer.nodes is None else tuple(answer.nodes)
+    return Standing(answer.schedulable, reason, _utc(answer.until), answer.booking_id, nodes=nodes)
 
 
 def _seed(answer: _SeedAnswer, question: StandingQuestion) -> Standing:

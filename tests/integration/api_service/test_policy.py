@@ -319,14 +319,15 @@ async def test_a_service_asks_who_may_use_gpus_and_nothing_else(
         yes = (await gate.post("/v1/schedulability", json=question)).json()
         assert (yes["schedulable"], yes["until"], yes["booking_id"]) == (True, booking["end"], booking["id"])
         assert (yes["gpu_type"], yes["gpus"]) == ("h100", 2)
+        assert yes["nodes"] == ["a"]
         for more in ({"gpus": 3}, {"gpu_type": "t4"}, {"user": "bob"}, {"user": "nobody"}):
             no = (await gate.post("/v1/schedulability", json={**question, **more})).json()
-            assert (no["schedulable"], no["until"], no["booking_id"]) == (False, None, None)
+            assert (no["schedulable"], no["until"], no["booking_id"], no["nodes"]) == (False, None, None, None)
             assert no["reason"]
         # A policy that asks for no booking says yes within its quotas.
         await put(root, "gpu_type:t4", booking_required=False, max_gpus=2)
         free = (await gate.post("/v1/schedulability", json={**question, "user": "bob", "gpu_type": "t4"})).json()
-        assert (free["schedulable"], free["until"], free["gpus"]) == (True, None, 2)
+        assert (free["schedulable"], free["until"], free["gpus"], free["nodes"]) == (True, None, 2, None)
         over = {**question, "user": "bob", "gpu_type": "t4", "gpus": 3}
         assert (await gate.post("/v1/schedulability", json=over)).json()["schedulable"] is False
         # After its end it is over.

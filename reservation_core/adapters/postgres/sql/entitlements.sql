@@ -16,6 +16,21 @@ WHERE r.user_id = :user_id AND r.kind = 'booking' AND r.status IN ('confirmed', 
 GROUP BY r.id, g.gpu_type, upper(a.during)
 ORDER BY until DESC, r.id;
 
+-- name: nodes_of_booking
+-- Where a booking's cards of a type are now, and how many of them nobody is on: no job in it, and none whose pod may
+-- still be there past its time.
+SELECT n.name, count(*) AS gpus,
+       count(*) FILTER (WHERE NOT EXISTS (
+           SELECT 1 FROM allocations j
+           WHERE j.gpu_id = a.gpu_id AND j.reservation_id <> a.reservation_id AND j.released_at IS NULL
+             AND NOT j.planned AND (j.held OR j.during @> clock_timestamp()))) AS unused
+FROM allocations a
+JOIN gpus g ON g.id = a.gpu_id AND g.gpu_type = :gpu_type
+JOIN nodes n ON n.id = g.node_id
+WHERE a.reservation_id = :booking_id AND a.released_at IS NULL AND NOT a.planned AND a.during @> clock_timestamp()
+GROUP BY n.name
+ORDER BY n.name;
+
 -- name: free_of_types
 -- By type: how many cards there are, how many the calendar leaves free now, and until when it leaves so many of those that
 -- are free: the first time at which fewer are left is when the next of them is taken. Whether pods that the ledger does

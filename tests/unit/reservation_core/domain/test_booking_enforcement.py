@@ -1,5 +1,6 @@
 """Who may have GPUs in an enforced namespace: owners, needs, and every verdict, forged marks included."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -9,7 +10,14 @@ from hypothesis import strategies as st
 
 from reservation_core.adapters.kubernetes.nodes import NodeRules, read_nodes
 from reservation_core.domain.admission import Denied, Operation, Patched, PodReview, Requester, Untouched, Verdict
-from reservation_core.domain.booking_enforcement import EnforcementRules, Silence, Standing, Unbooked, enforcement
+from reservation_core.domain.booking_enforcement import (
+    EnforcementRules,
+    Place,
+    Silence,
+    Standing,
+    Unbooked,
+    enforcement,
+)
 from reservation_core.domain.gpu_types import TypeWords
 from reservation_core.domain.pod_gpus import GpuNeed, need_of
 from reservation_core.domain.pod_owners import OwnerRules, owner_of
@@ -123,6 +131,58 @@ def test_while_the_service_is_silent(standing: Standing | None, silence: Silence
         assert answer.warnings
 
 
+ON_NODES = replace(BOOKED, nodes=("node1", "node3"))
+
+
+def names(answer: Verdict) -> list[str] | None:
+    """The nodes that the pod is let onto."""
+    assert isinstance(answer, Patched), answer
+    affinity = answer.pod["spec"].get("affinity")
+    if affinity is None:
+        return None
+    terms = affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    return [term["matchFields"][-1]["values"][0] for term in terms]
+
+
+def test_a_pod_on_a_booking_is_let_onto_its_nodes() -> None:
+    answer = verdict(pod(), ON_NODES)
+    assert names(answer) == ["node1", "node3"]
+    assert annotations(answer)["gpu-dev/booking"] == "bkg-1"
+    # A map is the scheduler's to follow, which holds the pod's affinity against the node that the map means.
+    assert names(verdict(pod(0), ON_NODES, need=GpuNeed(2, by_map=True))) == ["node1", "node3"]
+    assert names(verdict(pod(), ON_NODES, place=Place.ANYWHERE)) is None
+    assert names(verdict(pod(), BOOKED)) is None
+    # What was last heard counts here, too; who is let in unasked goes anywhere.
+    assert names(verdict(pod(), replace(ON_NODES, fresh=False))) == ["node1", "node3"]
+    assert names(verdict(pod(), replace(ON_NODES, fresh=False), silence=Silence.FAIL_OPEN)) is None
+    assert names(verdict(pod(), replace(ON_NODES, schedulable=False), unbooked=Unbooked.PREEMPTIBLE)) is None
+    assert verdict(pod(0), ON_NODES) == Untouched()
+
+
+def test_a_pod_that_is_there_is_not_moved() -> None:
+    review = PodReview(Operation.UPDATE, pod(), pod(), namespace="lab")
+    assert enforcement(review, GpuNeed(1), "ada", ON_NODES, EnforcementRules(), NOW) == Untouched()
+
+
+def test_a_pod_that_asks_for_another_node_is_refused_with_the_booked_ones() -> None:
+    for spec in ({"nodeName": "node4"}, {"nodeSelector": {"kubernetes.io/hostname": "node4"}}):
+        for unbooked in Unbooked:
+            answer = verdict(pod(**spec), ON_NODES, unbooked=unbooked)
+            assert isinstance(answer, Denied)
+            assert "booking bkg-1 has room on node1, node3" in answer.reason
+        assert not isinstance(verdict(pod(**spec), ON_NODES, place=Place.ANYWHERE), Denied)
+
+
+def test_where_no_node_of_the_booking_has_room_it_is_as_if_nothing_were_booked() -> None:
+    nowhere = replace(BOOKED, nodes=())
+    denied = verdict(pod(2), nowhere)
+    assert isinstance(denied, Denied)
+    assert "booking bkg-1 has 2 unused on none" in denied.reason
+    preemptible = verdict(pod(2), nowhere, unbooked=Unbooked.PREEMPTIBLE)
+    assert annotations(preemptible) == {"gpu-dev/owner": "ada", "gpu-dev/preemptible": "true"}
+    assert annotations(verdict(pod(2), nowhere, place=Place.ANYWHERE))["gpu-dev/booking"] == "bkg-1"
+
+
 @pytest.mark.parametrize("name", sorted(FORGED))
 def test_marks_of_a_pod_that_is_there_stay(name: str) -> None:
     old = pod(annotations={name: "a"})
@@ -143,7 +203,7 @@ ENV = st.none() | st.lists(
     gpus=st.integers(0, 3),
     brought=st.none() | st.dictionaries(st.sampled_from([*FORGED, "mine"]), st.sampled_from("ab"), max_size=4),
     env=ENV,
-    standing=st.sampled_from([None, BOOKED, NOT_BOOKED, OLD]),
+    standing=st.sampled_from([None, BOOKED, NOT_BOOKED, OLD, ON_NODES, replace(BOOKED, nodes=())]),
     unbooked=st.sampled_from(list(Unbooked)),
     silence=st.sampled_from(list(Silence)),
 )

@@ -1,6 +1,6 @@
 """The webhook's second reviewer: when it asks, what it asks, and that it asks nobody in vain."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -94,11 +94,16 @@ async def test_nobody_can_say(silence: Silence) -> None:
 
 
 @pytest.mark.parametrize("unbooked", list(Unbooked))
-@pytest.mark.parametrize("schedulable", [True, False])
+@pytest.mark.parametrize(
+    "standing",
+    [BOOKED, replace(BOOKED, nodes=("node1", "node2")), Standing(schedulable=False, reason="no")],
+    ids=["booked", "on nodes", "not booked"],
+)
 @settings(max_examples=60, deadline=None)
 @given(body=pods())
-def test_twice_is_once_whatever_the_pod_looks_like(unbooked: Unbooked, schedulable: bool, body: dict[str, Any]) -> None:
-    standing = BOOKED if schedulable else Standing(schedulable=False, reason="no")
+def test_twice_is_once_whatever_the_pod_looks_like(
+    unbooked: Unbooked, standing: Standing, body: dict[str, Any]
+) -> None:
     forged = {
         **body,
         "metadata": {**(body.get("metadata") or {}), "annotations": dict.fromkeys(ENFORCEMENT_MARKS, "x")},

@@ -80,6 +80,14 @@ async def test_our_own_service_is_asked_about_a_pod_that_is_not_there_yet(receiv
     assert await asked(receiver) == Standing(schedulable=False, reason="No booking.", booking_id="bkg-7")
 
 
+async def test_a_service_may_say_on_which_nodes(receiver: Receiver) -> None:
+    for said, heard in ((["node1", "a.b-2"], ("node1", "a.b-2")), ([], ()), (None, None), (["n"] * 64, ("n",) * 64)):
+        receiver.answer = answering({**OWN, "nodes": said})
+        assert (await asked(receiver)).nodes == heard
+    receiver.answer = answering({**SEED, "nodes": ["node1"]})
+    assert (await asked(receiver, Shape.SEED)).nodes is None
+
+
 async def test_a_service_is_asked_as_of_old(receiver: Receiver) -> None:
     receiver.answer = answering(SEED)
     assert await asked(receiver, Shape.SEED) == Standing(schedulable=True, reason="GPUs are booked.", until=END)
@@ -111,6 +119,8 @@ async def test_a_yes_that_is_about_something_else_is_a_no(receiver: Receiver) ->
         {**OWN, "until": "2030-01-02T03:04:05"}, {**OWN, "until": 1893553445},
         {**OWN, "until": "9999-12-31T23:59:59-12:00"}, {**OWN, "gpus": -1}, {**OWN, "gpus": "2"},
         {**OWN, "booking_id": "bkg-1, bkg-2"}, {**OWN, "booking_id": 7}, {**OWN, "reason": None},
+        {**OWN, "nodes": "node1"}, {**OWN, "nodes": [""]}, {**OWN, "nodes": ["Node 1"]}, {**OWN, "nodes": ["n"] * 65},
+        {**OWN, "nodes": ["n" * 254]}, {**OWN, "nodes": [1]},
         {**OWN, "reason": "x" * 3000}, {name: value for name, value in OWN.items() if name != "until"},
     ],
 )  # fmt: skip
