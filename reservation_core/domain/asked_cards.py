@@ -4,6 +4,7 @@ Amounts count as the kubelet counts them: containers and sidecars (init containe
 theirs at the same time; every other init container has its own beside the sidecars that stand before it, earlier.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,6 +21,10 @@ CORE_OF_A_CARD = 100
 """Units of the share resource (`tencent.com/vcuda-core`) in one card."""
 
 _MOST_MEMORY = 2**31
+_PIECES = re.compile(r"([0-9]{1,18})(?:[eE]([0-9]{1,2})|([kMGTPE]|[KMGTPE]i)?)")
+_TIMES = {"": 1, "k": 1000} | {
+    name + "i" * (base == 1024): base**power for base in (1000, 1024) for power, name in enumerate("KMGTPE", 1)
+}
 _MILLI = WHOLE // CORE_OF_A_CARD
 
 
@@ -180,10 +185,11 @@ def _most(parts: Sequence[Mapping[str, Any]], name: str, limit: int) -> int:
 
 
 def _pieces(amount: object, limit: int) -> int:
-    """A whole number, as the API server takes no other; `2k` and the like count as the most that there can be."""
+    """A whole number as the API server writes it: 1000 is `1k` to it. What is none counts as the most there can be."""
     if amount is None:
         return 0
-    text = str(amount)
-    if not (text.isascii() and text.isdigit()):
+    match = _PIECES.fullmatch(str(amount))
+    if match is None:
         return limit
-    return min(int(text), limit) if len(text) < 12 else limit
+    number, exponent, suffix = match.groups()
+    return int(min(int(number) * 10 ** int(exponent or 0) * _TIMES[suffix or ""], limit))

@@ -85,6 +85,19 @@ def test_requests_count_as_limits_do_and_parts_of_cards_as_cards() -> None:
     assert "example.com/part: 150" in (asked_cards(spec, other).refused or "")
 
 
+@pytest.mark.parametrize(
+    ("amount", "cards"),
+    [("1k", 10), ("1e3", 10), ("0", 0), ("2E", 1024), ("-1", 1024), ("500m", 1024), ("1" * 40, 1024)],
+)
+def test_amounts_are_read_as_the_api_server_writes_them(amount: str, cards: int) -> None:
+    assert sum(part.cards for part in asked(box(core=amount)).parts) == cards
+
+
+def test_units_of_memory_may_be_thousands() -> None:
+    assert asked(box(core=50, memory="10k")).parts == (Part(0, 1, 500, 10_000),)
+    assert asked(box(core=50, memory="2Ki")).parts == (Part(0, 1, 500, 2048),)
+
+
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=20) | st.sampled_from(["9" * 5000, "2k", "-1", "١"]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from([*NAMES.values(), "limits"]), inner),
