@@ -233,6 +233,7 @@ class CardsInUse:
             spots = [
                 (Task(0, 0, 1, taken.milli, taken.memory), Spot(node.name, (taken.card,)))
                 for taken in footprints.get(uid, ())
+                if taken.card < node.shape.cards
             ]
             spots = spots or [(Task(0, 0, 0), Spot(node.name, ()))]
             task, spot = spots[0]

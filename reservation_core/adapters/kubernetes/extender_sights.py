@@ -26,6 +26,9 @@ from reservation_core.ports.map_cluster import NamespaceSeen, NodeGone, PodGone
 
 _MOST_CARDS = 1024
 _MIB = 2**20
+_MOST_OF_A_NODE = 2**40
+"""Thousandths of cores, and MiB: more than there is, and little enough to be added up for thousands of pods."""
+
 _LONGEST = 253
 
 
@@ -73,8 +76,8 @@ def node_sight(seen: Seen, rules: CardSightRules) -> CardSight:
             plugin_cards=min(plugin, _MOST_CARDS),
             share_cards=shares,
             card_memory=memory // shares if shares else 0,
-            cpu_milli=allocatable.get("cpu", 0),
-            memory_mib=allocatable.get("memory", 0) // _MIB,
+            cpu_milli=min(allocatable.get("cpu", 0), _MOST_OF_A_NODE),
+            memory_mib=min(allocatable.get("memory", 0) // _MIB, _MOST_OF_A_NODE),
             links=_links(as_mapping(metadata.get("annotations")).get(NODE_LINKS)),
         )
     )
@@ -103,7 +106,7 @@ def pod_sight(seen: Seen, rules: CardSightRules) -> CardSight:
     if not isinstance(node, str) or not node:
         return CardPodSeen(pod, version=version)
     known = _known_beside(seen.thing, spec, rules)
-    if known is not None:
+    if known is not None and known[1] * WHOLE >= pod.asked.milli:  # what it asks a device plugin for, it has as well
         footprint, cards = known
         pod = _with_cards(pod, cards)
         return CardPodSeen(pod, intern(node), footprint, marked=True, version=version)
@@ -122,8 +125,8 @@ def card_pod(thing: Mapping[str, Any], rules: CardSightRules) -> CardPod:
         namespace=intern(_text(metadata.get("namespace"))),
         name=_text(metadata.get("name")),
         asked=asked_cards(spec, rules.resources),
-        cpu_milli=requests.get("cpu", 0),
-        memory_mib=-(-requests.get("memory", 0) // _MIB),
+        cpu_milli=min(requests.get("cpu", 0), _MOST_OF_A_NODE),
+        memory_mib=min(-(-requests.get("memory", 0) // _MIB), _MOST_OF_A_NODE),
         booking_id=annotations.get(BOOKING),
         ends_at=read_time(annotations.get(TERMINATE_AT)),
     )
@@ -142,8 +145,8 @@ def _known_beside(
     named = {word.strip() for word in (devices or "").split(",") if word.strip()}
     if not named:
         return None
-    if not all(word.isascii() and word.isdigit() and len(word) < 5 for word in named):
-        return None, len(named)
+    if len(named) > _MOST_CARDS or not all(word.isascii() and word.isdigit() and len(word) < 5 for word in named):
+        return None, min(len(named), _MOST_CARDS)
     return tuple(Taken(card, WHOLE) for card in sorted({int(word) for word in named})), len(named)
 
 

@@ -193,3 +193,11 @@ def test_pods_of_several_containers_have_to_fit_altogether() -> None:
     made.cards.put_bound(share("x", 100), "s", (Taken(1, 100),))
     made.cards.put_bound(share("y", 100), "s", (Taken(0, 100),))
     assert "all of the pod's containers together" in made.filter(pod, ["s"]).failed["s"]
+
+
+def test_cards_that_a_node_does_not_have_are_not_looked_at() -> None:
+    made = board(shares(cards=2))
+    made.cards.put_bound(share("liar", 10), "s", tuple(Taken(card, 1000) for card in range(1, 1024)))
+    assert made.filter(share("p", 990), ["s"]).fitting == ("s",)
+    assert made.cards.fleet.spot_of("liar/0") is not None
+    assert made.cards.fleet.spot_of("liar/1") is None

@@ -118,10 +118,27 @@ def test_pods_of_our_jobs_and_of_scheduling_maps_have_cards_that_nobody_asked_a_
     found = pod_sight(seen(by_uuid), RULES)
     assert isinstance(found, CardPodSeen)
     assert (found.footprint, found.pod.asked.plugin) == (None, 2)
+    greedy = on_node(made_pod("p", container(gpu=4), schedulerName="gpu-scheduler"), **{"gpu-dev/map-devices": "0"})
+    found = pod_sight(seen(greedy), RULES)
+    assert isinstance(found, CardPodSeen)
+    assert (found.footprint, found.pod.asked.plugin) == (None, 4)
+    endless = {"gpu-dev/map-devices": ",".join(map(str, range(9999)))}
+    found = pod_sight(seen(on_node(made_pod("p", container(), schedulerName="gpu-scheduler"), **endless)), RULES)
+    assert isinstance(found, CardPodSeen)
+    assert (found.footprint, found.pod.asked.plugin) == (None, 1024)
     anybody = on_node(made_pod("p", container()), **{"gpu-dev/map-devices": "0,2", "gpu-dev/gpu-indices": "1"})
     found = pod_sight(seen(anybody), RULES)
     assert isinstance(found, CardPodSeen)
     assert found.pod.asked.none
+
+
+def test_what_no_node_has_is_little_enough_to_be_added_up() -> None:
+    huge = {"name": "c", "resources": {"requests": {"cpu": "9E", "memory": "9E"}, "limits": {WHOLE: "1"}}}
+    found = card_pod(made_pod("p", *[huge] * 3), RULES)
+    large = node_sight(seen({"status": {"allocatable": {"cpu": "9E", "memory": "9E"}}}), RULES)
+    assert isinstance(large, CardNodeSeen)
+    for amount in (found.cpu_milli, found.memory_mib, large.node.cpu_milli, large.node.memory_mib):
+        assert 2**39 < amount < 2**63 // 10_000
 
 
 def test_quotas_and_namespaces() -> None:
