@@ -6,7 +6,7 @@
 #   make bench the benchmarks
 # Paths are relative throughout, so that the folder's own path may hold spaces.
 
-.PHONY: help up demo test check bench lock format manifests clean
+.PHONY: help up demo test check bench lock format manifests images push sign clean
 .DEFAULT_GOAL := help
 .SUFFIXES:
 .DELETE_ON_ERROR:
@@ -53,6 +53,15 @@ lock: ## choose the newest dependencies that pyproject.toml allows
 
 manifests: $(DEV) ## deploy/manifests, anew from the charts
 	@$(PY) -m tests.chart.plain_manifests
+
+images: ## every image of the Dockerfile, with docker buildx
+	@docker buildx bake
+
+push: ## build the images and push them; REGISTRY, TAG and BASE_IMAGE say where, as what, and on what
+	@deploy/images/push.sh
+
+sign: ## sign what was pushed, with cosign
+	@deploy/images/sign.sh
 
 clean: ## remove the environment and caches; data (.gpu-dev) stays
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

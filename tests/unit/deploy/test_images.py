@@ -1,0 +1,230 @@
+"""The Dockerfile without a container engine: programs start from what is built, as nobody, and write nothing.
+
+Here the package is built as the Dockerfile builds it, beside the libraries of this environment. With the variable
+GPU_DEV_IMAGE_BUILD all that the build stage runs is carried out in an environment of its own: that takes minutes and a
+package index.
+"""
+
+import contextlib
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.dockerfile import carry_out, copy_of, read_dockerfile
+
+ROOT = Path(__file__).parents[3]
+DOCKERFILE = read_dockerfile(ROOT / "Dockerfile")
+COMPONENTS = DOCKERFILE.components()
+BUILD = DOCKERFILE.stages["build"]
+NOBODY = 65532
+LISTENING = {"api-service", "reservation-processor", "admission-webhook", "gpu-scheduler", "gpu-admission"}
+LEFT_BEHIND = re.findall(
+    r"[\w-]+", next(each for each in BUILD.all("RUN") if "uninstall" in each).partition("--yes")[2]
+)
+
+# Starts modules one after the other, so that what they share is loaded once. What stays behind is not there.
+_STARTER = """
+import contextlib, importlib.abc, io, json, runpy, sys
+root, gone, modules = sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3])
+class Gone(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in gone:
+            raise ModuleNotFoundError(f"{name} is not in the image")
+sys.meta_path.insert(0, Gone())
+for module in modules:
+    sys.argv = [module, "--help"]
+    told = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(told):
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as ended:
+        assert not ended.code, (module, ended.code)
+    assert "sage" in told.getvalue(), (module, told.getvalue())
+    origin = sys.modules[module.partition(".")[0]].__file__
+    assert origin.startswith(root), (module, origin)
+    print(module)
+"""
+
+
+def module_of(component: str) -> str:
+    """What a component's entry point runs."""
+    entry = DOCKERFILE.entry(component)
+    if entry == ["gpu-dev"]:
+        return "gpu_dev"
+    assert entry[:2] == ["python", "-m"], entry
+    assert len(entry) == 3, "what a container is started with besides belongs into CMD"
+    return entry[2]
+
+
+def test_there_is_one_for_each_component() -> None:
+    assert {*COMPONENTS} == {
+        "api-service", "reservation-processor", "availability-updater", "reservation-expiry", "admission-webhook",
+        "gpu-scheduler", "gpu-admission", "gpu-scheduler-check", "migrations", "gpu-dev",
+    }  # fmt: skip
+    baked = json.loads((ROOT / "docker-bake.json").read_text())
+    image = baked["target"]["image"]
+    assert sorted(image["matrix"]["component"]) == sorted(COMPONENTS)
+    assert image["args"].keys() == DOCKERFILE.arguments.keys()
+    assert baked["variable"]["BASE_IMAGE"]["default"] == DOCKERFILE.arguments["PYTHON"]
+
+
+def test_what_is_copied_is_there_and_gets_past_dockerignore() -> None:
+    ignored, *admitted = (ROOT / ".dockerignore").read_text().split()
+    assert ignored == "*"
+    for stage in DOCKERFILE.stages.values():
+        for sources, _ in stage.copied():
+            for source in sources:
+                assert (ROOT / source).exists(), f"{stage.name} copies {source}"
+                assert f"!{source}" in admitted
+
+
+def test_what_the_package_is_made_of_is_copied() -> None:
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    copied = {source for sources, _ in BUILD.copied() for source in sources}
+    assert {*wheel["packages"], *wheel["force-include"]} <= copied
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_nobody_runs_it_on_a_base_that_can_be_given_by_its_digest(component: str) -> None:
+    line = DOCKERFILE.line_of(component)
+    assert line[-1].base == "${PYTHON}"
+    user = DOCKERFILE.last(component, "USER")
+    assert user == f"{NOBODY}:{NOBODY}"
+    # Nothing is installed where programs run.
+    assert not [each for stage in line for each in stage.all("RUN") if "uninstall" not in each]
+    for stage in line:
+        for word in ("ENV", "ARG"):
+            assert not [each for each in stage.all(word) if re.search(r"(?i)token|password|secret", each)]
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_who_listens_says_whether_it_is_well(component: str) -> None:
+    stage = DOCKERFILE.stages[component]
+    (check,) = stage.all("HEALTHCHECK")
+    assert (check != "NONE") is (component in LISTENING)
+    if check == "NONE":
+        assert stage.all("EXPOSE") == []
+        return
+    options, _, command = check.partition(" CMD ")
+    assert options == "--start-period=300s"
+    said = json.loads(command)
+    compile(said[2], component, "exec")
+    (port,) = stage.all("EXPOSE")
+    assert re.search(rf"https?://127\.0\.0\.1:{port}/health", said[2])
+    assert all(each.endswith(f":{port}") for each in stage.all("ENV"))
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_its_program_is_there(component: str) -> None:
+    module = module_of(component)
+    if (ROOT / module).is_dir():
+        module = f"{module}.__main__"
+    assert importlib.util.find_spec(module) is not None
+
+
+@contextlib.contextmanager
+def readable_folder() -> Iterator[Path]:
+    """A folder that everybody can read; pytest's own are for one user only."""
+    folder = Path(tempfile.mkdtemp(prefix="gpu-dev-images-"))
+    folder.chmod(0o755)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+def as_nobody(python: str) -> list[str]:
+    """What to put before a command, so that it is held to what files allow, and belongs to nobody where that may be."""
+    if os.geteuid() != 0:
+        return []
+    powerless = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
+    nobody = [*powerless, f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+    for prefix in (nobody, powerless):
+        # Nobody may not run a Python that lies in somebody's home.
+        with contextlib.suppress(OSError):
+            command = [*prefix, python, "-c", ""]
+            if subprocess.run(command, cwd="/", check=False, capture_output=True, timeout=60).returncode == 0:
+                return prefix
+    return []
+
+
+def start(python: str, root: Path, modules: list[str], gone: list[str], path: Path | None = None) -> list[str]:
+    """Which of these modules told their help; nothing below `root` may be written, and nothing is."""
+    before = {each: each.stat().st_mtime_ns for each in root.rglob("*")}
+    for each in [root, *before]:
+        if not each.is_symlink():
+            each.chmod(each.stat().st_mode & ~0o222)
+    variables = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "PYTHONDONTWRITEBYTECODE": "1", "LANG": "C.UTF-8"}
+    if path is not None:
+        variables["PYTHONPATH"] = str(path)
+    command = [*as_nobody(python), python, "-c", _STARTER, str(root), json.dumps(gone), json.dumps(modules)]
+    try:
+        done = subprocess.run(
+            command, cwd=root, env=variables, capture_output=True, text=True, check=False, timeout=400
+        )
+        assert {each: each.stat().st_mtime_ns for each in root.rglob("*")} == before
+    finally:
+        for each in [root, *before]:
+            if not each.is_symlink():
+                each.chmod(each.stat().st_mode | 0o200)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_every_program_starts_from_the_package_as_it_is_built() -> None:
+    """Without what is left behind, as nobody, from a tree that it can't write to."""
+    modules = [module_of(component) for component in COMPONENTS if component != "gpu-scheduler-check"]
+    with readable_folder() as folder:
+        build, site = folder / "build", folder / "site"
+        build.mkdir()
+        copy_of(BUILD, ROOT, build)
+        install = next(each for each in BUILD.all("RUN") if each.endswith(" ."))
+        words = install.split()
+        assert words[:2] == ["/venv/bin/pip", "install"]
+        subprocess.run(
+            [sys.executable, "-m", "pip", *words[1:], "--quiet", "--target", str(site)],
+            cwd=build,
+            check=True,
+            timeout=300,
+        )
+        shutil.rmtree(build)
+        # What only installs and is not a program's: its own names differ from those that are imported.
+        gone = [each.replace("-", "_") for each in LEFT_BEHIND if each not in ("setuptools", "pip")]
+        assert start(sys.executable, site, modules, gone, site) == modules
+
+
+def test_the_check_runs_on_nothing_but_python() -> None:
+    stage = DOCKERFILE.stages["gpu-scheduler-check"]
+    assert DOCKERFILE.line_of("gpu-scheduler-check")[1:] == [DOCKERFILE.stages["base"]]
+    with readable_folder() as folder:
+        copy_of(stage, ROOT, folder)
+        module = module_of("gpu-scheduler-check")
+        command = [sys.executable, "-I", "-S", "-c", "import sys; sys.path[:0] = [sys.argv.pop(1)]\n" + _STARTER]
+        done = subprocess.run(
+            [*command, str(folder), str(folder), "[]", json.dumps([module])],
+            cwd="/", capture_output=True, text=True, check=False, timeout=120,
+        )  # fmt: skip
+        assert (done.returncode, done.stdout.split()) == (0, [module]), done.stderr
+
+
+@pytest.mark.skipif("GPU_DEV_IMAGE_BUILD" not in os.environ, reason="GPU_DEV_IMAGE_BUILD is not set: it takes minutes")
+@pytest.mark.timeout(2400)
+def test_all_that_the_build_stage_runs() -> None:
+    with readable_folder() as folder:
+        carry_out(BUILD, ROOT, folder, getattr(sys, "_base_executable", sys.executable))
+        venv = folder / "venv"
+        site = next(venv.glob("lib/python3*/site-packages"))
+        assert not [each for each in LEFT_BEHIND if (site / each.replace("-", "_")).exists()]
+        modules = [module_of(component) for component in COMPONENTS if component != "gpu-scheduler-check"]
+        assert start(str(venv / "bin" / "python"), venv, modules, []) == modules
+        assert (venv / "bin" / "gpu-dev").exists()

@@ -1,0 +1,148 @@
+"""The pipelines of GitHub and GitLab: what they run is there, and nothing is published untested or unsigned."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[3]
+PUSH, SIGN = ROOT / "deploy" / "images" / "push.sh", ROOT / "deploy" / "images" / "sign.sh"
+GIVEN = {"REGISTRY": "registry.test:5000/team/", "TAG": "1.2.3", "BASE_IMAGE": f"python@sha256:{'0' * 64}"}
+DIGESTS = {"api-service": f"sha256:{'a' * 64}", "gpu-scheduler": f"sha256:{'b' * 64}"}
+
+
+def github() -> dict[str, Any]:
+    found = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
+    assert isinstance(found, dict)
+    return found
+
+
+def gitlab() -> dict[str, Any]:
+    found = yaml.safe_load((ROOT / ".gitlab-ci.yml").read_text())
+    assert isinstance(found, dict)
+    return found
+
+
+def gitlab_jobs() -> dict[str, dict[str, Any]]:
+    return {name: each for name, each in gitlab().items() if isinstance(each, dict) and "script" in each}
+
+
+def commands(job: dict[str, Any]) -> list[str]:
+    """What a job runs, of either."""
+    return [*job.get("script", ()), *(step["run"] for step in job.get("steps", ()) if "run" in step)]
+
+
+def make_targets() -> set[str]:
+    return {*re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)}
+
+
+@pytest.mark.parametrize("jobs", [github()["jobs"], gitlab_jobs()], ids=["github", "gitlab"])
+def test_both_lint_test_build_push_and_sign_by_what_there_is(jobs: dict[str, dict[str, Any]]) -> None:
+    assert [*jobs] == ["lint", "test", "build", "publish"]
+    made = {name: re.findall(r"\bmake ([a-z]+)", "\n".join(commands(job))) for name, job in jobs.items()}
+    assert made == {"lint": ["check"], "test": ["test"], "build": ["images"], "publish": ["push", "sign"]}
+    assert {each for names in made.values() for each in names} <= make_targets()
+
+
+def test_nothing_is_published_untested_or_untagged() -> None:
+    publish = github()["jobs"]["publish"]
+    assert {*publish["needs"]} == {"lint", "test", "build"}
+    assert publish["if"] == "startsWith(github.ref, 'refs/tags/v')"
+    # A job has a permission only where it is given one.
+    assert github()["permissions"] == {"contents": "read"}
+    assert [name for name, job in github()["jobs"].items() if "permissions" in job] == ["publish"]
+    stages = gitlab()["stages"]
+    assert stages[-1] == "publish"
+    assert {job["stage"] for job in gitlab_jobs().values()} == {*stages}
+    assert gitlab()["publish"]["rules"] == [{"if": "$CI_COMMIT_TAG =~ /^v/"}]
+
+
+def texts(part: object) -> Iterator[str]:
+    if isinstance(part, dict):
+        for each in part.values():
+            yield from texts(each)
+    elif isinstance(part, list):
+        for each in part:
+            yield from texts(each)
+    elif isinstance(part, str):
+        yield part
+
+
+@pytest.mark.parametrize("pipeline", [github(), gitlab()], ids=["github", "gitlab"])
+def test_no_registry_and_no_secret_stands_in_them(pipeline: dict[str, Any]) -> None:
+    said = "\n".join(texts(pipeline))
+    assert not re.search(r"\b(ghcr|docker|quay|gcr|registry)\.[a-z]+[./]", said), said
+    for each in re.findall(r".*(?:TOKEN|password).*", said):
+        assert "$REGISTRY_TOKEN" in each or "secrets.REGISTRY_TOKEN" in each
+
+
+def fakes(folder: Path) -> dict[str, str]:
+    """Programs that write down what they were called with."""
+    for name in ("docker", "cosign"):
+        program = folder / name
+        program.write_text(f'#!/bin/sh\necho "{name} $*" >> "{folder}/called"\n')
+        program.chmod(0o755)
+    return {"PATH": f"{folder}:{os.environ['PATH']}"}
+
+
+def run(script: Path, folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = fakes(folder) | variables
+    return subprocess.run(
+        ["sh", str(script), *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_images_are_pushed_with_what_is_in_them(tmp_path: Path) -> None:
+    done = run(PUSH, tmp_path, **GIVEN)
+    assert done.returncode == 0, done.stderr
+    called = (tmp_path / "called").read_text()
+    assert called.startswith("docker buildx bake --push ")
+    assert "type=sbom" in called
+    assert "type=provenance" in called
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"REGISTRY": ""}, "REGISTRY"),
+        ({"REGISTRY": "registry.test"}, "REGISTRY"),
+        ({"TAG": ""}, "TAG"),
+        ({"BASE_IMAGE": "python:3.11-slim"}, "digest"),
+    ],
+)
+def test_what_would_be_pushed_wrongly_is_not(tmp_path: Path, change: dict[str, str], named: str) -> None:
+    done = run(PUSH, tmp_path, **{**GIVEN, **change})
+    assert done.returncode == 2
+    assert named in done.stderr
+    assert not (tmp_path / "called").exists()
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
+def test_what_was_pushed_is_signed_by_its_digest(tmp_path: Path) -> None:
+    told: dict[str, Any] = {
+        name: {"image.name": f"registry.test:5000/team/{name}:1.2.3", "containerimage.digest": digest}
+        for name, digest in DIGESTS.items()
+    }
+    (tmp_path / "images.json").write_text(json.dumps({**told, "buildx.build.warnings": []}))
+    done = run(SIGN, tmp_path, "images.json")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "called").read_text().splitlines() == [
+        f"cosign sign --yes registry.test:5000/team/{name}@{digest}" for name, digest in DIGESTS.items()
+    ]
+    (tmp_path / "images.json").write_text("{}")
+    done = run(SIGN, tmp_path, "images.json")
+    assert done.returncode == 1
+    assert "push.sh" in done.stderr
