@@ -4,6 +4,7 @@ Nodes come as whole objects (`nodeCacheCapable: false`) or by name. Objects go b
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from json.encoder import encode_basestring_ascii as quoted
@@ -13,6 +14,8 @@ from gpu_admission.json_walk import BadJsonError, JsonWalk, member, text_member
 from reservation_core.ports.extender import Binding, Filtered
 
 _NAME = 253
+_POD_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _MOST_NODES = 100_000
 
 
@@ -82,8 +85,8 @@ def read_binding(body: bytes) -> Binding:
     if not isinstance(found, dict):
         raise BadJsonError("the body must be an object")
     return Binding(
-        namespace=text_member(found, "PodNamespace", 63),
-        name=text_member(found, "PodName", _NAME),
+        namespace=_object_name(found, "PodNamespace", 63, _NAMESPACE),
+        name=_object_name(found, "PodName", _NAME, _POD_NAME),
         uid=text_member(found, "PodUID", _NAME),
         node=text_member(found, "Node", _NAME),
     )
@@ -134,6 +137,14 @@ def _node_objects(walk: JsonWalk) -> NodeObjects | None:
             spans.append((begins, ends))
     _bounded(names)
     return NodeObjects(walk.text, "".join(f"{each}," for each in head), tuple(names), tuple(spans))
+
+
+def _object_name(found: Mapping[str, Any], name: str, longest: int, allowed: re.Pattern[str]) -> str:
+    """A name that may stand in a path of the API server: no other object is ever meant by it."""
+    value = text_member(found, name, longest)
+    if allowed.fullmatch(value) is None:
+        raise BadJsonError(f"{name} must be a name as Kubernetes has them: small letters, digits and dashes")
+    return value
 
 
 def _name_of(node: Any) -> str:

@@ -189,6 +189,14 @@ def test_half_a_binding_is_told_what_it_lacks(lacking: str, value: object) -> No
         read_binding(json.dumps({**whole, lacking: value}).encode())
 
 
+@pytest.mark.parametrize("lacking", ["PodName", "PodNamespace"])
+@pytest.mark.parametrize("value", ["..", "../../nodes", "a?x=1", "a/b", "a#", "A", "ü", "\ud800", "a\n", "%2e%2e"])
+def test_a_binding_names_a_pod_and_no_other_path(lacking: str, value: str) -> None:
+    whole = {"PodName": "train-0", "PodNamespace": "team-a", "PodUID": "u-1", "Node": "n1"}
+    with pytest.raises(BadJsonError, match=f"{lacking} must be a name"):
+        read_binding(json.dumps({**whole, lacking: value}).encode())
+
+
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
