@@ -1,4 +1,4 @@
-"""What the guide to scheduling maps has people apply: its pods, its Argo CD files, and that all it names is there."""
+"""What the guide to scheduling maps has people apply: its pods, and that all it names is there."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,6 @@ from tests.chart.hardening import check_objects
 from tests.chart.rendering import one, render
 
 ROOT = Path(__file__).parents[3]
-ARGOCD = ROOT / "deploy" / "argocd"
 GUIDES = ["scheduling-map.md", "enforcing-bookings.md"]
 
 
@@ -52,54 +51,3 @@ def test_the_values_of_the_guide_install_the_chart() -> None:
     check_objects(objects, "1.36")
     (webhook,) = one(objects, "MutatingWebhookConfiguration")["webhooks"]
     assert f'admission webhook "{webhook["name"]}" denied' in guide
-
-
-def test_the_application_is_the_chart_with_names_of_the_setup_guide() -> None:
-    (application_set,) = documents(ARGOCD / "gpu-scheduler-complete-applicationset.yaml")
-    (project,) = documents(ARGOCD / "gpu-scheduler-project.yaml")
-    (cluster,) = documents(ARGOCD / "local-cluster-secret.yaml")
-    kubernetes_validate.validate(cluster, "1.36", strict=True)
-    assert (application_set["metadata"]["name"], cluster["metadata"]["name"]) == (
-        "gpu-scheduler-complete", "local-cluster",
-    )  # fmt: skip
-    (generator,) = application_set["spec"]["generators"]
-    wanted = generator["clusters"]["selector"]["matchLabels"]
-    assert wanted.items() <= cluster["metadata"]["labels"].items()
-    spec = application_set["spec"]["template"]["spec"]
-    assert spec["project"] == project["metadata"]["name"]
-    assert spec["source"]["repoURL"] in project["spec"]["sourceRepos"]
-    assert (ROOT / spec["source"]["path"] / "Chart.yaml").exists()
-    objects = _rendered(spec)
-    check_objects(objects, "1.36")
-    allowed = {(each["group"], each["kind"]) for each in project["spec"]["clusterResourceWhitelist"]}
-    namespaces = {each["namespace"] for each in project["spec"]["destinations"]}
-    for each in objects:
-        group = each["apiVersion"].rpartition("/")[0]
-        where = each["metadata"].get("namespace")
-        assert where in namespaces if where is not None else (group, each["kind"]) in allowed
-
-
-def test_what_changes_with_each_rendering_is_left_as_it_is_in_the_cluster() -> None:
-    (application_set,) = documents(ARGOCD / "gpu-scheduler-complete-applicationset.yaml")
-    spec = application_set["spec"]["template"]["spec"]
-    assert "RespectIgnoreDifferences=true" in spec["syncPolicy"]["syncOptions"]
-    ignored = {(each["kind"], each["name"]): each for each in spec["ignoreDifferences"]}
-    changed = set()
-    for first, second in zip(_rendered(spec), _rendered(spec), strict=True):
-        if first != second:
-            changed.add((first["kind"], first["metadata"]["name"]))
-            for each in (first, second):
-                each.pop("data", None)
-                for webhook in each.get("webhooks", ()):
-                    webhook["clientConfig"].pop("caBundle")
-            assert first == second
-    assert changed == set(ignored)
-    assert ignored["Secret", "gpu-scheduler-webhook-tls"]["jsonPointers"] == ["/data"]
-    webhook = ignored["MutatingWebhookConfiguration", "gpu-scheduler-webhook"]
-    assert webhook["jqPathExpressions"] == [".webhooks[].clientConfig.caBundle"]
-
-
-def _rendered(spec: dict[str, Any]) -> list[dict[str, Any]]:
-    helm = spec["source"]["helm"]
-    namespace = spec["destination"]["namespace"]
-    return render("gpu-scheduler", helm["valuesObject"], name=helm["releaseName"], namespace=namespace)
