@@ -197,3 +197,16 @@ def test_what_is_learnt_is_bounded_and_what_comes_often_stays() -> None:
     assert len(arrived) <= 4096
     assert arrived.most_common(1)[0][0] == often
     assert np.isfinite(arrived.total())
+
+
+@pytest.mark.parametrize("policy", PlacementPolicy)
+@pytest.mark.parametrize("full", [0, 1])
+def test_a_card_with_too_little_memory_left_is_not_given(policy: PlacementPolicy, full: int) -> None:
+    fleet = Fleet()
+    fleet.put(NodeShape("a", 9, 9, 2, "t4", card_memory=10))
+    fleet.take("1", Task(1, 1, 1, 400, card_memory=8), Spot("a", (full,)))
+    fleet.take("2", Task(1, 1, 1, 400, card_memory=2), Spot("a", (1 - full,)))
+    task = Task(1, 1, 1, 500, card_memory=3)
+    assert ranking_of(policy).choose(fleet, task) == Spot("a", (1 - full,))
+    fleet.take("3", task, Spot("a", (1 - full,)))
+    assert ranking_of(policy).choose(fleet, task) is None
