@@ -18,6 +18,7 @@ def report(pod: PodSeen) -> PodReport:
         gpu_type=pod.gpu_type,
         since=pod.since,
         ended_at=pod.ended_at,
+        node=pod.node,
     )
 
 

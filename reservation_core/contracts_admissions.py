@@ -17,7 +17,8 @@ PodText = Annotated[Text, Field(min_length=1, max_length=253)]
 class PodSeen(Wire):
     """A pod of a user, as seen in a cluster. `gpus` are all of it; `since` when it began (left out: now).
 
-    `booking_id` left out is whichever booking of theirs it fits. With `ended_at` it runs no more.
+    `booking_id` left out is whichever booking of theirs it fits. With `ended_at` it runs no more. `node` is where it
+    is: said when it is first reported, its GPUs are known to be used there.
     """
 
     user: UserName
@@ -27,6 +28,7 @@ class PodSeen(Wire):
     gpus: Annotated[int, Field(strict=True, ge=1, le=MAX_GPUS_PER_NODE)]
     gpu_type: GpuTypeName | None = None
     booking_id: BookingId | None = None
+    node: PodText | None = None
     since: Instant | None = None
     ended_at: Instant | None = None
 

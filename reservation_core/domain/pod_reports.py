@@ -27,6 +27,7 @@ class PodReport:
     gpu_type: str | None = None
     since: datetime | None = None
     ended_at: datetime | None = None
+    node: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class BookedSlot:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """That a pod uses a booking; `ended_at` None: it still runs as far as is known."""
+    """That a pod uses a booking; `ended_at` None: it still runs as far as is known. `node`: where that was said."""
 
     booking_id: str
     pod_uid: str
@@ -52,6 +53,7 @@ class Admission:
     gpus: int
     admitted_at: datetime
     ended_at: datetime | None = None
+    node: str | None = None
 
 
 class Outcome(StrEnum):
@@ -127,7 +129,7 @@ class Register:
             return Judged(pod.uid, Outcome.NOT_IN_SLOT, f"{slot.booking_id} is {span}, the pod ran at another time.")
         if open_row is not None:
             self._close(open_row, admitted)
-        row = Admission(slot.booking_id, pod.uid, pod.namespace, pod.name, pod.gpus, admitted)
+        row = Admission(slot.booking_id, pod.uid, pod.namespace, pod.name, pod.gpus, admitted, node=pod.node)
         rows[slot.booking_id] = self.new[pod.uid, slot.booking_id] = row
         return Judged(pod.uid, Outcome.RECORDED, f"It uses {slot.booking_id} since {_said(admitted)}.", *where)
 

@@ -62,8 +62,8 @@ class Entitlements(Protocol):
         """
         ...
 
-    async def nodes_of(self, booking_id: str, gpu_type: str) -> Sequence[NodeOfBooking]:
-        """The nodes of a booking whose slot it is, with its cards of a type; by name."""
+    async def nodes_of(self, booking_id: str, gpu_type: str, but_for: str | None) -> Sequence[NodeOfBooking]:
+        """The nodes of a booking whose slot it is, with its cards of a type; by name. `but_for` as in `of_user`."""
         ...
 
     async def free_of_types(self, gpu_type: str | None, gpus: int) -> Sequence[FreeOfType]:

@@ -81,6 +81,7 @@ def _of_pod(pod: GuardedPod, owner: str, memory: Memory | None) -> PodReport:
         gpu_type=pod.gpu_type,
         since=pod.began,
         ended_at=pod.finished_at,
+        node=pod.node,
     )
 
 

@@ -85,7 +85,7 @@ async def _by_booking(uow: UnitOfWork, able: Sequence[Entitlement], gpus: int, p
     """By the first booking with a node for the pod; by the first at all where none has one, or nobody asks for that."""
     chosen, nodes = able[0], list[NodeOfBooking]()
     for each in able:
-        found = await uow.entitlements.nodes_of(each.booking_id, each.gpu_type)
+        found = await uow.entitlements.nodes_of(each.booking_id, each.gpu_type, None if pod is None else pod.uid)
         fitting = [node for node in found if pod is None or node.unused >= gpus]
         if fitting:
             chosen, nodes = each, fitting

@@ -41,7 +41,16 @@ class PostgresAdmissions:
         """What is recorded of some pods."""
         found = await self._connection.execute(statement("admissions_of_pods"), {"uids": list(uids)})
         return [
-            Admission(row.booking_id, row.pod_uid, row.namespace, row.name, row.gpus, row.admitted_at, row.ended_at)
+            Admission(
+                row.booking_id,
+                row.pod_uid,
+                row.namespace,
+                row.name,
+                row.gpus,
+                row.admitted_at,
+                row.ended_at,
+                row.node,
+            )
             for row in found
         ]
 
@@ -65,6 +74,7 @@ class PostgresAdmissions:
                     "namespaces": [row.namespace for row in new],
                     "names": [row.name for row in new],
                     "gpus": [row.gpus for row in new],
+                    "nodes": [row.node for row in new],
                     "admitted_ats": [row.admitted_at for row in new],
                     "ended_ats": [row.ended_at for row in new],
                     "now": now,

@@ -18,9 +18,9 @@ class PostgresEntitlements:
         found = await self._connection.execute(statement("entitlements_of_user"), values)
         return [Entitlement(row.id, row.gpu_type, row.gpus, row.until, int(row.used)) for row in found]
 
-    async def nodes_of(self, booking_id: str, gpu_type: str) -> list[NodeOfBooking]:
+    async def nodes_of(self, booking_id: str, gpu_type: str, but_for: str | None) -> list[NodeOfBooking]:
         """The nodes of a booking's cards, and how many are unused on each."""
-        values = {"booking_id": booking_id, "gpu_type": gpu_type}
+        values = {"booking_id": booking_id, "gpu_type": gpu_type, "but_for": but_for}
         found = await self._connection.execute(statement("nodes_of_booking"), values)
         return [NodeOfBooking(row.name, row.gpus, row.unused) for row in found]
 

@@ -376,7 +376,7 @@ async def test_a_service_reports_pods_that_use_bookings(
     alice: httpx.AsyncClient, root: httpx.AsyncClient, app: FastAPI, runtime: Runtime
 ) -> None:
     booking = await booked_now(alice, gpus=2, gpu_type="h100")
-    pod = {"user": "alice", "namespace": "lab", "name": "train-0", "uid": "u-1", "gpus": 2}
+    pod = {"user": "alice", "namespace": "lab", "name": "train-0", "uid": "u-1", "gpus": 2, "node": "a"}
     path = "/v1/schedulability/admissions"
     async with await service(root, app) as gate:
         first = await gate.post(path, json={"pods": [pod, {**pod, "uid": "u-2", "user": "bob"}]})
@@ -388,11 +388,14 @@ async def test_a_service_reports_pods_that_use_bookings(
         assert nobodys["reason"]
         again = (await gate.post(path, json={"pods": [{**pod, "booking_id": booking["id"]}]})).json()
         assert [each["outcome"] for each in again["items"]] == ["unchanged"]
+        asks = {"user": "alice", "namespace": "lab", "pod": {"uid": "u-1"}}
+        assert (await gate.post("/v1/schedulability", json=asks)).json()["nodes"] == ["a"]
         ended = (await gate.post(path, json={"pods": [{**pod, "ended_at": said(datetime.now(UTC))}]})).json()
         assert [each["outcome"] for each in ended["items"]] == ["ended"]
         for wrong in (
             {"gpus": 0},
             {"uid": ""},
+            {"node": ""},
             {"booking_id": "job-1"},
             {"since": "2030-01-01T09:00:00"},
             {"since": "2030-01-02T09:00:00Z", "ended_at": "2030-01-01T09:00:00Z"},

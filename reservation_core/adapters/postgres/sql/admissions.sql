@@ -28,7 +28,7 @@ GROUP BY r.id, u.name, g.gpu_type;
 
 -- name: admissions_of_pods
 -- What is recorded of some pods.
-SELECT booking_id, pod_uid, namespace, name, gpus, admitted_at, ended_at FROM admissions
+SELECT booking_id, pod_uid, namespace, name, gpus, admitted_at, ended_at, node FROM admissions
 WHERE pod_uid = ANY(CAST(:uids AS text[]));
 
 -- name: end_admissions
@@ -40,11 +40,13 @@ WHERE a.booking_id = i.booking_id AND a.pod_uid = i.pod_uid;
 
 -- name: add_admissions
 -- Pods that use bookings.
-INSERT INTO admissions (booking_id, pod_uid, namespace, name, gpus, admitted_at, ended_at, recorded_at)
-SELECT i.booking_id, i.pod_uid, i.namespace, i.name, i.gpus, i.admitted_at, i.ended_at, CAST(:now AS timestamptz)
+INSERT INTO admissions (booking_id, pod_uid, namespace, name, gpus, admitted_at, ended_at, node, recorded_at)
+SELECT i.booking_id, i.pod_uid, i.namespace, i.name, i.gpus, i.admitted_at, i.ended_at, i.node,
+       CAST(:now AS timestamptz)
 FROM unnest(CAST(:booking_ids AS text[]), CAST(:uids AS text[]), CAST(:namespaces AS text[]), CAST(:names AS text[]),
-            CAST(:gpus AS integer[]), CAST(:admitted_ats AS timestamptz[]), CAST(:ended_ats AS timestamptz[]))
-     AS i (booking_id, pod_uid, namespace, name, gpus, admitted_at, ended_at);
+            CAST(:gpus AS integer[]), CAST(:admitted_ats AS timestamptz[]), CAST(:ended_ats AS timestamptz[]),
+            CAST(:nodes AS text[]))
+     AS i (booking_id, pod_uid, namespace, name, gpus, admitted_at, ended_at, node);
 
 -- name: record_admissions
 -- Lines of the record of bookings, in the order given.

@@ -17,19 +17,27 @@ GROUP BY r.id, g.gpu_type, upper(a.during)
 ORDER BY until DESC, r.id;
 
 -- name: nodes_of_booking
--- Where a booking's cards of a type are now, and how many of them nobody is on: no job in it, and none whose pod may
--- still be there past its time.
-SELECT n.name, count(*) AS gpus,
-       count(*) FILTER (WHERE NOT EXISTS (
-           SELECT 1 FROM allocations j
-           WHERE j.gpu_id = a.gpu_id AND j.reservation_id <> a.reservation_id AND j.released_at IS NULL
-             AND NOT j.planned AND (j.held OR j.during @> clock_timestamp()))) AS unused
-FROM allocations a
-JOIN gpus g ON g.id = a.gpu_id AND g.gpu_type = :gpu_type
-JOIN nodes n ON n.id = g.node_id
-WHERE a.reservation_id = :booking_id AND a.released_at IS NULL AND NOT a.planned AND a.during @> clock_timestamp()
-GROUP BY n.name
-ORDER BY n.name;
+-- Where a booking's cards of a type are now, and how many of them nobody is on: no job in it, none whose pod may still be
+-- there past its time, and none of the pods of others (but for one) of which it is known that they are there.
+SELECT c.name, c.gpus, greatest(0, c.unused - coalesce(p.gpus, 0)) AS unused
+FROM (
+    SELECT n.name, count(*) AS gpus,
+           count(*) FILTER (WHERE NOT EXISTS (
+               SELECT 1 FROM allocations j
+               WHERE j.gpu_id = a.gpu_id AND j.reservation_id <> a.reservation_id AND j.released_at IS NULL
+                 AND NOT j.planned AND (j.held OR j.during @> clock_timestamp()))) AS unused
+    FROM allocations a
+    JOIN gpus g ON g.id = a.gpu_id AND g.gpu_type = :gpu_type
+    JOIN nodes n ON n.id = g.node_id
+    WHERE a.reservation_id = :booking_id AND a.released_at IS NULL AND NOT a.planned AND a.during @> clock_timestamp()
+    GROUP BY n.name
+) c
+LEFT JOIN (
+    SELECT m.node, sum(m.gpus) AS gpus FROM admissions m
+    WHERE m.booking_id = :booking_id AND m.ended_at IS NULL AND m.pod_uid IS DISTINCT FROM CAST(:but_for AS text)
+    GROUP BY m.node
+) p ON p.node = c.name
+ORDER BY c.name;
 
 -- name: free_of_types
 -- By type: how many cards there are, how many the calendar leaves free now, and until when it leaves so many of those that

@@ -210,3 +210,64 @@ async def test_what_runs_in_a_booking_leaves_less_for_another_pod(bookings: Book
     assert [(await may(1, each))[0] for each in (None, new, same)] == [True, False, True]
     await report(bookings, replace(POD, ended_at=NINE + MINUTE))
     assert (await may(1, new))[0]
+
+
+async def test_the_nodes_of_a_booking_are_those_with_room_for_the_pod(bookings: BookingWorld) -> None:
+    """Two cards on each of two nodes: what runs on one leaves less of it for the next pod."""
+    made = await bookings.booked(NINE, 4 * HOUR, gpus=2, nodes=2)
+    await bookings.at(NINE)
+    one, other = both = tuple(sorted({card.node for card in made.cards}))
+
+    async def nodes(gpus: int, pod: AskingPod | None) -> tuple[str, ...] | None:
+        async with bookings.world.uow() as uow:
+            verdict = await schedulability(uow, await bookings.root(), "alice", "h100", gpus, bookings.time.at, pod)
+        return verdict.nodes
+
+    new = AskingPod()
+    assert [await nodes(gpus, None) for gpus in (1, 2, 4)] == [both] * 3
+    assert [await nodes(gpus, new) for gpus in (1, 2, 3)] == [both, both, ()]
+    # A pod of which nobody said where it is counts in all; one whose node is known, there.
+    await report(bookings, POD)
+    assert [await nodes(gpus, new) for gpus in (1, 2, 3, 4)] == [both, both, (), None]
+    await report(bookings, replace(POD, ended_at=NINE))
+    first, second = replace(POD, uid="u-2", node=one), replace(POD, uid="u-3", gpus=2, node=other)
+    await report(bookings, first)
+    assert [await nodes(gpus, new) for gpus in (1, 2, 3)] == [both, (other,), ()]
+    assert [await nodes(2, AskingPod(uid)) for uid in ("u-2", "u-3")] == [both, (other,)]
+    await report(bookings, second)
+    assert [await nodes(gpus, new) for gpus in (1, 2)] == [(one,), None]
+    await report(bookings, *(replace(each, ended_at=NINE) for each in (first, second)))
+    assert await nodes(2, new) == both
+    # So does a job.
+    job = await bookings.world.submitted(booking_id=made.id)
+    card = next(card.gpu_id for card in made.cards if card.node == other)
+    await bookings.rows(
+        "INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, created_at, booking_id) "
+        "VALUES (:j, 1, :gpu, 0, tstzrange(:now, :end), true, :now, :b) RETURNING id",
+        j=job, gpu=card, now=NINE, end=NINE + HOUR, b=made.id,
+    )  # fmt: skip
+    assert [await nodes(gpus, new) for gpus in (1, 2)] == [both, (one,)]
+
+
+async def test_a_booking_with_a_node_for_the_pod_goes_before_one_that_lasts_longer(bookings: BookingWorld) -> None:
+    longer, shorter = await bookings.booked(NINE, 4 * HOUR, gpus=2), await bookings.booked(NINE, gpus=2)
+    await bookings.at(NINE)
+
+    async def answer(gpus: int) -> tuple[str | None, tuple[str, ...] | None]:
+        async with bookings.world.uow() as uow:
+            verdict = await schedulability(
+                uow, await bookings.root(), "alice", None, gpus, bookings.time.at, AskingPod()
+            )
+        return verdict.booking_id, verdict.nodes
+
+    assert await answer(2) == (longer.id, (longer.cards[0].node,))
+    # A pod that was there before the booking began may still be on one of its cards.
+    await bookings.rows(
+        "INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, created_at) "
+        "VALUES (:j, 1, :gpu, 0, tstzrange(:start, :end), true, :start) RETURNING id",
+        j=await bookings.world.submitted(), gpu=longer.cards[0].gpu_id, start=NINE - HOUR, end=NINE,
+    )  # fmt: skip
+    assert await answer(1) == (longer.id, (longer.cards[0].node,))
+    assert await answer(2) == (shorter.id, (shorter.cards[0].node,))
+    await bookings.at(NINE + HOUR)
+    assert await answer(2) == (longer.id, ())
