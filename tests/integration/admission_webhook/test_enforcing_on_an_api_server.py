@@ -10,11 +10,16 @@ import pytest
 
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.admission_webhook.control_plane import NOBODY_CAN_SAY, PATIENCE_S, ControlPlane, control_plane
+from tests.integration.api_service.calendars import add_nodes
 from tests.kubernetes.api_client import MERGE, STRATEGIC, ApiAnswerError, ApiClient, JsonObject
 from tests.kubernetes.api_server import ApiServer
+from tests.kubernetes.kubelet import Kubelet
+from tests.kubernetes.nodes import NodeSpec
 from tests.waiting import eventually
 from tests.webhook_process import new_pair, webhook_process, write_pair
 from tests.webhook_registration import ENFORCED_LABEL, registered
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 @pytest.fixture(autouse=True)
@@ -97,6 +102,19 @@ async def refusal(client: ApiClient, method: str, path: str, body: JsonObject, *
     return str(refused.value)
 
 
+async def _is_asked(client: ApiClient, pods: str) -> None:
+    """Wait until the label and the roles are known to the server; the client's user has booked nothing."""
+
+    async def enforced() -> bool:
+        try:
+            await client.call("POST", pods, pod("probe"), dryRun="All")
+        except ApiAnswerError as problem:
+            return "has no booking" in str(problem)
+        return False
+
+    await eventually(enforced)
+
+
 async def test_booked_unbooked_and_a_controllers_pod(
     api_server: ApiServer, admin: ApiClient, namespace: str, control: ControlPlane
 ) -> None:
@@ -109,15 +127,7 @@ async def test_booked_unbooked_and_a_controllers_pod(
         api_server.client(tokens["bob"]) as bob,
         api_server.client(tokens["controller"]) as controller,
     ):
-
-        async def enforced() -> bool:  # the label and the roles are known to the server a little later
-            try:
-                await bob.call("POST", pods, pod("probe"), dryRun="All")
-            except ApiAnswerError as problem:
-                return "has no booking" in str(problem)
-            return False
-
-        await eventually(enforced)
+        await _is_asked(bob, pods)
         dry = await call(ann, "POST", pods, pod("notebook", 2), dryRun="All")
         kept = await call(ann, "POST", pods, pod("notebook", 2))
         expected = {
@@ -144,3 +154,70 @@ async def test_booked_unbooked_and_a_controllers_pod(
         mapped["spec"]["schedulerName"] = "gpu-scheduler"
         both = (await call(ann, "POST", pods, mapped))["metadata"]["annotations"]
         assert (both["gpu-dev/map-devices"], both["gpu-dev/booking"]) == ("0,1", booking["id"])
+        terms = kept["spec"]["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
+        assert terms == [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node1"]}]}]
+
+
+@pytest.fixture
+def nodes() -> tuple[NodeSpec, ...]:
+    return (NodeSpec("node1"), NodeSpec("node3"), NodeSpec("node4"))
+
+
+def affine(*terms: JsonObject) -> JsonObject:
+    return {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": list(terms)}}}}
+
+
+def running(name: str, **spec: Any) -> JsonObject:
+    body = pod(name)
+    body["spec"] |= {"restartPolicy": "Never", **spec}
+    body["spec"]["containers"][0]["command"] = ["sleep", "600"]
+    return body
+
+
+async def test_pods_run_on_the_booked_nodes_and_nowhere_else(
+    api_server: ApiServer,
+    admin: ApiClient,
+    namespace: str,
+    control: ControlPlane,
+    runtime: Runtime,
+    kubelet: Kubelet,
+    scheduler: None,
+) -> None:
+    """The other nodes are as free, and each pod on the booked one makes them freer than it."""
+    await add_nodes(runtime, node1=("h100", 4), node3=("h100", 4), node4=("h100", 4))
+    booking = await control.book("ann@lab.org", gpus=4, gpu_type="h100", node="node3")
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    here = {"key": "gpu-dev/node", "operator": "In", "values": ["true"]}
+    is_node3 = {"key": "metadata.name", "operator": "In", "values": ["node3"]}
+    is_node4 = {"key": "metadata.name", "operator": "In", "values": ["node4"]}
+    not_node4 = {**is_node4, "operator": "NotIn"}
+    tokens = {name: await api_server.token_of(namespace, name) for name in ("ann", "bob")}
+    async with api_server.client(tokens["ann"]) as ann, api_server.client(tokens["bob"]) as bob:
+        await _is_asked(bob, pods)
+        for number, (asked, kept) in enumerate(
+            (
+                ({}, [{"matchFields": [is_node3]}]),
+                (affine({"matchExpressions": [here]}), [{"matchExpressions": [here], "matchFields": [is_node3]}]),
+                (affine({"matchFields": [not_node4]}), [{"matchFields": [not_node4, is_node3]}]),
+                (affine({"matchFields": [is_node4]}, {"matchFields": [is_node3]}), [{"matchFields": [is_node3]}]),
+            )
+        ):
+            name = f"p{number}"
+            made = await call(ann, "POST", pods, running(name, **asked))
+            assert made["spec"]["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"] == kept
+            assert made["metadata"]["annotations"]["gpu-dev/booking"] == booking["id"]
+
+            async def bound(name: str = name) -> str | None:
+                return (await admin.call("GET", f"{pods}/{name}"))["spec"].get("nodeName")
+
+            assert await eventually(bound, PATIENCE_S) == "node3"
+        selecting = {"nodeSelector": {"kubernetes.io/hostname": "node4"}}
+        for wrong in ({"nodeName": "node4"}, selecting, affine({"matchFields": [is_node4]})):
+            assert f"booking {booking['id']} has room on node3" in await refusal(
+                ann, "POST", pods, running("wrong", **wrong)
+            )
+        # A map that means another node: its scheduler looks at the pod's affinity and does not bind it.
+        mapped = pod("check-0", 0, **{"gpu-scheduling-map": "0=node4:0,1"})
+        mapped["spec"]["schedulerName"] = "gpu-scheduler"
+        made = await call(ann, "POST", pods, mapped)
+        assert made["spec"]["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"] == [{"matchFields": [is_node3]}]
