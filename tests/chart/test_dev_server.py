@@ -453,6 +453,15 @@ def test_components_are_in_the_network_policies_that_let_them_work() -> None:
     assert (deny["podSelector"], deny["policyTypes"], deny.get("ingress")) == ({}, ["Ingress", "Egress"], None)
 
 
+def test_stopped_nobody_works_with_the_database_unless_told_to() -> None:
+    documents = rendered(over(ALL_ON, {"stopped": True}))
+    names = {each["metadata"]["name"] for each in documents if each["kind"] in ("Deployment", "CronJob", "Job")}
+    assert names == {"postgres-backup", "postgres-restore", "registry-cache-dockerhub", "registry-cache-ghcr"}
+    assert len([each for each in documents if each["kind"] == "StatefulSet"]) == 2
+    assert one(documents, "Service", "api-service")
+    check_objects([each for each in documents if each["kind"] not in _OPERATORS], VERSIONS[-1])
+
+
 def test_the_alerts_and_the_dashboard_name_metrics_that_there_are() -> None:
     documents = rendered(ALL_ON)
     metrics = (Path(__file__).parents[2] / "api_service" / "metrics.py").read_text()

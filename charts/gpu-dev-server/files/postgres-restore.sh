@@ -1,6 +1,6 @@
 #!/bin/sh
 # Puts a backup in the place of what is in the database, in one transaction: all of it or nothing. BACKUP_FILE names it
-# (its path, or its name in BACKUPS); empty: the newest. Processors and API have to be stopped.
+# (its path, or its name in BACKUPS); empty: the newest. Everything that works with the database has to be stopped.
 set -eu
 umask 077
 file="${BACKUP_FILE:-}"
@@ -14,7 +14,7 @@ if [ ! -f "$file" ]; then
 fi
 busy="$(psql -X -At -c "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'")"
 if [ "$busy" != 0 ]; then
-    echo "restore: $busy connections are open; scale api-service and reservation-processor to 0, and suspend the CronJobs" >&2
+    echo "restore: $busy connections are open; helm upgrade with stopped=true first, and wait until their pods have gone" >&2
     exit 1
 fi
 # What was made since the backup goes as well: everything of ours is dropped in the transaction that brings the old back.
@@ -26,5 +26,5 @@ fi
     echo "CREATE SCHEMA public;"
     pg_restore --no-owner --no-privileges --file - "$file" || echo "RESTORE BROKE OFF;"
     echo "COMMIT;"
-} | psql -X -q -v ON_ERROR_STOP=1 -o /dev/null
+} | PGOPTIONS="-c client_min_messages=warning" psql -X -q -v ON_ERROR_STOP=1 -o /dev/null
 echo "restored $file"

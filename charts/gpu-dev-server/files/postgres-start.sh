@@ -18,7 +18,7 @@ password="$(sed -e 's/\\/\\\\/g' -e 's/:/\\:/g' "$PG_SECRETS/replication-passwor
 printf '%s\n' "*:*:*:replicator:$password" >"$PG_RUN/pgpass"
 unset password
 
-conninfo="host=$PG_PRIMARY_HOST port=${PG_PRIMARY_PORT:-5432} user=replicator passfile=$PG_RUN/pgpass application_name=$PG_NAME connect_timeout=10 keepalives_idle=10 keepalives_interval=5 keepalives_count=3"
+conninfo="host=$PG_PRIMARY_HOST port=${PG_PRIMARY_PORT:-5432} user=replicator passfile=$PG_RUN/pgpass connect_timeout=10 keepalives_idle=10 keepalives_interval=5 keepalives_count=3"
 
 options="-c config_file=$PG_CONFIG/postgresql.conf -c hba_file=$PG_CONFIG/pg_hba.conf -c unix_socket_directories=$PG_RUN"
 
@@ -44,7 +44,8 @@ copy() {
         sleep 2
     done
     rm -rf "$PGDATA.new"
-    pg_basebackup --pgdata "$PGDATA.new" --dbname "$conninfo" --wal-method=stream --checkpoint=fast \
+    # Under another name: what a copy that is not finished has must not count as being on a standby.
+    pg_basebackup --pgdata "$PGDATA.new" --dbname "$conninfo application_name=$PG_NAME-copy" --wal-method=stream --checkpoint=fast \
         --slot "$(slot_of "$PG_NAME")" >&2
     touch "$PGDATA.new/standby.signal"
     mv "$PGDATA.new" "$PGDATA"
@@ -82,7 +83,7 @@ standby)
 esac
 
 # shellcheck disable=SC2086 # several options in one
-postgres -D "$PGDATA" $options -c primary_conninfo="$conninfo" -c primary_slot_name="$(slot_of "$PG_NAME")" &
+postgres -D "$PGDATA" $options -c primary_conninfo="$conninfo application_name=$PG_NAME" -c primary_slot_name="$(slot_of "$PG_NAME")" &
 server=$!
 # SIGTERM would have the server wait until everybody has gone.
 trap 'kill -INT "$server"' TERM INT
