@@ -32,20 +32,16 @@ def card_prices(asked: Mapping[int, float]) -> dict[int, float]:
     costs = np.ones(len(sizes))
     prices = np.linalg.solve(ways.T, costs)
     for _ in range(_ROUNDS):
-        lowest = int(np.argmin(prices))
-        if prices[lowest] < -_ENOUGH:
-            # Asked for less often than it is cut: a way that gives one of them away for nothing.
-            way, cost = -np.eye(len(sizes))[lowest], 0.0
-        else:
-            way, cost = _best_way(sizes, np.maximum(prices, 0)), 1.0
-            if float(way @ prices) <= 1 + _ENOUGH:
-                break
+        # Prices below nothing count as nothing. When no way is worth more than a card then, nothing is better: those
+        # prices hold for all ways, so that no fewer cards will do, and they say at least as many as `ways` need.
+        way = _best_way(sizes, prices)
+        if float(way @ prices) <= 1 + _ENOUGH:
+            break
         used = np.linalg.solve(ways, demand)
         change = np.linalg.solve(ways, way)
         limits = np.where(change > 1e-9, np.maximum(used, 0) / np.maximum(change, 1e-9), np.inf)
         leaving = int(np.argmin(limits))
         ways[:, leaving] = way
-        costs[leaving] = cost
         prices = np.linalg.solve(ways.T, costs)
     return {size: WHOLE * max(0.0, float(price)) for size, price in zip(sizes, prices, strict=True)}
 

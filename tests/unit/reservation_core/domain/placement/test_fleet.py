@@ -149,3 +149,12 @@ def test_what_is_taken_on_a_node_counts_as_soon_as_it_is_there() -> None:
     assert fleet.milli_free[fleet.position("a")].tolist() == [0, 1000, 0, 1000]
     assert np.flatnonzero(fleet.cpu_free).tolist() == [fleet.position("a")]
     assert fleet.cpu_free[fleet.position("a")] == 7
+
+
+def test_exactly_what_is_left_fits() -> None:
+    fleet = Fleet()
+    fleet.put(NodeShape("a", 8, 8, 2, "t4", card_memory=8))
+    assert fleet.fitting(Task(8, 8, 2)).tolist() == [0]
+    assert fleet.fitting(Task(8, 8, 1, 999, card_memory=8)).tolist() == [0]
+    assert not len(fleet.fitting(Task(9, 8, 2)))
+    assert not len(fleet.fitting(Task(8, 9, 2)))
