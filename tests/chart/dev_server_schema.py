@@ -34,6 +34,7 @@ COMPONENTS: dict[str, type[CommonSettings]] = {
 }
 # What the chart says by itself, or what has no place in a cluster.
 OWN = {
+    "GPU_DEV_AUTH__FILE",
     "GPU_DEV_CLUSTER",
     "GPU_DEV_DATABASE_URL",
     "GPU_DEV_ENFORCEMENT__ENABLED",
@@ -121,7 +122,7 @@ _RULES: tuple[tuple[str, JsonObject], ...] = (
     (r"^networkPolicy\.(apiFrom|extraEgress)$", {"type": "array", "items": {"type": "object"}, "maxItems": 100}),
     (r"^networkPolicy\.jobsExcept$", {"type": "array", "items": _said(r"^[0-9.]+/[0-9]+$"), "maxItems": 100}),
     (r"\.interval$", _said(r"^[0-9]+(ms|s|m|h)$")),
-    (r"^apiService\.policy$", {"type": "string", "maxLength": 262144}),
+    (r"^apiService\.(policy|signIn\.file)$", {"type": "string", "maxLength": 262144}),
     (r"^workloads\.podDefaults$|^cloudNativePG\.backup$", _FREE),
     (r"^kubeVersion$", _said(r"^(v?[0-9]+\.[0-9]+\.[0-9]+.*)?$")),
 )  # fmt: skip

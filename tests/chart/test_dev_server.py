@@ -38,6 +38,7 @@ ALL_ON: dict[str, Any] = {
     "apiService": {
         "settings": {"GPU_DEV_MAX_DURATION_S": 3600, "GPU_DEV_MAX_BODY_BYTES": 1048576},
         "policy": "[default]\nname = \"{{ .Release.Name }}\"\n",
+        "signIn": {"file": "issuers = []\n", "kubernetes": True},
         "ingress": {"enabled": True, "host": "gpus.test", "tlsSecret": "tls", "className": "nginx",
                     "annotations": {"a": HOSTILE}},
         "podAnnotations": {"a": HOSTILE},
@@ -256,6 +257,7 @@ def test_each_account_may_what_the_plain_manifests_give_it(account: str) -> None
     for path in [
         *sorted(DEPLOY.glob("rbac/*.yaml")),
         DEPLOY / "enforcement" / "pod-ending.yaml",
+        DEPLOY / "sign-in" / "token-reviews.yaml",
         DEPLOY / "node-agent.yaml",
     ]:
         plain += [each for each in yaml.safe_load_all(path.read_text()) if each]
@@ -429,6 +431,7 @@ def test_what_pods_of_jobs_get_is_what_the_program_takes(name: str) -> None:
     assert (defaults.runtimeClassName is None) == (name in ("local", "gcp"))
     if name == "all on":
         assert data["policy.toml"] == ALL_ON["apiService"]["policy"]
+        assert data["sign-in.toml"] == ALL_ON["apiService"]["signIn"]["file"]
 
 
 def test_components_are_in_the_network_policies_that_let_them_work() -> None:

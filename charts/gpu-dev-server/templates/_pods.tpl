@@ -126,6 +126,10 @@ checksum/configuration: {{ include "gpu-dev-server.configuration" . | sha256sum 
 {{- end }}
 pod-defaults.yaml: |
 {{- toYaml $defaults | nindent 2 }}
+{{- with .Values.apiService.signIn.file }}
+sign-in.toml: |
+{{- . | nindent 2 }}
+{{- end }}
 {{- with .Values.apiService.policy }}
 policy.toml: |
 {{- . | nindent 2 }}
