@@ -14,6 +14,7 @@ from reservation_core.domain.asked_cards import AskedCards
 from reservation_core.domain.card_footprints import Footprint, FreeCards, Taken, lay_out
 from reservation_core.domain.map_placement import ReservedCards
 from reservation_core.domain.model_usage import UNSEEN, Model, ModelUsage
+from reservation_core.domain.owner_quotas import OwnedPod, OwnerQuotas
 from reservation_core.domain.placement.fleet import Fleet
 from reservation_core.domain.placement.tasks import WHOLE, NodeShape, Spot, Task
 
@@ -46,7 +47,7 @@ class CardNode:
 
 @dataclass(frozen=True, slots=True)
 class CardPod:
-    """What counts of a pod. `booking_id` and `ends_at` (UTC) count only where bookings are enforced."""
+    """What counts of a pod. `booking_id`, `ends_at` (UTC) and `owner` count only where bookings are enforced."""
 
     uid: str
     namespace: str
@@ -56,6 +57,12 @@ class CardPod:
     memory_mib: int = 0
     booking_id: str | None = None
     ends_at: datetime | None = None
+    owner: str | None = None
+
+    @property
+    def owned(self) -> OwnedPod:
+        """Whose it is."""
+        return OwnedPod(self.uid, self.namespace, self.owner, booked=self.booking_id is not None)
 
 
 @dataclass(slots=True)
@@ -103,6 +110,7 @@ class CardsInUse:
 
     def __init__(self, usage: ModelUsage) -> None:
         self.usage = usage
+        self.owners = OwnerQuotas()
         self.fleet = Fleet()
         self.nodes: dict[str, CardNode] = {}
         self.kinds: dict[str, int] = {}
@@ -156,9 +164,21 @@ class CardsInUse:
         """A pod that is gone, or has ended."""
         self.usage.leave(uid)
         self.usage.drop_claim(uid)
+        self.owners.leave(uid)
         held = self._held.pop(uid, None)
         if held is not None:
             self._take_off(uid, held)
+
+    def claim(self, pod: CardPod, models: Collection[Model], until_s: float) -> None:
+        """A pod may come to be on a node of one of these models soon: until it is, or until then, it counts so."""
+        milli = pod.asked.milli if models else 0
+        self.usage.claim(pod.uid, pod.namespace, models, milli, until_s)
+        self.owners.claim(pod.owned, models, milli, until_s)
+
+    def end_claims(self, now_s: float) -> None:
+        """Forget the claims whose time is over."""
+        self.usage.end_claims(now_s)
+        self.owners.end_claims(now_s)
 
     def holds(self, uid: str) -> bool:
         """Whether a pod counts."""
@@ -182,6 +202,7 @@ class CardsInUse:
     def enforce(self, namespace: str, *, enforced: bool) -> None:
         """Whether bookings are enforced in a namespace: only there it counts what pods say of theirs."""
         (self._enforced.add if enforced else self._enforced.discard)(namespace)
+        self.owners.enforce(namespace, enforced=enforced)
         self._unsettled |= {held.node for held in self._held.values() if held.pod.namespace == namespace}
 
     def reserve(self, reserved: ReservedCards) -> None:
@@ -311,6 +332,7 @@ class CardsInUse:
         if node is not None or not self.usage.counts(uid):
             model = UNSEEN if node is None else node.model
             self.usage.use(uid, held.pod.namespace, model, held.pod.asked.milli)
+            self.owners.use(held.pod.owned, model, held.pod.asked.milli)
 
 
 def _promise(node: str, number: int) -> str:

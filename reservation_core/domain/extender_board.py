@@ -141,6 +141,7 @@ class ExtenderBoard:
     def _denial(self, pod: CardPod, node: CardNode) -> str | None:
         """Why a pod may not go to nodes of this kind, however much is free there."""
         denial = self.cards.usage.denial(pod.uid, pod.namespace, pod.asked.milli, node.model, node.pool)
+        denial = denial or self.cards.owners.denial(pod.owned, pod.asked.milli, node.model)
         return denial or never_fits(pod.asked, node)
 
     def _able(self, pod: CardPod) -> set[str]:

@@ -1,6 +1,6 @@
 """What namespaces use of each model of card, held against their quotas: bound, assumed, and for a moment claimed."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from reservation_core.domain.gpu_types import normalised_gpu_type
@@ -91,11 +91,23 @@ class ModelUsage:
             if not of_namespace:
                 del self._claimed[claim.namespace]
 
+    def has_claim(self, uid: str) -> bool:
+        """Whether anything is claimed for a pod."""
+        return uid in self._claims
+
+    def claimed_by(self, uid: str) -> Collection[Model]:
+        """The models of which something is claimed for a pod."""
+        claim = self._claims.get(uid)
+        return () if claim is None else tuple(claim.until_s)
+
+    def claims_due(self, now_s: float) -> list[str]:
+        """The pods of whose claims the time of some or all is over."""
+        return [uid for uid, claim in self._claims.items() if min(claim.until_s.values()) <= now_s]
+
     def end_claims(self, now_s: float) -> None:
         """Forget the claims whose time is over."""
-        for uid, claim in list(self._claims.items()):
-            if min(claim.until_s.values()) > now_s:
-                continue
+        for uid in self.claims_due(now_s):
+            claim = self._claims[uid]
             self.drop_claim(uid)
             for model, until_s in claim.until_s.items():
                 if until_s > now_s:
@@ -108,13 +120,17 @@ class ModelUsage:
 
     def used(self, namespace: str, quota: NamespaceQuota, word: str, but_for: str | None = None) -> int:
         """How much a namespace uses, and has claimed, of the models that a quota's word stands for."""
-        total = sum(milli for model, milli in self._sums.get(namespace, {}).items() if _is(word, model, quota))
+        return self.total(namespace, lambda model: _is(word, model, quota), but_for)
+
+    def total(self, namespace: str, counts: Callable[[Model], bool], but_for: str | None = None) -> int:
+        """How much a namespace uses, and has claimed, of the models that count; without the pod `but_for`."""
+        total = sum(milli for model, milli in self._sums.get(namespace, {}).items() if counts(model))
         own = self._uses.get(but_for) if but_for is not None else None
-        if own is not None and _is(word, own.model, quota):
+        if own is not None and own.namespace == namespace and counts(own.model):
             total -= own.milli
         for uid in self._claimed.get(namespace, ()):
             claim = self._claims[uid]
-            if uid != but_for and any(_is(word, each, quota) for each in claim.until_s):
+            if uid != but_for and any(counts(each) for each in claim.until_s):
                 total += claim.milli
         return total
 

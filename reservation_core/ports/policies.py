@@ -110,6 +110,10 @@ class Policies(Protocol):
         """
         ...
 
+    async def held_now(self) -> Mapping[str, Mapping[str, int]]:
+        """How many cards each user holds now by the database's clock, by type; not what waits or comes later."""
+        ...
+
     async def spent_by_all(
         self, since: datetime, now: datetime, user_ids: Sequence[int] | None = None, projects: Sequence[str] = ()
     ) -> tuple[Holding, ...]:

@@ -35,6 +35,7 @@ from reservation_core.usecases.extend_rules import ExtendRules
 from reservation_core.usecases.extend_scheduling import SchedulerExtender
 
 if TYPE_CHECKING:
+    from reservation_core.runtime.ledger_holdings import HoldingsReading
     from reservation_core.runtime.promised_cards import PromisedCards
 
 _CONTROLLER = "gpu-admission"
@@ -101,7 +102,7 @@ async def run_extender(settings: AdmissionSettings) -> AsyncIterator[RunningExte
     lease = _lease(transport, clock, settings, host) if rules.leader_elect else None
     async with AsyncExitStack() as closing:
         closing.push_async_callback(transport.close)
-        promised = await closing.enter_async_context(_open_ledger(settings))
+        ledger = await closing.enter_async_context(_open_ledger(settings))
         board = _board(settings)
         extender = SchedulerExtender(
             _cluster(transport, settings, events),
@@ -109,10 +110,13 @@ async def run_extender(settings: AdmissionSettings) -> AsyncIterator[RunningExte
             ExtendRules(rules.assume_at, assumed_s=rules.assumed_s, claim_s=rules.assumed_s),
             clock,
             lease.left_s if lease is not None else lambda: inf,
-            promised.known if promised is not None else lambda: True,
+            ledger.known if ledger is not None else lambda: True,
         )
-        if promised is not None:
-            await closing.enter_async_context(beside(promised.keep(extender.reserve, lambda: None), name="promised"))
+        if ledger is not None:
+            promised = ledger.promised.keep(extender.reserve, lambda: None)
+            await closing.enter_async_context(beside(promised, name="promised"))
+            holdings = ledger.holdings.keep(board.cards.owners.know, lambda: None)
+            await closing.enter_async_context(beside(holdings, name="holdings"))
         await closing.enter_async_context(beside(events.run(), name="events"))
         if lease is not None:
             keeping = lease.keep(extender.lead, lambda: extender.settled)
@@ -151,20 +155,33 @@ def _lease(transport: Transport, clock: SystemClock, settings: AdmissionSettings
     )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class _Ledger:
+    """What is read of the database. Nothing is answered while one of both is not known."""
+
+    promised: "PromisedCards"
+    holdings: "HoldingsReading"
+
+    def known(self) -> bool:
+        return self.promised.known() and self.holdings.known()
+
+
 @asynccontextmanager
-async def _open_ledger(settings: AdmissionSettings) -> "AsyncIterator[PromisedCards | None]":
-    """What our ledger has promised, where there is one."""
+async def _open_ledger(settings: AdmissionSettings) -> "AsyncIterator[_Ledger | None]":
+    """What our ledger has promised and what users hold by it, where there is one."""
     if settings.database_url is None:
         yield None
         return
     # Loaded only where it is wanted: the database's libraries take 30 MB.
     from reservation_core.adapters.postgres.engine import open_engine  # noqa: PLC0415
+    from reservation_core.runtime.ledger_holdings import HoldingsReading  # noqa: PLC0415
     from reservation_core.runtime.promised_cards import PromisedCards  # noqa: PLC0415
     from reservation_core.runtime.wiring import database_url_of  # noqa: PLC0415
 
-    engine = open_engine(database_url_of(settings), pool=1, application=_CONTROLLER)
+    engine = open_engine(database_url_of(settings), pool=2, application=_CONTROLLER)
     try:
-        yield PromisedCards(engine, settings.admission.ledger_s, settings.admission.ledger_patience_s)
+        times = settings.admission.ledger_s, settings.admission.ledger_patience_s
+        yield _Ledger(PromisedCards(engine, *times), HoldingsReading(engine, *times))
     finally:
         await engine.dispose()
 

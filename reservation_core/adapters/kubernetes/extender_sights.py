@@ -1,7 +1,7 @@
 """From the API's Node, Pod and ConfigMap objects to what an extender decides on. Nothing else of them is kept."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from sys import intern
 from typing import Any
@@ -14,7 +14,7 @@ from reservation_core.domain.admission import annotations_of
 from reservation_core.domain.asked_cards import CORE_OF_A_CARD, AskedCards, CardResources, asked_cards
 from reservation_core.domain.card_footprints import Footprint, Taken
 from reservation_core.domain.cards_in_use import CardNode, CardPod
-from reservation_core.domain.enforcement_marks import BOOKING, TERMINATE_AT
+from reservation_core.domain.enforcement_marks import BOOKING, OWNER, TERMINATE_AT
 from reservation_core.domain.extender_marks import ASSIGNED, CARDS, TIME, read_footprint
 from reservation_core.domain.gpu_resources import is_gpu_resource
 from reservation_core.domain.map_marks import MAP_DEVICES, SCHEDULER_NAME
@@ -129,6 +129,7 @@ def card_pod(thing: Mapping[str, Any], rules: CardSightRules) -> CardPod:
         memory_mib=min(-(-requests.get("memory", 0) // _MIB), _MOST_OF_A_NODE),
         booking_id=annotations.get(BOOKING),
         ends_at=read_time(annotations.get(TERMINATE_AT)),
+        owner=annotations.get(OWNER),
     )
 
 
@@ -152,7 +153,7 @@ def _known_beside(
 
 def _with_cards(pod: CardPod, cards: int) -> CardPod:
     asked = AskedCards(plugin=cards, milli=cards * WHOLE)
-    return CardPod(pod.uid, pod.namespace, pod.name, asked, pod.cpu_milli, pod.memory_mib, pod.booking_id, pod.ends_at)
+    return replace(pod, asked=asked)
 
 
 def _text(value: object) -> str:

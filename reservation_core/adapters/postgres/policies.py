@@ -121,6 +121,13 @@ class PostgresPolicies:
         )
         return tuple(_holding(row) for row in found)
 
+    async def held_now(self) -> dict[str, dict[str, int]]:
+        """How many cards each user holds now, by type."""
+        held: dict[str, dict[str, int]] = {}
+        for row in await self._connection.execute(statement("quota_held_now")):
+            held.setdefault(row.user_name, {})[row.gpu_type] = row.gpus
+        return held
+
     async def spent_by_all(
         self, since: datetime, now: datetime, user_ids: Sequence[int] | None = None, projects: Sequence[str] = ()
     ) -> tuple[Holding, ...]:

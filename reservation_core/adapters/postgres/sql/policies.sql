@@ -112,6 +112,18 @@ WHERE a.released_at IS NULL AND r.kind IN ('job', 'booking') AND a.booking_id IS
        OR r.project = ANY(CAST(:projects AS text[])))
 GROUP BY r.id, r.kind, u.name, r.project, g.gpu_type, a.during, a.held, a.planned;
 
+-- name: quota_held_now
+-- How many cards of each type users hold now: by jobs and bookings, and by pods that may still be there past their time.
+-- What runs in a booking is the booking's. The database's clock: whoever asks may be slow or fast.
+SELECT u.name AS user_name, g.gpu_type, count(DISTINCT a.gpu_id) AS gpus
+FROM allocations a
+JOIN reservations r ON r.id = a.reservation_id
+JOIN users u ON u.id = r.user_id
+JOIN gpus g ON g.id = a.gpu_id
+WHERE a.released_at IS NULL AND r.kind IN ('job', 'booking') AND a.booking_id IS NULL AND NOT a.planned
+  AND (a.held OR a.during @> clock_timestamp())
+GROUP BY u.name, g.gpu_type;
+
 -- name: quota_spent_of_all
 -- The GPU-time since the beginning of a week of what everybody has given back: what is summed already, and what is not
 -- yet.

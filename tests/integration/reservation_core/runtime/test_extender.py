@@ -380,6 +380,66 @@ async def test_cards_that_the_ledger_has_promised_are_kept_off(
         await engine.dispose()
 
 
+async def test_owners_are_held_to_our_own_policy_with_what_the_ledger_has_of_theirs(
+    cards: CardCluster, start: Starter, database_url: str
+) -> None:
+    node, other = await cards.add_node(gpus=8), await cards.add_node(gpus=8, product="Tesla-T4")
+    engine = open_engine(database_url, pool=2, application="test")
+    try:
+        seed, now = Seed(engine), datetime.now(UTC)
+        ann, bob = await seed.user("ann"), await seed.user("bob")
+        of_ann, of_bob, later, *_ = await seed.node("elsewhere", cards=6)
+        for job, user, card, begins in (
+            ("job-a", ann, of_ann, -HOUR),
+            ("job-b", bob, of_bob, -HOUR),
+            ("job-c", ann, later, HOUR),
+        ):
+            await seed.job(job, user, "running", attempt=1, started_at=now - HOUR, ends_at=now + 5 * HOUR)
+            await seed.allocate(job, card, now + begins, now + 5 * HOUR, held=False)
+        await seed.run(
+            "INSERT INTO policies (gpu_type, max_gpus, changed_at, changed_by) VALUES ('h100', 3, :now, 'root')",
+            now=now,
+        )
+        await seed.run("UPDATE policy_state SET revision = revision + 1")
+        await cards.client.call(
+            "PATCH",
+            f"/api/v1/namespaces/{cards.namespace}",
+            {"metadata": {"labels": {"gpu-dev/enforce-bookings": "true"}}},
+            content_type=MERGE,
+        )
+        running = await start(database_url=database_url, ledger_s=0.2)
+
+        async def owned(name: str, gpus: int, **marks: str) -> JsonObject:
+            pod = card_pod(name, container(gpu=gpus))
+            pod["metadata"]["annotations"] = {f"gpu-dev/{key}": value for key, value in marks.items()}
+            return await cards.add(pod)
+
+        two, more = await owned("two", 2, owner="ann"), await owned("more", 1, owner="ann")
+        booked, nobodys = await owned("booked", 4, owner="ann", booking="job-b9"), await owned("nobodys", 4)
+        await knows(running, two, node, other)
+        # The namespace may be seen to be an enforced one a moment later than the pods in it.
+        great = await owned("great", 4, owner="bob")
+        await eventually(lambda: running.extender.filter(great, [node]).fitting == (), PATIENCE_S)
+        await running.extender.bind(binding(two, node))
+        told = "ann holds 3 of the 3 h100 that the policy allows at once (everybody, h100); end something, or wait"
+        assert running.extender.filter(more, [node]).unresolvable == {node: told}
+        with pytest.raises(BindRefusedError, match="ann holds 3 of the 3 h100"):
+            await running.extender.bind(binding(more, node))
+        assert running.extender.filter(more, [other]).fitting == (other,)
+        assert running.extender.filter(booked, [node]).fitting == (node,)
+        assert running.extender.filter(nobodys, [node]).fitting == (node,)
+        await seed.run("UPDATE policies SET max_gpus = 4")
+        await seed.run("UPDATE policy_state SET revision = revision + 1")
+        await eventually(lambda: running.extender.filter(more, [node]).fitting == (node,), PATIENCE_S)
+        await seed.run("UPDATE policies SET max_gpus = 3")
+        await seed.run("UPDATE policy_state SET revision = revision + 1")
+        await eventually(lambda: running.extender.filter(more, [node]).fitting == (), PATIENCE_S)
+        await seed.run("UPDATE allocations SET released_at = clock_timestamp() WHERE reservation_id = 'job-a'")
+        await eventually(lambda: running.extender.filter(more, [node]).fitting == (node,), PATIENCE_S)
+    finally:
+        await engine.dispose()
+
+
 async def test_a_new_process_knows_the_cards_that_the_one_before_it_gave(cards: CardCluster, start: Starter) -> None:
     node = await cards.add_node(shared=2, memory=8)
     first = await start()
