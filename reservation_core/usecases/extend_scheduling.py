@@ -31,7 +31,9 @@ from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.extender import AssumeAt, Binding, BindRefusedError, Filtered, NotSyncedError
 from reservation_core.ports.map_cluster import BindRefusedError as RefusedByServerError
 from reservation_core.ports.map_cluster import NamespaceSeen, NodeGone, PodChangedError, PodGone, PodRef
+from reservation_core.usecases.binds_under_way import BindsUnderWay
 from reservation_core.usecases.extend_rules import Counts, ExtendRules
+from reservation_core.usecases.keep_claims import ClaimKeeper
 from reservation_core.usecases.mark_bound_pods import BoundPodMarker
 from reservation_core.usecases.quota_source import QuotaSource
 
@@ -75,6 +77,7 @@ class SchedulerExtender:
         self._leads_for_s = leads_for_s
         self._ledger_known = ledger_known
         self.quotas = QuotaSource(cluster, board.cards.usage)
+        self._claims = ClaimKeeper(cluster, board.cards, rules.claim_s)
         self._waiting: dict[str, CardPod] = {}
         self._learnt: set[str] = set()
         self._binds: dict[str, _Bind] = {}
@@ -84,10 +87,8 @@ class SchedulerExtender:
         self._reads_again = False
         self._old_binds_over = asyncio.Event()
         self._ending = False
-        self._under_way = 0
-        self._room = asyncio.Event()
-        self._room.set()
-        self._unclear_until_s = -inf
+        self._under_way = BindsUnderWay(rules.binds_at_once, rules.pause_s)
+        self._unclear_until_s = self._others_until_s = -inf
         self.counts = Counts()
 
     @property
@@ -112,17 +113,25 @@ class SchedulerExtender:
 
     async def run(self) -> None:
         """Follow the cluster until cancelled."""
+        self._others_may_bind()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._cluster.follow(self.see, self._all_seen), name="follow")
             group.create_task(self._wait_for_old_binds(), name="old binds")
             group.create_task(self._keep_clear(), name="assumed pods")
+            group.create_task(self._claims.run(), name="claims")
             group.create_task(self.marker.run(), name="mark")
 
     def lead(self) -> None:
         """It leads from now on. Nothing is answered before everything was read anew: what the leader before bound last
         may not have been seen here yet."""
         self._fresh = False
+        self._others_may_bind()
         self._cluster.read_anew()
+
+    def _others_may_bind(self) -> None:
+        """Where only the filter is asked: whom a process before this one let through is bound by its scheduler soon."""
+        if self._rules.assume_at is AssumeAt.FILTER:
+            self._others_until_s = self._now_s() + self._rules.unclear_s
 
     def end(self) -> None:
         """Begin no more binds."""
@@ -184,27 +193,16 @@ class SchedulerExtender:
     # What is asked
 
     async def turn(self) -> None:
-        """Wait while many binds are under way.
-
-        A scheduler binds beside its next question: unslowed, questions would come so fast that binds are answered
-        after it has given them up, and each be judged by older news.
-        """
-        try:
-            async with asyncio.timeout(self._rules.pause_s):
-                await self._room.wait()
-        except TimeoutError:
-            pass
+        """Wait while many binds are under way."""
+        await self._under_way.turn()
 
     def filter(self, pod: Mapping[str, Any], nodes: Sequence[str]) -> Filtered:
         """Which nodes would do. Raises NotSyncedError."""
         self._require_sync()
-        asking, usage = self._cluster.pod_of(pod), self._cards.usage
-        usage.end_claims(self._now_s())
+        asking = self._cluster.pod_of(pod)
         found = self._board.filter(asking, nodes)
         if self._rules.assume_at is AssumeAt.FILTER:
-            models = self._board.models_of(found.fitting)
-            until_s = self._now_s() + self._rules.claim_s
-            usage.claim(asking.uid, asking.namespace, models, asking.asked.milli if models else 0, until_s)
+            self._claims.claim(asking, self._board.models_of(found.fitting))
         return Filtered(found.fitting, found.failed, found.unresolvable)
 
     def prioritize(self, pod: Mapping[str, Any], nodes: Sequence[str]) -> Sequence[int]:
@@ -252,7 +250,7 @@ class SchedulerExtender:
     async def _carry_out(self, begun: _Bind) -> None:
         uid, within_s = begun.pod.uid, min(self._rules.bind_s, self._leads_for_s())
         begun.calls += 1
-        self._goes_on(1)
+        self._under_way.begin()
         try:
             async with asyncio.timeout(within_s):
                 await self._cluster.bind(begun.pod, begun.node, begun.marks)
@@ -272,17 +270,10 @@ class SchedulerExtender:
             raise
         finally:
             begun.calls -= 1
-            self._goes_on(-1)
+            self._under_way.end()
         self.counts.bound += 1
         begun.since_s = self._now_s()
         _log.info("bound", pod=str(begun.pod), node=begun.node, cards=begun.marks)
-
-    def _goes_on(self, more: int) -> None:
-        self._under_way += more
-        if self._under_way < self._rules.binds_at_once:
-            self._room.set()
-        else:
-            self._room.clear()
 
     def _is_unclear(self, begun: _Bind) -> None:
         begun.answered = False
@@ -353,7 +344,6 @@ class SchedulerExtender:
         """Find out about binds of which nothing was seen."""
         while True:
             await asyncio.sleep(min(1.0, self._rules.assumed_s / 4))
-            self._cards.usage.end_claims(self._now_s())
             for bind in list(self._binds.values()):
                 due_s = max(bind.unclear_until_s, bind.since_s + self._rules.assumed_s * bind.answered)
                 if not bind.calls and due_s <= self._now_s():
@@ -384,6 +374,8 @@ class SchedulerExtender:
     def _why_not_synced(self) -> str | None:
         if not (self._listed and self._fresh):
             return "gpu-admission is still reading nodes and pods; ask again."
+        if self._now_s() < self._others_until_s:
+            return "Pods that were let through before gpu-admission began may still be bound; ask again."
         if not self.quotas.known:
             return f"The quotas can't be read: {self.quotas.problem}. Mend the ConfigMap; nothing is answered before."
         if not self._ledger_known():

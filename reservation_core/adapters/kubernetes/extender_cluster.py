@@ -1,6 +1,7 @@
 """The extender's way to an API server: nodes, pods and quotas as they change; bindings with their annotations."""
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from contextlib import aclosing
 from functools import partial
@@ -25,6 +26,8 @@ from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.map_cluster import BindRefusedError, PodChangedError, PodGone, PodRef
 
 _NOT_ENDED = {"fieldSelector": "status.phase!=Succeeded"}  # of those that failed a container may still run
+
+_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 
 BIND_LASTS_S = 4
 """What the API server has not bound so many seconds after it was asked, it binds no more."""
@@ -178,6 +181,8 @@ class KubernetesCardCluster:
 
     async def look_at(self, pod: PodRef) -> CardPodSeen | PodGone:
         """A pod as the API server has it now. Raises ClusterUnavailableError."""
+        if not (_NAME.fullmatch(pod.namespace) and _NAME.fullmatch(pod.name)):
+            return PodGone(pod.uid)  # a scheduler's word for it, which is no path to anything else
         try:
             found = await self._transport.request("GET", _path(pod))
         except NotFoundError:

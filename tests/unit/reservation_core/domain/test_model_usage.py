@@ -88,14 +88,16 @@ def test_a_claim_counts_wherever_its_pod_may_go_until_it_is_bound_or_over() -> N
     assert denial(used, 1010) is not None
     assert denial(used, 10, label="Tesla-T4") is not None
     assert denial(used, 2000, uid="one") is None
+    assert used.claims_due(29.9) == []
     used.end_claims(29.9)
-    assert used.claims == 1
+    assert used.has_claim("one")
     used.use("one", "a", PCIE, 1000)
     assert denial(used, 10, label="Tesla-T4") is None
     assert denial(used, 1010) is not None
     used.claim("one", "a", {T4}, 1000, until_s=30)  # it is bound: nothing more comes of it
     assert denial(used, 1000, label="Tesla-T4") is None
     used.claim("two", "a", {T4}, 1000, until_s=30)
+    assert used.claims_due(30) == ["two"]
     used.end_claims(30)
     assert denial(used, 1000, label="Tesla-T4") is None
 
@@ -107,6 +109,7 @@ def test_who_asks_node_by_node_claims_all_models_that_would_do_each_for_its_time
     used.claim("one", "a", set(), 1000, until_s=50)  # one more node was asked about, and does not do
     assert denial(used, 1010) is not None
     assert denial(used, 10, label="Tesla-T4") is not None
+    assert used.claims_due(35) == ["one"]
     used.end_claims(35)
     assert denial(used, 2000) is None
     assert denial(used, 10, label="Tesla-T4") is not None

@@ -246,14 +246,63 @@ def test_a_claim_of_a_pod_that_was_asked_for_again_is_its_own() -> None:
     async def work() -> None:
         truth = world()
         replica = Replica(View(truth, random.Random(1)), ExtendRules(AssumeAt.FILTER, claim_s=30))
-        await asyncio.sleep(2)
+        await asyncio.sleep(10)
         one, other = pod("one", gpu=2), pod("other", gpu=2)
         assert replica.fits(one, "n2") == replica.fits(one, "n2") == ("n2",)
         assert replica.fits(other, "n2") == ()
         await asyncio.sleep(29)
         assert replica.fits(other, "n2") == ()
-        await asyncio.sleep(2)
+        await asyncio.sleep(3)
         assert replica.fits(other, "n2") == ("n2",)
+        await replica.end()
+
+    run_virtually(work())
+
+
+def test_a_claim_is_not_over_while_its_pod_is_on_a_node_and_nobody_has_told() -> None:
+    async def work() -> None:
+        truth = world()
+        view = View(truth, random.Random(1), lag_s=0)
+        replica = Replica(view, ExtendRules(AssumeAt.FILTER, claim_s=30))
+        await asyncio.sleep(10)
+        truth.watchers.clear()  # the watch is silent from now on
+        bound, waits, gone = pod("bound", gpu=1), pod("waits", gpu=1), pod("gone", gpu=1)
+        for each in (bound, waits):
+            truth.add_pod(each)
+        assert replica.fits(bound, "n2") == replica.fits(waits, "n2") == ("n2",)
+        assert replica.fits(gone, "n2") == ()
+        truth.pods["bound"].node = "n2"
+        await asyncio.sleep(120)
+        assert replica.extender.claimed == 1
+        assert replica.fits(gone, "n2") == ("n2",)
+        assert replica.fits(waits, "n2") == ()
+        await asyncio.sleep(33)
+        assert replica.fits(waits, "n2") == ("n2",)
+        view.harm = 1.0  # nobody can say where it is
+        await asyncio.sleep(120)
+        assert replica.fits(gone, "n2") == ()
+        await replica.end()
+
+    run_virtually(work())
+
+
+@pytest.mark.parametrize("leads", [False, True])
+def test_nothing_passes_before_the_pods_that_another_let_through_are_seen(leads: bool) -> None:
+    async def work() -> None:
+        truth = world()
+        replica = Replica(View(truth, random.Random(1)), ExtendRules(AssumeAt.FILTER))
+        if leads:
+            await asyncio.sleep(30)
+            replica.extender.lead()
+        truth.add_pod(pod("before", gpu=2))
+        await asyncio.sleep(1)
+        with pytest.raises(NotSyncedError, match="may still be bound"):
+            replica.fits(pod("next", gpu=1), "n2")
+        await asyncio.sleep(2)
+        truth.pods["before"].node = "n2"  # the one before has let it through
+        truth.touch("before")
+        await asyncio.sleep(3)
+        assert replica.fits(pod("next", gpu=1), "n2") == ()
         await replica.end()
 
     run_virtually(work())

@@ -1,0 +1,69 @@
+"""Where only the filter is asked: who passed it counts for a while, and on until it is known to be on no node."""
+
+import asyncio
+from collections.abc import Collection
+
+import structlog
+
+from reservation_core.domain.cards_in_use import CardPod, CardsInUse
+from reservation_core.domain.model_usage import Model
+from reservation_core.ports.card_cluster import CardCluster, CardPodSeen
+from reservation_core.ports.cluster import ClusterUnavailableError
+from reservation_core.ports.map_cluster import PodRef
+
+_log = structlog.get_logger(__name__)
+
+
+class ClaimKeeper:
+    """Claims last for `lasts_s` seconds.
+
+    A watch may be silent for longer without anybody knowing: so a pod is looked up before its claim is over, and
+    one that is on a node goes on counting till the watch tells.
+    """
+
+    def __init__(self, cluster: CardCluster, cards: CardsInUse, lasts_s: float) -> None:
+        self._cluster = cluster
+        self._cards = cards
+        self._lasts_s = lasts_s
+        self._passed: dict[str, CardPod] = {}
+
+    def claim(self, pod: CardPod, models: Collection[Model]) -> None:
+        """A pod has passed, for nodes of these models."""
+        if models and not pod.asked.none:
+            self._passed[pod.uid] = pod
+            self._claim(pod, models)
+
+    async def run(self) -> None:
+        """End claims until cancelled."""
+        while True:
+            await asyncio.sleep(min(1.0, self._lasts_s / 4))
+            self._passed = {uid: pod for uid, pod in self._passed.items() if self._cards.usage.has_claim(uid)}
+            begun_s = self._now_s()
+            for uid in self._cards.usage.claims_due(begun_s):
+                if not await self._looked_up(uid):
+                    break
+            else:
+                self._cards.end_claims(begun_s)
+
+    async def _looked_up(self, uid: str) -> bool:
+        """Whether it is known that the claim may end, or has been prolonged since the pod is on a node."""
+        pod = self._passed.get(uid)
+        if pod is None:
+            return True
+        ref = PodRef(pod.namespace, pod.name, uid)
+        try:
+            found = await self._cluster.look_at(ref)
+        except ClusterUnavailableError as problem:
+            _log.warning("whether a pod is bound is not known; it goes on counting", pod=str(ref), why=str(problem))
+            self._claim(pod, self._cards.usage.claimed_by(uid))
+            return False
+        if isinstance(found, CardPodSeen) and found.node is not None:
+            self._claim(pod, self._cards.usage.claimed_by(uid))
+        return True
+
+    def _claim(self, pod: CardPod, models: Collection[Model]) -> None:
+        self._cards.claim(pod, models, self._now_s() + self._lasts_s)
+
+    @staticmethod
+    def _now_s() -> float:
+        return asyncio.get_running_loop().time()
