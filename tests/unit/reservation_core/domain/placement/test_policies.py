@@ -149,6 +149,15 @@ def test_whole_nodes_are_kept_for_those_who_need_them() -> None:
         assert spot.node == "b"
 
 
+def test_processor_time_is_kept_for_tasks_with_several_cards() -> None:
+    fleet = Fleet()
+    fleet.put(NodeShape("a", 40, 100, 4, "t4"))
+    fleet.put(NodeShape("b", 60, 100, 4, "t4"))
+    ranking = ranking_of(PlacementPolicy.PRICED, [(Task(1, 1, 1), 10), (Task(40, 1, 4), 2)])
+    ranking.reconsider(fleet)
+    assert ranking.choose(fleet, Task(10, 1, 0)) == Spot("b", ())
+
+
 def test_cards_that_others_can_use_nothing_but_are_given_last() -> None:
     fleet = Fleet()
     fleet.put(NodeShape("a", 100, 100, 2, "t4"))
