@@ -4,6 +4,7 @@ A rule looks at attributes that the proof has shown, and at nothing that the cal
 """
 
 import re
+import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -47,6 +48,8 @@ _NEEDED: Mapping[SignInMethod, tuple[frozenset[str], ...]] = {
 _EXACT = frozenset({"account", "issuer"})
 _CASELESS = frozenset({"iam_role", "session", "iam_user", "email"})
 """What the other side itself takes for one whatever its case; of anything else two cases are two."""
+_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
+"""Letters beyond ASCII have no case here: some signs would become an ASCII letter, and their bearer somebody else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +133,7 @@ def _check_conditions(method: SignInMethod, conditions: Mapping[str, str]) -> No
 
 def _check_user(rule: SignInRule) -> None:
     places = _PLACE.findall(rule.user)
+    open_places = {name for name, pattern in rule.conditions.items() if "*" in pattern}
     for place in places:
         if place not in _PLACES[rule.method]:
             raise ValueError(f"user: there is no {{{place}}} in rules of this kind")
@@ -137,6 +141,8 @@ def _check_user(rule: SignInRule) -> None:
     if len([place for place in looked_at if "*" in rule.conditions.get(place, "*")]) > 1:
         # `a-b` + `c` and `a` + `b-c` would be one user.
         raise ValueError("user: only one {...} may stand for what the rule leaves open; say the others exactly")
+    if "service_account" in places and {"namespace", "service_account"} <= open_places:
+        raise ValueError("user: {service_account} needs one namespace; accounts of several would be one user")
     email = rule.conditions.get("email", "*")
     if "email_name" in places and ("@" not in email or "*" in email.rpartition("@")[2]):
         raise ValueError('user: {email_name} needs an email of one domain, such as email = "*@lab.example"')
@@ -145,11 +151,31 @@ def _check_user(rule: SignInRule) -> None:
 
 
 def _fits(name: str, pattern: str, values: Sequence[str]) -> bool:
-    caseless = name in _CASELESS
-    wanted = re.compile(
-        ".*".join(re.escape(part) for part in pattern.split("*")), re.DOTALL | (re.IGNORECASE if caseless else 0)
-    )
-    return any(len(value) <= _LONGEST_VALUE and wanted.fullmatch(value) for value in values)
+    if name not in _CASELESS:
+        return any(len(value) <= _LONGEST_VALUE and _matches(pattern, value) for value in values)
+    wanted = _folded(pattern)
+    return any(len(value) <= _LONGEST_VALUE and _matches(wanted, _folded(value)) for value in values)
+
+
+def _matches(pattern: str, value: str) -> bool:
+    """Whether a value fits, each part taken where it is found first: a regular expression tries them all, for hours."""
+    first, *others = pattern.split("*")
+    if not others:
+        return value == first
+    *between, last = others
+    at, end = len(first), len(value) - len(last)
+    if at > end or not value.startswith(first) or not value.endswith(last):
+        return False
+    for part in between:
+        found = value.find(part, at, end)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return True
+
+
+def _folded(text: str) -> str:
+    return text.translate(_LOWER)
 
 
 def _value(place: str, identity: ProvedIdentity) -> str:
@@ -158,5 +184,5 @@ def _value(place: str, identity: ProvedIdentity) -> str:
     values = identity.attributes.get(attribute, ())
     if len(values) != 1:
         return "?"
-    value = values[0].lower() if attribute in _CASELESS else values[0]
+    value = _folded(values[0]) if attribute in _CASELESS else values[0]
     return value.rpartition("@")[0] if place == "email_name" else value

@@ -1,6 +1,7 @@
 """Who is let in as whom: the first rule that fits, what rules may not say, names that nobody can take by a trick."""
 
 import re
+from itertools import product
 
 import pytest
 from hypothesis import given
@@ -61,6 +62,27 @@ def test_subjects_that_differ_in_case_are_not_made_one() -> None:
         let_in([exact], person(sub="ann"))
 
 
+@pytest.mark.parametrize("lookalike", ["bo\u017fs@lab.example", "bos\u017f@lab.example", "BO\u017fS@LAB.EXAMPLE"])
+def test_no_other_sign_is_taken_for_a_letter(lookalike: str) -> None:
+    """Some signs beyond ASCII become an ASCII letter where case does not count: a long s would be an administrator."""
+    with pytest.raises(NotLetInError):
+        let_in([by_mail("boss@lab.example", "root", Role.ADMIN)], person(email=lookalike))
+
+
+@pytest.mark.parametrize("lookalike", ["mi\u212ae@lab.example", "M\u0130ke@lab.example", "\u017fam@lab.example"])
+def test_nor_in_a_name(lookalike: str) -> None:
+    with pytest.raises(NotLetInError, match="makes no name"):
+        let_in([by_mail("*@lab.example", "{email_name}")], person(email=lookalike))
+
+
+def test_a_pattern_with_many_stars_is_looked_at_once() -> None:
+    """A regular expression would try each of the 10^10 ways to part this one, and nobody else would be served."""
+    rule = SignInRule(OIDC, {"issuer": ISSUER, "claim:ref": "*-*-*-*x"}, "ci")
+    with pytest.raises(NotLetInError):
+        let_in([rule], person(sub="x", claim_ref="-" * 1024))
+    assert let_in([rule], person(sub="x", claim_ref="-" * 1023 + "x")).user == "ci"
+
+
 def test_a_pattern_means_itself_but_for_the_star() -> None:
     rule = SignInRule(OIDC, {"issuer": ISSUER, "claim:repository": "lab.org/[a]*"}, "ci")
     assert let_in([rule], person(sub="x", claim_repository="lab.org/[a]/x")).user == "ci"
@@ -69,15 +91,29 @@ def test_a_pattern_means_itself_but_for_the_star() -> None:
             let_in([rule], person(sub="x", claim_repository=other))
 
 
+def fits(pattern: str, value: str) -> bool:
+    """Every way to part the value, tried."""
+    if not pattern:
+        return not value
+    if pattern[0] == "*":
+        return any(fits(pattern[1:], value[i:]) for i in range(len(value) + 1))
+    return bool(value) and value[0] == pattern[0] and fits(pattern[1:], value[1:])
+
+
+def words(letters: str, longest: int) -> list[str]:
+    """All of them."""
+    return ["".join(word) for length in range(1, longest + 1) for word in product(letters, repeat=length)]
+
+
+def test_short_patterns_fit_as_a_plain_search_says() -> None:
+    for pattern in (each for each in words("ab*", 5) if each.count("*") <= 4):
+        rule = SignInRule(OIDC, {"issuer": ISSUER, "sub": pattern}, "u")
+        for value in words("ab", 4):
+            assert (rule.user_of(person(sub=value)) == "u") == fits(pattern, value), (pattern, value)
+
+
 @given(st.text("ab*", max_size=8).filter(lambda x: x and x.count("*") <= 4), st.text("ab", max_size=8))
 def test_patterns_fit_as_a_plain_search_says(pattern: str, value: str) -> None:
-    def fits(pattern: str, value: str) -> bool:
-        if not pattern:
-            return not value
-        if pattern[0] == "*":
-            return any(fits(pattern[1:], value[i:]) for i in range(len(value) + 1))
-        return bool(value) and value[0] == pattern[0] and fits(pattern[1:], value[1:])
-
     rule = SignInRule(OIDC, {"issuer": ISSUER, "sub": pattern}, "u")
     identity = person(sub=value) if value else person()
     assert (rule.user_of(identity) == "u") == (bool(value) and fits(pattern, value))
@@ -101,6 +137,11 @@ WRONG = {
     "names of many domains": (OIDC, {"issuer": ISSUER, "email": "*@*.example"}, "{email_name}"),
     "names without addresses": (OIDC, {"issuer": ISSUER, "sub": "*"}, "{email_name}"),
     "two open places": (KUBERNETES, {"namespace": "*", "service_account": "*"}, "{namespace}-{service_account}"),
+    "accounts of several namespaces": (
+        KUBERNETES,
+        {"namespace": "team-*", "service_account": "*"},
+        "{service_account}",
+    ),
     "one place twice, open": (KUBERNETES, {"namespace": "*", "service_account": "x"}, "{namespace}-{namespace}"),
     "an open place that no condition holds": (AWS, {"account": ACCOUNT, "iam_role": "*"}, "{iam_role}-{session}"),
 }
