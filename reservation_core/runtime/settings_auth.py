@@ -53,7 +53,7 @@ class AuthSettings(BaseModel):
     oidc_max_age_s: Annotated[float, Field(ge=60, le=86_400)] = 3600  # how old an ID token may be
     keys_every_s: Annotated[float, Field(ge=1, le=3600)] = 30  # an issuer's keys are looked for so often at most
     ca_file: Path | None = None  # PEM: whom to trust beside the system's certificate authorities
-    timeout_s: Annotated[float, Field(gt=0, le=60)] = 10  # for asking AWS or an issuer
+    timeout_s: Annotated[float, Field(gt=0, le=60)] = 10  # for asking AWS, an issuer or the API server
     parallel: Annotated[int, Field(ge=1, le=100)] = 8  # so many are asked at once; eight times as many wait
 
     @property

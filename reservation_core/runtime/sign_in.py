@@ -1,7 +1,6 @@
 """Who checks proofs, as the settings say; what is not set up is refused with a word on what to do instead."""
 
 import ssl
-from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol, TypeVar, assert_never
@@ -96,6 +95,7 @@ def _proofs(
 ) -> Proofs:
     # Loaded only where they are wanted: most servers need none of them.
     from reservation_core.adapters.identity.outside import Outside, OutsideRules  # noqa: PLC0415
+    from reservation_core.adapters.identity.turns import TurnRules  # noqa: PLC0415
 
     kubernetes: _Checks[KubernetesProof] | None = None
     aws: _Checks[AwsProof] | None = None
@@ -103,10 +103,11 @@ def _proofs(
     if not file.methods:
         return Proofs()
     tls = _tls(auth)
+    turns = TurnRules(auth.parallel, 8 * auth.parallel, auth.timeout_s)
 
     def outside() -> Outside:
         """One for each kind: a flood of one does not keep the others waiting."""
-        return Outside(OutsideRules(tls, auth.timeout_s, auth.parallel, 8 * auth.parallel), network)
+        return Outside(OutsideRules(tls, turns), network)
 
     if SignInMethod.AWS in file.methods:
         from reservation_core.adapters.identity.sts import StsProofs  # noqa: PLC0415
@@ -121,14 +122,10 @@ def _proofs(
         max_age = timedelta(seconds=auth.oidc_max_age_s)
         oidc = OidcProofs(file.issuers, outside(), runtime.clock, keys, max_age)
     if transport is not None:
-        kubernetes = _token_reviews(transport, auth.server_ids)
+        from reservation_core.adapters.kubernetes.token_reviews import TokenReviews  # noqa: PLC0415
+
+        kubernetes = TokenReviews(transport, auth.server_ids, turns)
     return Proofs(aws, oidc, kubernetes)
-
-
-def _token_reviews(transport: "Transport", audiences: Collection[str]) -> _Checks[KubernetesProof]:
-    from reservation_core.adapters.kubernetes.token_reviews import TokenReviews  # noqa: PLC0415
-
-    return TokenReviews(transport, audiences)
 
 
 def _transport(settings: ApiSettings) -> "Transport":

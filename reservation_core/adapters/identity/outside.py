@@ -3,7 +3,6 @@
 No redirects, no cookies, no proxy of the environment, no retries.
 """
 
-import asyncio
 import ssl
 from collections.abc import Sequence
 from contextlib import suppress
@@ -11,19 +10,16 @@ from dataclasses import dataclass
 
 import httpcore
 
+from reservation_core.adapters.identity.turns import TurnRules, Turns
 from reservation_core.ports.proofs import ProofUnavailableError
 
 
 @dataclass(frozen=True, slots=True)
 class OutsideRules:
-    """Whom TLS trusts, how long a request may take in all (connecting and waiting for its turn included), how many are
-    under way and how many may wait for that, and how large an answer may be.
-    """
+    """Whom TLS trusts, how many are asked and for how long (connecting included), and how large an answer may be."""
 
     tls: ssl.SSLContext
-    timeout_s: float = 10.0
-    parallel: int = 8
-    waiting: int = 64
+    turns: TurnRules
     largest: int = 256 * 1024
 
 
@@ -41,27 +37,19 @@ class Outside:
     def __init__(self, rules: OutsideRules, network: httpcore.AsyncNetworkBackend | None = None) -> None:
         self._rules = rules
         self._network = network
-        self._turns = asyncio.Semaphore(rules.parallel)
-        self._wanted = 0
+        self._turns = Turns(rules.turns)
 
     async def ask(
         self, method: str, host: str, target: str, headers: Sequence[tuple[str, str]], body: bytes = b""
     ) -> OutsideAnswer:
         """Ask `https://{host}{target}` once. Raises ProofUnavailableError."""
-        if self._wanted >= self._rules.parallel + self._rules.waiting:
-            raise ProofUnavailableError("Too many sign in at this moment. Try again in some seconds.")
-        self._wanted += 1
         try:
-            async with asyncio.timeout(self._rules.timeout_s), self._turns:
+            async with self._turns.turn(host):
                 return await self._ask(method, host, target, headers, body)
-        except TimeoutError as error:
-            raise ProofUnavailableError(f"{host} did not answer within {self._rules.timeout_s:g} s.") from error
         except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException, OSError) as error:
             raise ProofUnavailableError(f"{host} can't be reached ({_said(error)}).") from error
         except (httpcore.UnsupportedProtocol, UnicodeError, ValueError) as error:
             raise ProofUnavailableError(f"{host} can't be asked ({type(error).__name__}).") from error
-        finally:
-            self._wanted -= 1
 
     async def _ask(
         self, method: str, host: str, target: str, headers: Sequence[tuple[str, str]], body: bytes

@@ -6,6 +6,7 @@ from typing import Any
 
 import structlog
 
+from reservation_core.adapters.identity.turns import TurnRules, Turns
 from reservation_core.adapters.kubernetes.api_errors import ApiError
 from reservation_core.adapters.kubernetes.marks import as_mapping
 from reservation_core.adapters.kubernetes.transport import Transport
@@ -25,8 +26,9 @@ _log = structlog.get_logger(__name__)
 class TokenReviews:
     """Checks service accounts' tokens that are for one of `audiences`."""
 
-    def __init__(self, transport: Transport, audiences: Collection[str]) -> None:
+    def __init__(self, transport: Transport, audiences: Collection[str], turns: TurnRules) -> None:
         self._transport = transport
+        self._turns = Turns(turns)
         self._audiences = sorted(audiences)
 
     async def check(self, proof: KubernetesProof) -> CheckedProof:
@@ -37,7 +39,8 @@ class TokenReviews:
             "spec": {"token": proof.token, "audiences": self._audiences},
         }
         try:
-            answer = await self._transport.request("POST", _PATH, body=review)
+            async with self._turns.turn("The Kubernetes API server"):
+                answer = await self._transport.request("POST", _PATH, body=review)
         except ClusterUnavailableError as error:
             raise ProofUnavailableError("The Kubernetes API server can't be asked now.") from error
         except ApiError as error:

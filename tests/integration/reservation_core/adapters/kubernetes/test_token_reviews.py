@@ -1,10 +1,12 @@
 """Service accounts' tokens, shown to the emulator or to a real API server: ours, those of others, and what is none."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
 
+from reservation_core.adapters.identity.turns import TurnRules
 from reservation_core.adapters.kubernetes.credentials import Credentials
 from reservation_core.adapters.kubernetes.token_reviews import TokenReviews
 from reservation_core.adapters.kubernetes.transport import Transport
@@ -23,7 +25,7 @@ async def reviewing(server: ApiServer, token: str | None = None) -> AsyncIterato
     kubeconfig = server.kubeconfig if token is None else server.kubeconfig_with(token, "reviewer")
     transport = Transport(Credentials(kubeconfig, None, {}), 30)
     try:
-        yield TokenReviews(transport, {US, "https://gpus.internal.example"})
+        yield TokenReviews(transport, {US, "https://gpus.internal.example"}, TurnRules())
     finally:
         await transport.close()
 
@@ -118,4 +120,40 @@ class Answering:
 )
 async def test_odd_answers_let_nobody_in(status: object, error: type[Exception]) -> None:
     with pytest.raises(error):
-        await TokenReviews(Answering(status), {US}).check(proof("aaaaaaaa.b.c"))  # type: ignore[arg-type]
+        await TokenReviews(Answering(status), {US}, TurnRules()).check(proof("aaaaaaaa.b.c"))  # type: ignore[arg-type]
+
+
+class Slow(Answering):
+    """One that says it when it may, and counts."""
+
+    def __init__(self) -> None:
+        super().__init__({"authenticated": False})
+        self.may = asyncio.Event()
+        self.asked = self.most = 0
+
+    async def request(self, *path: str, body: object) -> dict[str, object]:
+        """The review, late."""
+        self.asked += 1
+        self.most = max(self.most, self.asked)
+        await self.may.wait()
+        self.asked -= 1
+        return await super().request(*path, body=body)
+
+
+async def test_a_flood_of_tokens_asks_the_api_server_about_few_at_once() -> None:
+    server = Slow()
+    reviews = TokenReviews(server, {US}, TurnRules(parallel=2, waiting=3, timeout_s=120))  # type: ignore[arg-type]
+    flood = [asyncio.create_task(reviews.check(proof(f"aaaaaaaa{number}.b.c"))) for number in range(9)]
+    async with asyncio.timeout(60):
+        while sum(each.done() for each in flood) < 4:
+            await asyncio.wait([each for each in flood if not each.done()], return_when=asyncio.FIRST_COMPLETED)
+    server.may.set()
+    outcomes = await asyncio.gather(*flood, return_exceptions=True)
+    assert [type(each) for each in outcomes] == [ProofRefusedError] * 5 + [ProofUnavailableError] * 4
+    assert server.most == 2
+
+
+async def test_an_api_server_that_does_not_answer_is_not_waited_for() -> None:
+    reviews = TokenReviews(Slow(), {US}, TurnRules(timeout_s=0.1))  # type: ignore[arg-type]
+    with pytest.raises(ProofUnavailableError, match="did not answer within"):
+        await reviews.check(proof("aaaaaaaa.b.c"))

@@ -1,0 +1,45 @@
+"""Asking those who vouch for people, few at once: whoever signs in has no token yet, so anybody can make us ask."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from reservation_core.ports.proofs import ProofUnavailableError
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRules:
+    """How many are asked at once, how many may wait for that, and for how many seconds in all."""
+
+    parallel: int = 8
+    waiting: int = 64
+    timeout_s: float = 10.0
+
+
+class Turns:
+    """The turns of those who ask in one way."""
+
+    def __init__(self, rules: TurnRules) -> None:
+        self._rules = rules
+        self._free = asyncio.Semaphore(rules.parallel)
+        self._wanted = 0
+
+    @asynccontextmanager
+    async def turn(self, whom: str) -> AsyncIterator[None]:
+        """One's turn to ask `whom`, till the block's end.
+
+        Raises ProofUnavailableError when too many are there, or when it takes too long.
+        """
+        if self._wanted >= self._rules.parallel + self._rules.waiting:
+            raise ProofUnavailableError("Too many sign in at this moment. Try again in some seconds.")
+        self._wanted += 1
+        try:
+            async with asyncio.timeout(self._rules.timeout_s) as limit, self._free:
+                yield
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise ProofUnavailableError(f"{whom} did not answer within {self._rules.timeout_s:g} s.") from error
+        finally:
+            self._wanted -= 1
