@@ -4,10 +4,11 @@ nothing else. Keys and session tokens are found as AWS's own programs find them,
 
 from concurrent.futures import TimeoutError as TookTooLongError
 from io import BytesIO
+from secrets import token_hex
 
 from gpu_dev.errors import NotLoggedInError, UsageError
 from reservation_core.contracts_sign_in import AwsProof
-from reservation_core.domain.aws_signed_requests import BODY, SERVER_ID_HEADER
+from reservation_core.domain.aws_signed_requests import BODY, NONCE_HEADER, SERVER_ID_HEADER
 from reservation_core.domain.sign_in import SignInMethod
 
 GLOBAL_HOST = "sts.amazonaws.com"
@@ -35,6 +36,7 @@ def signed_request(server_id: str, region: str | None) -> AwsProof:
         ("Content-Type", "application/x-www-form-urlencoded"),
         ("Content-Length", str(len(BODY))),
         (SERVER_ID_HEADER, server_id),
+        (NONCE_HEADER, token_hex(16)),
     ]
     request = http.HttpRequest("POST", "/", http.HttpHeaders(given), BytesIO(BODY.encode()))
     config = auth.AwsSigningConfig(

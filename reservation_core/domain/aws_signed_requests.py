@@ -14,6 +14,8 @@ from urllib.parse import parse_qsl, quote, urlsplit
 from reservation_core.domain.errors import ProofRefusedError
 
 SERVER_ID_HEADER = "x-gpudev-server-id"
+NONCE_HEADER = "x-gpudev-nonce"
+"""Any word: signatures of one second are otherwise the same, and the second of two is taken for a replay."""
 BODY = "Action=GetCallerIdentity&Version=2011-06-15"
 """The body of the POST, which nobody needs to send us."""
 STS_HOST = re.compile(r"sts(?:-fips)?(?:\.[a-z]{2}(?:-[a-z]+){1,3}-[1-9])?\.amazonaws\.com(?:\.cn)?")
@@ -31,9 +33,10 @@ _AUTHORIZATION = re.compile(
 _PRINTABLE = re.compile(r"[ -~]{1,8192}")
 _URL = re.compile(r"[!-~]{1,8192}")
 _POST_HEADERS = frozenset(
-    {"authorization", "content-length", "content-type", "host", "x-amz-date", "x-amz-security-token", SERVER_ID_HEADER}
+    {"authorization", "content-length", "content-type", "host", "x-amz-date", "x-amz-security-token"}
+    | {SERVER_ID_HEADER, NONCE_HEADER}
 )
-_GET_HEADERS = frozenset({"host", SERVER_ID_HEADER})
+_GET_HEADERS = frozenset({"host", SERVER_ID_HEADER, NONCE_HEADER})
 _CONTENT_TYPES = frozenset({"application/x-www-form-urlencoded", "application/x-www-form-urlencoded; charset=utf-8"})
 _PARAMETERS: Mapping[str, re.Pattern[str]] = {
     "Action": re.compile("GetCallerIdentity"),
@@ -168,7 +171,7 @@ def _check_signed(signed: str, sent: Mapping[str, str], needed: set[str]) -> Non
     names = signed.split(";")
     if len(set(names)) != len(names):
         raise _refused("A header is signed twice.")
-    needed = needed | {"host", SERVER_ID_HEADER} | {name for name in sent if name.startswith("x-amz-")}
+    needed = needed | {"host", SERVER_ID_HEADER} | {name for name in sent if name.startswith("x-")}
     if missing := sorted(needed - set(names)):
         raise _refused(f"These headers must be signed, too: {', '.join(missing)}.")
     if absent := sorted(set(names) - sent.keys() - {"host", "content-length", "content-type"}):

@@ -5,6 +5,7 @@ One fetch at a time for each issuer, and never two within `every_s`, whatever is
 
 import asyncio
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,6 +20,7 @@ from reservation_core.ports.proofs import ProofUnavailableError
 
 _MOST_KEYS = 100
 _SHORTEST_RSA = 2048
+_URL = re.compile("[!-~]{1,2048}")
 _KTYS = frozenset({"RSA", "EC", "OKP"})
 _log = structlog.get_logger(__name__)
 
@@ -100,8 +102,11 @@ class KeySet:
         return usable
 
     async def _json(self, url: str) -> dict[str, Any]:
-        parts = urlsplit(url)
-        if parts.scheme != "https" or not parts.hostname or parts.username or parts.fragment:
+        try:
+            parts = urlsplit(url)
+        except ValueError as error:
+            raise ProofUnavailableError(f"{self._issuer.url} names keys at what is no address.") from error
+        if not _URL.fullmatch(url) or parts.scheme != "https" or not parts.hostname or parts.username or parts.fragment:
             raise ProofUnavailableError(f"{self._issuer.url} names keys at an address that is not https.")
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         headers = [("host", parts.netloc), ("accept", "application/json"), ("user-agent", "gpu-dev-server")]

@@ -17,6 +17,10 @@ from reservation_core.ports.proofs import CheckedProof, ProofUnavailableError
 
 _MARGIN = timedelta(minutes=5)
 """So much longer than it could be used a proof is remembered: servers' clocks differ."""
+_BUSY = frozenset(
+    {"Throttling", "ThrottlingException", "RequestLimitExceeded", "ServiceUnavailable", "InternalFailure"}
+)
+"""Of these codes the signature is not to blame, whatever the status: some come with 400."""
 _log = structlog.get_logger(__name__)
 
 
@@ -49,6 +53,8 @@ def _caller(answer: OutsideAnswer, call: StsCall) -> tuple[str, str]:
     said = _json(answer.body)
     if answer.status != 200:
         code = said.get("Error", {}).get("Code") if isinstance(said.get("Error"), dict) else None
+        if str(code) in _BUSY:
+            raise ProofUnavailableError(f"{call.host} is busy ({code}).")
         _log.info("aws_refused_a_proof", host=call.host, status=answer.status, code=str(code)[:64])
         raise ProofRefusedError(
             f"AWS does not accept the signature (status {answer.status}). Are the credentials that it was made with"
