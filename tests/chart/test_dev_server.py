@@ -3,8 +3,6 @@
 import base64
 import json
 import re
-from collections.abc import Iterator
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -22,137 +20,22 @@ from reservation_core.runtime.settings import (
     UpdaterSettings,
 )
 from tests.chart.dev_server_schema import CHART, FILE, OWN, names_of, written
+from tests.chart.dev_server_values import (
+    ALL_ON,
+    CONTROLPLANE,
+    EXTERNAL,
+    OPERATORS,
+    VALUES,
+    WORKLOADS,
+    containers,
+    over,
+    rendered,
+    templates,
+)
 from tests.chart.hardening import HOSTILE, VERSIONS, check_objects, check_pods
-from tests.chart.rendering import JsonObject, one, render
+from tests.chart.rendering import JsonObject, one
 
-CONTROLPLANE, WORKLOADS = "gpu-controlplane", "gpu-dev"
 DEPLOY = Path(__file__).parents[2] / "deploy"
-_OPERATORS = ("ServiceMonitor", "PrometheusRule", "Cluster")
-EXTERNAL: dict[str, Any] = {"postgres": {"enabled": False}, "externalDatabase": {"url": "postgresql://u:p@db:5433/x"}}
-ALL_ON: dict[str, Any] = {
-    "global": {"imageRegistry": "registry.test:5000/team", "imagePullSecrets": [{"name": "registry"}],
-               "hostAliases": [{"ip": "10.0.0.1", "hostnames": ["db"]}]},
-    "settings": {"GPU_DEV_GPU__ATTACH": "uuid", "GPU_DEV_LOG_JSON": False, "GPU_DEV_DATABASE_POOL": 7},
-    "settingsSecret": "mail",
-    "adminToken": {"existingSecret": "theirs"},
-    "apiService": {
-        "settings": {"GPU_DEV_MAX_DURATION_S": 3600, "GPU_DEV_MAX_BODY_BYTES": 1048576},
-        "policy": "[default]\nname = \"{{ .Release.Name }}\"\n",
-        "signIn": {"file": "issuers = []\n", "kubernetes": True},
-        "ingress": {"enabled": True, "host": "gpus.test", "tlsSecret": "tls", "className": "nginx",
-                    "annotations": {"a": HOSTILE}},
-        "podAnnotations": {"a": HOSTILE},
-        "tolerations": [{"operator": "Exists"}],
-        "serviceAccount": {"annotations": {"a": HOSTILE}},
-    },
-    "reservationProcessor": {"settings": {"GPU_DEV_SMTP__HOST": HOSTILE}},
-    "reservationExpiry": {"enforcement": {"enabled": True}},
-    "nodeAgent": {"enabled": True},
-    "postgres": {
-        "auth": {"password": HOSTILE.replace("\n", " ")},
-        "configuration": {"application_name": "it's", "work_mem": "8MB"},
-        "backup": {"upload": {"image": "aws:1", "command": ["sh", "-c", HOSTILE], "env": {"A": HOSTILE}}},
-    },
-    "monitoring": {"serviceMonitor": {"enabled": True}, "prometheusRule": {"enabled": True},
-                   "dashboard": {"enabled": True}},
-    "networkPolicy": {"apiFrom": [{"namespaceSelector": {}}], "extraEgress": [{"ports": [{"port": 988}]}]},
-    "registryCaches": {"service": {"type": "NodePort"}, "ghcr": {"nodePort": 30500, "credentialsSecret": "ghcr"}},
-}  # fmt: skip
-ALL_OFF: dict[str, Any] = {
-    "namespaces": {"create": False},
-    "apiService": {"enabled": False},
-    "reservationProcessor": {"enabled": False},
-    "availabilityUpdater": {"enabled": False},
-    "reservationExpiry": {"enabled": False},
-    "registryCaches": {"ghcr": {"enabled": False}, "dockerhub": {"enabled": False}},
-    "workloads": {"quota": {"enabled": False}, "limitRange": {"enabled": False}},
-    "priorityClasses": {"create": False},
-    "networkPolicy": {"enabled": False},
-    "postgres": {"replica": {"enabled": False}, "backup": {"enabled": False}},
-}
-
-
-def file(name: str) -> dict[str, Any]:
-    """A values file of the chart."""
-    found = yaml.safe_load((CHART / f"values-{name}.yaml").read_text())
-    assert isinstance(found, dict)
-    return found
-
-
-def over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    """Values as Helm puts several files on each other."""
-    merged = deepcopy(below)
-    for name, value in above.items():
-        both = isinstance(value, dict) and isinstance(merged.get(name), dict)
-        merged[name] = over(merged[name], value) if both else value
-    return merged
-
-
-SEEDS_AWS = {
-    "cloudProvider": {
-        "name": "aws", "region": "us-east-2",
-        "aws": {"eksClusterName": "my-gpu-cluster", "primaryAvailabilityZone": "us-east-2a",
-                "efsSecurityGroupId": "sg-1", "efsSubnetIds": "subnet-1,subnet-2", "efsFileSystemId": "fs-1"},
-    },
-    "postgres": {"auth": {"password": "your-secure-password"}},
-    **{
-        component: {
-            "image": {"repository": f"your-registry/{name}"},
-            "serviceAccount": {"annotations": {"eks.amazonaws.com/role-arn": f"arn:aws:iam::ACCOUNT:role/{name}-role"}},
-        }
-        for component, name in (
-            ("apiService", "api-service"),
-            ("reservationProcessor", "reservation-processor"),
-            ("availabilityUpdater", "availability-updater"),
-            ("reservationExpiry", "reservation-expiry"),
-        )
-    },
-}  # fmt: skip
-SEEDS_GCP = {
-    "cloudProvider": {
-        "name": "gcp", "region": "us-central1",
-        "gcp": {"gkeClusterName": "my-gpu-cluster", "zone": "us-central1-a", "projectId": "my-project"},
-    },
-    "postgres": {"auth": {"password": "your-secure-password"}},
-    "apiService": {
-        "image": {"repository": "gcr.io/my-project/api-service"},
-        "serviceAccount": {
-            "annotations": {"iam.gke.io/gcp-service-account": "api-service@my-project.iam.gserviceaccount.com"}
-        },
-    },
-}  # fmt: skip
-VALUES: dict[str, dict[str, Any]] = {
-    "default": {},
-    "local": file("local"),
-    "aws": over(file("aws"), SEEDS_AWS),
-    "gcp": over(file("gcp"), SEEDS_GCP),
-    "external": EXTERNAL,
-    "external, their secret": {"postgres": {"enabled": False}, "externalDatabase": {"existingSecret": "db"}},
-    "CloudNativePG": {"postgres": {"enabled": False}, "cloudNativePG": {"enabled": True, "backup": {"a": 1}}},
-    "failed over": {"postgres": {"primaryIs": "postgres-replica"}},
-    "all on": ALL_ON,
-    "all off": ALL_OFF,
-}
-
-
-def rendered(values: dict[str, Any], **more: Any) -> list[JsonObject]:
-    return render("gpu-dev-server", values, name="gpu-dev", namespace="default", **more)
-
-
-def templates(documents: list[JsonObject]) -> Iterator[tuple[str, JsonObject]]:
-    """Every pod template with its kind."""
-    for each in documents:
-        match each["kind"]:
-            case "Deployment" | "StatefulSet" | "DaemonSet" | "Job":
-                yield each["kind"], each["spec"]["template"]
-            case "CronJob":
-                yield each["kind"], each["spec"]["jobTemplate"]["spec"]["template"]
-            case "Pod":
-                yield each["kind"], each
-
-
-def containers(template: JsonObject) -> list[JsonObject]:
-    return [*template["spec"].get("initContainers", ()), *template["spec"]["containers"]]
 
 
 @pytest.mark.parametrize(
@@ -161,13 +44,13 @@ def containers(template: JsonObject) -> list[JsonObject]:
 )
 def test_every_object_is_one_that_kubernetes_takes(name: str, version: str) -> None:
     documents = rendered(VALUES[name], kube_version=f"v{version}.0")
-    check_objects([each for each in documents if each["kind"] not in _OPERATORS], version)
+    check_objects([each for each in documents if each["kind"] not in OPERATORS], version)
 
 
 def test_the_oldest_kubernetes_gets_no_policy() -> None:
     documents = rendered(ALL_ON, kube_version="v1.24.0")
     assert not [each for each in documents if each["kind"].startswith("ValidatingAdmission")]
-    check_objects([each for each in documents if each["kind"] not in _OPERATORS], VERSIONS[0])
+    check_objects([each for each in documents if each["kind"] not in OPERATORS], VERSIONS[0])
 
 
 @pytest.mark.parametrize("values", VALUES.values(), ids=list(VALUES))
@@ -462,7 +345,7 @@ def test_stopped_nobody_works_with_the_database_unless_told_to() -> None:
     assert names == {"postgres-backup", "postgres-restore", "registry-cache-dockerhub", "registry-cache-ghcr"}
     assert len([each for each in documents if each["kind"] == "StatefulSet"]) == 2
     assert one(documents, "Service", "api-service")
-    check_objects([each for each in documents if each["kind"] not in _OPERATORS], VERSIONS[-1])
+    check_objects([each for each in documents if each["kind"] not in OPERATORS], VERSIONS[-1])
 
 
 def test_the_alerts_and_the_dashboard_name_metrics_that_there_are() -> None:
