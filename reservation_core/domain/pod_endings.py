@@ -139,7 +139,9 @@ def ending(
     mark = end is not None and not _same(pod.marked_end, end) and not due
     if not due:
         warn = end is not None and _warning_due(end, rules.warn_before_s, before.warned_at or pod.began or now, now)
-        after = replace(after, refused_at=None, told_at=None, warned_at=now if warn else before.warned_at)
+        warned_at = now if warn else before.warned_at
+        # Whoever may stay after all is told anew when their time comes.
+        after = replace(after, asked_at=None, refused_at=None, told_at=None, warned_at=warned_at)
         return Ending(after, end, why, mark=mark, warn=warn)
     kept = before.refused_at is not None and now - before.refused_at >= rules.budget_patience
     tells = kept and before.told_at is None
@@ -157,8 +159,8 @@ def needed_by(reservation_id: str) -> str:
 def overbooked(booking_id: str, cards: int) -> str:
     """Why one goes that was let in beside others on the same cards."""
     return (
-        f"Its booking {booking_id} has {cards} GPUs, and pods that began before it use them. Ask for no more at once, or"
-        " book more."
+        f"Its booking {booking_id} has {cards} GPUs, and pods that began before it use them. Ask for no more at once,"
+        " or book more."
     )
 
 

@@ -137,7 +137,7 @@ class KubernetesMapCluster:
         return node if same and isinstance(node, str) and node else None
 
     async def tell_waiting(self, pod: PodRef, reason: str, message: str) -> None:
-        """Write the condition PodScheduled=False on the pod as it was seen; one that is gone, or another, is left alone.
+        """Write the condition PodScheduled=False on the pod as it was seen; one that is gone or another is left alone.
 
         Raises PodChangedError for one that has changed, and ClusterUnavailableError.
         """

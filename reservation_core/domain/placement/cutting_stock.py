@@ -30,7 +30,7 @@ def card_prices(asked: Mapping[int, float]) -> dict[int, float]:
     demand = np.array([asked[size] for size in sizes], np.float64)
     ways = np.diag([WHOLE // size for size in sizes]).astype(np.float64)
     costs = np.ones(len(sizes))
-    prices = np.linalg.solve(ways.T, costs)
+    prices = np.linalg.solve(ways.T, costs).astype(np.float64)
     for _ in range(_ROUNDS):
         # Prices below nothing count as nothing. When no way is worth more than a card then, nothing is better: those
         # prices hold for all ways, so that no fewer cards will do, and they say at least as many as `ways` need.
@@ -42,7 +42,7 @@ def card_prices(asked: Mapping[int, float]) -> dict[int, float]:
         limits = np.where(change > 1e-9, np.maximum(used, 0) / np.maximum(change, 1e-9), np.inf)
         leaving = int(np.argmin(limits))
         ways[:, leaving] = way
-        prices = np.linalg.solve(ways.T, costs)
+        prices = np.linalg.solve(ways.T, costs).astype(np.float64)
     return {size: WHOLE * max(0.0, float(price)) for size, price in zip(sizes, prices, strict=True)}
 
 
