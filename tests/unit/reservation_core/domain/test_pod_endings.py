@@ -156,3 +156,14 @@ def test_whatever_the_clock_does_a_pod_without_a_booking_never_gains_time(steps:
         assert found.end == NOON + HOUR
         assert (found.step is Step.EVICT) == (at >= NOON + HOUR)
         memory = found.after
+
+
+def test_who_was_kept_and_may_stay_after_all_is_told_anew_when_their_time_comes() -> None:
+    first = ending(BOOKED, None, BOOKING, "Its cards are needed.", RULES, NOON)
+    assert (first.asks, first.step) == (True, Step.EVICT)
+    stays = ending(BOOKED, first.after, BOOKING, None, RULES, NOON + MINUTE)
+    assert stays.step is Step.NOTHING
+    last = ending(BOOKED, stays.after, BOOKING, None, RULES, NOON + HOUR)
+    assert (last.asks, last.displaced, last.step) == (True, False, Step.EVICT)
+    again = ending(BOOKED, last.after, BOOKING, None, RULES, NOON + HOUR + MINUTE)
+    assert (again.asks, again.step) == (False, Step.EVICT)
