@@ -51,7 +51,8 @@ lock: ## choose the newest dependencies that pyproject.toml allows
 	$(LOCK) --upgrade --extra build -o requirements.lock
 	$(LOCK) --upgrade --extra build --extra dev -c requirements.lock -o requirements-dev.lock
 
-manifests: $(DEV) ## deploy/manifests, anew from the charts
+manifests: $(DEV) ## deploy/manifests and the schema of charts/gpu-dev-server, anew
+	@$(PY) -m tests.chart.dev_server_schema
 	@$(PY) -m tests.chart.plain_manifests
 
 images: ## every image of the Dockerfile, with docker buildx
