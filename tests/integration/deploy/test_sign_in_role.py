@@ -6,6 +6,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from reservation_core.adapters.identity.turns import TurnRules
 from reservation_core.adapters.kubernetes.credentials import Credentials
 from reservation_core.adapters.kubernetes.token_reviews import TokenReviews
 from reservation_core.adapters.kubernetes.transport import Transport
@@ -57,7 +58,7 @@ async def test_it_is_what_asking_takes_and_no_more(deciding: ApiServer, namespac
         transport = Transport(Credentials(proxy.kubeconfig(ours, "api-service"), None, {}), 30)
         try:
             proof = KubernetesProof(method=SignInMethod.KUBERNETES, token=theirs)
-            checked = await TokenReviews(transport, {US}).check(proof)
+            checked = await TokenReviews(transport, {US}, TurnRules()).check(proof)
         finally:
             await transport.close()
         asked = {needed(request.method, request.path) for request in proxy.requests}

@@ -161,7 +161,7 @@ def test_what_is_not_said_right(believing: Believing) -> None:
         assert said in done.stderr
         assert "hunter2" not in done.stderr
     failed = system.cli(
-        "login", system.url, "--id-token-command", f"{sys.executable} -c 'raise SystemExit(3)'", **ALONE
+        "login", system.url, "--id-token-command", f"{shlex.quote(sys.executable)} -c 'raise SystemExit(3)'", **ALONE
     )
     assert (failed.returncode, "ended with 3" in failed.stderr) == (6, True)
 

@@ -150,9 +150,9 @@ def as_nobody(python: str) -> list[str]:
     powerless = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
     nobody = [*powerless, f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
     for prefix in (nobody, powerless):
-        # Nobody may not run a Python that lies in somebody's home.
+        # Nobody may not run a Python that lies in somebody's home, nor read its libraries there.
         with contextlib.suppress(OSError):
-            command = [*prefix, python, "-c", ""]
+            command = [*prefix, python, "-c", "import fastapi"]
             if subprocess.run(command, cwd="/", check=False, capture_output=True, timeout=60).returncode == 0:
                 return prefix
     return []
