@@ -1,10 +1,7 @@
 """The extender's way to an API server: nodes, pods and quotas as they change; bindings with their annotations."""
 
-import asyncio
 import re
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping
-from contextlib import aclosing
-from functools import partial
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from reservation_core.adapters.kubernetes.api_errors import ApiError, ConflictError, NotFoundError, is_of_another
@@ -19,6 +16,7 @@ from reservation_core.adapters.kubernetes.extender_sights import (
 )
 from reservation_core.adapters.kubernetes.marks import as_mapping
 from reservation_core.adapters.kubernetes.object_watch import ObjectWatch, Seen
+from reservation_core.adapters.kubernetes.sights_following import Followed, SightsFollowing
 from reservation_core.adapters.kubernetes.transport import MERGE_PATCH, ONLY_METADATA, Transport
 from reservation_core.domain.cards_in_use import CardPod
 from reservation_core.ports.card_cluster import CardPodSeen, CardSight, QuotasGone
@@ -54,78 +52,28 @@ class KubernetesCardCluster:
         self._events = events
         self._quota_namespace = quota_namespace
         self._enforced_label = enforced_label
-        self._anew = asyncio.Event()
+        self._following = SightsFollowing[CardSight]()
 
     async def follow(self, handle: Callable[[CardSight], None], listed: Callable[[], None]) -> None:
         """Tell of everything once, then that this was all, then of every change, until cancelled."""
         quotas = f"/api/v1/namespaces/{self._quota_namespace}/configmaps"
         by_name = {"fieldSelector": f"metadata.name={self._rules.quota_name}"}
-        watches: list[tuple[ObjectWatch, _Read]] = [
-            (ObjectWatch(self._transport, quotas, by_name), quota_sight),
-            (ObjectWatch(self._transport, "/api/v1/nodes"), node_sight),
-            (ObjectWatch(self._transport, "/api/v1/pods", _NOT_ENDED), pod_sight),
+        kinds = [
+            self._followed(ObjectWatch(self._transport, quotas, by_name), quota_sight, QuotasGone()),
+            self._followed(ObjectWatch(self._transport, "/api/v1/nodes"), node_sight),
+            self._followed(ObjectWatch(self._transport, "/api/v1/pods", _NOT_ENDED), pod_sight),
         ]
         if self._enforced_label is not None:
             enforced = {"labelSelector": self._enforced_label}
-            watches.append((ObjectWatch(self._transport, "/api/v1/namespaces", enforced), namespace_sight))
-        while True:
-            self._anew.clear()
-            for watch, _ in watches:
-                watch.forget_place()
-            following = asyncio.create_task(self._follow_all(watches, handle, listed), name="follow all")
-            asked = asyncio.create_task(self._anew.wait(), name="asked to read anew")
-            try:
-                await asyncio.wait((following, asked), return_when=asyncio.FIRST_COMPLETED)
-                if following.done():
-                    await following
-            finally:
-                following.cancel()
-                asked.cancel()
-                await asyncio.wait((following, asked))
+            kinds.append(self._followed(ObjectWatch(self._transport, "/api/v1/namespaces", enforced), namespace_sight))
+        await self._following.follow(kinds, handle, listed)
 
     def read_anew(self) -> None:
         """Have `follow` begin with new lists, asked for after this call."""
-        self._anew.set()
+        self._following.read_anew()
 
-    async def _follow_all(
-        self,
-        watches: Collection[tuple[ObjectWatch, _Read]],
-        handle: Callable[[CardSight], None],
-        listed: Callable[[], None],
-    ) -> None:
-        to_list = len(watches)
-
-        def one_listed() -> None:
-            nonlocal to_list
-            to_list -= 1
-            if to_list == 0 and not self._anew.is_set():
-                listed()
-
-        async with asyncio.TaskGroup() as group:
-            for watch, read in watches:
-                group.create_task(self._follow(watch.told_as(partial(self._made, read)), read, handle, one_listed))
-
-    def _made(self, read: _Read, seen: Seen) -> CardSight:
-        return read(seen, self._rules)
-
-    async def _follow(
-        self,
-        changes: AsyncGenerator[CardSight | None, None],
-        read: _Read,
-        handle: Callable[[CardSight], None],
-        listed: Callable[[], None],
-    ) -> None:
-        first, found = True, 0
-        async with aclosing(changes) as seen:
-            async for each in seen:
-                if each is not None:
-                    found += 1
-                    handle(each)
-                elif first:
-                    first = False
-                    if found == 0 and read is quota_sight:
-                        handle(QuotasGone())
-                    listed()
+    def _followed(self, watch: ObjectWatch, read: _Read, when_none: CardSight | None = None) -> Followed[CardSight]:
+        return Followed(watch, lambda seen: read(seen, self._rules), when_none)
 
     def pod_of(self, thing: Mapping[str, Any]) -> CardPod:
         """A pod as a scheduler sends it."""

@@ -1,14 +1,13 @@
 """The scheduler's way to an API server: nodes and pods as they change, bindings, and why a pod waits."""
 
-import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection
-from contextlib import aclosing
+from collections.abc import Callable
 
 from reservation_core.adapters.kubernetes.api_errors import ApiError, ConflictError, NotFoundError, is_of_another
 from reservation_core.adapters.kubernetes.event_writer import EventWriter, Regarding
 from reservation_core.adapters.kubernetes.map_sights import SightRules, namespace_sight, node_sight, pod_sight
 from reservation_core.adapters.kubernetes.marks import as_mapping
 from reservation_core.adapters.kubernetes.object_watch import ObjectWatch, Seen
+from reservation_core.adapters.kubernetes.sights_following import Followed, SightsFollowing
 from reservation_core.adapters.kubernetes.transport import ONLY_METADATA, Transport
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import ClusterUnavailableError
@@ -34,65 +33,24 @@ class KubernetesMapCluster:
         self._rules = rules
         self._events = events
         self._clock = clock
-        self._anew = asyncio.Event()
+        self._following = SightsFollowing[Sight]()
 
     async def follow(self, handle: Callable[[Sight], None], listed: Callable[[], None]) -> None:
         """Tell of all nodes and pods once, then that this was all, then of every change, until cancelled."""
         enforced = {"labelSelector": self._rules.enforced_label}
-        watches = (
-            (ObjectWatch(self._transport, "/api/v1/namespaces", enforced), namespace_sight),
-            (ObjectWatch(self._transport, "/api/v1/nodes"), node_sight),
-            (ObjectWatch(self._transport, "/api/v1/pods", _NOT_ENDED), pod_sight),
-        )
-        while True:
-            self._anew.clear()
-            for watch, _ in watches:
-                watch.forget_place()
-            following = asyncio.create_task(self._follow_all(watches, handle, listed), name="follow all")
-            asked = asyncio.create_task(self._anew.wait(), name="asked to read anew")
-            try:
-                await asyncio.wait((following, asked), return_when=asyncio.FIRST_COMPLETED)
-                if following.done():
-                    await following
-            finally:
-                following.cancel()
-                asked.cancel()
-                await asyncio.wait((following, asked))
+        kinds = [
+            self._followed(ObjectWatch(self._transport, "/api/v1/namespaces", enforced), namespace_sight),
+            self._followed(ObjectWatch(self._transport, "/api/v1/nodes"), node_sight),
+            self._followed(ObjectWatch(self._transport, "/api/v1/pods", _NOT_ENDED), pod_sight),
+        ]
+        await self._following.follow(kinds, handle, listed)
 
     def read_anew(self) -> None:
         """Have `follow` begin with new lists, asked for after this call."""
-        self._anew.set()
+        self._following.read_anew()
 
-    async def _follow_all(
-        self, watches: Collection[tuple[ObjectWatch, Read]], handle: Callable[[Sight], None], listed: Callable[[], None]
-    ) -> None:
-        to_list = len(watches)
-
-        def one_listed() -> None:
-            nonlocal to_list
-            to_list -= 1
-            if to_list == 0:
-                listed()
-
-        async with asyncio.TaskGroup() as group:
-            for watch, read in watches:
-                group.create_task(self._follow(watch.changes(), read, handle, one_listed))
-
-    async def _follow(
-        self,
-        changes: AsyncGenerator[Seen | None, None],
-        read: Read,
-        handle: Callable[[Sight], None],
-        listed: Callable[[], None],
-    ) -> None:
-        first = True
-        async with aclosing(changes) as seen:
-            async for each in seen:
-                if each is not None:
-                    handle(read(each, self._rules))
-                elif first:
-                    first = False
-                    listed()
+    def _followed(self, watch: ObjectWatch, read: Read) -> Followed[Sight]:
+        return Followed(watch, lambda seen: read(seen, self._rules))
 
     async def bind(self, pod: PodRef, node: str) -> None:
         """Bind a pod, or find that it is bound there already: an answer may have been lost.
