@@ -55,15 +55,11 @@ async def lease(system: System) -> tuple[int, str | None]:
     return row.epoch, row.holder
 
 
-def plans(system: System, holder: ProcessorProcess) -> str:
-    """How a processor's name in the lease begins."""
-    return f":{holder.pid}:"
-
-
 async def test_a_stopped_planner_wakes_up_too_late(system: System) -> None:
     """SIGSTOP for longer than its lease, in the middle of its work; another takes over; SIGCONT."""
     with system.processor(lease_s=LEASE_S) as first:
         await leads(first)
+        epoch, _ = await lease(system)
         with system.processor(lease_s=LEASE_S) as second:
             ids = await system.submit(*(system.new(system.records.workload(work="sleep 0.1")) for _ in range(30)))
             await eventually(lambda: system.records.started())
@@ -74,7 +70,8 @@ async def test_a_stopped_planner_wakes_up_too_late(system: System) -> None:
             await eventually(lambda: first.said(STEPPED_DOWN))
             for job_id in ids:
                 await system.reaches(job_id, JobStatus.SUCCEEDED)
-            assert plans(system, second) in str((await lease(system))[1])
+            # Who leads by now is open: on a busy machine the second, too, may have missed its second.
+            assert (await lease(system))[0] > epoch
             await assert_nothing_left(system)
             assert first.returncode() is None  # stepping down is not the end
     await assert_never_doubled(system)
