@@ -17,6 +17,11 @@ from tests.waiting import eventually
 
 LEASE_S = 1.0
 LEADING = '"event": "leading"'
+_SESSIONS = """
+SELECT a.pid, a.application_name, a.state, a.wait_event_type, a.wait_event, pg_blocking_pids(a.pid) AS blockers,
+       now() - a.xact_start AS transaction, now() - a.state_change AS since, left(a.query, 160) AS query
+FROM pg_stat_activity a WHERE a.datname = current_database() ORDER BY a.pid
+"""
 STEPPED_DOWN = "another processor leads now"
 RULES = PlannerRules(
     start_allowance=timedelta(seconds=60),
@@ -31,9 +36,14 @@ RULES = PlannerRules(
 )
 
 
-async def leads(process: ProcessorProcess) -> None:
-    """Wait until this one leads."""
-    await eventually(lambda: process.said(LEADING))
+async def leads(process: ProcessorProcess, system: System | None = None) -> None:
+    """Wait until this one leads. With `system`, a wait in vain tells what the database's sessions were at."""
+    try:
+        await eventually(lambda: process.said(LEADING))
+    except AssertionError as error:
+        for row in [] if system is None else await system.rows(_SESSIONS):
+            error.add_note(str(tuple(row)))
+        raise
 
 
 async def follows(system: System, process: ProcessorProcess) -> None:
@@ -64,7 +74,7 @@ async def test_a_stopped_planner_wakes_up_too_late(system: System) -> None:
             ids = await system.submit(*(system.new(system.records.workload(work="sleep 0.1")) for _ in range(30)))
             await eventually(lambda: system.records.started())
             first.send(signal.SIGSTOP)
-            await leads(second)
+            await leads(second, system)
             ids += await system.submit(*(system.new(system.records.workload(), gpus=2) for _ in range(10)))
             first.send(signal.SIGCONT)
             await eventually(lambda: first.said(STEPPED_DOWN))
