@@ -91,12 +91,14 @@ class Identities(Protocol):
         now: datetime,
         *,
         method: SignInMethod | None = None,
+        session_from: str | None = None,
     ) -> TokenRecord:
-        """Store a token's digest; `method` says what vouched for whoever got it at a sign-in."""
+        """Store a token's digest; `method` says what vouched for whoever got it at a sign-in, `session_from` of which
+        token it is a browser's session, and with which it ends."""
         ...
 
     async def forget_sign_ins(self, user_id: int, before: datetime) -> None:
-        """Delete a user's tokens of sign-ins that expired before that."""
+        """Delete a user's tokens of sign-ins and browsers' sessions that expired before that."""
         ...
 
     async def tokens(self, user_id: int | None, *, after: str | None, limit: int) -> list[TokenRecord]:

@@ -18,6 +18,7 @@ from reservation_core.adapters.notices.security import SmtpSecurity
 from reservation_core.domain.egress import egress_rules
 from reservation_core.domain.placement.policy_names import DEFAULT_POLICY, PlacementPolicy
 from reservation_core.runtime.settings_auth import AuthSettings
+from reservation_core.runtime.settings_web import WebSettings
 
 
 class ClusterKind(StrEnum):
@@ -221,6 +222,8 @@ class ApiSettings(GraceSettings, WaitlistSettings):
     # everyone: whoever is signed in; members: who is in a project with the holder; self: nobody else.
     holders: Holders = Holders.EVERYONE
     auth: AuthSettings = Field(default_factory=AuthSettings)
+    web: WebSettings = Field(default_factory=WebSettings)
+    web_oidc_client_secret: SecretStr | None = None
     policy_file: Path | None = None  # TOML: rules by scope, taken over at the start when the file has changed
 
     @property

@@ -73,6 +73,7 @@ class PostgresIdentities:
         now: datetime,
         *,
         method: SignInMethod | None = None,
+        session_from: str | None = None,
     ) -> TokenRecord:
         """Store a token's digest (32 bytes)."""
         result = await self._connection.execute(
@@ -85,6 +86,7 @@ class PostgresIdentities:
                 "expires_at": expires_at,
                 "now": now,
                 "method": None if method is None else method.value,
+                "session_from": session_from,
             },
         )
         return _token(result.one())

@@ -43,8 +43,8 @@ UPDATE users SET settled_at = NULL WHERE id = ANY(CAST(:ids AS bigint[])) AND di
 -- name: create_token
 -- Store a token's digest.
 WITH stored AS (
-    INSERT INTO tokens (id, user_id, name, digest, created_at, expires_at, method)
-    VALUES (:id, :user_id, :name, :digest, :now, :expires_at, :method)
+    INSERT INTO tokens (id, user_id, name, digest, created_at, expires_at, method, session_from)
+    VALUES (:id, :user_id, :name, :digest, :now, :expires_at, :method, :session_from)
     RETURNING *
 )
 SELECT s.id, s.user_id, u.name AS user_name, s.name, s.created_at, s.expires_at, s.revoked_at, s.last_used_at
@@ -53,7 +53,8 @@ FROM stored s JOIN users u ON u.id = s.user_id;
 -- name: forget_sign_ins
 -- Delete a user's tokens of sign-ins that are long expired; one that another writer has at hand is left for next time.
 DELETE FROM tokens WHERE id IN (
-    SELECT id FROM tokens WHERE user_id = :user_id AND method IS NOT NULL AND expires_at < :before
+    SELECT id FROM tokens WHERE user_id = :user_id AND (method IS NOT NULL OR session_from IS NOT NULL)
+      AND expires_at < :before
     ORDER BY id LIMIT 100 FOR UPDATE SKIP LOCKED
 );
 

@@ -1,0 +1,34 @@
+"""Settings of the web pages."""
+
+from datetime import timedelta
+from typing import Annotated, Self
+
+from pydantic import BaseModel, Field, model_validator
+
+_Url = Annotated[str, Field(pattern=r"^https?://[^\s/?#@]+$", max_length=300)]
+
+
+class WebSettings(BaseModel):
+    """The pages. Times are in seconds."""
+
+    enabled: bool = True
+    session_s: Annotated[float, Field(ge=60, le=86_400 * 7)] = 43_200  # how long somebody stays signed in at most
+    # How people's browsers reach this server, such as https://gpus.example.org. With https, cookies go by TLS alone.
+    public_url: _Url | None = None
+    # Signing in at an OpenID Connect issuer that the sign-in file names (GPU_DEV_AUTH__FILE): its address, and what it
+    # knows these pages by. The client's secret, where it has one, is GPU_DEV_WEB_OIDC_CLIENT_SECRET.
+    oidc_issuer: Annotated[str, Field(pattern=r"^https?://\S+$", max_length=300)] | None = None
+    oidc_client_id: Annotated[str, Field(min_length=1, max_length=300)] | None = None
+
+    @model_validator(mode="after")
+    def _hangs_together(self) -> Self:
+        if (self.oidc_issuer is None) != (self.oidc_client_id is None):
+            raise ValueError("set both GPU_DEV_WEB__OIDC_ISSUER and GPU_DEV_WEB__OIDC_CLIENT_ID, or neither")
+        if self.oidc_issuer is not None and self.public_url is None:
+            raise ValueError("set GPU_DEV_WEB__PUBLIC_URL: the issuer sends people back to it")
+        return self
+
+    @property
+    def session_lasts(self) -> timedelta:
+        """How long somebody stays signed in at most."""
+        return timedelta(seconds=self.session_s)
