@@ -2,7 +2,9 @@
 
 import argparse
 import sys
+from contextlib import nullcontext
 
+from reservation_core.runtime.companions import beside
 from reservation_core.runtime.programs import run_with_settings, settings_told
 from reservation_core.runtime.settings import ExpirySettings
 from reservation_core.runtime.shutdown import stop_on_signals
@@ -34,8 +36,14 @@ async def _look(settings: ExpirySettings) -> None:
 
 
 async def _watch(settings: ExpirySettings) -> None:
-    stop = stop_on_signals()
-    async with open_runtime(settings, application=f"{PROGRAM}-watch") as runtime:
+    # Loaded only where it is wanted: a look, once a minute, serves nothing.
+    from reservation_core.runtime.health import serve_health  # noqa: PLC0415
+
+    listen, stop = settings.health_listen, stop_on_signals()
+    async with (
+        open_runtime(settings, application=f"{PROGRAM}-watch") as runtime,
+        nullcontext() if listen is None else beside(serve_health(runtime.uow, listen), name="health"),
+    ):
         await watch(runtime, settings, stop)
 
 

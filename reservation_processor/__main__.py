@@ -4,11 +4,11 @@ import sys
 from contextlib import nullcontext
 
 from reservation_core.runtime.companions import beside
+from reservation_core.runtime.health import serve_health
 from reservation_core.runtime.programs import run_program
 from reservation_core.runtime.settings import ProcessorSettings
 from reservation_core.runtime.shutdown import stop_on_signals
 from reservation_core.runtime.wiring import open_runtime
-from reservation_processor.health import serve_health
 from reservation_processor.process import run
 
 

@@ -58,6 +58,8 @@ def _split(value: object) -> object:
 
 LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(_upper)]
 Seconds = Annotated[float, Field(gt=0, le=86_400 * 400)]
+# Where /healthz and /readyz are answered, such as 0.0.0.0:8081; None: nowhere.
+HealthListen = Annotated[str, Field(min_length=3, max_length=300)] | None
 Names = Annotated[
     tuple[Annotated[str, Field(min_length=1, max_length=317)], ...],
     NoDecode,
@@ -235,8 +237,7 @@ class ApiSettings(GraceSettings, WaitlistSettings):
 class ProcessorSettings(GraceSettings, CalendarSettings):
     """The reservation processor."""
 
-    # Where /healthz and /readyz are answered, such as 0.0.0.0:8081; a processor within `make up` has the API's.
-    health_listen: Annotated[str, Field(min_length=3, max_length=300)] | None = None
+    health_listen: HealthListen = None  # a processor within `make up` has the API's
     start_allowance_s: Seconds = 120
     lease_s: Seconds = 3
     sweep_s: Seconds = 0.5
@@ -337,8 +338,8 @@ class PodEndSettings(BaseModel):
 class ExpirySettings(CalendarSettings):
     """The reservation expiry."""
 
+    health_listen: HealthListen = None  # with --watch
     enforcement: PodEndSettings = Field(default_factory=PodEndSettings)
-
     warn_before_s: WarningTimes = (1800, 900, 300)
     start_allowance_s: Seconds = 120
     max_starts: Annotated[int, Field(ge=1, le=100)] = 3

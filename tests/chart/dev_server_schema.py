@@ -50,6 +50,7 @@ OWN = {
     "GPU_DEV_NODE_NAME",
     "GPU_DEV_POLICY_FILE",
     "GPU_DEV_SMTP_PASSWORD",
+    "GPU_DEV_WEB_OIDC_CLIENT_SECRET",
 }
 
 _NAME = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"

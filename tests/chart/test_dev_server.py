@@ -67,7 +67,7 @@ def test_no_pod_may_do_more_than_it_has_to(values: dict[str, Any]) -> None:
             assert (allowed["allowPrivilegeEscalation"], allowed["readOnlyRootFilesystem"]) == (False, True)
             assert allowed["capabilities"] == {"drop": ["ALL"]}
             assert container["resources"]["limits"]["memory"]
-        if kind in ("Deployment", "StatefulSet") and spec["containers"][0]["name"] != "reservation-expiry":
+        if kind in ("Deployment", "StatefulSet"):
             for container in spec["containers"]:
                 assert {"startupProbe", "readinessProbe", "livenessProbe"} <= {*container}
 

@@ -114,6 +114,27 @@ podAntiAffinity:
   {{- end }}
 {{- end }}
 
+{{/* What answers on 8081 whether a program without an API is well. */}}
+{{- define "gpu-dev-server.health" -}}
+ports:
+  - {name: health, containerPort: 8081}
+# It may wait for the database first.
+startupProbe:
+  httpGet: {path: /healthz, port: health}
+  periodSeconds: 5
+  timeoutSeconds: 5
+  failureThreshold: 60
+readinessProbe:
+  httpGet: {path: /readyz, port: health}
+  periodSeconds: 10
+  timeoutSeconds: 5
+livenessProbe:
+  httpGet: {path: /healthz, port: health}
+  periodSeconds: 10
+  timeoutSeconds: 10
+  failureThreshold: 6
+{{- end }}
+
 {{/* Pods begin anew when what they read has changed. */}}
 {{- define "gpu-dev-server.checksum" -}}
 checksum/configuration: {{ include "gpu-dev-server.configuration" . | sha256sum }}

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import create_async_engine
@@ -268,6 +269,17 @@ async def test_an_eviction_whose_answer_is_lost_is_done_once(
     assert lost.used == 1
     assert await pods.there() == []
     assert await recorded(database_url, "pod_end_asked") == [f"pod:{namespace}/due"]
+
+
+async def test_a_watch_answers_whoever_watches_over_it(start: Starter) -> None:
+    watching = await start("--watch", GPU_DEV_HEALTH_LISTEN="127.0.0.1:0")
+    await eventually(lambda: watching.logged("health_listening"), timeout=60)
+    [listening] = watching.logged("health_listening")
+    async with httpx.AsyncClient(base_url=listening["address"], trust_env=False, timeout=60) as asked:
+        assert (await asked.get("/healthz")).status_code == 200
+        assert (await asked.get("/readyz")).status_code == 200
+    watching.process.send_signal(signal.SIGTERM)
+    assert await watching.ended() == 0
 
 
 async def test_a_watch_where_nothing_is_enforced_says_so(start: Starter) -> None:

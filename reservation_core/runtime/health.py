@@ -1,4 +1,4 @@
-"""What the processor answers about itself, for those who watch over its process."""
+"""What a program without an API answers about itself, for those who watch over its process."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ _log = structlog.get_logger(__name__)
 
 def create_app(uow_factory: UnitOfWorkFactory) -> FastAPI:
     """The ASGI application."""
-    app = FastAPI(title="GPU Dev Server: reservation processor", docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(title="GPU Dev Server: health", docs_url=None, redoc_url=None, openapi_url=None)
 
     @app.get("/healthz")
     async def healthz() -> Response:
@@ -25,7 +25,7 @@ def create_app(uow_factory: UnitOfWorkFactory) -> FastAPI:
 
     @app.get("/readyz")
     async def readyz() -> Response:
-        """Ready while the database answers; who leads does not matter: a standby is as ready."""
+        """Ready while the database answers; who leads does not matter: one that stands by is as ready."""
         try:
             async with asyncio.timeout(_PATIENCE_S), uow_factory() as uow:
                 await uow.identities.users(after=None, limit=1)

@@ -1,4 +1,4 @@
-"""What the processor answers about itself."""
+"""What programs without an API answer about themselves."""
 
 import httpx
 
@@ -6,8 +6,8 @@ from reservation_core.adapters.pgmq.queue import open_client
 from reservation_core.adapters.postgres.engine import open_engine
 from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
 from reservation_core.adapters.postgres.wakeups import PostgresWakeups
+from reservation_core.runtime.health import create_app
 from reservation_core.runtime.wiring import Runtime
-from reservation_processor.health import create_app
 
 
 async def test_it_is_ready_while_the_database_answers_and_alive_without(runtime: Runtime, database_url: str) -> None:
@@ -20,7 +20,7 @@ async def test_it_is_ready_while_the_database_answers_and_alive_without(runtime:
             (unit_of_work_factory(away, client, PostgresWakeups(database_url, "test")), 503),
         ):
             transport = httpx.ASGITransport(create_app(uow))
-            async with httpx.AsyncClient(transport=transport, base_url="http://processor") as asked:
+            async with httpx.AsyncClient(transport=transport, base_url="http://program") as asked:
                 assert (await asked.get("/healthz")).status_code == 200
                 assert (await asked.get("/readyz")).status_code == ready
     finally:
