@@ -3,10 +3,11 @@
 #   make demo  the same, runs a job over REST, checks what it saw, and ends by itself
 #   make test  all tests              ARGS="-k name" passes arguments on, here and for bench
 #   make check format, lint, types, import rules
+#   make web   the scripts of the web pages, with Node.js 18+; `make up` does it by itself where that is there
 #   make bench the benchmarks
 # Paths are relative throughout, so that the folder's own path may hold spaces.
 
-.PHONY: help up demo test check bench lock format manifests images push sign clean
+.PHONY: help up demo test check bench lock format web web-where-possible manifests images push sign clean
 .DEFAULT_GOAL := help
 .SUFFIXES:
 .DELETE_ON_ERROR:
@@ -22,7 +23,7 @@ DEV := .venv/.dev-is-installed
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1	\2/p' Makefile
 
-up: $(RUN) ## the whole system on this machine, in the foreground
+up: $(RUN) web-where-possible ## the whole system on this machine, in the foreground
 	@exec $(PY) -m standalone
 
 demo: $(RUN) ## one job from REST to its log, checked; ends by itself
@@ -51,6 +52,31 @@ lock: ## choose the newest dependencies that pyproject.toml allows
 	$(LOCK) --upgrade --extra build -o requirements.lock
 	$(LOCK) --upgrade --extra build --extra dev -c requirements.lock -o requirements-dev.lock
 
+# What is built is as old as the file that is written last; npm has its own way with times, so it gets a stamp.
+SCRIPTS := api_service/web/scripts
+BUILT := api_service/web/built/LICENSES.txt
+PACKAGES := node_modules/.is-installed
+NODE_IS_THERE := command -v npm >/dev/null && node -e 'process.exit(parseInt(process.versions.node) < 18 ? 1 : 0)' 2>/dev/null
+web: $(BUILT) ## the scripts of the web pages (needs Node.js 18+ and npm)
+
+$(BUILT): $(PACKAGES) $(wildcard $(SCRIPTS)/*)
+	@node $(SCRIPTS)/build.mjs
+
+$(PACKAGES): package.json package-lock.json .npmrc
+	@if ! { $(NODE_IS_THERE); }; then \
+	  echo "Node.js 18 or newer is needed, with npm. Install them (Debian, Ubuntu: apt install nodejs npm)." >&2; exit 1; \
+	fi
+	@echo "Installing what the pages' scripts are built from; this happens once" >&2
+	@npm ci --no-progress --loglevel=error >&2
+	@touch $@
+
+# Pages without scripts are plain forms and tables: a machine that can't build them has those.
+web-where-possible:
+	@if $(NODE_IS_THERE); then \
+	  npm_config_fetch_retries=0 $(MAKE) --no-print-directory web >&2 \
+	    || echo "The pages' scripts could not be built; going on without. make web tries again" >&2; \
+	fi
+
 manifests: $(DEV) ## deploy/manifests and the schema of charts/gpu-dev-server, anew
 	@$(PY) -m tests.chart.dev_server_schema
 	@$(PY) -m tests.chart.plain_manifests
@@ -65,6 +91,7 @@ sign: ## sign what was pushed, with cosign
 	@deploy/images/sign.sh
 
 clean: ## remove the environment and caches; data (.gpu-dev) stays
+	rm -rf node_modules api_service/web/built
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

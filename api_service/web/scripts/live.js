@@ -1,0 +1,127 @@
+// One connection on which the server says what has changed. A page names its topics in <body data-live="now queue">;
+// of each change the body hears an event `live:<kind>`, the kind being what stands before the topic's colon.
+const PATIENCE_MS = 3_000;
+const FIRST_PAUSE_MS = 1_000;
+const LONGEST_PAUSE_MS = 30_000;
+const RELOADED = "live-reloaded-at";
+const RELOAD_AGAIN_MS = 10_000;
+
+class Live {
+  #topics;
+  #url;
+  #source = null;
+  #asking = null;
+  #missed = document.hidden;
+  #pause = FIRST_PAUSE_MS;
+  #patience = 0;
+  #retry = 0;
+
+  constructor(topics) {
+    this.#topics = topics;
+    this.#url = `/live?topics=${topics.map(encodeURIComponent).join(",")}`;
+  }
+
+  open() {
+    // A tab that nobody sees holds no connection: a browser has six for all tabs of a server.
+    if (this.#source !== null || this.#asking !== null || document.hidden) return;
+    clearTimeout(this.#retry);
+    this.#beginToWait();
+    this.#source = new EventSource(this.#url);
+    this.#source.addEventListener("open", () => this.#connected());
+    this.#source.addEventListener("error", () => this.#lost());
+    for (const topic of this.#topics) {
+      this.#source.addEventListener(topic, (message) => tell(topic, message.data));
+    }
+  }
+
+  close() {
+    this.#source?.close();
+    this.#source = null;
+    this.#asking?.abort();
+    this.#asking = null;
+    clearTimeout(this.#retry);
+    this.#endOfWait();
+    this.#missed = true;
+  }
+
+  #connected() {
+    this.#endOfWait();
+    this.#pause = FIRST_PAUSE_MS;
+    if (!this.#missed) return;
+    this.#missed = false;
+    for (const topic of this.#topics) tell(topic, null);
+  }
+
+  #lost() {
+    this.#missed = true;
+    this.#beginToWait();
+    if (this.#source.readyState !== EventSource.CLOSED) return; // the browser tries again by itself
+    this.#source = null;
+    void this.#askWhy();
+  }
+
+  /** The browser does not say what the server answered; who is signed out goes, everybody else tries again. */
+  async #askWhy() {
+    const asking = (this.#asking = new AbortController());
+    let over = false;
+    try {
+      const answer = await fetch(this.#url, { cache: "no-store", redirect: "manual", signal: asking.signal });
+      over = answer.status === 401 || answer.type === "opaqueredirect";
+    } catch {
+      // Nobody answers: that is tried again, too.
+    }
+    if (this.#asking !== asking) return;
+    asking.abort(); // what it would stream is for the next connection
+    this.#asking = null;
+    if (over) this.#signedOut();
+    else this.#tryAgainLater();
+  }
+
+  #tryAgainLater() {
+    // Not all pages in the same instant, when a server is back.
+    this.#retry = setTimeout(() => this.open(), this.#pause * (0.5 + Math.random()));
+    this.#pause = Math.min(2 * this.#pause, LONGEST_PAUSE_MS);
+  }
+
+  #signedOut() {
+    this.#endOfWait();
+    const before = Number(sessionStorage.getItem(RELOADED));
+    if (Date.now() - before < RELOAD_AGAIN_MS) {
+      say("You are signed out. Sign in again to see what changes.");
+      return;
+    }
+    sessionStorage.setItem(RELOADED, String(Date.now()));
+    location.reload();
+  }
+
+  #beginToWait() {
+    this.#patience ||= setTimeout(() => say("Reconnecting…"), PATIENCE_MS);
+  }
+
+  #endOfWait() {
+    clearTimeout(this.#patience);
+    this.#patience = 0;
+    say("");
+  }
+}
+
+function tell(topic, version) {
+  const [kind] = topic.split(":");
+  document.body.dispatchEvent(new CustomEvent(`live:${kind}`, { detail: { topic, version } }));
+}
+
+function say(words) {
+  const state = document.getElementById("live-state");
+  if (state !== null && state.textContent !== words) state.textContent = words;
+}
+
+/** Follow what the page's body names, for as long as the page is looked at. */
+export function followLive() {
+  const topics = (document.body.dataset.live ?? "").split(/\s+/).filter((topic) => topic !== "");
+  if (topics.length === 0) return;
+  const live = new Live(topics);
+  addEventListener("pagehide", () => live.close());
+  addEventListener("pageshow", () => live.open());
+  document.addEventListener("visibilitychange", () => (document.hidden ? live.close() : live.open()));
+  live.open();
+}

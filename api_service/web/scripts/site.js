@@ -1,0 +1,16 @@
+// What every page loads: parts that are fetched and put in place (htmx), without losing focus (idiomorph), and live.
+import htmx from "htmx.org";
+import "idiomorph/htmx";
+
+import { followLive } from "./live.js";
+
+Object.assign(htmx.config, {
+  allowEval: false,
+  allowScriptTags: false,
+  historyCacheSize: 0, // pages show tokens once: the browser's store is no place for them
+  historyRestoreAsHxRequest: false,
+  includeIndicatorStyles: false,
+  selfRequestsOnly: true,
+});
+
+followLive();
