@@ -29,7 +29,7 @@ async def read(request: Request, model: type[M], *, limit: int) -> M:
     if content_type != "application/json" and content_type.split(";", 1)[0].strip().lower() != "application/json":
         detail = "Send JSON, with the header `Content-Type: application/json`."
         raise ProblemError(415, "unsupported_media_type", detail)
-    return parse(await _read_bounded(request, limit), model)
+    return parse(await read_bounded(request, limit), model)
 
 
 async def read_optional(request: Request, model: type[M], *, limit: int) -> M:
@@ -59,7 +59,8 @@ def parse(raw: bytes, model: type[M]) -> M:
         raise of_validation(error) from None
 
 
-async def _read_bounded(request: Request, limit: int) -> bytes:
+async def read_bounded(request: Request, limit: int) -> bytes:
+    """The body as it is. Raises ProblemError: 413 too large, 415 compressed, 400 not complete."""
     if (headers.first(request.scope, b"content-encoding") or "identity").lower() != "identity":
         raise ProblemError(415, "unsupported_media_type", "Compressed bodies are not taken. Send plain JSON.")
     announced = headers.first(request.scope, b"content-length")

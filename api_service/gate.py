@@ -9,11 +9,13 @@ import time
 from collections.abc import Sequence
 from itertools import count
 from secrets import token_hex
+from typing import Protocol
 from urllib.parse import parse_qsl
 
 import structlog
 from fastapi.routing import APIRoute
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api_service import headers
@@ -39,12 +41,25 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _log = structlog.get_logger(__name__)
 
 
-class Gate:
-    """Wraps the whole application."""
+class Pages(Protocol):
+    """What shows problems to people."""
 
-    def __init__(self, app: ASGIApp, services: Services) -> None:
+    def draws(self, request: Request) -> bool:
+        """Whether a problem of this request is to be a page."""
+        ...
+
+    def problem_page(self, request: Request, response: Response) -> Response:
+        """A problem as a page."""
+        ...
+
+
+class Gate:
+    """Wraps the whole application. With `pages` problems of pages are pages."""
+
+    def __init__(self, app: ASGIApp, services: Services, pages: Pages | None = None) -> None:
         self._app = app
         self._services = services
+        self._pages = pages
         # Unique over processes by its first part, cheap by its second.
         self._prefix = token_hex(6)
         self._numbers = count(1)
@@ -106,6 +121,8 @@ class Gate:
                     f"administrator the request id {request_id}."
                 )
                 response = respond(500, "internal_error", detail, request_id=request_id)
+        if self._pages is not None and self._pages.draws(request):
+            response = self._pages.problem_page(request, response)
         await response(request.scope, request.receive, send)
 
     def _note(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:

@@ -24,7 +24,9 @@ def downgrade() -> None:
         """
         DELETE FROM tokens WHERE session_from IS NOT NULL;
         DROP TRIGGER tokens_end_their_sessions ON tokens;
+        DROP TRIGGER tokens_begin_as_theirs ON tokens;
         DROP FUNCTION end_sessions_of_token();
+        DROP FUNCTION session_is_as_its_token();
         ALTER TABLE tokens DROP COLUMN session_from;
         """,
     )

@@ -11,3 +11,12 @@ BEGIN
 END $$;
 CREATE TRIGGER tokens_end_their_sessions AFTER UPDATE OF revoked_at ON tokens
     FOR EACH ROW WHEN (OLD.revoked_at IS NULL AND NEW.revoked_at IS NOT NULL) EXECUTE FUNCTION end_sessions_of_token();
+
+-- Whoever revokes the token at the same moment waits for the session to be there, or the session waits and is revoked.
+CREATE FUNCTION session_is_as_its_token() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    SELECT revoked_at INTO NEW.revoked_at FROM tokens WHERE id = NEW.session_from FOR SHARE;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER tokens_begin_as_theirs BEFORE INSERT ON tokens
+    FOR EACH ROW WHEN (NEW.session_from IS NOT NULL) EXECUTE FUNCTION session_is_as_its_token();

@@ -22,6 +22,15 @@ class EventRecord:
     data: dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """That something was recorded, and about what: the id of a job, a booking, a token ..."""
+
+    id: int
+    kind: str
+    subject: str | None
+
+
 class Events(Protocol):
     """The append-only record: who, what, before, after, why."""
 
@@ -39,4 +48,16 @@ class Events(Protocol):
         data: dict[str, Any] | None = None,
     ) -> None:
         """Record something that is not about a reservation (a token, a user, a node)."""
+        ...
+
+    async def newest(self) -> int:
+        """The newest event's id; 0 without any."""
+        ...
+
+    async def after(self, event_id: int, limit: int) -> list[Recorded]:
+        """What was recorded after an event, in order. An id may come to be seen after greater ones."""
+        ...
+
+    async def estimates_as_of(self) -> tuple[int, datetime | None]:
+        """How many who wait have estimates, and when these last changed."""
         ...

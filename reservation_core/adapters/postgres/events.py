@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.domain.model import Reason, ReasonCode
-from reservation_core.ports.events import EventRecord
+from reservation_core.ports.events import EventRecord, Recorded
 
 
 class ReservationEvent(NamedTuple):
@@ -75,6 +75,20 @@ class PostgresEvents:
             statement("append_event"),
             {"actor": actor, "kind": kind, "at": at, "subject": subject, "data": json.dumps(data or {})},
         )
+
+    async def newest(self) -> int:
+        """The newest event's id; 0 without any."""
+        return int((await self._connection.execute(statement("newest_event"))).scalar_one())
+
+    async def after(self, event_id: int, limit: int) -> list[Recorded]:
+        """At most `limit` of what was recorded after an event, in the order of the ids."""
+        result = await self._connection.execute(statement("events_after"), {"after_id": event_id, "limit": limit})
+        return [Recorded(row.id, row.kind, row.subject) for row in result]
+
+    async def estimates_as_of(self) -> tuple[int, datetime | None]:
+        """How many who wait have estimates, and when these last changed."""
+        row = (await self._connection.execute(statement("estimates_as_of"))).one()
+        return row.waiting, row.planned_at
 
 
 def _event(row: Row[Any]) -> EventRecord:

@@ -1,0 +1,65 @@
+"""The files that pages load: our styles, and what `make web` has built of scripts, where it has.
+
+An address holds a digest of the file, so browsers keep it for ever and never have an old one.
+"""
+
+import gzip
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+_HERE = Path(__file__).parent
+_FOLDERS = (_HERE / "styles", _HERE / "built")
+_TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+_KEPT = "public, max-age=31536000, immutable"
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """One file, as it is and compressed."""
+
+    media_type: str
+    digest: str
+    content: bytes
+    compressed: bytes
+
+
+class Assets:
+    """All files, read once."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, Asset] = {}
+        for folder in _FOLDERS:
+            for path in sorted(folder.glob("*")) if folder.is_dir() else ():
+                media_type = _TYPES.get(path.suffix)
+                if media_type is not None:
+                    content = path.read_bytes()
+                    digest = hashlib.sha256(content).hexdigest()[:16]
+                    self._found[path.name] = Asset(media_type, digest, content, gzip.compress(content, 9, mtime=0))
+
+    def has(self, name: str) -> bool:
+        """Whether there is such a file: scripts are there only where they were built."""
+        return name in self._found
+
+    def url(self, name: str) -> str:
+        """Where a file is. Raises KeyError for one that there is not."""
+        return f"/static/{self._found[name].digest}/{name}"
+
+    async def serve(self, request: Request) -> Response:
+        """`/static/{digest}/{name}`."""
+        found = self._found.get(request.path_params["name"])
+        if found is None or found.digest != request.path_params["digest"]:
+            raise HTTPException(404)
+        headers = {"Cache-Control": _KEPT, "X-Content-Type-Options": "nosniff", "Vary": "Accept-Encoding"}
+        if "gzip" in request.headers.get("accept-encoding", ""):
+            headers["Content-Encoding"] = "gzip"
+            return Response(found.compressed, media_type=found.media_type, headers=headers)
+        return Response(found.content, media_type=found.media_type, headers=headers)

@@ -1,0 +1,89 @@
+"""The cookies of the pages: the session, a word on what was just done, and the time zone."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from urllib.parse import quote, unquote
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+_NOTICE = "gpu_dev_notice"
+_ZONE = "gpu_dev_zone"
+_SESSION = "gpu_dev_session"
+_SECURE_SESSION = "__Host-gpu_dev_session"
+_MAX_NOTICE = 500
+_NOTICE_S = 60
+ZONE_S = 86_400 * 365
+
+
+@dataclass(frozen=True, slots=True)
+class Cookies:
+    """How cookies are set for one request; `secure`: the browser came by TLS."""
+
+    secure: bool
+
+    @classmethod
+    def of(cls, request: Request, public_url: str | None) -> "Cookies":
+        """A proxy's word on TLS is believed: a lie only keeps the liar's own browser from sending the cookie."""
+        if public_url is not None:
+            return cls(public_url.startswith("https:"))
+        forwarded = request.headers.get("x-forwarded-proto", "").split(",")[0].strip()
+        return cls("https" in (request.url.scheme, forwarded))
+
+    @property
+    def _session_name(self) -> str:
+        # Browsers take a name with this prefix from this host alone, over TLS, without a domain.
+        return _SECURE_SESSION if self.secure else _SESSION
+
+    def session(self, request: Request) -> str | None:
+        """The session's secret as the browser has it."""
+        return request.cookies.get(self._session_name)
+
+    def keep_session(self, response: Response, secret: str, until: datetime) -> None:
+        """Sign the browser in."""
+        response.set_cookie(
+            self._session_name, secret, expires=until, path="/", secure=self.secure, httponly=True, samesite="lax"
+        )
+
+    def drop_session(self, response: Response) -> None:
+        """Sign the browser out."""
+        response.delete_cookie(self._session_name, path="/", secure=self.secure, httponly=True, samesite="lax")
+
+    def tell(self, response: Response, notice: str) -> None:
+        """A sentence for the next page, on what was done."""
+        response.set_cookie(
+            _NOTICE,
+            quote(notice[:_MAX_NOTICE]),
+            max_age=_NOTICE_S,
+            path="/",
+            secure=self.secure,
+            httponly=True,
+            samesite="lax",
+        )
+
+    def told(self, request: Request) -> str | None:
+        """That sentence, if there is one."""
+        given = request.cookies.get(_NOTICE)
+        return None if given is None else unquote(given)[:_MAX_NOTICE]
+
+    def was_told(self, response: Response) -> None:
+        """It was shown."""
+        response.delete_cookie(_NOTICE, path="/", secure=self.secure, httponly=True, samesite="lax")
+
+
+def zone_of(cookies: Mapping[str, str]) -> ZoneInfo:
+    """The time zone that the browser's user has chosen, or the browser has said; UTC without one."""
+    name = unquote(cookies.get(_ZONE, ""))
+    if name not in available_timezones():
+        return ZoneInfo("UTC")
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError):
+        return ZoneInfo("UTC")
+
+
+def keep_zone(response: Response, name: str, *, secure: bool) -> None:
+    """Remember a time zone. Scripts may read it: they set it where nobody chose one."""
+    response.set_cookie(_ZONE, quote(name), max_age=ZONE_S, path="/", secure=secure, samesite="lax")

@@ -1,0 +1,68 @@
+"""What forms send: fields as text, bounded."""
+
+from collections.abc import Mapping, Sequence
+from urllib.parse import parse_qs
+
+from starlette.requests import Request
+
+from api_service import headers
+from api_service.bodies import read_bounded
+from api_service.problems import ProblemError
+
+_MOST_FIELDS = 500
+_TYPE = "application/x-www-form-urlencoded"
+
+
+class Form:
+    """The fields of a form. Spaces around a value mean nothing; a field left empty is as if it were not there."""
+
+    def __init__(self, fields: Mapping[str, Sequence[str]]) -> None:
+        self._fields = fields
+
+    def get(self, name: str) -> str | None:
+        """A field's value."""
+        values = self._fields.get(name, ())
+        return (values[0].strip() or None) if values else None
+
+    def text(self, name: str) -> str | None:
+        """A field's value with its spaces and line ends, the latter as `\\n`."""
+        values = self._fields.get(name, ())
+        return (values[0].replace("\r\n", "\n") or None) if values else None
+
+    def all(self, name: str) -> list[str]:
+        """Every value of a field that may be given several times."""
+        return [value for each in self._fields.get(name, ()) if (value := each.strip())]
+
+    def has(self, name: str) -> bool:
+        """Whether a box was ticked."""
+        return self.get(name) is not None
+
+    def number(self, name: str, words: str) -> int | None:
+        """A whole number. Raises ProblemError (422) for what is none; `words` is what people call the field."""
+        value = self.get(name)
+        if value is None:
+            return None
+        if not value.isascii() or not value.removeprefix("-").isdecimal() or len(value) > 18:
+            raise ProblemError(422, "invalid_request", f"{words} must be a whole number, such as 4.")
+        return int(value)
+
+    def shown(self) -> dict[str, str]:
+        """What was typed, to be shown again beside what is wrong with it."""
+        return {name: values[0] for name, values in self._fields.items() if values}
+
+
+async def read_form(request: Request, limit: int) -> Form:
+    """The form that was sent. Raises ProblemError: 413 too large, 415 no form, 400 not readable."""
+    sent = (headers.first(request.scope, b"content-type") or "").split(";", 1)[0].strip().lower()
+    if sent not in ("", _TYPE):
+        raise ProblemError(415, "unsupported_media_type", f"Send the form as {_TYPE}.")
+    raw = await read_bounded(request, limit)
+    try:
+        fields = parse_qs(raw.decode("ascii"), keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict")
+    except ValueError as error:
+        raise ProblemError(
+            400, "malformed_form", "The form can't be read. Open the page anew and send it again."
+        ) from (error)
+    if any("\x00" in value for values in fields.values() for value in values):
+        raise ProblemError(400, "malformed_form", "A field holds a character that no text has. Take it out.")
+    return Form(fields)

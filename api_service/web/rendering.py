@@ -1,0 +1,74 @@
+"""Templates into pages, and the headers that every page has."""
+
+import gzip
+from datetime import datetime
+from pathlib import Path
+from secrets import token_urlsafe
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from starlette.requests import Request
+from starlette.responses import Response
+
+from api_service.web import words
+from api_service.web.assets import Assets
+
+_TEMPLATES = Path(__file__).parent / "templates"
+_COMPRESS_FROM = 1024
+
+
+class Templates:
+    """The templates, compiled once. What they are given is escaped, and a name that they lack is an error."""
+
+    def __init__(self, assets: Assets) -> None:
+        self._environment = Environment(
+            loader=FileSystemLoader(_TEMPLATES),
+            autoescape=select_autoescape(default=True, default_for_string=True),
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            auto_reload=False,
+            cache_size=-1,
+        )
+        self._environment.globals["asset"] = assets.url
+        self._environment.globals["has_asset"] = assets.has
+        self._environment.filters["span"] = words.span
+        self._environment.filters["gib"] = words.gib
+
+    def text(self, name: str, *, zone: ZoneInfo, now: datetime, **context: Any) -> str:
+        """A template with its context; `now` and the zone are for how times are written."""
+        context |= {
+            "now": now,
+            "zone": zone.key,
+            "clock": lambda value: words.clock(value, zone, now),
+            "full_clock": lambda value: words.full_clock(value, zone),
+            "until": lambda value: words.until(value, now),
+        }
+        return self._environment.get_template(name).render(context)
+
+
+def new_nonce() -> str:
+    """What a page's own scripts and styles carry."""
+    return token_urlsafe(16)
+
+
+def html(request: Request, text: str, *, nonce: str, status: int = 200) -> Response:
+    """A page or a part of one. Nothing is loaded from elsewhere, nobody frames it, and no proxy keeps it."""
+    policy = (
+        f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'self' 'nonce-{nonce}'; img-src 'self' data:; "
+        "connect-src 'self'; font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    )
+    headers = {
+        "Content-Security-Policy": policy,
+        "Cache-Control": "no-store",
+        "Referrer-Policy": "same-origin",
+        "X-Content-Type-Options": "nosniff",
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Vary": "Accept-Encoding, HX-Request",
+    }
+    content = text.encode()
+    if len(content) >= _COMPRESS_FROM and "gzip" in request.headers.get("accept-encoding", ""):
+        content = gzip.compress(content, 5)
+        headers["Content-Encoding"] = "gzip"
+    return Response(content, status, media_type="text/html", headers=headers)

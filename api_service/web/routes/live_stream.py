@@ -1,0 +1,46 @@
+"""The one stream that an open page listens to: which of its parts are out of date."""
+
+import re
+
+from starlette.responses import Response
+
+from api_service.following import LiveStream
+from api_service.problems import ProblemError
+from api_service.web.live import messages
+from api_service.web.routing import WebRoute
+from api_service.web.visit import Visit
+
+_MOST = 10
+_COMMON = frozenset({"now", "queue", "jobs", "calendar"})
+_JOB = re.compile(r"job:(job-[0-9a-z]{1,32})")
+_BOOKING = re.compile(r"booking:(bkg-[0-9a-z]{1,32})")
+
+
+async def follow(visit: Visit) -> Response:
+    """`?topics=now,job:job-abc`: an event for each that changed. Others' jobs and bookings can't be listened to."""
+    topics = [topic for topic in visit.query("topics").split(",") if topic]
+    if not 0 < len(topics) <= _MOST:
+        raise ProblemError(422, "bad_topics", f"Name 1 to {_MOST} topics.")
+    for topic in topics:
+        await _require(visit, topic)
+    return LiveStream(
+        messages(visit.topics, topics),
+        media_type="text/event-stream",
+        wakeups=visit.services.wakeups,
+        recheck=lambda: visit.services.authenticator.principal(f"Bearer {visit.signed_in.secret}"),
+    )
+
+
+async def _require(visit: Visit, topic: str) -> None:
+    """Raises ProblemError and RestProblemError for what is not the visitor's to see."""
+    if topic in _COMMON or (topic == "admin" and visit.principal.is_admin):
+        return
+    if found := _JOB.fullmatch(topic):
+        await visit.rest.get(f"/v1/jobs/{found[1]}")
+    elif found := _BOOKING.fullmatch(topic):
+        await visit.rest.get(f"/v1/bookings/{found[1]}")
+    else:
+        raise ProblemError(422, "bad_topics", "There is no such topic for you. Load the page anew.")
+
+
+ROUTES = (WebRoute("GET", "/live", follow),)

@@ -1,0 +1,86 @@
+"""Signing in with a token, signing out, and the time zone."""
+
+from zoneinfo import available_timezones
+
+from starlette.responses import Response
+
+from api_service.problems import ProblemError
+from api_service.web.cookies import keep_zone
+from api_service.web.return_address import safe_return
+from api_service.web.routing import Access, WebRoute
+from api_service.web.visit import Visit
+from reservation_core.domain.errors import ForbiddenError
+from reservation_core.usecases import tokens
+from reservation_core.usecases.web_sessions import open_session
+
+
+async def sign_in_page(visit: Visit) -> Response:
+    """The form."""
+    return _form(visit, visit.query("next"))
+
+
+async def sign_in(visit: Visit) -> Response:
+    """Begin a session with a token."""
+    wanted = safe_return(visit.form.get("next"))
+    secret = visit.form.get("token")
+    if secret is None:
+        return _form(visit, wanted, "Paste a token: `gpu-dev login` shows where yours is, or ask an administrator.")
+    services = visit.services
+    try:
+        shown = await services.authenticator.principal(f"Bearer {secret}")
+    except ProblemError:
+        return _form(visit, wanted, "This token is not valid: it is misspelt, expired or revoked. Ask for a new one.")
+    try:
+        async with services.runtime.uow() as uow:
+            session = await open_session(
+                uow,
+                shown,
+                lasts=services.settings.web.session_lasts,
+                ids=services.runtime.ids,
+                now=services.runtime.clock.now(),
+            )
+    except ForbiddenError as error:
+        return _form(visit, wanted, error.detail)
+    response = visit.go(wanted)
+    visit.cookies.keep_session(response, session.secret, session.expires_at)
+    return response
+
+
+async def sign_out(visit: Visit) -> Response:
+    """End the session, here and in the database: its cookie is worth nothing any more."""
+    services, principal = visit.services, visit.principal
+    async with services.runtime.uow() as uow:
+        await tokens.revoke(uow, principal, principal.token_id, services.runtime.clock.now())
+    services.authenticator.forget_token(principal.token_id)
+    response = visit.go("/sign-in", "You are signed out.")
+    visit.cookies.drop_session(response)
+    return response
+
+
+async def choose_zone(visit: Visit) -> Response:
+    """Show times in another zone from now on."""
+    name = visit.form.get("zone") or "UTC"
+    if name not in available_timezones():
+        raise ProblemError(422, "unknown_time_zone", "There is no such time zone. Choose one such as Europe/Berlin.")
+    response = visit.go(safe_return(visit.form.get("next")), f"Times are shown for {name}.")
+    keep_zone(response, name, secure=visit.cookies.secure)
+    return response
+
+
+def _form(visit: Visit, wanted: str, trouble: str | None = None) -> Response:
+    return visit.page(
+        "sign_in.html",
+        title="Sign in",
+        status=200 if trouble is None else 401,
+        wanted=safe_return(wanted),
+        trouble=trouble,
+        issuer=visit.services.settings.web.oidc_issuer,
+    )
+
+
+ROUTES = (
+    WebRoute("GET", "/sign-in", sign_in_page, Access.ANYBODY),
+    WebRoute("POST", "/sign-in", sign_in, Access.ANYBODY),
+    WebRoute("POST", "/sign-out", sign_out),
+    WebRoute("POST", "/zone", choose_zone),
+)

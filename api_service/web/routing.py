@@ -1,0 +1,29 @@
+"""What a route of the pages is."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from starlette.responses import Response
+
+from api_service.web.visit import Visit
+
+Handler = Callable[[Visit], Awaitable[Response]]
+
+
+class Access(StrEnum):
+    """Who may open it."""
+
+    ANYBODY = "anybody"
+    SIGNED_IN = "signed_in"
+    ADMIN = "admin"
+
+
+@dataclass(frozen=True, slots=True)
+class WebRoute:
+    """What is at an address. `draws`: it answers with a page or a part of one, not with a stream."""
+
+    method: str
+    path: str
+    handler: Handler
+    access: Access = Access.SIGNED_IN

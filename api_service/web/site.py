@@ -1,0 +1,177 @@
+"""The pages of one application: their routes, who is let in, and what is shown when something is wrong."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from http import HTTPStatus
+
+import structlog
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from api_service.problems import ProblemError, of_exception, respond
+from api_service.services import Services
+from api_service.web import csrf
+from api_service.web.assets import Assets
+from api_service.web.cookies import Cookies, zone_of
+from api_service.web.form import Form, read_form
+from api_service.web.live import LiveTopics
+from api_service.web.page_list import WEB_ROUTES
+from api_service.web.rendering import Templates, new_nonce
+from api_service.web.rest_calls import RestCalls, RestProblemError
+from api_service.web.return_address import sign_in_address
+from api_service.web.routing import Access, WebRoute
+from api_service.web.visit import SignedInVisitor, Visit
+from reservation_core.domain.errors import ForbiddenError
+
+_REST = ("/v1/", "/gpu-schedulability", "/healthz", "/readyz", "/metrics", "/openapi.json")
+_log = structlog.get_logger(__name__)
+
+
+class Site:
+    """All pages. `rest` is what serves the routes of REST, in the same process."""
+
+    def __init__(self, services: Services, rest: ASGIApp) -> None:
+        self._services = services
+        self._rest = rest
+        self._assets = Assets()
+        self._templates = Templates(self._assets)
+        self._live = LiveTopics(services.runtime.uow, services.wakeups)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Tell open pages of what changes, for as long as the block runs."""
+        telling = asyncio.create_task(self._live.run())
+        try:
+            yield
+        finally:
+            telling.cancel()
+            for result in await asyncio.gather(telling, return_exceptions=True):
+                if isinstance(result, Exception):
+                    _log.error("background_task_failed", error=repr(result))
+
+    def routes(self, listed: Sequence[WebRoute] = WEB_ROUTES) -> list[Route]:
+        """What the application serves of it."""
+        return [
+            Route("/", _to_now, methods=["GET"], include_in_schema=False),
+            Route("/static/{digest}/{name}", self._assets.serve, methods=["GET"], include_in_schema=False),
+            *(
+                Route(each.path, self._endpoint(each), methods=[each.method], include_in_schema=False)
+                for each in listed
+            ),
+        ]
+
+    def draws(self, request: Request) -> bool:
+        """Whether this request comes from somebody who looks at pages, so that a problem is to be one, too."""
+        accepts = "text/html" in request.headers.get("accept", "") or "hx-request" in request.headers
+        return accepts and not request.url.path.startswith(_REST)
+
+    def problem_page(self, request: Request, response: Response) -> Response:
+        """A problem as REST says it, as a page or as the part of one."""
+        problem = RestProblemError(response.status_code, json.loads(bytes(response.body)))
+        return _drawn(self._visit(request, None, Form({})), problem)
+
+    def _endpoint(self, route: WebRoute) -> Callable[[Request], Awaitable[Response]]:
+        async def endpoint(request: Request) -> Response:
+            visit = self._visit(request, None, Form({}))
+            try:
+                if route.access is not Access.ANYBODY:
+                    visitor = await self._visitor(request)
+                    if visitor is None:
+                        return self._asked_to_sign_in(request)
+                    visit = replace(visit, visitor=visitor)
+                    _require(route.access, visitor)
+                if route.method != "GET":
+                    visit = replace(visit, form=await self._form(request, visit.visitor))
+                return await route.handler(visit)
+            except Exception as error:  # noqa: BLE001 - what nobody foresaw travels on
+                return self._refused(visit, error)
+
+        return endpoint
+
+    def _refused(self, visit: Visit, error: Exception) -> Response:
+        """The page for an error that has one; what nobody foresaw travels on, to the gate."""
+        if isinstance(error, RestProblemError):
+            return _drawn(visit, error)
+        problem = of_exception(error, visit.request)
+        if problem is None:
+            raise error
+        return _drawn(visit, RestProblemError(problem.status_code, json.loads(bytes(problem.body))))
+
+    async def _visitor(self, request: Request) -> SignedInVisitor | None:
+        secret = self._cookies(request).session(request)
+        if secret is None:
+            return None
+        try:
+            principal = await self._services.authenticator.principal(f"Bearer {secret}")
+        except ProblemError:
+            return None  # over, or never was one: they sign in again
+        return SignedInVisitor(principal, secret, RestCalls(self._rest, request, principal))
+
+    async def _form(self, request: Request, visitor: SignedInVisitor | None) -> Form:
+        """Raises ProblemError: 403 for what no page of ours has sent."""
+        _refuse_other_sites(request)
+        form = await read_form(request, self._services.settings.max_body_bytes)
+        if visitor is not None:
+            given = request.headers.get(csrf.HEADER) or form.get(csrf.FIELD)
+            if not csrf.is_for(visitor.secret, given):
+                raise ProblemError(
+                    403, "stale_page", "This page is from before you signed in. Load it anew, and do it again."
+                )
+        return form
+
+    def _asked_to_sign_in(self, request: Request) -> Response:
+        if "hx-request" in request.headers:
+            # The page that asks for its part is shown signed out, where it will lead back to.
+            return Response(status_code=401, headers={"HX-Refresh": "true", "Cache-Control": "no-store"})
+        if request.headers.get("accept") == "text/event-stream":
+            return respond(401, "unauthenticated", "Your session is over. Sign in again.")
+        return RedirectResponse(sign_in_address(request), 303, headers={"Cache-Control": "no-store"})
+
+    def _visit(self, request: Request, visitor: SignedInVisitor | None, form: Form) -> Visit:
+        return Visit(
+            request=request,
+            services=self._services,
+            templates=self._templates,
+            topics=self._live,
+            cookies=self._cookies(request),
+            nonce=new_nonce(),
+            zone=zone_of(request.cookies),
+            now=self._services.runtime.clock.now(),
+            visitor=visitor,
+            form=form,
+        )
+
+    def _cookies(self, request: Request) -> Cookies:
+        return Cookies.of(request, self._services.settings.web.public_url)
+
+
+def _drawn(visit: Visit, problem: RestProblemError) -> Response:
+    title = HTTPStatus(problem.status).phrase
+    if visit.partial:
+        # What a script asked for goes where problems are shown, beside what was there.
+        return visit.part("_problem.html", problem.status, problem=problem)
+    return visit.page("problem.html", title=title, status=problem.status, problem=problem)
+
+
+def _require(access: Access, visitor: SignedInVisitor) -> None:
+    if access is Access.ADMIN and not visitor.principal.is_admin:
+        raise ForbiddenError("Only administrators see this page. Ask one of them for what you need.")
+
+
+def _refuse_other_sites(request: Request) -> None:
+    """What a browser says of who sends a form. Old ones say nothing: for these there is the token in the form."""
+    sent_from = request.headers.get("sec-fetch-site")
+    origin = request.headers.get("origin")
+    # Opaque origins (`null`) are sent by pages that hide where they are from; ours don't.
+    elsewhere = origin is not None and origin.partition("://")[2] != request.headers.get("host", "")
+    if sent_from not in (None, "same-origin", "none") or (sent_from is None and elsewhere):
+        raise ProblemError(403, "from_elsewhere", "This was sent by another site. Open the page here, and do it there.")
+
+
+async def _to_now(_request: Request) -> Response:
+    return RedirectResponse("/now", 303)

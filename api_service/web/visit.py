@@ -1,0 +1,111 @@
+"""One request for a page: who asks, from which zone, and how it is answered."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote
+from zoneinfo import ZoneInfo
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from api_service.services import Services
+from api_service.web import csrf
+from api_service.web.cookies import Cookies
+from api_service.web.form import Form
+from api_service.web.live import LiveTopics
+from api_service.web.rendering import Templates, html
+from api_service.web.rest_calls import RestCalls
+from reservation_core.ports.identities import Principal
+
+
+@dataclass(frozen=True, slots=True)
+class SignedInVisitor:
+    """Who asks, with what they may do, and their session's secret."""
+
+    principal: Principal
+    secret: str
+    rest: RestCalls
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """A request for a page. `form` is what was sent by POST, known to be from a page of ours."""
+
+    request: Request
+    services: Services
+    templates: Templates
+    topics: LiveTopics
+    cookies: Cookies
+    nonce: str
+    zone: ZoneInfo
+    now: datetime
+    visitor: SignedInVisitor | None
+    form: Form
+
+    @property
+    def signed_in(self) -> SignedInVisitor:
+        """Who asks. Routes for anybody must not ask."""
+        if self.visitor is None:
+            raise RuntimeError("nobody is signed in")
+        return self.visitor
+
+    @property
+    def principal(self) -> Principal:
+        """Who asks."""
+        return self.signed_in.principal
+
+    @property
+    def rest(self) -> RestCalls:
+        """REST, as whoever asks."""
+        return self.signed_in.rest
+
+    @property
+    def partial(self) -> bool:
+        """Whether a part of the page is asked for by its scripts, not a whole page."""
+        return self.request.headers.get("hx-request") == "true" and "hx-boosted" not in self.request.headers
+
+    def query(self, name: str, default: str = "") -> str:
+        """A parameter of the address."""
+        return self.request.query_params.get(name, default).strip()
+
+    def path(self, name: str) -> str:
+        """A part of the address, such as a job's id, encoded for an address of REST."""
+        return quote(str(self.request.path_params[name]), safe="")
+
+    def page(self, template: str, *, title: str, status: int = 200, live: str = "", **context: Any) -> Response:
+        """A whole page. `live`: the topics (see live.py) that its parts wait for, with spaces between."""
+        notice = self.cookies.told(self.request)
+        response = self._html(template, status, title=title, live=live, notice=notice, **context)
+        if notice is not None:
+            self.cookies.was_told(response)
+        return response
+
+    def part(self, template: str, status: int = 200, **context: Any) -> Response:
+        """A part of a page."""
+        return self._html(template, status, **context)
+
+    def go(self, path: str, notice: str | None = None) -> Response:
+        """Lead to another page, with a sentence on what was done."""
+        if self.partial:
+            response = Response(status_code=204, headers={"HX-Redirect": path, "Cache-Control": "no-store"})
+        else:
+            response = Response(status_code=303, headers={"Location": path, "Cache-Control": "no-store"})
+        if notice is not None:
+            self.cookies.tell(response, notice)
+        return response
+
+    def text(self, template: str, **context: Any) -> str:
+        """A template, with what every template may use."""
+        visitor = self.visitor
+        context |= {
+            "me": None if visitor is None else visitor.principal,
+            "csrf": "" if visitor is None else csrf.made_for(visitor.secret),
+            "nonce": self.nonce,
+            "path": self.request.url.path,
+            "address": self.request.url.path + (f"?{self.request.url.query}" if self.request.url.query else ""),
+        }
+        return self.templates.text(template, zone=self.zone, now=self.now, **context)
+
+    def _html(self, template: str, status: int, **context: Any) -> Response:
+        return html(self.request, self.text(template, **context), nonce=self.nonce, status=status)
