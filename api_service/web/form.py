@@ -60,9 +60,8 @@ async def read_form(request: Request, limit: int) -> Form:
     try:
         fields = parse_qs(raw.decode("ascii"), keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict")
     except ValueError as error:
-        raise ProblemError(
-            400, "malformed_form", "The form can't be read. Open the page anew and send it again."
-        ) from (error)
+        detail = "The form can't be read. Open the page anew and send it again."
+        raise ProblemError(400, "malformed_form", detail) from error
     if any("\x00" in value for values in fields.values() for value in values):
         raise ProblemError(400, "malformed_form", "A field holds a character that no text has. Take it out.")
     return Form(fields)
