@@ -1,5 +1,6 @@
 """The values that the chart gpu-dev-server is tried with, and ways to look at what comes of them."""
 
+import json
 from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
@@ -8,10 +9,10 @@ import yaml
 
 from tests.chart.dev_server_schema import CHART
 from tests.chart.hardening import HOSTILE
-from tests.chart.rendering import JsonObject, render
+from tests.chart.rendering import JsonObject, one, render
 
 CONTROLPLANE, WORKLOADS = "gpu-controlplane", "gpu-dev"
-OPERATORS = ("ServiceMonitor", "PrometheusRule", "Cluster")
+OPERATORS = ("ServiceMonitor", "PrometheusRule", "Cluster", "BackendConfig")
 EXTERNAL: dict[str, Any] = {"postgres": {"enabled": False}, "externalDatabase": {"url": "postgresql://u:p@db:5433/x"}}
 ALL_ON: dict[str, Any] = {
     "global": {"imageRegistry": "registry.test:5000/team", "imagePullSecrets": [{"name": "registry"}],
@@ -137,3 +138,30 @@ def templates(documents: list[JsonObject]) -> Iterator[tuple[str, JsonObject]]:
 
 def containers(template: JsonObject) -> list[JsonObject]:
     return [*template["spec"].get("initContainers", ()), *template["spec"]["containers"]]
+
+
+def variables(workload: JsonObject) -> dict[str, str | None]:
+    """The environment of a workload's first container."""
+    ((_, template),) = templates([workload])
+    return {each["name"]: each.get("value") for each in template["spec"]["containers"][0]["env"]}
+
+
+def rules_of(documents: list[JsonObject], account: str) -> list[JsonObject]:
+    """What an account may, wherever its roles say it, in one order; with the kind of place."""
+    found = []
+    for binding in documents:
+        if binding["kind"].endswith("RoleBinding") and any(
+            each["name"] == account for each in binding.get("subjects", ())
+        ):
+            role = one(
+                [
+                    each
+                    for each in documents
+                    if each["metadata"].get("namespace") == binding["metadata"].get("namespace")
+                ],
+                binding["roleRef"]["kind"],
+                binding["roleRef"]["name"],
+            )
+            place = {None: "cluster", WORKLOADS: "jobs"}.get(role["metadata"].get("namespace"), "system")
+            found += [{"place": place, **rule} for rule in role["rules"]]
+    return sorted(found, key=json.dumps)

@@ -30,7 +30,9 @@ from tests.chart.dev_server_values import (
     containers,
     over,
     rendered,
+    rules_of,
     templates,
+    variables,
 )
 from tests.chart.hardening import HOSTILE, VERSIONS, check_objects, check_pods
 from tests.chart.rendering import JsonObject, one
@@ -103,32 +105,6 @@ def test_what_was_hostile_is_still_one_value_and_namespaces_are_the_two(values: 
         assert told["GPU_DEV_SMTP__HOST"] == HOSTILE
         # Helm's own way with large numbers is 1.048576e+06.
         assert variables(api)["GPU_DEV_MAX_BODY_BYTES"] == "1048576"
-
-
-def variables(workload: JsonObject) -> dict[str, str | None]:
-    ((_, template),) = templates([workload])
-    return {each["name"]: each.get("value") for each in template["spec"]["containers"][0]["env"]}
-
-
-def rules_of(documents: list[JsonObject], account: str) -> list[JsonObject]:
-    """What an account may, wherever its roles say it, in one order; with the kind of place."""
-    found = []
-    for binding in documents:
-        if binding["kind"].endswith("RoleBinding") and any(
-            each["name"] == account for each in binding.get("subjects", ())
-        ):
-            role = one(
-                [
-                    each
-                    for each in documents
-                    if each["metadata"].get("namespace") == binding["metadata"].get("namespace")
-                ],
-                binding["roleRef"]["kind"],
-                binding["roleRef"]["name"],
-            )
-            place = {None: "cluster", WORKLOADS: "jobs"}.get(role["metadata"].get("namespace"), "system")
-            found += [{"place": place, **rule} for rule in role["rules"]]
-    return sorted(found, key=json.dumps)
 
 
 @pytest.mark.parametrize(
@@ -312,9 +288,6 @@ def test_what_pods_of_jobs_get_is_what_the_program_takes(name: str) -> None:
     defaults = PodDefaults.model_validate(yaml.safe_load(data["pod-defaults.yaml"]))
     assert defaults.priorityClassName == "gpu-dev-jobs"
     assert (defaults.runtimeClassName is None) == (name in ("local", "gcp"))
-    if name == "all on":
-        assert data["policy.toml"] == ALL_ON["apiService"]["policy"]
-        assert data["sign-in.toml"] == ALL_ON["apiService"]["signIn"]["file"]
 
 
 def test_components_are_in_the_network_policies_that_let_them_work() -> None:

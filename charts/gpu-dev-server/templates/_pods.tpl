@@ -140,6 +140,13 @@ livenessProbe:
 checksum/configuration: {{ include "gpu-dev-server.configuration" . | sha256sum }}
 {{- end }}
 
+{{- define "gpu-dev-server.apiChecksum" -}}
+{{ include "gpu-dev-server.checksum" . }}
+{{- with include "gpu-dev-server.apiConfiguration" . }}
+checksum/api-configuration: {{ . | sha256sum }}
+{{- end }}
+{{- end }}
+
 {{- define "gpu-dev-server.configuration" -}}
 {{- $defaults := deepCopy .Values.workloads.podDefaults }}
 {{- if and .Values.priorityClasses.create (not (hasKey $defaults "priorityClassName")) }}
@@ -147,6 +154,10 @@ checksum/configuration: {{ include "gpu-dev-server.configuration" . | sha256sum 
 {{- end }}
 pod-defaults.yaml: |
 {{- toYaml $defaults | nindent 2 }}
+{{- end }}
+
+{{/* What the API alone reads; empty: nothing. */}}
+{{- define "gpu-dev-server.apiConfiguration" -}}
 {{- with .Values.apiService.signIn.file }}
 sign-in.toml: |
 {{- . | nindent 2 }}
