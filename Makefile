@@ -84,7 +84,7 @@ manifests: $(DEV) ## deploy/manifests and the schema of charts/gpu-dev-server, a
 images: ## every image of the Dockerfile, with docker buildx
 	@docker buildx bake
 
-push: ## build the images and push them; REGISTRY, TAG and BASE_IMAGE say where, as what, and on what
+push: ## build the images and push them; REGISTRY, TAG, BASE_IMAGE and NODE_IMAGE say where, as what, and on what
 	@deploy/images/push.sh
 
 sign: ## sign what was pushed, with cosign

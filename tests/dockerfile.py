@@ -88,19 +88,26 @@ def copy_of(stage: Stage, repository: Path, into: Path) -> None:
         for source in sources:
             found = repository / source
             if found.is_dir():
-                shutil.copytree(found, into / target, ignore=shutil.ignore_patterns("__pycache__"))
+                # Neither gets past .dockerignore.
+                shutil.copytree(found, into / target, ignore=shutil.ignore_patterns("__pycache__", "built"))
             else:
                 shutil.copy(found, into / target / source)
 
 
-def carry_out(stage: Stage, repository: Path, root: Path, python: str) -> None:
-    """Do all that a stage says below `root`: absolute folders of its commands lie there, and `python` is this one."""
+def carry_out(stage: Stage, repository: Path, root: Path, python: str, made: dict[str, Path] | None = None) -> None:
+    """Do all that a stage says below `root`: absolute folders of its commands lie there, and `python` is this one.
+
+    `made`: below which folders other stages were carried out, for what is copied from these.
+    """
     folder = root
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
     for word, rest in stage.instructions:
         if word == "WORKDIR":
             folder = root / rest.lstrip("/")
             folder.mkdir(parents=True, exist_ok=True)
+        elif word == "COPY" and rest.startswith("--from="):
+            source_stage, source, target = rest.removeprefix("--from=").split()
+            shutil.copytree((made or {})[source_stage] / source.lstrip("/"), folder / target)
         elif word == "COPY":
             copy_of(Stage(stage.name, stage.base, [(word, rest)]), repository, folder)
         elif word == "RUN":

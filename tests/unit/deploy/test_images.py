@@ -26,6 +26,8 @@ ROOT = Path(__file__).parents[3]
 DOCKERFILE = read_dockerfile(ROOT / "Dockerfile")
 COMPONENTS = DOCKERFILE.components()
 BUILD = DOCKERFILE.stages["build"]
+WEB = DOCKERFILE.stages["web"]
+PAGES = "api_service/web"
 NOBODY = 65532
 LISTENING = {"api-service", "reservation-processor", "admission-webhook", "gpu-scheduler", "gpu-admission"}
 LEFT_BEHIND = re.findall(
@@ -75,7 +77,9 @@ def test_there_is_one_for_each_component() -> None:
     image = baked["target"]["image"]
     assert sorted(image["matrix"]["component"]) == sorted(COMPONENTS)
     assert image["args"].keys() == DOCKERFILE.arguments.keys()
-    assert baked["variable"]["BASE_IMAGE"]["default"] == DOCKERFILE.arguments["PYTHON"]
+    for argument, variable in (("PYTHON", "BASE_IMAGE"), ("NODE", "NODE_IMAGE")):
+        assert image["args"][argument] == f"${{{variable}}}"
+        assert baked["variable"][variable]["default"] == DOCKERFILE.arguments[argument]
 
 
 def test_what_is_copied_is_there_and_gets_past_dockerignore() -> None:
@@ -85,7 +89,13 @@ def test_what_is_copied_is_there_and_gets_past_dockerignore() -> None:
         for sources, _ in stage.copied():
             for source in sources:
                 assert (ROOT / source).exists(), f"{stage.name} copies {source}"
-                assert f"!{source}" in admitted
+                assert any(f"!{each}" in admitted for each in (Path(source), *Path(source).parents))
+
+
+def test_what_this_machine_built_for_the_pages_is_not_taken_for_what_the_image_builds() -> None:
+    assert WEB.base == "${NODE}"
+    assert f"{PAGES}/built" in (ROOT / ".dockerignore").read_text().split()
+    assert f"--from=web /build/{PAGES}/built {PAGES}/built" in BUILD.all("COPY")
 
 
 def test_what_the_package_is_made_of_is_copied() -> None:
@@ -181,6 +191,11 @@ def start(python: str, root: Path, modules: list[str], gone: list[str], path: Pa
     return done.stdout.splitlines()
 
 
+def assert_same_files(one: Path, other: Path) -> None:
+    names = [sorted(str(each.relative_to(folder)) for each in folder.rglob("*")) for folder in (one, other)]
+    assert names[0] == names[1]
+
+
 def test_every_program_starts_from_the_package_as_it_is_built() -> None:
     """Without what is left behind, as nobody, from a tree that it can't write to."""
     modules = [module_of(component) for component in COMPONENTS if component != "gpu-scheduler-check"]
@@ -188,6 +203,10 @@ def test_every_program_starts_from_the_package_as_it_is_built() -> None:
         build, site = folder / "build", folder / "site"
         build.mkdir()
         copy_of(BUILD, ROOT, build)
+        # Which git ignores, and the package has all the same.
+        shutil.copy(ROOT / ".gitignore", build)
+        (build / PAGES / "built").mkdir()
+        (build / PAGES / "built" / "site.js").touch()
         install = next(each for each in BUILD.all("RUN") if each.endswith(" ."))
         words = install.split()
         assert words[:2] == ["/venv/bin/pip", "install"]
@@ -197,6 +216,8 @@ def test_every_program_starts_from_the_package_as_it_is_built() -> None:
             check=True,
             timeout=300,
         )
+        for folder_of_pages in ("built", "styles", "templates"):
+            assert_same_files(build / PAGES / folder_of_pages, site / PAGES / folder_of_pages)
         shutil.rmtree(build)
         # What only installs and is not a program's: its own names differ from those that are imported.
         gone = [each.replace("-", "_") for each in LEFT_BEHIND if each not in ("setuptools", "pip")]
@@ -221,7 +242,12 @@ def test_the_check_runs_on_nothing_but_python() -> None:
 @pytest.mark.timeout(2400)
 def test_all_that_the_build_stage_runs() -> None:
     with readable_folder() as folder:
-        carry_out(BUILD, ROOT, folder, getattr(sys, "_base_executable", sys.executable))
+        web = folder / "web-stage"
+        carry_out(WEB, ROOT, web, sys.executable)
+        carry_out(BUILD, ROOT, folder, getattr(sys, "_base_executable", sys.executable), {"web": web})
+        [built] = folder.glob(f"venv/lib/python3*/site-packages/{PAGES}/built")
+        assert {each.name for each in built.iterdir()} == {"LICENSES.txt", "calendar.css", "calendar.js", "site.js"}
+        shutil.rmtree(web)
         venv = folder / "venv"
         site = next(venv.glob("lib/python3*/site-packages"))
         assert not [each for each in LEFT_BEHIND if (site / each.replace("-", "_")).exists()]

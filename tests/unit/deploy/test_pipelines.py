@@ -15,6 +15,7 @@ import yaml
 ROOT = Path(__file__).parents[3]
 PUSH, SIGN = ROOT / "deploy" / "images" / "push.sh", ROOT / "deploy" / "images" / "sign.sh"
 GIVEN = {"REGISTRY": "registry.test:5000/team/", "TAG": "1.2.3", "BASE_IMAGE": f"python@sha256:{'0' * 64}"}
+GIVEN |= {"NODE_IMAGE": f"node@sha256:{'1' * 64}"}
 DIGESTS = {"api-service": f"sha256:{'a' * 64}", "gpu-scheduler": f"sha256:{'b' * 64}"}
 
 
@@ -47,7 +48,7 @@ def make_targets() -> set[str]:
 def test_both_lint_test_build_push_and_sign_by_what_there_is(jobs: dict[str, dict[str, Any]]) -> None:
     assert [*jobs] == ["lint", "test", "build", "publish"]
     made = {name: re.findall(r"\bmake ([a-z]+)", "\n".join(commands(job))) for name, job in jobs.items()}
-    assert made == {"lint": ["check"], "test": ["test"], "build": ["images"], "publish": ["push", "sign"]}
+    assert made == {"lint": ["check"], "test": ["web", "test"], "build": ["images"], "publish": ["push", "sign"]}
     assert {each for names in made.values() for each in names} <= make_targets()
 
 
@@ -120,7 +121,8 @@ def test_images_are_pushed_with_what_is_in_them(tmp_path: Path) -> None:
         ({"REGISTRY": ""}, "REGISTRY"),
         ({"REGISTRY": "registry.test"}, "REGISTRY"),
         ({"TAG": ""}, "TAG"),
-        ({"BASE_IMAGE": "python:3.11-slim"}, "digest"),
+        ({"BASE_IMAGE": "python:3.11-slim"}, "BASE_IMAGE needs a digest"),
+        ({"NODE_IMAGE": "node:24-slim"}, "NODE_IMAGE needs a digest"),
     ],
 )
 def test_what_would_be_pushed_wrongly_is_not(tmp_path: Path, change: dict[str, str], named: str) -> None:
