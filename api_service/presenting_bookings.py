@@ -11,7 +11,9 @@ from reservation_core.contracts_bookings import (
     BookingOut,
     BookingReasonOut,
     BookingSeries,
+    BookingVerdict,
     FreeSlotOut,
+    SeriesVerdict,
     SkippedDate,
     TypeAvailability,
 )
@@ -26,17 +28,6 @@ from reservation_core.usecases.owned_bookings import is_theirs
 def booking(found: Booking, sight: Sight) -> BookingOut:
     """A booking; of other people's only when it is and which cards, and whose to those who may see that."""
     theirs = is_theirs(sight.caller, found)
-    by_rank = groupby(sorted(found.cards, key=lambda card: (card.rank, card.index)), key=lambda card: card.rank)
-    allocations = []
-    for _, group in by_rank:
-        cards = list(group)
-        allocations.append(
-            BookedCards(
-                node=cards[0].node,
-                gpu_indices=[card.index for card in cards],
-                gpu_uuids=[card.uuid if theirs else None for card in cards],
-            )
-        )
     return BookingOut(
         id=found.id,
         title=found.title if theirs else None,
@@ -53,7 +44,7 @@ def booking(found: Booking, sight: Sight) -> BookingOut:
         duration=found.span.length,
         created_at=found.created_at,
         series_id=found.series_id if theirs else None,
-        allocations=allocations,
+        allocations=_allocations(found, theirs=theirs),
         workload=_workload(found.workload) if theirs and found.workload is not None else None,
         jobs=list(found.jobs) if theirs else [],
         used_at=found.used_at if theirs else None,
@@ -62,6 +53,47 @@ def booking(found: Booking, sight: Sight) -> BookingOut:
         waits_until=found.waits_until if theirs else None,
         auto_accept=found.auto_accept if theirs else False,
     )
+
+
+def verdict(found: Booking) -> BookingVerdict:
+    """What one's own booking would be."""
+    return BookingVerdict(
+        status=found.status,
+        reason=_reason(found, theirs=True),
+        title=found.title,
+        project=found.project,
+        gpus=found.wanted.gpus,
+        gpu_type=found.wanted.gpu_type,
+        nodes=found.wanted.nodes,
+        node=found.wanted.node,
+        start=found.span.start,
+        end=found.span.end,
+        duration=found.span.length,
+        allocations=_allocations(found, theirs=True),
+        waits_until=found.waits_until,
+    )
+
+
+def series_verdict(outcome: SeriesOutcome) -> SeriesVerdict:
+    """What one's own series would be."""
+    return SeriesVerdict(
+        items=[verdict(each) for each in outcome.booked], skipped=[_skipped(each) for each in outcome.skipped]
+    )
+
+
+def _allocations(found: Booking, *, theirs: bool) -> list[BookedCards]:
+    by_rank = groupby(sorted(found.cards, key=lambda card: (card.rank, card.index)), key=lambda card: card.rank)
+    allocations = []
+    for _, group in by_rank:
+        cards = list(group)
+        allocations.append(
+            BookedCards(
+                node=cards[0].node,
+                gpu_indices=[card.index for card in cards],
+                gpu_uuids=[card.uuid if theirs else None for card in cards],
+            )
+        )
+    return allocations
 
 
 def _reason(found: Booking, *, theirs: bool) -> BookingReasonOut:

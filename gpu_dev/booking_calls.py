@@ -16,12 +16,15 @@ from reservation_core.contracts_bookings import (
     BookingCreate,
     BookingOut,
     BookingSeries,
+    BookingVerdict,
     FeedCreated,
     FreeSlotOut,
+    SeriesVerdict,
 )
 from reservation_core.domain.model import BookingStatus
 
 _PATH = "/v1/bookings"
+_DRY = {"dry_run": "true"}
 Reach = Literal["this", "following", "all"]
 
 
@@ -33,6 +36,13 @@ class BookingCalls(Calls):
         if request.recurrence is not None:
             return self._post(BookingSeries, _PATH, request)
         return self._post(BookingOut, _PATH, request)
+
+    def would_book(self, request: BookingCreate) -> BookingVerdict | SeriesVerdict:
+        """What `book` would answer at this moment; nothing is booked."""
+        answer = self._exchange.send("POST", _PATH, body=request, params=_DRY).content
+        if request.recurrence is not None:
+            return read_answer(SeriesVerdict, answer)
+        return read_answer(BookingVerdict, answer)
 
     def get(self, booking_id: str) -> BookingOut:
         """One of one's bookings."""
@@ -61,6 +71,10 @@ class BookingCalls(Calls):
     def change(self, booking_id: str, change: BookingChange, *, if_match: str | None = None) -> BookingOut:
         """Extend, shorten, move or rename a booking."""
         return self._change("PATCH", BookingOut, _path(booking_id), change, if_match=if_match)
+
+    def would_change(self, booking_id: str, change: BookingChange, *, if_match: str | None = None) -> BookingVerdict:
+        """What `change` would answer at this moment; nothing is changed."""
+        return self._change("PATCH", BookingVerdict, _path(booking_id), change, if_match=if_match, **_DRY)
 
     def cancel(self, booking_id: str, *, series: Reach = "this") -> list[BookingOut]:
         """Give back what is left of a booking, or of its series."""

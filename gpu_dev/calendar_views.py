@@ -5,7 +5,7 @@ from datetime import datetime
 from gpu_dev.durations import format_duration
 from gpu_dev.output import Column, View, local_time
 from gpu_dev.views import wanted_gpus
-from reservation_core.contracts_bookings import BookingOut, FeedCreated, FreeSlotOut
+from reservation_core.contracts_bookings import BookingOut, BookingVerdict, FeedCreated, FreeSlotOut
 from reservation_core.contracts_maintenance import AffectedOut, MaintenanceOut
 from reservation_core.contracts_notices import NoticeTargetOut
 from reservation_core.contracts_policy import LimitOut, ProjectOut, RuleOut, UsageLineOut
@@ -16,7 +16,7 @@ def minute(moment: datetime | None) -> str:
     return "" if moment is None else moment.astimezone().strftime("%a %Y-%m-%d %H:%M")
 
 
-def booked_on(booking: BookingOut) -> str:
+def booked_on(booking: BookingOut | BookingVerdict) -> str:
     """Where it is: `n1:0,1 n2:4`."""
     return " ".join(f"{one.node}:{','.join(map(str, one.gpu_indices))}" for one in booking.allocations)
 
@@ -76,6 +76,18 @@ BOOKING_DETAILS = View[BookingOut](
         Column("OFFERED UNTIL", lambda one: local_time(one.offer_until)),
         Column("WAITS UNTIL", lambda one: local_time(one.waits_until)),
         Column("CREATED", lambda one: local_time(one.created_at)),
+    ),
+)
+
+VERDICT = View[BookingVerdict](
+    name=lambda one: f"{one.start:%Y-%m-%dT%H:%MZ}",
+    columns=(
+        Column("STATUS", lambda one: one.status.value),
+        Column("GPUS", lambda one: wanted_gpus(one.gpus, one.gpu_type, one.nodes)),
+        Column("START", lambda one: minute(one.start)),
+        Column("END", lambda one: minute(one.end)),
+        Column("WHERE", booked_on),
+        Column("REASON", lambda one: f"{one.reason.code.value}: {one.reason.detail}", wide=True),
     ),
 )
 

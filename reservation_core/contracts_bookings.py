@@ -294,6 +294,31 @@ class BookingSeries(Wire):
     skipped: list[SkippedDate]
 
 
+class BookingVerdict(Wire):
+    """What a booking would be, had it been made or changed: it has no id, and nothing is kept for it."""
+
+    status: BookingStatus
+    reason: BookingReasonOut
+    title: str | None
+    project: str | None
+    gpus: int
+    gpu_type: str | None
+    nodes: int
+    node: str | None
+    start: Time
+    end: Time
+    duration: timedelta
+    allocations: list[BookedCards]
+    waits_until: Time | None
+
+
+class SeriesVerdict(Wire):
+    """What the bookings of a series would be, in order, and the dates that would be left out."""
+
+    items: list[BookingVerdict]
+    skipped: list[SkippedDate]
+
+
 class FreeSlotOut(Wire):
     """A time that would do on cards of one type: any start from `start` to `latest_start` does."""
 

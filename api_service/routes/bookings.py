@@ -10,13 +10,21 @@ from starlette.responses import Response
 
 from api_service import bodies, presenting_bookings
 from api_service.documents import answers, changes, problems, reads
-from api_service.idempotency import Answer, once
+from api_service.idempotency import Answer, key_of, once
 from api_service.pagination import PageQuery, decode, encode
 from api_service.preconditions import expected_version, version_tag
 from api_service.services import Caller, Served
 from api_service.sight import Sight, sight_of
 from reservation_core.contracts import Page, UserName
-from reservation_core.contracts_bookings import BookingChange, BookingCreate, BookingOut, BookingSeries, Instant
+from reservation_core.contracts_bookings import (
+    BookingChange,
+    BookingCreate,
+    BookingOut,
+    BookingSeries,
+    BookingVerdict,
+    Instant,
+    SeriesVerdict,
+)
 from reservation_core.domain.bookings import Booking
 from reservation_core.domain.calendar import to_micros, to_moment
 from reservation_core.domain.model import BookingStatus
@@ -24,10 +32,11 @@ from reservation_core.ports.bookings import BookingFilter
 from reservation_core.ports.identities import Principal
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.book import book
-from reservation_core.usecases.book_series import book_series
+from reservation_core.usecases.book_series import SeriesOutcome, book_series
 from reservation_core.usecases.cancel_booking import Reach, cancel_booking
 from reservation_core.usecases.change_booking import change_booking
 from reservation_core.usecases.owned_bookings import view_owned_booking
+from reservation_core.usecases.rehearse import rehearse
 from reservation_core.usecases.repeat import until_not_lost
 
 _LIST = "bookings"
@@ -38,6 +47,9 @@ router = APIRouter(prefix="/v1/bookings", tags=["bookings"])
 
 BookingId = Annotated[
     str, Path(pattern="^bkg-[0-9a-z]{1,32}$", description="A booking's id.", examples=["bkg-7f3k9q2m"])
+]
+DryRun = Annotated[
+    bool, Query(description="Only say what would be: the same verdict as in earnest, and nothing is done or kept.")
 ]
 
 
@@ -62,22 +74,32 @@ class BookingsQuery(PageQuery):
     response_model=BookingOut | BookingSeries,
     summary="Book a slot",
     responses=answers(201, "Booked: these cards are yours for that time. A series answers with its dates.", etag=True)
-    | {202: {"model": BookingOut, "description": "On the waitlist (`wait`): nothing is free."}}
+    | {
+        200: {"model": BookingVerdict | SeriesVerdict, "description": "With `dry_run`: what it would be."},
+        202: {"model": BookingOut, "description": "On the waitlist (`wait`): nothing is free."},
+    }
     | problems(400, 409, 413, 415),
     openapi_extra=reads(BookingCreate),
 )
-async def create_booking(request: Request, services: Served, caller: Caller) -> Response:
+async def create_booking(request: Request, services: Served, caller: Caller, dry_run: DryRun = False) -> Response:
     """Concrete GPUs for a time slot, or a 409 with every rule that is broken and the nearest slots that would do."""
     body = await bodies.read(request, BookingCreate, limit=services.settings.max_body_bytes)
     ids = services.runtime.ids
 
-    async def act(uow: UnitOfWork) -> Answer:
+    async def make(uow: UnitOfWork) -> Booking | SeriesOutcome:
         if body.series is not None:
-            outcome = await book_series(uow, caller, body, body.series, ids)
-            return Answer(201, presenting_bookings.series(outcome, caller).model_dump_json().encode())
-        booked = await book(uow, caller, body, ids)
-        return _answer(booked, caller, 202 if booked.status is BookingStatus.WAITING else 201)
+            return await book_series(uow, caller, body, body.series, ids)
+        return await book(uow, caller, body, ids)
 
+    async def act(uow: UnitOfWork) -> Answer:
+        made = await make(uow)
+        if isinstance(made, SeriesOutcome):
+            return Answer(201, presenting_bookings.series(made, caller).model_dump_json().encode())
+        return _answer(made, caller, 202 if made.status is BookingStatus.WAITING else 201)
+
+    if dry_run:
+        key_of(request)  # one that can't be read is refused here, too; none is remembered
+        return _verdict(await until_not_lost(lambda: rehearse(services.runtime.uow, make)))
     return await once(request, caller, body.model_dump_json().encode(), services.runtime.uow, act)
 
 
@@ -123,20 +145,28 @@ async def get_booking(services: Served, caller: Caller, booking_id: BookingId) -
 
 @router.patch(
     "/{booking_id}",
-    response_model=BookingOut,
+    response_model=BookingOut | BookingVerdict,
     summary="Change a booking",
-    responses=answers(200, "The booking as it is from now on.", etag=True) | problems(400, 404, 409, 412, 413, 415),
+    responses=answers(200, "The booking as it is from now on; with `dry_run` as it would be.", etag=True)
+    | problems(400, 404, 409, 412, 413, 415),
     openapi_extra=changes(BookingChange),
 )
-async def patch_booking(request: Request, services: Served, caller: Caller, booking_id: BookingId) -> Response:
+async def patch_booking(
+    request: Request, services: Served, caller: Caller, booking_id: BookingId, dry_run: DryRun = False
+) -> Response:
     """Extend, shorten, move or rename it. When the new slot is not to be had, the old one stays as it is."""
     expected = expected_version(request)
     body = await bodies.read(request, BookingChange, limit=services.settings.max_body_bytes)
 
+    async def change(uow: UnitOfWork) -> Booking:
+        return await change_booking(uow, caller, booking_id, body, expected)
+
     async def act() -> Booking:
         async with services.runtime.uow() as uow:
-            return await change_booking(uow, caller, booking_id, body, expected)
+            return await change(uow)
 
+    if dry_run:
+        return _verdict(await until_not_lost(lambda: rehearse(services.runtime.uow, change)))
     response = _answer(await until_not_lost(act), caller, 200).response()
     response.background = BackgroundTask(services.look_at_waitlist)
     return response
@@ -188,6 +218,15 @@ def _answer(found: Booking, caller: Principal, status: int) -> Answer:
         etag=version_tag(found.version),
         location=f"/v1/bookings/{found.id}" if status != 200 else None,
     )
+
+
+def _verdict(found: Booking | SeriesOutcome) -> Response:
+    shown = (
+        presenting_bookings.series_verdict(found)
+        if isinstance(found, SeriesOutcome)
+        else presenting_bookings.verdict(found)
+    )
+    return Response(shown.model_dump_json(), media_type=_JSON)
 
 
 def _place(cursor: str | None) -> tuple[datetime, str] | None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from gpu_dev.booking_calls import Reach
-from gpu_dev.calendar_views import BOOKING, BOOKING_DETAILS, FEED, SLOT, booked_on, minute
+from gpu_dev.calendar_views import BOOKING, BOOKING_DETAILS, FEED, SLOT, VERDICT, booked_on, minute
 from gpu_dev.durations import format_duration, parse_duration
 from gpu_dev.errors import ApiError, UsageError
 from gpu_dev.ids import whole_booking_id
@@ -19,7 +19,14 @@ from gpu_dev.session import client_for
 from gpu_dev.terminal import put, say
 from gpu_dev.times import local_now, parse_instant, parse_time, zone_name
 from gpu_dev.views import wanted_gpus
-from reservation_core.contracts_bookings import BookingChange, BookingCreate, BookingOut, BookingSeries
+from reservation_core.contracts_bookings import (
+    BookingChange,
+    BookingCreate,
+    BookingOut,
+    BookingSeries,
+    BookingVerdict,
+    SeriesVerdict,
+)
 from reservation_core.domain.model import BookingStatus
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -35,6 +42,7 @@ Zone = Annotated[
     typer.Option("--time-zone", "-z", help="What times without offset are meant in (default: this machine's)."),
 ]
 OneOutput = Annotated[Format | None, typer.Option("--output", "-o", help="Show the booking so.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be; nothing is booked or changed.")]
 Gpus = Annotated[int, typer.Option("--gpus", "-g", min=1, help="GPUs on each node.")]
 GpuType = Annotated[str | None, typer.Option("--type", "-t", help="The type, such as h100 (default: any).")]
 Nodes = Annotated[int, typer.Option("--nodes", "-N", min=1, help="On so many nodes at once.")]
@@ -68,20 +76,13 @@ def create(
     image: Annotated[str | None, typer.Option("--image", help="The command's container image.")] = None,
     working_dir: Annotated[str | None, typer.Option("--working-dir", help="Where to run the command.")] = None,
     zone: Zone = None,
+    dry_run: DryRun = False,
     output: OneOutput = None,
 ) -> None:
     """Book GPUs for a time slot, and print which.
 
     With a command after `--` it is started when the slot begins.
     """
-    if (env or image or working_dir) and not command:
-        raise UsageError("--env, --image and --working-dir are of a command: say it after `--`.")
-    workload = {
-        "command": command,
-        "env": read_env(env, os.environ) if env else None,
-        "image": image,
-        "working_dir": read_working_dir(working_dir),
-    }
     fields: dict[str, Any] = {
         "gpus": gpus,
         "gpu_type": None if gpu_type is None else gpu_type.lower(),
@@ -89,7 +90,7 @@ def create(
         "node": node,
         "title": title,
         "project": project,
-        "workload": {name: value for name, value in workload.items() if value} if command else None,
+        "workload": _workload(command, env, image, working_dir),
         "recurrence": None if rrule is None else {"rrule": rrule, "on_conflict": "skip" if skip else "fail"},
         "wait": wait or None,
         "auto_accept": auto_accept or None,
@@ -101,13 +102,14 @@ def create(
 
     wanted = request()
     with client_for(ctx) as client:
+        book = client.bookings.would_book if dry_run else client.bookings.book
         try:
-            made = client.bookings.book(wanted)
+            made = book(wanted)
         except ApiError as refusal:
             if start.strip().lower() != "now" or not _is_past(refusal):
                 raise
-            made = client.bookings.book(request())  # the minute has turned on the way
-    if isinstance(made, BookingSeries):
+            made = book(request())  # the minute has turned on the way
+    if isinstance(made, BookingSeries | SeriesVerdict):
         _show_series(made, output)
     else:
         _show_booking(made, output)
@@ -153,10 +155,11 @@ def extend(
     ctx: typer.Context,
     booking_id: BookingIdArgument,
     by: Annotated[str, typer.Option(help="How much longer, such as 1h or 90m.")],
+    dry_run: DryRun = False,
     output: OneOutput = None,
 ) -> None:
     """Give a booking more time at its end."""
-    _move_end(ctx, booking_id, parse_duration(by), output)
+    _move_end(ctx, booking_id, parse_duration(by), output, dry_run=dry_run)
 
 
 @app.command()
@@ -164,10 +167,11 @@ def shorten(
     ctx: typer.Context,
     booking_id: BookingIdArgument,
     by: Annotated[str, typer.Option(help="How much shorter, such as 1h or 90m.")],
+    dry_run: DryRun = False,
     output: OneOutput = None,
 ) -> None:
     """Give back time at a booking's end."""
-    _move_end(ctx, booking_id, -parse_duration(by), output)
+    _move_end(ctx, booking_id, -parse_duration(by), output, dry_run=dry_run)
 
 
 @app.command()
@@ -181,6 +185,7 @@ def move(
     any_node: Annotated[bool, typer.Option("--any-node", help="On whichever node.")] = False,
     title: Annotated[str | None, typer.Option("--title", help="What it is for.")] = None,
     zone: Zone = None,
+    dry_run: DryRun = False,
     output: OneOutput = None,
 ) -> None:
     """Change a booking's time, node or title. What can't be had changes nothing: the old slot stays."""
@@ -203,7 +208,8 @@ def move(
         fields["time_zone"] = name
     change = checked(BookingChange, fields)
     with client_for(ctx) as client:
-        _show_booking(client.bookings.change(whole_booking_id(booking_id), change), output)
+        act = client.bookings.would_change if dry_run else client.bookings.change
+        _show_booking(act(whole_booking_id(booking_id), change), output)
 
 
 @app.command()
@@ -323,7 +329,7 @@ def _is_past(refusal: ApiError) -> bool:
     return any(rule.code == "past_start" for rule in refusal.problem.broken_rules or ())
 
 
-def _move_end(ctx: typer.Context, booking_id: str, by: timedelta, output: Format | None) -> None:
+def _move_end(ctx: typer.Context, booking_id: str, by: timedelta, output: Format | None, *, dry_run: bool) -> None:
     with client_for(ctx) as client:
         whole = whole_booking_id(booking_id)
         booking, tag = client.bookings.get_with_etag(whole)
@@ -334,26 +340,53 @@ def _move_end(ctx: typer.Context, booking_id: str, by: timedelta, output: Format
                 next_command=f"gpu-dev book cancel {whole}",
             )
         # What the end is counted from must still be so: a second try after a lost answer must not extend twice.
-        _show_booking(client.bookings.change(whole, BookingChange(duration=length), if_match=tag), output)
+        act = client.bookings.would_change if dry_run else client.bookings.change
+        _show_booking(act(whole, BookingChange(duration=length), if_match=tag), output)
 
 
-def _show_booking(booking: BookingOut, output: Format | None) -> None:
-    put(f"{_in_words(booking)}\n" if output is None else show_one(booking, BOOKING_DETAILS, output))
+def _workload(
+    command: list[str] | None, env: list[str] | None, image: str | None, working_dir: str | None
+) -> dict[str, Any] | None:
+    if not command:
+        if env or image or working_dir:
+            raise UsageError("--env, --image and --working-dir are of a command: say it after `--`.")
+        return None
+    fields = {
+        "command": command,
+        "env": read_env(env, os.environ) if env else None,
+        "image": image,
+        "working_dir": read_working_dir(working_dir),
+    }
+    return {name: value for name, value in fields.items() if value}
 
 
-def _show_series(made: BookingSeries, output: Format | None) -> None:
-    if output is not None:
+def _show_booking(booking: BookingOut | BookingVerdict, output: Format | None) -> None:
+    if output is None:
+        put(f"{_in_words(booking)}\n")
+    elif isinstance(booking, BookingVerdict):
+        put(show_one(booking, VERDICT, output))
+    else:
+        put(show_one(booking, BOOKING_DETAILS, output))
+
+
+def _show_series(made: BookingSeries | SeriesVerdict, output: Format | None) -> None:
+    if output is not None and isinstance(made, SeriesVerdict):
+        skipped = [each.model_dump(mode="json") for each in made.skipped]
+        put(show_list(made.items, VERDICT, output, skipped=skipped))
+    elif output is not None and isinstance(made, BookingSeries):
         put(show_one(made, _SERIES, output) if output in _DATA else show_list(made.items, BOOKING, output))
     else:
-        put(f"{made.series_id}: {len(made.items)} dates booked\n")
+        dates = f"{len(made.items)} dates"
+        put(f"would be: {dates}\n" if isinstance(made, SeriesVerdict) else f"{made.series_id}: {dates} booked\n")
         for one in made.items:
             put(f"{_in_words(one)}\n")
-    for skipped in made.skipped:
-        reasons = "; ".join(rule.detail for rule in skipped.broken_rules)
-        say(f"{skipped.local_start} left out: {reasons}")
+    for left_out in made.skipped:
+        reasons = "; ".join(rule.detail for rule in left_out.broken_rules)
+        say(f"{left_out.local_start} left out: {reasons}")
 
 
-def _in_words(booking: BookingOut) -> str:
+def _in_words(booking: BookingOut | BookingVerdict) -> str:
     cards = wanted_gpus(booking.gpus, booking.gpu_type, booking.nodes)
     where = f" on {booked_on(booking)}" if booking.allocations else ""
-    return f"{booking.id} {booking.status.value}: {cards}{where}, {minute(booking.start)} to {minute(booking.end)}"
+    what = "would be" if isinstance(booking, BookingVerdict) else booking.id
+    return f"{what} {booking.status.value}: {cards}{where}, {minute(booking.start)} to {minute(booking.end)}"

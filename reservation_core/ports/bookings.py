@@ -64,6 +64,10 @@ class Bookings(Protocol):
         """Wait for others who had to lock it, too: whoever lost too many races books alone."""
         ...
 
+    async def judge_now(self) -> None:
+        """Have the database judge now what it would judge at the commit: whether what is within a booking stays so."""
+        ...
+
     async def cards(self, start: datetime, end: datetime, *, without: Collection[str] = ()) -> list[KnownCard]:
         """Every card of nodes that exist, with its open ranges that touch [start, end).
 

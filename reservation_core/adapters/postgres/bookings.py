@@ -43,6 +43,10 @@ class PostgresBookings:
         """Book alone among those who had to lock it."""
         await self._connection.execute(statement("lock_calendar"))
 
+    async def judge_now(self) -> None:
+        """Have deferred constraints checked now, and from now on at once."""
+        await self._connection.execute(statement("check_deferred_constraints"))
+
     async def cards(self, start: datetime, end: datetime, *, without: Collection[str] = ()) -> list[KnownCard]:
         """Every card with its ranges that touch [start, end)."""
         found = await self._connection.execute(

@@ -18,7 +18,9 @@ def _data(system: System, *words: str, who: str = "alice") -> object:
 
 
 def test_a_booking_from_its_making_to_its_end(system: System) -> None:
-    made = system.cli("book", "create", "-g", "4", "-s", "tomorrow 09:00", "-d", "4h", "--title", "thesis")
+    wish = ("book", "create", "-g", "4", "-s", "tomorrow 09:00", "-d", "4h", "--title", "thesis")
+    assert system.cli(*wish, "--dry-run").stdout.startswith("would be confirmed: 4 h100 on ")
+    made = system.cli(*wish)
     assert made.returncode == 0, made.stderr
     booking_id, status = made.stdout.split()[:2]
     assert status == "confirmed:"
@@ -31,6 +33,8 @@ def test_a_booking_from_its_making_to_its_end(system: System) -> None:
     assert "waiting" in waits.stdout
     [waiting] = _data(system, "book", "waitlist", who="bob")["items"]  # type: ignore[index, call-overload]
     assert waiting["status"] == "waiting"
+    for words in (("extend", booking_id, "--by", "1h"), ("move", booking_id, "--end", "tomorrow 14:00")):
+        assert "14:00" in system.cli("book", *words, "--dry-run").stdout
     longer = system.cli("book", "extend", booking_id.removeprefix("bkg-"), "--by", "1h")
     assert "14:00" in longer.stdout
     assert "13:00" in system.cli("book", "shorten", booking_id, "--by", "1h").stdout
@@ -45,7 +49,10 @@ def test_a_booking_from_its_making_to_its_end(system: System) -> None:
 
 
 def test_series_slots_and_the_timeline(system: System) -> None:
-    made = system.cli("book", "create", "-g", "2", "-s", "tomorrow 09:00", "-d", "1h", "--rrule", "FREQ=DAILY;COUNT=3")
+    wish = ("book", "create", "-g", "2", "-s", "tomorrow 09:00", "-d", "1h", "--rrule", "FREQ=DAILY;COUNT=3")
+    assert len(_data(system, *wish, "--dry-run")["items"]) == 3  # type: ignore[index, call-overload]
+    assert len(system.cli(*wish, "--dry-run").stdout.splitlines()) == 4
+    made = system.cli(*wish)
     assert made.returncode == 0, made.stderr
     assert len(made.stdout.splitlines()) == 4
     slots = _data(system, "book", "slots", "-g", "4", "-d", "2h", "--from", "tomorrow 08:30")["items"]  # type: ignore[index, call-overload]

@@ -231,3 +231,7 @@ DELETE FROM calendar_feeds WHERE user_id = :user_id;
 -- Whose calendar address this is.
 SELECT u.id, u.name, f.digest FROM calendar_feeds f JOIN users u ON u.id = f.user_id
 WHERE f.digest = :digest AND u.disabled_at IS NULL;
+
+-- name: check_deferred_constraints
+-- Judge now what would be judged at the commit.
+SET CONSTRAINTS ALL IMMEDIATE;
