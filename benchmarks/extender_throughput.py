@@ -20,9 +20,10 @@ from typing import Any
 
 from benchmarks.figures import Figure
 from benchmarks.kubernetes_cluster import ASSETS, GPUS_PER_NODE, add_nodes, at_once, real_api_server, remove_pods
-from tests.admission_process import free_port, scheduler_config
+from tests.admission_process import scheduler_config
 from tests.kubernetes.api_server import ApiServer, make_namespace
 from tests.kubernetes.kube_scheduler import kube_scheduler_of, started_kube_scheduler
+from tests.ports import own_port
 
 NODES = 200
 PODS = 800
@@ -44,7 +45,7 @@ def measure() -> list[Figure]:
             print(f"    ({ASSETS} has no kube-scheduler: nothing to measure)")
             return []
         asyncio.run(add_nodes(server, NODES))
-        port = free_port()
+        port = own_port()
         running.enter_context(_extender(server, port, Path(folder)))
         time.sleep(_OLD_BINDS_S)  # what a process before it may have asked for is waited for once, at its start
         alone, extended = [], []

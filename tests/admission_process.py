@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -14,13 +13,6 @@ from tests.kubernetes.api_server import ApiServer
 from tests.waiting import eventually
 
 PATIENCE_S = 120
-
-
-def free_port() -> int:
-    """One that nobody has now."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
 
 
 @dataclass

@@ -1,7 +1,6 @@
-"""A real kube-apiserver on a real etcd: one temporary folder, free ports, RBAC on, admission as the server has it."""
+"""A real kube-apiserver on a real etcd: a temporary folder, own ports, RBAC on, admission as the server has it."""
 
 import secrets
-import socket
 import ssl
 import subprocess
 import urllib.error
@@ -9,6 +8,7 @@ import urllib.request
 from pathlib import Path
 
 from tests.kubernetes import guarded
+from tests.ports import own_port
 from tests.waiting import eventually_sync
 
 ADMIN_TOKEN = secrets.token_urlsafe(24)
@@ -19,7 +19,7 @@ class RealServer:
     """Running once it is made. `ca` is the PEM that the server's certificate is signed by."""
 
     def __init__(self, assets: Path, folder: Path) -> None:
-        etcd_port, etcd_peer_port, port = _free_ports(3)
+        etcd_port, etcd_peer_port, port = own_port(), own_port(), own_port()
         (folder / "tokens.csv").write_text(f'{ADMIN_TOKEN},admin,admin,"system:masters"\n')
         (folder / "tokens.csv").chmod(0o600)
         key = folder / "service-accounts.key"
@@ -115,12 +115,3 @@ def _raise_if_over(folder: Path, server: subprocess.Popen[bytes]) -> None:
     if server.poll() is not None:
         said = (folder / "kube-apiserver.log").read_text()[-3000:]
         raise RuntimeError(f"kube-apiserver ended. It said: {said}")
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    try:
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.admission_process import PATIENCE_S, admission, free_port, scheduler_config
+from tests.admission_process import PATIENCE_S, admission, scheduler_config
 from tests.card_cluster import CardCluster, card_pod, container
 from tests.kubernetes.api_client import JsonObject
 from tests.kubernetes.api_server import ApiServer
 from tests.kubernetes.kube_scheduler import kube_scheduler_of, started_kube_scheduler
+from tests.ports import own_port
 from tests.waiting import eventually
 
 
@@ -69,7 +70,7 @@ async def test_of_a_hundred_pods_a_quota_of_eight_lets_eight_through_and_the_oth
     for _ in range(3):
         await cards.add_node(gpus=40)
     await cards.put_quotas({cards.namespace: {"quota": {"H100": 8}}})
-    port = free_port()
+    port = own_port()
     async with admission(api_server, port, QUOTA_NAME=cards.quota_name):
         with started_kube_scheduler(api_server, kube_scheduler, scheduler_config(api_server, port, cached=cached)):
             await add_all(cards, *(here(cards, f"p{number}", container(gpu=1)) for number in range(100)))
@@ -92,7 +93,7 @@ async def test_shares_share_cards_and_whole_ones_stay_whole(
 ) -> None:
     nodes = [await cards.add_node(shared=2, memory=10) for _ in range(2)]
     plain = await cards.add_node(gpus=2)
-    port = free_port()
+    port = own_port()
     async with admission(api_server, port, QUOTA_NAME=cards.quota_name):
         with started_kube_scheduler(api_server, kube_scheduler, scheduler_config(api_server, port)):
             await add_all(cards, here(cards, "odd", container(core=150)))
@@ -128,7 +129,7 @@ async def test_killed_in_the_middle_of_binds_it_goes_on_where_it_was(
     await cards.add_node(shared=4, memory=100)
     await cards.add_node(shared=4, memory=100)
     await cards.put_quotas({cards.namespace: {"quota": {"H100": 5}}})
-    port = free_port()
+    port = own_port()
     pods = 40
     with started_kube_scheduler(api_server, kube_scheduler, scheduler_config(api_server, port)):
         for limit in (3, 9):
@@ -153,7 +154,7 @@ async def test_a_scheduler_that_binds_by_itself_keeps_to_quotas_and_has_its_pods
 ) -> None:
     await cards.add_node(shared=4, memory=100)
     await cards.put_quotas({cards.namespace: {"quota": {"H100": 2}}})
-    port = free_port()
+    port = own_port()
     async with admission(api_server, port, "--assume-at=filter", QUOTA_NAME=cards.quota_name):
         with started_kube_scheduler(api_server, kube_scheduler, scheduler_config(api_server, port, bind=False)):
             await add_all(cards, *(here(cards, f"p{number}", container(core=50, memory=2)) for number in range(10)))

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import socket
 import sys
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -18,6 +17,7 @@ from reservation_core.domain.admission import Denied, Operation, Patched, PodRev
 from reservation_core.domain.injection import InjectionRules, injection
 from tests.kubernetes.api_client import ApiClient, JsonObject
 from tests.kubernetes.api_server import ApiServer
+from tests.ports import own_port
 from tests.waiting import eventually
 
 SEED_MAP = "0=node1:0,1\n1=node2:2\n2=node3:0,1,2\n3=node4:3\n4=node4:3\n"
@@ -136,12 +136,6 @@ async def four_nodes(cluster: Cluster) -> list[str]:
     return [await cluster.add_node(f"node{number}") for number in range(1, 5)]
 
 
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
-
-
 @dataclass
 class Process:
     """A scheduler that runs."""
@@ -189,7 +183,7 @@ async def running(kubeconfig: Path, namespace: str) -> AsyncIterator[Starter]:
     processes: list[tuple[Process, asyncio.Task[None]]] = []
 
     async def starter(kubeconfig: Path = kubeconfig, *, wait: bool = True, **variables: str) -> Process:
-        port = free_port()
+        port = own_port()
         environment = {name: value for name, value in os.environ.items() if not name.startswith("GPU_DEV_")}
         environment |= {
             "GPU_DEV_SCHEDULER__LEASE_NAMESPACE": namespace,
