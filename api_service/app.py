@@ -20,6 +20,7 @@ from api_service.routes import (
     inventory,
     job_events,
     job_logs,
+    job_specs,
     jobs,
     login,
     maintenance,
@@ -45,6 +46,7 @@ _ROUTERS = (
     jobs.router,
     job_events.router,
     job_logs.router,
+    job_specs.router,
     inventory.router,
     nodes.router,
     # Before those that take a booking's id: theirs are no ids.

@@ -9,10 +9,11 @@ from pydantic import ConfigDict, TypeAdapter
 
 from api_service.sight import Sight
 from reservation_core import contracts
+from reservation_core.contracts_job_specs import JobSpec, WorkloadSpec
 from reservation_core.domain.model import PodName, Reason, Reservation
 from reservation_core.domain.placement.link_words import link_words
 from reservation_core.ports.events import EventRecord
-from reservation_core.ports.identities import TokenRecord, UserRecord
+from reservation_core.ports.identities import Principal, TokenRecord, UserRecord
 from reservation_core.ports.inventory import GpuView, NodeView
 from reservation_core.ports.queues import DeadLetter
 from reservation_core.ports.reservations import JobView
@@ -54,6 +55,27 @@ def job(view: JobView) -> contracts.Job:
         finished_at=row.finished_at,
         exit_code=row.exit_code,
         allocations=allocations,
+        booking_id=row.booking_id,
+        project=row.project,
+    )
+
+
+def job_spec(row: Reservation, caller: Principal) -> JobSpec:
+    """What was asked for, to its owner; to administrators without what its variables say: these may be secrets."""
+    theirs = row.user_id == caller.user_id
+    return JobSpec(
+        name=row.name,
+        gpus=row.gpus,
+        gpu_type=row.gpu_type,
+        nodes=row.nodes,
+        duration=row.duration,
+        workload=WorkloadSpec(
+            image=row.workload.image,
+            command=list(row.workload.command),
+            env={name: value if theirs else None for name, value in row.workload.env},
+            working_dir=row.workload.working_dir,
+        ),
+        priority=row.priority,
         booking_id=row.booking_id,
         project=row.project,
     )

@@ -38,6 +38,7 @@ from reservation_core.contracts import (
     UserCreate,
     UserOut,
 )
+from reservation_core.contracts_job_specs import JobSpec
 from reservation_core.contracts_users import UserDisabled
 from reservation_core.domain.model import JobStatus
 
@@ -102,6 +103,10 @@ class GpuDevClient(Calls):
         """One job, and the ETag to give as `if_match` when a change must not meet somebody else's."""
         response = self._exchange.send("GET", _job_path(job_id))
         return read_answer(Job, response.content), response.headers.get("etag")
+
+    def job_spec(self, job_id: str) -> JobSpec:
+        """What a job was asked for; of others' variables (for administrators) the names."""
+        return self._get(JobSpec, f"{_job_path(job_id)}/spec")
 
     def jobs(self, statuses: Iterable[JobStatus] = (), *, user: str | None = None) -> Iterator[Job]:
         """Jobs, newest first; of everybody for administrators, of `user` where given."""

@@ -10,6 +10,7 @@ from typing import Annotated, Any, NoReturn, assert_never
 
 import typer
 
+from gpu_dev.again import asked_again
 from gpu_dev.asking import Interrupted, ask_after_interrupt, can_ask, needed_duration, needed_gpus
 from gpu_dev.client import GpuDevClient
 from gpu_dev.durations import parse_duration
@@ -18,7 +19,7 @@ from gpu_dev.following import exit_code_of, has_ended, has_started, wait_until, 
 from gpu_dev.ids import whole_booking_id
 from gpu_dev.output import Format, show_one
 from gpu_dev.requests import checked, read_env, read_submit, read_working_dir
-from gpu_dev.session import client_for
+from gpu_dev.session import client_for, complete_job_id, whole_id
 from gpu_dev.streams import ResumableLog
 from gpu_dev.terminal import put, say
 from gpu_dev.views import JOB_DETAILS
@@ -53,6 +54,14 @@ Project = Annotated[
 JsonFile = Annotated[
     str | None, typer.Option("--json-file", metavar="FILE", help="The whole request as JSON; `-` is stdin.")
 ]
+Again = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ID",
+        autocompletion=complete_job_id,
+        help="What this job asked for, once more; options and a command say what is different. Not in its booking.",
+    ),
+]
 
 
 @submit_app.command(context_settings=_COMMAND_LAST)
@@ -71,6 +80,7 @@ def submit(
     booking: Booking = None,
     project: Project = None,
     json_file: JsonFile = None,
+    again: Again = None,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until it has ended; exit code 1 unless it succeeded.")
     ] = False,
@@ -84,7 +94,7 @@ def submit(
         raise UsageError("--timeout says how long to --wait; give both.")
     patience = None if timeout is None else parse_duration(timeout)
     fields = _fields(command, gpu_type, nodes, name, env, image, working_dir, priority, booking, project)
-    request = _request(fields, gpus, duration, json_file, _SUBMIT_EXAMPLE)
+    request = _request(ctx, fields, gpus, duration, json_file, again, _SUBMIT_EXAMPLE)
     with client_for(ctx) as client:
         job = client.submit(request)
         if not wait:
@@ -116,6 +126,7 @@ def run(
     booking: Booking = None,
     project: Project = None,
     json_file: JsonFile = None,
+    again: Again = None,
     on_interrupt: Annotated[
         Interrupted | None,
         typer.Option(help="What Ctrl-C does to the job (default: ask; without a terminal: cancel)."),
@@ -130,7 +141,7 @@ def run(
     Without a terminal, Ctrl-C and SIGTERM cancel the job.
     """
     fields = _fields(command, gpu_type, nodes, name, env, image, working_dir, priority, booking, project)
-    request = _request(fields, gpus, duration, json_file, _RUN_EXAMPLE)
+    request = _request(ctx, fields, gpus, duration, json_file, again, _RUN_EXAMPLE)
     if not request.workload.command:
         raise UsageError(
             "There is nothing to run: say what after `--`. To only hold GPUs, use `gpu-dev submit`.",
@@ -232,11 +243,23 @@ def _fields(
 
 
 def _request(
-    fields: dict[str, Any], gpus: int | None, duration: str | None, json_file: str | None, example: str
+    ctx: typer.Context,
+    fields: dict[str, Any],
+    gpus: int | None,
+    duration: str | None,
+    json_file: str | None,
+    again: str | None,
+    example: str,
 ) -> JobSubmit:
-    if json_file is None:
+    if json_file is not None:
+        if gpus is not None or duration is not None or again is not None or fields != {"workload": {}}:
+            raise UsageError("--json-file holds the whole request; leave the other options and the command away.")
+        return read_submit(json_file)
+    if again is None:
         asked = {"gpus": needed_gpus(gpus, example), "duration": needed_duration(duration, example)}
         return checked(JobSubmit, {**fields, **asked})
-    if gpus is not None or duration is not None or fields != {"workload": {}}:
-        raise UsageError("--json-file holds the whole request; leave the other options and the command away.")
-    return read_submit(json_file)
+    given = {"gpus": gpus, "duration": None if duration is None else parse_duration(duration)}
+    given = {name: value for name, value in given.items() if value is not None}
+    with client_for(ctx) as client:
+        spec = client.job_spec(whole_id(client, again))
+    return checked(JobSubmit, asked_again(spec, {**fields, **given}))

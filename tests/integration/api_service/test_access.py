@@ -37,6 +37,7 @@ CALLS: dict[tuple[str, str], Call] = {
     ("POST", "/v1/jobs"): Call(202, 202, 202, {"gpus": 1, "duration": 60, "workload": {}}),
     ("GET", "/v1/jobs"): Call(200, 200, 200),
     ("GET", "/v1/jobs/{job_id}"): Call(200, 404, 200),
+    ("GET", "/v1/jobs/{job_id}/spec"): Call(200, 404, 200),
     ("POST", "/v1/jobs/{job_id}/cancel"): Call(200, 404, 200),
     ("POST", "/v1/jobs/{job_id}/extend"): Call(200, 404, 200, {"by": 60}),
     ("GET", "/v1/jobs/{job_id}/events"): Call(200, 404, 200),

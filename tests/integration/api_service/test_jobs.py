@@ -123,3 +123,40 @@ async def test_cursors_of_other_lists_and_made_up_ones_are_refused(alice: httpx.
     for made_up in ("x", "!!", "AAAA", cursor[:-2], cursor + "A" * 8, "WyJqb2JzIix0cnVlXQ", "WyJqb2JzIiwxZTk5XQ"):
         answer = await alice.get("/v1/jobs", params={"cursor": made_up})
         assert answer.status_code == 400, made_up
+
+
+async def test_what_a_job_was_asked_for_can_be_asked_for_again(
+    alice: httpx.AsyncClient, bob: httpx.AsyncClient, root: httpx.AsyncClient
+) -> None:
+    request = {
+        "name": "train",
+        "gpus": 2,
+        "gpu_type": "h100",
+        "nodes": 2,
+        "duration": "PT4H",
+        "workload": {
+            "image": "registry.example/train:1",
+            "command": ["python", "train.py"],
+            "env": {"WANDB_API_KEY": "a secret", "SEED": "1"},
+            "working_dir": "/data",
+        },
+        "priority": -5,
+        "booking_id": None,
+        "project": None,
+    }
+    first = (await alice.post("/v1/jobs", json=request)).json()
+    answer = await alice.get(f"/v1/jobs/{first['id']}/spec")
+    assert (answer.status_code, answer.json()) == (200, request)
+    assert answer.headers["cache-control"] == "no-store"
+    again = await alice.post("/v1/jobs", json=answer.json())
+    assert again.status_code == 202
+    different = {"id", "created_at"}
+    assert {k: v for k, v in again.json().items() if k not in different} == {
+        k: v for k, v in first.items() if k not in different
+    }
+    seen = await root.get(f"/v1/jobs/{first['id']}/spec")
+    assert "secret" not in seen.text
+    assert seen.json()["workload"]["env"] == {"WANDB_API_KEY": None, "SEED": None}
+    assert (await bob.get(f"/v1/jobs/{first['id']}/spec")).status_code == 404
+    await alice.post(f"/v1/jobs/{first['id']}/extend", json={"by": "PT1H"})
+    assert (await alice.get(f"/v1/jobs/{first['id']}/spec")).json()["duration"] == "PT5H"

@@ -214,3 +214,16 @@ def test_what_the_rules_refuse(system: System) -> None:
     nobody_there = system.cli("list", GPU_DEV_SERVER="http://127.0.0.1:1")
     assert (nobody_there.returncode, "try: gpu-dev up" in nobody_there.stderr) == (5, True)
     assert system.cli("nodes", "-o", "yaml").stdout.startswith("items:\n- name: ")
+
+
+def test_run_again_what_ran_before(system: System) -> None:
+    words = ("-g", "1", "-d", "5m", "-n", "again", "-e", "WORD=one", "-e", "OTHER=two")
+    first = system.cli("submit", *words, "--", "sh", "-c", "echo $WORD $OTHER").stdout.strip()
+    assert system.cli("run", "--again", first).stdout == "one two\n"
+    assert system.cli("run", "--again", first, "-e", "WORD=three", "-d", "4m").stdout == "three two\n"
+    assert system.cli("run", "--again", first, "--", "sh", "-c", "echo $OTHER").stdout == "two\n"
+    missing = system.cli("run", "--again", first, who="admin")
+    assert (missing.returncode, "known to the job's owner alone" in missing.stderr) == (2, True)
+    assert system.cli("run", "--again", first, "-e", "WORD=a", "-e", "OTHER=b", who="admin").stdout == "a b\n"
+    assert system.cli("submit", "--again", first, "--json-file", "-").returncode == 2
+    assert system.cli("run", "--again", first, who="bob").returncode == 3

@@ -1,0 +1,27 @@
+"""Asking for what a job was asked for once more: its request, with what is given now instead."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpu_dev.errors import UsageError
+from reservation_core.contracts_job_specs import JobSpec
+
+
+def asked_again(spec: JobSpec, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of the new request: those of `spec`, and over them what is in `given`.
+
+    Variables are taken over one by one. A booking is for its time, which may be over: it is not taken over. Raises
+    UsageError for variables of somebody else that have no value here.
+    """
+    workload: dict[str, Any] = spec.workload.model_dump() | dict(given.get("workload", {}))
+    workload["env"] = {**spec.workload.env, **given.get("workload", {}).get("env", {})}
+    missing = sorted(name for name, value in workload["env"].items() if value is None)
+    if missing:
+        raise UsageError(
+            f"What {', '.join(missing)} said is known to the job's owner alone. Give it with --env {missing[0]}=VALUE."
+        )
+    kept = ("name", "gpus", "gpu_type", "nodes", "duration", "priority", "project")
+    fields: dict[str, Any] = {name: getattr(spec, name) for name in kept}
+    fields |= given
+    fields["workload"] = workload
+    return {name: value for name, value in fields.items() if value is not None}
