@@ -12,10 +12,10 @@ _STYLE = """
 body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1d2330;background:#fff}
 code,pre{font:14px/1.45 ui-monospace,monospace}pre{background:#f3f5f8;padding:.8rem;overflow:auto;border-radius:6px}
 details{border-bottom:1px solid #dde2ea;padding:.5rem 0}summary{cursor:pointer}
-summary b{display:inline-block;width:4.5rem}
+summary,td{overflow-wrap:anywhere}summary b{display:inline-block;width:4.5rem}
 table{border-collapse:collapse;width:100%}td,th{text-align:left;padding:.2rem .8rem .2rem 0;vertical-align:top}
 @media(prefers-color-scheme:dark){body{color:#dfe4ee;background:#12151c}
-pre{background:#1d222d}details{border-color:#303746}}
+a{color:#8ab4f8}pre{background:#1d222d}details{border-color:#303746}}
 """
 
 
