@@ -34,11 +34,14 @@ class Planning(Protocol):
     """What the planner reads and writes; every write is fenced by the epoch."""
 
     async def acquire(self, holder: str, ttl: timedelta) -> int | None:
-        """Become the planner if nobody is or the lease ran out; returns the new epoch, or None."""
+        """Become the planner if nobody is or the lease ran out; returns the new epoch, or None.
+
+        Raises DatabaseUnavailableError where somebody who does not go on holds it up; this one is made to let go.
+        """
         ...
 
     async def renew(self, epoch: int, ttl: timedelta) -> bool:
-        """Keep the lease; false when another planner has taken over."""
+        """Keep the lease; false when another planner has taken over. Raises as `acquire` does."""
         ...
 
     async def release(self, epoch: int) -> None:

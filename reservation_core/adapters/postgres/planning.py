@@ -14,6 +14,7 @@ from reservation_core.adapters.postgres import direct
 from reservation_core.adapters.postgres.node_links import node_links
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.adapters.postgres.reservations import LEDGER_CONSTRAINTS, violates
+from reservation_core.adapters.postgres.silent_sessions import row_unless_held_up
 from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.lifecycle import ALLOCATION
 from reservation_core.domain.model import Gpu, GpuCondition, Node
@@ -34,15 +35,14 @@ class PostgresPlanning:
 
     async def acquire(self, holder: str, ttl: timedelta) -> int | None:
         """Become the planner; None when somebody else is."""
-        found = await self._connection.execute(
-            statement("acquire_lease"), {"holder": holder, "ttl_s": ttl.total_seconds()}
-        )
-        return found.scalar_one_or_none()
+        given = {"holder": holder, "ttl_s": ttl.total_seconds()}
+        found = await row_unless_held_up(self._connection, "acquire_lease", given)
+        return None if found is None else int(found.epoch)
 
     async def renew(self, epoch: int, ttl: timedelta) -> bool:
         """Stay the planner; false when somebody else is by now."""
-        found = await self._connection.execute(statement("renew_lease"), {"epoch": epoch, "ttl_s": ttl.total_seconds()})
-        return found.scalar_one_or_none() is not None
+        given = {"epoch": epoch, "ttl_s": ttl.total_seconds()}
+        return await row_unless_held_up(self._connection, "renew_lease", given) is not None
 
     async def release(self, epoch: int) -> None:
         """Let the next planner start at once."""
