@@ -73,6 +73,11 @@ class Visit:
         """A part of the address, such as a job's id, encoded for an address of REST."""
         return quote(str(self.request.path_params[name]), safe="")
 
+    @staticmethod
+    def encoded(value: str) -> str:
+        """A word for an address of REST."""
+        return quote(value, safe="")
+
     def page(self, template: str, *, title: str, status: int = 200, live: str = "", **context: Any) -> Response:
         """A whole page. `live`: the topics (see live.py) that its parts wait for, with spaces between."""
         notice = self.cookies.told(self.request)

@@ -37,7 +37,7 @@ async function licenceOf(folder) {
 
 const result = await build({
   absWorkingDir: ROOT,
-  entryPoints: [join(SCRIPTS, "site.js"), join(SCRIPTS, "calendar.js")],
+  entryPoints: ["site.js", "calendar.js", "job.js"].map((name) => join(SCRIPTS, name)),
   outdir: BUILT,
   bundle: true,
   charset: "utf8",

@@ -65,7 +65,12 @@ class Live {
     const asking = (this.#asking = new AbortController());
     let over = false;
     try {
-      const answer = await fetch(this.#url, { cache: "no-store", redirect: "manual", signal: asking.signal });
+      const answer = await fetch(this.#url, {
+        cache: "no-store",
+        headers: { Accept: "text/event-stream" },
+        redirect: "manual",
+        signal: asking.signal,
+      });
       over = answer.status === 401 || answer.type === "opaqueredirect";
     } catch {
       // Nobody answers: that is tried again, too.

@@ -3,6 +3,7 @@ import htmx from "htmx.org";
 import "idiomorph/htmx";
 
 import { followLive } from "./live.js";
+import { showProblems } from "./problems.js";
 
 Object.assign(htmx.config, {
   allowEval: false,
@@ -13,4 +14,5 @@ Object.assign(htmx.config, {
   selfRequestsOnly: true,
 });
 
+showProblems();
 followLive();

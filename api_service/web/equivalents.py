@@ -1,0 +1,50 @@
+"""The same request for the terminal: what would be typed for `gpu-dev`, and for `curl`."""
+
+import json
+import shlex
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from reservation_core.domain.short_durations import written
+
+_CREDENTIAL = '"Authorization: Bearer $GPU_DEV_TOKEN"'
+
+
+def job_by_cli(body: Mapping[str, Any]) -> str:
+    """`gpu-dev run …`, or `gpu-dev submit …` for a job without a command."""
+    workload = body.get("workload") or {}
+    command = list(workload.get("command") or [])
+    words = ["gpu-dev", "run" if command else "submit"]
+    for option, value in (
+        ("--name", body.get("name")),
+        ("--gpus", body.get("gpus")),
+        ("--type", body.get("gpu_type")),
+        ("--nodes", body.get("nodes") if body.get("nodes") != 1 else None),
+        ("--for", _duration(body.get("duration"))),
+        ("--booking", body.get("booking_id")),
+        ("--project", body.get("project")),
+        ("--priority", body.get("priority") or None),
+        ("--image", workload.get("image")),
+        ("--working-dir", workload.get("working_dir")),
+    ):
+        if value is not None:
+            words += [option, str(value)]
+    for name, value in (workload.get("env") or {}).items():
+        words += ["--env", f"{name}={value}"]
+    return shlex.join([*words, "--", *command] if command else words)
+
+
+def by_curl(base: str, path: str, body: Mapping[str, Any]) -> str:
+    """A POST of JSON to the server at `base`; the token comes from the environment, not from the line."""
+    content = json.dumps(body, ensure_ascii=False)
+    return (
+        f"curl -sS {shlex.quote(base + path)} -H {_CREDENTIAL} \\\n"
+        f"  -H 'Content-Type: application/json' \\\n  -d {shlex.quote(content)}"
+    )
+
+
+def _duration(value: object) -> str | None:
+    if isinstance(value, int):
+        return written(timedelta(seconds=value))
+    return None if value is None else str(value)

@@ -1,0 +1,134 @@
+"""The form of a job: what was typed as REST takes it, and a job's specification as what would be typed."""
+
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from api_service.web.form import Form
+from reservation_core.domain.short_durations import seconds_in, written
+
+FIELDS = ("name", "gpus", "gpu_type", "nodes", "duration", "command", "image", "working_dir", "env", "priority",
+          "booking", "project")  # fmt: skip
+FIRST = {"gpus": "1", "nodes": "1", "duration": "1h"}
+"""What the form has before anything was typed."""
+_NEEDS_A_SHELL = re.compile(r"[\n|&;<>()$`*?\[\]{}~#!]|^\s*\w+=")
+_ISO = re.compile(r"P[0-9TDHMSW.]+", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class TypedJob:
+    """A request as REST takes it, as far as it could be read; `wrong` says by field what could not."""
+
+    body: dict[str, Any]
+    wrong: Mapping[str, str] = field(default_factory=dict)
+
+
+def typed_job(form: Form) -> TypedJob:
+    """What was typed. Whether it is allowed is for REST to say."""
+    body: dict[str, Any] = {}
+    wrong: dict[str, str] = {}
+    for name in ("gpus", "nodes", "priority"):
+        _number(form, name, body, wrong)
+    for name, wire in (("name", "name"), ("gpu_type", "gpu_type"), ("booking", "booking_id"), ("project", "project")):
+        value = form.get(name)
+        if value is not None:
+            body[wire] = value
+    if "gpus" not in body and "gpus" not in wrong:
+        wrong["gpus"] = "Say how many GPUs, such as 1."
+    _duration(form.get("duration"), body, wrong)
+    body["workload"] = _workload(form, wrong)
+    return TypedJob(body, wrong)
+
+
+def command_of(text: str) -> list[str]:
+    """A typed command as its words; what only a shell understands goes to one."""
+    if _NEEDS_A_SHELL.search(text):
+        return ["sh", "-c", text]
+    try:
+        return shlex.split(text)
+    except ValueError:  # a quote that is not closed: the shell will say so
+        return ["sh", "-c", text]
+
+
+def text_of(command: list[str]) -> str:
+    """A command as it would be typed."""
+    if len(command) == 3 and command[:2] == ["sh", "-c"] and command_of(command[2]) == command:
+        return command[2]
+    return shlex.join(command)
+
+
+def fields_of(spec: Mapping[str, Any]) -> dict[str, str]:
+    """The fields for a job like the one with this specification (as REST has it)."""
+    workload = spec.get("workload") or {}
+    found = {
+        "name": spec.get("name"),
+        "gpus": spec.get("gpus"),
+        "gpu_type": spec.get("gpu_type"),
+        "nodes": spec.get("nodes"),
+        "duration": _typed_duration(spec.get("duration")),
+        "command": text_of(list(workload.get("command") or [])),
+        "image": workload.get("image"),
+        "working_dir": workload.get("working_dir"),
+        "env": "\n".join(f"{name}={value}" for name, value in (workload.get("env") or {}).items()),
+        "priority": spec.get("priority") or None,
+        "project": spec.get("project"),
+    }
+    return {name: str(value) for name, value in found.items() if value not in (None, "")}
+
+
+def _number(form: Form, name: str, body: dict[str, Any], wrong: dict[str, str]) -> None:
+    value = form.get(name)
+    if value is None:
+        return
+    digits = value.removeprefix("-")
+    if digits.isascii() and digits.isdecimal() and len(digits) <= 9:
+        body[name] = int(value)
+    else:
+        wrong[name] = "Write a whole number, such as 1."
+
+
+def _duration(value: str | None, body: dict[str, Any], wrong: dict[str, str]) -> None:
+    seconds = None if value is None else seconds_in(value)
+    if value is not None and _ISO.fullmatch(value):
+        body["duration"] = value.upper()
+    elif seconds:
+        body["duration"] = seconds
+    else:
+        wrong["duration"] = "Say for how long at most, such as 4h, 90m, 1h30m or 2d."
+
+
+def _workload(form: Form, wrong: dict[str, str]) -> dict[str, Any]:
+    workload: dict[str, Any] = {}
+    command = form.text("command")
+    if command is not None and command.strip():
+        workload["command"] = command_of(command.strip())
+    for name in ("image", "working_dir"):
+        value = form.get(name)
+        if value is not None:
+            workload[name] = value
+    env: dict[str, str] = {}
+    for line in (form.text("env") or "").split("\n"):
+        if not line.strip():
+            continue
+        name, equals, value = line.partition("=")
+        if not equals:
+            wrong["env"] = "Write each variable on a line of its own, as NAME=value."
+        elif name.strip() in env:
+            wrong["env"] = "A variable stands there twice. Write each once."
+        else:
+            env[name.strip()] = value
+    if env:
+        workload["env"] = env
+    return workload
+
+
+def _typed_duration(value: Any) -> str | None:
+    if value is None:
+        return None
+    if isinstance(value, str):
+        seconds = seconds_in(value.removeprefix("P").replace("T", ""))
+        return value if seconds is None else written(timedelta(seconds=seconds))
+    return written(timedelta(seconds=float(value)))

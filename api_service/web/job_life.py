@@ -1,0 +1,36 @@
+"""A job's life as a timeline: from what is in the record, each state with its span."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import pairwise
+
+from reservation_core.ports.events import EventRecord
+
+_ENDED = frozenset({"succeeded", "failed", "cancelled", "expired"})
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What happened at a moment; `lasted` is how long the job then was in that state, None for what is not a state."""
+
+    at: datetime
+    words: str
+    why: str | None
+    actor: str
+    lasted: timedelta | None
+
+
+def life_of(events: Sequence[EventRecord], now: datetime) -> list[Step]:
+    """The steps, oldest first."""
+    moves = [event for event in events if event.after is not None and event.after != event.before]
+    ends = {event.id: later.at for event, later in pairwise(moves)}
+    steps = []
+    for event in events:
+        moved = event.after is not None and event.after != event.before
+        lasted = None
+        if moved and event.after not in _ENDED:
+            lasted = ends.get(event.id, now) - event.at
+        words = str(event.after) if moved else event.kind.replace("_", " ")
+        steps.append(Step(event.at, words, None if event.reason is None else event.reason.detail, event.actor, lasted))
+    return steps

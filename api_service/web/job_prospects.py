@@ -1,0 +1,97 @@
+"""What would become of a job if it were submitted now: the rules, its part of quotas, and when it may start."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from api_service.web.rest_calls import RestCalls, RestProblemError
+
+_TOLD_BY_SERVER = (400, 403, 404, 409, 422)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """How much of a limit is used, and would be with the job. `after` is None where the job does not count so."""
+
+    words: str
+    used: float
+    after: float | None
+    limit: float
+
+    @property
+    def percent(self) -> int:
+        """Of the limit, with the job; at most 100."""
+        counted = self.used if self.after is None else self.after
+        return min(100, round(100 * counted / self.limit)) if self.limit else 100
+
+    @property
+    def too_much(self) -> bool:
+        """Whether it would be passed."""
+        return self.after is not None and self.after > self.limit
+
+
+@dataclass(frozen=True, slots=True)
+class Prospects:
+    """`problem`: why it would be refused as it is; `rules`: which rules it breaks; `start`: the earliest time at which
+    the calendar has room for it, None where it never has; `known`: whether it was asked at all."""
+
+    known: bool = False
+    problem: RestProblemError | None = None
+    rules: Sequence[str] = ()
+    shares: Sequence[Share] = ()
+    start: str | None = None
+    in_booking: bool = False
+
+
+async def prospects_of(rest: RestCalls, body: Mapping[str, Any]) -> Prospects:
+    """Ask REST. Nothing is kept of the question."""
+    try:
+        explained = await rest.post("/v1/policy/explain", body)
+    except RestProblemError as problem:
+        if problem.status not in _TOLD_BY_SERVER:
+            raise
+        return Prospects(known=True, problem=problem)
+    rules = [str(rule["detail"]) for rule in explained["broken_rules"]]
+    in_booking = body.get("booking_id") is not None
+    start = None if in_booking else await _start(rest, body)
+    shares = shares_of(explained["limits"], body)
+    return Prospects(known=True, rules=rules, shares=shares, start=start, in_booking=in_booking)
+
+
+def shares_of(limits: Sequence[Mapping[str, Any]], body: Mapping[str, Any]) -> list[Share]:
+    """The limits of which something is counted, with what the job would add."""
+    gpus = int(body.get("gpus", 1)) * int(body.get("nodes", 1))
+    hours = _hours(body.get("duration"))
+    found = []
+    for limit in limits:
+        value, used = limit.get("value"), limit.get("used")
+        if isinstance(value, bool) or not isinstance(value, int | float) or used is None:
+            continue
+        rule = str(limit["rule"])
+        words = rule.removeprefix("max_").replace("_", " ")
+        added: float | None = None
+        if "hours" in rule:
+            added = None if hours is None else gpus * hours
+        elif "gpus" in rule:
+            added = gpus
+        found.append(Share(words, used, None if added is None else used + added, value))
+    return found
+
+
+async def _start(rest: RestCalls, body: Mapping[str, Any]) -> str | None:
+    query = {name: body.get(name) for name in ("gpus", "gpu_type", "nodes", "duration")}
+    duration = query["duration"]
+    if isinstance(duration, int):
+        query["duration"] = -(-duration // 60) * 60  # the calendar knows minutes
+    try:
+        found = await rest.get("/v1/bookings/slots", {**query, "limit": 1})
+    except RestProblemError as problem:
+        if problem.status not in _TOLD_BY_SERVER:
+            raise
+        return None
+    items = found["items"]
+    return str(items[0]["start"]) if items else None
+
+
+def _hours(duration: object) -> float | None:
+    return duration / 3600 if isinstance(duration, int) else None

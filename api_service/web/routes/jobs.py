@@ -1,0 +1,165 @@
+"""Jobs: the list, one with its life and its log, and what can be done to it."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+from starlette.responses import Response
+
+from api_service.following import LiveStream
+from api_service.job_log import follow_log, read_log
+from api_service.web.job_life import life_of
+from api_service.web.log_tail import followed, tail_of
+from api_service.web.rest_calls import RestProblemError
+from api_service.web.routing import WebRoute
+from api_service.web.visit import Visit
+from reservation_core.domain.model import FINAL_STATUSES, JobStatus
+from reservation_core.domain.short_durations import seconds_in
+from reservation_core.ports.cluster import ClusterUnavailableError
+from reservation_core.ports.reservations import JobView
+from reservation_core.usecases.owned import view_owned
+
+_EVENTS = 500
+_LOG_LINES = 500
+_LOG_BYTES = 4 * 2**20
+_WITHOUT_LOG = frozenset({JobStatus.QUEUED, JobStatus.STARTING})
+
+
+async def list_page(visit: Visit) -> Response:
+    """Jobs, newest first: one's own, for administrators everybody's."""
+    statuses = [each for each in visit.request.query_params.getlist("status") if each]
+    asked = {
+        "status": statuses or None,
+        "user": visit.query("user") or None,
+        "cursor": visit.query("cursor") or None,
+        "limit": 50,
+    }
+    found = await visit.rest.get("/v1/jobs", asked)
+    context = {
+        "jobs": found["items"],
+        "next_cursor": found["next_cursor"],
+        "statuses": statuses,
+        "user": visit.query("user"),
+        "all_statuses": [each.value for each in JobStatus],
+        "first": not visit.query("cursor"),
+    }
+    if visit.partial:
+        return visit.part("_jobs.html", **context)
+    return visit.page("jobs.html", title="Jobs", live="jobs" if context["first"] else "", **context)
+
+
+async def job_page(visit: Visit) -> Response:
+    """One job."""
+    job_id = visit.path("job_id")
+    context = await _state(visit)
+    lines, left_out, trouble = await _log(visit, context["view"])
+    return visit.page(
+        "job.html",
+        title=context["job"]["name"] or job_id,
+        live=f"job:{job_id} queue" if context["job"]["status"] == JobStatus.QUEUED else f"job:{job_id}",
+        lines=lines,
+        left_out=left_out,
+        log_trouble=trouble,
+        **context,
+    )
+
+
+async def job_state(visit: Visit) -> Response:
+    """What changes of it."""
+    return visit.part("_job_state.html", **await _state(visit))
+
+
+async def cancel(visit: Visit) -> Response:
+    """End it."""
+    job_id = visit.path("job_id")
+    job = await visit.rest.post(f"/v1/jobs/{job_id}/cancel")
+    ended = job["status"] in FINAL_STATUSES
+    return visit.go(f"/jobs/{job_id}", f"{job_id} is cancelled." if ended else f"{job_id} is being ended.")
+
+
+async def extend(visit: Visit) -> Response:
+    """Let it last longer."""
+    job_id = visit.path("job_id")
+    typed = visit.form.get("by") or ""
+    seconds = seconds_in(typed)
+    try:
+        await visit.rest.post(f"/v1/jobs/{job_id}/extend", {"by": typed if seconds is None else seconds})
+    except RestProblemError as problem:
+        if problem.status not in (400, 409, 422):
+            raise
+        context = await _state(visit)
+        lines, left_out, trouble = await _log(visit, context["view"])
+        return visit.page(
+            "job.html",
+            title=context["job"]["name"] or job_id,
+            status=problem.status,
+            lines=lines,
+            left_out=left_out,
+            log_trouble=trouble,
+            problem=problem,
+            **context,
+        )
+    return visit.go(f"/jobs/{job_id}", f"{job_id} may go on {typed} longer.")
+
+
+async def log_stream(visit: Visit) -> Response:
+    """The log as it comes, for the page."""
+    view = await _owned(visit)
+    return LiveStream(
+        followed(follow_log(visit.services, view.reservation)),
+        media_type="text/event-stream",
+        wakeups=visit.services.wakeups,
+        recheck=lambda: visit.services.authenticator.principal(f"Bearer {visit.signed_in.secret}"),
+    )
+
+
+async def log_file(visit: Visit) -> Response:
+    """The log as it was printed, to keep."""
+    view = await _owned(visit)
+    response = LiveStream(
+        await read_log(visit.services, view.reservation),
+        media_type="text/plain; charset=utf-8",
+        wakeups=visit.services.wakeups,
+        recheck=lambda: visit.services.authenticator.principal(f"Bearer {visit.signed_in.secret}"),
+    )
+    response.headers["Content-Disposition"] = f'attachment; filename="{view.reservation.id}.log"'
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    return response
+
+
+async def _owned(visit: Visit) -> JobView:
+    async with visit.services.runtime.uow() as uow:
+        return await view_owned(uow, visit.principal, visit.path("job_id"))
+
+
+async def _state(visit: Visit) -> dict[str, Any]:
+    job_id = visit.path("job_id")
+    job = await visit.rest.get(f"/v1/jobs/{job_id}")
+    async with visit.services.runtime.uow() as uow:
+        view = await view_owned(uow, visit.principal, job_id)
+        events = await uow.events.of_reservation(job_id, 0, _EVENTS)
+    return {"job": job, "view": view, "steps": life_of(events, visit.now), "ended": job["status"] in FINAL_STATUSES}
+
+
+async def _log(visit: Visit, view: JobView) -> tuple[list[str], int, str | None]:
+    """The end of the log, for a page that is drawn; why there is none, where it can't be read now."""
+    if view.reservation.status in _WITHOUT_LOG:
+        return [], 0, None
+    try:
+        chunks: AsyncGenerator[bytes] = await read_log(visit.services, view.reservation)
+        async with aclosing(chunks):
+            lines, left_out = await tail_of(chunks, lines=_LOG_LINES, at_most=_LOG_BYTES)
+    except ClusterUnavailableError as error:
+        return [], 0, str(error)
+    return lines, left_out, None
+
+
+ROUTES = (
+    WebRoute("GET", "/jobs", list_page),
+    WebRoute("GET", "/jobs/{job_id}", job_page),
+    WebRoute("GET", "/jobs/{job_id}/state", job_state),
+    WebRoute("POST", "/jobs/{job_id}/cancel", cancel),
+    WebRoute("POST", "/jobs/{job_id}/extend", extend),
+    WebRoute("GET", "/jobs/{job_id}/log", log_stream),
+    WebRoute("GET", "/jobs/{job_id}/log.txt", log_file),
+)

@@ -1,0 +1,110 @@
+"""Submitting a job: a form that says what would become of it before it is sent."""
+
+import secrets
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from starlette.responses import Response
+
+from api_service.web.equivalents import by_curl, job_by_cli
+from api_service.web.form import Form
+from api_service.web.job_form import FIELDS, FIRST, TypedJob, fields_of, typed_job
+from api_service.web.job_prospects import Prospects, prospects_of
+from api_service.web.rest_calls import RestProblemError
+from api_service.web.routing import WebRoute
+from api_service.web.visit import Visit
+
+_AT_ONCE = timedelta(minutes=2)
+_RECENT = 30
+_TEMPLATES = 8
+
+
+async def submit_page(visit: Visit) -> Response:
+    """The form: empty, as the address says (`?gpus=2&gpu_type=h100`), or like a job before (`?again=job-…`)."""
+    again = visit.query("again")
+    if again:
+        spec = await visit.rest.get(f"/v1/jobs/{visit.encoded(again)}/spec")
+        fields = fields_of(spec)
+    else:
+        fields = FIRST | {name: value for name in FIELDS if (value := visit.query(name))}
+    return await _form_page(visit, fields)
+
+
+async def submit(visit: Visit) -> Response:
+    """Send it. What REST refuses is shown beside what was typed."""
+    typed = typed_job(visit.form)
+    if typed.wrong:
+        return await _form_page(visit, visit.form.shown(), typed, status=422)
+    try:
+        job = await visit.rest.post("/v1/jobs", typed.body, key=visit.form.get("key"))
+    except RestProblemError as problem:
+        if problem.status not in (400, 403, 409, 413, 422):
+            raise
+        return await _form_page(visit, visit.form.shown(), typed, problem, status=problem.status)
+    return visit.go(f"/jobs/{job['id']}", f"Submitted: {job['id']} waits for its GPUs.")
+
+
+async def check(visit: Visit) -> Response:
+    """What would become of it, for browsers without scripts: the form again, with the verdict."""
+    return await _form_page(visit, visit.form.shown(), typed_job(visit.form))
+
+
+async def verdict(visit: Visit) -> Response:
+    """What would become of it: asked for while somebody types."""
+    return visit.part("_verdict.html", **await _verdict(visit, typed_job(visit.form)))
+
+
+async def _form_page(
+    visit: Visit,
+    fields: Mapping[str, str],
+    typed: TypedJob | None = None,
+    problem: RestProblemError | None = None,
+    status: int = 200,
+) -> Response:
+    typed = typed or typed_job(Form({name: [value] for name, value in fields.items()}))
+    nodes = await visit.rest.all("/v1/nodes")
+    projects = await visit.rest.all("/v1/projects")
+    bookings = await visit.rest.all("/v1/bookings", {"mine": True}, at_most=100)
+    jobs = (await visit.rest.get("/v1/jobs", {"limit": _RECENT, "user": visit.principal.user}))["items"]
+    return visit.page(
+        "submit.html",
+        title="Submit a job",
+        status=status,
+        fields={name: fields.get(name, "") for name in FIELDS},
+        key=secrets.token_urlsafe(18),
+        problem=problem,
+        gpu_types=sorted({name for node in nodes for name in node["gpu_types"]}),
+        projects=[each["name"] for each in projects],
+        bookings=[each for each in bookings if each["status"] in ("booked", "active")],
+        templates=_distinct(jobs),
+        **await _verdict(visit, typed),
+    )
+
+
+async def _verdict(visit: Visit, typed: TypedJob) -> dict[str, Any]:
+    found = Prospects() if typed.wrong else await prospects_of(visit.rest, typed.body)
+    base = visit.services.settings.web.public_url or str(visit.request.base_url).rstrip("/")
+    return {
+        "wrong": typed.wrong,
+        "prospects": found,
+        "at_once": found.start is not None and datetime.fromisoformat(found.start) <= visit.now + _AT_ONCE,
+        "by_cli": job_by_cli(typed.body),
+        "by_curl": by_curl(base, "/v1/jobs", typed.body),
+    }
+
+
+def _distinct(jobs: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The newest of each kind of job, by name and size."""
+    seen: dict[tuple[object, ...], Mapping[str, Any]] = {}
+    for job in jobs:
+        seen.setdefault((job["name"], job["gpus"], job["gpu_type"], job["nodes"], job["duration"]), job)
+    return list(seen.values())[:_TEMPLATES]
+
+
+ROUTES = (
+    WebRoute("GET", "/submit", submit_page),
+    WebRoute("POST", "/submit", submit),
+    WebRoute("POST", "/submit/check", check),
+    WebRoute("POST", "/submit/verdict", verdict),
+)

@@ -1,0 +1,84 @@
+// The output of a job as it is printed: appended as it comes, followed while the reader is at its end, searched.
+const MOST_LINES = 5_000;
+
+const log = document.getElementById("log");
+const follow = document.getElementById("log-follow");
+const find = document.getElementById("log-find");
+const found = document.getElementById("log-found");
+const state = document.getElementById("log-state");
+const leftOut = document.getElementById("log-left-out");
+let missing = 0;
+
+function lineOf(html) {
+  const line = document.createElement("div");
+  line.innerHTML = html; // written by our server from the printed text, which it escapes
+  return line;
+}
+
+function append({ lines, left_out: more, anew }) {
+  if (anew) {
+    log.replaceChildren();
+    missing = 0;
+  }
+  log.append(...lines.map(lineOf));
+  missing += more;
+  for (; log.childElementCount > MOST_LINES; missing += 1) log.firstElementChild.remove();
+  leftOut.hidden = missing === 0;
+  leftOut.textContent = `${missing} lines before these are not shown: download the output to see them.`;
+  if (log.childElementCount > 0) state.textContent = "";
+  if (find.value !== "") mark();
+  if (follow.checked) log.scrollTop = log.scrollHeight;
+}
+
+function mark() {
+  const wanted = find.value.toLowerCase();
+  let count = 0;
+  for (const line of log.children) {
+    const holds = wanted !== "" && line.textContent.toLowerCase().includes(wanted);
+    line.classList.toggle("found", holds);
+    line.classList.remove("here");
+    count += holds ? 1 : 0;
+  }
+  found.textContent = wanted === "" ? "" : `${count} ${count === 1 ? "line" : "lines"}`;
+}
+
+function goToNext(backwards) {
+  const lines = [...log.querySelectorAll(".found")];
+  if (lines.length === 0) return;
+  const at = lines.findIndex((line) => line.classList.contains("here"));
+  lines[at]?.classList.remove("here");
+  const next = lines[(at + (backwards ? -1 : 1) + lines.length) % lines.length] ?? lines[0];
+  next.classList.add("here");
+  follow.checked = false;
+  next.scrollIntoView({ block: "nearest" });
+}
+
+function listen() {
+  const source = new EventSource(log.dataset.stream);
+  source.addEventListener("lines", (message) => append(JSON.parse(message.data)));
+  source.addEventListener("end", () => {
+    source.close();
+    if (log.childElementCount === 0) state.textContent = "It printed nothing.";
+  });
+  addEventListener("pagehide", () => source.close(), { once: true });
+}
+
+if (log !== null) {
+  document.querySelector(".log-tools").hidden = false;
+  find.addEventListener("input", mark);
+  find.addEventListener("keydown", (event) => {
+    if (event.key === "Enter") goToNext(event.shiftKey);
+  });
+  log.addEventListener("scroll", () => {
+    const atEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 40;
+    if (!atEnd && follow.checked) follow.checked = false;
+    else if (atEnd && !follow.checked && find.value === "") follow.checked = true;
+  });
+  follow.addEventListener("change", () => {
+    if (follow.checked) log.scrollTop = log.scrollHeight;
+  });
+  addEventListener("pageshow", (event) => {
+    if (event.persisted) listen();
+  });
+  listen();
+}
