@@ -186,6 +186,13 @@ def test_what_must_outlive_the_release_is_kept() -> None:
     }
 
 
+def test_another_version_of_the_chart_alone_starts_nothing_anew() -> None:
+    """Least of all the database, and both of its servers at once."""
+    for kind, template in templates(rendered(ALL_ON)):
+        if kind != "Pod":
+            assert {"helm.sh/chart", "app.kubernetes.io/version"}.isdisjoint(template["metadata"]["labels"])
+
+
 def test_generated_secrets_are_long_and_no_two_alike() -> None:
     first, second = (
         one(rendered({}), "Secret", "gpu-dev-postgres")["data"]

@@ -21,7 +21,7 @@ spec:
       ttlSecondsAfterFinished: 3600
       template:
         metadata:
-          labels: {{- include "gpu-dev-server.labels" (list $root $name) | nindent 12 }}
+          labels: {{- include "gpu-dev-server.podLabels" (list $root $name) | nindent 12 }}
         spec:
           restartPolicy: Never
           serviceAccountName: {{ $name }}

@@ -20,6 +20,13 @@ app.kubernetes.io/managed-by: {{ $root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version }}
 {{- end }}
 
+{{/* Of pods: nothing that changes with each version of the chart, or every upgrade would have the database start anew. */}}
+{{- define "gpu-dev-server.podLabels" -}}
+{{ include "gpu-dev-server.selector" . }}
+app.kubernetes.io/name: {{ index . 1 }}
+app.kubernetes.io/part-of: gpu-dev-server
+{{- end }}
+
 {{/* An image of ours: (list . .Values.apiService.image) */}}
 {{- define "gpu-dev-server.image" -}}
 {{- $root := index . 0 }}{{ $image := index . 1 }}

@@ -85,7 +85,7 @@ spec:
   template:
     metadata:
       labels:
-        {{- include "gpu-dev-server.labels" (list $root $name) | nindent 8 }}
+        {{- include "gpu-dev-server.podLabels" (list $root $name) | nindent 8 }}
         gpu-dev/database: postgres
       annotations:
         checksum/configuration: {{ include "gpu-dev-server.postgresFiles" $root | sha256sum }}
