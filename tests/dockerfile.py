@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -111,7 +112,7 @@ def carry_out(stage: Stage, repository: Path, root: Path, python: str, made: dic
         elif word == "COPY":
             copy_of(Stage(stage.name, stage.base, [(word, rest)]), repository, folder)
         elif word == "RUN":
-            command = rest.replace("/venv", str(root / "venv"))
+            command = re.sub(r"(?<!\S)/(venv|aws)\b", rf"{root}/\1", rest)
             if command.startswith("python "):
                 command = python + command.removeprefix("python")
             subprocess.run(["sh", "-ec", command], cwd=folder, env=variables, check=True, timeout=900)

@@ -21,7 +21,7 @@ from reservation_core.adapters.postgres.embedded.errors import AlreadyInUseError
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
 from tests.waiting import eventually_sync
 
-_PATIENCE_S = 30.0
+_PATIENCE_S = 120.0
 _MEMORY = Path("/dev/shm")
 _ROOM = 2 * 2**30
 """Bytes that must be free in memory: several times what the server of a session needs."""

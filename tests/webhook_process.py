@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 
 from reservation_core.adapters.certificates.pairs import Pair, make_pair
-from tests.waiting import eventually_sync
+from tests.waiting import PATIENCE_S, eventually_sync
 
 _START_S = 90.0
 
@@ -113,7 +113,7 @@ def trusting(*pairs: Pair) -> ssl.SSLContext:
 @contextmanager
 def client_of(webhook: WebhookProcess, *pairs: Pair) -> Iterator[httpx.Client]:
     """A client that trusts these pairs' authorities and nobody else."""
-    with httpx.Client(base_url=webhook.url, verify=trusting(*pairs), trust_env=False, timeout=30) as client:
+    with httpx.Client(base_url=webhook.url, verify=trusting(*pairs), trust_env=False, timeout=PATIENCE_S) as client:
         yield client
 
 

@@ -33,7 +33,7 @@ QUICK = {
     "GPU_DEV_KUBERNETES__DEFAULT_IMAGE": "registry.test/workload:1",
     "GPU_DEV_KUBERNETES__REQUEST_TIMEOUT_S": "10",
 }
-_SLOWEST_S = 45
+_SLOWEST_S = 120
 
 
 @dataclass(frozen=True, slots=True)

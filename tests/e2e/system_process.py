@@ -10,7 +10,7 @@ import httpx
 import psutil
 
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
-from tests.waiting import eventually_sync
+from tests.waiting import PATIENCE_S, eventually_sync
 
 ROOT = Path(__file__).parents[2]
 FINAL = ("succeeded", "failed", "cancelled", "expired")
@@ -59,7 +59,7 @@ class SystemProcess:
     def client(self) -> httpx.Client:
         """A client with the token of the admin-token file."""
         headers = {"Authorization": f"Bearer {self.token}"}
-        return httpx.Client(base_url=self.url, headers=headers, timeout=30, trust_env=False)
+        return httpx.Client(base_url=self.url, headers=headers, timeout=PATIENCE_S, trust_env=False)
 
     @property
     def token(self) -> str:

@@ -17,7 +17,7 @@ import structlog
 from tests.e2e.lab import Lab, open_lab
 from tests.e2e.ledger import usage
 from tests.e2e.transcript import Examples, Step, Time, Told, Typed, at, transcript
-from tests.waiting import eventually_sync
+from tests.waiting import PATIENCE_S, eventually_sync
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "running-a-lab.md").read_text()
 MONDAY = datetime(2030, 1, 7, tzinfo=UTC)
@@ -107,7 +107,7 @@ def assert_usage_adds_up(lab: Lab) -> None:
     """What REST answers is what the ledger says, to the microsecond, whichever way it is summed."""
     headers = {"Authorization": f"Bearer {lab.system.tokens['root']}"}
     asked = {"from": MONDAY.isoformat(), "to": lab.time.now().isoformat()}
-    with httpx.Client(base_url=lab.system.url, headers=headers, trust_env=False, timeout=30) as http:
+    with httpx.Client(base_url=lab.system.url, headers=headers, trust_env=False, timeout=PATIENCE_S) as http:
         for by, column in (("user", "user_name"), ("project", "project"), ("gpu_type", "gpu_type")):
             answer = http.get("/v1/usage", params={"by": by, **asked}).raise_for_status().json()
             told = {line["key"]: _times(line) for line in answer["items"]}

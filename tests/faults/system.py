@@ -64,7 +64,7 @@ class ProcessorProcess:
         """Send it a signal."""
         self._process.send_signal(number)
 
-    def end(self, number: signal.Signals = signal.SIGTERM, timeout: float = 30) -> int:
+    def end(self, number: signal.Signals = signal.SIGTERM, timeout: float = PATIENCE_S) -> int:
         """Send a signal and wait for its end; returns how it ended."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGCONT)

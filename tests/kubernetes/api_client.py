@@ -11,7 +11,7 @@ import aiohttp
 
 JsonObject = dict[str, Any]
 MERGE = "application/merge-patch+json"
-_PATIENCE_S = 30.0
+_PATIENCE_S = 120.0
 STRATEGIC = "application/strategic-merge-patch+json"
 
 

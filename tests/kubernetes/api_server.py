@@ -94,7 +94,7 @@ def started_api_server(folder: Path) -> Iterator[ApiServer]:
         assert server.stdin is not None
         assert server.stdout is not None
         server.stdin.close()
-        server.wait(timeout=30)
+        server.wait(timeout=90)
         server.stdout.close()
 
 

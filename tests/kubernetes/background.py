@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 T = TypeVar("T")
-_PATIENCE_S = 60.0
+_PATIENCE_S = 120.0
 
 
 class Background:

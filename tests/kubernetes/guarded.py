@@ -29,7 +29,7 @@ def end(server: subprocess.Popen[bytes]) -> None:
     """End a guarded server and wait until it is gone."""
     assert server.stdin is not None
     server.stdin.close()
-    server.wait(timeout=30)
+    server.wait(timeout=90)
 
 
 def _guard(command: list[str], word: IO[bytes]) -> int:

@@ -9,7 +9,7 @@ from tests.kubernetes import guarded
 from tests.kubernetes.api_server import ApiServer
 from tests.waiting import eventually_sync
 
-_PATIENCE_S = 60.0
+_PATIENCE_S = 120.0
 
 
 def kube_controller_manager_of(server: ApiServer) -> Path | None:

@@ -17,7 +17,7 @@ from tests.integration.api_service.calendars import add_nodes, booked_now
 
 NOBODY_CAN_SAY = "nobody can say now whether"
 """How a refusal begins where the control plane did not answer in the short time that a review has."""
-PATIENCE_S = 30
+PATIENCE_S = 120
 """For how long one asks again while that is the answer: on a busy machine it is slower than a review waits."""
 
 

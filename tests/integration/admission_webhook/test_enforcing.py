@@ -121,7 +121,9 @@ class Asking:
 
 @asynccontextmanager
 async def asking(webhook: WebhookProcess, pair: Pair, patience_s: float = 0) -> AsyncIterator[Asking]:
-    async with httpx.AsyncClient(base_url=webhook.url, verify=trusting(pair), trust_env=False, timeout=30) as client:
+    async with httpx.AsyncClient(
+        base_url=webhook.url, verify=trusting(pair), trust_env=False, timeout=PATIENCE_S
+    ) as client:
         yield Asking(webhook, client, patience_s)
 
 

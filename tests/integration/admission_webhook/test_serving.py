@@ -16,7 +16,7 @@ import jsonpatch
 import pytest
 
 from reservation_core.adapters.certificates.pairs import Pair
-from tests.waiting import eventually_sync
+from tests.waiting import PATIENCE_S, eventually_sync
 from tests.webhook_process import (
     WebhookProcess,
     admission_review,
@@ -237,7 +237,7 @@ def test_nothing_older_than_tls_1_2(webhook: WebhookProcess, pair: Pair) -> None
 
 def handshake(webhook: WebhookProcess, context: ssl.SSLContext) -> bool:
     try:
-        with httpx.Client(base_url=webhook.url, verify=context, trust_env=False, timeout=30) as client:
+        with httpx.Client(base_url=webhook.url, verify=context, trust_env=False, timeout=PATIENCE_S) as client:
             return client.get("/ready").status_code == 200
     except httpx.TransportError:
         return False

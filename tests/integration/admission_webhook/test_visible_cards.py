@@ -15,7 +15,7 @@ from tests.waiting import eventually
 from tests.webhook_process import WebhookProcess, new_pair, webhook_process, write_pair
 from tests.webhook_registration import registered
 
-PATIENCE_S = 60
+PATIENCE_S = 120
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,7 @@ from api_service.server import serve
 from reservation_core.domain.model import Role
 from reservation_core.runtime.settings import ApiSettings
 from reservation_core.runtime.wiring import open_runtime
+from tests.waiting import PATIENCE_S
 
 EXAMPLES = 12
 # A schema can't say everything that a valid request must fulfil (env names that are ours, NUL, the longest duration).
@@ -84,7 +85,7 @@ def _hold(cases: Any, headers: dict[str, str], excluded: list[Any]) -> None:
     )
     @given(case=cases)
     def hold(case: schemathesis.Case) -> None:
-        response = case.call(headers=headers, timeout=20)
+        response = case.call(headers=headers, timeout=PATIENCE_S)
         # What is too long is refused before anybody looks at what else is wrong with it.
         unread = [CHECKS.get_one("negative_data_rejection")] if response.status_code == 413 else []
         case.validate_response(response, headers=headers, excluded_checks=[*excluded, *unread])

@@ -22,7 +22,7 @@ from reservation_core.ports.wakeups import Channel
 from reservation_core.runtime.settings import ApiSettings
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.people import People, submitted
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 
 class Served:
@@ -41,16 +41,16 @@ async def served(runtime: Runtime, settings: ApiSettings) -> AsyncIterator[Serve
     stop = asyncio.Event()
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     serving = asyncio.create_task(serve(app, "127.0.0.1:0", stop=stop, ready=ready.set_result))
-    yield Served(await asyncio.wait_for(ready, 20), app, stop, serving)
+    yield Served(await asyncio.wait_for(ready, PATIENCE_S), app, stop, serving)
     stop.set()
-    await asyncio.wait_for(serving, 20)
+    await asyncio.wait_for(serving, PATIENCE_S)
 
 
 @pytest.fixture
 async def remote(served: Served, people: People) -> AsyncIterator[httpx.AsyncClient]:
     """Alice over the network."""
     headers = {"Authorization": f"Bearer {people.secrets['alice']}"}
-    async with httpx.AsyncClient(base_url=served.base_url, headers=headers, timeout=20) as client:
+    async with httpx.AsyncClient(base_url=served.base_url, headers=headers, timeout=PATIENCE_S) as client:
         yield client
 
 
@@ -168,7 +168,7 @@ async def test_streams_end_when_the_server_stops(served: Served, remote: httpx.A
         await eventually(lambda: events.ended and log.ended)
         # What was cut short must not look whole: a reader would take the log for complete.
         assert (events.broken, log.broken) == (True, True)
-        await asyncio.wait_for(asyncio.shield(served.serving), 10)
+        await asyncio.wait_for(asyncio.shield(served.serving), PATIENCE_S)
 
 
 async def test_a_stream_ends_with_its_token(
@@ -187,7 +187,7 @@ async def test_a_stream_ends_with_its_token(
 async def test_a_reader_that_leaves_takes_its_stream_along(served: Served, remote: httpx.AsyncClient) -> None:
     job_id = (await submitted(remote))["id"]
     async with (
-        httpx.AsyncClient(base_url=served.base_url, headers=remote.headers, timeout=20) as other,
+        httpx.AsyncClient(base_url=served.base_url, headers=remote.headers, timeout=PATIENCE_S) as other,
         streaming(other, f"/v1/jobs/{job_id}/logs?follow=true"),
     ):
         await eventually(_pumps)

@@ -19,7 +19,7 @@ from tests.extender_process import ExtenderProcess, extender_process
 from tests.kubernetes.api_server import ApiServer
 from tests.waiting import eventually, eventually_sync
 
-PATIENCE_S = 60
+PATIENCE_S = 120
 
 
 @pytest.fixture

@@ -7,14 +7,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.integration.gpu_dev.conftest import System
-from tests.waiting import eventually_sync
+from tests.waiting import PATIENCE_S, eventually_sync
 
 CARDS = "import os; print(os.environ['CUDA_VISIBLE_DEVICES'].count(',') + 1, 'cards')"
 
 
 def test_it_is_a_program(system: System) -> None:
     ran = system.begin("run", "-g", "1", "-d", "1m", "--", "sh", "-c", "echo out; echo err >&2; exit 3")
-    out, err = ran.communicate(timeout=30)
+    out, err = ran.communicate(timeout=PATIENCE_S)
     assert (ran.returncode, out) == (3, "out\nerr\n"), err
 
 

@@ -13,7 +13,7 @@ from sqlalchemy import text
 
 from reservation_core.adapters.postgres.engine import open_engine
 from tests.integration.gpu_dev.conftest import ROOT, System
-from tests.waiting import eventually_sync
+from tests.waiting import PATIENCE_S, eventually_sync
 
 
 @pytest.fixture
@@ -108,6 +108,6 @@ def test_at_a_terminal_it_is_asked(system: System, run_sql, answer: str, done: b
 
     eventually_sync(asked)
     os.write(master, f"{answer}\n".encode())
-    out, _ = process.communicate(timeout=20)
+    out, _ = process.communicate(timeout=PATIENCE_S)
     os.close(master)
     assert (process.returncode == 0, "is fenced" in out) == (done, done)

@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from tests.integration.gpu_scheduler.conftest import Cluster, Starter, admitted, pod
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -189,7 +189,7 @@ async def test_whoever_ends_in_order_gives_the_lease_back(cluster: Cluster, star
     first = await start(GPU_DEV_SCHEDULER__LEASE_S="600", GPU_DEV_SCHEDULER__RENEW_WITHIN_S="300")
     await eventually(first.leading)
     first.process.send_signal(signal.SIGTERM)
-    assert await asyncio.wait_for(first.process.wait(), 30) == 0
+    assert await asyncio.wait_for(first.process.wait(), PATIENCE_S) == 0
     second = await start(GPU_DEV_SCHEDULER__LEASE_S="600", GPU_DEV_SCHEDULER__RENEW_WITHIN_S="300")
     await eventually(second.leading)
 

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 
 import pytest
 
+from tests.waiting import PATIENCE_S
+
 
 @contextmanager
 def running(*arguments: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
@@ -37,7 +39,7 @@ def test_it_ends_at_once_when_it_is_told_to(number: signal.Signals) -> None:
     with running("--interval", "3600") as process:
         lines(process, 3)
         process.send_signal(number)
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=PATIENCE_S) == 0
 
 
 def test_a_variable_that_is_not_there_is_no_empty_one() -> None:
@@ -53,7 +55,7 @@ def test_an_interval_that_is_none_is_refused(interval: str) -> None:
         [sys.executable, "-m", "gpu_scheduler_check", "--interval", interval],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 2

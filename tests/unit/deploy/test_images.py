@@ -224,6 +224,18 @@ def test_every_program_starts_from_the_package_as_it_is_built() -> None:
         assert start(sys.executable, site, modules, gone, site) == modules
 
 
+def test_the_command_line_alone_has_what_signs_for_aws_locked_as_in_development() -> None:
+    lines = (ROOT / "requirements-dev.lock").read_text().splitlines(keepends=True)
+    begin = next(number for number, line in enumerate(lines) if line.startswith("awscrt=="))
+    end = next(number for number in range(begin, len(lines)) if not lines[number].endswith("\\\n"))
+    assert (ROOT / "requirements-aws.lock").read_text() == "".join(lines[begin : end + 1]), "run `make lock`"
+    users = [
+        component for component in COMPONENTS if "--from=aws /aws /aws" in DOCKERFILE.stages[component].all("COPY")
+    ]
+    assert users == ["gpu-dev"]
+    assert DOCKERFILE.stages["gpu-dev"].all("ENV") == ["PYTHONPATH=/aws"]
+
+
 def test_the_check_runs_on_nothing_but_python() -> None:
     stage = DOCKERFILE.stages["gpu-scheduler-check"]
     assert DOCKERFILE.line_of("gpu-scheduler-check")[1:] == [DOCKERFILE.stages["base"]]
@@ -254,3 +266,13 @@ def test_all_that_the_build_stage_runs() -> None:
         modules = [module_of(component) for component in COMPONENTS if component != "gpu-scheduler-check"]
         assert start(str(venv / "bin" / "python"), venv, modules, []) == modules
         assert (venv / "bin" / "gpu-dev").exists()
+
+
+@pytest.mark.skipif("GPU_DEV_IMAGE_BUILD" not in os.environ, reason="GPU_DEV_IMAGE_BUILD is not set: it takes minutes")
+def test_what_signs_for_aws_is_installed_by_its_hash() -> None:
+    with readable_folder() as folder:
+        carry_out(DOCKERFILE.stages["aws"], ROOT, folder, sys.executable)
+        program = "import sys; sys.path[:0] = [sys.argv[1]]; import awscrt; print(awscrt.__file__)"
+        command = [sys.executable, "-I", "-c", program, str(folder / "aws")]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+        assert done.stdout.startswith(str(folder))

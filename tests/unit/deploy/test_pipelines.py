@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[3]
+WORKFLOW = ROOT / ".github" / "workflows" / "ci.yml"
 PUSH, SIGN = ROOT / "deploy" / "images" / "push.sh", ROOT / "deploy" / "images" / "sign.sh"
 GIVEN = {"REGISTRY": "registry.test:5000/team/", "TAG": "1.2.3", "BASE_IMAGE": f"python@sha256:{'0' * 64}"}
 GIVEN |= {"NODE_IMAGE": f"node@sha256:{'1' * 64}"}
@@ -20,7 +21,7 @@ DIGESTS = {"api-service": f"sha256:{'a' * 64}", "gpu-scheduler": f"sha256:{'b' *
 
 
 def github() -> dict[str, Any]:
-    found = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
+    found = yaml.safe_load(WORKFLOW.read_text())
     assert isinstance(found, dict)
     return found
 
@@ -63,6 +64,14 @@ def test_nothing_is_published_untested_or_untagged() -> None:
     assert stages[-1] == "publish"
     assert {job["stage"] for job in gitlab_jobs().values()} == {*stages}
     assert gitlab()["publish"]["rules"] == [{"if": "$CI_COMMIT_TAG =~ /^v/"}]
+
+
+def test_what_others_have_made_is_named_by_its_commit() -> None:
+    """A tag can be moved, and what runs here can push images."""
+    lines = [line for line in WORKFLOW.read_text().splitlines() if "uses:" in line]
+    assert lines
+    for line in lines:
+        assert re.fullmatch(r" +- uses: [a-z-]+/[a-z-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line), line
 
 
 def texts(part: object) -> Iterator[str]:

@@ -6,7 +6,7 @@ import pytest
 
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_processor.leading import FIRST_PAUSE_S, forever
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 DOWN = ClusterUnavailableError("down")
 
@@ -68,7 +68,7 @@ async def test_a_cancellation_that_is_told_as_an_error_ends_it_too() -> None:
     task = asyncio.create_task(forever(step))
     await eventually(lambda: begun)
     task.cancel()
-    await asyncio.wait([task], timeout=5)
+    await asyncio.wait([task], timeout=PATIENCE_S)
     assert task.cancelled()
     assert len(begun) == 1
 
@@ -85,5 +85,5 @@ async def test_it_ends_as_cancelled_while_it_pauses() -> None:
     await tried.wait()
     await asyncio.sleep(0)
     task.cancel()
-    await asyncio.wait([task], timeout=5)
+    await asyncio.wait([task], timeout=PATIENCE_S)
     assert task.cancelled()

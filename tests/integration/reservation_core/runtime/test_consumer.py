@@ -23,7 +23,7 @@ from reservation_core.ports.wakeups import Channel
 from reservation_core.runtime.consumer import Consumer, ConsumerRules, Handler
 from reservation_core.runtime.pacing import TokenBucket
 from reservation_core.runtime.wiring import Runtime
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 QUEUE = QueueName.POD_OPERATIONS
 RULES = ConsumerRules(parallel=3, visibility=timedelta(seconds=30), max_reads=3, sweep=timedelta(milliseconds=50))
@@ -110,7 +110,7 @@ async def test_a_failure_is_tried_again_after_a_growing_pause_and_then_buried_wi
 
     async with consuming(runtime, handle):
         await send(runtime, 1)
-        await eventually(empty(runtime), timeout=25)
+        await eventually(empty(runtime))
     assert tries == [1, 2, 3]
     first, second, third = times
     assert second - first >= 1
@@ -290,7 +290,7 @@ async def test_an_idle_consumer_stops_at_once(runtime: Runtime) -> None:
         raise AssertionError("there is nothing to handle")
 
     rules = ConsumerRules(parallel=1, visibility=timedelta(seconds=1), max_reads=1, sweep=timedelta(hours=1))
-    async with asyncio.timeout(20), consuming(runtime, handle, rules):
+    async with asyncio.timeout(PATIENCE_S), consuming(runtime, handle, rules):
         await eventually(empty(runtime))
 
 

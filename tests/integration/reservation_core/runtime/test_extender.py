@@ -19,7 +19,7 @@ from tests.kubernetes.api_server import ApiServer
 from tests.kubernetes.fault_proxy import FaultProxy, Harm, Partition
 from tests.waiting import eventually
 
-PATIENCE_S = 60
+PATIENCE_S = 120
 HOUR = timedelta(hours=1)
 
 Starter = Callable[..., Awaitable[RunningExtender]]

@@ -13,6 +13,7 @@ from reservation_core.ports.unknown_pods import UnknownPod
 from reservation_core.usecases.adopt import AccountReport, AccountRules, Accounts
 from reservation_core.usecases.update_inventory import update_inventory
 from tests.integration.reservation_core.usecases.world import World, pod
+from tests.waiting import PATIENCE_S
 
 HOUR = timedelta(hours=1)
 RULES = AccountRules(grace=timedelta(seconds=1), end_unknown=False)
@@ -350,6 +351,6 @@ async def test_no_pod_is_made_on_cards_that_an_unknown_pod_holds(world: World, s
 async def test_who_is_busy_with_a_reservations_pods_is_not_waited_for(world: World, settle: Settle) -> None:
     world.cluster.show(pod("job-nobody"), PodPhase.RUNNING, holding=holding(world))
     async with world.uow.hold_pods(["job-nobody"]):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             assert (await settle()).reported == 0
     assert (await settle()).reported == 1

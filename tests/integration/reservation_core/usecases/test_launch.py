@@ -16,6 +16,7 @@ from reservation_core.usecases.cancel import cancel
 from reservation_core.usecases.launch import LaunchRules, perform
 from reservation_core.usecases.update_inventory import update_inventory
 from tests.integration.reservation_core.usecases.world import ALLOWANCE, LAUNCH, World, pod
+from tests.waiting import PATIENCE_S
 
 
 async def told(world: World, op: str, job_id: str, attempt: int = 1, rules: LaunchRules = LAUNCH) -> None:
@@ -133,7 +134,7 @@ async def test_a_gangs_pods_are_created_at_the_same_time_and_rank_0_when_they_ar
             assert {pod.name.rank for pod in world.cluster.created} == {1, 2}
 
     world.cluster.on_create = meet
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         job_id = await world.started(nodes=3)
     assert {spec.name for spec in world.cluster.created} == {pod(job_id, rank) for rank in range(3)}
 

@@ -10,6 +10,7 @@ from reservation_core.domain.model import JobStatus, PodPhase
 from reservation_core.ports.pod_logs import LONGEST_TAIL, KeptLog
 from reservation_core.usecases.cancel import cancel
 from tests.integration.reservation_core.usecases.world import LAUNCH, World, pod
+from tests.waiting import PATIENCE_S
 
 
 async def kept(world: World, job_id: str, rank: int = 0) -> bytes | None:
@@ -80,7 +81,7 @@ async def test_of_a_pod_that_is_ended_what_it_prints_last_is_kept_too(world: Wor
 async def test_a_log_that_can_not_be_read_keeps_no_card(world: World) -> None:
     world.cluster.forgetful = world.cluster.silent = True
     world.launch = replace(LAUNCH, log_patience=timedelta(milliseconds=20))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         job_id = await ended(world, b"one\n")
     assert not any(card.held for card in await world.cards(job_id))
     assert await kept(world, job_id) == b""

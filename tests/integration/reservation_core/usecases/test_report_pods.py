@@ -17,6 +17,7 @@ from reservation_core.usecases.report_pods import report_pods
 from reservation_core.usecases.schedulability import AskingPod, schedulability
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import GRACE, HOUR, MINUTE, BookingWorld
+from tests.waiting import PATIENCE_S
 
 NINE = START + 24 * HOUR
 POD = PodReport(user="alice", namespace="lab", name="train-0", uid="u-1", gpus=1)
@@ -117,7 +118,7 @@ async def test_given_up_while_a_pod_is_reported(bookings: BookingWorld, first: s
 
 async def blocked(bookings: BookingWorld) -> None:
     """Until somebody waits for a row."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while not await bookings.rows("SELECT 1 FROM pg_locks WHERE NOT granted"):
             await asyncio.sleep(0)
 

@@ -19,7 +19,7 @@ from reservation_core.usecases.launch import perform
 from reservation_core.usecases.launch_together import create_together
 from reservation_core.usecases.observe import NotLookedAtError
 from tests.integration.reservation_core.usecases.world import ALLOWANCE, LAUNCH, World, pod
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 LATE = timedelta(seconds=60)
 RULES = replace(
@@ -104,7 +104,7 @@ async def test_a_cancel_is_answered_while_a_create_hangs_and_the_delete_comes_af
 ) -> None:
     job_id = starting[0]
     async with being_made(world, *starting[:count]):
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(PATIENCE_S):
             await cancelled(world, job_id)
         with pytest.raises(NotYetError):
             await told(world, "delete", job_id)
@@ -290,7 +290,7 @@ async def test_no_row_is_locked_while_the_cluster_is_asked_about_it(world: World
     await slow.looking.wait()
     await eventually(lambda: none_is_open(world))
     assert (await world.row(other)).status is JobStatus.RUNNING, "what needs no look does not wait for one"
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(PATIENCE_S):
         await cancelled(world, job_id)
     slow.open.set()
     assert await seeing == [gone], "the row is not as it was: look again"
@@ -348,7 +348,7 @@ async def test_no_transaction_is_open_while_late_starts_are_looked_at(world: Wor
     await slow.looking.wait()
     await eventually(lambda: none_is_open(world))
     slow.looking.clear()
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(PATIENCE_S):
         await cancelled(world, job_id)
     slow.open.set()
     assert (await expiring).timed_out == 0, "it was cancelled meanwhile"

@@ -10,6 +10,7 @@ from reservation_core.adapters.local.cluster import LocalCluster
 from reservation_core.adapters.postgres.wakeups import PostgresWakeups
 from reservation_core.runtime.settings import CommonSettings
 from reservation_core.runtime.wiring import open_runtime
+from tests.waiting import PATIENCE_S
 
 URL = "postgresql://127.0.0.1:1/nothing"
 
@@ -40,7 +41,7 @@ async def test_a_process_whose_wake_ups_died_ends_and_leaves_nothing_open(
         raise ZeroDivisionError("no such luck")
 
     monkeypatch.setattr(PostgresWakeups, "run", run)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         with pytest.raises(ZeroDivisionError, match="no such luck"):
             async with open_runtime(CommonSettings(home=tmp_path, local_gpus="h100:1"), URL):
                 await asyncio.Event().wait()

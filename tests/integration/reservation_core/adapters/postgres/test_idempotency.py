@@ -9,6 +9,7 @@ from sqlalchemy import text
 from reservation_core.adapters.postgres.idempotency import PostgresIdempotency
 from reservation_core.domain.errors import IdempotencyConflictError
 from reservation_core.ports.idempotency import StoredAnswer
+from tests.waiting import PATIENCE_S
 
 HASH = b"h" * 32
 OTHER = b"o" * 32
@@ -29,7 +30,7 @@ async def claim(engine, seed, user, request_hash=HASH, key="k"):
 
 async def somebody_waits(engine) -> None:
     async with engine.connect() as connection:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while not await connection.scalar(WAITS):
                 await connection.rollback()
 

@@ -10,6 +10,7 @@ from reservation_core.adapters.postgres.identities import PostgresIdentities
 from reservation_core.domain.errors import NameTakenError
 from reservation_core.domain.model import Role
 from reservation_core.ports.identities import Principal
+from tests.waiting import PATIENCE_S
 
 DIGEST = b"d" * 32
 
@@ -113,6 +114,6 @@ async def test_two_writers_of_last_use_never_wait_for_each_other(engine, seed) -
                 id=f"tok-{number}", user=user, d=bytes([number]), now=seed.now,
             )  # fmt: skip
         await PostgresIdentities(one).touch_tokens({"tok-0": seed.now})
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             await PostgresIdentities(two).touch_tokens({"tok-0": seed.now, "tok-1": seed.now})
     assert await seed.run("SELECT count(*) FROM tokens WHERE last_used_at IS NOT NULL") == 2

@@ -13,6 +13,7 @@ from reservation_core.adapters.postgres.inventory import PostgresInventory
 from reservation_core.adapters.postgres.planning import PostgresPlanning
 from reservation_core.domain.model import ForeignPod, GpuReport, GpuState, NodeReport
 from reservation_core.domain.placement.link_words import Links, read_links, written_links
+from tests.waiting import PATIENCE_S
 
 GIB = 2**30
 SOMEBODY_WAITS = text(
@@ -173,7 +174,7 @@ async def test_what_an_administrator_sets_between_read_and_write_stands(seed, en
         await administrator.exec_driver_sql("UPDATE gpus SET condition = 'maintenance' WHERE index = 0")
         # The updater has read `usable` by now, wants `lost`, and waits for this row.
         racing = asyncio.create_task(update(report(cards=0), at=seed.now + seed.hour))
-        async with engine.connect() as other, asyncio.timeout(10):
+        async with engine.connect() as other, asyncio.timeout(PATIENCE_S):
             while not await other.scalar(SOMEBODY_WAITS):
                 await other.rollback()
     await racing

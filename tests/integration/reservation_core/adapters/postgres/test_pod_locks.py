@@ -13,7 +13,7 @@ from reservation_core.adapters.postgres.engine import open_engine
 from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
 from reservation_core.adapters.postgres.wakeups import PostgresWakeups
 from reservation_core.ports.transactions import DatabaseUnavailableError, HeldPods, UnitOfWorkFactory
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 _STATES = "SELECT state FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 _END_ALL = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid = :pid"
@@ -148,7 +148,7 @@ async def test_a_cancellation_is_not_hidden_by_what_it_did_to_the_connection(
     task = asyncio.create_task(work())
     await eventually(lambda: asked(beside, waiting))
     task.cancel()
-    await asyncio.wait([task], timeout=10)
+    await asyncio.wait([task], timeout=PATIENCE_S)
     assert task.cancelled()
     await eventually(lambda: no_locks(beside))
 

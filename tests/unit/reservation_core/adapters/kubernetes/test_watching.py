@@ -14,6 +14,7 @@ from reservation_core.adapters.kubernetes.marks import attempt_labels
 from reservation_core.adapters.kubernetes.watching import LineSplitter, PodWatch
 from reservation_core.domain.model import PodName
 from reservation_core.ports.cluster import ClusterUnavailableError
+from tests.waiting import PATIENCE_S
 
 NAME = PodName("job-a", 1, 0)
 POD = {"metadata": {"name": str(NAME), "uid": "1", "labels": {**attempt_labels(NAME), "gpu-dev/rank": "0"}}}
@@ -51,6 +52,6 @@ async def test_a_place_that_no_watch_can_go_on_from_is_given_up_for_a_new_list(m
             yield chunks()
 
     watch = PodWatch(Restored(), "/pods")  # type: ignore[arg-type]
-    async with asyncio.timeout(5), aclosing(watch.statuses()) as statuses:
+    async with asyncio.timeout(PATIENCE_S), aclosing(watch.statuses()) as statuses:
         assert (await anext(statuses)).name == NAME
     assert watched[-1] == "7"
