@@ -19,15 +19,23 @@ def kube_scheduler_of(server: ApiServer) -> Path | None:
 
 
 @contextmanager
-def started_kube_scheduler(server: ApiServer, program: Path, config: Path | None = None) -> Iterator[None]:
-    """It binds the pods of all namespaces while the block runs; `config` is a KubeSchedulerConfiguration."""
+def started_kube_scheduler(
+    server: ApiServer, program: Path, config: Path | None = None, *, account: Path | None = None, port: int = 0
+) -> Iterator[None]:
+    """It binds the pods of all namespaces while the block runs; `config` is a KubeSchedulerConfiguration.
+
+    `account` is the kubeconfig by which it asks who asks it at `port`, the administrator's otherwise.
+    """
     log = server.folder / "kube-scheduler.log"
-    command = [str(program), "--secure-port=0", "--v=2"]
+    command = [str(program), f"--secure-port={port}", "--bind-address=127.0.0.1", "--v=2"]
+    if port:
+        command.append(f"--cert-dir={server.folder / 'kube-scheduler-certificates'}")
     if config is None:
         command += [f"--kubeconfig={server.kubeconfig}", "--leader-elect=false"]
     else:
         command.append(f"--config={config}")
-    command += [f"--authentication-kubeconfig={server.kubeconfig}", f"--authorization-kubeconfig={server.kubeconfig}"]
+    asks = account or server.kubeconfig
+    command += [f"--authentication-kubeconfig={asks}", f"--authorization-kubeconfig={asks}"]
     before = len(log.read_text()) if log.exists() else 0
     scheduler = guarded.start(command, log)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from urllib.parse import parse_qs, urlsplit
 
 from tests.kubernetes.api_client import JsonObject
-from tests.kubernetes.manifests import objects
+from tests.kubernetes.manifests import manifests
 
 _PATH = re.compile(
     r"/(?:api|apis/(?P<group>[^/]+))/v[0-9a-z]+(?:/namespaces/(?P<namespace>[^/]+)(?=/))?"
@@ -32,16 +32,26 @@ class Permission:
 
 def granted(account: str, *, enforcing: bool = True) -> set[Permission]:
     """What the manifests allow an account of the system's namespace, where bookings are enforced or not."""
-    return {permission for kind in ("Role", "ClusterRole") for permission in _bound(account, kind, enforcing)}
+    return allowed_by([each for _, each in manifests(enforcing=enforcing)], account, "gpu-dev-system")
 
 
-def _bound(account: str, kind: str, enforcing: bool) -> Iterator[Permission]:
-    known = objects(kind, enforcing=enforcing)
-    roles = {(role["metadata"].get("namespace", ""), role["metadata"]["name"]): role for role in known}
-    for binding in objects(f"{kind}Binding", enforcing=enforcing):
-        if {"kind": "ServiceAccount", "name": account, "namespace": "gpu-dev-system"} in binding["subjects"]:
+def allowed_by(documents: list[JsonObject], account: str, system: str) -> set[Permission]:
+    """What the roles and bindings among these allow an account of the namespace `system`."""
+    return {each for kind in ("Role", "ClusterRole") for each in _bound(documents, kind, account, system)}
+
+
+def _bound(documents: list[JsonObject], kind: str, account: str, system: str) -> Iterator[Permission]:
+    roles = {_place(each): each for each in documents if each["kind"] == kind}
+    for binding in documents:
+        subject = {"kind": "ServiceAccount", "name": account, "namespace": system}
+        if binding["kind"] == f"{kind}Binding" and subject in binding.get("subjects", ()):
             namespace = binding["metadata"].get("namespace", "")
-            yield from of_role(roles[namespace, binding["roleRef"]["name"]], namespace)
+            role = roles.get((namespace, binding["roleRef"]["name"]))
+            yield from of_role(role, namespace) if role is not None else ()
+
+
+def _place(document: JsonObject) -> tuple[str, str]:
+    return document["metadata"].get("namespace", ""), document["metadata"]["name"]
 
 
 def of_role(role: JsonObject, namespace: str) -> Iterator[Permission]:

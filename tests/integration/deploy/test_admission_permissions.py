@@ -4,26 +4,16 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from reservation_core.ports.extender import Binding, BindRefusedError
-from reservation_core.runtime.extender import RunningExtender, run_extender
+from reservation_core.runtime.extender import run_extender
 from reservation_core.runtime.settings_admission import AdmissionSettings
-from tests.card_cluster import CardCluster, card_pod, container
-from tests.kubernetes.api_client import ApiAnswerError, JsonObject
+from tests.integration.deploy.admission_work import NamedQuotas, work
+from tests.kubernetes.api_client import ApiAnswerError
 from tests.kubernetes.api_server import ApiServer
 from tests.kubernetes.fault_proxy import FaultProxy
 from tests.kubernetes.permissions import granted, needed
 from tests.waiting import eventually
 
 SYSTEM = "gpu-dev-system"
-PATIENCE_S = 60
-
-
-class NamedQuotas(CardCluster):
-    """With the ConfigMap that the role names."""
-
-    @property
-    def quota_name(self) -> str:
-        return "gpuquota"
 
 
 @pytest.fixture
@@ -32,37 +22,6 @@ async def cards(deployed: ApiServer, namespace: str) -> AsyncIterator[NamedQuota
         made = NamedQuotas(client, namespace)
         yield made
         await made.clean_up()
-
-
-async def work(running: RunningExtender, cards: NamedQuotas, *, bind: bool) -> None:
-    """All that it asks an API server for."""
-    await eventually(running.ready, PATIENCE_S)
-    node = await cards.add_node(shared=2, memory=8)
-    pod = await cards.add(card_pod("pod", container(core=50)) if bind else bound_to(node))
-
-    async def done() -> bool:
-        found = (await cards.read(pod["metadata"]["name"]))["metadata"].get("annotations") or {}
-        return "gpu-dev/cards" in found
-
-    if bind:
-        await eventually(lambda: running.extender.filter(pod, [node]).fitting == (node,), PATIENCE_S)
-        binding = Binding(cards.namespace, "pod", pod["metadata"]["uid"], node)
-        await running.extender.bind(binding)
-        await running.extender.bind(binding)
-        with pytest.raises(BindRefusedError, match="no pod"):  # a pod that was not seen is looked up
-            await running.extender.bind(Binding(cards.namespace, "no-such-pod", "no-such-uid", node))
-    await eventually(done, PATIENCE_S)
-    await cards.put_quotas("broken")
-    await eventually(running.problems, PATIENCE_S)
-
-    async def told() -> bool:
-        return any(each["reason"] == "BadQuotas" for each in await cards.quota_events())
-
-    await eventually(told, PATIENCE_S)
-
-
-def bound_to(node: str) -> JsonObject:
-    return card_pod("beside", container(core=50), nodeName=node)
 
 
 async def test_it_works_and_needs_all_that_its_account_may(deployed: ApiServer, cards: NamedQuotas) -> None:

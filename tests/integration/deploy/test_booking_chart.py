@@ -4,15 +4,14 @@ import asyncio
 import base64
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import helm_python
 import pytest
 
 from reservation_core.adapters.certificates.pairs import read_serving
-from tests.chart.rendering import CHARTS
+from tests.integration.deploy.installed_charts import Upgrade, installed
 from tests.kubernetes.api_client import MERGE, STRATEGIC, ApiAnswerError, ApiClient, JsonObject
 from tests.kubernetes.api_server import ApiServer, make_namespace
 from tests.waiting import eventually
@@ -30,18 +29,10 @@ pytestmark = pytest.mark.timeout(400)
 
 
 @pytest.fixture
-async def installed(api_server: ApiServer) -> AsyncIterator[Callable[[dict[str, Any]], Any]]:
+async def upgrade(api_server: ApiServer) -> AsyncIterator[Upgrade]:
     """The chart, installed; what is called upgrades it with these values."""
-    if not api_server.real:
-        pytest.skip("the emulator has no admission policies and no RBAC; KUBEBUILDER_ASSETS names a real one")
-    await make_namespace(api_server, SYSTEM)
-    chart = helm_python.Chart.load(str(CHARTS / SYSTEM))
-    with helm_python.Config(kubeconfig_path=str(api_server.kubeconfig), namespace=SYSTEM) as helm:
-        await asyncio.to_thread(helm.install, chart, SYSTEM, VALUES)
-        try:
-            yield lambda values: asyncio.to_thread(helm.upgrade, chart, SYSTEM, {**VALUES, **values})
-        finally:
-            await asyncio.to_thread(helm.uninstall, SYSTEM)
+    async with installed(api_server, SYSTEM, SYSTEM, VALUES) as upgrade:
+        yield upgrade
 
 
 @pytest.fixture
@@ -75,12 +66,12 @@ def pod(name: str, gpus: int = 0, **more: Any) -> JsonObject:
 
 
 async def test_an_upgrade_keeps_the_authority_and_the_seeds_patch_changes_nothing(
-    api_server: ApiServer, installed: Any
+    api_server: ApiServer, upgrade: Upgrade
 ) -> None:
     async with api_server.client() as client:
         before = await certificates(client)
         assert before[0]["ca.crt"] == before[1]
-        await installed({"replicaCount": 3, "unbooked": "preemptible"})
+        await upgrade({"replicaCount": 3, "unbooked": "preemptible"})
         assert await certificates(client) == before
         path = f"{ADMISSION}/mutatingwebhookconfigurations/{NAME}"
         by_hand = [{"op": "replace", "path": "/webhooks/0/clientConfig/caBundle", "value": before[0]["ca.crt"]}]
@@ -89,9 +80,9 @@ async def test_an_upgrade_keeps_the_authority_and_the_seeds_patch_changes_nothin
 
 
 async def test_labelled_namespaces_are_asked_about_and_only_what_matters_waits_for_an_answer(
-    api_server: ApiServer, namespace: str, installed: Any, enforced: ApiClient, tmp_path: Path
+    api_server: ApiServer, namespace: str, upgrade: Upgrade, enforced: ApiClient, tmp_path: Path
 ) -> None:
-    del installed
+    del upgrade
     elsewhere = f"{namespace}-elsewhere"
     await make_namespace(api_server, elsewhere)
     pods = f"/api/v1/namespaces/{namespace}/pods"
@@ -142,8 +133,8 @@ ROWS: dict[str, tuple[JsonObject, str]] = {
 }  # fmt: skip
 
 
-async def test_the_static_rules_hold_without_the_webhook(namespace: str, installed: Any, enforced: ApiClient) -> None:
-    del installed
+async def test_the_static_rules_hold_without_the_webhook(namespace: str, upgrade: Upgrade, enforced: ApiClient) -> None:
+    del upgrade
     await enforced.call("DELETE", f"{ADMISSION}/mutatingwebhookconfigurations/{NAME}")
     pods = f"/api/v1/namespaces/{namespace}/pods"
 
@@ -186,8 +177,8 @@ async def renew(kubeconfig: Path, command: list[str]) -> tuple[int, str]:
     return process.returncode or 0, said.decode()
 
 
-async def test_the_job_makes_a_deleted_secret_anew_and_reads_no_other(api_server: ApiServer, installed: Any) -> None:
-    del installed
+async def test_the_job_makes_a_deleted_secret_anew_and_reads_no_other(api_server: ApiServer, upgrade: Upgrade) -> None:
+    del upgrade
     secrets = f"/api/v1/namespaces/{SYSTEM}/secrets"
     token = await api_server.token_of(SYSTEM, JOB)
     kubeconfig = api_server.kubeconfig_with(token, "certificates-job")

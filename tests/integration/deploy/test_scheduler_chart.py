@@ -1,17 +1,15 @@
 """The chart gpu-scheduler installed on a real API server: what it makes, keeps, denies and allows."""
 
-import asyncio
 import copy
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-import helm_python
 import pytest
 
-from tests.chart.rendering import CHARTS
+from tests.integration.deploy.installed_charts import Upgrade, installed
 from tests.integration.gpu_scheduler.conftest import Cluster, Process, admitted, pod, running
 from tests.kubernetes.api_client import ApiClient
-from tests.kubernetes.api_server import ApiServer, make_namespace
+from tests.kubernetes.api_server import ApiServer
 from tests.kubernetes.fault_proxy import FaultProxy, Harm
 from tests.waiting import eventually
 
@@ -25,18 +23,10 @@ pytestmark = pytest.mark.timeout(400)
 
 
 @pytest.fixture
-async def installed(api_server: ApiServer) -> AsyncIterator[Callable[[dict[str, Any]], Any]]:
+async def upgrade(api_server: ApiServer) -> AsyncIterator[Upgrade]:
     """The chart, installed; what is called upgrades it with these values."""
-    if not api_server.real:
-        pytest.skip("the emulator has no admission policies and no RBAC; KUBEBUILDER_ASSETS names a real one")
-    await make_namespace(api_server, SYSTEM)
-    chart = helm_python.Chart.load(str(CHARTS / NAME))
-    with helm_python.Config(kubeconfig_path=str(api_server.kubeconfig), namespace=SYSTEM) as helm:
-        await asyncio.to_thread(helm.install, chart, NAME, {})
-        try:
-            yield lambda values: asyncio.to_thread(helm.upgrade, chart, NAME, values)
-        finally:
-            await asyncio.to_thread(helm.uninstall, NAME)
+    async with installed(api_server, NAME, SYSTEM) as upgrade:
+        yield upgrade
 
 
 async def _certificates(client: ApiClient) -> tuple[dict[str, str], str]:
@@ -45,11 +35,11 @@ async def _certificates(client: ApiClient) -> tuple[dict[str, str], str]:
     return secret["data"], webhook["webhooks"][0]["clientConfig"]["caBundle"]
 
 
-async def test_an_upgrade_keeps_the_authority(api_server: ApiServer, installed: Any) -> None:
+async def test_an_upgrade_keeps_the_authority(api_server: ApiServer, upgrade: Upgrade) -> None:
     async with api_server.client() as client:
         before = await _certificates(client)
         assert before[0]["ca.crt"] == before[1]
-        await installed({"replicaCount": 3})
+        await upgrade({"replicaCount": 3})
         assert await _certificates(client) == before
 
 
@@ -75,8 +65,10 @@ ROWS: dict[str, Callable[[dict[str, Any]], object]] = {
 }
 
 
-async def test_the_static_rules_hold_without_the_webhook(api_server: ApiServer, namespace: str, installed: Any) -> None:
-    del installed
+async def test_the_static_rules_hold_without_the_webhook(
+    api_server: ApiServer, namespace: str, upgrade: Upgrade
+) -> None:
+    del upgrade
     async with api_server.client() as client:
         await client.call("DELETE", f"{ADMISSION}/mutatingwebhookconfigurations/{NAME}-webhook")
         path = f"/api/v1/namespaces/{namespace}/pods"
@@ -103,9 +95,9 @@ async def test_the_static_rules_hold_without_the_webhook(api_server: ApiServer, 
 
 
 async def test_the_scheduler_may_do_what_it_does_and_needs_each_rule(
-    api_server: ApiServer, namespace: str, installed: Any, fault_proxy: FaultProxy
+    api_server: ApiServer, namespace: str, upgrade: Upgrade, fault_proxy: FaultProxy
 ) -> None:
-    del installed
+    del upgrade
     kubeconfig = fault_proxy.kubeconfig(await api_server.token_of(SYSTEM, NAME), "scheduler")
     async with api_server.client() as client:
         await client.call("DELETE", f"{ADMISSION}/mutatingwebhookconfigurations/{NAME}-webhook")

@@ -1,0 +1,50 @@
+"""Everything that the extender asks an API server for, in one go."""
+
+import pytest
+
+from reservation_core.ports.extender import Binding, BindRefusedError
+from reservation_core.runtime.extender import RunningExtender
+from tests.card_cluster import CardCluster, card_pod, container
+from tests.kubernetes.api_client import JsonObject
+from tests.waiting import eventually
+
+PATIENCE_S = 60
+
+
+class NamedQuotas(CardCluster):
+    """With the ConfigMap that the role names."""
+
+    @property
+    def quota_name(self) -> str:
+        return "gpuquota"
+
+
+async def work(running: RunningExtender, cards: NamedQuotas, *, bind: bool) -> None:
+    """All that it asks an API server for."""
+    await eventually(running.ready, PATIENCE_S)
+    node = await cards.add_node(shared=2, memory=8)
+    pod = await cards.add(card_pod("pod", container(core=50)) if bind else bound_to(node))
+
+    async def done() -> bool:
+        found = (await cards.read(pod["metadata"]["name"]))["metadata"].get("annotations") or {}
+        return "gpu-dev/cards" in found
+
+    if bind:
+        await eventually(lambda: running.extender.filter(pod, [node]).fitting == (node,), PATIENCE_S)
+        binding = Binding(cards.namespace, "pod", pod["metadata"]["uid"], node)
+        await running.extender.bind(binding)
+        await running.extender.bind(binding)
+        with pytest.raises(BindRefusedError, match="no pod"):  # a pod that was not seen is looked up
+            await running.extender.bind(Binding(cards.namespace, "no-such-pod", "no-such-uid", node))
+    await eventually(done, PATIENCE_S)
+    await cards.put_quotas("broken")
+    await eventually(running.problems, PATIENCE_S)
+
+    async def told() -> bool:
+        return any(each["reason"] == "BadQuotas" for each in await cards.quota_events())
+
+    await eventually(told, PATIENCE_S)
+
+
+def bound_to(node: str) -> JsonObject:
+    return card_pod("beside", container(core=50), nodeName=node)

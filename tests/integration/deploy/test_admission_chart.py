@@ -1,0 +1,180 @@
+"""The chart gpu-admission on a real API server: what it makes, keeps and allows, and pods bound as it has it set up."""
+
+import asyncio
+import base64
+import os
+import ssl
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from gpu_admission.options import applied, read_options
+from reservation_core.adapters.certificates.pairs import read_serving
+from reservation_core.runtime.extender import run_extender
+from reservation_core.runtime.settings_admission import AdmissionSettings
+from tests.card_cluster import card_pod, container
+from tests.integration.deploy.admission_work import NamedQuotas, work
+from tests.integration.deploy.installed_charts import allowed_there, installed
+from tests.kubernetes.api_client import ApiClient, JsonObject
+from tests.kubernetes.api_server import ApiServer
+from tests.kubernetes.fault_proxy import FaultProxy
+from tests.kubernetes.kube_scheduler import kube_scheduler_of, started_kube_scheduler
+from tests.kubernetes.permissions import Permission, needed
+from tests.ports import own_port
+from tests.waiting import eventually
+
+NAME = "gpu-admission"
+SYSTEM = "chart-admission"
+SCHEDULER = "gpu-quota-scheduler"
+PATIENCE_S = 120
+BESIDE: dict[str, Any] = {"namespace": SYSTEM, "priorityClassName": ""}
+SERVED: dict[str, Any] = {
+    **BESIDE,
+    "scheduler": {"beside": False},
+    "extender": {"assumeAt": "filter"},
+    "tls": {"enabled": True},
+}
+LEASES = {Permission(SYSTEM, "coordination.k8s.io", "leases", verb) for verb in ("create", "get", "update")}
+
+pytestmark = pytest.mark.timeout(600)
+
+
+async def extender_there(client: ApiClient) -> JsonObject:
+    """The extender's container as the chart has made it."""
+    path = f"/apis/apps/v1/namespaces/{SYSTEM}/deployments/{NAME}"
+    containers = (await client.call("GET", path))["spec"]["template"]["spec"]["containers"]
+    (found,) = [each for each in containers if each["name"] == NAME]
+    assert isinstance(found, dict)
+    return found
+
+
+def variables(container: JsonObject) -> dict[str, str]:
+    return {each["name"]: each.get("value", "") for each in container["env"]}
+
+
+def seen(proxy: FaultProxy) -> set[Permission]:
+    """What was asked through a proxy needed."""
+    return {each for request in proxy.requests if (each := needed(request.method, request.path)) is not None}
+
+
+@pytest.mark.parametrize("values", [BESIDE, SERVED], ids=["beside", "served"])
+async def test_the_extender_may_what_it_asks_and_nothing_else(
+    api_server: ApiServer, namespace: str, values: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with installed(api_server, NAME, SYSTEM, values), api_server.client() as client:
+        made = await extender_there(client)
+        for name, value in variables(made).items():
+            monkeypatch.setenv(name, value)
+        settings = applied(read_options(made["command"][3:]), AdmissionSettings())
+        may = await allowed_there(client, NAME, SYSTEM)
+        cards = NamedQuotas(client, namespace)
+        try:
+            with FaultProxy(api_server) as proxy:
+                kubeconfig = proxy.kubeconfig(await api_server.token_of(SYSTEM, NAME), "chart-extender")
+                kubernetes = settings.kubernetes.model_copy(update={"kubeconfig": kubeconfig})
+                await cards.put_quotas({})
+                async with run_extender(settings.model_copy(update={"kubernetes": kubernetes})) as running:
+                    await work(running, cards, bind=values is BESIDE)
+                await eventually(lambda: proxy.cut_watches() == 0)
+                asked = seen(proxy)
+                refused = [each for each in proxy.requests if each.code == 403]
+        finally:
+            await cards.clean_up()
+        assert refused == []
+        assert {one for one in asked if not any(each.covers(one) for each in may)} == set()
+        # The lease in the extender's own pods is its kube-scheduler's.
+        unused = {each for each in may if not any(each.covers(one) for one in asked)}
+        assert unused == (LEASES if values is BESIDE else set())
+
+
+async def test_pods_are_bound_by_the_kube_scheduler_and_the_extender_as_they_are_set_up(
+    api_server: ApiServer, namespace: str, tmp_path: Path
+) -> None:
+    program = kube_scheduler_of(api_server)
+    if program is None:
+        pytest.skip("KUBEBUILDER_ASSETS names no kube-scheduler")
+    extender_port, scheduler_port = own_port(), own_port()
+    values = {**BESIDE, "extender": {"port": extender_port}, "quotas": {namespace: {"quota": {"H100": 1}}}}
+    async with installed(api_server, NAME, SYSTEM, values), api_server.client() as client:
+        account = await api_server.token_of(SYSTEM, NAME)
+        made = await extender_there(client)
+        probe = made["readinessProbe"]["exec"]["command"]
+        path = f"/api/v1/namespaces/{SYSTEM}/configmaps/{SCHEDULER}-config"
+        config = yaml.safe_load((await client.call("GET", path))["data"]["gpu-scheduler-config.yaml"])
+        cards = NamedQuotas(client, namespace)
+        node = await cards.add_node(shared=2, memory=8)
+        kubeconfig = api_server.kubeconfig_with(account, "chart-account")
+        file = tmp_path / "config.yaml"
+        file.write_text(yaml.safe_dump({**config, "clientConnection": {"kubeconfig": str(kubeconfig)}}))
+        log = api_server.folder / "kube-scheduler.log"
+        before = log.stat().st_size if log.exists() else 0
+        extender = await asyncio.create_subprocess_exec(
+            sys.executable, *made["command"][1:], "--kubeconfig", str(kubeconfig), "--pprofAddress", "",
+            env={"PATH": os.environ["PATH"], **variables(made)},
+        )  # fmt: skip
+        try:
+            await eventually(lambda: answers(probe), PATIENCE_S)
+            with started_kube_scheduler(api_server, program, file, account=kubeconfig, port=scheduler_port):
+                for name in ("first", "second"):
+                    await cards.add(card_pod(name, container(core=50), schedulerName=SCHEDULER))
+                await eventually(lambda: all_bound(cards, 2), PATIENCE_S)
+                await cards.add(card_pod("third", container(core=50), schedulerName=SCHEDULER))
+                await eventually(lambda: told(cards, "third", "of its 1 H100"), PATIENCE_S)
+                assert await well(scheduler_port)
+                lease = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/{SCHEDULER}"
+                assert (await client.call("GET", lease))["spec"]["holderIdentity"]
+        finally:
+            extender.terminate()
+            code = await extender.wait()
+        bound, by_node = await cards.bound(), await cards.cards_by_node()
+        await cards.clean_up()
+        assert code == 0
+        assert bound == {"first": node, "second": node}
+        assert sum(by_node[node].values()) == 1000
+        assert "forbidden" not in log.read_bytes()[before:].decode()
+
+
+async def answers(probe: list[str]) -> bool:
+    """What the kubelet runs in the container."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *probe[1:], stderr=asyncio.subprocess.DEVNULL, env={"PATH": os.environ["PATH"]}
+    )
+    return await process.wait() == 0
+
+
+async def well(port: int) -> bool:
+    """What the kubelet asks kube-scheduler, which vouches for itself."""
+    unverified = ssl.create_default_context()
+    unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
+    async with httpx.AsyncClient(verify=unverified, trust_env=False, timeout=60) as asked:
+        return (await asked.get(f"https://127.0.0.1:{port}/healthz")).status_code == 200
+
+
+async def all_bound(cards: NamedQuotas, count: int) -> bool:
+    return len(await cards.bound()) == count
+
+
+async def told(cards: NamedQuotas, name: str, words: str) -> bool:
+    conditions = (await cards.read(name))["status"].get("conditions") or []
+    return any(words in str(each.get("message")) for each in conditions)
+
+
+async def test_an_upgrade_keeps_the_certificate_and_who_believes_in_it(api_server: ApiServer) -> None:
+    async with installed(api_server, NAME, SYSTEM, SERVED) as upgrade, api_server.client() as client:
+
+        async def certificates() -> tuple[dict[str, str], str]:
+            secret = await client.call("GET", f"/api/v1/namespaces/{SYSTEM}/secrets/{NAME}-tls")
+            config = await client.call("GET", f"/api/v1/namespaces/{SYSTEM}/configmaps/{SCHEDULER}-config")
+            (extender,) = yaml.safe_load(config["data"]["gpu-scheduler-config.yaml"])["extenders"]
+            return secret["data"], extender["tlsConfig"]["caData"]
+
+        before = await certificates()
+        assert before[0]["ca.crt"] == before[1]
+        await upgrade({"replicaCount": 3})
+        assert await certificates() == before
+        certificate, authority = (base64.b64decode(before[0][name]) for name in ("tls.crt", "ca.crt"))
+        assert f"{NAME}.{SYSTEM}" in read_serving(certificate, authority).names
