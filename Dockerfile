@@ -94,6 +94,13 @@ EXPOSE 3456
 HEALTHCHECK --start-period=300s CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:3456/health', timeout=5)"]
 ENTRYPOINT ["python", "-m", "gpu_admission"]
 
+# What the extra `aws` brings: `gpu-dev login --aws` signs with it. No server needs it.
+FROM ${PYTHON} AS aws
+COPY requirements-aws.lock ./
+RUN python -m pip install --no-cache-dir --no-deps --require-hashes --only-binary :all: --target /aws -r requirements-aws.lock
+
 FROM component AS gpu-dev
+COPY --from=aws /aws /aws
+ENV PYTHONPATH=/aws
 HEALTHCHECK NONE
 ENTRYPOINT ["gpu-dev"]

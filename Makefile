@@ -51,6 +51,7 @@ LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hash
 lock: ## choose the newest dependencies that pyproject.toml allows
 	$(LOCK) --upgrade --extra build -o requirements.lock
 	$(LOCK) --upgrade --extra build --extra dev -c requirements.lock -o requirements-dev.lock
+	sed -n '/^awscrt==/,/[^\\]$$/p' requirements-dev.lock >requirements-aws.lock
 
 # What is built is as old as the file that is written last; npm has its own way with times, so it gets a stamp.
 SCRIPTS := api_service/web/scripts
