@@ -18,8 +18,10 @@ from api_service.services import Services
 from api_service.web import csrf
 from api_service.web.assets import Assets
 from api_service.web.cookies import Cookies, zone_of
+from api_service.web.fleet_reading import FleetReader
 from api_service.web.form import Form, read_form
 from api_service.web.live import LiveTopics
+from api_service.web.node_markup import NodeMarkup
 from api_service.web.page_list import WEB_ROUTES
 from api_service.web.rendering import Templates, new_nonce
 from api_service.web.rest_calls import RestCalls, RestProblemError
@@ -41,6 +43,8 @@ class Site:
         self._assets = Assets()
         self._templates = Templates(self._assets)
         self._live = LiveTopics(services.runtime.uow, services.wakeups)
+        self._fleet = FleetReader(services.runtime.uow, services.runtime.clock)
+        self._nodes = NodeMarkup(self._templates)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -77,6 +81,7 @@ class Site:
 
     def _endpoint(self, route: WebRoute) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
+            request.scope["route"] = route  # by which requests are counted
             visit = self._visit(request, None, Form({}))
             try:
                 if route.access is not Access.ANYBODY:
@@ -138,6 +143,8 @@ class Site:
             services=self._services,
             templates=self._templates,
             topics=self._live,
+            fleet=self._fleet,
+            nodes=self._nodes,
             cookies=self._cookies(request),
             nonce=new_nonce(),
             zone=zone_of(request.cookies),

@@ -1,0 +1,119 @@
+"""Submitting, the list and a job's page, as a browser without scripts has them."""
+
+from typing import Any
+
+import httpx
+
+from tests.integration.api_service.web.browsing import Browser, words
+from tests.integration.api_service.web.conftest import SignedIn
+
+HOSTILE = "<script>alert('x')</script>\"'&"
+
+
+async def submitted(client: httpx.AsyncClient, **changed: Any) -> str:
+    body = {"gpus": 1, "duration": "PT1H", "workload": {"command": ["true"]}, **changed}
+    response = await client.post("/v1/jobs", json=body)
+    assert response.status_code == 202, response.text
+    return str(response.json()["id"])
+
+
+async def sent(browser: Browser, **fields: str) -> httpx.Response:
+    given = {"gpus": "1", "nodes": "1", "duration": "1h", "command": "true", "key": "k-1"} | fields
+    return await browser.send("/submit", **given)
+
+
+async def test_a_job_is_submitted_by_a_form_and_shown(browsing: SignedIn, alice: httpx.AsyncClient) -> None:
+    browser = await browsing("alice")
+    done = await sent(browser, name="train", gpus="2", duration="1h30m", env="A=1\nB=x=y", command="python train.py")
+    assert done.status_code == 303
+    path = done.headers["location"]
+    page = words(await browser.get(path))
+    assert "train" in page
+    assert "waits for its GPUs" in page
+    spec = (await alice.get(f"/v1{path}/spec")).json()
+    assert (spec["gpus"], spec["duration"]) == (2, "PT1H30M")
+    assert spec["workload"]["command"] == ["python", "train.py"]
+    assert spec["workload"]["env"] == {"A": "1", "B": "x=y"}
+
+
+async def test_the_same_form_twice_is_one_job(browsing: SignedIn, alice: httpx.AsyncClient) -> None:
+    browser = await browsing("alice")
+    first, second = await sent(browser), await sent(browser)
+    assert first.headers["location"] == second.headers["location"]
+    assert len((await alice.get("/v1/jobs")).json()["items"]) == 1
+
+
+async def test_what_is_wrong_is_said_beside_what_was_typed(browsing: SignedIn) -> None:
+    browser = await browsing("alice")
+    done = await sent(browser, duration="soon", name="kept as it was")
+    assert done.status_code == 422
+    assert "such as 4h" in words(done.text)
+    assert 'value="kept as it was"' in done.text
+    done = await sent(browser, priority="50")  # REST's own word: only administrators go first
+    assert done.status_code in (403, 409, 422)
+    assert 'class="problem"' in done.text
+
+
+async def test_the_verdict_comes_before_anything_is_sent(browsing: SignedIn, alice: httpx.AsyncClient) -> None:
+    browser = await browsing("alice")
+    response = await browser.client.post(
+        "/submit/verdict",
+        data={"gpus": "1", "duration": "1h", "command": "nvidia-smi -L"},
+        headers={"HX-Request": "true", "X-CSRF-Token": await browser.token("/submit")},
+    )
+    assert response.status_code == 200
+    assert "Allowed" in words(response.text)
+    assert "gpu-dev run --gpus 1 --for 1h -- nvidia-smi -L" in words(response.text)
+    assert (await alice.get("/v1/jobs")).json()["items"] == []
+
+
+async def test_a_job_like_one_before(browsing: SignedIn, alice: httpx.AsyncClient) -> None:
+    workload = {"command": ["sh", "-c", "echo a | wc"], "env": {"TOKEN": "mine"}, "working_dir": "/data"}
+    job_id = await submitted(alice, name=HOSTILE, workload=workload)
+    page = await (await browsing("alice")).get(f"/submit?again={job_id}")
+    assert "echo a | wc" in page
+    assert "TOKEN=mine" in page
+    assert HOSTILE not in page
+    await (await browsing("bob")).get(f"/submit?again={job_id}", status=404)
+
+
+async def test_others_jobs_are_not_there(browsing: SignedIn, alice: httpx.AsyncClient) -> None:
+    job_id = await submitted(alice, name="secret-project")
+    bob = await browsing("bob")
+    assert "secret-project" not in await bob.get("/jobs")
+    for path in ("", "/state", "/log", "/log.txt"):
+        assert (await bob.client.get(f"/jobs/{job_id}{path}")).status_code == 404
+    for path in ("cancel", "extend"):
+        assert (await bob.send(f"/jobs/{job_id}/{path}", by="1h")).status_code == 404
+    assert (await bob.client.get(f"/live?topics=job:{job_id}")).status_code == 404
+    assert (await bob.client.get("/live?topics=admin")).status_code == 422
+    assert "secret-project" in await (await browsing("root")).get("/jobs")
+
+
+async def test_what_people_write_is_text(browsing: SignedIn, alice: httpx.AsyncClient) -> None:
+    job_id = await submitted(alice, name=HOSTILE)
+    browser = await browsing("alice")
+    for path in ("/jobs", f"/jobs/{job_id}", "/submit", f"/submit?name={HOSTILE}&duration={HOSTILE}"):
+        assert "<script>alert" not in await browser.get(path)
+    assert "<script>alert" not in await browser.get(f"/jobs?user={HOSTILE}", status=422)
+
+
+async def test_a_job_is_cancelled_and_an_extension_that_is_none_is_explained(
+    browsing: SignedIn, alice: httpx.AsyncClient
+) -> None:
+    job_id = await submitted(alice)
+    browser = await browsing("alice")
+    refused = await browser.send(f"/jobs/{job_id}/extend", by="a while")
+    assert refused.status_code == 422
+    assert 'class="problem"' in refused.text
+    done = await browser.send(f"/jobs/{job_id}/cancel")
+    assert done.headers["location"] == f"/jobs/{job_id}"
+    page = words(await browser.get(f"/jobs/{job_id}"))
+    assert f"{job_id} is cancelled." in page
+    assert "End it" not in page
+
+
+async def test_nobody_has_jobs_at_first(browsing: SignedIn) -> None:
+    browser = await browsing("alice")
+    assert "Submit your first" in await browser.get("/jobs")
+    assert "No job is like that" in await browser.get("/jobs?status=running")

@@ -1,0 +1,175 @@
+"""Sessions of browsers: begun with a token, ended on the server, and never longer than that token."""
+
+from datetime import timedelta
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from reservation_core.domain.model import Role
+from reservation_core.runtime.wiring import Runtime
+from reservation_core.usecases import tokens
+from reservation_core.usecases.web_sessions import open_session
+from tests.integration.api_service.people import People
+from tests.integration.api_service.web.browsing import words
+from tests.integration.api_service.web.conftest import SignedIn
+
+
+async def test_a_page_leads_to_the_sign_in_and_back(browsing: SignedIn, people: People) -> None:
+    browser = await browsing("anonymous")
+    asked = await browser.client.get("/jobs?status=queued")
+    assert (asked.status_code, asked.headers["location"]) == (303, "/sign-in?next=%2Fjobs%3Fstatus%3Dqueued")
+    page = await browser.get(asked.headers["location"])
+    assert 'value="/jobs?status=queued"' in page
+    done = await browser.client.post("/sign-in", data={"token": people.secrets["alice"], "next": "/jobs?status=queued"})
+    assert (done.status_code, done.headers["location"]) == (303, "/jobs?status=queued")
+    assert "alice" in await browser.get("/jobs")
+
+
+async def test_the_cookie_is_no_token_that_anybody_made_and_no_script_reads_it(
+    browsing: SignedIn, people: People
+) -> None:
+    browser = await browsing("anonymous")
+    done = await browser.client.post("/sign-in", data={"token": people.secrets["alice"]})
+    cookie = done.headers["set-cookie"]
+    assert str(people.secrets["alice"]) not in cookie
+    assert all(part in cookie for part in ("HttpOnly", "SameSite=lax", "Path=/"))
+    assert "Secure" not in cookie  # this browser came without TLS, and would not send it back
+
+
+async def test_behind_tls_the_cookie_goes_by_tls_alone(browsing: SignedIn, people: People) -> None:
+    browser = await browsing("anonymous")
+    done = await browser.client.post(
+        "/sign-in", data={"token": people.secrets["alice"]}, headers={"X-Forwarded-Proto": "https"}
+    )
+    assert done.headers["set-cookie"].startswith("__Host-gpu_dev_session=")
+    assert "Secure" in done.headers["set-cookie"]
+
+
+@pytest.mark.parametrize("who", ["unknown", "expired", "revoked"])
+async def test_a_token_that_is_not_valid_begins_nothing(browsing: SignedIn, people: People, who: str) -> None:
+    browser = await browsing("anonymous")
+    done = await browser.client.post("/sign-in", data={"token": people.secrets[who]})
+    assert done.status_code == 401
+    assert "not valid" in words(done.text)
+    assert "set-cookie" not in done.headers
+    assert str(people.secrets[who]) not in done.text
+
+
+async def test_a_services_token_begins_nothing(browsing: SignedIn, runtime: Runtime) -> None:
+    now = runtime.clock.now()
+    secret = runtime.ids.new_secret()
+    async with runtime.uow() as uow:
+        user = await uow.identities.create_user("webhook", Role.SERVICE, now)
+        await uow.identities.create_token(
+            runtime.ids.new_id("tok"), user.id, None, runtime.ids.digest(secret), None, now
+        )
+    done = await (await browsing("anonymous")).client.post("/sign-in", data={"token": secret})
+    assert done.status_code == 401
+    assert "service's token" in words(done.text)
+
+
+async def test_signing_out_ends_the_session_on_the_server(browsing: SignedIn) -> None:
+    browser = await browsing("alice")
+    kept = dict(browser.client.cookies)
+    assert (await browser.send("/sign-out")).headers["location"] == "/sign-in"
+    browser.client.cookies.update(kept)  # a copy that somebody took is worth nothing
+    assert (await browser.client.get("/jobs")).status_code == 303
+
+
+async def test_a_session_ends_with_the_token_that_it_was_begun_with(
+    browsing: SignedIn, runtime: Runtime, people: People
+) -> None:
+    principal = people.principals["alice"]
+    now = runtime.clock.now()
+    async with runtime.uow() as uow:
+        session = await open_session(uow, principal, lasts=timedelta(hours=1), ids=runtime.ids, now=now)
+    async with runtime.uow() as uow:
+        shown = await uow.identities.principal(runtime.ids.digest(session.secret), now)
+        assert shown is not None
+        # A session begun with a session ends with the first token, too.
+        second = await open_session(uow, shown, lasts=timedelta(days=1), ids=runtime.ids, now=now)
+        assert second.expires_at == session.expires_at
+        await tokens.revoke(uow, principal, principal.token_id, now)
+        late = await open_session(uow, principal, lasts=timedelta(hours=1), ids=runtime.ids, now=now)
+    async with runtime.uow() as uow:
+        for each in (session, second, late):
+            assert await uow.identities.principal(runtime.ids.digest(each.secret), now) is None
+
+
+async def test_a_disabled_users_session_is_over(browsing: SignedIn, root: httpx.AsyncClient) -> None:
+    browser = await browsing("alice")
+    await browser.get("/jobs")
+    assert (await root.delete("/v1/users/alice")).status_code == 200
+    assert (await browser.client.get("/jobs")).status_code == 303
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Origin": "http://elsewhere"},
+        {"Origin": "null"},
+    ],
+    ids=str,
+)
+async def test_no_other_site_can_sign_a_browser_in(browsing: SignedIn, people: People, headers: dict[str, str]) -> None:
+    browser = await browsing("anonymous")
+    done = await browser.client.post("/sign-in", data={"token": people.secrets["bob"]}, headers=headers)
+    assert done.status_code == 403
+    assert "set-cookie" not in done.headers
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    ["//evil.test", "/\\evil.test", "https://evil.test/", "javascript:alert(1)", "/\t/evil.test", "/sign-out", "now"],
+)
+async def test_nobody_is_led_elsewhere(browsing: SignedIn, people: People, wanted: str) -> None:
+    browser = await browsing("anonymous")
+    done = await browser.client.post("/sign-in", data={"token": people.secrets["alice"], "next": wanted})
+    assert (done.status_code, done.headers["location"]) == (303, "/now")
+
+
+async def test_a_form_without_the_sessions_token_changes_nothing(browsing: SignedIn) -> None:
+    alice, bob = await browsing("alice"), await browsing("bob")
+    for forged in ({}, {"csrf_token": "0" * 96}, {"csrf_token": await bob.token("/jobs")}):
+        done = await alice.client.post("/sign-out", data=forged)
+        assert done.status_code == 403
+    await alice.get("/jobs")
+
+
+async def test_a_form_larger_than_any_is_refused(browsing: SignedIn) -> None:
+    alice = await browsing("alice")
+    assert (await alice.send("/submit", command="x" * 70_000)).status_code == 413
+    many = await alice.client.post("/submit", data={f"f{number}": "1" for number in range(600)})
+    assert many.status_code == 400
+
+
+async def test_the_zone_is_chosen_and_shown(browsing: SignedIn) -> None:
+    browser = await browsing("alice")
+    assert (await browser.send("/zone", zone="Asia/Kolkata", next="/jobs")).headers["location"] == "/jobs"
+    page = await browser.get("/jobs")
+    assert 'value="Asia/Kolkata"' in page
+    assert "Times are shown for Asia/Kolkata." in page
+    assert (await browser.send("/zone", zone="Mars/Olympus")).status_code == 422
+
+
+async def test_every_page_forbids_what_it_does_not_need(browsing: SignedIn, app: FastAPI) -> None:
+    browser = await browsing("alice")
+    for path in ("/sign-in", "/jobs", "/submit", "/nothing-here"):
+        response = await browser.client.get(path)
+        policy = response.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert "frame-ancestors 'none'" in policy
+        assert response.headers["cache-control"] == "no-store"
+
+
+async def test_what_is_not_there_is_a_page_for_people_and_a_problem_for_programs(browsing: SignedIn) -> None:
+    browser = await browsing("alice")
+    page = await browser.client.get("/nothing-here")
+    assert (page.status_code, page.headers["content-type"]) == (404, "text/html; charset=utf-8")
+    for path, accept in (("/nothing-here", "*/*"), ("/v1/nothing", "text/html")):
+        answer = await browser.client.get(path, headers={"Accept": accept})
+        assert answer.headers["content-type"] == "application/problem+json"

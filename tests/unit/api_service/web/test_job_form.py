@@ -1,0 +1,93 @@
+"""What is typed into the form of a job, and the same for the terminal."""
+
+import shlex
+from typing import Any
+
+import typer
+from hypothesis import given
+from hypothesis import strategies as st
+
+from api_service.web.equivalents import by_curl, job_by_cli
+from api_service.web.form import Form
+from api_service.web.job_form import command_of, fields_of, text_of, typed_job
+from gpu_dev.commands.run import submit_app
+
+WORDS = st.text(st.characters(codec="utf-8", exclude_characters="\x00\r"), max_size=12)
+
+
+def typed(**fields: str) -> Any:
+    return typed_job(Form({name: [value] for name, value in fields.items()}))
+
+
+def test_what_is_typed_is_what_rest_takes() -> None:
+    found = typed(
+        gpus="2", nodes="3", duration="1h30m", command="python a.py --x '1 2'", env="A=b\n\nC=", booking="bkg-1"
+    )
+    assert found.wrong == {}
+    assert found.body == {
+        "gpus": 2,
+        "nodes": 3,
+        "duration": 5400,
+        "booking_id": "bkg-1",
+        "workload": {"command": ["python", "a.py", "--x", "1 2"], "env": {"A": "b", "C": ""}},
+    }
+
+
+def test_every_field_that_cannot_be_read_is_named() -> None:
+    found = typed(gpus="two", duration="later", env="no equals sign", nodes="1e3")
+    assert set(found.wrong) == {"gpus", "duration", "env", "nodes"}
+    assert set(typed().wrong) == {"gpus", "duration"}
+    assert set(typed(gpus="1", duration="0m", env="A=1\nA=2").wrong) == {"duration", "env"}
+
+
+def test_what_only_a_shell_understands_goes_to_one() -> None:
+    for text in ("a | b", "echo $HOME", "a && b", "X=1 make", "ls *.py", "one\ntwo", 'echo "open'):
+        assert command_of(text) == ["sh", "-c", text]
+    assert command_of("python train.py --lr 0.1") == ["python", "train.py", "--lr", "0.1"]
+
+
+@given(st.lists(WORDS.filter(bool), min_size=1, max_size=4))
+def test_a_command_comes_back_as_it_was(command: list[str]) -> None:
+    shown = text_of(command)
+    again = command_of(shown)
+    assert again == command or again == ["sh", "-c", shlex.join(command)]
+
+
+@given(
+    st.fixed_dictionaries(
+        {"gpus": st.integers(1, 64), "nodes": st.integers(1, 9), "duration": st.integers(1, 10**6)},
+        optional={
+            "name": WORDS.map(str.strip).filter(bool),
+            "gpu_type": st.just("h100"),
+            "priority": st.integers(-9, -1),
+        },
+    )
+)
+def test_a_specification_becomes_what_would_be_typed_for_it(spec: dict[str, Any]) -> None:
+    found = typed(**fields_of({**spec, "workload": {}}))
+    assert found.wrong == {}
+    assert found.body == {**spec, "workload": {}}
+
+
+@given(WORDS.map(str.strip).filter(bool), st.lists(WORDS.filter(bool), min_size=1, max_size=3), WORDS)
+def test_the_line_for_the_terminal_asks_for_the_same(name: str, command: list[str], value: str) -> None:
+    body = {
+        "name": name,
+        "gpus": 2,
+        "duration": 5400,
+        "workload": {"command": command, "env": {"A": value}},
+    }
+    words = shlex.split(job_by_cli(body))
+    assert words[:2] == ["gpu-dev", "run"]
+    context = typer.main.get_command(submit_app).make_context("submit", words[2:])
+    assert context.params["command"] == command
+    assert context.params["env"] == [f"A={value}"]
+    assert (context.params["name"], context.params["gpus"], context.params["duration"]) == (name, 2, "1h30m")
+
+
+def test_curl_takes_the_token_from_the_environment() -> None:
+    line = by_curl("https://gpus.example.org", "/v1/jobs", {"name": "it's"})
+    words = shlex.split(line.replace("\\\n", " "))
+    assert words[2] == "https://gpus.example.org/v1/jobs"
+    assert words[4] == "Authorization: Bearer $GPU_DEV_TOKEN"
+    assert words[-1] == '{"name": "it\'s"}'

@@ -1,0 +1,80 @@
+"""A log for a page: escaped, coloured, bounded, and as it comes."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from api_service.web.ansi_text import LONGEST_LINE, TerminalLines
+from api_service.web.log_tail import KEPT_LINES, followed, tail_of
+
+
+def test_colours_are_classes_and_stay_until_they_are_taken_back() -> None:
+    terminal = TerminalLines()
+    assert terminal.html("\x1b[1;31mno\x1b[0m <b>") == '<span class="ansi-f1 ansi-bold">no</span> &lt;b&gt;'
+    assert terminal.html("\x1b[32mgreen") == '<span class="ansi-f2">green</span>'
+    assert terminal.html("still") == '<span class="ansi-f2">still</span>'
+    assert TerminalLines().html("\x1b]0;a title\x07text") == "text"
+    assert TerminalLines().html("10 %\r20 %") == "20 %"
+
+
+@given(st.text())
+def test_nothing_printed_becomes_a_tag(text: str) -> None:
+    shown = TerminalLines().html(text.replace("\n", " "))
+    without = shown.replace("</span>", "")
+    assert without.count("<") == without.count('<span class="ansi-')
+
+
+def test_a_line_longer_than_any_is_cut() -> None:
+    assert len(TerminalLines().html("x" * (LONGEST_LINE * 3))) < LONGEST_LINE + 100
+
+
+async def chunks(*parts: bytes) -> AsyncGenerator[bytes]:
+    for part in parts:
+        yield part
+
+
+async def test_the_end_of_a_log() -> None:
+    lines, before = await tail_of(chunks(b"a\nb", b"b\nc\r\n", b"d"), lines=3, at_most=1000)
+    assert (lines, before) == (["bb", "c", "d"], 1)
+    lines, _ = await tail_of(chunks(b"x\n", b"y\n", b"z\n"), lines=9, at_most=1)
+    assert lines == ["x"]
+
+
+async def told(log: AsyncGenerator[bytes]) -> list[dict[str, object]]:
+    events = [event async for event in followed(log)]
+    assert events[-1] == b"event: end\ndata: {}\n\n"
+    return [json.loads(event.split(b"data: ")[1]) for event in events[:-1]]
+
+
+async def test_everything_that_is_printed_is_told_once_and_in_order() -> None:
+    first, second = asyncio.Event(), asyncio.Event()
+
+    async def log() -> AsyncGenerator[bytes]:
+        yield b"one\ntw"
+        await first.wait()
+        yield b"o\nthree\n"
+        await second.wait()
+        yield b"four"
+
+    events: list[dict[str, object]] = []
+    async for event in followed(log()):
+        if event.startswith(b"event: lines"):
+            events.append(json.loads(event.split(b"data: ")[1]))
+            (second if first.is_set() else first).set()
+    assert [line for event in events for line in event["lines"]] == ["one", "two", "three", "four"]  # type: ignore[attr-defined]
+    assert [event["anew"] for event in events][:2] == [True, False]
+
+
+async def test_of_a_long_log_the_end_is_told_and_how_much_is_not() -> None:
+    lines = b"".join(b"%d\n" % number for number in range(KEPT_LINES + 7))
+    [event] = await told(chunks(lines))
+    assert event["left_out"] == 7
+    assert len(event["lines"]) == KEPT_LINES  # type: ignore[arg-type]
+
+
+async def test_an_empty_log_ends_at_once() -> None:
+    [event] = await told(chunks())
+    assert event == {"lines": [], "left_out": 0, "anew": True}
