@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 
-from tests.waiting import eventually_sync
+from tests.waiting import PATIENCE_S, eventually_sync
 
 START_S = 120.0
 
@@ -70,7 +70,7 @@ class ExtenderProcess:
         """End it at once, where it still runs; returns its exit code."""
         if self.process.poll() is None:
             self.process.kill()
-        return self.process.wait(60)
+        return self.process.wait(PATIENCE_S)
 
     def _address(self, event: str) -> str:
         return next(str(line["address"]) for line in self.log() if line["event"] == event)

@@ -87,7 +87,7 @@ class WebhookProcess:
         """End it at once, where it still runs; returns its exit code."""
         if self.process.poll() is None:
             self.process.kill()
-        return self.process.wait(30)
+        return self.process.wait(PATIENCE_S)
 
     def _listens(self) -> bool:
         if self.process.poll() is not None:

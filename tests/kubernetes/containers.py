@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tests.kubernetes.api_client import JsonObject
+from tests.waiting import PATIENCE_S
 
 _REFERENCE = re.compile(r"\$(?:\$|\(([^)\s]*)\))")
 _DRAINED_WITHIN_S = 2.0
@@ -215,7 +216,7 @@ class Reaper:
         """Kill what is left, now."""
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait(30)
+        self._process.wait(PATIENCE_S)
 
 
 _REAPER = """

@@ -287,7 +287,7 @@ def test_it_serves_on_for_a_while_after_sigterm(tmp_path: Path) -> None:
         answer = client.post("/mutate", json=admission_review(pod()))  # a new connection: the one before was closed
         assert answer.json()["response"]["allowed"] is True
         assert answer.headers["connection"] == "close"
-        assert webhook.process.wait(30) == 0
+        assert webhook.process.wait(PATIENCE_S) == 0
         assert "webhook_draining" in webhook.events()
 
 

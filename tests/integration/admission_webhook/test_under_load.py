@@ -19,7 +19,7 @@ from tests.integration.admission_webhook.mapped_pods import EXPECTED, SEED, pod,
 from tests.kubernetes.api_client import ApiAnswerError, ApiClient, JsonObject
 from tests.kubernetes.api_server import ApiServer
 from tests.tcp_balancer import TcpBalancer
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 from tests.webhook_process import (
     WebhookProcess,
     admission_review,
@@ -116,7 +116,7 @@ async def test_a_replica_that_is_killed_lets_no_pod_by_and_loses_none(
             await eventually(lambda: creating.done >= 250, timeout=120)
             two[0].signal(signal.SIGKILL)
             await running
-            assert two[0].process.wait(10) == -signal.SIGKILL
+            assert two[0].process.wait(PATIENCE_S) == -signal.SIGKILL
             await creating.check()
         reviewed = [Counter(each.events()) for each in two]
         assert all(any(event.startswith("Injecting") for event in events) for events in reviewed), "both had a share"
@@ -153,7 +153,7 @@ def renewing(kubeconfig: Path, namespace: str, log: Path) -> Iterator[subprocess
         yield process
     finally:
         process.terminate()
-        assert process.wait(60) == 0, log.read_text()
+        assert process.wait(PATIENCE_S) == 0, log.read_text()
 
 
 async def as_a_kubelet(client: ApiClient, namespace: str, folder: Path) -> None:

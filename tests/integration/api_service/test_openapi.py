@@ -49,12 +49,12 @@ def served(database_url: str, tmp_path: Path) -> Iterator[tuple[str, str]]:
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=lambda: loop.run_until_complete(_serve(database_url, tmp_path / "home", ready)))
     thread.start()
-    url, secret, stop = ready.result(30)
+    url, secret, stop = ready.result(PATIENCE_S)
     try:
         yield url, secret
     finally:
         loop.call_soon_threadsafe(stop.set)
-        thread.join(30)
+        thread.join(PATIENCE_S)
         loop.close()
 
 

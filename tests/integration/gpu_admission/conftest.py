@@ -16,6 +16,7 @@ from gpu_admission.serve import answer
 from reservation_core.runtime.serving import open_socket
 from reservation_core.runtime.settings_admission import AdmissionRules
 from tests.integration.gpu_admission.counting_extender import CountingExtender
+from tests.waiting import PATIENCE_S
 
 
 @dataclass
@@ -67,10 +68,10 @@ def served(extender: CountingExtender, **rules: Any) -> Iterator[Served]:
     finally:
         stopped()
         try:
-            ended.result(60)
+            ended.result(PATIENCE_S)
         finally:
             loop.call_soon_threadsafe(loop.stop)
-            thread.join(60)
+            thread.join(PATIENCE_S)
             loop.close()
             opened.close()
             debugging.close()

@@ -107,7 +107,7 @@ async def test_a_config_map_that_is_none_is_told_by_health(cards: CardCluster, c
 
 def test_it_ends_in_order(process: ExtenderProcess) -> None:
     process.signal(signal.SIGTERM)
-    assert process.process.wait(60) == 0
+    assert process.process.wait(PATIENCE_S) == 0
     assert "Traceback" not in process.text()
 
 

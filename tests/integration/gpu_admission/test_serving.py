@@ -13,7 +13,7 @@ import pytest
 
 from tests.integration.gpu_admission.conftest import Served, served
 from tests.integration.gpu_admission.counting_extender import CountingExtender, node, pod
-from tests.waiting import eventually_sync
+from tests.waiting import PATIENCE_S, eventually_sync
 from tests.webhook_process import new_pair, trusting, write_pair
 
 JSON = {"Content-Type": "application/json"}
@@ -301,7 +301,7 @@ def test_one_profile_at_a_time(running: Served) -> None:
     eventually_sync(lambda: "sampled_stacks" in client.get("/debug/pprof/goroutine").text, 30)
     assert client.get("/debug/pprof/profile?seconds=0.01").status_code == 409
     running.stop()  # and it ends early with the process
-    making.join(60)
+    making.join(PATIENCE_S)
     assert found[0].status_code == 200
 
 
@@ -340,4 +340,4 @@ def test_it_answers_on_for_a_while_when_asked_to_end(extender: CountingExtender)
         answer = client.post("/scheduler/predicates", json=by_name("n1"))
         assert answer.json()["NodeNames"] == ["n1"]
         assert answer.headers["connection"] == "close"
-        running.ended.result(60)
+        running.ended.result(PATIENCE_S)

@@ -31,7 +31,7 @@ from reservation_core.runtime.wiring import Runtime, open_runtime
 from reservation_core.usecases.update_inventory import update_inventory
 from reservation_processor.process import run as process
 from tests.kubernetes.api_server import ApiServer
-from tests.waiting import eventually_sync
+from tests.waiting import PATIENCE_S, eventually_sync
 
 if TYPE_CHECKING:
     from tests.sign_in_world import SignInWorld
@@ -225,7 +225,7 @@ def believing(
 @contextmanager
 def _running(thread: _Thread) -> Iterator[System]:
     thread.start()
-    assert thread.up.wait(30)
+    assert thread.up.wait(PATIENCE_S)
     if thread.error is not None:
         raise thread.error
     running = System(thread.url, thread.tokens, thread.folder)
@@ -239,6 +239,6 @@ def _running(thread: _Thread) -> Iterator[System]:
             # Pods outlive the control plane by design, so nothing may run when it goes.
             _end_all_jobs(running)
         thread.loop.call_soon_threadsafe(thread.stopping.set)
-        thread.join(30)
+        thread.join(PATIENCE_S)
     if thread.error is not None:
         raise thread.error

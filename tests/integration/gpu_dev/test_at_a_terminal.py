@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from tests.integration.gpu_dev.conftest import ROOT, System
-from tests.waiting import eventually_sync
+from tests.waiting import PATIENCE_S, eventually_sync
 
 SCRIPT = "echo up; while [ ! -e go ]; do sleep 0.05; done; echo done"
 
@@ -81,7 +81,7 @@ def test_cancel(system: System) -> None:
     with running(system) as at:
         at.answer("c\n")
         at.shows("is cancelled")
-        assert at.process.wait(20) == 130
+        assert at.process.wait(PATIENCE_S) == 130
     eventually_sync(lambda: status_of_the_job(system) == "cancelled")
 
 
@@ -89,7 +89,7 @@ def test_a_second_ctrl_c_detaches(system: System) -> None:
     with running(system) as at:
         at.interrupt()
         at.shows("gpu-dev logs -f job-")
-        assert at.process.wait(20) == 130
+        assert at.process.wait(PATIENCE_S) == 130
     assert status_of_the_job(system) == "running"
 
 
@@ -100,7 +100,7 @@ def test_go_on_loses_and_repeats_nothing(system: System) -> None:
         at.answer("\n")
         (system.folder / "work" / "go").touch()
         assert at.prints() == "done\n"
-        assert at.process.wait(20) == 0
+        assert at.process.wait(PATIENCE_S) == 0
         assert at.prints() == ""
 
 
@@ -113,7 +113,7 @@ def test_what_is_missing_is_asked_for_and_only_the_answer_is_on_stdout(system: S
     at.shows("not a duration")
     at.answer("5m\n")
     assert at.prints().startswith("job-")
-    assert at.process.wait(20) == 0
+    assert at.process.wait(PATIENCE_S) == 0
     at.process.communicate()
     os.close(at.master)
 
@@ -126,7 +126,7 @@ def test_who_disables_somebody_is_told_how_many_of_theirs_wait(system: System) -
     at = AtTerminal(system, "users", "disable", "fred", who="admin")
     at.shows("what fred has waiting (3)")
     at.answer("n\n")
-    assert at.process.wait(20) == 2
+    assert at.process.wait(PATIENCE_S) == 2
     at.process.communicate()
     os.close(at.master)
     assert system.cli("users", "me", GPU_DEV_TOKEN=token).returncode == 0

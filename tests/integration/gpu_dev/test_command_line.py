@@ -97,7 +97,7 @@ def test_stopping_run_off_a_terminal_cancels_the_job(system: System, number: int
     assert going.stdout is not None
     assert going.stdout.readline() == "up\n"
     going.send_signal(number)
-    assert going.wait(20) == code
+    assert going.wait(PATIENCE_S) == code
     [job_id] = system.cli("list", "--all", "-o", "name").stdout.split()
     eventually_sync(lambda: status_of(system, job_id) == "cancelled")
 
@@ -109,7 +109,7 @@ def test_run_can_be_told_to_detach(system: System) -> None:
     assert going.stdout is not None
     assert going.stdout.readline() == "up\n"
     going.send_signal(signal.SIGINT)
-    assert going.wait(20) == 130
+    assert going.wait(PATIENCE_S) == 130
     [job_id] = system.cli("list", "-o", "name").stdout.split()
     assert status_of(system, job_id) == "running"
     assert system.cli("logs", job_id).stdout == "up\n"
@@ -117,7 +117,7 @@ def test_run_can_be_told_to_detach(system: System) -> None:
     assert following.stdout is not None
     assert following.stdout.readline() == "up\n"
     assert system.cli("cancel", job_id).returncode == 0
-    assert following.wait(20) == 0
+    assert following.wait(PATIENCE_S) == 0
 
 
 def test_what_belongs_to_others_is_not_there(system: System) -> None:
