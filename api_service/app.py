@@ -17,6 +17,7 @@ from api_service.routes import (
     bookings,
     calendar_feed,
     dead_letters,
+    events,
     inventory,
     job_events,
     job_logs,
@@ -64,6 +65,7 @@ _ROUTERS = (
     usage.router,
     schedulability.router,
     dead_letters.router,
+    events.router,
     unknown_pods.router,
     operations.router,
 )

@@ -33,7 +33,7 @@ FEED = "/v1/bookings.ics"
 LOGIN = "/v1/login"
 """Whoever signs in has no token yet: what they send is their credential, which the route checks."""
 _WITHOUT_TOKEN = frozenset({FEED, LOGIN})
-REPEATABLE = frozenset({"status"})
+REPEATABLE = frozenset({"kind", "status"})
 FOR_SERVICES = frozenset({"/v1/schedulability", "/v1/schedulability/admissions"})
 """What a service may ask and report; everything else is for people."""
 _MAX_PARAMETERS = 50

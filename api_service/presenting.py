@@ -4,14 +4,17 @@ import json
 from datetime import timedelta
 from functools import lru_cache
 from itertools import groupby
+from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter
 
 from api_service.sight import Sight
 from reservation_core import contracts
+from reservation_core.contracts_events import EventOut
 from reservation_core.contracts_job_specs import JobSpec, WorkloadSpec
 from reservation_core.domain.model import PodName, Reason, Reservation
 from reservation_core.domain.placement.link_words import link_words
+from reservation_core.ports.audit import RecordedEvent
 from reservation_core.ports.events import EventRecord
 from reservation_core.ports.identities import Principal, TokenRecord, UserRecord
 from reservation_core.ports.inventory import GpuView, NodeView
@@ -146,6 +149,7 @@ def queue_entry(view: JobView) -> contracts.QueueEntry:
         priority=row.priority,
         created_at=row.created_at,
         estimated_start_at=view.estimated_start_at,
+        promised_start_at=view.promised_start_at,
         project=row.project,
     )
 
@@ -206,10 +210,7 @@ def unknown_pod(pod: UnknownPod) -> contracts.UnknownPodOut:
 
 
 def event(record: EventRecord, sight: Sight) -> contracts.JobEvent:
-    """An event of a job's life; whose pods were in its way, by their ids, to those who see everybody."""
-    data = record.data
-    if isinstance(data.get("late"), list) and not sight.sees(None):
-        data = {**data, "late": [None for _ in data["late"]]}
+    """An event of a job's life."""
     return contracts.JobEvent(
         id=record.id,
         at=record.at,
@@ -218,8 +219,31 @@ def event(record: EventRecord, sight: Sight) -> contracts.JobEvent:
         before=record.before,
         after=record.after,
         reason=None if record.reason is None else reason(record.reason),
-        data=data,
+        data=_told(record.data, sight),
     )
+
+
+def recorded(record: RecordedEvent, sight: Sight) -> EventOut:
+    """A line of the record."""
+    return EventOut(
+        id=record.id,
+        at=record.at,
+        kind=record.kind,
+        actor=record.actor,
+        subject=record.subject,
+        before=record.before,
+        after=record.after,
+        reason_code=record.reason_code,
+        reason=record.reason,
+        data=_told(record.data, sight),
+    )
+
+
+def _told(data: dict[str, Any], sight: Sight) -> dict[str, Any]:
+    """What an event says; whose pods were in the way, by their ids, to those who see everybody."""
+    if isinstance(data.get("late"), list) and not sight.sees(None):
+        return {**data, "late": [None for _ in data["late"]]}
+    return data
 
 
 def token(record: TokenRecord) -> contracts.TokenOut:

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from gpu_dev.booking_calls import BookingCalls
 from gpu_dev.calls import PAGE, Calls
+from gpu_dev.event_calls import EventCalls
 from gpu_dev.exchange import read_answer
 from gpu_dev.maintenance_calls import MaintenanceCalls
 from gpu_dev.notice_calls import NoticeCalls
@@ -83,6 +84,11 @@ class GpuDevClient(Calls):
     def maintenance(self) -> MaintenanceCalls:
         """Maintenance windows."""
         return MaintenanceCalls(self._exchange)
+
+    @cached_property
+    def record(self) -> EventCalls:
+        """Who did what to what, when and why."""
+        return EventCalls(self._exchange)
 
     @cached_property
     def notices(self) -> NoticeCalls:

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from reservation_core.ports.admissions import Admissions
+from reservation_core.ports.audit import Audit
 from reservation_core.ports.belongings import Belongings
 from reservation_core.ports.booking_life import BookingLife
 from reservation_core.ports.bookings import Bookings, CalendarFeeds
@@ -47,6 +48,8 @@ class UnitOfWork(Protocol):
     def planning(self) -> Planning: ...
     @property
     def events(self) -> Events: ...
+    @property
+    def audit(self) -> Audit: ...
     @property
     def inventory(self) -> Inventory: ...
     @property

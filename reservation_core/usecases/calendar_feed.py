@@ -32,7 +32,7 @@ async def make_feed(uow: UnitOfWork, principal: Principal, ids: IdSource) -> tup
     secret = ids.new_secret()
     now = await uow.now()
     await uow.calendar_feeds.put(principal.user_id, ids.digest(secret), now)
-    await uow.events.append(actor=principal.user, kind="calendar_feed_made", at=now, subject=principal.user)
+    await uow.events.append(actor=principal.user, kind="calendar_feed_made", at=now, subject=f"user:{principal.user}")
     return secret, now
 
 
@@ -41,7 +41,7 @@ async def remove_feed(uow: UnitOfWork, principal: Principal) -> None:
     if not await uow.calendar_feeds.remove(principal.user_id):
         raise NotFoundError("You have no calendar address. POST /v1/bookings/feed makes one.")
     await uow.events.append(
-        actor=principal.user, kind="calendar_feed_removed", at=await uow.now(), subject=principal.user
+        actor=principal.user, kind="calendar_feed_removed", at=await uow.now(), subject=f"user:{principal.user}"
     )
 
 

@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from reservation_core.adapters.pgmq.queue import PgmqQueue
 from reservation_core.adapters.postgres.admissions import PostgresAdmissions
+from reservation_core.adapters.postgres.audit import PostgresAudit
 from reservation_core.adapters.postgres.belongings import PostgresBelongings
 from reservation_core.adapters.postgres.booking_life import PostgresBookingLife
 from reservation_core.adapters.postgres.bookings import PostgresBookings
@@ -70,6 +71,11 @@ class PostgresUnitOfWork:
     def events(self) -> PostgresEvents:
         """The record."""
         return PostgresEvents(self._connection)
+
+    @cached_property
+    def audit(self) -> PostgresAudit:
+        """The record, to search it."""
+        return PostgresAudit(self._connection)
 
     @cached_property
     def inventory(self) -> PostgresInventory:

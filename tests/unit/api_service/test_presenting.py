@@ -19,6 +19,7 @@ from reservation_core.domain.model import (
     Role,
     Workload,
 )
+from reservation_core.ports.audit import RecordedEvent
 from reservation_core.ports.identities import Principal
 from reservation_core.ports.inventory import GpuView
 from reservation_core.ports.reservations import JobView
@@ -69,6 +70,12 @@ def test_times_and_durations_are_as_the_wire_wants_them() -> None:
 
 def test_a_workload_and_its_secrets_are_never_shown() -> None:
     assert "s3cr3t" not in presenting.job(JobView(JOB, None, None, ())).model_dump_json()
+
+
+def test_whose_pods_were_late_is_told_to_those_who_see_everybody() -> None:
+    line = RecordedEvent(1, NOW, "system", "start_promise_missed", JOB.id, None, None, None, None, {"late": ["job-b"]})
+    for sight, late in ((Sight(ALICE), [None]), (Sight(ALICE, None), ["job-b"]), (Sight(ROOT), ["job-b"])):
+        assert presenting.recorded(line, sight).data == {"late": late}
 
 
 def test_a_holder_is_named_only_to_itself_and_to_administrators() -> None:

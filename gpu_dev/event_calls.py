@@ -1,0 +1,31 @@
+"""The record over REST."""
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+
+from gpu_dev.calls import Calls, given
+from reservation_core.contracts import Page, rfc3339
+from reservation_core.contracts_events import EventOut
+
+
+class EventCalls(Calls):
+    """Who did what to what, when and why."""
+
+    def newest_first(
+        self,
+        *,
+        kinds: Iterable[str] = (),
+        actor: str | None = None,
+        subject: str | None = None,
+        start: datetime | None = None,
+        end: datetime | None = None,
+    ) -> Iterator[EventOut]:
+        """The record, newest first; for others than administrators only what is about a `subject` of theirs."""
+        params = given(
+            actor=actor,
+            subject=subject,
+            from_=None if start is None else rfc3339(start),
+            to=None if end is None else rfc3339(end),
+        )
+        params["kind"] = sorted(kinds)
+        return self._items(Page[EventOut], "/v1/events", params)

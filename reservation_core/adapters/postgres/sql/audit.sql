@@ -1,0 +1,39 @@
+-- name: events_newest_first
+-- Of the newest events within a time and before a place those that are asked for. Only `scanned` are looked at.
+SELECT * FROM (
+    SELECT id, reservation_id, subject, at, actor, kind, before, after, reason_code, reason, data
+    FROM events
+    WHERE at >= coalesce(CAST(:from AS timestamptz), '-infinity') AND at < coalesce(CAST(:to AS timestamptz), 'infinity')
+      AND (at, id) < (coalesce(CAST(:before_at AS timestamptz), 'infinity'), coalesce(CAST(:before_id AS bigint), 0))
+    ORDER BY at DESC, id DESC LIMIT CAST(:scanned AS bigint)
+) AS looked_at
+WHERE (CAST(:kinds AS text[]) IS NULL OR kind = ANY(CAST(:kinds AS text[])))
+  AND (CAST(:actor AS text) IS NULL OR actor = CAST(:actor AS text))
+ORDER BY at DESC, id DESC LIMIT :limit;
+
+-- name: oldest_event_looked_at
+-- The last place that such a search looked at; nothing where there was nothing left to look at.
+SELECT at, id FROM events
+WHERE at >= coalesce(CAST(:from AS timestamptz), '-infinity') AND at < coalesce(CAST(:to AS timestamptz), 'infinity')
+  AND (at, id) < (coalesce(CAST(:before_at AS timestamptz), 'infinity'), coalesce(CAST(:before_id AS bigint), 0))
+ORDER BY at DESC, id DESC OFFSET CAST(:scanned AS bigint) - 1 LIMIT 1;
+
+-- name: events_of_subject
+-- The same of everything about one thing: a reservation by its id, or what else has a name.
+SELECT id, reservation_id, subject, at, actor, kind, before, after, reason_code, reason, data
+FROM (
+    SELECT * FROM events WHERE reservation_id = CAST(:subject AS text)
+    UNION ALL
+    SELECT * FROM events WHERE subject = CAST(:subject AS text)
+) AS about
+WHERE at >= coalesce(CAST(:from AS timestamptz), '-infinity') AND at < coalesce(CAST(:to AS timestamptz), 'infinity')
+  AND (at, id) < (coalesce(CAST(:before_at AS timestamptz), 'infinity'), coalesce(CAST(:before_id AS bigint), 0))
+  AND (CAST(:kinds AS text[]) IS NULL OR kind = ANY(CAST(:kinds AS text[])))
+  AND (CAST(:actor AS text) IS NULL OR actor = CAST(:actor AS text))
+ORDER BY at DESC, id DESC LIMIT :limit;
+
+-- name: subject_is_of_user
+-- Whether a reservation, a token or a place for notices is this user's.
+SELECT EXISTS (SELECT FROM reservations WHERE id = :subject AND user_id = :user_id)
+    OR EXISTS (SELECT FROM tokens WHERE id = :subject AND user_id = :user_id)
+    OR EXISTS (SELECT FROM notice_targets WHERE id = :subject AND user_id = :user_id);

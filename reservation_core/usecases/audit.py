@@ -1,0 +1,25 @@
+"""Reading the record: everything for administrators, for others what is about something of theirs."""
+
+from reservation_core.domain.errors import ForbiddenError, NotFoundError
+from reservation_core.ports.audit import EventFilter, EventPage, Place
+from reservation_core.ports.identities import Principal
+from reservation_core.ports.transactions import UnitOfWork
+
+
+async def read_record(
+    uow: UnitOfWork, principal: Principal, which: EventFilter, *, before: Place | None, limit: int
+) -> EventPage:
+    """A page of the record, newest first.
+
+    Raises ForbiddenError for others than administrators that name no subject, NotFoundError when it is not theirs.
+    """
+    if not principal.is_admin:
+        if which.subject is None:
+            raise ForbiddenError(
+                "The whole record is for administrators. Name in `subject` a job, booking or token of yours, "
+                f"or user:{principal.user}."
+            )
+        oneself = which.subject == f"user:{principal.user}"
+        if not oneself and not await uow.audit.is_about(which.subject, principal.user_id):
+            raise NotFoundError(f"There is nothing of yours called {which.subject!r}. Name a job, booking or token.")
+    return await uow.audit.newest_first(which, before=before, limit=limit)
