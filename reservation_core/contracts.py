@@ -256,6 +256,7 @@ class QueueEntry(Wire):
     priority: int
     created_at: Time
     estimated_start_at: Time | None
+    promised_start_at: Time | None = None
     project: str | None = None
 
 

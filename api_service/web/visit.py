@@ -12,8 +12,10 @@ from starlette.responses import Response
 from api_service.services import Services
 from api_service.web import csrf
 from api_service.web.cookies import Cookies
+from api_service.web.fleet_reading import FleetReader
 from api_service.web.form import Form
 from api_service.web.live import LiveTopics
+from api_service.web.node_markup import NodeMarkup
 from api_service.web.rendering import Templates, html
 from api_service.web.rest_calls import RestCalls
 from reservation_core.ports.identities import Principal
@@ -36,6 +38,8 @@ class Visit:
     services: Services
     templates: Templates
     topics: LiveTopics
+    fleet: FleetReader
+    nodes: NodeMarkup
     cookies: Cookies
     nonce: str
     zone: ZoneInfo

@@ -1,5 +1,6 @@
 """The append-only record."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -54,8 +55,15 @@ class Events(Protocol):
         """The newest event's id; 0 without any."""
         ...
 
-    async def after(self, event_id: int, limit: int) -> list[Recorded]:
-        """What was recorded after an event, in order. An id may come to be seen after greater ones."""
+    async def after(self, event_id: int, limit: int, late: Collection[int] = ()) -> list[Recorded]:
+        """What was recorded after an event, in order, before it those of `late` that there are now.
+
+        An id may come to be seen after greater ones.
+        """
+        ...
+
+    async def standing(self) -> tuple[object, ...]:
+        """What differs whenever something has been recorded, or estimates have changed; to be compared, nothing else."""
         ...
 
     async def estimates_as_of(self) -> tuple[int, datetime | None]:

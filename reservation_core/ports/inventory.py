@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from reservation_core.domain.model import ForeignPod, GpuState, NodeReport
 from reservation_core.domain.placement.link_words import Links
+from reservation_core.ports.cards_now import CardNow, NodeNow
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,14 @@ class Inventory(Protocol):
 
     async def cut_off(self) -> dict[str, Fence]:
         """Reservations that hold cards of a node which is fenced and does not answer, by id."""
+        ...
+
+    async def cards_now(self, soon: timedelta) -> list[CardNow]:
+        """Every card that `gpus` shows, by node and index, with who has it next where that begins within `soon`."""
+        ...
+
+    async def nodes_now(self) -> list[NodeNow]:
+        """Every node by name; removed ones only while somebody holds a card of theirs."""
         ...
 
     async def gpu_counts(self) -> list[tuple[str, GpuState, int]]:

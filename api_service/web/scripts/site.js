@@ -3,6 +3,7 @@ import htmx from "htmx.org";
 import "idiomorph/htmx";
 
 import { followLive } from "./live.js";
+import { followTiles } from "./now.js";
 import { showProblems } from "./problems.js";
 
 Object.assign(htmx.config, {
@@ -16,3 +17,4 @@ Object.assign(htmx.config, {
 
 showProblems();
 followLive();
+followTiles();

@@ -1,7 +1,7 @@
 """The append-only record in PostgreSQL; the database itself refuses to change or delete a line of it."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -80,10 +80,16 @@ class PostgresEvents:
         """The newest event's id; 0 without any."""
         return int((await self._connection.execute(statement("newest_event"))).scalar_one())
 
-    async def after(self, event_id: int, limit: int) -> list[Recorded]:
-        """At most `limit` of what was recorded after an event, in the order of the ids."""
-        result = await self._connection.execute(statement("events_after"), {"after_id": event_id, "limit": limit})
+    async def after(self, event_id: int, limit: int, late: Collection[int] = ()) -> list[Recorded]:
+        """At most `limit` of what was recorded after an event, in the order of the ids; before it those of `late`."""
+        result = await self._connection.execute(
+            statement("events_after"), {"after_id": event_id, "limit": limit, "late": sorted(late)}
+        )
         return [Recorded(row.id, row.kind, row.subject) for row in result]
+
+    async def standing(self) -> tuple[object, ...]:
+        """What differs whenever something has been recorded, or estimates have changed."""
+        return tuple((await self._connection.execute(statement("events_standing"))).one())
 
     async def estimates_as_of(self) -> tuple[int, datetime | None]:
         """How many who wait have estimates, and when these last changed."""

@@ -11,8 +11,19 @@ INSERT INTO events (subject, at, actor, kind, data)
 VALUES (:subject, :at, :actor, :kind, CAST(:data AS jsonb));
 
 -- name: events_after
--- What was recorded after an event, in order: about what.
-SELECT id, kind, coalesce(reservation_id, subject) AS subject FROM events WHERE id > :after_id ORDER BY id LIMIT :limit;
+-- What was recorded after an event, in order: about what; and before it those of `late` that have come to be seen.
+SELECT id, kind, coalesce(reservation_id, subject) AS subject
+FROM events WHERE id = ANY (CAST(:late AS bigint[])) AND id <= :after_id
+UNION ALL (
+    SELECT id, kind, coalesce(reservation_id, subject) FROM events WHERE id > :after_id ORDER BY id LIMIT :limit
+)
+ORDER BY id;
+
+-- name: events_standing
+-- What differs whenever something was recorded: of late ones, too, whose ids are smaller than the newest.
+SELECT n.newest, (SELECT count(*) FROM events WHERE id > n.newest - 2000) AS lately, w.waiting, w.planned_at
+FROM (SELECT coalesce(max(id), 0) AS newest FROM events) n,
+     (SELECT count(*) AS waiting, max(planned_at) AS planned_at FROM wait_estimates) w;
 
 -- name: newest_event
 -- The newest event's id; 0 when there is none.

@@ -1,0 +1,129 @@
+"""What a card's tile shows: its state as people see it, and the words on who has it until when."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import assert_never
+from urllib.parse import urlencode
+
+from api_service.sight import Sight
+from reservation_core.domain.model import GpuState, ReservationKind
+from reservation_core.ports.cards_now import CardHold, CardNow
+
+
+class TileState(StrEnum):
+    """What a card is to somebody who wants one; the value is the tile's class, too."""
+
+    FREE = "free"
+    SOON = "soon"
+    MINE = "mine"
+    OTHERS = "others"
+    MAINTENANCE = "maintenance"
+    LOST = "lost"
+    FOREIGN = "foreign"
+    QUARANTINED = "quarantined"
+    AWAY = "away"
+
+
+WORDS = {
+    TileState.FREE: "Free",
+    TileState.SOON: "Free, booked soon",
+    TileState.MINE: "Yours",
+    TileState.OTHERS: "Taken",
+    TileState.MAINTENANCE: "Maintenance",
+    TileState.LOST: "Lost",
+    TileState.FOREIGN: "Used from outside",
+    TileState.QUARANTINED: "Quarantined",
+    TileState.AWAY: "Not given out",
+}
+MEANINGS = {
+    TileState.FREE: "You can have it now.",
+    TileState.SOON: "Nobody has it now, but somebody will within the hour.",
+    TileState.MINE: "A job or booking of yours has it.",
+    TileState.OTHERS: "Somebody else's job or booking has it.",
+    TileState.MAINTENANCE: "Administrators keep it from everybody for a while.",
+    TileState.LOST: "Its node does not report it any more.",
+    TileState.FOREIGN: "A pod that was not started here uses it.",
+    TileState.QUARANTINED: "Kept out of use: its node does not answer or is fenced, or the card is faulty.",
+    TileState.AWAY: "Its node takes nothing new.",
+}
+OUT_OF_USE = (TileState.LOST, TileState.FOREIGN, TileState.QUARANTINED, TileState.AWAY)
+
+
+def state_of(card: CardNow, *, available: bool, user_id: int | None = None) -> TileState:
+    """A card's state to a user; without one, nothing is theirs. `available`: its node gets new work."""
+    match card.state:
+        case GpuState.HELD:
+            mine = card.holder is not None and card.holder.user_id == user_id
+            return TileState.MINE if mine else TileState.OTHERS
+        case GpuState.FREE:
+            if not available:
+                return TileState.AWAY
+            return TileState.FREE if card.follower is None else TileState.SOON
+        case GpuState.MAINTENANCE:
+            return TileState.MAINTENANCE
+        case GpuState.LOST:
+            return TileState.LOST
+        case GpuState.FOREIGN:
+            return TileState.FOREIGN
+        case GpuState.QUARANTINED:
+            return TileState.QUARANTINED
+        case _:
+            assert_never(card.state)
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A card as it is drawn. `said` is one line for all that there is to say of it; `address` is a query."""
+
+    index: int
+    state: TileState
+    word: str
+    kind: str
+    until: str
+    said: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Teller:
+    """Says of cards what one viewer may know; `clock` writes times as that viewer has them."""
+
+    sight: Sight
+    clock: Callable[[datetime], str]
+
+    @property
+    def user_id(self) -> int:
+        """Who looks."""
+        return self.sight.caller.user_id
+
+    def tile(self, card: CardNow, *, available: bool) -> Tile:
+        """A card as this viewer sees it."""
+        state = state_of(card, available=available, user_id=self.user_id)
+        until = self.until(card, state)
+        word = WORDS[state]
+        said = f"GPU {card.index}: {word.lower()}{', ' if until else ''}{until}"
+        return Tile(card.index, state, word, card.gpu_type, until, said, address_of(card))
+
+    def until(self, card: CardNow, state: TileState) -> str:
+        """Who has it until when, or from when on somebody has it; nothing where there is nothing to say."""
+        if state is TileState.SOON and card.follower is not None:
+            return f"{self.clock(card.follower.starts_at)}: {self.whose(card.follower)}"
+        if card.holder is None:
+            return ""
+        whose = "" if state in (TileState.MINE, TileState.MAINTENANCE) else self.whose(card.holder) + " "
+        return f"{whose}until {self.clock(card.holder.ends_at)}"
+
+    def whose(self, hold: CardHold) -> str:
+        """Whose it is, in a word or two."""
+        if hold.kind is ReservationKind.MAINTENANCE:
+            return "maintenance"
+        if hold.user_id == self.user_id:
+            return "you"
+        return hold.user if self.sight.sees(hold.user_id) else "somebody"
+
+
+def address_of(card: CardNow) -> str:
+    """What the page is asked for to show this card."""
+    return "?" + urlencode({"card": f"{card.node}/{card.index}"}, safe="/")

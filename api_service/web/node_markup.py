@@ -1,0 +1,93 @@
+"""Nodes with their tiles as HTML, kept for as long as neither they nor what a viewer sees of them differs.
+
+Of 500 nodes a handful change at a time, and most look the same to everybody.
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+from markupsafe import Markup
+
+from api_service.sight import Sight
+from api_service.web.card_tiles import Teller, TileState
+from api_service.web.fleet import FleetNode
+from api_service.web.rendering import Templates
+from api_service.web.words import clock
+from reservation_core.ports.cards_now import CardNow
+
+_KEPT = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How one viewer looks at nodes. `kind`: only cards of this type; `mine`: only their own; `large`: with words."""
+
+    sight: Sight
+    zone: ZoneInfo
+    now: datetime
+    kind: str | None
+    mine: bool
+    large: bool
+
+    def shows(self, card: CardNow) -> bool:
+        """Whether this card is among those that are asked for."""
+        if self.kind not in (None, card.gpu_type):
+            return False
+        if not self.mine:
+            return True
+        holds = (card.holder, card.follower)
+        return any(hold is not None and hold.user_id == self.sight.caller.user_id for hold in holds)
+
+
+class NodeMarkup:
+    """Draws nodes."""
+
+    def __init__(self, templates: Templates) -> None:
+        self._templates = templates
+        self._drawn: OrderedDict[tuple[object, ...], tuple[FleetNode, Markup]] = OrderedDict()
+
+    def of(self, node: FleetNode, look: Look) -> Markup:
+        """A node as an element of its own, whose id is the node's mark."""
+        sight = look.sight
+        seen = tuple((user_id == sight.caller.user_id, sight.sees(user_id)) for user_id in node.users)
+        key = (
+            node.mark,
+            seen,
+            look.zone.key,
+            look.now.astimezone(look.zone).date(),
+            sight.caller.is_admin,
+            look.kind if len(node.kinds) > 1 else None,
+            look.mine,
+            look.large,
+        )
+        kept = self._drawn.get(key)
+        if kept is not None and kept[0] is node:
+            self._drawn.move_to_end(key)
+            return kept[1]
+        drawn = self._draw(node, look)
+        self._drawn[key] = (node, drawn)
+        self._drawn.move_to_end(key)
+        while len(self._drawn) > _KEPT:
+            self._drawn.popitem(last=False)
+        return drawn
+
+    def swap(self, node: FleetNode, look: Look) -> Markup:
+        """The same, to take the place of what a page has of this node."""
+        return Markup(str(self.of(node, look)).replace("<article", '<article hx-swap-oob="morph"', 1))  # noqa: S704
+
+    def _draw(self, node: FleetNode, look: Look) -> Markup:
+        teller = Teller(look.sight, lambda when: clock(when, look.zone, look.now))
+        tiles = [teller.tile(card, available=node.available) for card in node.cards if look.shows(card)]
+        text = self._templates.text(
+            "_node.html",
+            zone=look.zone,
+            now=look.now,
+            node=node,
+            tiles=tiles,
+            free=sum(tile.state is TileState.FREE for tile in tiles),
+            large=look.large,
+            admin=look.sight.caller.is_admin,
+        )
+        return Markup(text)  # noqa: S704 - a template's own text, escaped where it had to be
