@@ -6,6 +6,7 @@ from api_service.app import create_app
 from api_service.server import serve
 from reservation_core.runtime.policy_file import take_over
 from reservation_core.runtime.programs import run_program
+from reservation_core.runtime.reading import open_reads
 from reservation_core.runtime.settings import ApiSettings
 from reservation_core.runtime.shutdown import stop_on_signals
 from reservation_core.runtime.wiring import open_runtime
@@ -15,7 +16,8 @@ async def _run(settings: ApiSettings) -> None:
     stop = stop_on_signals()
     async with open_runtime(settings, application="gpu-dev-api") as runtime:
         await take_over(runtime, settings.policy_file)
-        await serve(create_app(runtime, settings), settings.listen, stop=stop)
+        async with open_reads(settings, runtime, application="gpu-dev-api") as reads:
+            await serve(create_app(runtime, settings, reads=reads), settings.listen, stop=stop)
 
 
 def main() -> int:

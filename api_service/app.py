@@ -38,6 +38,7 @@ from api_service.routes import (
     waitlist,
 )
 from api_service.services import Services
+from reservation_core.ports.transactions import Reads
 from reservation_core.runtime.settings import ApiSettings
 from reservation_core.runtime.sign_in import SigningIn
 from reservation_core.runtime.wiring import Runtime
@@ -85,14 +86,16 @@ class GatedApplication(FastAPI):
             await super().__call__(scope, receive, send)
 
 
-def create_app(runtime: Runtime, settings: ApiSettings, signing_in: SigningIn | None = None) -> FastAPI:
+def create_app(
+    runtime: Runtime, settings: ApiSettings, signing_in: SigningIn | None = None, reads: Reads | None = None
+) -> FastAPI:
     """The ASGI application on a runtime that stays open as long as the application runs.
 
     Background work begins and ends with the application's lifespan. `app.state.services.wakeups.stop()` ends open
     streams: a server must call it before it waits for connections to close. `signing_in` is what the settings say
-    unless it is given. Raises SettingsError.
+    unless it is given; without `reads` all is read at the primary. Raises SettingsError.
     """
-    services = Services.of(runtime, settings, signing_in)
+    services = Services.of(runtime, settings, signing_in, reads)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:

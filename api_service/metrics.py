@@ -14,8 +14,10 @@ from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
+from api_service.replica_metrics import ReplicaCollector
 from reservation_core.ports.clock import Clock
-from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWork, UnitOfWorkFactory
+from reservation_core.ports.transactions import DatabaseUnavailableError, Reads, UnitOfWork
+from reservation_core.runtime.reading import ReplicaReads
 
 _REUSE_S = 1.0
 _SETTLED = timedelta(seconds=10)
@@ -28,8 +30,8 @@ _log = structlog.get_logger(__name__)
 class Metrics:
     """The process's metrics, in a registry of their own so that several applications can live in one process."""
 
-    def __init__(self, uow: UnitOfWorkFactory, clock: Clock, *, settled: timedelta = _SETTLED) -> None:
-        self._uow = uow
+    def __init__(self, reads: Reads, clock: Clock, *, settled: timedelta = _SETTLED) -> None:
+        self._reads = reads
         self._clock = clock
         self._settled = settled
         self._lock = asyncio.Lock()
@@ -38,6 +40,8 @@ class Metrics:
         self._seen_event: int | None = None
         self._seen_calendar: int | None = None
         registry = self._registry = CollectorRegistry()
+        if isinstance(reads, ReplicaReads):
+            registry.register(ReplicaCollector(reads.use))
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
         GCCollector(registry=registry)
@@ -103,8 +107,7 @@ class Metrics:
         async with self._lock:
             if asyncio.get_running_loop().time() >= self._fresh_until:
                 try:
-                    async with self._uow() as uow:
-                        await self._read(uow)
+                    await self._reads(self._read)
                     self._database.set(1)
                 except DatabaseUnavailableError:
                     self._database.set(0)

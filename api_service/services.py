@@ -16,7 +16,8 @@ from api_service.policy_cache import PolicyCache
 from api_service.submission import SubmissionWriter
 from reservation_core.ports.identities import Principal
 from reservation_core.ports.reservations import NewReservation, Submitted
-from reservation_core.ports.transactions import DatabaseUnavailableError
+from reservation_core.ports.transactions import DatabaseUnavailableError, Reads
+from reservation_core.runtime.reading import PrimaryReads
 from reservation_core.runtime.settings import ApiSettings
 from reservation_core.runtime.sign_in import SigningIn, open_signing_in
 from reservation_core.runtime.wiring import Runtime
@@ -30,9 +31,13 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """Everything with a life as long as the application's. `stream_reads` keeps streams from taking all connections."""
+    """Everything with a life as long as the application's.
+
+    `reads` is for lists and whatever else reads much; `stream_reads` keeps streams from taking all connections.
+    """
 
     runtime: Runtime
+    reads: Reads
     settings: ApiSettings
     authenticator: Authenticator
     submissions: SubmissionWriter
@@ -44,19 +49,27 @@ class Services:
     stream_reads: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_STREAM_READERS))
 
     @classmethod
-    def of(cls, runtime: Runtime, settings: ApiSettings, signing_in: SigningIn | None = None) -> "Services":
+    def of(
+        cls,
+        runtime: Runtime,
+        settings: ApiSettings,
+        signing_in: SigningIn | None = None,
+        reads: Reads | None = None,
+    ) -> "Services":
         """Put them together; nothing runs yet. Raises SettingsError."""
+        reads = reads or PrimaryReads(runtime.uow)
 
         async def store(batch: Sequence[NewReservation]) -> list[Submitted]:
             return await submit(runtime.uow, batch, runtime.clock.now())
 
         return cls(
             runtime=runtime,
+            reads=reads,
             settings=settings,
             authenticator=Authenticator(runtime.uow, runtime.ids, runtime.clock, settings.token_cache_s),
             submissions=SubmissionWriter(store, settings.submit_batch),
             wakeups=SharedWakeups(runtime.wakeups),
-            metrics=Metrics(runtime.uow, runtime.clock),
+            metrics=Metrics(reads, runtime.clock),
             policy=PolicyCache(runtime.uow, settings.token_cache_s),
             waitlist=Waitlist(runtime.uow, runtime.ids, settings.offer),
             signing_in=signing_in or open_signing_in(settings, runtime),

@@ -23,6 +23,7 @@ from reservation_core.adapters.postgres.migrating import upgrade
 from reservation_core.domain.asked_again import AskedAgain
 from reservation_core.domain.model import NodeReport
 from reservation_core.runtime.policy_file import take_over
+from reservation_core.runtime.reading import open_reads
 from reservation_core.runtime.settings import ClusterKind, StandaloneSettings
 from reservation_core.runtime.shutdown import stop_on_signals
 from reservation_core.runtime.wiring import Runtime, open_runtime
@@ -110,8 +111,12 @@ async def _run(
         sys.stdout.write(greeting(url, settings, token, nodes))
         sys.stdout.flush()
 
+    async def api() -> None:
+        async with open_reads(settings, runtime, application="gpu-dev-standalone") as reads:
+            await serve(create_app(runtime, settings, reads=reads), settings.listen, stop=stop, ready=greet)
+
     components = {
-        "API": serve(create_app(runtime, settings), settings.listen, stop=stop, ready=greet),
+        "API": api(),
         "processor": process(runtime, settings, stop),
         "expiry": every(timedelta(seconds=settings.expire_every_s), expire, stop),
         "updater": every(timedelta(seconds=settings.update_every_s), update, stop),

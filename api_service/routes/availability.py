@@ -85,8 +85,7 @@ async def list_slots(services: Served, query: Annotated[SlotsQuery, Query()]) ->
     """
     after = decode(_LIST, query.cursor, (int, str))
     wanted = Wanted(query.gpus, query.nodes, query.gpu_type, query.node)
-    async with services.runtime.uow() as uow:
-        found = await find_slots(uow, wanted, query.duration, query.from_, query.to)
+    found = await services.reads(lambda uow: find_slots(uow, wanted, query.duration, query.from_, query.to))
     if after is not None:
         found = [slot for slot in found if _key(slot) > after]
     shown = found[: query.limit]
@@ -103,8 +102,7 @@ async def get_availability(
     query: Annotated[AvailabilityQuery, Query()],
 ) -> Response:
     """How many GPUs of each type can be booked for the whole of each step; slots of waiting jobs are not free."""
-    async with services.runtime.uow() as uow:
-        found = await free_over_time(uow, query.from_, query.to, query.step)
+    found = await services.reads(lambda uow: free_over_time(uow, query.from_, query.to, query.step))
     return Response(presenting_bookings.availability(found).model_dump_json(), media_type="application/json")
 
 

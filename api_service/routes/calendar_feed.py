@@ -85,8 +85,8 @@ async def get_feed(
     """For calendar programs: they send nothing but this address. It reads, and changes nothing."""
     found = None
     if token is not None and token.isascii():
-        async with services.runtime.uow() as uow:
-            found = await read_feed(uow, token, services.runtime.ids)
+        secret = token
+        found = await services.reads(lambda uow: read_feed(uow, secret, services.runtime.ids))
     if found is None:
         detail = "This calendar address does not work, or no longer. POST /v1/bookings/feed makes a new one."
         raise ProblemError(401, "unauthenticated", detail, headers={"WWW-Authenticate": 'Bearer realm="gpu-dev"'})

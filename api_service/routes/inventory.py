@@ -9,8 +9,11 @@ from api_service import presenting
 from api_service.documents import problems
 from api_service.pagination import PageQuery, decode, encode
 from api_service.services import Caller, Served
-from api_service.sight import sight_of
+from api_service.sight import Sight, sight_of
 from reservation_core.contracts import GpuOut, NodeOut, Page, QueuePage, WaitingTotal
+from reservation_core.ports.inventory import GpuView
+from reservation_core.ports.reservations import JobView
+from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.owned import visible_user
 
 router = APIRouter(prefix="/v1", tags=["inventory"])
@@ -21,9 +24,12 @@ async def list_gpus(services: Served, caller: Caller, query: Annotated[PageQuery
     """Every card by node and index: its state, who holds it (null where you may not see that), and when it is free."""
     key = decode("gpus", query.cursor, (str, int))
     after = None if key is None else (str(key[0]), int(key[1]))
-    async with services.runtime.uow() as uow:
+
+    async def read(uow: UnitOfWork) -> tuple[list[GpuView], Sight]:
         found = await uow.inventory.gpus(after=after, limit=query.limit + 1)
-        sight = await sight_of(uow, caller, services.settings.holders)
+        return found, await sight_of(uow, caller, services.settings.holders)
+
+    found, sight = await services.reads(read)
     views = found[: query.limit]
     page = Page[GpuOut](
         items=[presenting.gpu(view, sight) for view in views],
@@ -36,8 +42,8 @@ async def list_gpus(services: Served, caller: Caller, query: Annotated[PageQuery
 async def list_nodes(services: Served, _caller: Caller, query: Annotated[PageQuery, Query()]) -> Response:
     """Every node by name."""
     key = decode("nodes", query.cursor, (str,))
-    async with services.runtime.uow() as uow:
-        found = await uow.inventory.nodes(after=None if key is None else str(key[0]), limit=query.limit + 1)
+    after = None if key is None else str(key[0])
+    found = await services.reads(lambda uow: uow.inventory.nodes(after=after, limit=query.limit + 1))
     views = found[: query.limit]
     page = Page[NodeOut](
         items=[presenting.node(view) for view in views],
@@ -51,9 +57,12 @@ async def list_queue(services: Served, caller: Caller, query: Annotated[PageQuer
     """Which of your jobs wait (for administrators everybody's), why and until when; and how many wait in all."""
     key = decode("queue", query.cursor, (int, int))
     after = None if key is None else (int(key[0]), int(key[1]))
-    async with services.runtime.uow() as uow:
+
+    async def read(uow: UnitOfWork) -> tuple[list[JobView], list[tuple[str | None, int, int]]]:
         found = await uow.reservations.waiting_views(visible_user(caller), limit=query.limit + 1, after=after)
-        totals = await uow.reservations.waiting_totals()
+        return found, await uow.reservations.waiting_totals()
+
+    found, totals = await services.reads(read)
     views = found[: query.limit]
     last = views[-1].reservation if len(found) > query.limit else None
     page = QueuePage(

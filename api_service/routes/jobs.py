@@ -87,10 +87,8 @@ async def list_jobs(services: Served, caller: Caller, query: Annotated[JobsQuery
         statuses=None if query.status is None else frozenset(query.status),
         user=query.user,
     )
-    async with services.runtime.uow() as uow:
-        views = await uow.reservations.views(
-            which, limit=query.limit + 1, before_seq=None if after is None else int(after[0])
-        )
+    before = None if after is None else int(after[0])
+    views = await services.reads(lambda uow: uow.reservations.views(which, limit=query.limit + 1, before_seq=before))
     more = len(views) > query.limit
     views = views[: query.limit]
     page = Page[Job](

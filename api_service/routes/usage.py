@@ -54,8 +54,7 @@ async def get_usage(
         detail = f"`to` must be after `from`, by at most {LONGEST.days} days. Ask for another time."
         raise ProblemError(422, "bad_range", detail)
     after = decode(_LIST, query.cursor, (str,))
-    async with services.runtime.uow() as uow:
-        report = await usage.report(uow, caller, query.by, start, end, now)
+    report = await services.reads(lambda uow: usage.report(uow, caller, query.by, start, end, now))
     if query.format == "csv" or (query.format is None and _wants_csv(request)):
         return Response(presenting_policy.usage_csv(query.by, report.lines), media_type=f"{_CSV}; charset=utf-8")
     # What has no key comes last, and its place in the order is after every name.

@@ -1,10 +1,11 @@
 """One transaction, and everything that can be done in it."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import Protocol, TypeVar
 
+from reservation_core.domain.replicas import ServerProgress
 from reservation_core.ports.admissions import Admissions
 from reservation_core.ports.audit import Audit
 from reservation_core.ports.belongings import Belongings
@@ -29,6 +30,8 @@ from reservation_core.ports.reservations import Reservations
 from reservation_core.ports.unknown_pods import UnknownPods
 from reservation_core.ports.usage import Usage
 from reservation_core.ports.wakeups import Channel
+
+T = TypeVar("T")
 
 
 class DatabaseUnavailableError(Exception):
@@ -97,6 +100,10 @@ class UnitOfWork(Protocol):
         """What time it is by the database's clock: the one that all components share, whatever theirs say."""
         ...
 
+    async def progress(self) -> ServerProgress:
+        """How far the server behind this transaction is, at this moment and not at the transaction's beginning."""
+        ...
+
     def wake(self, channel: Channel) -> None:
         """Wake listeners once this transaction has committed."""
         ...
@@ -134,5 +141,17 @@ class UnitOfWorkFactory(Protocol):
         """Keep everybody else from creating and finalising these reservations' pods while the block runs.
 
         Those whose lock somebody holds are left out, but one that is asked for alone is waited for with `patience`.
+        """
+        ...
+
+
+class Reads(Protocol):
+    """Does work that only reads, wherever that is as good as at the primary."""
+
+    async def __call__(self, work: Callable[[UnitOfWork], Awaitable[T]]) -> T:
+        """Do it in a transaction that sees all that was committed before this call, and answer what it answers.
+
+        The work must write nothing and keep nothing of the transaction; it may be begun several times, and only the
+        last of these ends. Raises what the work raises, and DatabaseUnavailableError.
         """
         ...

@@ -56,6 +56,10 @@ def _split(value: object) -> object:
     )
 
 
+def _none_if_empty(value: object) -> object:
+    return None if value == "" else value
+
+
 LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(_upper)]
 Seconds = Annotated[float, Field(gt=0, le=86_400 * 400)]
 # Where /healthz and /readyz are answered, such as 0.0.0.0:8081; None: nowhere.
@@ -217,6 +221,10 @@ class ApiSettings(GraceSettings, WaitlistSettings):
     """The API service."""
 
     listen: str = "127.0.0.1:8080"
+    # A streaming replica of the database, where lists and heavy reads are done; empty: all at the primary.
+    database_replica_url: Annotated[SecretStr | None, BeforeValidator(_none_if_empty)] = None
+    # So long a read waits until the replica has all that the primary has; after that the primary answers.
+    database_replica_wait_s: Annotated[float, Field(gt=0, le=5)] = 0.25
     max_body_bytes: Annotated[int, Field(ge=1024, le=16 * 2**20)] = 256 * 1024
     max_duration_s: Seconds = 86_400 * 30
     token_cache_s: Annotated[float, Field(ge=0, le=60)] = 2.0

@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import assert_never
 
+from pydantic import SecretStr
 from sqlalchemy.exc import ArgumentError
 
 from reservation_core.adapters.clock import SystemClock
@@ -43,13 +44,18 @@ def database_url_of(settings: CommonSettings) -> str:
         raise SettingsError(
             "GPU_DEV_DATABASE_URL is not set. Set it to a PostgreSQL URL, or run `make up`, which brings a server."
         )
-    url = settings.database_url.get_secret_value()
+    return readable_url("GPU_DEV_DATABASE_URL", settings.database_url)
+
+
+def readable_url(setting: str, value: SecretStr) -> str:
+    """The URL that a setting holds. Raises SettingsError when it is none."""
+    url = value.get_secret_value()
     try:
         engine_url(url)
     except (ArgumentError, ValueError):
         # Without the parser's own words: they may hold the password.
         raise SettingsError(
-            "GPU_DEV_DATABASE_URL is not a URL. Write it like postgresql://user:password@host:5432/database."
+            f"{setting} is not a URL. Write it like postgresql://user:password@host:5432/database."
         ) from None
     return url
 

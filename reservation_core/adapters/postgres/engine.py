@@ -17,8 +17,9 @@ def engine_url(url: str) -> URL:
     return parts if mode is None else parts.difference_update_query(["sslmode"]).update_query_dict({"ssl": mode})
 
 
-def open_engine(url: str, *, pool: int, application: str) -> AsyncEngine:
+def open_engine(url: str, *, pool: int, application: str, read_only: bool = False) -> AsyncEngine:
     """A pool of at most `pool` connections. `application` names them in pg_stat_activity."""
+    reading = {"default_transaction_read_only": "on"} if read_only else {}
     return create_async_engine(
         engine_url(url),
         pool_size=pool,
@@ -39,6 +40,7 @@ def open_engine(url: str, *, pool: int, application: str) -> AsyncEngine:
                 # Our statements take arrays and use the same index whatever is in them; planning the long ones anew for
                 # every call would cost as much as running them.
                 "plan_cache_mode": "force_generic_plan",
+                **reading,
             },
         },
     )

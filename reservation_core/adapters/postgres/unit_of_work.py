@@ -32,11 +32,13 @@ from reservation_core.adapters.postgres.pod_locks import check_still_held, held
 from reservation_core.adapters.postgres.pod_logs import PostgresPodLogs
 from reservation_core.adapters.postgres.policies import PostgresPolicies
 from reservation_core.adapters.postgres.projects import PostgresProjects
+from reservation_core.adapters.postgres.queries import statement
 from reservation_core.adapters.postgres.reservations import PostgresReservations
 from reservation_core.adapters.postgres.unknown_pods import PostgresUnknownPods
 from reservation_core.adapters.postgres.usage import PostgresUsage
 from reservation_core.adapters.postgres.used_proofs import PostgresUsedProofs
 from reservation_core.adapters.postgres.wakeups import PostgresWakeups
+from reservation_core.domain.replicas import ServerProgress
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
 
@@ -142,6 +144,11 @@ class PostgresUnitOfWork:
         found = await self._connection.execute(text("SELECT clock_timestamp()"))
         at: datetime = found.scalar_one()
         return at.astimezone(UTC)
+
+    async def progress(self) -> ServerProgress:
+        """How far this server is."""
+        row = (await self._connection.execute(statement("server_progress"))).one()
+        return ServerProgress(row.follows, row.position, row.system, row.timeline, row.at.astimezone(UTC))
 
     @cached_property
     def policies(self) -> PostgresPolicies:

@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from api_service.metrics import Metrics
 from reservation_core.domain.booking_changes import BookingChange
 from reservation_core.domain.changes import Record
+from reservation_core.runtime.reading import PrimaryReads
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.update_inventory import update_inventory
 
@@ -160,7 +161,7 @@ async def test_what_is_refused(alice: httpx.AsyncClient, root: httpx.AsyncClient
 async def test_metrics_count_bookings_and_what_happens_to_them(
     alice: httpx.AsyncClient, runtime: Runtime, nine: datetime
 ) -> None:
-    metrics = Metrics(runtime.uow, runtime.clock, settled=timedelta(seconds=-1))
+    metrics = Metrics(PrimaryReads(runtime.uow), runtime.clock, settled=timedelta(seconds=-1))
     await metrics.text()
     made = await booked(alice, nine)
     await booked(alice, nine, wait=True)

@@ -11,6 +11,7 @@ from api_service.metrics import Metrics
 from reservation_core.domain.changes import PodsFinished, PodsGone, PodsRunning
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.ports.unknown_pods import UnknownPod
+from reservation_core.runtime.reading import PrimaryReads
 from reservation_core.runtime.serving import ListenError, open_socket
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.people import JOB, submitted
@@ -43,7 +44,7 @@ async def test_ready_means_that_the_database_answers(
         assert unready.headers["content-type"] == "application/problem+json"
         assert (await nobody.get("/healthz")).status_code == 200
         # Alice's token is remembered, so her call gets as far as the database.
-        refused = await alice.get("/v1/jobs")
+        refused = await alice.get("/v1/tokens")
         assert (refused.status_code, refused.json()["type"]) == (503, "urn:gpu-dev:problem:database_unavailable")
         lost = await alice.post("/v1/jobs", json=JOB)
         assert lost.status_code == 503
@@ -69,7 +70,7 @@ async def test_what_was_handed_in_is_written_before_the_end(app: FastAPI, alice:
 
 
 async def test_metrics_count_jobs_as_they_end(runtime: Runtime, alice: httpx.AsyncClient, app: FastAPI) -> None:
-    metrics = Metrics(runtime.uow, runtime.clock, settled=timedelta(0))
+    metrics = Metrics(PrimaryReads(runtime.uow), runtime.clock, settled=timedelta(0))
     before = (await metrics.text()).decode()
     assert "gpu_dev_job_wait_seconds_count 0.0" in before
     done = (await submitted(alice))["id"]
@@ -103,11 +104,11 @@ async def test_metrics_count_pods_that_nobody_knows(runtime: Runtime) -> None:
         for name in ("job-x-1-0", "job-x-1-1"):
             unknown = UnknownPod(name, "job-x", None, None, "Who knows.", runtime.clock.now())
             await uow.unknown_pods.report([unknown])
-    assert "gpu_dev_unknown_pods 2.0" in (await Metrics(runtime.uow, runtime.clock).text()).decode()
+    assert "gpu_dev_unknown_pods 2.0" in (await Metrics(PrimaryReads(runtime.uow), runtime.clock).text()).decode()
 
 
 async def test_metrics_without_a_database(runtime: Runtime) -> None:
-    metrics = Metrics(_Away(), runtime.clock)  # type: ignore[arg-type]
+    metrics = Metrics(PrimaryReads(_Away()), runtime.clock)  # type: ignore[arg-type]
     assert "gpu_dev_database_up 0.0" in (await metrics.text()).decode()
 
 

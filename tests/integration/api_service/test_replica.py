@@ -1,0 +1,388 @@
+"""Reads at a streaming replica: the chart's servers, for real, and what REST says while one lags, goes or leads."""
+
+import asyncio
+import os
+import re
+import signal
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from uuid import uuid4
+
+import asyncpg
+import httpx
+import psutil
+import pytest
+from pydantic import SecretStr
+from structlog.testing import capture_logs
+
+from api_service.app import create_app
+from reservation_core.adapters.postgres.migrating import upgrade
+from reservation_core.domain.model import Role
+from reservation_core.ports.transactions import UnitOfWork
+from reservation_core.runtime.reading import PassedOver, ReplicaReads, ReplicaUse, open_reads
+from reservation_core.runtime.settings import ApiSettings
+from reservation_core.runtime.settings_error import SettingsError
+from reservation_core.runtime.wiring import Runtime, open_runtime
+from tests.chart.database_pods import SMALL, Pod, database_pods, sqlalchemy_url
+from tests.integration.api_service.calendars import add_nodes, booked
+from tests.integration.api_service.people import submitted
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.timeout(600)
+
+ALONE = {"postgres": {**SMALL["postgres"], "replication": {"synchronous": False}}}
+"""Commits wait for nobody: the replica has them when it has them."""
+PATIENT_S = 5.0
+"""So long a read waits where it is to be answered by the replica, however busy the machine is."""
+BRIEF_S = 0.05
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A primary and its replica."""
+
+    primary: Pod
+    replica: Pod
+
+
+@dataclass(frozen=True)
+class Served:
+    """An API on them: an administrator's client, and what became of its reads."""
+
+    client: httpx.AsyncClient
+    runtime: Runtime
+    reads: ReplicaReads
+
+    @property
+    def use(self) -> ReplicaUse:
+        return self.reads.use
+
+    async def in_use(self) -> None:
+        await eventually(lambda: self.use.in_use)
+
+
+@asynccontextmanager
+async def superuser(pod: Pod) -> AsyncIterator[asyncpg.Connection]:
+    """A connection that may do everything, in the database of ours."""
+    connection = await asyncpg.connect(host=str(pod.socket), port=pod.port, user="postgres", database="gpudev")
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+async def _bring_up(make: Callable[[str], Pod]) -> Pair:
+    primary, replica = make("postgres-primary"), make("postgres-replica")
+    primary.start(ALONE, primary)
+    replica.start(ALONE, primary)
+    await (await primary.connect()).close()
+    await upgrade(sqlalchemy_url(primary))
+    async with superuser(primary) as connection:
+        await connection.execute("ALTER ROLE gpudev SET log_statement = 'all'")
+    await (await replica.connect()).close()
+    return Pair(primary, replica)
+
+
+@pytest.fixture(scope="module")
+def pair(quick_folder: Path) -> Iterator[Pair]:
+    """One for all tests that leave it as it was."""
+    with database_pods(quick_folder / "replica-of-reads") as make:
+        yield asyncio.run(_bring_up(make))
+
+
+@asynccontextmanager
+async def served(
+    pair: Pair, home: Path, wait_s: float = PATIENT_S, replica_url: str | None = None
+) -> AsyncIterator[Served]:
+    """An API whose database they are, with users of its own."""
+    settings = ApiSettings(
+        home=home,
+        local_gpus="h100:1",
+        database_pool=5,
+        database_replica_url=SecretStr(replica_url or sqlalchemy_url(pair.replica)),
+        database_replica_wait_s=wait_s,
+    )
+    async with (
+        open_runtime(settings, sqlalchemy_url(pair.primary), application="test") as runtime,
+        open_reads(settings, runtime, application="test") as reads,
+    ):
+        assert isinstance(reads, ReplicaReads)
+        secret = runtime.ids.new_secret()
+        now = runtime.clock.now()
+        async with runtime.uow() as uow:
+            user = await uow.identities.create_user(f"root-{uuid4().hex[:12]}", Role.ADMIN, now)
+            token = runtime.ids.new_id("tok")
+            await uow.identities.create_token(token, user.id, None, runtime.ids.digest(secret), None, now)
+        app = create_app(runtime, settings, reads=reads)
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(
+                transport=httpx.ASGITransport(app), base_url="http://api", headers={"Authorization": f"Bearer {secret}"}
+            ) as client,
+        ):
+            yield Served(client, runtime, reads)
+
+
+ROUTES: dict[str, str] = {
+    "/v1/jobs": "reservations",
+    "/v1/gpus": "gpus",
+    "/v1/nodes": "nodes",
+    "/v1/queue": "reservations",
+    "/v1/bookings/slots?gpus=1&duration=PT1H": "gpus",
+    "/v1/availability": "gpus",
+    "/v1/usage": "allocations",
+    "/metrics": "pgmq.metrics_all",
+}
+"""What is read at the replica, and a word that only its statements have."""
+
+
+async def test_lists_and_heavy_reads_are_done_at_the_replica_and_nothing_else_is(pair: Pair, tmp_path: Path) -> None:
+    async with served(pair, tmp_path) as api:
+        await add_nodes(api.runtime, a=("h100", 2))
+        await submitted(api.client)
+        await booked(api.client)
+        feed = (await api.client.post("/v1/bookings/feed")).json()["path"]
+        await api.in_use()
+        for path, words in {**ROUTES, feed: "calendar_feeds"}.items():
+            used, logged = api.use.used, len(pair.replica.log)
+            answer = await api.client.get(path)
+            assert answer.status_code == 200, (path, answer.text)
+            assert api.use.used == used + 1, path
+            assert words in pair.replica.log[logged:], path
+        used = api.use.used
+        job = (await submitted(api.client))["id"]
+        for path in (f"/v1/jobs/{job}", "/v1/users/me", "/v1/tokens", "/readyz"):
+            assert (await api.client.get(path)).status_code == 200
+        assert api.use.used == used
+        assert not api.use.passed_over
+
+
+async def test_who_has_written_reads_what_they_wrote(pair: Pair, tmp_path: Path) -> None:
+    """By another process as well, and always: most of it at the replica."""
+    async with served(pair, tmp_path / "a") as one, served(pair, tmp_path / "b") as two:
+        await one.in_use()
+        await two.in_use()
+        two.client.headers["Authorization"] = one.client.headers["Authorization"]
+        for _ in range(40):
+            job = await submitted(one.client)
+            for api in (one, two):
+                [newest] = (await api.client.get("/v1/jobs?limit=1")).json()["items"]
+                assert newest["id"] == job["id"]
+        assert one.use.used + two.use.used >= 40
+
+
+async def test_one_that_lags_is_passed_over_told_of_once_and_comes_back(pair: Pair, tmp_path: Path) -> None:
+    async with superuser(pair.replica) as replica, served(pair, tmp_path, BRIEF_S) as api:
+        await api.in_use()
+        with capture_logs() as logs:
+            await replica.execute("SELECT pg_wal_replay_pause()")
+            try:
+                for _ in range(5):
+                    job = await submitted(api.client)
+                    [newest] = (await api.client.get("/v1/jobs?limit=1")).json()["items"]
+                    assert newest["id"] == job["id"]
+                await eventually(lambda: not api.use.in_use)
+                lag = await eventually(lambda: api.use.lag_s)
+                await eventually(lambda: api.use.lag_s > lag)
+                text = (await api.client.get("/metrics")).text
+                assert "gpu_dev_replica_in_use 0.0" in text
+                assert float(re.findall(r"^gpu_dev_replica_lag_seconds (\S+)$", text, re.MULTILINE)[0]) > 0
+                assert 'gpu_dev_replica_passed_over_total{why="not_in_use"}' in text
+            finally:
+                await replica.execute("SELECT pg_wal_replay_resume()")
+            await api.in_use()
+            await eventually(lambda: api.use.lag_s == 0)
+        told = [each["event"] for each in logs if each["event"].startswith("replica")]
+        # It may have come and gone once more on a machine that is busy; it is never told twice in a row.
+        assert told[:2] == ["replica_not_in_use", "replica_in_use"]
+        assert all(one != other for one, other in pairwise(told))
+
+
+async def test_a_primary_that_nobody_writes_to_makes_no_lag(pair: Pair, tmp_path: Path) -> None:
+    async with served(pair, tmp_path) as api:
+        await api.in_use()
+        began = time.monotonic()
+        await eventually(lambda: time.monotonic() - began > 3)
+        assert api.use.in_use
+        assert api.use.lag_s < 2
+
+
+async def test_a_replica_that_dies_is_noticed_by_nobody_and_found_again(pair: Pair, tmp_path: Path) -> None:
+    async with served(pair, tmp_path) as api:
+        await submitted(api.client)
+        await api.in_use()
+        await api.client.get("/v1/jobs")
+        server = _server(pair.replica)
+        pair.replica.end(signal.SIGKILL)
+        try:
+            for _ in range(10):
+                answer = await api.client.get("/v1/jobs")
+                assert answer.status_code == 200
+            assert not api.use.in_use
+        finally:
+            # Until its end has been taken note of, it counts as running.
+            await eventually(lambda: not psutil.pid_exists(server))
+            pair.replica.start(ALONE, pair.primary)
+            await (await pair.replica.connect()).close()
+        await api.in_use()
+        used = api.use.used
+        await eventually(lambda: _reads(api, used))
+
+
+async def _reads(api: Served, used: int) -> bool:
+    assert (await api.client.get("/v1/jobs")).status_code == 200
+    return api.use.used > used
+
+
+async def test_the_api_starts_without_its_replica(pair: Pair, tmp_path: Path) -> None:
+    nobody = f"postgresql://u:secret@127.0.0.1:{pair.primary.port + 1 if pair.primary.port < 65000 else 1}/x"
+    async with served(pair, tmp_path, replica_url=nobody) as api:
+        with capture_logs() as logs:
+            await eventually(lambda: api.reads._told)
+            assert (await api.client.get("/v1/jobs")).status_code == 200
+        assert not api.use.in_use
+        assert api.use.passed_over[PassedOver.NOT_IN_USE] >= 1
+        assert "secret" not in repr(logs)
+
+
+async def test_what_is_no_replica_is_not_used(pair: Pair, tmp_path: Path) -> None:
+    """The primary itself: a service that leads elsewhere after a failover."""
+    async with served(pair, tmp_path, replica_url=sqlalchemy_url(pair.primary)) as api:
+        await eventually(lambda: api.reads._told)
+        assert (await api.client.get("/v1/jobs")).status_code == 200
+        assert api.use.used == 0
+
+
+async def test_one_that_does_not_answer_any_more_keeps_nobody(pair: Pair, tmp_path: Path) -> None:
+    """Its machine hangs: connections stay, and nothing comes. The primary does what was under way there, too."""
+    async with served(pair, tmp_path) as api:
+        await submitted(api.client)
+        await api.in_use()
+        reached = asyncio.Event()
+
+        async def slow(uow: UnitOfWork) -> int:
+            if (await uow.progress()).follows:
+                reached.set()
+                await uow._connection.exec_driver_sql("SELECT pg_sleep(3600)")  # type: ignore[attr-defined]
+            return len(await uow.reservations.waiting_totals())
+
+        under_way = asyncio.create_task(api.reads(slow))
+        await reached.wait()
+        processes = _processes(pair.replica)
+        for process in processes:
+            process.suspend()
+        try:
+            async with asyncio.timeout(120):
+                assert await under_way >= 0
+                assert (await api.client.get("/v1/jobs")).status_code == 200
+            assert not api.use.in_use
+        finally:
+            for process in processes:
+                process.resume()
+        await api.in_use()
+
+
+def _server(pod: Pod) -> int:
+    return int((pod.data / "postmaster.pid").read_text().splitlines()[0])
+
+
+def _processes(pod: Pod) -> list[psutil.Process]:
+    server = psutil.Process(_server(pod))
+    return [server, *server.children()]
+
+
+async def test_work_that_is_cancelled_is_cancelled(pair: Pair, tmp_path: Path) -> None:
+    async with served(pair, tmp_path) as api:
+        await api.in_use()
+        reached, ended = asyncio.Event(), asyncio.Event()
+
+        async def endless(_uow: UnitOfWork) -> None:
+            reached.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+
+        under_way = asyncio.create_task(api.reads(endless))
+        await reached.wait()
+        under_way.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await under_way
+        await ended.wait()
+
+
+async def test_nothing_can_be_written_there(pair: Pair, tmp_path: Path) -> None:
+    """Work that writes is a mistake of ours: it is told, and not done in silence at half of the servers."""
+    async with served(pair, tmp_path) as api:
+        await api.in_use()
+        seen: list[str] = []
+
+        async def writes(uow: UnitOfWork) -> None:
+            shown = await uow._connection.exec_driver_sql("SHOW transaction_read_only")  # type: ignore[attr-defined]
+            seen.append(shown.scalar_one())
+            await uow.identities.create_user(f"u-{uuid4().hex[:12]}", Role.USER, api.runtime.clock.now())
+
+        with capture_logs() as logs:
+            await api.reads(writes)
+        assert seen == ["on", "off"]
+        assert [each["event"] for each in logs if each["log_level"] == "warning"] == ["replica_failed"]
+
+
+async def test_a_promotion_in_the_middle_is_no_error_for_anybody(quick_folder: Path, tmp_path: Path) -> None:
+    with database_pods(quick_folder / "promoted-replica") as make:
+        pair = await _bring_up(make)
+        async with served(pair, tmp_path) as api:
+            await submitted(api.client)
+            await api.in_use()
+            statuses: list[int] = []
+            promoted = asyncio.Event()
+
+            async def ask() -> None:
+                while not promoted.is_set():
+                    statuses.append((await api.client.get("/v1/jobs")).status_code)
+
+            asking = [asyncio.create_task(ask()) for _ in range(4)]
+            await eventually(lambda: api.use.used > 20)
+            async with superuser(pair.replica) as replica:
+                assert await replica.fetchval("SELECT pg_promote(wait_seconds => 120)")
+            await eventually(lambda: not api.use.in_use)
+            promoted.set()
+            await asyncio.gather(*asking)
+            assert {*statuses} == {200}
+            used = api.use.used
+            for _ in range(3):
+                async with api.runtime.uow() as uow:
+                    name = f"u-{uuid4().hex[:12]}"
+                    await uow.identities.create_user(name, Role.USER, api.runtime.clock.now())
+                listed = (await api.client.get("/v1/jobs")).json()["items"]
+                assert len(listed) == 1
+            assert api.use.used == used
+
+
+def test_a_url_that_is_none_stops_the_start_and_is_not_shown(tmp_path: Path) -> None:
+    settings = ApiSettings(home=tmp_path, database_replica_url=SecretStr("hunter2"))
+
+    async def start() -> None:
+        async with open_reads(settings, None):  # type: ignore[arg-type]
+            pass
+
+    with pytest.raises(SettingsError, match="GPU_DEV_DATABASE_REPLICA_URL") as caught:
+        asyncio.run(start())
+    assert "hunter2" not in str(caught.value)
+    assert "hunter2" not in repr(settings)
+
+
+def test_an_empty_url_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(os.environ, "GPU_DEV_DATABASE_REPLICA_URL", "")
+    assert ApiSettings().database_replica_url is None
+
+
+def test_the_url_may_be_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "gpu_dev_database_replica_url").write_text("postgresql://u:p@r/d")
+    found = ApiSettings(_secrets_dir=tmp_path).database_replica_url  # type: ignore[call-arg]
+    assert found is not None
+    assert found.get_secret_value() == "postgresql://u:p@r/d"
