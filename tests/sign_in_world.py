@@ -12,7 +12,7 @@ import ssl
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit
@@ -144,6 +144,8 @@ class Issuer:
     ec_key: ec.EllipticCurvePrivateKey = field(default_factory=lambda: ec.generate_private_key(ec.SECP256R1()))
     shown: dict[str, dict[str, Any]] = field(default_factory=dict)
     fetches: int = 0
+    codes: dict[str, dict[str, str]] = field(default_factory=dict)
+    client_secret: str | None = None
 
     def __post_init__(self) -> None:
         self.shown["rsa-1"] = {**RSAAlgorithm.to_jwk(self.rsa_key.public_key(), as_dict=True), "alg": "RS256"}
@@ -152,9 +154,39 @@ class Issuer:
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Its discovery document, and its keys."""
         if request.path == "/.well-known/openid-configuration":
-            return web.json_response({"issuer": ISSUER, "jwks_uri": f"{ISSUER}/keys"})
+            endpoints = {f"{name}_endpoint": f"{ISSUER}/{name}" for name in ("authorization", "token")}
+            return web.json_response({"issuer": ISSUER, "jwks_uri": f"{ISSUER}/keys", **endpoints})
+        if request.path == "/token":
+            return await self._exchanged(request)
         self.fetches += 1
         return web.json_response({"keys": [{**key, "kid": kid, "use": "sig"} for kid, key in self.shown.items()]})
+
+    def visited(self, url: str) -> str:
+        """What its page gives to ada, who came there by this address: a code."""
+        assert url.startswith(f"{ISSUER}/authorization?")
+        asked = dict(parse_qsl(urlsplit(url).query))
+        assert (asked["response_type"], asked["code_challenge_method"]) == ("code", "S256")
+        code = f"code-{len(self.codes)}"
+        self.codes[code] = asked
+        return code
+
+    async def _exchanged(self, request: web.Request) -> web.StreamResponse:
+        """A code for an ID token, once, to whom it was given and who knows what was hashed."""
+        sent = dict(parse_qsl(await request.text()))
+        asked = self.codes.pop(sent.get("code", ""), None)
+        hashed = hashlib.sha256(sent.get("code_verifier", "").encode()).digest()
+        challenge = base64.urlsafe_b64encode(hashed).rstrip(b"=").decode()
+        known = f"{quote(sent.get('client_id', ''), safe='')}:{self.client_secret}"
+        basic = f"Basic {base64.b64encode(known.encode()).decode()}"
+        if (
+            asked is None
+            or asked["code_challenge"] != challenge
+            or asked["redirect_uri"] != sent.get("redirect_uri")
+            or (self.client_secret is not None and request.headers.get("Authorization") != basic)
+        ):
+            return web.json_response({"error": "invalid_grant"}, status=400)
+        claims = self.claims(datetime.now(UTC), aud=asked["client_id"], nonce=asked["nonce"])
+        return web.json_response({"id_token": self.token(claims), "token_type": "Bearer", "access_token": "x"})
 
     def claims(self, now: datetime, **more: Any) -> dict[str, Any]:
         """Those of a good token for ada."""

@@ -13,6 +13,8 @@ _NOTICE = "gpu_dev_notice"
 _ZONE = "gpu_dev_zone"
 _SESSION = "gpu_dev_session"
 _SECURE_SESSION = "__Host-gpu_dev_session"
+_SIGN_IN = "gpu_dev_sign_in"
+_SECURE_SIGN_IN = "__Host-gpu_dev_sign_in"
 _MAX_NOTICE = 500
 _NOTICE_S = 60
 ZONE_S = 86_400 * 365
@@ -50,6 +52,25 @@ class Cookies:
     def drop_session(self, response: Response) -> None:
         """Sign the browser out."""
         response.delete_cookie(self._session_name, path="/", secure=self.secure, httponly=True, samesite="lax")
+
+    @property
+    def _sign_in_name(self) -> str:
+        return _SECURE_SIGN_IN if self.secure else _SIGN_IN
+
+    def sign_in(self, request: Request) -> str | None:
+        """What the browser keeps while it is at another page to sign in."""
+        return request.cookies.get(self._sign_in_name)
+
+    def keep_sign_in(self, response: Response, kept: str, for_s: int) -> None:
+        """Have the browser keep it."""
+        # Lax: the issuer's page leads back by a link, which is when it has to be sent.
+        response.set_cookie(
+            self._sign_in_name, kept, max_age=for_s, path="/", secure=self.secure, httponly=True, samesite="lax"
+        )
+
+    def drop_sign_in(self, response: Response) -> None:
+        """The sign-in is over."""
+        response.delete_cookie(self._sign_in_name, path="/", secure=self.secure, httponly=True, samesite="lax")
 
     def tell(self, response: Response, notice: str) -> None:
         """A sentence for the next page, on what was done."""

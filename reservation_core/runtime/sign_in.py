@@ -9,6 +9,7 @@ from reservation_core.contracts_sign_in import AnyProof, AwsProof, KubernetesPro
 from reservation_core.domain.aws_signed_requests import AwsRules
 from reservation_core.domain.errors import NotLetInError
 from reservation_core.domain.sign_in import SignInMethod
+from reservation_core.ports.code_flow import CodeFlow
 from reservation_core.ports.proofs import CheckedProof
 from reservation_core.runtime.settings import ApiSettings
 from reservation_core.runtime.settings_auth import AuthSettings
@@ -57,10 +58,11 @@ class Proofs:
 
 @dataclass(frozen=True, slots=True)
 class SigningIn:
-    """The desk, and what it needs to be closed."""
+    """The desk, the way to an issuer's own page where there is one, and what needs to be closed."""
 
     desk: SignInDesk
     transport: "Transport | None" = None
+    code_flow: CodeFlow | None = None
 
     async def close(self) -> None:
         """Let go of connections."""
@@ -83,7 +85,32 @@ def open_signing_in(settings: ApiSettings, runtime: Runtime, network: "AsyncNetw
     transport = _transport(settings) if SignInMethod.KUBERNETES in file.methods else None
     proofs = _proofs(auth, file, runtime, transport, network)
     desk = SignInDesk(runtime.uow, proofs, SignInPolicy(file.rules, auth.lasts), runtime.ids, runtime.clock)
-    return SigningIn(desk, transport)
+    return SigningIn(desk, transport, _code_flow(settings, file, network))
+
+
+def _code_flow(settings: ApiSettings, file: SignInFile, network: "AsyncNetworkBackend | None") -> CodeFlow | None:
+    web, auth = settings.web, settings.auth
+    if web.oidc_issuer is None or web.oidc_client_id is None or not web.enabled:
+        return None
+    known = {issuer.url: issuer for issuer in file.issuers}
+    if web.oidc_issuer not in known or web.oidc_client_id not in known[web.oidc_issuer].audiences:
+        raise SettingsError(
+            "GPU_DEV_WEB__OIDC_ISSUER must be an issuer of the sign-in file (GPU_DEV_AUTH__FILE), and"
+            " GPU_DEV_WEB__OIDC_CLIENT_ID one of its audiences there: ID tokens of the pages are checked as any other."
+        )
+    from reservation_core.adapters.identity.code_flow import Client, IssuerCodeFlow  # noqa: PLC0415
+    from reservation_core.adapters.identity.outside import Outside, OutsideRules  # noqa: PLC0415
+    from reservation_core.adapters.identity.turns import TurnRules  # noqa: PLC0415
+
+    secret = settings.web_oidc_client_secret
+    client = Client(
+        web.oidc_issuer,
+        web.oidc_client_id,
+        f"{web.public_url}/sign-in/done",
+        None if secret is None else secret.get_secret_value(),
+    )
+    turns = TurnRules(auth.parallel, 8 * auth.parallel, auth.timeout_s)
+    return IssuerCodeFlow(client, Outside(OutsideRules(_tls(auth), turns), network))
 
 
 def _proofs(

@@ -1,0 +1,88 @@
+"""Signing in at the organisation's own page: there and back, with the authorization code flow.
+
+What the browser must come back with is kept by the browser itself, in a cookie of a few minutes that no script reads:
+there is nothing to store here, and any replica can go on.
+"""
+
+import hmac
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+
+from pydantic import ValidationError
+from starlette.responses import RedirectResponse, Response
+
+from api_service.problems import ProblemError, of_validation
+from api_service.web.return_address import safe_return
+from api_service.web.routing import Access, WebRoute
+from api_service.web.visit import Visit
+from reservation_core.contracts_sign_in import OidcProof
+from reservation_core.domain.sign_in import SignInMethod
+from reservation_core.ports.code_flow import Begun, CodeFlow
+from reservation_core.ports.proofs import ProofUnavailableError
+from reservation_core.usecases.repeat import until_not_lost
+
+_KEPT_S = 600
+_ANEW = "Open the sign-in page and begin anew."
+
+
+async def start(visit: Visit) -> Response:
+    """Send the browser there."""
+    flow = _flow(visit)
+    try:
+        begun = await flow.begin()
+    except ProofUnavailableError as error:
+        raise _unavailable(error) from error
+    response = RedirectResponse(begun.url, 303, headers={"Cache-Control": "no-store"})
+    kept = [begun.state, begun.nonce, begun.verifier, safe_return(visit.query("next"))]
+    visit.cookies.keep_sign_in(response, urlsafe_b64encode(json.dumps(kept).encode()).decode(), _KEPT_S)
+    return response
+
+
+async def done(visit: Visit) -> Response:
+    """The browser is back: with a code for an ID token, which becomes a session."""
+    flow = _flow(visit)
+    begun, wanted = _kept(visit.cookies.sign_in(visit.request))
+    if not hmac.compare_digest(visit.query("state").encode(), begun.state.encode()):
+        raise ProblemError(403, "other_sign_in", f"This is the answer to another sign-in than this browser's. {_ANEW}")
+    if visit.query("error"):
+        raise ProblemError(403, "sign_in_refused", f"Your organisation's sign-in has let nobody in. {_ANEW}")
+    desk = visit.services.signing_in.desk
+    try:
+        token = await flow.finish(visit.query("code"), begun)
+        proof = OidcProof(method=SignInMethod.OIDC, id_token=token)
+        signed_in = await until_not_lost(lambda: desk.sign_in(proof))
+    except ProofUnavailableError as error:
+        raise _unavailable(error) from error
+    except ValidationError as error:
+        raise of_validation(error) from None
+    response = visit.go(wanted)
+    visit.cookies.drop_sign_in(response)
+    visit.cookies.keep_session(response, signed_in.secret, signed_in.expires_at)
+    return response
+
+
+def _flow(visit: Visit) -> CodeFlow:
+    flow = visit.services.signing_in.code_flow
+    if flow is None:
+        raise ProblemError(404, "not_set_up", "Nobody signs in here at another page. Use a token.")
+    return flow
+
+
+def _kept(cookie: str | None) -> tuple[Begun, str]:
+    """What the browser kept, and where it wanted to go."""
+    try:
+        state, nonce, verifier, wanted = json.loads(urlsafe_b64decode((cookie or "").encode()))
+        begun = Begun("", str(state), str(nonce), str(verifier))
+    except (ValueError, TypeError) as error:
+        raise ProblemError(403, "no_sign_in", f"This browser has begun no sign-in, or long ago. {_ANEW}") from error
+    return begun, safe_return(str(wanted))
+
+
+def _unavailable(error: ProofUnavailableError) -> ProblemError:
+    return ProblemError(503, "proof_unavailable", f"Your organisation can't be asked who you are. {error} Try again.")
+
+
+ROUTES = (
+    WebRoute("GET", "/sign-in/start", start, Access.ANYBODY),
+    WebRoute("GET", "/sign-in/done", done, Access.ANYBODY),
+)

@@ -1,0 +1,27 @@
+"""Signing in at an OpenID Connect issuer's own page, from which the browser comes back with a code."""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """Where the browser is sent, and what it must come back with: it keeps the rest until then."""
+
+    url: str
+    state: str
+    nonce: str = field(repr=False)
+    verifier: str = field(repr=False)
+
+
+class CodeFlow(Protocol):
+    """The authorization code flow with PKCE (RFC 6749, 7636; OpenID Connect Core 3.1)."""
+
+    async def begin(self) -> Begun:
+        """Raises ProofUnavailableError."""
+        ...
+
+    async def finish(self, code: str, begun: Begun) -> str:
+        """The ID token for a code, with the nonce that was asked for; whether it is to be believed is checked as any
+        other. Raises ProofRefusedError, ProofUnavailableError."""
+        ...

@@ -1,0 +1,124 @@
+"""Signing in at an issuer's page: over real TLS to a real issuer, forged and repeated returns included."""
+
+from collections.abc import AsyncIterator
+from urllib.parse import parse_qsl, urlsplit
+
+import httpx
+import pytest
+from pydantic import SecretStr, ValidationError
+
+from api_service.app import create_app
+from reservation_core.runtime.settings import ApiSettings
+from reservation_core.runtime.settings_error import SettingsError
+from reservation_core.runtime.settings_web import WebSettings
+from reservation_core.runtime.sign_in import open_signing_in
+from reservation_core.runtime.wiring import Runtime
+from tests.integration.api_service.web.browsing import Browser, words
+from tests.sign_in_world import ISSUER, SERVER, SignInWorld
+
+WEB = WebSettings(public_url=SERVER, oidc_issuer=ISSUER, oidc_client_id=SERVER)
+
+
+@pytest.fixture
+async def browser(runtime: Runtime, world: SignInWorld) -> AsyncIterator[Browser]:
+    """A browser at a server whose pages send people to the issuer; nobody is signed in."""
+    world.issuer.client_secret = "between-us"
+    settings = ApiSettings(auth=world.settings, web=WEB, web_oidc_client_secret=SecretStr("between-us"))
+    app = create_app(runtime, settings, open_signing_in(settings, runtime, world.network))
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(
+            transport=httpx.ASGITransport(app), base_url=SERVER, headers={"Accept": "text/html"}
+        ) as client,
+    ):
+        yield Browser(client)
+
+
+async def sent_away(browser: Browser, wanted: str = "/jobs") -> str:
+    """The address of the issuer that the browser is sent to."""
+    assert "/sign-in/start?next=/jobs" in await browser.get("/sign-in?next=/jobs")
+    away = await browser.client.get("/sign-in/start", params={"next": wanted})
+    assert away.status_code == 303
+    return str(away.headers["location"])
+
+
+async def back(browser: Browser, url: str, given: str, **changed: str) -> httpx.Response:
+    state = dict(parse_qsl(urlsplit(url).query))["state"]
+    return await browser.client.get("/sign-in/done", params={"code": given, "state": state} | changed)
+
+
+async def test_whoever_signs_in_there_is_signed_in_here(browser: Browser, world: SignInWorld) -> None:
+    url = await sent_away(browser)
+    done = await back(browser, url, world.issuer.visited(url))
+    assert (done.status_code, done.headers["location"]) == (303, "/jobs")
+    assert "ada" in words(await browser.get("/jobs"))
+    cookies = done.headers.get_list("set-cookie")
+    assert any("__Host-gpu_dev_session=" in each and "Secure" in each and "HttpOnly" in each for each in cookies)
+
+
+async def test_a_return_is_good_once_and_for_the_browser_that_began(browser: Browser, world: SignInWorld) -> None:
+    url = await sent_away(browser)
+    code = world.issuer.visited(url)
+    kept = dict(browser.client.cookies)
+    assert (await back(browser, url, code, state="another")).status_code == 403
+    browser.client.cookies.clear()
+    assert (await back(browser, url, code)).status_code == 403  # somebody else's browser, led here
+    browser.client.cookies.update(kept)
+    assert (await back(browser, url, code)).status_code == 303
+    browser.client.cookies.update(kept)
+    assert (await back(browser, url, code)).status_code == 401  # the code is used
+
+
+async def test_a_code_of_another_sign_in_does_not_do(browser: Browser, world: SignInWorld) -> None:
+    stolen = world.issuer.visited(await sent_away(browser))
+    browser.client.cookies.clear()
+    url = await sent_away(browser)  # another browser's: it has not what was hashed for that code
+    assert (await back(browser, url, stolen)).status_code == 401
+
+
+async def test_a_token_with_another_nonce_does_not_do(browser: Browser, world: SignInWorld) -> None:
+    url = await sent_away(browser)
+    code = world.issuer.visited(url)
+    world.issuer.codes[code]["nonce"] = "of another sign-in"
+    refused = await back(browser, url, code)
+    assert refused.status_code == 401
+    assert "another sign-in" in words(refused.text)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "status"),
+    [({"error": "access_denied"}, 403), ({"code": ""}, 401), ({"code": "x" * 5000}, 401), ({"code": "unknown"}, 401)],
+    ids=["refused there", "no code", "long code", "unknown code"],
+)
+async def test_what_comes_back_instead_of_a_code(
+    browser: Browser, world: SignInWorld, parameters: dict[str, str], status: int
+) -> None:
+    url = await sent_away(browser)
+    refused = await back(browser, url, world.issuer.visited(url), **parameters)
+    assert refused.status_code == status
+    assert "begin anew" in words(refused.text).lower()
+    assert (await browser.client.get("/jobs")).status_code == 303
+
+
+async def test_an_issuer_that_is_away_is_said(browser: Browser, world: SignInWorld) -> None:
+    world.network.ports.clear()
+    away = await browser.client.get("/sign-in/start")
+    assert away.status_code == 503
+    assert "Try again" in words(away.text)
+
+
+async def test_nobody_is_led_elsewhere_afterwards(browser: Browser, world: SignInWorld) -> None:
+    url = await sent_away(browser, "//evil.test")
+    done = await back(browser, url, world.issuer.visited(url))
+    assert done.headers["location"] == "/now"
+
+
+def test_settings_that_do_not_hang_together_are_refused(world: SignInWorld, runtime: Runtime) -> None:
+    with pytest.raises(ValidationError, match="PUBLIC_URL"):
+        WebSettings(oidc_issuer=ISSUER, oidc_client_id="x")
+    with pytest.raises(ValidationError, match="OIDC_CLIENT_ID"):
+        WebSettings(oidc_issuer=ISSUER, public_url=SERVER)
+    for changed in ({"oidc_client_id": "not-an-audience"}, {"oidc_issuer": "https://other.example"}):
+        settings = ApiSettings(auth=world.settings, web=WEB.model_copy(update=changed))
+        with pytest.raises(SettingsError, match="audiences"):
+            open_signing_in(settings, runtime, world.network)
