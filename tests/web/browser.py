@@ -11,7 +11,7 @@ import shutil
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from playwright.async_api import (
     Browser,
@@ -47,8 +47,8 @@ _TELL_VIOLATIONS = """
 document.addEventListener("securitypolicyviolation", (event) => console.error(
   `policy: ${event.effectiveDirective} refuses ${event.blockedURI} (${event.sourceFile ?? ""}:${event.lineNumber})`));
 """
-# Said of each answer that is an error; the answer itself is noted, with what was asked.
-_SAID_OF_ANSWERS = "Failed to load resource"
+# Said by the browser and by htmx of an answer that is an error or never came: that is noted with what was asked.
+_SAID_OF_ANSWERS = ("Failed to load resource", "Response Status Error Code", "htmx:sendError", "htmx:afterRequest")
 _RUN_AXE = """
 async () => {
   const found = await axe.run(document, {resultTypes: ["violations"]});
@@ -179,8 +179,9 @@ async def axe(page: Page) -> list[dict[str, Any]]:
 
 async def assert_accessible(page: Page) -> None:
     """axe-core finds nothing serious, as the page is and in the dark."""
-    for scheme in ("dark", "light"):
-        await page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    schemes: tuple[Literal["dark", "light"], ...] = ("dark", "light")
+    for scheme in schemes:
+        await page.emulate_media(color_scheme=scheme)
         found = await axe(page)
         assert not found, f"{page.url} ({scheme})\n{_told(found)}"
 
@@ -200,9 +201,9 @@ async def screenshot(page: Page, name: str, folder: Path) -> list[Path]:
     """`<name>-light.png`, `-dark.png` and `-phone.png`. The page is left as it was: light, and as wide as before."""
     before = page.viewport_size or _size(DESKTOP)
     made = []
-    for kind, size, scheme in (("dark", DESKTOP, "dark"), ("phone", PHONE, "light"), ("light", DESKTOP, "light")):
+    for kind, size in (("dark", DESKTOP), ("phone", PHONE), ("light", DESKTOP)):
         await page.set_viewport_size(_size(size))
-        await page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        await page.emulate_media(color_scheme="dark" if kind == "dark" else "light")
         made.append(folder / f"{name}-{kind}.png")
         await page.screenshot(path=made[-1], animations="disabled", caret="hide")
     await page.set_viewport_size(before)

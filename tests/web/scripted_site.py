@@ -3,11 +3,13 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from aiohttp import web
 
+from tests.ports import own_port
+from tests.waiting import eventually
 from tests.web.browser import ROOT
 
 BUILT = ROOT / "api_service" / "web" / "built"
@@ -22,8 +24,8 @@ class ScriptedSite:
     """`pages` by their paths; what is built at /built/; a stream at /live that answers `live_status`."""
 
     def __init__(self) -> None:
-        self.url = ""
-        self.port = 0
+        self.port = own_port()
+        self.url = f"http://127.0.0.1:{self.port}"
         self.pages: dict[str, str] = {}
         self.parts: dict[str, tuple[int, str]] = {}
         self.asked: Counter[str] = Counter()
@@ -33,16 +35,14 @@ class ScriptedSite:
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> None:
-        """Listen; the second time where it was before."""
+        """Listen, where it did before."""
         app = web.Application()
         app.add_routes([web.get("/live", self._live), web.get("/built/{name}", _built), web.get("/cut", _cut)])
         app.add_routes([web.route("*", "/{path:.*}", self._page)])
-        self._runner = web.AppRunner(app, shutdown_timeout=0.1)
+        self._runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True)
         await site.start()
-        self.port = self._runner.addresses[0][1]
-        self.url = f"http://127.0.0.1:{self.port}"
 
     async def stop(self) -> None:
         """Be gone: connections are cut, and new ones refused."""
@@ -50,6 +50,10 @@ class ScriptedSite:
             self.cut()
             await self._runner.cleanup()
             self._runner = None
+
+    async def streams_are(self, count: int) -> None:
+        """Wait until so many streams are open."""
+        await eventually(lambda: len(self.streams) == count)
 
     async def tell(self, topic: str, version: int = 1) -> None:
         """Send an event on every open stream."""
@@ -108,5 +112,4 @@ async def scripted_site() -> AsyncIterator[ScriptedSite]:
     try:
         yield site
     finally:
-        with suppress(RuntimeError):
-            await site.stop()
+        await site.stop()

@@ -62,8 +62,9 @@ class WebSystem:
     def stop(self) -> None:
         """End it in order; whatever happened, nothing is left."""
         try:
-            self._process.jobs += self._unfinished()
-            self.end_all_jobs()
+            if self.tokens.keys() >= PEOPLE.keys():  # it had come up
+                self._process.jobs += self._unfinished()
+                self.end_all_jobs()
             assert self._process.end(signal.SIGTERM) == 0, self._process.log
         finally:
             for client in self._clients.values():
@@ -71,6 +72,6 @@ class WebSystem:
             self._process.clear()
 
     def _unfinished(self) -> list[str]:
-        query = {"limit": 100, "status": ["queued", "starting", "running", "ending"]}
+        query: dict[str, Any] = {"limit": 100, "status": ["queued", "starting", "running", "ending"]}
         found = self.rest("root").get("/v1/jobs", params=query).raise_for_status().json()
         return [each["id"] for each in found["items"]]

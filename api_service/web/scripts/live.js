@@ -18,7 +18,9 @@ class Live {
 
   constructor(topics) {
     this.#topics = topics;
-    this.#url = `/live?topics=${topics.map(encodeURIComponent).join(",")}`;
+    // What changed after the page was read, and before it is heard of, is told first.
+    const since = encodeURIComponent(document.body.dataset.liveSince ?? "");
+    this.#url = `/live?topics=${topics.map(encodeURIComponent).join(",")}&since=${since}`;
   }
 
   open() {

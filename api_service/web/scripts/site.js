@@ -1,9 +1,9 @@
-// What every page loads: parts that are fetched and put in place (htmx), without losing focus (idiomorph), and live.
+// What every page loads: parts that are fetched and put in place (htmx), without losing focus (idiomorph, in morphing.js), and live.
 import htmx from "htmx.org";
-import "idiomorph/htmx";
 
 import { followLive } from "./live.js";
 import { followTiles } from "./now.js";
+import { keepWhatPeopleDid } from "./morphing.js";
 import { showProblems } from "./problems.js";
 
 Object.assign(htmx.config, {
@@ -15,6 +15,7 @@ Object.assign(htmx.config, {
   selfRequestsOnly: true,
 });
 
+keepWhatPeopleDid();
 showProblems();
 followLive();
 followTiles();

@@ -1,0 +1,217 @@
+"""What the scripts of every page do, on real HTTP with a server that is not always itself."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest_asyncio
+from playwright.async_api import Browser, Page, expect
+
+from tests.waiting import eventually
+from tests.web.browser import Person, open_person
+from tests.web.scripted_site import ScriptedSite
+
+CONFIG = (
+    '{"responseHandling":[{"code":"[23]..","swap":true},'
+    '{"code":"[45]..","swap":true,"error":true,"target":"#problems","swapOverride":"innerHTML"}]}'
+)
+HEAD = f"""<!doctype html><html lang=en><title>Page</title><link rel=icon href=data:,>
+<meta name=htmx-config content='{CONFIG}'><script nonce=n>
+window.told = [];
+for (const kind of ["now", "job"]) document.addEventListener("DOMContentLoaded", () =>
+  document.body.addEventListener(`live:${{kind}}`, (event) => told.push([kind, event.detail.topic])));
+</script><script nonce=n src=/built/site.js defer></script>
+"""
+TAIL = "<div id=problems role=alert></div><span id=live-state aria-live=polite></span>"
+LIVE = f"{HEAD}<body data-live='now job:job-abc'>{TAIL}"
+DOWN = r"failed: (GET|POST) .*(/live|/part|/do)"
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def person(browser: Browser, scripted: ScriptedSite) -> AsyncIterator[Person]:
+    """Somebody who looks at a page that follows two topics, unless the test changes it before they do."""
+    scripted.pages["/"] = LIVE
+    async with open_person(browser, scripted.url) as somebody:
+        yield somebody
+
+
+async def told(page: Page, count: int) -> Any:
+    """What the page's body has heard since it was asked last, in order, once it is so much."""
+
+    async def so_many() -> bool:
+        # Not wait_for_function: the page's policy allows no such evaluation.
+        return bool(await page.evaluate("told.length") == count)
+
+    await eventually(so_many)
+    return await page.evaluate("told.splice(0)")
+
+
+async def test_one_stream_carries_all_topics_and_the_body_hears_each_by_its_kind(
+    person: Person, scripted: ScriptedSite
+) -> None:
+    await person.page.goto("/")
+    await scripted.streams_are(1)
+    assert scripted.live_asked == ["topics=now,job:job-abc"]
+    assert await told(person.page, 0) == [], "a page that has just been made is up to date"
+    await scripted.tell("now")
+    await scripted.tell("job:job-abc")
+    await scripted.tell("queue")
+    await scripted.tell("now")
+    assert await told(person.page, 3) == [["now", "now"], ["job", "job:job-abc"], ["now", "now"]]
+
+
+async def test_a_page_without_topics_has_no_stream(person: Person, scripted: ScriptedSite) -> None:
+    scripted.pages["/"] = HEAD + TAIL
+    await person.page.goto("/", wait_until="networkidle")
+    assert scripted.live_asked == []
+
+
+async def test_after_a_cut_everything_is_asked_anew_once(person: Person, scripted: ScriptedSite) -> None:
+    person.expect_problem(DOWN)
+    await person.page.goto("/")
+    await scripted.streams_are(1)
+    scripted.cut()
+    assert await told(person.page, 2) == [["now", "now"], ["job", "job:job-abc"]]
+    await scripted.streams_are(1)
+    await scripted.tell("now")
+    assert await told(person.page, 1)
+
+
+async def test_who_waits_for_a_connection_is_told_until_there_is_one(person: Person, scripted: ScriptedSite) -> None:
+    person.expect_problem(DOWN)
+    await person.page.goto("/")
+    await scripted.streams_are(1)
+    state = person.page.locator("#live-state")
+    await scripted.stop()
+    await expect(state).to_have_text("Reconnecting…")
+    await scripted.start()
+    await expect(state).to_have_text("")
+    assert await told(person.page, 2)
+
+
+async def test_a_server_that_is_busy_is_asked_again(person: Person, scripted: ScriptedSite) -> None:
+    person.expect_problem("answer: 503 GET .*/live")
+    scripted.live_status = 503
+    await person.page.goto("/")
+    # The stream, why it was refused, and the next stream.
+    await eventually(lambda: len(scripted.live_asked) >= 3)
+    scripted.live_status = 200
+    await scripted.streams_are(1)
+    assert await told(person.page, 2)
+    assert scripted.asked["/"] == 1
+
+
+async def test_who_is_signed_out_is_shown_the_page_anew_and_not_again_and_again(
+    person: Person, scripted: ScriptedSite
+) -> None:
+    person.expect_problem("answer: 401 GET .*/live")
+    person.expect_problem(DOWN)
+    await person.page.goto("/")
+    await scripted.streams_are(1)
+    scripted.live_status = 401
+    scripted.cut()
+    await expect(person.page.locator("#live-state")).to_contain_text("You are signed out.")
+    assert scripted.asked["/"] == 2
+
+
+async def test_who_leaves_a_page_has_no_stream_and_who_comes_back_sees_what_is_new(
+    person: Person, scripted: ScriptedSite
+) -> None:
+    scripted.pages["/other"] = HEAD + TAIL
+    await person.page.goto("/")
+    await scripted.streams_are(1)
+    await person.page.goto("/other")
+    await scripted.streams_are(0)
+    await person.page.go_back()
+    await scripted.streams_are(1)
+
+
+async def test_a_tab_that_nobody_looks_at_has_no_stream(person: Person, scripted: ScriptedSite) -> None:
+    await person.page.goto("/")
+    await scripted.streams_are(1)
+    await _set_hidden(person.page, hidden=True)
+    await scripted.streams_are(0)
+    await _set_hidden(person.page, hidden=False)
+    await scripted.streams_are(1)
+    assert await told(person.page, 2)
+
+
+async def _set_hidden(page: Page, *, hidden: bool) -> None:
+    """As a browser does when somebody goes to another tab; one without windows has nothing to hide."""
+    await page.evaluate(
+        """(hidden) => {
+          Object.defineProperty(document, "hidden", {configurable: true, get: () => hidden});
+          document.dispatchEvent(new Event("visibilitychange"));
+        }""",
+        hidden,
+    )
+
+
+async def test_a_part_is_put_in_place_when_its_topic_changes_and_what_people_did_with_it_stays(
+    person: Person, scripted: ScriptedSite
+) -> None:
+    def part(number: int) -> str:
+        return (
+            f"<div id=part hx-get=/part hx-trigger='live:now from:body' hx-swap=morph hx-ext=morph><b>{number}</b>"
+            f"<label>Who <input id=who></label><label>Name <input id=name value=name-{number}></label>"
+            "<label>Mine <input type=checkbox id=mine></label><label>Why <textarea id=why></textarea></label>"
+            "<label>Type <select id=type><option>any<option>h100</select></label>"
+            "<details id=more><summary>More</summary>there</details></div>"
+        )
+
+    scripted.pages["/"] = f"{LIVE}{part(1)}"
+    scripted.parts["/part"] = (200, part(2))
+    page = person.page
+    await page.goto("/")
+    await page.get_by_label("Mine").check()
+    await page.get_by_label("Type").select_option("h100")
+    await page.get_by_label("Why").fill("because")
+    await page.get_by_text("More").click()
+    await page.get_by_label("Who").fill("alice")
+    await scripted.streams_are(1)
+    await scripted.tell("now")
+    await expect(page.locator("b")).to_have_text("2")
+    await expect(page.get_by_label("Who")).to_be_focused()
+    await expect(page.get_by_label("Who")).to_have_value("alice")
+    await expect(page.get_by_label("Mine")).to_be_checked()
+    await expect(page.get_by_label("Type")).to_have_value("h100")
+    await expect(page.get_by_label("Why")).to_have_value("because")
+    await expect(page.get_by_text("there")).to_be_visible()
+    await expect(page.get_by_label("Name")).to_have_value("name-2")
+
+
+async def test_nothing_that_comes_with_a_part_is_run(person: Person, scripted: ScriptedSite) -> None:
+    """Also where a page's policy would let it: this one has the right nonce."""
+    scripted.pages["/"] = f"{LIVE}<button hx-get=/part hx-target=#place hx-vals='js:{{x: told.push(1)}}'>Go</button>"
+    scripted.pages["/"] += "<div id=place></div>"
+    scripted.parts["/part"] = (200, "<script nonce=n>told.push('script')</script><b>there</b>")
+    person.expect_problem("htmx:evalDisallowedError")
+    await person.page.goto("/")
+    await person.page.get_by_role("button").click()
+    await expect(person.page.locator("b")).to_have_text("there")
+    assert await told(person.page, 0) == []
+
+
+async def test_what_was_refused_stands_there_until_it_is_done(person: Person, scripted: ScriptedSite) -> None:
+    scripted.pages["/"] = (
+        f"{LIVE}<button hx-post=/do hx-target=#place>Do</button><a hx-get=/part hx-target=#place>Look</a>"
+    )
+    scripted.pages["/"] += "<div id=place></div>"
+    scripted.parts["/do"] = (422, "<p>Four cards are too many.</p>")
+    scripted.parts["/part"] = (200, "looked")
+    person.expect_problem("answer: 422 POST .*/do")
+    person.expect_problem(DOWN)
+    problems, place = person.page.locator("#problems"), person.page.locator("#place")
+    await person.page.goto("/")
+    await person.page.get_by_text("Do").click()
+    await expect(problems).to_have_text("Four cards are too many.")
+    await person.page.get_by_text("Look").click()
+    await expect(place).to_have_text("looked")
+    await expect(problems).to_have_text("Four cards are too many.")
+    await scripted.stop()
+    await person.page.get_by_text("Do").click()
+    await expect(problems).to_contain_text("could not be reached")
+    scripted.parts["/do"] = (200, "done")
+    await scripted.start()
+    await person.page.get_by_text("Do").click()
+    await expect(place).to_have_text("done")
+    await expect(problems).to_be_empty()
