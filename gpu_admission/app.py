@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from time import perf_counter
+from logging import DEBUG
 from typing import Protocol, TypeVar
 
 import structlog
@@ -10,19 +10,19 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gpu_admission import kube_scheduler, volcano
-from gpu_admission.bodies import SMALL_BYTES, Bodies, RefusedBodyError
-from gpu_admission.json_walk import BadJsonError
+from gpu_admission.bodies import SMALL_BYTES, Bodies
 from gpu_admission.metrics import Call, Metrics, Outcome
+from gpu_admission.questions import Answer, Condition, Question
 from gpu_admission.version import versions
-from reservation_core.ports.extender import BindRefusedError, Extender, NotSyncedError
+from reservation_core.ports.extender import BindRefusedError, Extender
 from reservation_core.runtime.settings_admission import VolcanoShape
 
 SERVICE = "gpu-admission"
 _log = structlog.get_logger(__name__)
 T = TypeVar("T")
-Answer = tuple[bytes, Outcome]
 
 
 class Answering(Protocol):
@@ -42,13 +42,6 @@ class Answering(Protocol):
         """Counters (`…_total`) and gauges, by name without a prefix."""
 
 
-class Condition:
-    """How the process is. `draining`: it is about to end, and is not to be sent anything new."""
-
-    def __init__(self) -> None:
-        self.draining = False
-
-
 class App:
     """The routes and what they share."""
 
@@ -60,43 +53,57 @@ class App:
         self._metrics = metrics
         self._bodies = bodies
         self._shape = shape
-
-    def asgi(self) -> Starlette:
-        """The ASGI application."""
+        self._args = kube_scheduler.ArgsReader()
         kube, others = kube_scheduler.written_filter_error, volcano.written_error
-        asked = [
-            ("/scheduler/predicates", self._asked(Call.FILTER, self._filter, kube)),
-            ("/scheduler/priorities", self._asked(Call.PRIORITIZE, self._prioritize, kube_scheduler.written_binding)),
-            ("/scheduler/bind", self._asked(Call.BIND, self._bind, kube_scheduler.written_binding)),
-            ("/scheduler/vpredicates", self._asked(Call.VOLCANO_PREDICATE, self._volcano_predicate, others)),
-            ("/scheduler/vprioritize", self._asked(Call.VOLCANO_PRIORITIZE, self._volcano_prioritize, others)),
-        ]
-        told = [
-            ("/version", self._version),
-            ("/health", self._health),
-            ("/ready", self._ready),
-            ("/metrics", self._exposition),
-        ]
-        return Starlette(
+        self.questions = {
+            "/scheduler/predicates": self._asked(Call.FILTER, self._filter, kube),
+            "/scheduler/priorities": self._asked(Call.PRIORITIZE, self._prioritize, kube_scheduler.written_binding),
+            "/scheduler/bind": self._asked(Call.BIND, self._bind, kube_scheduler.written_binding),
+            "/scheduler/vpredicates": self._asked(Call.VOLCANO_PREDICATE, self._volcano_predicate, others),
+            "/scheduler/vprioritize": self._asked(Call.VOLCANO_PRIORITIZE, self._volcano_prioritize, others),
+        }
+        """What schedulers may ask, by path."""
+
+    def asgi(self) -> ASGIApp:
+        """The ASGI application."""
+        told = {
+            "/version": self._version,
+            "/health": self._health,
+            "/ready": self._ready,
+            "/metrics": self._exposition,
+        }
+        anything = Starlette(
             routes=[
-                *(Route(path, endpoint, methods=["POST"]) for path, endpoint in asked),
-                *(Route(path, endpoint, methods=["GET"]) for path, endpoint in told),
+                *(Route(path, endpoint, methods=["POST"]) for path, endpoint in self.questions.items()),
+                *(Route(path, endpoint, methods=["GET"]) for path, endpoint in told.items()),
             ],
             exception_handlers={404: _not_found, 405: _wrong_method},
         )
 
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            question = self.questions.get(scope["path"]) if scope["method"] == "POST" else None
+            await (question or anything)(scope, receive, send)
+
+        return app
+
+    def _asked(
+        self, call: Call, answer: Callable[[bytes], Awaitable[Answer]], told: Callable[[str], bytes]
+    ) -> Question:
+        return Question(call, answer, told, self._bodies, self._metrics, self._condition)
+
     # --- What schedulers ask.
 
     async def _filter(self, body: bytes) -> Answer:
-        args = await _read(kube_scheduler.read_args, body)
+        args = await _read(self._args.read, body)
         await self._running.extender.turn()
         filtered = self._running.extender.filter(args.pod, args.nodes)
-        _log.debug("filtered", asked=len(args.nodes), fitting=len(filtered.fitting), **_about(args.pod))
+        if _log.is_enabled_for(DEBUG):
+            _log.debug("filtered", asked=len(args.nodes), fitting=len(filtered.fitting), **_about(args.pod))
         written = kube_scheduler.written_filter(args, filtered)
         return written, Outcome.ANSWERED if filtered.fitting or not args.nodes else Outcome.REFUSED
 
     async def _prioritize(self, body: bytes) -> Answer:
-        args = await _read(kube_scheduler.read_args, body)
+        args = await _read(self._args.read, body)
         scores = self._running.extender.prioritize(args.pod, args.nodes)
         return kube_scheduler.written_priorities(args.nodes, scores), Outcome.ANSWERED
 
@@ -121,33 +128,6 @@ class App:
         scores = self._running.extender.prioritize(asked.pod, asked.nodes)
         return volcano.written_scores(asked.nodes, scores), Outcome.ANSWERED
 
-    def _asked(
-        self, call: Call, answer: Callable[[bytes], Awaitable[Answer]], told: Callable[[str], bytes]
-    ) -> Callable[[Request], Awaitable[Response]]:
-        """An endpoint. Where there is no answer, the problem goes out as the asking scheduler's type has it."""
-
-        async def endpoint(request: Request) -> Response:
-            started = perf_counter()
-            outcome = Outcome.ERROR
-            status, close = 200, False
-            try:
-                async with self._bodies.of(request) as body:
-                    content, outcome = await answer(body)
-            except BadJsonError as problem:
-                status, outcome, content = 400, Outcome.BAD_REQUEST, told(str(problem))
-            except RefusedBodyError as problem:
-                status, outcome, close, content = problem.status, Outcome.BAD_REQUEST, True, told(str(problem))
-            except NotSyncedError as problem:
-                status, outcome, content = _status_of_silence(call), Outcome.NOT_SYNCED, told(str(problem))
-            except Exception:  # noqa: BLE001 - the boundary: it is in the log, and what went wrong is nobody's business
-                _log.exception("call_failed", call=call.value)
-                status, content = 500, told("something went wrong in gpu-admission; its log says what")
-            finally:
-                self._metrics.called(call, outcome, perf_counter() - started)
-            return self._closing(Response(content, status, media_type="application/json"), close=close)
-
-        return endpoint
-
     # --- How the process is.
 
     async def _version(self, _request: Request) -> Response:
@@ -171,9 +151,8 @@ class App:
     async def _exposition(self, _request: Request) -> Response:
         return self._closing(Response(self._metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8"))
 
-    def _closing(self, response: Response, *, close: bool = False) -> Response:
-        """While draining, each answer is its connection's last: what comes next is asked of another replica."""
-        if close or self._condition.draining:
+    def _closing(self, response: Response) -> Response:
+        if self._condition.draining:
             response.headers["Connection"] = "close"
         return response
 
@@ -181,15 +160,6 @@ class App:
 async def _read(read: Callable[[bytes], T], body: bytes) -> T:
     """What is large is read in a thread, that others' answers need not wait for it."""
     return read(body) if len(body) <= SMALL_BYTES else await asyncio.to_thread(read, body)
-
-
-def _status_of_silence(call: Call) -> int:
-    """The status of an answer that nothing can be said now.
-
-    kube-scheduler shows its user the text of an `Error`, and of any other status only its number; either way it asks
-    again. What has no room for a text is told by the status alone.
-    """
-    return 200 if call in (Call.FILTER, Call.BIND) else 503
 
 
 def _about(pod: object) -> dict[str, object]:

@@ -9,10 +9,12 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.types import Receive, Scope
 
 _TOLD_LATE = "the request took longer than {seconds:g} s to come, its turn included; send it again"
 
+
+_JSON = b"application/json"
 
 SMALL_BYTES = 256 * 1024
 
@@ -35,14 +37,14 @@ class Bodies:
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     @asynccontextmanager
-    async def of(self, request: Request) -> AsyncIterator[bytes]:
-        """The request's body; its bytes count until the block's end. Raises RefusedBodyError."""
-        size = self._room_for(request)
+    async def of(self, scope: Scope, receive: Receive) -> AsyncIterator[bytes]:
+        """The body of an ASGI request; its bytes count until the block's end. Raises RefusedBodyError."""
+        size = self._room_for(scope)
         try:
             async with asyncio.timeout(self._patience_s) as patience:
                 await self._take(size)
                 try:
-                    body = await self._read(request)
+                    body = await self._read(receive)
                 except BaseException:
                     self._give_back(size)
                     raise
@@ -50,35 +52,44 @@ class Bodies:
             if not patience.expired():
                 raise
             raise RefusedBodyError(408, _TOLD_LATE.format(seconds=self._patience_s)) from None
-        except ClientDisconnect:
-            raise RefusedBodyError(400, "the sender went away") from None
         try:
             yield body
         finally:
             self._give_back(size)
 
-    def _room_for(self, request: Request) -> int:
-        headers = request.headers
-        if headers.get("content-type", "").split(";", 1)[0].strip().lower() != "application/json":
+    def _room_for(self, scope: Scope) -> int:
+        kind, encoding, announced = b"", b"identity", b""
+        for name, value in scope["headers"]:
+            if name == b"content-type":
+                kind = value
+            elif name == b"content-encoding":
+                encoding = value
+            elif name == b"content-length":
+                announced = value
+        if kind != _JSON and kind.split(b";", 1)[0].strip().lower() != _JSON:
             raise RefusedBodyError(415, "send JSON, with the header Content-Type: application/json")
-        if headers.get("content-encoding", "identity").lower() != "identity":
+        if encoding.lower() != b"identity":
             raise RefusedBodyError(415, "compressed bodies are not taken; send plain JSON")
-        announced = headers.get("content-length")
-        if announced is None or not announced.isdecimal():
+        if not announced.isdigit():
             return self._largest  # it may become as large
         if len(announced) > 19 or int(announced) > self._largest:
             raise self._too_large()
         return int(announced) if int(announced) > SMALL_BYTES else 0
 
-    async def _read(self, request: Request) -> bytes:
+    async def _read(self, receive: Receive) -> bytes:
         chunks: list[bytes] = []
         size = 0
-        async for chunk in request.stream():
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise RefusedBodyError(400, "the sender went away")
+            chunk = message.get("body", b"")
             size += len(chunk)
             if size > self._largest:
                 raise self._too_large()
             chunks.append(chunk)
-        return b"".join(chunks)
+            if not message.get("more_body", False):
+                return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
     def _too_large(self) -> RefusedBodyError:
         return RefusedBodyError(
@@ -88,7 +99,7 @@ class Bodies:
         )
 
     async def _take(self, size: int) -> None:
-        if not self._waiting and size <= self._left:
+        if not size or (not self._waiting and size <= self._left):
             self._left -= size
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -105,8 +116,9 @@ class Bodies:
             raise
 
     def _give_back(self, size: int) -> None:
-        self._left += size
-        self._next()
+        if size:
+            self._left += size
+            self._next()
 
     def _next(self) -> None:
         while self._waiting and self._waiting[0][0] <= self._left:

@@ -1,14 +1,21 @@
 """What kube-scheduler asks its extenders and reads as their answers: `k8s.io/kube-scheduler/extender/v1`.
 
 Nodes come as whole objects (`nodeCacheCapable: false`) or by name. Objects go back byte for byte as they came.
+
+A question by name in the very words of kube-scheduler is read in one step. Whatever else comes is walked through, which
+takes other letter cases, and knows what to say of a question that can't be read.
 """
 
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from json.encoder import encode_basestring_ascii as quoted
-from typing import Any
+from operator import add
+from typing import Annotated, Any
+
+import msgspec
 
 from gpu_admission.json_walk import BadJsonError, JsonWalk, member, text_member
 from reservation_core.ports.extender import Binding, Filtered
@@ -17,6 +24,8 @@ _NAME = 253
 _POD_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _MOST_NODES = 100_000
+_SCORES = tuple(f"{score}}}" for score in range(11))
+"""How the line of a node with such a score ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +40,54 @@ class NodeObjects:
 
 @dataclass(frozen=True, slots=True)
 class ExtenderArgs:
-    """A pod, and the nodes that it may go to: their names, and their objects where these came."""
+    """A pod, and the nodes that it may go to: their names, and their objects where these came.
+
+    `names_text` is the JSON in which the names came, where that is known.
+    """
 
     pod: Mapping[str, Any]
     nodes: tuple[str, ...]
     objects: NodeObjects | None = None
     by_name: bool = True
+    names_text: bytes | None = field(default=None, compare=False, repr=False)
+
+
+_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=_NAME)]
+
+
+class _ByName(msgspec.Struct, forbid_unknown_fields=True):
+    """ExtenderArgs as Go writes it where nodes are sent by name."""
+
+    pod: dict[str, Any] = msgspec.field(name="Pod")
+    node_names: msgspec.Raw = msgspec.field(name="NodeNames")
+    nodes: None = msgspec.field(name="Nodes", default=None)
+
+
+_by_name = msgspec.json.Decoder(_ByName)
+_names_of = msgspec.json.Decoder(Annotated[tuple[_Name, ...], msgspec.Meta(max_length=_MOST_NODES)])
+
+
+class ArgsReader:
+    """Reads the questions of filter and prioritize, and remembers the names that came last: mostly they come again."""
+
+    def __init__(self) -> None:
+        self._last: tuple[bytes, tuple[str, ...]] = b"[]", ()
+
+    def read(self, body: bytes) -> ExtenderArgs:
+        """A question. Raises BadJsonError."""
+        text, names = self._last
+        try:
+            found = _by_name.decode(body)
+            came = bytes(found.node_names)
+            if came != text:
+                self._last = text, names = came, _names_of.decode(came)
+        except (ValueError, RecursionError):
+            return read_args(body)
+        return ExtenderArgs(read_pod(found.pod, "Pod"), names, names_text=text)
 
 
 def read_args(body: bytes) -> ExtenderArgs:
-    """The question of filter and prioritize. Raises BadJsonError."""
+    """The question of filter and prioritize, whoever wrote it. Raises BadJsonError."""
     walk = JsonWalk(body)
     pod: Any = None
     names: Any = None
@@ -94,10 +141,10 @@ def read_binding(body: bytes) -> Binding:
 
 def written_filter(args: ExtenderArgs, filtered: Filtered) -> bytes:
     """ExtenderFilterResult."""
-    names = json.dumps(filtered.fitting) if args.by_name else "null"
-    failed, unresolvable = json.dumps(dict(filtered.failed)), json.dumps(dict(filtered.unresolvable))
-    tail = f',"NodeNames":{names},"FailedNodes":{failed},"FailedAndUnresolvableNodes":{unresolvable},"Error":""}}'
-    return f'{{"Nodes":{_kept(args.objects, frozenset(filtered.fitting))}{tail}'.encode()
+    nodes = b"null" if args.objects is None else _kept(args.objects, frozenset(filtered.fitting)).encode()
+    return b'{"Nodes":%b,"NodeNames":%b,"FailedNodes":%b,"FailedAndUnresolvableNodes":%b,"Error":""}' % (
+        nodes, _written_names(args, filtered.fitting), _written(filtered.failed), _written(filtered.unresolvable),
+    )  # fmt: skip
 
 
 def written_filter_error(message: str) -> bytes:
@@ -108,13 +155,36 @@ def written_filter_error(message: str) -> bytes:
 
 def written_priorities(nodes: Sequence[str], scores: Sequence[int]) -> bytes:
     """HostPriorityList."""
-    each = (f'{{"Host":{quoted(name)},"Score":{int(score)}}}' for name, score in zip(nodes, scores, strict=True))
-    return f"[{','.join(each)}]".encode()
+    if len(nodes) != len(scores):
+        raise ValueError(f"{len(scores)} scores for {len(nodes)} nodes")
+    return f"[{','.join(map(add, map(_host, nodes), map(_SCORES.__getitem__, scores)))}]".encode()
 
 
 def written_binding(error: str = "") -> bytes:
     """ExtenderBindingResult; without an error it is bound."""
     return json.dumps({"Error": error}).encode()
+
+
+@lru_cache(maxsize=2 * 8192)
+def _host(name: str) -> str:
+    """A node's line in a list of priorities, up to its score."""
+    return f'{{"Host":{quoted(name)},"Score":'
+
+
+def _written_names(args: ExtenderArgs, fitting: tuple[str, ...]) -> bytes:
+    if not args.by_name:
+        return b"null"
+    # Those that fit are some of those that were asked about, in their order: if they are as many, they are the same.
+    if args.names_text is not None and len(fitting) == len(args.nodes):
+        return args.names_text
+    return _written(fitting)
+
+
+def _written(said: Sequence[str] | Mapping[str, str]) -> bytes:
+    try:
+        return msgspec.json.encode(said)
+    except UnicodeEncodeError:  # half a pair of surrogates: no node is called so, but who asks has it back
+        return json.dumps(said).encode()
 
 
 def _node_objects(walk: JsonWalk) -> NodeObjects | None:
@@ -172,9 +242,7 @@ def _bounded(nodes: Sequence[Any]) -> None:
         raise BadJsonError(f"no more than {_MOST_NODES} nodes can be asked about at once")
 
 
-def _kept(objects: NodeObjects | None, fitting: frozenset[str]) -> str:
-    if objects is None:
-        return "null"
+def _kept(objects: NodeObjects, fitting: frozenset[str]) -> str:
     kept = (
         objects.text[begins:ends]
         for name, (begins, ends) in zip(objects.names, objects.spans, strict=True)

@@ -9,11 +9,12 @@ from typing import Any
 import structlog
 import uvicorn
 
-from gpu_admission.app import Answering, App, Condition
+from gpu_admission.app import Answering, App
 from gpu_admission.bodies import Bodies
 from gpu_admission.debug_app import create_debug_app
 from gpu_admission.metrics import Metrics
 from gpu_admission.patient_protocol import patient_protocol
+from gpu_admission.questions import Condition
 from reservation_core.runtime.companions import beside
 from reservation_core.runtime.extender import run_extender
 from reservation_core.runtime.garbage import calm_garbage_collector

@@ -15,7 +15,7 @@ from reservation_core.domain.card_footprints import Footprint, FreeCards, Taken,
 from reservation_core.domain.map_placement import ReservedCards
 from reservation_core.domain.model_usage import UNSEEN, Model, ModelUsage
 from reservation_core.domain.owner_quotas import OwnedPod, OwnerQuotas
-from reservation_core.domain.placement.fleet import Fleet
+from reservation_core.domain.placement.fleet import Fleet, Positions
 from reservation_core.domain.placement.tasks import WHOLE, NodeShape, Spot, Task
 
 
@@ -113,8 +113,11 @@ class CardsInUse:
         self.owners = OwnerQuotas()
         self.fleet = Fleet()
         self.nodes: dict[str, CardNode] = {}
-        self.kinds: dict[str, int] = {}
-        """By node: a number that nodes share which differ in nothing that quotas and requests look at."""
+        self.kind_at: Positions = np.zeros(0, np.intp)
+        """By position in the fleet: the number of a node's kind. Nodes of one kind differ in nothing that quotas and
+        requests look at."""
+        self.kinds: list[CardNode] = []
+        """One node of each kind that there has been."""
         self.reserved: ReservedCards = {}
         self._held: dict[str, _Held] = {}
         self._on_node: dict[str, dict[str, _Held]] = {}
@@ -129,8 +132,14 @@ class CardsInUse:
             return
         self.nodes[node.name] = node
         kind = (node.model, node.pool, node.plugin_cards, node.share_cards, node.card_memory)
-        self.kinds[node.name] = self._kinds.setdefault(kind, len(self._kinds))
+        number = self._kinds.setdefault(kind, len(self.kinds))
+        if number == len(self.kinds):
+            self.kinds.append(node)
         self.fleet.put(node.shape)
+        more = len(self.fleet.alive) - len(self.kind_at)
+        if more:
+            self.kind_at = np.concatenate([self.kind_at, np.zeros(more, np.intp)])
+        self.kind_at[self.fleet.positions[node.name]] = number
         self._unsettled.add(node.name)
         for uid, held in self._on_node.get(node.name, {}).items():
             self._count(uid, held)
@@ -138,7 +147,6 @@ class CardsInUse:
     def drop_node(self, name: str) -> None:
         """A node that is gone. Who was on it counts until they are gone as well."""
         if self.nodes.pop(name, None) is not None:
-            del self.kinds[name]
             self.fleet.drop(name)
 
     def put_bound(self, pod: CardPod, node: str, footprint: Footprint | None) -> None:

@@ -6,19 +6,26 @@ Nothing here waits, and nothing changes but by what is seen and decided.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 import numpy as np
+from numpy.typing import NDArray
 
 from reservation_core.domain.asked_cards import AskedCards
+from reservation_core.domain.asked_nodes import UNKNOWN, AskedNodes
 from reservation_core.domain.card_footprints import FreeCards, Placed, lay_out, place
 from reservation_core.domain.cards_in_use import CardNode, CardPod, CardsInUse, Left
 from reservation_core.domain.extender_reasons import UNKNOWN_NODE, is_simple, lacking, never_fits, share_of
 from reservation_core.domain.model_usage import Model
+from reservation_core.domain.placement.fleet import Positions
 from reservation_core.domain.placement.ranking import Ranking
 from reservation_core.domain.placement.tasks import WHOLE, Task
 
 BEST = 10
 """The score of the best node; the worst has 0."""
+
+_Asked = tuple[Positions, Positions, NDArray[np.bool_]]
+"""Of each node that was asked about: its position, the number of its kind, and whether it would do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +51,7 @@ class ExtenderBoard:
         self.cards = cards
         self.ranking = ranking
         self._by_policy = by_policy
+        self._asked = AskedNodes(cards.fleet)
 
     def filter(self, pod: CardPod, nodes: Sequence[str]) -> Verdict:
         """Which nodes would do for a pod now."""
@@ -53,33 +61,13 @@ class ExtenderBoard:
         if asked.refused is not None:
             return Verdict((), {}, dict.fromkeys(nodes, asked.refused))
         self.cards.settle()
-        able = self._able(pod)
-        reserved = self.cards.reserved
-        closer = {*reserved, self.cards.node_of(pod.uid)}  # more may be free to this pod than to others
-        left = self.cards.left_everywhere(share_of(asked))
-        fitting: list[str] = []
-        failed: dict[str, str] = {}
-        unresolvable: dict[str, str] = {}
-        denials: dict[int, str | None] = {}
-        for name in nodes:
-            kind = self.cards.kinds.get(name)
-            if kind is None:
-                failed[name] = UNKNOWN_NODE
-                continue
-            if kind not in denials:
-                denials[kind] = self._denial(pod, self.cards.nodes[name])
-            denial = denials[kind]
-            if denial is not None:
-                unresolvable[name] = denial
-            elif name in able:
-                fitting.append(name)
-            elif name not in closer:
-                failed[name] = lacking(asked, left.of(name), 0)
-            elif self._room(pod, self.cards.nodes[name]) is not None:
-                fitting.append(name)
-            else:
-                failed[name] = self._lacking(pod, self.cards.nodes[name])
-        return Verdict(tuple(fitting), failed, unresolvable)
+        at = self._asked.at(nodes)
+        kinds = self.cards.kind_at[at] if len(self.cards.kind_at) else at
+        denials, denied = self._denials(pod, kinds[at != UNKNOWN])
+        fits = self._has_room(pod, at) & ~denied[kinds]
+        if fits.all():
+            return Verdict(tuple(nodes), {}, {})
+        return self._told(pod, nodes, (at, kinds, fits), denials)
 
     def scores(self, pod: CardPod, nodes: Sequence[str]) -> list[int]:
         """How good each node is, 0 to 10; all alike for who asks for no cards, and 0 for nodes that would not do."""
@@ -87,20 +75,18 @@ class ExtenderBoard:
             return [0] * len(nodes)
         self.cards.settle()
         task = _whole_task(pod)
-        at = self.cards.fleet.fitting(task, nodes, cards_only=True)
-        if not len(at):
-            return [0] * len(nodes)
-        values = self.ranking.scores(self.cards.fleet, task, at)
-        best, worst = float(values.max()), float(values.min())
-        if best > worst:
+        asked = self._asked.at(nodes)
+        able = self._has_cards(task, asked)
+        at = asked[able]
+        scores = np.zeros(len(nodes), np.intp)
+        if len(at):
+            values = self.ranking.scores(self.cards.fleet, task, at)
+            best, worst = float(values.max()), float(values.min())
             # Below the best nobody has its score, however near they are: schedulers add scores of their own.
-            marks = np.floor((values - worst) / (best - worst) * (BEST - 1)).astype(int)
-            marks[values == best] = BEST
-        else:
-            marks = np.full(len(at), BEST)
-        by_position = dict(zip(at.tolist(), marks.tolist(), strict=True))
-        positions = map(self.cards.fleet.position, nodes)
-        return [0 if each is None else by_position.get(each, 0) for each in positions]
+            spread = (best - worst) or 1.0
+            scores[able] = np.where(values == best, BEST, np.floor((values - worst) / spread * (BEST - 1)))
+        found: list[int] = scores.tolist()
+        return found
 
     def decide(self, pod: CardPod, node_name: str) -> Placed | Refused:
         """The cards for a pod that its scheduler has given to a node; nothing is taken yet.
@@ -144,22 +130,57 @@ class ExtenderBoard:
         denial = denial or self.cards.owners.denial(pod.owned, pod.asked.milli, node.model)
         return denial or never_fits(pod.asked, node)
 
-    def _able(self, pod: CardPod) -> set[str]:
-        """All nodes that have room now for what one question can say of the pod, and for the rest of it."""
-        fleet = self.cards.fleet
-        at = fleet.fitting(_whole_task(pod), None, cards_only=True)
-        names = {fleet.name_at(each) for each in at.tolist()}
+    def _denials(self, pod: CardPod, kinds: Positions) -> tuple[list[str | None], NDArray[np.bool_]]:
+        """Why the pod may not go to nodes of each of these kinds; and whether that is so, by the number of the kind."""
+        denials: list[str | None] = [None] * len(self.cards.kinds)
+        denied = np.zeros(max(1, len(denials)), bool)
+        for kind in np.flatnonzero(np.bincount(kinds)).tolist():
+            denials[kind] = self._denial(pod, self.cards.kinds[kind])
+            denied[kind] = denials[kind] is not None
+        return denials, denied
+
+    def _told(self, pod: CardPod, nodes: Sequence[str], asked: _Asked, denials: Sequence[str | None]) -> Verdict:
+        """The verdict where not all fit: each of the others is looked at more closely."""
+        at, kinds, fits = asked
+        closer = {*self.cards.reserved, self.cards.node_of(pod.uid)}  # more may be free to this pod than to others
+        left = self.cards.left_everywhere(share_of(pod.asked))
+        failed: dict[str, str] = {}
+        unresolvable: dict[str, str] = {}
+        for number in np.flatnonzero(~fits).tolist():
+            name = nodes[number]
+            if at[number] == UNKNOWN:
+                failed[name] = UNKNOWN_NODE
+            elif (denial := denials[kinds[number]]) is not None:
+                unresolvable[name] = denial
+            elif name not in closer:
+                failed[name] = lacking(pod.asked, left.of(name), 0)
+            elif self._room(pod, self.cards.nodes[name]) is not None:
+                fits[number] = True
+            else:
+                failed[name] = self._lacking(pod, self.cards.nodes[name])
+        return Verdict(tuple(compress(nodes, fits.tolist())), failed, unresolvable)
+
+    def _has_cards(self, task: Task, at: Positions) -> NDArray[np.bool_]:
+        """Which of the nodes at these positions have room now for what one question can say of a pod."""
+        fleet, known = self.cards.fleet, at != UNKNOWN
+        if known.all():
+            return fleet.has_cards(task, at)
+        able = np.zeros(len(at), bool)
+        able[known] = fleet.has_cards(task, at[known])
+        return able
+
+    def _has_room(self, pod: CardPod, at: Positions) -> NDArray[np.bool_]:
+        """The same for all that it asks for."""
+        able = self._has_cards(_whole_task(pod), at)
         if is_simple(pod.asked):
-            return names
+            return able
         known: dict[tuple[tuple[int, ...], ...], bool] = {}
-        able = set()
-        for name in names:
-            free = self.cards.free_for(pod, self.cards.nodes[name])
+        for number in np.flatnonzero(able).tolist():
+            free = self.cards.free_for(pod, self.cards.nodes[self.cards.fleet.name_at(int(at[number]))])
             alike = (tuple(free.milli), tuple(free.memory))
             if alike not in known:
                 known[alike] = self._placed(pod, free, None) is not None
-            if known[alike]:
-                able.add(name)
+            able[number] = known[alike]
         return able
 
     def _room(self, pod: CardPod, node: CardNode) -> Placed | None:

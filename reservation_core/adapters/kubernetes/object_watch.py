@@ -5,13 +5,13 @@ is told again. What is kept of each is its name; of a list that is being read, w
 """
 
 import asyncio
-import json
 import random
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import msgspec
 import structlog
 
 from reservation_core.adapters.kubernetes.api_errors import ApiError, ExpiredError, status_error
@@ -129,8 +129,8 @@ class ObjectWatch:
     def _event(self, line: bytes) -> list[Seen]:
         """What one line of the watch has to tell."""
         try:
-            event = as_mapping(json.loads(line))
-        except ValueError:
+            event = as_mapping(msgspec.json.decode(line))
+        except (ValueError, RecursionError):
             raise ClusterUnavailableError(f"The watch on {self._path} brought something that is not JSON.") from None
         thing, kind = as_mapping(event.get("object")), event.get("type")
         if kind == "ERROR":

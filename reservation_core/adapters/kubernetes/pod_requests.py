@@ -8,6 +8,7 @@ and what it still has. Source: Kubernetes' resource helpers for pods.
 
 from collections.abc import Iterable, Mapping
 from decimal import ROUND_CEILING, Decimal
+from functools import lru_cache
 from typing import Any
 
 from reservation_core.adapters.kubernetes.marks import as_list, as_mapping
@@ -15,18 +16,29 @@ from reservation_core.adapters.kubernetes.quantities import read_quantity
 
 _MOST = Decimal(2**62)
 _OF_PODS = ("cpu", "memory")
+_LONGEST = 64
+"""Characters; every amount is shorter."""
 
 
 def read_amounts(said: object) -> dict[str, int]:
     """Amounts by resource: thousandths of cores for `cpu`, else bytes and pieces, rounded up. Nonsense is left out."""
     amounts = {}
     for name, text in as_mapping(said).items():
-        try:
-            amount = read_quantity(text) * (1000 if name == "cpu" else 1)
-        except ValueError:
-            continue
-        amounts[str(name)] = int(min(amount, _MOST).to_integral_value(ROUND_CEILING))
+        if isinstance(text, str | int) and (isinstance(text, int) or len(text) <= _LONGEST):
+            amount = _amount(text, 1000 if name == "cpu" else 1)
+            if amount is not None:
+                amounts[str(name)] = amount
     return amounts
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _amount(text: str | int, times: int) -> int | None:
+    """So many times an amount, None for what is not one. The same few are read again and again."""
+    try:
+        amount = read_quantity(text) * times
+    except ValueError:
+        return None
+    return int(min(amount, _MOST).to_integral_value(ROUND_CEILING))
 
 
 def pod_requests(spec: Mapping[str, Any], status: Mapping[str, Any] | None = None) -> dict[str, int]:

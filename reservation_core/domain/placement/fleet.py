@@ -4,7 +4,7 @@ A node has a position, which it keeps until it is dropped; arrays are indexed by
 `alive`, and have nothing free. Cards that a node does not have are columns with nothing free.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -73,6 +73,8 @@ class Fleet:
         """Grows whenever anything about a node changes; never goes back, even when another node gets the position."""
         self.gpu_types: list[str] = []
         self.shapes: list[NodeShape | None] = []
+        self.layout = 0
+        """Grows whenever a node gets a position, or loses it."""
         self._positions: dict[str, int] = {}
         self._vacant: list[int] = []
         self._spots: dict[str, tuple[Task, Spot]] = {}
@@ -90,6 +92,7 @@ class Fleet:
         if position is None:
             position = self._new_position()
             self._positions[shape.name] = position
+            self.layout += 1
         self._widen(shape.cards)
         if shape.gpu_type not in self.gpu_types:
             self.gpu_types.append(shape.gpu_type)
@@ -107,6 +110,7 @@ class Fleet:
         position = self._positions.pop(name, None)
         if position is None:
             return
+        self.layout += 1
         self.shapes[position] = None
         self.alive[position] = False
         for each in (self.cpu, self.memory, self.cards, self.card_memory, self.cpu_free, self.memory_free):
@@ -146,6 +150,11 @@ class Fleet:
         """Where somebody is, by what was taken last."""
         taken = self._spots.get(key)
         return None if taken is None else taken[1]
+
+    @property
+    def positions(self) -> Mapping[str, int]:
+        """Where each node stands in the arrays."""
+        return self._positions
 
     def position(self, name: str) -> int | None:
         """Where a node stands in the arrays."""

@@ -8,12 +8,12 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
-from starlette.routing import Route
 
-from gpu_admission.app import App, Condition
+from gpu_admission.app import App
 from gpu_admission.bodies import Bodies
 from gpu_admission.metrics import Metrics
 from gpu_admission.options import applied, known_flags, read_options
+from gpu_admission.questions import Condition
 from reservation_core.domain.model_quotas import read_quotas
 from reservation_core.domain.model_usage import ModelUsage, model_of
 from reservation_core.runtime.settings_admission import AdmissionRules, AdmissionSettings, VolcanoShape
@@ -42,8 +42,7 @@ def paths() -> set[str]:
     """Where schedulers may ask."""
     extender = CountingExtender({})
     metrics = Metrics(extender.numbers, extender.problems)
-    app = App(extender, Condition(), metrics, Bodies(1, 1, 1), VolcanoShape.AUTO).asgi()
-    return {route.path for route in app.routes if isinstance(route, Route) and "POST" in (route.methods or ())}
+    return set(App(extender, Condition(), metrics, Bodies(1, 1, 1), VolcanoShape.AUTO).questions)
 
 
 def configurations() -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """kube-scheduler's extender contract: its questions as it writes them, our answers as it decodes them."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from gpu_admission.json_walk import BadJsonError
 from gpu_admission.kube_scheduler import (
+    ArgsReader,
     ExtenderArgs,
     read_args,
     read_binding,
@@ -49,7 +51,7 @@ def test_candidates_by_name() -> None:
     assert args == ExtenderArgs(POD, ("n1", "n2", "n3"))
     written = written_filter(args, Filtered(("n1", "n3"), {"n2": "all 8 cards are taken"}))
     assert written == (
-        b'{"Nodes":null,"NodeNames":["n1", "n3"],"FailedNodes":{"n2": "all 8 cards are taken"},'
+        b'{"Nodes":null,"NodeNames":["n1","n3"],"FailedNodes":{"n2":"all 8 cards are taken"},'
         b'"FailedAndUnresolvableNodes":{},"Error":""}'
     )
     assert decode(written, FILTER_RESULT) == {
@@ -69,7 +71,7 @@ def test_candidates_as_objects_go_back_byte_for_byte() -> None:
         written
         == (
             f'{{"Nodes":{{"metadata":{{"resourceVersion":"7"}},"items":[{NODE_1}]}},"NodeNames":null,"FailedNodes":{{}},'
-            '"FailedAndUnresolvableNodes":{"n2": "team-a has no quota for T4"},"Error":""}'
+            '"FailedAndUnresolvableNodes":{"n2":"team-a has no quota for T4"},"Error":""}'
         ).encode()
     )
     found = decode(written, FILTER_RESULT)
@@ -179,6 +181,8 @@ def asked(**members: Any) -> bytes:
 def test_half_a_question_is_told_what_it_lacks(body: bytes, told: str) -> None:
     with pytest.raises(BadJsonError, match=told):
         read_args(body)
+    with pytest.raises(BadJsonError, match=told):
+        ArgsReader().read(body)
 
 
 @pytest.mark.parametrize("lacking", ["PodName", "PodNamespace", "PodUID", "Node"])
@@ -222,3 +226,42 @@ def test_any_nodes_written_anyhow_come_back_as_they_were(
     kept = [item for item, (name, _) in zip(items, nodes, strict=True) if name in fitting]
     assert f'"items":[{",".join(kept)}]' in answer
     assert json.loads(answer)["Nodes"]["kind"] == "NodeList"
+
+
+_MEMBERS = st.sampled_from(["Pod", "Nodes", "NodeNames", "pod", "NODENAMES", "other"])
+_SAID = st.sampled_from(
+    [POD, {}, None, [], ["n1"], ["n1", "n2"], ["n2", "n1"], ["n1", "n1"], ["n\u00fc", '"'], ["\ud800"], ["a", 7], [""],
+     {"items": [{"metadata": {"name": "n1"}}]}, {"metadata": {"x": 1e300, "y": 2**70}, "spec": {}}]
+)  # fmt: skip
+
+
+def read_or_told(read: Callable[[bytes], ExtenderArgs], body: bytes) -> ExtenderArgs | str:
+    try:
+        return read(body)
+    except BadJsonError as problem:
+        return str(problem)
+
+
+@given(st.lists(st.lists(st.tuples(_MEMBERS, _SAID), max_size=4), min_size=1, max_size=6), st.booleans())
+def test_what_is_read_in_one_step_is_what_the_walk_finds(
+    questions: list[list[tuple[str, Any]]], ascii_only: bool
+) -> None:
+    reader = ArgsReader()
+    for members in questions:
+        said = ", ".join(f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=ascii_only)}" for name, value in members)
+        body = f"{{{said}}}".encode("utf-8", "surrogatepass")
+        found, expected = read_or_told(reader.read, body), read_or_told(read_args, body)
+        assert found == expected
+        if isinstance(found, ExtenderArgs):
+            for fitting in (found.nodes, found.nodes[1:], ()):
+                answer = json.loads(written_filter(found, Filtered(fitting)))
+                assert answer["NodeNames"] == (list(fitting) if found.by_name else None)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [BY_NAME[:-1], BY_NAME + b" ", BY_NAME.replace(b"n2", b"n\xff"), BY_NAME.replace(b"train-0", b"\xff"),
+     BY_NAME.replace(b'"u-1"', b"1e999"), BY_NAME.replace(b'"u-1"', b"NaN"), BY_NAME.replace(b'"u-1"', b"[" * 90_000)],
+)  # fmt: skip
+def test_what_is_no_json_is_none_however_it_is_read(body: bytes) -> None:
+    assert read_or_told(ArgsReader().read, body) == read_or_told(read_args, body)

@@ -1,0 +1,164 @@
+"""Whatever has come and gone in between: the board answers what each node alone says, and what a new board does.
+
+The board remembers where nodes stand, and what it has worked out about those that have not changed.
+"""
+
+from dataclasses import dataclass, field
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reservation_core.domain.asked_cards import AskedCards, Earlier, Part
+from reservation_core.domain.card_footprints import Footprint, Placed, Taken
+from reservation_core.domain.cards_in_use import CardNode, CardPod, CardsInUse
+from reservation_core.domain.extender_board import BEST, ExtenderBoard, Refused, Verdict
+from reservation_core.domain.extender_reasons import UNKNOWN_NODE
+from reservation_core.domain.map_placement import ReservedCards
+from reservation_core.domain.model_quotas import read_quotas
+from reservation_core.domain.model_usage import ModelUsage, model_of
+from reservation_core.domain.placement.policies import ranking_of
+from reservation_core.domain.placement.policy_names import PlacementPolicy
+from tests.unit.reservation_core.domain.test_extender_board import promise
+
+NAMES = [f"n{number}" for number in range(7)]
+MODELS = [model_of("H100"), model_of("T4")]
+QUOTAS = ["{}", '{"a": {"quota": {"H100": 3}}}', '{"a": {"quota": {"H100": 2, "T4": 1}, "pool": ["x"]}}']
+ASKED = [
+    AskedCards(),
+    AskedCards(plugin=1, milli=1000),
+    AskedCards(plugin=2, milli=2000),
+    AskedCards(parts=(Part(0, 1, 300, 2),), milli=300),
+    AskedCards(parts=(Part(0, 1, 700),), milli=700),
+    AskedCards(parts=(Part(0, 2),), milli=2000),
+    AskedCards(parts=(Part(0, 1, 400, 1), Part(1, 1, 700)), milli=1100),
+    AskedCards(plugin=1, parts=(Part(0, 1, 500),), milli=1500),
+    AskedCards(parts=(Part(0, 1, 200),), earlier=(Earlier(Part(None, 1, 600), 0),), milli=600),
+    AskedCards(refused="nobody gets 150"),
+]
+
+nodes = st.builds(
+    CardNode,
+    name=st.sampled_from(NAMES),
+    model=st.sampled_from(MODELS),
+    pool=st.sampled_from(["x", "y"]),
+    plugin_cards=st.sampled_from([0, 2, 4]),
+    share_cards=st.sampled_from([0, 1, 2]),
+    card_memory=st.sampled_from([0, 4]),
+    cpu_milli=st.sampled_from([0, 4000]),
+    memory_mib=st.just(8000),
+)
+pods = st.builds(
+    CardPod,
+    uid=st.sampled_from([f"u{number}" for number in range(6)]),
+    namespace=st.sampled_from(["a", "b"]),
+    name=st.just("p"),
+    asked=st.sampled_from(ASKED),
+    cpu_milli=st.sampled_from([0, 1000]),
+)
+footprints = st.none() | st.tuples(st.builds(Taken, st.integers(0, 3), st.sampled_from([300, 1000])))
+reserved = st.dictionaries(
+    st.sampled_from(NAMES), st.dictionaries(st.integers(0, 3), st.just(promise("bk-1", 5)), max_size=2), max_size=2
+)
+questions = st.tuples(pods, st.lists(st.sampled_from([*NAMES, "unheard-of"]), max_size=9).map(tuple))
+events = st.one_of(
+    nodes,
+    st.sampled_from(NAMES),
+    st.tuples(pods, st.sampled_from(NAMES), footprints, st.booleans()),
+    st.sampled_from([f"u{number}" for number in range(6)]),
+    reserved,
+    st.sampled_from(QUOTAS).map(lambda text: ("quotas", text)),
+    questions,
+    questions,
+)
+
+
+@dataclass
+class World:
+    """What is, without any memory of how it came to be."""
+
+    nodes: dict[str, CardNode] = field(default_factory=dict)
+    pods: dict[str, tuple[CardPod, str, Footprint | None]] = field(default_factory=dict)
+    reserved: ReservedCards = field(default_factory=dict)
+    quotas: str = "{}"
+
+    def board(self, policy: PlacementPolicy) -> ExtenderBoard:
+        usage = ModelUsage()
+        usage.quotas = read_quotas(self.quotas)
+        made = ExtenderBoard(CardsInUse(usage), ranking_of(policy))
+        for node in self.nodes.values():
+            made.cards.put_node(node)
+        for pod, where, footprint in self.pods.values():
+            made.cards.put_bound(pod, where, footprint)
+        made.cards.reserve(self.reserved)
+        return made
+
+    def take_in(self, event: object, board: ExtenderBoard) -> None:
+        match event:
+            case CardNode():
+                self.nodes[event.name] = event
+                board.cards.put_node(event)
+            case str() if event in NAMES:
+                self.nodes.pop(event, None)
+                board.cards.drop_node(event)
+            case str():
+                self.pods.pop(event, None)
+                board.cards.drop_pod(event)
+            case dict():
+                self.reserved = event
+                board.cards.reserve(event)
+            case ("quotas", str(text)):
+                self.quotas = text
+                board.cards.usage.quotas = read_quotas(text)
+            case (CardPod() as pod, str(where), footprint, bool(bound)):
+                if pod.uid not in self.pods:
+                    self.pods[pod.uid] = pod, where, footprint
+                    (board.cards.put_bound if bound else board.cards.assume)(pod, where, footprint)
+
+
+def node_by_node(board: ExtenderBoard, pod: CardPod, names: tuple[str, ...]) -> Verdict:
+    """What the decision for each node alone says."""
+    if pod.asked.none:
+        return Verdict(names, {}, {})
+    fitting, failed, unresolvable = [], {}, {}
+    for name in names:
+        match board.decide(pod, name):
+            case Placed():
+                fitting.append(name)
+            case Refused(reason):
+                node = board.cards.nodes.get(name)
+                denied = pod.asked.refused or (node is not None and board._denial(pod, node))
+                (unresolvable if denied else failed)[name] = reason
+    return Verdict(tuple(fitting), failed, unresolvable)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(events, max_size=40), st.sampled_from([PlacementPolicy.BINPACK, PlacementPolicy.PRICED]))
+def test_what_is_remembered_changes_no_answer(happening: list[object], policy: PlacementPolicy) -> None:
+    world = World()
+    board = world.board(policy)
+    asked: list[tuple[CardPod, tuple[str, ...]]] = []
+    for event in happening:
+        if isinstance(event, tuple) and isinstance(event[-1], tuple) and len(event) == 2:
+            asked.append(event)
+        else:
+            world.take_in(event, board)
+        for pod, names in asked[-2:]:  # the same tuples again and again, as the reader of questions gives them
+            verdict = board.filter(pod, names)
+            expected = node_by_node(world.board(policy), pod, names)
+            assert (verdict.fitting, verdict.failed.keys()) == (expected.fitting, expected.failed.keys())
+            assert verdict.unresolvable == expected.unresolvable
+            scores = board.scores(pod, names)
+            assert scores == world.board(policy).scores(pod, names)
+            assert all(0 <= score <= BEST for score in scores)
+
+
+def test_a_node_that_takes_anothers_place_is_not_taken_for_it() -> None:
+    world = World()
+    board = world.board(PlacementPolicy.BINPACK)
+    names, pod = ("n0", "n1"), CardPod("u", "b", "p", ASKED[1])
+    world.take_in(CardNode("n0", MODELS[0], plugin_cards=1), board)
+    assert board.filter(pod, names).fitting == ("n0",)
+    world.take_in("n0", board)
+    world.take_in(CardNode("n1", MODELS[0], plugin_cards=1), board)
+    assert board.filter(pod, names) == Verdict(("n1",), {"n0": UNKNOWN_NODE}, {})
+    assert board.scores(pod, names) == [0, BEST]
