@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from reservation_core.domain.bookings import Booking, ChosenCard
+from reservation_core.domain.bookings import Booking, ChosenCard, Span
 from reservation_core.domain.card_choice import KnownCard
-from reservation_core.domain.model import BookingStatus
+from reservation_core.domain.model import BookingStatus, ReservationKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,28 @@ class BookingFilter:
     to: datetime | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class CalendarEntry:
+    """What has cards in the calendar: a booking (also one that is over), a job or maintenance (only open ones).
+
+    `planned`: a waiting job was promised these cards. `title` is a job's name, too. `gpu_ids` are those of its cards
+    that were asked about; `gpus` on each of `nodes` are all that it has.
+    """
+
+    id: str
+    kind: ReservationKind
+    status: str
+    planned: bool
+    user_id: int
+    user: str
+    title: str | None
+    gpus: int
+    nodes: int
+    span: Span
+    series_id: str | None
+    gpu_ids: tuple[int, ...]
+
+
 class Bookings(Protocol):
     """Bookings, their cards and the calendar."""
 
@@ -104,6 +126,15 @@ class Bookings(Protocol):
 
     async def views(self, which: BookingFilter, *, limit: int, after: tuple[datetime, str] | None) -> list[Booking]:
         """By start and id, those after (start, id)."""
+        ...
+
+    async def entries(
+        self, start: datetime, end: datetime, gpu_ids: Collection[int], *, only_of: int | None = None
+    ) -> list[CalendarEntry]:
+        """What has one of these cards at some time in [start, end), by start and id; `only_of`: only this user's.
+
+        What runs within a booking lies in the booking's time and is left out.
+        """
         ...
 
     async def latest(

@@ -15,11 +15,11 @@ from reservation_core.adapters.postgres.booking_rows import booked_card_of, book
 from reservation_core.adapters.postgres.node_links import node_links
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.adapters.postgres.reservations import CALENDAR_CONSTRAINT, WriteConflictError
-from reservation_core.domain.bookings import LONGEST_BOOKING, Booking
+from reservation_core.domain.bookings import LONGEST_BOOKING, Booking, Span
 from reservation_core.domain.calendar import Range, to_micros
 from reservation_core.domain.card_choice import KnownCard
-from reservation_core.domain.model import BookingStatus
-from reservation_core.ports.bookings import BookingFilter, ChangedBooking, NewBooking, NewSeries
+from reservation_core.domain.model import BookingStatus, ReservationKind
+from reservation_core.ports.bookings import BookingFilter, CalendarEntry, ChangedBooking, NewBooking, NewSeries
 
 _DEADLOCK = "40P01"
 
@@ -174,6 +174,38 @@ class PostgresBookings:
             },
         )
         return await self._whole([row.id for row in found])
+
+    async def entries(
+        self, start: datetime, end: datetime, gpu_ids: Collection[int], *, only_of: int | None = None
+    ) -> list[CalendarEntry]:
+        """What has one of these cards at some time in [start, end), by start and id."""
+        found = await self._connection.execute(
+            statement("calendar_entries"),
+            {
+                "start": start,
+                "end": end,
+                "longest_s": LONGEST_BOOKING.total_seconds(),
+                "gpu_ids": list(gpu_ids),
+                "only_of": only_of,
+            },
+        )
+        return [
+            CalendarEntry(
+                row.id,
+                ReservationKind(row.kind),
+                row.status,
+                row.planned,
+                row.user_id,
+                row.user_name,
+                row.name,
+                row.gpus,
+                row.nodes,
+                Span(row.starts_at, row.ends_at),
+                row.series_id,
+                tuple(row.gpu_ids),
+            )
+            for row in found
+        ]
 
     async def latest(
         self, user_id: int, from_: datetime, statuses: frozenset[BookingStatus], limit: int

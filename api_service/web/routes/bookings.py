@@ -1,0 +1,187 @@
+"""Bookings: the list of one's own, and one with all that can be done to it."""
+
+import secrets
+from datetime import timedelta
+from typing import Any
+
+from starlette.responses import Response
+
+from api_service.web.booking_form import TypedBooking, typed_change
+from api_service.web.rest_calls import Query, RestProblemError
+from api_service.web.return_address import safe_return
+from api_service.web.routing import WebRoute
+from api_service.web.visit import Visit
+from api_service.web.words import moment
+from reservation_core.domain.bookings import FINAL_BOOKINGS
+from reservation_core.domain.model import BookingStatus
+
+_PAST = timedelta(days=90)
+_REFUSALS = (400, 403, 409, 412, 413, 422)
+_MOST_DATES = 400
+
+
+async def list_page(visit: Visit) -> Response:
+    """One's own bookings: those ahead, or with `?when=past` also those of the last three months."""
+    past = visit.query("when") == "past"
+    asked: Query = {
+        "mine": True,
+        "from": (visit.now - _PAST if past else visit.now).isoformat(),
+        "cursor": visit.query("cursor") or None,
+        "limit": 100,
+    }
+    found = await visit.rest.get("/v1/bookings", asked)
+    final = {status.value for status in FINAL_BOOKINGS}
+    items = found["items"] if past else [each for each in found["items"] if each["status"] not in final]
+    return visit.page(
+        "bookings.html",
+        title="Your bookings",
+        live="calendar",
+        bookings=items,
+        past=past,
+        next_cursor=found["next_cursor"],
+    )
+
+
+async def booking_page(visit: Visit) -> Response:
+    """One booking."""
+    return await _page(visit)
+
+
+async def check(visit: Visit) -> Response:
+    """The verdict on a change, for browsers without scripts: the page with what would be."""
+    typed = typed_change(visit.form, visit.zone.key)
+    if typed.wrong:
+        return await _page(visit, typed=typed)
+    try:
+        answer = await visit.rest.call("PATCH", _address(visit), query={"dry_run": True}, body=typed.body)
+    except RestProblemError as problem:
+        return await _refused(visit, problem)
+    return await _page(visit, typed=typed, verdict=answer.body)
+
+
+async def change(visit: Visit) -> Response:
+    """Change it, if it is still what the form was drawn with. What is refused is shown beside what was typed."""
+    typed = typed_change(visit.form, visit.zone.key)
+    if typed.wrong:
+        return await _page(visit, 422, typed=typed)
+    try:
+        answer = await visit.rest.call("PATCH", _address(visit), body=typed.body, match=visit.form.get("etag"))
+    except RestProblemError as problem:
+        return await _refused(visit, problem)
+    return visit.go(_next(visit), f"{answer.body['title'] or answer.body['id']} is changed.")
+
+
+async def cancel(visit: Visit) -> Response:
+    """Cancel it, of a series also those after it or all."""
+    reach = visit.form.get("reach") or "this"
+    try:
+        answer = await visit.rest.call("DELETE", _address(visit), query={"series": reach}, match=visit.form.get("etag"))
+    except RestProblemError as problem:
+        return await _refused(visit, problem)
+    count = len(answer.body.get("items", [answer.body]))
+    return visit.go(_next(visit), "The booking is cancelled." if count == 1 else f"{count} bookings are cancelled.")
+
+
+async def accept(visit: Visit) -> Response:
+    """Take what the waitlist offers."""
+    return await _answered(visit, "accept", "It is yours: these GPUs are booked.")
+
+
+async def decline(visit: Visit) -> Response:
+    """Don't take it."""
+    return await _answered(visit, "decline", "You don't take it. The next on the waitlist has these GPUs.")
+
+
+async def _answered(visit: Visit, answer: str, words: str) -> Response:
+    try:
+        await visit.rest.call(
+            "POST", f"{_address(visit)}/{answer}", match=visit.form.get("etag"), key=visit.form.get("key")
+        )
+    except RestProblemError as problem:
+        return await _refused(visit, problem)
+    return visit.go(f"/bookings/{visit.path('booking_id')}", words)
+
+
+def _address(visit: Visit) -> str:
+    return f"/v1/bookings/{visit.path('booking_id')}"
+
+
+def _next(visit: Visit) -> str:
+    wanted = visit.form.get("next")
+    return f"/bookings/{visit.path('booking_id')}" if wanted is None else safe_return(wanted)
+
+
+async def _refused(visit: Visit, problem: RestProblemError) -> Response:
+    """The page as the booking is now, with why not. Raises what is no matter of the form."""
+    if problem.status not in _REFUSALS:
+        raise problem
+    return await _page(visit, problem.status, problem=problem, typed=typed_change(visit.form, visit.zone.key))
+
+
+async def _page(
+    visit: Visit,
+    status: int = 200,
+    *,
+    typed: TypedBooking | None = None,
+    problem: RestProblemError | None = None,
+    verdict: Any = None,
+) -> Response:
+    answer = await visit.rest.call("GET", _address(visit))
+    booking = answer.body
+    now_is = _fields(visit, booking)
+    kept = {} if typed is None else {name: value for name, value in visit.form.shown().items() if name in now_is}
+    return visit.page(
+        "booking.html",
+        title=booking["title"] or booking["id"],
+        status=status,
+        live=f"booking:{booking['id']}",
+        booking=booking,
+        etag=answer.headers["etag"],
+        now_is=now_is,
+        fields=now_is | kept,
+        wrong=() if typed is None else typed.wrong,
+        problem=problem,
+        stale=problem is not None and problem.status == 412,
+        verdict=verdict,
+        dates=await _dates(visit, booking),
+        over=booking["status"] in {each.value for each in FINAL_BOOKINGS},
+        begun=booking["status"] == BookingStatus.ACTIVE,
+        usable=booking["status"] in (BookingStatus.CONFIRMED, BookingStatus.ACTIVE),
+        mine=booking["user"] == visit.principal.user,
+        key=secrets.token_urlsafe(18),
+    )
+
+
+def _fields(visit: Visit, booking: Any) -> dict[str, str]:
+    """What the form is drawn with."""
+
+    def wall(value: str) -> str:
+        when = moment(value)
+        return "" if when is None else f"{when.astimezone(visit.zone):%Y-%m-%dT%H:%M}"
+
+    return {
+        "start": wall(booking["start"]),
+        "end": wall(booking["end"]),
+        "node": booking["node"] or "",
+        "title": booking["title"] or "",
+    }
+
+
+async def _dates(visit: Visit, booking: Any) -> list[Any]:
+    """The dates of its series, this one among them; nothing for a booking that is none, or somebody else's."""
+    if booking["series_id"] is None or booking["user"] != visit.principal.user:
+        return []
+    query: Query = {"mine": True, "from": (visit.now - _PAST).isoformat()}
+    found = await visit.rest.all("/v1/bookings", query, at_most=10 * _MOST_DATES)
+    return [each for each in found if each["series_id"] == booking["series_id"]][:_MOST_DATES]
+
+
+ROUTES = (
+    WebRoute("GET", "/bookings", list_page),
+    WebRoute("GET", "/bookings/{booking_id}", booking_page),
+    WebRoute("POST", "/bookings/{booking_id}", change),
+    WebRoute("POST", "/bookings/{booking_id}/check", check),
+    WebRoute("POST", "/bookings/{booking_id}/cancel", cancel),
+    WebRoute("POST", "/bookings/{booking_id}/accept", accept),
+    WebRoute("POST", "/bookings/{booking_id}/decline", decline),
+)

@@ -1,0 +1,230 @@
+"""The calendar: who has what when, booking a free slot, and the verdict before it is booked or moved."""
+
+import hashlib
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import Any
+
+from starlette.responses import JSONResponse, Response
+
+from api_service.web.booking_form import Repeats, TypedBooking, typed_booking, typed_change
+from api_service.web.rest_calls import RestProblemError
+from api_service.web.return_address import safe_return
+from api_service.web.routing import WebRoute
+from api_service.web.timeline_data import Shown, read_calendar
+from api_service.web.timeline_query import Asked, asked_of
+from api_service.web.timeline_rows import By
+from api_service.web.timeline_table import columns, table
+from api_service.web.timeline_window import View
+from api_service.web.visit import Visit
+
+_REFUSALS = (400, 403, 404, 409, 412, 413, 422)
+_TYPED = ("gpus", "type", "nodes", "node", "start", "end", "length", "title", "project")
+_HOUR = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What would become of what was typed: `found` is what REST says it would be, `problem` why not."""
+
+    typed: TypedBooking
+    found: Any = None
+    problem: RestProblemError | None = None
+
+
+async def calendar_page(visit: Visit) -> Response:
+    """The calendar, with a form to book that the address can fill in (`?gpus=2&type=h100&start=2030-01-31T09:00`)."""
+    fields = {name: value for name in _TYPED if (value := visit.query(name))}
+    if "end" in fields:
+        fields.setdefault("length", "")
+    return await _page(visit, _asked(visit), fields)
+
+
+async def calendar_events(visit: Visit) -> Response:
+    """What the timeline shows, as JSON: asked for again when something has changed."""
+    shown = await read_calendar(visit, _asked(visit))
+    return JSONResponse(shown.as_json(), headers={"Cache-Control": "no-store"})
+
+
+async def book(visit: Visit) -> Response:
+    """Book what was typed, or the slot that was clicked. What is refused is shown with the form."""
+    typed = typed_booking(visit.form, visit.zone.key)
+    if typed.wrong:
+        return await _again(visit, Verdict(typed), 422)
+    try:
+        made = await visit.rest.post("/v1/bookings", typed.body, key=_key(visit, typed.body))
+    except RestProblemError as problem:
+        if problem.status not in _REFUSALS:
+            raise
+        return await _again(visit, Verdict(typed, problem=problem), problem.status)
+    if "items" in made:
+        skipped = f" {len(made['skipped'])} could not be had and are left out." if made["skipped"] else ""
+        dates = "1 date is" if len(made["items"]) == 1 else f"{len(made['items'])} dates are"
+        return visit.go(f"/bookings/{made['items'][0]['id']}", f"{dates} booked.{skipped}")
+    words = "You are on the waitlist." if made["status"] == "waiting" else "Booked: these GPUs are yours for that time."
+    return visit.go(f"/bookings/{made['id']}", words)
+
+
+async def check(visit: Visit) -> Response:
+    """The verdict on what was typed, for browsers without scripts: the page again."""
+    return await _again(visit, await _verdict(visit), 200)
+
+
+async def verdict(visit: Visit) -> Response:
+    """The verdict on what was typed: asked for while somebody types or drags."""
+    return visit.part("_booking_verdict.html", verdict=await _verdict(visit), fields=visit.form.shown())
+
+
+async def change_verdict(visit: Visit) -> Response:
+    """The verdict on a booking that was dragged, with what to click to have it so."""
+    typed = typed_change(visit.form, visit.zone.key)
+    booking = visit.encoded(visit.form.get("booking") or "")
+    before = await visit.rest.call("GET", f"/v1/bookings/{booking}")
+    found, refused = None, None
+    try:
+        if not typed.wrong:
+            answer = await visit.rest.call("PATCH", f"/v1/bookings/{booking}", query={"dry_run": True}, body=typed.body)
+            found = answer.body
+    except RestProblemError as problem:
+        if problem.status not in _REFUSALS:
+            raise
+        refused = problem
+    return visit.part(
+        "_change_verdict.html",
+        verdict=Verdict(typed, found, refused),
+        booking=before.body,
+        etag=before.headers["etag"],
+    )
+
+
+async def make_feed(visit: Visit) -> Response:
+    """A private address for calendar programs, shown once."""
+    made = await visit.rest.post("/v1/bookings/feed", key=_key(visit))
+    base = visit.services.settings.web.public_url or str(visit.request.base_url)
+    feed = None if made["path"] is None else base.rstrip("/") + made["path"]
+    return visit.page("calendar_feed.html", title="Your calendar address", feed=feed)
+
+
+async def remove_feed(visit: Visit) -> Response:
+    """Let the address stop working."""
+    try:
+        await visit.rest.call("DELETE", "/v1/bookings/feed")
+    except RestProblemError as problem:
+        if problem.status != 404:
+            raise
+    return visit.go("/calendar", "Your calendar address does not work any more.")
+
+
+async def to_calendar(visit: Visit) -> Response:
+    """Where only forms lead: somebody has loaded the answer anew."""
+    return visit.go(safe_return(visit.query("next") or "/calendar"))
+
+
+def _asked(visit: Visit) -> Asked:
+    return asked_of(visit.query, visit.now.astimezone(visit.zone).date())
+
+
+def _key(visit: Visit, body: object = None) -> str | None:
+    """The form's key for this body: sent twice it counts once, sent with something else it is something else."""
+    key = visit.form.get("key")
+    if key is None:
+        return None
+    return f"{key[:100]}.{hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()}"
+
+
+async def _verdict(visit: Visit) -> Verdict:
+    typed = typed_booking(visit.form, visit.zone.key)
+    if typed.wrong:
+        return Verdict(typed)
+    try:
+        return Verdict(typed, await visit.rest.post("/v1/bookings", typed.body, query={"dry_run": True}))
+    except RestProblemError as problem:
+        if problem.status not in _REFUSALS:
+            raise
+        return Verdict(typed, problem=problem)
+
+
+async def _again(visit: Visit, found: Verdict, status: int) -> Response:
+    """The page at the time that was typed."""
+    fields = visit.form.shown()
+    try:
+        day = date.fromisoformat(fields.get("start", "")[:10])
+    except ValueError:
+        day = visit.now.astimezone(visit.zone).date()
+    asked = Asked(View.WEEK, None, day, None, None, 1, as_table=False)
+    return await _page(visit, asked, fields, found, status)
+
+
+async def _page(
+    visit: Visit, asked: Asked, fields: Mapping[str, str], found: Verdict | None = None, status: int = 200
+) -> Response:
+    shown = await read_calendar(visit, asked)
+    headings = columns(shown.window, shown.now)
+    return visit.page(
+        "calendar.html",
+        title=f"Calendar, {_title(shown)}",
+        status=status,
+        live="calendar now",
+        shown=shown,
+        asked=asked,
+        heading=_title(shown),
+        columns=headings,
+        table=table(shown.rows.rows, headings, shown.found, shown.now),
+        today=visit.now.astimezone(visit.zone).date(),
+        views=list(View),
+        bys=list(By),
+        repeats=list(Repeats),
+        fields={**_first_fields(visit, asked), **fields},
+        verdict=found,
+        key=secrets.token_urlsafe(18),
+        projects=[each["name"] for each in await visit.rest.all("/v1/projects")],
+    )
+
+
+def _first_fields(visit: Visit, asked: Asked) -> dict[str, str]:
+    hour = (visit.now + _HOUR).astimezone(visit.zone).replace(minute=0)
+    return {
+        "gpus": "1",
+        "type": asked.gpu_type or "",
+        "nodes": "1",
+        "node": asked.node or "",
+        "start": f"{hour:%Y-%m-%dT%H:%M}",
+        "end": "",
+        "length": "2h",
+        "title": "",
+        "project": "",
+        "repeats": Repeats.NEVER,
+        "rule": "",
+        "count": "",
+        "until": "",
+        "zone": visit.zone.key,
+    }
+
+
+def _title(shown: Shown) -> str:
+    window = shown.window
+    first, last = window.first, window.last - timedelta(days=1)
+    if window.view is View.DAY:
+        return f"{first:%A} {first.day} {first:%B %Y}"
+    begin = f"{first.day}" if first.month == last.month else f"{first.day} {first:%b}"
+    if first.year != last.year:
+        begin = f"{begin} {first.year}"
+    return f"{begin} – {last.day} {last:%b %Y}"
+
+
+ROUTES = (
+    WebRoute("GET", "/calendar", calendar_page),
+    WebRoute("GET", "/calendar/events", calendar_events),
+    WebRoute("GET", "/calendar/bookings", to_calendar),
+    WebRoute("POST", "/calendar/bookings", book),
+    WebRoute("GET", "/calendar/check", to_calendar),
+    WebRoute("POST", "/calendar/check", check),
+    WebRoute("POST", "/calendar/verdict", verdict),
+    WebRoute("POST", "/calendar/change-verdict", change_verdict),
+    WebRoute("GET", "/calendar/feed", to_calendar),
+    WebRoute("POST", "/calendar/feed", make_feed),
+    WebRoute("POST", "/calendar/feed/remove", remove_feed),
+)

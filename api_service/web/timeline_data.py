@@ -1,0 +1,99 @@
+"""Reading what a calendar page shows: all cards for the free counts, and what lies on the rows that are on the page."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from api_service.sight import sight_of
+from api_service.web.timeline_entries import Seen, events, seen
+from api_service.web.timeline_query import Asked
+from api_service.web.timeline_rows import By, RowPage, page_of, rows_of, usual_rows
+from api_service.web.timeline_table import heat
+from api_service.web.timeline_window import Window, window_of
+from api_service.web.visit import Visit
+from reservation_core.domain.card_choice import BookableCard
+from reservation_core.ports.transactions import UnitOfWork
+from reservation_core.usecases.view_calendar import calendar_cards, calendar_entries
+
+_MOST_DRAWN = 2000
+"""With more busy ranges on a page only one's own are drawn: nobody reads more, and browsers would be slow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What is on the page. `crowded`: others' entries were too many, and are in the free counts alone.
+
+    `types` and `nodes` are all there are to choose from.
+    """
+
+    asked: Asked
+    by: By
+    window: Window
+    now: datetime
+    rows: RowPage
+    found: Sequence[Seen]
+    crowded: bool
+    types: Sequence[str]
+    nodes: Sequence[str]
+
+    def as_json(self) -> dict[str, Any]:
+        """For the timeline's script. Times are those of the clock on the wall."""
+        window, rows = self.window, self.rows.rows
+        counts = {} if self.by is By.CARD else heat(rows, window, self.now)
+        return {
+            "view": window.view,
+            "by": self.by,
+            "first": window.first.isoformat(),
+            "days": len(window.days),
+            "zone": window.zone.key,
+            "offset": _offset(self.now, window),
+            "now": window.wall(self.now),
+            "rows": [
+                {"id": row.id, "title": row.title, "detail": row.detail, "type": row.gpu_type, "node": row.node}
+                for row in rows
+            ],
+            "cards": {row.id: len(row.cards) for row in rows},
+            "heat": counts,
+            "events": events(self.found, rows, window),
+            "crowded": self.crowded,
+        }
+
+
+async def read_calendar(visit: Visit, asked: Asked) -> Shown:
+    """Read it, in one transaction."""
+    window = window_of(asked.view, asked.day, visit.zone)
+
+    async def read(uow: UnitOfWork) -> Shown:
+        known = await calendar_cards(uow, window.start, window.end)
+        chosen = [card for card in known.cards if _is_asked_for(card, asked)]
+        by = asked.by or usual_rows(chosen)
+        page = page_of(rows_of(chosen, by), by, asked.page)
+        crowded = sum(row.ranges for row in page.rows) > _MOST_DRAWN
+        only_of = visit.principal.user_id if crowded else None
+        cards = [card.gpu_id for row in page.rows for card in row.cards]
+        entries = await calendar_entries(uow, window.start, window.end, cards, only_of)
+        sight = await sight_of(uow, visit.principal, visit.services.settings.holders)
+        return Shown(
+            asked=asked,
+            by=by,
+            window=window,
+            now=known.now,
+            rows=page,
+            found=seen(entries, page.rows, sight, window, known.now),
+            crowded=crowded,
+            types=sorted({card.gpu_type for card in known.cards}),
+            nodes=sorted({card.node for card in known.cards}),
+        )
+
+    return await visit.services.reads(read)
+
+
+def _is_asked_for(card: BookableCard, asked: Asked) -> bool:
+    return asked.gpu_type in (None, card.gpu_type) and asked.node in (None, card.node)
+
+
+def _offset(now: datetime, window: Window) -> str:
+    """How the zone's clocks differ from UTC now, such as `+01:00`."""
+    minutes = (now.astimezone(window.zone).utcoffset() or timedelta(0)) // timedelta(minutes=1)
+    return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02}:{abs(minutes) % 60:02}"

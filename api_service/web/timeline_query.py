@@ -1,0 +1,82 @@
+"""What somebody wants to see of the calendar, as the page's address says it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import date
+from enum import StrEnum
+from typing import TypeVar
+from urllib.parse import urlencode
+
+from api_service.problems import ProblemError
+from api_service.web.timeline_rows import By
+from api_service.web.timeline_window import EARLIEST, LATEST, View
+
+_MOST_PAGES = 10_000
+_LONGEST = 253
+E = TypeVar("E", bound=StrEnum)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is to be shown: `by` None is whatever suits; `page` counts from 1; `as_table`: never the timeline."""
+
+    view: View
+    by: By | None
+    day: date
+    gpu_type: str | None
+    node: str | None
+    page: int
+    as_table: bool
+
+    def address(self, path: str = "/calendar", **changes: object) -> str:
+        """The address of this with some of it changed. Another choice of rows begins with their first page."""
+        if changes and "page" not in changes:
+            changes["page"] = 1
+        other = replace(self, **changes)  # type: ignore[arg-type]
+        fields = {
+            "view": other.view,
+            "by": other.by,
+            "from": other.day.isoformat(),
+            "type": other.gpu_type,
+            "node": other.node,
+            "page": other.page if other.page > 1 else None,
+            "as": "table" if other.as_table else None,
+        }
+        return f"{path}?{urlencode({name: value for name, value in fields.items() if value is not None})}"
+
+
+def asked_of(parameter: Callable[[str], str], today: date) -> Asked:
+    """Read the address. Raises ProblemError (422) for what can't be shown."""
+    day, page = parameter("from"), parameter("page")
+    for name in ("type", "node"):
+        if len(parameter(name)) > _LONGEST:
+            raise ProblemError(422, "invalid_request", f"`{name}` is longer than any name. Choose one from the list.")
+    if page and not (page.isascii() and page.isdecimal() and len(page) < 6 and 1 <= int(page) <= _MOST_PAGES):
+        raise ProblemError(422, "invalid_request", f"`page` must be 1 to {_MOST_PAGES}.")
+    return Asked(
+        view=_chosen(View, parameter("view"), "view") or View.WEEK,
+        by=_chosen(By, parameter("by"), "by"),
+        day=_day(day) if day else today,
+        gpu_type=parameter("type") or None,
+        node=parameter("node") or None,
+        page=int(page or 1),
+        as_table=parameter("as") == "table",
+    )
+
+
+def _chosen(kind: type[E], value: str, name: str) -> E | None:
+    if not value:
+        return None
+    try:
+        return kind(value)
+    except ValueError:
+        raise ProblemError(422, "invalid_request", f"`{name}` must be one of {', '.join(kind)}.") from None
+
+
+def _day(value: str) -> date:
+    try:
+        # A time of that day will do: links from elsewhere have one.
+        found = date.fromisoformat(value[:10])
+    except ValueError:
+        raise ProblemError(422, "invalid_request", "`from` must be a day such as 2030-01-31.") from None
+    return min(max(found, EARLIEST), LATEST)

@@ -1,0 +1,131 @@
+"""The rows of the calendar: types, nodes or cards, a page of them, and how many cards are free in each and when.
+
+Times are ints as in `reservation_core.domain.calendar`.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import accumulate
+from typing import assert_never
+
+from reservation_core.domain.calendar import Range
+from reservation_core.domain.card_choice import BookableCard
+
+_MOST_CARDS_AT_FIRST, _MOST_NODES_AT_FIRST = 16, 24
+
+
+class By(StrEnum):
+    """What a row is."""
+
+    TYPE = "type"
+    NODE = "node"
+    CARD = "card"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row: `id` names it on the page and in addresses, `detail` says what is in it."""
+
+    id: str
+    title: str
+    detail: str
+    gpu_type: str
+    node: str | None
+    cards: tuple[BookableCard, ...]
+
+    @property
+    def ranges(self) -> int:
+        """How many busy ranges its cards have: how much there is to draw."""
+        return sum(len(card.busy) for card in self.cards)
+
+
+@dataclass(frozen=True, slots=True)
+class RowPage:
+    """The rows that are shown, of `total`; `number` counts from 1."""
+
+    rows: tuple[Row, ...]
+    number: int
+    pages: int
+    total: int
+
+
+def usual_rows(cards: Sequence[BookableCard]) -> By:
+    """What rows are when nobody has chosen: as fine as is readable."""
+    if len(cards) <= _MOST_CARDS_AT_FIRST:
+        return By.CARD
+    return By.NODE if len({card.node for card in cards}) <= _MOST_NODES_AT_FIRST else By.TYPE
+
+
+def rows_of(cards: Iterable[BookableCard], by: By) -> list[Row]:
+    """The rows, in order."""
+    groups: dict[tuple[str, int], list[BookableCard]] = {}
+    for card in sorted(cards, key=lambda each: (each.node, each.index)):
+        match by:
+            case By.TYPE:
+                key = (card.gpu_type, 0)
+            case By.NODE:
+                key = (card.node, 0)
+            case By.CARD:
+                key = (card.node, card.index)
+            case _:
+                assert_never(by)
+        groups.setdefault(key, []).append(card)
+    return [_row(by, here) for _, here in sorted(groups.items())]
+
+
+def _row(by: By, cards: list[BookableCard]) -> Row:
+    first = cards[0]
+    types = ", ".join(sorted({card.gpu_type for card in cards}))
+    match by:
+        case By.TYPE:
+            nodes = len({card.node for card in cards})
+            detail = f"{_counted(len(cards), 'GPU')} on {_counted(nodes, 'node')}"
+            return Row(first.gpu_type, first.gpu_type, detail, first.gpu_type, None, tuple(cards))
+        case By.NODE:
+            return Row(first.node, first.node, f"{len(cards)} × {types}", first.gpu_type, first.node, tuple(cards))
+        case By.CARD:
+            title = f"{first.node} / {first.index}"
+            return Row(f"{first.node}/{first.index}", title, types, first.gpu_type, first.node, tuple(cards))
+        case _:
+            assert_never(by)
+
+
+def page_of(rows: Sequence[Row], by: By, wanted: int) -> RowPage:
+    """One page of rows; the last one when there are not so many."""
+    size = {By.TYPE: 40, By.NODE: 24, By.CARD: 32}[by]
+    pages = max(1, -(-len(rows) // size))
+    number = min(max(wanted, 1), pages)
+    return RowPage(tuple(rows[(number - 1) * size : number * size]), number, pages, len(rows))
+
+
+def free_between(cards: Iterable[BookableCard], bounds: Sequence[int]) -> list[int]:
+    """How many of the cards are free for the whole of each step: step `i` is [bounds[i], bounds[i + 1])."""
+    steps = len(bounds) - 1
+    changes = [0] * (steps + 1)
+    for card in cards:
+        if not card.available:
+            continue
+        changes[0] += 1
+        for first, after in _taken_steps(card.busy, bounds):
+            changes[first] -= 1
+            changes[after] += 1
+    return list(accumulate(changes[:steps]))
+
+
+def _taken_steps(busy: Sequence[Range], bounds: Sequence[int]) -> Iterable[tuple[int, int]]:
+    """The steps [first, after) that busy ranges (in order) touch, none of them twice."""
+    steps, done = len(bounds) - 1, 0
+    for start, end in busy:
+        if end <= bounds[0] or start >= bounds[-1]:
+            continue
+        first = max(bisect_right(bounds, start) - 1, done)
+        after = min(bisect_left(bounds, end), steps)
+        if after > first:
+            yield first, after
+            done = after
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -1,0 +1,93 @@
+"""The calendar as a table: how many cards are free in each row and column, and one's own bookings there."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from api_service.web.timeline_entries import Seen
+from api_service.web.timeline_rows import Row, free_between
+from api_service.web.timeline_window import View, Window
+from reservation_core.domain.calendar import to_micros
+from reservation_core.domain.model import ReservationKind
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """`title` is short, `words` say it whole; `today`: it is, or is within, the present day."""
+
+    title: str
+    words: str
+    start: datetime
+    end: datetime
+    today: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """`free`: how many cards are free for the whole of it, None when it is over. `mine`: one's own bookings in it."""
+
+    free: int | None
+    mine: tuple[Seen, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    """One row."""
+
+    row: Row
+    cells: tuple[Cell, ...]
+
+
+def columns(window: Window, now: datetime) -> list[Column]:
+    """The columns, in order."""
+    today = now.astimezone(window.zone).date()
+    found = []
+    for start, end in zip(window.columns, window.columns[1:], strict=False):
+        local = start.astimezone(window.zone)
+        day = f"{local:%a} {local.day} {local:%b}"
+        title = f"{local:%H:%M}" if window.view is View.DAY else day
+        words = (
+            f"{day} {local:%Y}, from {local:%H:%M}"
+            if window.view is View.DAY
+            else f"{local:%A} {local.day} {local:%B %Y}"
+        )
+        found.append(Column(title, words, start, end, local.date() == today))
+    return found
+
+
+def table(rows: Sequence[Row], shown: Sequence[Column], found: Iterable[Seen], now: datetime) -> list[TableRow]:
+    """The rows of the table."""
+    bounds = [to_micros(column.start) for column in shown] + [to_micros(shown[-1].end)]
+    own = [each for each in found if each.mine and each.entry.kind is ReservationKind.BOOKING]
+    made = []
+    for row in rows:
+        here = [each for each in own if row.id in each.rows]
+        cells = (
+            Cell(
+                None if column.end <= now else free,
+                tuple(
+                    each for each in here if each.entry.span.start < column.end and column.start < each.entry.span.end
+                ),
+            )
+            for column, free in zip(shown, free_between(row.cards, bounds), strict=True)
+        )
+        made.append(TableRow(row, tuple(cells)))
+    return made
+
+
+def heat(rows: Sequence[Row], window: Window, now: datetime) -> dict[str, list[tuple[str, str, int]]]:
+    """For each row, runs of equal free counts: from and to by the clock on the wall, and the count. None is over."""
+    bounds = window.bounds(window.heat_hours)
+    micros = [to_micros(each) for each in bounds]
+    first = next((number for number, end in enumerate(bounds[1:]) if end > now), len(bounds) - 1)
+    walls = [window.wall(each) for each in bounds[:-1]] + [f"{window.last.isoformat()}T00:00:00"]
+    made: dict[str, list[tuple[str, str, int]]] = {}
+    for row in rows:
+        runs: list[tuple[str, str, int]] = []
+        for number, free in list(enumerate(free_between(row.cards, micros)))[first:]:
+            if runs and runs[-1][2] == free:
+                runs[-1] = (runs[-1][0], walls[number + 1], free)
+            else:
+                runs.append((walls[number], walls[number + 1], free))
+        made[row.id] = runs
+    return made
