@@ -1,5 +1,7 @@
 """What browser tests stand on: a page that is well, and that whatever is wrong with one is noticed."""
 
+import re
+
 import pytest
 from playwright.async_api import Browser, expect
 
@@ -16,6 +18,14 @@ async def test_the_reference_is_well(people: People, screenshot: Screenshot) -> 
     await expect(somebody.page.get_by_role("heading", level=1)).to_have_text("GPU Dev Server")
     await assert_accessible(somebody.page)
     await screenshot(somebody.page, "reference")
+
+
+async def test_people_sign_in_each_at_a_browser_of_their_own(people: People) -> None:
+    alice, root, somebody = await people("alice"), await people("root"), await people(None)
+    await expect(alice.page.get_by_role("link", name="alice")).to_be_visible()
+    await expect(root.page.get_by_role("link", name="root")).to_be_visible()
+    await somebody.page.goto("/")
+    await expect(somebody.page).to_have_url(re.compile(r"/sign-in(\?|$)"))
 
 
 @pytest.mark.parametrize(
