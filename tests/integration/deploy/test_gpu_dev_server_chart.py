@@ -1,63 +1,162 @@
 """The chart gpu-dev-server on a real API server: everything of it is taken, passwords and tokens stay, data stay."""
 
 import asyncio
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import helm_python
 import pytest
+import yaml
 
 from tests.chart.rendering import CHARTS
-from tests.kubernetes.api_client import ApiClient
+from tests.kubernetes.api_client import MERGE, ApiClient, JsonObject
 from tests.kubernetes.api_server import ApiServer
 
 pytestmark = pytest.mark.timeout(600)
 
-CONTROLPLANE, WORKLOADS = "chart-controlplane", "chart-jobs"
-SECRETS = f"/api/v1/namespaces/{CONTROLPLANE}/secrets"
-VALUES: dict[str, Any] = {
-    "global": {"prefix": "chart-test"},
-    "namespaces": {"controlplane": CONTROLPLANE, "workloads": WORKLOADS},
+
+def values(name: str) -> dict[str, Any]:
+    """With namespaces of their own: nobody here empties those that are deleted."""
+    return {
+        "global": {"prefix": name},
+        "namespaces": {"controlplane": f"{name}-controlplane", "workloads": f"{name}-jobs"},
+        **MORE,
+    }
+
+
+MORE: dict[str, Any] = {
     "nodeAgent": {"enabled": True, "runtimeClassName": ""},
     "reservationExpiry": {"enforcement": {"enabled": True}},
     "apiService": {"ingress": {"enabled": True, "host": "gpus.test"}, "signIn": {"kubernetes": True}},
 }
 
 
-async def kept(client: ApiClient) -> list[dict[str, str]]:
+async def kept(client: ApiClient, name: str) -> list[dict[str, str]]:
     """What may never change by itself."""
-    names = ("chart-test-postgres", "chart-test-admin-token")
-    return [(await client.call("GET", f"{SECRETS}/{name}"))["data"] for name in names]
+    secrets = f"/api/v1/namespaces/{name}-controlplane/secrets/{name}"
+    return [(await client.call("GET", f"{secrets}-{each}"))["data"] for each in ("postgres", "admin-token")]
 
 
 async def test_passwords_and_namespaces_outlive_upgrades_and_the_release(api_server: ApiServer) -> None:
     if not api_server.real:
         pytest.skip("the emulator knows too few kinds; KUBEBUILDER_ASSETS names a real one")
     chart = helm_python.Chart.load(str(CHARTS / "gpu-dev-server"))
-    no_hook = {**VALUES, "stopped": True}  # nobody here runs the job that goes before an upgrade
+    no_hook = {**values("kept"), "stopped": True}  # nobody here runs the job that goes before an upgrade
     with helm_python.Config(kubeconfig_path=str(api_server.kubeconfig), namespace="default") as helm:
         async with api_server.client() as client:
-            await asyncio.to_thread(helm.install, chart, "chart-test", VALUES)
+            await asyncio.to_thread(helm.install, chart, "kept", values("kept"))
             try:
-                before = await kept(client)
+                before = await kept(client, "kept")
                 assert all(value for data in before for value in data.values())
-                await asyncio.to_thread(helm.upgrade, chart, "chart-test", no_hook)
-                assert await kept(client) == before
+                await asyncio.to_thread(helm.upgrade, chart, "kept", no_hook)
+                assert await kept(client, "kept") == before
                 chosen = {**no_hook, "postgres": {"auth": {"password": "chosen"}}}
-                await asyncio.to_thread(helm.upgrade, chart, "chart-test", chosen)
-                (database, token) = await kept(client)
+                await asyncio.to_thread(helm.upgrade, chart, "kept", chosen)
+                (database, token) = await kept(client, "kept")
                 assert database["password"] != before[0]["password"]
                 assert database["replication-password"] == before[0]["replication-password"]
                 assert token == before[1]
             finally:
-                await asyncio.to_thread(helm.uninstall, "chart-test")
-            assert await kept(client) == [database, token]
-            for name in (CONTROLPLANE, WORKLOADS):
+                await asyncio.to_thread(helm.uninstall, "kept")
+            assert await kept(client, "kept") == [database, token]
+            for name in values("kept")["namespaces"].values():
                 assert (await client.call("GET", f"/api/v1/namespaces/{name}"))["status"]["phase"] == "Active"
             # Installing again finds it all.
-            await asyncio.to_thread(helm.install, chart, "chart-test", VALUES)
+            await asyncio.to_thread(helm.install, chart, "kept", values("kept"))
             try:
-                assert await kept(client) == [database, token]
+                assert await kept(client, "kept") == [database, token]
             finally:
-                await asyncio.to_thread(helm.uninstall, "chart-test")
-                for name in (CONTROLPLANE, WORKLOADS):
+                await asyncio.to_thread(helm.uninstall, "kept")
+                for name in values("kept")["namespaces"].values():
+                    await client.try_call("DELETE", f"/api/v1/namespaces/{name}")
+
+
+NAME = "upgraded"
+
+
+def before(folder: Path) -> helm_python.Chart:
+    """The chart as its version before this one, which differs in its images."""
+    shutil.copytree(CHARTS / "gpu-dev-server", folder / "gpu-dev-server")
+    file = folder / "gpu-dev-server" / "Chart.yaml"
+    chart = yaml.safe_load(file.read_text())
+    file.write_text(yaml.safe_dump({**chart, "version": "0.0.9", "appVersion": "0.0.9"}))
+    return helm_python.Chart.load(str(file.parent))
+
+
+@asynccontextmanager
+async def migrations_end(client: ApiClient, condition: str) -> AsyncIterator[list[str]]:
+    """Jobs that go before an upgrade end so; their images are given out."""
+    seen: list[str] = []
+    jobs = f"/apis/batch/v1/namespaces/{NAME}-controlplane/jobs"
+
+    async def end(job: JsonObject) -> None:
+        at = job["metadata"]["creationTimestamp"]
+        said = {"status": "True", "lastTransitionTime": at}
+        status: JsonObject = {"startTime": at}
+        if condition == "Complete":
+            status |= {"completionTime": at, "succeeded": 1}
+            status["conditions"] = [{"type": "SuccessCriteriaMet", **said}, {"type": "Complete", **said}]
+        else:
+            status["conditions"] = [{"type": "FailureTarget", **said}, {"type": "Failed", **said}]
+        await client.call("PATCH", f"{jobs}/{job['metadata']['name']}/status", {"status": status}, content_type=MERGE)
+        seen.append(job["spec"]["template"]["spec"]["containers"][0]["image"])
+
+    async def follow() -> None:
+        while True:
+            for job in (await client.call("GET", jobs))["items"]:
+                hook = "helm.sh/hook" in (job["metadata"].get("annotations") or {})
+                if hook and not job["status"].get("conditions"):
+                    await end(job)
+            await asyncio.sleep(0.1)
+
+    following = asyncio.create_task(follow())
+    try:
+        yield seen
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+
+
+async def shape(client: ApiClient) -> dict[str, tuple[str, int, list[str]]]:
+    """Each workload: which object it is, how often it was changed, and its images."""
+    found = {}
+    for kind in ("deployments", "statefulsets"):
+        for each in (await client.call("GET", f"/apis/apps/v1/namespaces/{NAME}-controlplane/{kind}"))["items"]:
+            images = [container["image"] for container in each["spec"]["template"]["spec"]["containers"]]
+            found[each["metadata"]["name"]] = (each["metadata"]["uid"], each["metadata"]["generation"], images)
+    return found
+
+
+async def test_an_upgrade_migrates_first_touches_no_database_and_stops_where_the_migration_fails(
+    api_server: ApiServer, tmp_path: Path
+) -> None:
+    if not api_server.real:
+        pytest.skip("the emulator knows too few kinds; KUBEBUILDER_ASSETS names a real one")
+    chart = helm_python.Chart.load(str(CHARTS / "gpu-dev-server"))
+    with helm_python.Config(kubeconfig_path=str(api_server.kubeconfig), namespace="default") as helm:
+        async with api_server.client() as client:
+            await asyncio.to_thread(helm.install, before(tmp_path), NAME, values(NAME))
+            try:
+                secrets, installed = await kept(client, NAME), await shape(client)
+                async with migrations_end(client, "Failed"):
+                    with pytest.raises(helm_python.HelmError):
+                        await asyncio.to_thread(helm.upgrade, chart, NAME, values(NAME))
+                assert await shape(client) == installed
+                async with migrations_end(client, "Complete") as ran:
+                    await asyncio.to_thread(helm.upgrade, chart, NAME, values(NAME))
+                assert ran == ["api-service:0.1.0"]
+                upgraded = await shape(client)
+                assert upgraded["api-service"][2] == ["api-service:0.1.0"]
+                untouched = {"postgres-primary", "postgres-replica", "registry-cache-ghcr", "registry-cache-dockerhub"}
+                assert {name for name in installed if upgraded[name] == installed[name]} == untouched
+                assert {name: each[0] for name, each in upgraded.items()} == {
+                    name: each[0] for name, each in installed.items()
+                }
+                assert await kept(client, NAME) == secrets
+            finally:
+                await asyncio.to_thread(helm.uninstall, NAME)
+                for name in values(NAME)["namespaces"].values():
                     await client.try_call("DELETE", f"/api/v1/namespaces/{name}")
