@@ -108,10 +108,11 @@ async def list_bookings(services: Served, caller: Caller, query: Annotated[Booki
     """The calendar by start: your own bookings, and of others' those that take cards, without their private parts
     and, where you may not see that, without whose they are."""
     after = _place(query.cursor)
-    async with services.runtime.uow() as uow:
+
+    async def read(uow: UnitOfWork) -> tuple[list[Booking], Sight]:
         sight = await sight_of(uow, caller, services.settings.holders)
         if query.user is not None and not sight.may_ask_for(query.user):
-            return Response(Page[BookingOut](items=[], next_cursor=None).model_dump_json(), media_type=_JSON)
+            return [], sight
         which = BookingFilter(
             user_id=caller.user_id if query.mine or not caller.is_admin else None,
             only_own=query.mine,
@@ -120,7 +121,9 @@ async def list_bookings(services: Served, caller: Caller, query: Annotated[Booki
             from_=query.from_ or await uow.now(),
             to=query.to,
         )
-        found = await uow.bookings.views(which, limit=query.limit + 1, after=after)
+        return await uow.bookings.views(which, limit=query.limit + 1, after=after), sight
+
+    found, sight = await services.reads(read)
     shown = found[: query.limit]
     last = shown[-1] if len(found) > query.limit else None
     page = Page[BookingOut](

@@ -136,6 +136,9 @@ class ReplicaReads:
         except DatabaseUnavailableError:
             # Nothing is known then, and no work gets as far as to use it.
             return
+        except Exception as error:  # noqa: BLE001 - a primary that can't say how far it is
+            self._leave(error)
+            return
         self._lag.primary_seen(ahead, asked)
         try:
             await self._within_limit(self._catches_up(ahead, asked))

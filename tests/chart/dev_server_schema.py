@@ -36,6 +36,7 @@ COMPONENTS: dict[str, type[CommonSettings]] = {
 OWN = {
     "GPU_DEV_AUTH__FILE",
     "GPU_DEV_CLUSTER",
+    "GPU_DEV_DATABASE_REPLICA_URL",
     "GPU_DEV_DATABASE_URL",
     "GPU_DEV_ENFORCEMENT__ENABLED",
     "GPU_DEV_ENFORCEMENT__LEASE_NAMESPACE",
@@ -108,7 +109,8 @@ _RULES: tuple[tuple[str, JsonObject], ...] = (
     }),
     (r"ClusterIP$", _said(r"^[0-9a-f.:]*$", 45)),
     (r"^postgres\.backup\.upload\.command$", {"type": "array", "items": _TEXT, "maxItems": 100}),
-    (r"^externalDatabase\.url$", _said(r"^(postgres(ql)?(\+asyncpg)?://\S+)?$", 4000)),
+    (r"^externalDatabase\.(url|replicaUrl)$", _said(r"^(postgres(ql)?(\+asyncpg)?://\S+)?$", 4000)),
+    (r"^externalDatabase\.existingSecretReplicaKey$", _said(r"^[-._a-zA-Z0-9]*$")),
     (r"^externalDatabase\.existingSecretKey$", _said(r"^[-._a-zA-Z0-9]+$")),
     (r"[pP]ort$", {"type": "integer", "minimum": 1, "maximum": 65535}),
     (r"\.nodePort$", {"anyOf": [{"type": "null"}, {"type": "integer", "minimum": 30000, "maximum": 32767}]}),

@@ -113,6 +113,19 @@ VALUES: dict[str, dict[str, Any]] = {
     "gcp": over(file("gcp"), SEEDS_GCP),
     "external": EXTERNAL,
     "external, their secret": {"postgres": {"enabled": False}, "externalDatabase": {"existingSecret": "db"}},
+    "external, with a replica": {
+        "postgres": {"enabled": False},
+        "externalDatabase": {
+            "url": "postgresql://u:p@db:5433/x",
+            "port": 5433,
+            "replicaUrl": "postgresql://u:p@r:6432/x",
+            "replicaPort": 6432,
+        },
+    },
+    "external, their secret, with a replica": {
+        "postgres": {"enabled": False},
+        "externalDatabase": {"existingSecret": "db", "existingSecretReplicaKey": "replica"},
+    },
     "CloudNativePG": {"postgres": {"enabled": False}, "cloudNativePG": {"enabled": True, "backup": {"a": 1}}},
     "failed over": {"postgres": {"primaryIs": "postgres-replica"}},
     "all on": ALL_ON,

@@ -67,6 +67,28 @@ app.kubernetes.io/part-of: gpu-dev-server
 {{- end }}
 {{- end }}
 
+{{/* The host of a replica that the chart itself knows of; empty: there is none. */}}
+{{- define "gpu-dev-server.replicaHost" -}}
+{{- $kind := include "gpu-dev-server.database" . }}
+{{- if and (eq $kind "embedded") .Values.postgres.replica.enabled }}postgres-replica
+{{- else if and (eq $kind "cloudNativePG") (gt (int .Values.cloudNativePG.instances) 1) }}{{ .Values.global.prefix }}-postgres-ro
+{{- end }}
+{{- end }}
+
+{{/* The key of an external replica's URL in the database's Secret; empty: there is none. */}}
+{{- define "gpu-dev-server.replicaKey" -}}
+{{- $external := .Values.externalDatabase }}
+{{- if and $external.replicaUrl $external.existingSecret }}
+{{- fail "externalDatabase.replicaUrl and externalDatabase.existingSecret are both set: put the replica's URL into that Secret, too, and its key into externalDatabase.existingSecretReplicaKey." }}
+{{- end }}
+{{- if and $external.existingSecretReplicaKey (not $external.existingSecret) }}
+{{- fail "externalDatabase.existingSecretReplicaKey is a key of externalDatabase.existingSecret, which is empty: set externalDatabase.replicaUrl instead." }}
+{{- end }}
+{{- if eq (include "gpu-dev-server.database" .) "external" }}
+{{- if $external.replicaUrl }}gpu_dev_database_replica_url{{ else }}{{ $external.existingSecretReplicaKey }}{{ end }}
+{{- end }}
+{{- end }}
+
 {{- define "gpu-dev-server.databaseHost" -}}
 {{- if eq (include "gpu-dev-server.database" .) "embedded" }}postgres-primary{{ else }}{{ .Values.global.prefix }}-postgres-rw{{ end }}
 {{- end }}

@@ -44,6 +44,21 @@ podAntiAffinity:
 {{- end }}
 {{- end }}
 
+{{/* Where the API does its heavy reads. The password is the database's. */}}
+{{- define "gpu-dev-server.replicaEnv" -}}
+{{- $key := include "gpu-dev-server.replicaKey" . }}
+{{- if .Values.apiService.readsFromReplica }}
+{{- with include "gpu-dev-server.replicaHost" . }}
+- name: GPU_DEV_DATABASE_REPLICA_URL
+  value: {{ printf "postgresql://%s@%s:5432/%s" $.Values.postgres.auth.username . $.Values.postgres.auth.database | quote }}
+{{- end }}
+{{- if $key }}
+- name: GPU_DEV_DATABASE_REPLICA_URL
+  valueFrom: {secretKeyRef: {name: {{ include "gpu-dev-server.databaseSecret" . }}, key: {{ $key }}}}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{- define "gpu-dev-server.secretFiles" -}}
 {{- if or .Values.settingsSecret (eq (include "gpu-dev-server.database" .) "external") }}yes{{ end }}
 {{- end }}

@@ -134,6 +134,7 @@ ROUTES: dict[str, str] = {
     "/v1/queue": "reservations",
     "/v1/bookings/slots?gpus=1&duration=PT1H": "gpus",
     "/v1/availability": "gpus",
+    "/v1/bookings": "bookings",
     "/v1/usage": "allocations",
     "/metrics": "pgmq.metrics_all",
 }
