@@ -1,10 +1,11 @@
 """The application: routes, the gate before them, and what runs beside them."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -38,6 +39,7 @@ from api_service.routes import (
     waitlist,
 )
 from api_service.services import Services
+from api_service.web.site import Site
 from reservation_core.ports.transactions import Reads
 from reservation_core.runtime.settings import ApiSettings
 from reservation_core.runtime.sign_in import SigningIn
@@ -99,7 +101,10 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        async with services.running():
+        async with AsyncExitStack() as running:
+            await running.enter_async_context(services.running())
+            if site is not None:
+                await running.enter_async_context(site.running())
             yield
 
     app = GatedApplication(
@@ -115,10 +120,14 @@ def create_app(
     for router in _ROUTERS:
         # Not include_router: the routes are complete as they are, and a flat list is matched faster.
         app.router.routes.extend(router.routes)
+    site = Site(services, AsyncExitStackMiddleware(app.router)) if settings.web.enabled else None
+    if site is not None:
+        app.router.routes.extend(site.routes())
     app.state.services = services
+    app.state.site = site
     app.state.operations = [route for route in app.router.routes if isinstance(route, APIRoute)]
     express = [route for route in app.state.operations if route.endpoint is jobs.submit_job]
-    app.add_middleware(Gate, services=services)
+    app.add_middleware(Gate, services=services, pages=site)
     app.express = ExpressGate(services, express)
     return app
 
@@ -127,4 +136,5 @@ async def _problem(request: Request, error: Exception) -> Response:
     response = of_exception(error, request)
     if response is None:
         raise error
-    return response
+    site: Site | None = request.app.state.site
+    return site.problem_page(request, response) if site is not None and site.draws(request) else response
