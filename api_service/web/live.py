@@ -5,13 +5,15 @@ with its own rights. A wake-up carries nothing, so what an event is about is rea
 """
 
 import asyncio
-from collections import deque
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import contextmanager
+from secrets import token_hex
 
 import structlog
 
 from api_service.following import SharedWakeups
+from api_service.web.event_ids import SeenIds
 from reservation_core.ports.events import Recorded
 from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWorkFactory
 
@@ -19,10 +21,11 @@ PAUSE_S = 0.5
 """Between two looks: a page hears of a change twice a second at most."""
 SWEEP_S = 2.0
 BEAT_S = 20.0
-_LOOK_BACK = 200
-"""Ids are given before transactions commit: so many are looked at again for one that came late."""
+_LOOK_BACK = 500
+"""When the first page opens, so many ids are looked through for some that have not come yet."""
 _PAGE = 2000
-_GENERAL = frozenset({"now", "queue", "jobs", "calendar", "admin"})
+_TOPICS_KEPT = 10_000
+_MOST_DIGITS = 15
 _log = structlog.get_logger(__name__)
 
 
@@ -75,16 +78,26 @@ class LiveTopics:
         self._wakeups = wakeups
         self._open: set[Subscription] = set()
         self._first = asyncio.Event()
-        self._seen: deque[int] = deque(maxlen=4 * _LOOK_BACK)
-        self._newest: int | None = None
+        self._seen: SeenIds | None = None
         self._estimates: object = None
+        # Positions: which looks there have been since pages were first open, and what each has found.
+        self._since = ""
+        self._looks = 0
+        self._changed_in: OrderedDict[str, int] = OrderedDict()
+        self._forgotten = 0
 
     @contextmanager
-    def subscribed(self, topics: Iterable[str]) -> Iterator[Subscription]:
-        """A subscription for as long as the block runs."""
+    def subscribed(self, topics: Iterable[str], position: str = "") -> Iterator[Subscription]:
+        """A subscription for as long as the block runs, told what has changed since a `position`.
+
+        Without a position, or with one that nobody knows any more, everything has.
+        """
         subscription = Subscription(topics)
         self._open.add(subscription)
         self._first.set()
+        if self._seen is not None:
+            # Else nobody knows yet what is new from now on: the first look tells it.
+            subscription.tell(self._changed_since(subscription.topics, position))
         try:
             yield subscription
         finally:
@@ -95,52 +108,82 @@ class LiveTopics:
         """How many are subscribed."""
         return len(self._open)
 
+    @property
+    def position(self) -> str:
+        """How far pages are told by now: what is read after this, and subscribed from here, misses nothing."""
+        return "" if self._seen is None else f"{self._since}.{self._looks}"
+
     async def run(self) -> None:
         """Look and tell until cancelled. Nothing is read while no page is open."""
         while True:
             if not self._open:
                 self._first.clear()
-                self._newest = None
+                self._seen = None
                 await self._first.wait()
             ticket = self._wakeups.ticket()
             try:
-                changed = await self._look()
+                behind = await self._look()
             except DatabaseUnavailableError as error:
                 # Pages stay as they are until it is back; what happened meanwhile is read then.
                 _log.warning("changes_not_read", error=str(error))
-                changed = frozenset()
-            for subscription in self._open if changed else ():
-                subscription.tell(changed)
-            await asyncio.sleep(PAUSE_S)
-            await self._wakeups.wait(ticket, SWEEP_S)
+                behind = False
+            await asyncio.sleep(0 if behind else PAUSE_S)
+            if not behind:
+                await self._wakeups.wait(ticket, SWEEP_S)
 
-    async def _look(self) -> frozenset[str]:
+    async def _look(self) -> bool:
+        """Read what is new, and tell it; whether there is more than was read."""
+        at = asyncio.get_running_loop().time()
         async with self._uow() as uow:
             estimates = await uow.events.estimates_as_of()
-            if self._newest is None:
-                # Whoever opened a page has just read it: nothing is known to have changed but what comes from now on.
-                self._newest, self._estimates = await uow.events.newest(), estimates
-                self._seen.clear()
-                recorded = await uow.events.after(max(0, self._newest - _LOOK_BACK), _PAGE)
-                self._seen.extend(each.id for each in recorded)
-                return frozenset(_GENERAL)
-            recorded = await uow.events.after(max(0, self._newest - _LOOK_BACK), _PAGE)
-        changed: set[str] = set()
+            if self._seen is None:
+                seen = SeenIds(max(0, await uow.events.newest() - _LOOK_BACK))
+                recorded = await uow.events.after(seen.newest, _PAGE)
+            else:
+                recorded = await uow.events.after(self._seen.newest, _PAGE, self._seen.missing)
+        if self._seen is None:
+            seen.saw((each.id for each in recorded), at)
+            self._begin(seen, estimates)
+            return False
+        changed = {topic for each in recorded for topic in topics_of(each)}
         if estimates != self._estimates:
             self._estimates = estimates
             changed.add("queue")
-        known = frozenset(self._seen)
-        for each in recorded:
-            if each.id not in known:
-                changed |= topics_of(each)
-                self._seen.append(each.id)
-                self._newest = max(self._newest, each.id)
-        return frozenset(changed)
+        self._seen.saw((each.id for each in recorded), at)
+        self._seen.give_up(at)
+        self._tell(changed)
+        return len(recorded) >= _PAGE
+
+    def _begin(self, seen: SeenIds, estimates: object) -> None:
+        """From here on it is known what is new. What happened since they were read is not: all pages are told all."""
+        self._seen, self._estimates = seen, estimates
+        self._since, self._looks, self._forgotten = token_hex(4), 0, 0
+        self._changed_in.clear()
+        for subscription in self._open:
+            subscription.tell(subscription.topics)
+
+    def _tell(self, changed: Iterable[str]) -> None:
+        self._looks += 1
+        for topic in changed:
+            self._changed_in[topic] = self._looks
+            self._changed_in.move_to_end(topic)
+        while len(self._changed_in) > _TOPICS_KEPT:
+            self._forgotten = self._changed_in.popitem(last=False)[1]
+        for subscription in self._open if changed else ():
+            subscription.tell(changed)
+
+    def _changed_since(self, topics: Iterable[str], position: str) -> Iterable[str]:
+        since, _, number = position.partition(".")
+        if since != self._since or not (number.isascii() and number.isdecimal()) or len(number) > _MOST_DIGITS:
+            return topics
+        if int(number) < self._forgotten:
+            return topics
+        return [topic for topic in topics if self._changed_in.get(topic, 0) > int(number)]
 
 
-async def messages(topics: LiveTopics, named: Iterable[str]) -> AsyncGenerator[bytes]:
+async def messages(topics: LiveTopics, named: Iterable[str], position: str = "") -> AsyncGenerator[bytes]:
     """The stream of one page: an event for each of its topics that changed, a comment now and then."""
-    with topics.subscribed(named) as subscription:
+    with topics.subscribed(named, position) as subscription:
         yield b"retry: 2000\n\n"
         number = 0
         while True:

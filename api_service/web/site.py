@@ -143,6 +143,7 @@ class Site:
             services=self._services,
             templates=self._templates,
             topics=self._live,
+            position=self._live.position,
             fleet=self._fleet,
             nodes=self._nodes,
             cookies=self._cookies(request),

@@ -32,12 +32,16 @@ class SignedInVisitor:
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """A request for a page. `form` is what was sent by POST, known to be from a page of ours."""
+    """A request for a page. `form` is what was sent by POST, known to be from a page of ours.
+
+    `position`: how far open pages were told of changes when the request came, see live.py.
+    """
 
     request: Request
     services: Services
     templates: Templates
     topics: LiveTopics
+    position: str
     fleet: FleetReader
     nodes: NodeMarkup
     cookies: Cookies
@@ -109,6 +113,7 @@ class Visit:
         visitor = self.visitor
         context |= {
             "me": None if visitor is None else visitor.principal,
+            "position": self.position,
             "csrf": "" if visitor is None else csrf.made_for(visitor.secret),
             "nonce": self.nonce,
             "path": self.request.url.path,

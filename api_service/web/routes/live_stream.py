@@ -24,7 +24,7 @@ async def follow(visit: Visit) -> Response:
     for topic in topics:
         await _require(visit, topic)
     return LiveStream(
-        messages(visit.topics, topics),
+        messages(visit.topics, topics, visit.query("since")),
         media_type="text/event-stream",
         wakeups=visit.services.wakeups,
         recheck=lambda: visit.services.authenticator.principal(f"Bearer {visit.signed_in.secret}"),
