@@ -12,6 +12,7 @@ from api_service.sight import Sight
 from reservation_core import contracts
 from reservation_core.contracts_events import EventOut
 from reservation_core.contracts_job_specs import JobSpec, WorkloadSpec
+from reservation_core.contracts_nodes import UnknownPodOut
 from reservation_core.domain.model import PodName, Reason, Reservation
 from reservation_core.domain.placement.link_words import link_words
 from reservation_core.ports.audit import RecordedEvent
@@ -192,13 +193,16 @@ def node(view: NodeView) -> contracts.NodeOut:
         taints=list(view.taints),
         fenced_at=view.fenced_at,
         fenced_by=view.fenced_by,
+        cordoned_at=None if view.cordon is None else view.cordon.at,
+        cordoned_by=None if view.cordon is None else view.cordon.by,
+        cordon_reason=None if view.cordon is None else view.cordon.reason,
         gpu_links=None if view.links is None else link_words(view.links),
     )
 
 
-def unknown_pod(pod: UnknownPod) -> contracts.UnknownPodOut:
+def unknown_pod(pod: UnknownPod) -> UnknownPodOut:
     """A pod that nobody accounts for."""
-    return contracts.UnknownPodOut(
+    return UnknownPodOut(
         name=pod.name,
         node=pod.node,
         gpu_indices=None if pod.gpu_indices is None else list(pod.gpu_indices),

@@ -26,7 +26,6 @@ from reservation_core.contracts import (
     JobEvent,
     JobExtend,
     JobSubmit,
-    NodeFence,
     NodeOut,
     Page,
     QueuePage,
@@ -35,11 +34,11 @@ from reservation_core.contracts import (
     TokenCreate,
     TokenCreated,
     TokenOut,
-    UnknownPodOut,
     UserCreate,
     UserOut,
 )
 from reservation_core.contracts_job_specs import JobSpec
+from reservation_core.contracts_nodes import NodeCordon, NodeFence, UnknownPodOut
 from reservation_core.contracts_users import UserDisabled
 from reservation_core.domain.model import JobStatus
 
@@ -213,6 +212,14 @@ class GpuDevClient(Calls):
     def unfence_node(self, name: str) -> NodeOut:
         """Take a fence back (administrators only)."""
         return self._post(NodeOut, f"{_node_path(name)}/unfence")
+
+    def cordon_node(self, name: str, reason: str | None = None) -> NodeOut:
+        """Have nothing new placed on a node; what is there goes on (administrators only)."""
+        return self._post(NodeOut, f"{_node_path(name)}/cordon", NodeCordon(reason=reason))
+
+    def uncordon_node(self, name: str) -> NodeOut:
+        """Take a cordon back (administrators only)."""
+        return self._post(NodeOut, f"{_node_path(name)}/uncordon")
 
     def unknown_pods(self) -> Iterator[UnknownPodOut]:
         """Pods that the ledger does not know, by name (administrators only)."""

@@ -43,7 +43,12 @@ COMMANDS = {
     "extend": Entry("jobs", "extend_app", "Give a job more time.", JOBS),
     "cancel": Entry("jobs", "cancel_app", "End jobs, or take them out of the line.", JOBS),
     "gpus": Entry("inventory", "gpus_app", "Show how many GPUs are free, and when the next one is.", LOOK),
-    "nodes": Entry("inventory", "nodes_app", "List the nodes; `nodes fence`: one is without power.", LOOK),
+    "nodes": Entry(
+        "inventory",
+        "nodes_app",
+        "List the nodes; `nodes cordon`: nothing new there; `nodes fence`: it is without power.",
+        LOOK,
+    ),
     "queue": Entry("queue", "app", "Show who waits and why; `queue dlq`: messages that failed.", LOOK),
     "book": Entry("book", "app", "Book GPUs for a time slot; list, move and cancel bookings.", BOOK),
     "avail": Entry("avail", "app", "Show how many GPUs are free when.", BOOK),

@@ -19,9 +19,9 @@ from reservation_core.contracts import (
     QueueEntry,
     Time,
     TokenOut,
-    UnknownPodOut,
     UserOut,
 )
+from reservation_core.contracts_nodes import UnknownPodOut
 from reservation_core.contracts_users import BelongingOut
 from reservation_core.domain.model import GpuState, JobStatus
 
@@ -182,6 +182,11 @@ NODE = View[NodeOut](
         Column(
             "FENCED",
             lambda node: f"{local_time(node.fenced_at)} by {node.fenced_by}" if node.fenced_at else "",
+            wide=True,
+        ),
+        Column(
+            "CORDONED",
+            lambda node: f"{local_time(node.cordoned_at)} by {node.cordoned_by}" if node.cordoned_at else "",
             wide=True,
         ),
         Column("LAST SEEN", lambda node: local_time(node.last_seen_at), wide=True),

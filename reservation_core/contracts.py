@@ -211,6 +211,9 @@ class NodeOut(Wire):
     taints: list[str] = []
     fenced_at: Time | None = None
     fenced_by: str | None = None
+    cordoned_at: Time | None = None
+    cordoned_by: str | None = None
+    cordon_reason: str | None = None
     gpu_links: Annotated[
         list[list[str]] | None,
         Field(
@@ -218,27 +221,6 @@ class NodeOut(Wire):
             examples=[[["X", "NV18"], ["NV18", "X"]]],
         ),
     ] = None
-
-
-class NodeFence(Wire):
-    """An administrator's word that a node is without power, and why if they like."""
-
-    reason: Annotated[Text, Field(min_length=1, max_length=1000)] | None = None
-
-
-class UnknownPodOut(Wire):
-    """A pod with our marks that no reservation accounts for.
-
-    The GPUs that it says it holds are not given out while it is there; null: it does not say, or it has finished.
-    """
-
-    name: str
-    node: str | None
-    gpu_indices: list[int] | None
-    detail: str
-    first_seen_at: Time
-    end_requested_at: Time | None
-    end_requested_by: str | None
 
 
 class QueueEntry(Wire):

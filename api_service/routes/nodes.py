@@ -1,4 +1,4 @@
-"""Fences: administrators say which machines are without power, and take it back."""
+"""What administrators say about machines: one is without power, one gets nothing new; and take back."""
 
 from typing import Annotated
 
@@ -9,9 +9,10 @@ from api_service import bodies, presenting
 from api_service.documents import problems, reads
 from api_service.idempotency import Answer, once
 from api_service.services import Caller, Served
-from reservation_core.contracts import NodeFence, NodeOut
+from reservation_core.contracts import NodeOut
+from reservation_core.contracts_nodes import NodeCordon, NodeFence
 from reservation_core.ports.transactions import UnitOfWork
-from reservation_core.usecases import fence_node
+from reservation_core.usecases import cordon_node, fence_node
 
 router = APIRouter(prefix="/v1/nodes", tags=["operators"])
 
@@ -54,6 +55,44 @@ async def unfence(request: Request, services: Served, caller: Caller, node: Node
 
     async def act(uow: UnitOfWork) -> Answer:
         view = await fence_node.unfence(uow, caller, node, now)
+        return Answer(200, presenting.node(view).model_dump_json().encode())
+
+    return await once(request, caller, b"", services.runtime.uow, act)
+
+
+@router.post(
+    "/{node}/cordon",
+    response_model=NodeOut,
+    summary="Place nothing new on a node",
+    responses=problems(400, 403, 404, 409, 413, 415),
+    openapi_extra=reads(NodeCordon, required=False),
+)
+async def cordon(request: Request, services: Served, caller: Caller, node: NodeName) -> Response:
+    """Administrators only. What is there goes on, and bookings there stay; no job is started there, no booking made and
+    no slot planned until it is taken back. A node that is cordoned already stays as it is."""
+    body = await bodies.read_optional(request, NodeCordon, limit=services.settings.max_body_bytes)
+    now = services.runtime.clock.now()
+
+    async def act(uow: UnitOfWork) -> Answer:
+        view = await cordon_node.cordon(uow, caller, node, body.reason, now)
+        return Answer(200, presenting.node(view).model_dump_json().encode())
+
+    return await once(request, caller, body.model_dump_json().encode(), services.runtime.uow, act)
+
+
+@router.post(
+    "/{node}/uncordon",
+    response_model=NodeOut,
+    summary="Take a cordon back",
+    responses=problems(400, 403, 404, 409),
+    openapi_extra=reads(None),
+)
+async def uncordon(request: Request, services: Served, caller: Caller, node: NodeName) -> Response:
+    """Administrators only. A node that is not cordoned stays as it is."""
+    now = services.runtime.clock.now()
+
+    async def act(uow: UnitOfWork) -> Answer:
+        view = await cordon_node.uncordon(uow, caller, node, now)
         return Answer(200, presenting.node(view).model_dump_json().encode())
 
     return await once(request, caller, b"", services.runtime.uow, act)

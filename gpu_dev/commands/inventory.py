@@ -1,4 +1,4 @@
-"""`gpus`; `nodes`, `nodes fence` and `nodes unfence`."""
+"""`gpus`; `nodes`, `nodes fence|unfence` and `nodes cordon|uncordon`."""
 
 from typing import Annotated
 
@@ -72,3 +72,23 @@ def unfence(ctx: typer.Context, node: Annotated[str, typer.Argument(help="A fenc
     with client_for(ctx) as client:
         freed = client.unfence_node(node)
     put(f"{freed.name} is not fenced any more{'' if freed.ready else ', and not ready yet'}\n")
+
+
+@nodes_app.command()
+def cordon(
+    ctx: typer.Context,
+    node: Annotated[str, typer.Argument(help="A node.")],
+    reason: Annotated[str | None, typer.Option(help="Why, for the record and for those who wait.")] = None,
+) -> None:
+    """Place nothing new on a node: what is there goes on, and bookings there stay (administrators)."""
+    with client_for(ctx) as client:
+        cordoned = client.cordon_node(node, reason)
+    put(f"{cordoned.name} gets nothing new. To take that back: gpu-dev nodes uncordon {cordoned.name}\n")
+
+
+@nodes_app.command()
+def uncordon(ctx: typer.Context, node: Annotated[str, typer.Argument(help="A cordoned node.")]) -> None:
+    """Take a cordon back (administrators)."""
+    with client_for(ctx) as client:
+        freed = client.uncordon_node(node)
+    put(f"{freed.name} is not cordoned{f': {freed.detail}' if freed.detail else ''}\n")

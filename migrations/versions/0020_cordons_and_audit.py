@@ -44,5 +44,37 @@ SELECT n.id AS node_id,
             FROM unknown_pods u WHERE u.node = n.name)
        ), '') AS detail
 FROM nodes n;
+CREATE OR REPLACE VIEW gpu_status AS
+SELECT n.name                                                  AS node,
+       g.index,
+       g.gpu_type,
+       CASE WHEN h.kind = 'maintenance' THEN 'maintenance'
+            WHEN c.condition <> 'usable' THEN c.condition
+            WHEN h.id IS NULL THEN 'free' ELSE 'held' END      AS state,
+       h.id                                                    AS holder,
+       h.user_name,
+       h.since,
+       h.free_at,
+       CASE WHEN n.removed_at IS NOT NULL THEN 'removed'
+            WHEN n.fenced_at IS NOT NULL THEN 'fenced'
+            WHEN NOT n.ready THEN 'not ready'
+            WHEN NOT n.schedulable THEN 'not schedulable'
+            ELSE 'ready' END                                   AS node_state,
+       s.detail                                                AS node_detail,
+       g.uuid
+FROM gpus g
+JOIN nodes n ON n.id = g.node_id
+JOIN card_conditions c ON c.gpu_id = g.id
+JOIN node_conditions s ON s.node_id = n.id
+LEFT JOIN LATERAL (
+    SELECT r.id, r.kind, u.name AS user_name, lower(a.during) AS since, upper(a.during) AS free_at
+    FROM allocations a
+    JOIN reservations r ON r.id = a.reservation_id
+    JOIN users u ON u.id = r.user_id
+    WHERE a.gpu_id = g.id AND a.released_at IS NULL AND (a.held OR a.during @> statement_timestamp())
+    ORDER BY a.held DESC, a.booking_id IS NULL
+    LIMIT 1
+) h ON true
+ORDER BY n.name, g.index;
 ALTER TABLE nodes DROP COLUMN cordon_reason, DROP COLUMN cordoned_by, DROP COLUMN cordoned_at;
 """

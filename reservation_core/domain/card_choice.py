@@ -23,6 +23,8 @@ from reservation_core.domain.rules import BrokenRule
 SOON = timedelta(minutes=10)
 """A card that can't be had at this moment is not counted on for bookings that begin within this time."""
 
+_NAMED = 10
+
 SLACK = length_micros(timedelta(days=1))
 """How far around a slot free time matters to the choice."""
 
@@ -31,7 +33,7 @@ SLACK = length_micros(timedelta(days=1))
 class BookableCard:
     """One card: its `busy` ranges (never overlapping, in order), and whether it can be booked at all (`available`).
 
-    `links` are those of its whole node, where they are known.
+    `links` are those of its whole node, where they are known. `cordoned`: an administrator wants nothing new there.
     """
 
     gpu_id: int
@@ -41,6 +43,7 @@ class BookableCard:
     available: bool
     busy: tuple[Range, ...] = ()
     links: Links | None = None
+    cordoned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,7 @@ class KnownCard:
 
     `bookable`: its node gets new work, and the card is not out of use for good. `usable_now`: it is usable at this
     moment. `overrun`: a pod holds it beyond its time. `rows` are its open ranges in the ledger, which never overlap.
-    `links` are those of its whole node, where they are known.
+    `links` are those of its whole node, where they are known. `cordoned`: an administrator wants nothing new there.
     """
 
     gpu_id: int
@@ -61,6 +64,7 @@ class KnownCard:
     overrun: bool
     rows: Sequence[Range]
     links: Links | None = None
+    cordoned: bool = False
 
 
 def bookable(cards: Iterable[KnownCard], now: datetime) -> list[BookableCard]:
@@ -76,6 +80,7 @@ def bookable(cards: Iterable[KnownCard], now: datetime) -> list[BookableCard]:
             card.bookable,
             tuple(sorted(card.rows) if card.usable_now and not card.overrun else merge([*card.rows, soon])),
             card.links,
+            card.cordoned,
         )
         for card in cards
     ]
@@ -135,6 +140,7 @@ def with_booked(
             card.available,
             tuple(merge([*card.busy, (start, end)])),
             card.links,
+            card.cordoned,
         )
         if card.gpu_id in taken
         else card
@@ -161,10 +167,13 @@ def never_bookable(cards: Collection[BookableCard], wanted: Wanted) -> BrokenRul
     if _able(of_type, wanted, only_available=True):
         return None
     if _able(of_type, wanted, only_available=False):
+        cordoned = sorted({card.node for card in of_type if card.cordoned and not card.available})
+        named = ", ".join(cordoned[:_NAMED]) + (" …" if len(cordoned) > _NAMED else "")
         return BrokenRule(
             "node_unavailable",
-            "Nodes or cards that it needs can't be had now, and nobody knows until when. Book it when they are back "
-            "(`gpu-dev nodes` says why they are away), or ask for less.",
+            "Nodes or cards that it needs can't be had now, and nobody knows until when"
+            + (f" (cordoned by an administrator: {named})" if cordoned else "")
+            + ". Book it when they are back (`gpu-dev nodes` says why they are away), or ask for less.",
         )
     largest = max(len(here) for nodes in _sizes(of_type).values() for here in nodes.values())
     if wanted.gpus > largest:

@@ -1,18 +1,22 @@
 """Why a job waits: what the inventory could ever give, and the typed reasons with a sentence that says what to do."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from reservation_core.domain.model import GpuCondition, Node, Reason, ReasonCode
+
+_NAMED = 3
+_SAID = 300
 
 
 @dataclass(slots=True)
 class TypeCapacity:
     """For one type of GPU, how many nodes have at least so many cards: `whole[k]` of all cards, `usable[k]` of those
-    that are usable on available nodes."""
+    that are usable on available nodes. `away` are the nodes with such cards that get nothing new."""
 
     whole: list[int] = field(default_factory=lambda: [0])
     usable: list[int] = field(default_factory=lambda: [0])
+    away: list[Node] = field(default_factory=list)
 
     def add_node(self, cards: int, usable: int) -> None:
         """Count one more node."""
@@ -40,7 +44,10 @@ class Capacity:
             for gpu_type in {gpu.gpu_type for gpu in node.gpus}:
                 cards = [gpu for gpu in node.gpus if gpu.gpu_type == gpu_type]
                 usable = sum(gpu.condition is GpuCondition.USABLE for gpu in cards) if node.available else 0
-                self.types.setdefault(gpu_type, TypeCapacity()).add_node(len(cards), usable)
+                capacity = self.types.setdefault(gpu_type, TypeCapacity())
+                capacity.add_node(len(cards), usable)
+                if not node.available:
+                    capacity.away.append(node)
 
     def could_run_on(self, gpu_type: str, gpus: int, nodes: int) -> bool:
         """Whether the usable cards of this type are enough for such a job."""
@@ -59,7 +66,8 @@ class Capacity:
             return Reason(
                 ReasonCode.NODE_UNAVAILABLE,
                 f"{_sized(gpus, nodes, of_type)} would fit, but nodes or cards that it needs are unavailable now. "
-                "It starts when they are back; an operator sees them with `gpu-dev gpus`.",
+                "It starts when they are back; an operator sees them with `gpu-dev gpus`."
+                + _said_of([node for capacity in wanted.values() for node in capacity.away]),
             )
         able = max(c.whole[gpus] if gpus < len(c.whole) else 0 for c in wanted.values())
         if able:
@@ -107,6 +115,12 @@ def behind_in_line(gpu_type: str | None) -> Reason:
         f"Others before it in the line for {pool} go first. "
         "There is nothing to do; a shorter job or one with fewer GPUs may start sooner in a gap.",
     )
+
+
+def _said_of(away: Sequence[Node]) -> str:
+    """What there is to say about nodes that get nothing new, of the first few."""
+    said = [f"{node.name}: {node.unavailable_detail[:_SAID]}" for node in away if node.unavailable_detail]
+    return "".join(f" {each}" for each in said[:_NAMED])
 
 
 def _cards(gpus: int, of_type: str) -> str:

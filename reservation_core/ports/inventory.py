@@ -46,16 +46,27 @@ class NodeView:
     fenced_at: datetime | None = None
     fenced_by: str | None = None
     links: Links | None = None
+    cordon: "Cordon | None" = None
 
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
-    """What decides whether a node may be fenced."""
+    """What decides whether a node may be fenced, or cordoned."""
 
     name: str
     ready: bool
     last_seen_at: datetime
     fenced_by: str | None
+    cordoned_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cordon:
+    """An administrator's word that nothing new is to be placed on a node; `reason` is why if they said so."""
+
+    at: datetime
+    by: str
+    reason: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +109,14 @@ class Inventory(Protocol):
 
     async def unfence(self, name: str) -> None:
         """Take the word back, and tell the planner."""
+        ...
+
+    async def cordon(self, name: str, cordon: Cordon) -> None:
+        """Write down that nothing new is to be placed on the node, and tell the planner."""
+        ...
+
+    async def uncordon(self, name: str) -> None:
+        """Take that back, and tell the planner."""
         ...
 
     async def without_power(self, names: Sequence[str]) -> dict[str, Fence]:

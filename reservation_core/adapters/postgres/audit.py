@@ -31,6 +31,7 @@ class PostgresAudit:
             "actor": which.actor,
             "limit": limit + 1,
         }
+        more: dict[str, Any]
         if which.subject is not None:
             query, more = "events_of_subject", {"subject": which.subject}
         else:

@@ -54,8 +54,10 @@ class PostgresBookings:
         )
         links = await node_links(self._connection)
         return [
-            KnownCard(gpu_id, node, index, gpu_type, bookable, usable_now, overrun, _rows(ranges), links.get(node))
-            for gpu_id, node, index, gpu_type, bookable, usable_now, overrun, ranges in found
+            KnownCard(
+                gpu_id, node, index, gpu_type, bookable, usable_now, overrun, _rows(ranges), links.get(node), cordoned
+            )
+            for gpu_id, node, index, gpu_type, bookable, usable_now, overrun, ranges, cordoned in found
         ]
 
     async def add(self, new: Sequence[NewBooking], series: NewSeries | None) -> bool:

@@ -16,7 +16,7 @@ from reservation_core.domain.inventory import InventoryChange, KnownGpu, KnownNo
 from reservation_core.domain.model import ForeignPod, GpuCondition, GpuState, NodeReport
 from reservation_core.domain.placement.link_words import read_links
 from reservation_core.ports.cards_now import CardNow, NodeNow
-from reservation_core.ports.inventory import Fence, GpuView, NodeRecord, NodeView
+from reservation_core.ports.inventory import Cordon, Fence, GpuView, NodeRecord, NodeView
 from reservation_core.ports.queues import Queue, QueueName
 
 
@@ -82,7 +82,9 @@ class PostgresInventory:
     async def lock_node(self, name: str) -> NodeRecord | None:
         """Read one node and keep others from changing it."""
         row = (await self._connection.execute(statement("lock_node"), {"name": name})).one_or_none()
-        return None if row is None else NodeRecord(row.name, row.ready, row.last_seen_at, row.fenced_by)
+        if row is None:
+            return None
+        return NodeRecord(row.name, row.ready, row.last_seen_at, row.fenced_by, row.cordoned_by)
 
     async def fence(self, name: str, by: str, reason: str | None, now: datetime) -> None:
         """Write down that the node is without power, and tell the planner."""
@@ -92,6 +94,18 @@ class PostgresInventory:
     async def unfence(self, name: str) -> None:
         """Take the word back, and tell the planner."""
         await self._connection.execute(statement("unfence_node"), {"name": name})
+        await self._tell_planner()
+
+    async def cordon(self, name: str, cordon: Cordon) -> None:
+        """Write down that nothing new is to be placed on the node, and tell the planner."""
+        await self._connection.execute(
+            statement("cordon_node"), {"name": name, "at": cordon.at, "by": cordon.by, "reason": cordon.reason}
+        )
+        await self._tell_planner()
+
+    async def uncordon(self, name: str) -> None:
+        """Take that back, and tell the planner."""
+        await self._connection.execute(statement("uncordon_node"), {"name": name})
         await self._tell_planner()
 
     async def without_power(self, names: Sequence[str]) -> dict[str, Fence]:
@@ -224,6 +238,7 @@ def _node_view(row: Row[Any]) -> NodeView:
         fenced_at=row.fenced_at,
         fenced_by=row.fenced_by,
         links=None if row.gpu_links is None else read_links(row.gpu_links),
+        cordon=None if row.cordoned_at is None else Cordon(row.cordoned_at, row.cordoned_by, row.cordon_reason),
     )
 
 

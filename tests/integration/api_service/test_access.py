@@ -46,6 +46,8 @@ CALLS: dict[tuple[str, str], Call] = {
     ("GET", "/v1/nodes"): Call(200, 200, 200),
     ("POST", "/v1/nodes/{node}/fence"): Call(403, 403, 409),  # it is ready
     ("POST", "/v1/nodes/{node}/unfence"): Call(403, 403, 409),
+    ("POST", "/v1/nodes/{node}/cordon"): Call(403, 403, 200),
+    ("POST", "/v1/nodes/{node}/uncordon"): Call(403, 403, 200),
     ("GET", "/v1/events"): Call(403, 403, 200),
     ("GET", "/v1/pods/unknown"): Call(403, 403, 200),
     ("POST", "/v1/pods/unknown/{pod}/end"): Call(403, 403, 202),

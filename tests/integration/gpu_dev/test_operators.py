@@ -58,6 +58,24 @@ def test_a_node_is_fenced_and_unfenced(system: System, run_sql) -> None:
     assert system.cli("nodes", "fence", "nowhere", "--yes", who="admin").returncode == 3
 
 
+def test_a_node_is_cordoned_and_that_is_on_record(system: System) -> None:
+    node = node_of(system)
+    assert system.cli("nodes", "cordon", node).returncode == 6
+    done = system.cli("nodes", "cordon", node, "--reason", "A fan is loud.", who="admin")
+    assert (done.returncode, f"gpu-dev nodes uncordon {node}" in done.stdout) == (0, True), done.stderr
+    assert "Cordoned by an administrator (admin: A fan is loud.)" in system.cli("nodes").stdout
+    refused = system.cli("book", "create", "-g", "1", "-s", "now", "-d", "1h")
+    assert (refused.returncode, "cordoned by an administrator" in refused.stderr) == (4, True)
+    assert system.cli("nodes", "uncordon", node, who="admin").stdout == f"{node} is not cordoned\n"
+    lines = system.cli("audit", "--subject", node, "--actor", "admin", who="admin").stdout.splitlines()
+    assert [line.split()[3:5] for line in lines[1:]] == [["node_uncordoned", node], ["node_cordoned", node]]
+    both = system.cli("audit", "--kind", "node_cordoned", "--kind", "node_uncordoned", "-o", "json", who="admin")
+    assert [each["data"] for each in json.loads(both.stdout)["items"]] == [{}, {"reason": "A fan is loud."}]
+    assert "Only the newest 1 are shown" in system.cli("audit", "--limit", "1", who="admin").stderr
+    assert system.cli("audit").returncode == 6
+    assert "No" in system.cli("audit", "--subject", "user:alice").stdout
+
+
 def test_unknown_pods_are_listed_and_ended(system: System, run_sql) -> None:
     """A job whose row was lost: its pod goes on until somebody says that it is to end."""
     job_id = system.cli("submit", "-g", "1", "-d", "10m", "--", "sleep", "600").stdout.strip()

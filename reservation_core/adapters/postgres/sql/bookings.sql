@@ -22,7 +22,8 @@ SELECT c.gpu_id, c.node, c.index AS card_index, c.gpu_type,
        s.available AND g.condition IN ('usable', 'foreign') AS bookable,
        c.condition = 'usable' AS usable_now,
        o.gpu_id IS NOT NULL AS overrun,
-       r.ranges
+       r.ranges,
+       n.cordoned_at IS NOT NULL AS cordoned
 FROM card_conditions c
 JOIN gpus g ON g.id = c.gpu_id
 JOIN nodes n ON n.id = c.node_id

@@ -94,7 +94,7 @@ ORDER BY n.name, g.index LIMIT :limit;
 -- Nodes with their cards counted, by name; with `only` that one. Removed nodes are shown while somebody holds a card of
 -- theirs, or while they are fenced, or when asked for.
 SELECT n.name, n.ready, n.schedulable, s.detail, n.labels, n.zone, n.logical_name, n.taints, n.fenced_at, n.fenced_by,
-       n.gpu_links, n.last_seen_at, n.removed_at, c.gpu_types, c.gpus, CASE WHEN s.available THEN c.free ELSE 0 END AS free
+       n.cordoned_at, n.cordoned_by, n.cordon_reason, n.gpu_links, n.last_seen_at, n.removed_at, c.gpu_types, c.gpus, CASE WHEN s.available THEN c.free ELSE 0 END AS free
 FROM nodes n
 JOIN node_conditions s ON s.node_id = n.id
 CROSS JOIN LATERAL (
@@ -134,7 +134,8 @@ GROUP BY g.gpu_type, g.state ORDER BY g.gpu_type, g.state;
 
 -- name: lock_node
 -- One node, kept from being fenced or changed by others until the transaction ends.
-SELECT name, ready, removed_at, last_seen_at, fenced_at, fenced_by FROM nodes WHERE name = :name FOR NO KEY UPDATE;
+SELECT name, ready, removed_at, last_seen_at, fenced_at, fenced_by, cordoned_by
+FROM nodes WHERE name = :name FOR NO KEY UPDATE;
 
 -- name: fence_node
 -- An administrator's word: this machine is without power.
@@ -143,6 +144,14 @@ UPDATE nodes SET fenced_at = CAST(:now AS timestamptz), fenced_by = :by, fence_r
 -- name: unfence_node
 -- The word is taken back.
 UPDATE nodes SET fenced_at = NULL, fenced_by = NULL, fence_reason = NULL WHERE name = :name;
+
+-- name: cordon_node
+-- An administrator's word: nothing new is placed here.
+UPDATE nodes SET cordoned_at = :at, cordoned_by = :by, cordon_reason = :reason WHERE name = :name;
+
+-- name: uncordon_node
+-- That is taken back.
+UPDATE nodes SET cordoned_at = NULL, cordoned_by = NULL, cordon_reason = NULL WHERE name = :name;
 
 -- name: nodes_without_power
 -- Which of these are fenced, and still don't answer: only there an administrator's word stands for the node's own.
