@@ -26,8 +26,6 @@ from tests.waiting import eventually
 from tests.webhook_process import WebhookProcess, new_pair, webhook_process, write_pair
 from tests.webhook_registration import registered
 
-pytestmark = pytest.mark.timeout(240)
-
 NODES = {f"gpu-cluster-worker{number if number > 1 else ''}": f"node{number}" for number in range(1, 5)}
 SEEN = [("node1", "0,1"), ("node2", "2"), ("node3", "0,1,2"), ("node4", "3"), ("node4", "3")]
 GUIDE = "0=node1:0,1\n1=node2:2\n2=node3:0,1,2\n"

@@ -12,8 +12,6 @@ from tests.integration.gpu_scheduler.conftest import Cluster, Starter, admitted,
 from tests.integration.reservation_core.adapters.postgres.conftest import Seed
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.timeout(120)
-
 HOUR = timedelta(hours=1)
 
 
@@ -133,6 +131,6 @@ async def test_while_nobody_can_say_which_cards_are_promised_nothing_is_bound(
     told = len(process.logged("the promised cards could not be read; trying again"))
     await eventually(lambda: len(process.logged("the promised cards could not be read; trying again")) > told + 5)
     assert await cluster.node_of("meanwhile-0") is None
-    assert await process.leading()
+    await eventually(process.leading)
     await way.open()
     await cluster.eventually_on("meanwhile-0", name)
