@@ -1,7 +1,7 @@
 """The application: what schedulers ask, and how the process is."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from logging import DEBUG
 from typing import Protocol, TypeVar
 
@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from gpu_admission import kube_scheduler, volcano
 from gpu_admission.bodies import SMALL_BYTES, Bodies
 from gpu_admission.metrics import Call, Metrics, Outcome
-from gpu_admission.questions import Answer, Condition, Question
+from gpu_admission.questions import Answer, Asked, Condition, Question
 from gpu_admission.version import versions
 from reservation_core.ports.extender import BindRefusedError, Extender
 from reservation_core.runtime.settings_admission import VolcanoShape
@@ -51,17 +51,19 @@ class App:
         self._running = running
         self._condition = condition
         self._metrics = metrics
-        self._bodies = bodies
         self._shape = shape
         self._args = kube_scheduler.ArgsReader()
         kube, others = kube_scheduler.written_filter_error, volcano.written_error
-        self.questions = {
-            "/scheduler/predicates": self._asked(Call.FILTER, self._filter, kube),
-            "/scheduler/priorities": self._asked(Call.PRIORITIZE, self._prioritize, kube_scheduler.written_binding),
-            "/scheduler/bind": self._asked(Call.BIND, self._bind, kube_scheduler.written_binding),
-            "/scheduler/vpredicates": self._asked(Call.VOLCANO_PREDICATE, self._volcano_predicate, others),
-            "/scheduler/vprioritize": self._asked(Call.VOLCANO_PRIORITIZE, self._volcano_prioritize, others),
+        asked = {
+            "/scheduler/predicates": Asked(Call.FILTER, self._filter, kube, self._filter_at_once),
+            "/scheduler/priorities": Asked(
+                Call.PRIORITIZE, self._prioritize, kube_scheduler.written_binding, self._prioritize_at_once
+            ),
+            "/scheduler/bind": Asked(Call.BIND, self._bind, kube_scheduler.written_binding),
+            "/scheduler/vpredicates": Asked(Call.VOLCANO_PREDICATE, self._volcano_predicate, others),
+            "/scheduler/vprioritize": Asked(Call.VOLCANO_PRIORITIZE, self._volcano_prioritize, others),
         }
+        self.questions = {path: Question(each, bodies, metrics, condition) for path, each in asked.items()}
         """What schedulers may ask, by path."""
 
     def asgi(self) -> ASGIApp:
@@ -86,16 +88,17 @@ class App:
 
         return app
 
-    def _asked(
-        self, call: Call, answer: Callable[[bytes], Awaitable[Answer]], told: Callable[[str], bytes]
-    ) -> Question:
-        return Question(call, answer, told, self._bodies, self._metrics, self._condition)
-
     # --- What schedulers ask.
 
     async def _filter(self, body: bytes) -> Answer:
         args = await _read(self._args.read, body)
         await self._running.extender.turn()
+        return self._filtered(args)
+
+    def _filter_at_once(self, body: bytes) -> Answer | None:
+        return None if self._running.extender.busy else self._filtered(self._args.read(body))
+
+    def _filtered(self, args: kube_scheduler.ExtenderArgs) -> Answer:
         filtered = self._running.extender.filter(args.pod, args.nodes)
         if _log.is_enabled_for(DEBUG):
             _log.debug("filtered", asked=len(args.nodes), fitting=len(filtered.fitting), **_about(args.pod))
@@ -103,7 +106,12 @@ class App:
         return written, Outcome.ANSWERED if filtered.fitting or not args.nodes else Outcome.REFUSED
 
     async def _prioritize(self, body: bytes) -> Answer:
-        args = await _read(self._args.read, body)
+        return self._prioritized(await _read(self._args.read, body))
+
+    def _prioritize_at_once(self, body: bytes) -> Answer:
+        return self._prioritized(self._args.read(body))
+
+    def _prioritized(self, args: kube_scheduler.ExtenderArgs) -> Answer:
         scores = self._running.extender.prioritize(args.pod, args.nodes)
         return kube_scheduler.written_priorities(args.nodes, scores), Outcome.ANSWERED
 

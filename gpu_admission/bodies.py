@@ -51,11 +51,15 @@ class Bodies:
         except TimeoutError:
             if not patience.expired():
                 raise
-            raise RefusedBodyError(408, _TOLD_LATE.format(seconds=self._patience_s)) from None
+            raise self.late() from None
         try:
             yield body
         finally:
             self._give_back(size)
+
+    def late(self) -> RefusedBodyError:
+        """What is said of a body that did not come in time."""
+        return RefusedBodyError(408, _TOLD_LATE.format(seconds=self._patience_s))
 
     def _room_for(self, scope: Scope) -> int:
         kind, encoding, announced = b"", b"identity", b""

@@ -1,9 +1,11 @@
-"""What schedulers ask, as ASGI endpoints: a body in, an answer out, and each call counted.
+"""What schedulers ask: a body in, an answer out, and each call counted.
 
-Every pod costs three of these calls, so nothing stands between them and the server that isn't needed.
+Most questions are asked three times for every pod, so nothing stands between them and the connection that isn't needed:
+see `question_protocol`. What comes in any unusual way comes through the ASGI application instead, and ends here, too.
 """
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from time import perf_counter
 
 import structlog
@@ -21,65 +23,100 @@ _CLOSE = (b"connection", b"close")
 _log = structlog.get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """An answer as HTTP has it; `last`: the connection is closed after it."""
+
+    status: int
+    content: bytes
+    last: bool = False
+
+
+@dataclass(slots=True)
 class Condition:
     """How the process is. `draining`: it is about to end, and is not to be sent anything new."""
 
-    def __init__(self) -> None:
-        self.draining = False
+    draining: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How one kind of call is answered, by its body; `problem` writes one as the asking scheduler's type has it.
+
+    `at_once` answers where nothing has to be waited for, and gives None else; without it all is waited for.
+    """
+
+    call: Call
+    answer: Callable[[bytes], Awaitable[Answer]]
+    problem: Callable[[str], bytes]
+    at_once: Callable[[bytes], Answer | None] | None = None
 
 
 class Question:
-    """The endpoint of one kind of call. `told` writes a problem as the asking scheduler's type has it."""
+    """One kind of call at work."""
 
-    def __init__(
-        self,
-        call: Call,
-        answer: Callable[[bytes], Awaitable[Answer]],
-        told: Callable[[str], bytes],
-        bodies: Bodies,
-        metrics: Metrics,
-        condition: Condition,
-    ) -> None:
-        self._call = call
-        self._answer = answer
-        self._told = told
+    def __init__(self, asked: Asked, bodies: Bodies, metrics: Metrics, condition: Condition) -> None:
+        self._asked = asked
         self._bodies = bodies
         self._metrics = metrics
         self._condition = condition
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer. While draining, each answer is its connection's last: what comes next is asked of another replica."""
-        status, content, close = await self._answered(scope, receive)
-        headers = [(b"content-length", b"%d" % len(content)), _KIND]
-        if close or self._condition.draining:
-            headers.append(_CLOSE)
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": content})
-
-    async def _answered(self, scope: Scope, receive: Receive) -> tuple[int, bytes, bool]:
-        """The status, the content, and whether the connection is to be closed."""
-        told = self._told
+    def told_at_once(self, body: bytes) -> Told | None:
+        """The answer, or None where it has to be waited for: with `told`."""
+        if self._asked.at_once is None:
+            return None
         started = perf_counter()
-        outcome = Outcome.ERROR
+        try:
+            answer = self._asked.at_once(body)
+        except Exception as problem:  # noqa: BLE001 - the boundary
+            return self._refused(problem, started)
+        return None if answer is None else self._answered(answer, started)
+
+    async def told(self, body: bytes) -> Told:
+        """The answer."""
+        started = perf_counter()
+        try:
+            return self._answered(await self._asked.answer(body), started)
+        except Exception as problem:  # noqa: BLE001 - the boundary
+            return self._refused(problem, started)
+
+    def too_late(self) -> Told:
+        """The answer to a body that did not come in time."""
+        return self._refused(self._bodies.late(), perf_counter())
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer as an ASGI application."""
+        started = perf_counter()
         try:
             async with self._bodies.of(scope, receive) as body:
-                content, outcome = await self._answer(body)
-        except BadJsonError as problem:
-            outcome = Outcome.BAD_REQUEST
-            return 400, told(str(problem)), False
-        except RefusedBodyError as problem:
-            outcome = Outcome.BAD_REQUEST
-            return problem.status, told(str(problem)), True
-        except NotSyncedError as problem:
-            outcome = Outcome.NOT_SYNCED
-            return _status_of_silence(self._call), told(str(problem)), False
-        except Exception:  # noqa: BLE001 - the boundary: it is in the log, and what went wrong is nobody's business
-            _log.exception("call_failed", call=self._call.value)
-            return 500, told("something went wrong in gpu-admission; its log says what"), False
-        else:
-            return 200, content, False
-        finally:
-            self._metrics.called(self._call, outcome, perf_counter() - started)
+                told = self._answered(await self._asked.answer(body), started)
+        except Exception as problem:  # noqa: BLE001 - the boundary
+            told = self._refused(problem, started)
+        headers = [(b"content-length", b"%d" % len(told.content)), _KIND]
+        if told.last or self._condition.draining:  # what comes next is asked of another replica
+            headers.append(_CLOSE)
+        await send({"type": "http.response.start", "status": told.status, "headers": headers})
+        await send({"type": "http.response.body", "body": told.content})
+
+    def _answered(self, answer: Answer, started: float) -> Told:
+        content, outcome = answer
+        self._metrics.called(self._asked.call, outcome, perf_counter() - started)
+        return Told(200, content)
+
+    def _refused(self, problem: Exception, started: float) -> Told:
+        status, outcome, last, why = 500, Outcome.ERROR, False, str(problem)
+        match problem:
+            case BadJsonError():
+                status, outcome = 400, Outcome.BAD_REQUEST
+            case RefusedBodyError():
+                status, outcome, last = problem.status, Outcome.BAD_REQUEST, True
+            case NotSyncedError():
+                status, outcome = _status_of_silence(self._asked.call), Outcome.NOT_SYNCED
+            case _:  # it is in the log, and what went wrong is nobody's business
+                _log.error("call_failed", call=self._asked.call.value, exc_info=problem)
+                why = "something went wrong in gpu-admission; its log says what"
+        self._metrics.called(self._asked.call, outcome, perf_counter() - started)
+        return Told(status, self._asked.problem(why), last)
 
 
 def _status_of_silence(call: Call) -> int:

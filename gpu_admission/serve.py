@@ -14,6 +14,7 @@ from gpu_admission.bodies import Bodies
 from gpu_admission.debug_app import create_debug_app
 from gpu_admission.metrics import Metrics
 from gpu_admission.patient_protocol import patient_protocol
+from gpu_admission.question_protocol import question_protocol
 from gpu_admission.questions import Condition
 from reservation_core.runtime.companions import beside
 from reservation_core.runtime.extender import run_extender
@@ -48,7 +49,7 @@ async def answer(
     """Answer schedulers on one listening socket, and who debugs on the other, until `stop` is set."""
     condition, metrics = Condition(), Metrics(running.numbers, running.problems)
     bodies = Bodies(rules.max_body_bytes, rules.max_bytes_in_flight, rules.body_s)
-    app = App(running, condition, metrics, bodies, rules.volcano_shape).asgi()
+    app = App(running, condition, metrics, bodies, rules.volcano_shape)
     calm_garbage_collector()
     async with AsyncExitStack() as closing:
         secured: dict[str, Any] = {}
@@ -60,7 +61,9 @@ async def answer(
             secured = {"ssl_context_factory": lambda _config, _default: certificate.context}
             await closing.enter_async_context(beside(certificate.watch(rules.certificate_look_s), name="certificate"))
         address = address_of(opened, "https" if secured else "http")
-        server = QuietServer(_configured(app, rules, **secured), lambda: _log.info("listening", address=address))
+        answering = _configured(app.asgi(), rules, **secured)
+        answering.http = question_protocol(app.questions, condition, rules.body_s)  # type: ignore[assignment]
+        server = QuietServer(answering, lambda: _log.info("listening", address=address))
         if debugging is not None:
             shown = QuietServer(
                 _configured(create_debug_app(stop), rules),

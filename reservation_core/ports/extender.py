@@ -50,6 +50,10 @@ class Extender(Protocol):
     def synced(self) -> bool:
         """Whether questions can be answered."""
 
+    @property
+    def busy(self) -> bool:
+        """Whether so much is under way that answers would only be late: who asks next should wait for a `turn`."""
+
     async def turn(self) -> None:
         """Wait a moment while so much is under way that answers would only be late."""
 

@@ -13,6 +13,11 @@ class BindsUnderWay:
         self._room = asyncio.Event()
         self._room.set()
 
+    @property
+    def many(self) -> bool:
+        """Whether a turn has to be waited for."""
+        return not self._room.is_set()
+
     async def turn(self) -> None:
         """Wait while many are under way.
 

@@ -192,6 +192,11 @@ class SchedulerExtender:
 
     # What is asked
 
+    @property
+    def busy(self) -> bool:
+        """Whether many binds are under way."""
+        return self._under_way.many
+
     async def turn(self) -> None:
         """Wait while many binds are under way."""
         await self._under_way.turn()

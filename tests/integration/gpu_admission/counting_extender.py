@@ -33,6 +33,7 @@ class CountingExtender:
     synced: bool = True
     fails: bool = False
     is_ready: bool = True
+    is_busy: bool = False
     trouble: list[str] = field(default_factory=list)
     asking: dict[str, int] = field(default_factory=dict)
     asked: int = 0
@@ -51,8 +52,13 @@ class CountingExtender:
     def numbers(self) -> Mapping[str, float]:
         return {"free_cards": sum(self.free.values()), "questions_total": self.asked}
 
+    @property
+    def busy(self) -> bool:
+        return self.is_busy
+
     async def turn(self) -> None:
-        """Nothing is ever under way."""
+        """It is busy no longer."""
+        self.is_busy = False
 
     def filter(self, pod: Mapping[str, Any], nodes: Sequence[str]) -> Filtered:
         self._check()
