@@ -2,7 +2,8 @@
 
 import csv
 import io
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -10,8 +11,11 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter
 
 from reservation_core.contracts_policy import (
+    MOST_NAMED,
     Explanation,
     LimitOut,
+    Named,
+    PolicyVerdict,
     ProjectOut,
     RelaxationIn,
     RuleBroken,
@@ -26,6 +30,7 @@ from reservation_core.domain.model import ReservationKind
 from reservation_core.domain.usage import GpuTime, UsageBy, UsageLine, UsageReport
 from reservation_core.ports.policies import Project, StoredRule
 from reservation_core.usecases.explain import Explained
+from reservation_core.usecases.policy_preview import PolicyPreview
 from reservation_core.usecases.schedulability import Verdict
 
 _HOUR = Decimal(3600)
@@ -148,3 +153,23 @@ def _exceptions(limits: Limits) -> list[RelaxationIn]:
     if relaxed is None or relaxed.value is None:
         return []
     return [RelaxationIn(within=each.starts_within, lifts=sorted(each.lifts)) for each in relaxed.value]
+
+
+def preview(found: PolicyPreview) -> PolicyVerdict:
+    """Rules as they would be, and whom they would affect."""
+    each = [one.reservation for one in found.affected]
+    return PolicyVerdict(
+        scope=str(found.stored.rule.scope),
+        rules=RulesIn.of(found.stored.rule.rules),
+        users=_named(one.user for one in each),
+        projects=_named(one.project for one in each if one.project is not None),
+        running=_named(one.id for one in each if one.kind is ReservationKind.JOB and one.start is not None),
+        waiting=_named(one.id for one in each if one.kind is ReservationKind.JOB and one.start is None),
+        bookings=_named(one.id for one in each if one.kind is ReservationKind.BOOKING),
+        broken_rules=dict(sorted(Counter(rule.code for one in found.affected for rule in one.broken).items())),
+    )
+
+
+def _named(names: Iterable[str]) -> Named:
+    found = sorted(set(names))
+    return Named(count=len(found), names=found[:MOST_NAMED])

@@ -8,7 +8,7 @@ from gpu_dev.views import wanted_gpus
 from reservation_core.contracts_bookings import BookingOut, BookingVerdict, FeedCreated, FreeSlotOut
 from reservation_core.contracts_maintenance import AffectedOut, MaintenanceOut
 from reservation_core.contracts_notices import NoticeTargetOut
-from reservation_core.contracts_policy import LimitOut, ProjectOut, RuleOut, UsageLineOut
+from reservation_core.contracts_policy import LimitOut, Named, PolicyVerdict, ProjectOut, RuleOut, RulesIn, UsageLineOut
 
 
 def minute(moment: datetime | None) -> str:
@@ -116,8 +116,9 @@ LIMIT = View[LimitOut](
 )
 
 
-def _said(rule: RuleOut) -> str:
-    words = rule.rules.model_dump(mode="json", exclude_none=True)
+def said(rules: RulesIn) -> str:
+    """What rules say, in one line."""
+    words = rules.model_dump(mode="json", exclude_none=True)
     return ", ".join(f"{name}={value}" for name, value in words.items())
 
 
@@ -125,12 +126,34 @@ RULE = View[RuleOut](
     name=lambda rule: rule.scope,
     columns=(
         Column("SCOPE", lambda rule: rule.scope),
-        Column("SAYS", _said),
+        Column("SAYS", lambda rule: said(rule.rules)),
         Column("CHANGED", lambda rule: local_time(rule.changed_at)),
         Column("BY", lambda rule: rule.changed_by),
         Column("FROM FILE", lambda rule: "yes" if rule.from_file else "no", wide=True),
     ),
     empty="There are no rules: everything is allowed that fits.",
+)
+
+
+def _named(found: Named) -> str:
+    more = " …" if found.count > len(found.names) else ""
+    return f"{found.count}: {' '.join(found.names)}{more}" if found.count else "0"
+
+
+POLICY_VERDICT = View[PolicyVerdict](
+    name=lambda verdict: verdict.scope,
+    columns=(
+        Column("SCOPE", lambda verdict: verdict.scope),
+        Column("WOULD SAY", lambda verdict: said(verdict.rules)),
+        Column("USERS AFFECTED", lambda verdict: _named(verdict.users)),
+        Column("PROJECTS AFFECTED", lambda verdict: _named(verdict.projects)),
+        Column("STAY, AND COULD NOT RUN ANEW", lambda verdict: _named(verdict.running)),
+        Column("STAY, AND COULD NOT BE BOOKED ANEW", lambda verdict: _named(verdict.bookings)),
+        Column("WOULD WAIT FOR EVER", lambda verdict: _named(verdict.waiting)),
+        Column(
+            "BROKEN RULES", lambda verdict: ", ".join(f"{name} {count}" for name, count in verdict.broken_rules.items())
+        ),
+    ),
 )
 
 PROJECT = View[ProjectOut](

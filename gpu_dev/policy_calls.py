@@ -10,6 +10,7 @@ from reservation_core.contracts import Page, rfc3339
 from reservation_core.contracts_policy import (
     ExplainRequest,
     Explanation,
+    PolicyVerdict,
     ProjectCreate,
     ProjectOut,
     RuleOut,
@@ -38,6 +39,10 @@ class PolicyCalls(Calls):
     def put_rules(self, scope: str, rules: RulesIn, *, if_match: str | None = None) -> RuleOut:
         """Set what a scope says (administrators only)."""
         return self._change("PUT", RuleOut, _scope_path(scope), rules, if_match=if_match)
+
+    def would_put_rules(self, scope: str, rules: RulesIn, *, if_match: str | None = None) -> PolicyVerdict:
+        """Whom `put_rules` would affect; nothing is stored (administrators only)."""
+        return self._change("PUT", PolicyVerdict, _scope_path(scope), rules, if_match=if_match, dry_run="true")
 
     def delete_rules(self, scope: str) -> RuleOut:
         """A scope says nothing any more (administrators only)."""

@@ -26,6 +26,7 @@ from reservation_core.domain.usage import UsageBy
 from reservation_core.domain.wall_times import WallTimeError, instant_of, read_time, zone_of
 
 LONGEST = timedelta(days=400)
+MOST_NAMED = 100
 SCOPE = r"^[a-z0-9][a-z0-9._@:,-]{0,199}$"
 
 
@@ -140,6 +141,30 @@ class RuleOut(Wire):
     version: int
     changed_at: Time
     changed_by: str
+
+
+class Named(Wire):
+    """How many there are, and the names or ids of the first of them, in order."""
+
+    count: int
+    names: Annotated[list[str], Field(max_length=MOST_NAMED)]
+
+
+class PolicyVerdict(Wire):
+    """The rules as they would be, and whom they would affect: what breaks one of them and keeps all that hold now.
+
+    Nothing would be taken from these. `running` and `bookings` stay as they are, and could not be had anew; what is
+    `waiting` would never start. `broken_rules` says of each rule how many would break it.
+    """
+
+    scope: str
+    rules: RulesIn
+    users: Named
+    projects: Named
+    running: Named
+    waiting: Named
+    bookings: Named
+    broken_rules: dict[str, int]
 
 
 class ProjectCreate(Wire):

@@ -12,7 +12,7 @@ from api_service.pagination import PageQuery, decode, encode
 from api_service.preconditions import expected_version, version_tag
 from api_service.services import Caller, Served
 from reservation_core.contracts import Page
-from reservation_core.contracts_policy import ExplainRequest, Explanation, RuleOut, RulesIn
+from reservation_core.contracts_policy import ExplainRequest, Explanation, PolicyVerdict, RuleOut, RulesIn
 from reservation_core.domain.limits import Scope
 from reservation_core.domain.model import ReservationKind
 from reservation_core.domain.rules import RuleRequest
@@ -20,6 +20,7 @@ from reservation_core.ports.policies import StoredRule
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases import explain as explaining
 from reservation_core.usecases import policy
+from reservation_core.usecases.policy_preview import preview
 
 router = APIRouter(prefix="/v1/policy", tags=["policy"])
 
@@ -98,16 +99,29 @@ async def get_rules(services: Served, caller: Caller, scope: ScopeInPath) -> Res
 
 @router.put(
     "/{scope}",
-    response_model=RuleOut,
+    response_model=RuleOut | PolicyVerdict,
     summary="Set one scope's rules",
-    responses=answers(200, "What it says now.", etag=True) | problems(400, 403, 404, 412, 413, 415),
+    responses=answers(200, "What it says now; with `dry_run` whom that would affect.", etag=True)
+    | problems(400, 403, 404, 412, 413, 415),
     openapi_extra={"parameters": [IF_MATCH], "requestBody": reads(RulesIn)["requestBody"]},
 )
-async def put_rules(request: Request, services: Served, caller: Caller, scope: ScopeInPath) -> Response:
+async def put_rules(
+    request: Request,
+    services: Served,
+    caller: Caller,
+    scope: ScopeInPath,
+    dry_run: Annotated[
+        bool, Query(description="Only say whose jobs and bookings would break it; nothing is stored.")
+    ] = False,
+) -> Response:
     """Administrators only. What is left out is not said any more. It holds from now on: what runs or is booked already
     stays."""
     body = await bodies.read(request, RulesIn, limit=services.settings.max_body_bytes)
     expected = expected_version(request)
+    if dry_run:
+        now = services.runtime.clock.now()
+        found = await preview(services.runtime.uow, caller, Scope.parse(scope), body.rules(), expected, now)
+        return Response(presenting_policy.preview(found).model_dump_json(), media_type="application/json")
     async with services.runtime.uow() as uow:
         stored = await policy.put(uow, caller, Scope.parse(scope), body.rules(), expected, services.runtime.clock.now())
     services.policy.forget()

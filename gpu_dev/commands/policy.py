@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gpu_dev.calendar_views import PROJECT, RULE
+from gpu_dev.calendar_views import POLICY_VERDICT, PROJECT, RULE
 from gpu_dev.durations import parse_duration
 from gpu_dev.errors import ApiError, UsageError
 from gpu_dev.options import Output
@@ -63,6 +63,9 @@ def set_rules(
             metavar="RULE=VALUE...", help="Such as max_gpus=4 max_duration=7d; =unlimited; =none unsays it."
         ),
     ],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say whose jobs and bookings would break it.")
+    ] = False,
     output: OneOutput = None,
 ) -> None:
     """Change what a scope says (administrators); rules that are not named stay as they are."""
@@ -79,6 +82,10 @@ def set_rules(
             said.pop(name, None)
             if value is not None:
                 said[name] = value
+        if dry_run:
+            verdict = client.policy.would_put_rules(scope, checked(RulesIn, said), if_match=tag)
+            put(show_one(verdict, POLICY_VERDICT, output or Format.TABLE))
+            return
         changed = client.policy.put_rules(scope, checked(RulesIn, said), if_match=tag)
     put(show_one(changed, RULE, output or Format.TABLE))
 

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Protocol
 
 from reservation_core.domain.limits import Policy, PolicyRule, Rules, Scope
+from reservation_core.domain.policy_effects import OpenReservation
 from reservation_core.domain.rules import Holding, UsageView
 
 
@@ -108,6 +109,10 @@ class Policies(Protocol):
 
         With `promised` also the slots of their jobs that wait.
         """
+        ...
+
+    async def open_reservations(self) -> list[OpenReservation]:
+        """Jobs and bookings that are not over, by id, but for jobs within bookings."""
         ...
 
     async def held_now(self) -> Mapping[str, Mapping[str, int]]:

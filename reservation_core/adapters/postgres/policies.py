@@ -12,6 +12,7 @@ from reservation_core.adapters.postgres import direct
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.domain.limits import UNLIMITED, Policy, PolicyRule, Relaxation, RuleName, Rules, Scope
 from reservation_core.domain.model import ReservationKind
+from reservation_core.domain.policy_effects import OpenReservation
 from reservation_core.domain.quota_windows import week_start
 from reservation_core.domain.quotas import spent
 from reservation_core.domain.rules import Holding, OpenBooking, UsageView
@@ -120,6 +121,24 @@ class PostgresPolicies:
             statement("quota_open_of_all"), {"now": now, "promised": promised, **_of_these(user_ids, projects)}
         )
         return tuple(_holding(row) for row in found)
+
+    async def open_reservations(self) -> list[OpenReservation]:
+        """Jobs and bookings that are not over, by id, but for jobs within bookings."""
+        found = await self._connection.execute(statement("open_reservations"))
+        return [
+            OpenReservation(
+                row.id,
+                ReservationKind(row.kind),
+                row.user_name,
+                row.project,
+                row.gpus,
+                row.gpu_type,
+                row.starts_at,
+                row.duration,
+                row.priority,
+            )
+            for row in found
+        ]
 
     async def held_now(self) -> dict[str, dict[str, int]]:
         """How many cards each user holds now, by type."""

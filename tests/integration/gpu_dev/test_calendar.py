@@ -108,6 +108,9 @@ def test_a_job_is_for_a_project(system: System) -> None:
         assert f"You are in no project {project}. Leave `project` out, or ask to be made a member." in nobody.stderr
     spelled = system.cli("submit", "-g", "1", "-d", "10m", "-p", "A B", "--", "true")
     assert (spelled.returncode, "--project: " in spelled.stderr) == (2, True)
+    shown = system.cli("policy", "set", "project:vision", "max_duration=1m", "--dry-run", who="admin").stdout
+    assert re.search(rf"1: {job_id}", shown)
+    assert "max_duration 1" in shown
     long = system.cli("submit", "-g", "1", "-d", "2h", "-p", "vision", "--", "true")
     assert "(project vision)" in long.stderr
     second = system.cli("submit", "-g", "1", "-d", "10m", "-p", "vision", "--", "true").stdout.strip()

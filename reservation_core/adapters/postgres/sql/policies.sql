@@ -112,6 +112,21 @@ WHERE a.released_at IS NULL AND r.kind IN ('job', 'booking') AND a.booking_id IS
        OR r.project = ANY(CAST(:projects AS text[])))
 GROUP BY r.id, r.kind, u.name, r.project, g.gpu_type, a.during, a.held, a.planned;
 
+-- name: open_reservations
+-- Jobs and bookings that are not over, but for jobs within bookings, with the type of the cards that they have.
+SELECT r.id, r.kind, u.name AS user_name, r.project, r.gpus * r.nodes AS gpus, r.priority, r.duration,
+       coalesce(a.gpu_type, r.gpu_type) AS gpu_type, coalesce(b.starts_at, a.starts_at) AS starts_at
+FROM reservations r
+JOIN users u ON u.id = r.user_id
+LEFT JOIN bookings b ON b.id = r.id
+LEFT JOIN LATERAL (
+    SELECT min(g.gpu_type) AS gpu_type, min(lower(a.during)) AS starts_at
+    FROM allocations a JOIN gpus g ON g.id = a.gpu_id
+    WHERE a.reservation_id = r.id AND a.released_at IS NULL AND NOT a.planned
+) a ON true
+WHERE r.finished_at IS NULL AND r.kind IN ('job', 'booking') AND r.booking_id IS NULL
+ORDER BY r.id;
+
 -- name: quota_held_now
 -- How many cards of each type users hold now: by jobs and bookings, and by pods that may still be there past their time.
 -- What runs in a booking is the booking's. The database's clock: whoever asks may be slow or fast.
