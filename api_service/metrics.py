@@ -7,6 +7,7 @@ The record is read up to ten seconds ago, because rows of transactions that comm
 
 import asyncio
 from datetime import datetime, timedelta
+from enum import StrEnum
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -15,6 +16,7 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
 from api_service.replica_metrics import ReplicaCollector
+from reservation_core.domain.sign_in import SignInMethod
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.transactions import DatabaseUnavailableError, Reads, UnitOfWork
 from reservation_core.runtime.reading import ReplicaReads
@@ -25,6 +27,18 @@ _PAGE = 5000
 _MAX_PAGES = 20
 _LONG_BUCKETS = (1, 2, 5, 10, 30, 60, 300, 900, 1800, 3600, 4 * 3600, 12 * 3600, 86_400, 3 * 86_400, 7 * 86_400)
 _log = structlog.get_logger(__name__)
+
+
+class SignInOutcome(StrEnum):
+    """What became of a try to sign in."""
+
+    SIGNED_IN = "signed_in"
+    MALFORMED = "malformed"
+    REFUSED = "refused"
+    NOT_LET_IN = "not_let_in"
+    UNAVAILABLE = "unavailable"
+    TOO_MANY = "too_many"
+    FAILED = "failed"
 
 
 class Metrics:
@@ -83,6 +97,9 @@ class Metrics:
         )
         labels = ["method", "route"]
         self._requests = Counter("gpu_dev_http_requests", "Requests.", [*labels, "status"], registry=registry)
+        self._sign_ins = Counter(
+            "gpu_dev_sign_ins", "Tries to sign in, by what became of them.", ["method", "outcome"], registry=registry
+        )
         self._latency = Histogram("gpu_dev_http_request_seconds", "Time to answer.", labels, registry=registry)
         self._unforeseen = Counter("gpu_dev_http_unforeseen_errors", "Answers 500.", registry=registry)
         # Looking a label set up takes longer than counting: kept per route, of which there are few.
@@ -97,6 +114,10 @@ class Metrics:
             self._children[key] = children
         children[0].inc()
         children[1].observe(seconds)
+
+    def sign_in(self, method: SignInMethod | None, outcome: SignInOutcome) -> None:
+        """Count one try to sign in; `method` where it got as far as to say one."""
+        self._sign_ins.labels("unknown" if method is None else method.value, outcome.value).inc()
 
     def unforeseen_error(self) -> None:
         """Count an exception that nobody expected."""

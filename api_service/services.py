@@ -13,6 +13,7 @@ from api_service.auth import Authenticator
 from api_service.following import SharedWakeups
 from api_service.metrics import Metrics
 from api_service.policy_cache import PolicyCache
+from api_service.sign_in_pace import SignInPace
 from api_service.submission import SubmissionWriter
 from reservation_core.ports.identities import Principal
 from reservation_core.ports.reservations import NewReservation, Submitted
@@ -46,6 +47,7 @@ class Services:
     policy: PolicyCache
     waitlist: Waitlist
     signing_in: SigningIn
+    sign_in_pace: SignInPace
     stream_reads: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_STREAM_READERS))
 
     @classmethod
@@ -73,6 +75,7 @@ class Services:
             policy=PolicyCache(runtime.uow, settings.token_cache_s),
             waitlist=Waitlist(runtime.uow, runtime.ids, settings.offer),
             signing_in=signing_in or open_signing_in(settings, runtime),
+            sign_in_pace=SignInPace(settings),
         )
 
     @asynccontextmanager

@@ -30,7 +30,10 @@ PATIENT_S = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 8.0)
 TIMEOUT = httpx.Timeout(30.0, connect=5.0)
 # Streams may be silent for long: keep-alive probes of the connection tell a dead peer from a quiet one.
 _LINUX_KEEPALIVE = {4: 30, 5: 10, 6: 3}  # TCP_KEEPIDLE, TCP_KEEPINTVL (seconds), TCP_KEEPCNT
-_AWAY = frozenset({HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT})
+_LATER = frozenset({
+    HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT
+})  # fmt: skip
+_LONGEST_WAIT_S = 60
 _SHOWN_CHARACTERS = 200
 
 
@@ -85,6 +88,7 @@ class Exchange:
         tried = 0
         renewed = anonymous
         while True:
+            asked_to_wait = 0.0
             token = None if anonymous else self._needed_token()
             if token is not None:
                 sent["Authorization"] = f"Bearer {token}"
@@ -102,12 +106,14 @@ class Exchange:
                     renewed = True
                     continue
                 failure = problem_error(response)
-                if response.status_code not in _AWAY:
+                if response.status_code not in _LATER:
                     raise failure
+                if response.status_code == HTTPStatus.TOO_MANY_REQUESTS:
+                    asked_to_wait = _asked_to_wait(response)
             pauses = PATIENT_S if self._answered else BRIEF_S
             if tried == len(pauses):
                 raise failure
-            self.sleep(pauses[tried])
+            self.sleep(max(pauses[tried], asked_to_wait))
             tried += 1
 
     @contextmanager
@@ -193,6 +199,12 @@ def problem_error(response: httpx.Response) -> ApiError:
             detail=f"The server answered {response.status_code} {title}: {detail}",
         )
     )
+
+
+def _asked_to_wait(response: httpx.Response) -> float:
+    """The seconds of a `Retry-After`, as far as anybody would wait for them here."""
+    said = response.headers.get("retry-after", "")
+    return float(min(int(said), _LONGEST_WAIT_S)) if said.isascii() and said.isdecimal() and len(said) < 9 else 0.0
 
 
 def _transport(server: str) -> httpx.HTTPTransport:

@@ -1,13 +1,19 @@
 """Signing in: a proof of who somebody is elsewhere, for a token that lasts a while."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from api_service import bodies
 from api_service.documents import answers, problems, takes
+from api_service.metrics import Metrics, SignInOutcome
 from api_service.problems import ProblemError
 from api_service.services import Served
 from reservation_core.contracts_sign_in import SignedIn, SignIn
+from reservation_core.domain.errors import NotLetInError, ProofRefusedError
+from reservation_core.domain.sign_in import SignInMethod
 from reservation_core.ports.proofs import ProofUnavailableError
 from reservation_core.usecases.repeat import until_not_lost
 
@@ -21,7 +27,7 @@ _LARGEST = 32 * 1024
     response_model=SignedIn,
     summary="Sign in",
     responses=answers(201, "A token that lasts a while. It is in this answer and nowhere else.")
-    | problems(400, 403, 413, 415),
+    | problems(400, 403, 413, 415, 429),
     openapi_extra=takes(SignIn),
 )
 async def sign_in(request: Request, services: Served) -> Response:
@@ -29,12 +35,16 @@ async def sign_in(request: Request, services: Served) -> Response:
 
     403 says what to ask an administrator for. A request that AWS checks is good once: sign a new one for each try.
     """
-    body = await bodies.read(request, SignIn, limit=_LARGEST)
-    try:
-        done = await until_not_lost(lambda: services.signing_in.desk.sign_in(body.root))
-    except ProofUnavailableError as error:
-        detail = f"Who you are can't be checked at this moment. {error} Try again."
-        raise ProblemError(503, "proof_unavailable", detail, headers={"Retry-After": "5"}) from error
+    with _counted(services.metrics) as tried:
+        services.sign_in_pace.admit(request.scope)
+        proof = (await bodies.read(request, SignIn, limit=_LARGEST)).root
+        tried.method = proof.method
+        services.sign_in_pace.admit_word(proof)
+        try:
+            done = await until_not_lost(lambda: services.signing_in.desk.sign_in(proof))
+        except ProofUnavailableError as error:
+            detail = f"Who you are can't be checked at this moment. {error} Try again."
+            raise ProblemError(503, "proof_unavailable", detail, headers={"Retry-After": "5"}) from error
     answer = SignedIn(
         user=done.user.name,
         role=done.user.role,
@@ -44,3 +54,32 @@ async def sign_in(request: Request, services: Served) -> Response:
     )
     headers = {"Cache-Control": "no-store"}
     return Response(answer.model_dump_json(), status_code=201, media_type="application/json", headers=headers)
+
+
+class _Tried:
+    """What is known of a try so far."""
+
+    method: SignInMethod | None = None
+
+
+@contextmanager
+def _counted(metrics: Metrics) -> Iterator[_Tried]:
+    tried = _Tried()
+    outcome = SignInOutcome.FAILED
+    try:
+        yield tried
+        outcome = SignInOutcome.SIGNED_IN
+    except ProofRefusedError:
+        outcome = SignInOutcome.REFUSED
+        raise
+    except NotLetInError:
+        outcome = SignInOutcome.NOT_LET_IN
+        raise
+    except ProblemError as error:
+        outcome = _PROBLEMS.get(error.status, SignInOutcome.MALFORMED)
+        raise
+    finally:
+        metrics.sign_in(tried.method, outcome)
+
+
+_PROBLEMS = {429: SignInOutcome.TOO_MANY, 503: SignInOutcome.UNAVAILABLE}

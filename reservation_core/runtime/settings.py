@@ -15,6 +15,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from reservation_core.adapters.kubernetes.attaching import GpuAttach, GpuPin
 from reservation_core.adapters.notices.security import SmtpSecurity
+from reservation_core.domain.client_addresses import trusted_networks
 from reservation_core.domain.egress import egress_rules
 from reservation_core.domain.placement.policy_names import DEFAULT_POLICY, PlacementPolicy
 from reservation_core.runtime.settings_auth import AuthSettings
@@ -86,6 +87,20 @@ Destinations = Annotated[
     BeforeValidator(_split),
     Field(max_length=1000),
     AfterValidator(_destinations),
+]
+
+
+def _proxies(value: tuple[str, ...]) -> tuple[str, ...]:
+    trusted_networks(value)
+    return value
+
+
+Proxies = Annotated[
+    tuple[Annotated[str, Field(min_length=2, max_length=50)], ...],
+    NoDecode,
+    BeforeValidator(_split),
+    Field(max_length=100),
+    AfterValidator(_proxies),
 ]
 
 
@@ -225,6 +240,8 @@ class ApiSettings(GraceSettings, WaitlistSettings):
     database_replica_url: Annotated[SecretStr | None, BeforeValidator(_none_if_empty)] = None
     # So long a read waits until the replica has all that the primary has; after that the primary answers.
     database_replica_wait_s: Annotated[float, Field(gt=0, le=5)] = 0.25
+    # Proxies, by address or CIDR range, whose X-Forwarded-For is believed; nobody else's is.
+    trusted_proxies: Proxies = ()
     max_body_bytes: Annotated[int, Field(ge=1024, le=16 * 2**20)] = 256 * 1024
     max_duration_s: Seconds = 86_400 * 30
     token_cache_s: Annotated[float, Field(ge=0, le=60)] = 2.0

@@ -55,6 +55,12 @@ class AuthSettings(BaseModel):
     ca_file: Path | None = None  # PEM: whom to trust beside the system's certificate authorities
     timeout_s: Annotated[float, Field(gt=0, le=60)] = 10  # for asking AWS, an issuer or the API server
     parallel: Annotated[int, Field(ge=1, le=100)] = 8  # so many are asked at once; eight times as many wait
+    # How often one address may try in the long run, and how often at once; each API process counts for itself.
+    address_per_s: Annotated[float, Field(ge=0.01, le=10_000)] = 2
+    address_burst: Annotated[int, Field(ge=1, le=100_000)] = 60
+    # The same for the word of each: of every host of AWS's, of the issuers, of the cluster.
+    voucher_per_s: Annotated[float, Field(ge=0.01, le=10_000)] = 50
+    voucher_burst: Annotated[int, Field(ge=1, le=100_000)] = 200
 
     @property
     def lasts(self) -> timedelta:

@@ -65,6 +65,21 @@ def test_a_server_that_was_there_is_waited_for() -> None:
     assert pauses == list(PATIENT_S[:2])
 
 
+def test_who_comes_too_often_waits_as_long_as_the_server_says() -> None:
+    pauses: list[float] = []
+    waits = iter(["3", "0", "86400", "Wed, 21 Oct 2026 07:28:00 GMT", None])
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        try:
+            said = next(waits)
+        except StopIteration:
+            return answer(200)
+        return httpx.Response(429, headers={} if said is None else {"Retry-After": said})
+
+    a_client(handler, pauses).job("job-7f3k9q2m")
+    assert pauses == [3.0, PATIENT_S[1], 60.0, *PATIENT_S[3:5]]
+
+
 @pytest.mark.parametrize(
     ("status", "code"),
     [
