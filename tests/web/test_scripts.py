@@ -22,7 +22,7 @@ for (const kind of ["now", "job"]) document.addEventListener("DOMContentLoaded",
 </script><script nonce=n src=/built/site.js defer></script>
 """
 TAIL = "<div id=problems role=alert></div><span id=live-state aria-live=polite></span>"
-LIVE = f"{HEAD}<body data-live='now job:job-abc'>{TAIL}"
+LIVE = f"{HEAD}<body data-live='now job:job-abc' data-live-since=7>{TAIL}"
 DOWN = r"failed: (GET|POST) .*(/live|/part|/do)"
 
 
@@ -50,7 +50,7 @@ async def test_one_stream_carries_all_topics_and_the_body_hears_each_by_its_kind
 ) -> None:
     await person.page.goto("/")
     await scripted.streams_are(1)
-    assert scripted.live_asked == ["topics=now,job:job-abc"]
+    assert scripted.live_asked == ["topics=now,job:job-abc&since=7"]
     assert await told(person.page, 0) == [], "a page that has just been made is up to date"
     await scripted.tell("now")
     await scripted.tell("job:job-abc")
@@ -131,6 +131,17 @@ async def test_a_tab_that_nobody_looks_at_has_no_stream(person: Person, scripted
     await _set_hidden(person.page, hidden=True)
     await scripted.streams_are(0)
     await _set_hidden(person.page, hidden=False)
+    await scripted.streams_are(1)
+    assert await told(person.page, 2)
+
+
+async def test_a_page_that_a_browser_keeps_to_go_back_to_has_no_stream(person: Person, scripted: ScriptedSite) -> None:
+    await person.page.goto("/")
+    await scripted.streams_are(1)
+    # What it says when it keeps one; one that is tested with keeps none.
+    await person.page.evaluate("dispatchEvent(new PageTransitionEvent('pagehide', {persisted: true}))")
+    await scripted.streams_are(0)
+    await person.page.evaluate("dispatchEvent(new PageTransitionEvent('pageshow', {persisted: true}))")
     await scripted.streams_are(1)
     assert await told(person.page, 2)
 
