@@ -1,6 +1,23 @@
 """Every page, in the order in which addresses are tried."""
 
-from api_service.web.routes import bookings, calendar, jobs, live_stream, now, queue, sign_in, sign_in_elsewhere, submit
+from api_service.web.routes import (
+    admin_audit,
+    admin_maintenance,
+    admin_nodes,
+    admin_overview,
+    admin_queues,
+    admin_tokens,
+    admin_users,
+    bookings,
+    calendar,
+    jobs,
+    live_stream,
+    now,
+    queue,
+    sign_in,
+    sign_in_elsewhere,
+    submit,
+)
 from api_service.web.routing import WebRoute
 
 WEB_ROUTES: tuple[WebRoute, ...] = (
@@ -13,4 +30,11 @@ WEB_ROUTES: tuple[WebRoute, ...] = (
     *jobs.ROUTES,
     *calendar.ROUTES,
     *bookings.ROUTES,
+    *admin_overview.ROUTES,
+    *admin_users.ROUTES,
+    *admin_tokens.ROUTES,
+    *admin_nodes.ROUTES,
+    *admin_queues.ROUTES,
+    *admin_audit.ROUTES,
+    *admin_maintenance.ROUTES,
 )

@@ -1,0 +1,54 @@
+"""The record: who did what, when, and why."""
+
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.responses import Response
+
+from api_service.problems import ProblemError
+from api_service.web.rest_calls import RestProblemError
+from api_service.web.routing import Access, WebRoute
+from api_service.web.visit import Visit
+
+_FILTERS = ("kind", "actor", "subject", "from", "to")
+_PAGE = 100
+
+
+async def record_page(visit: Visit) -> Response:
+    """Newest first, as far as the filters let through."""
+    asked = {name: visit.query(name) for name in _FILTERS}
+    found: dict[str, Any] = {"items": [], "next_cursor": None}
+    problem = None
+    try:
+        query = {name: _instant(visit, value) if name in ("from", "to") else value for name, value in asked.items()}
+        given = {name: value for name, value in query.items() if value}
+        found = await visit.rest.get("/v1/events", {**given, "limit": _PAGE, "cursor": visit.query("cursor") or None})
+    except RestProblemError as refused:
+        if refused.status not in (400, 404, 422):
+            raise
+        problem = refused
+    return visit.page(
+        "admin/audit.html",
+        title="The record",
+        status=200 if problem is None else problem.status,
+        events=found["items"],
+        next_cursor=found["next_cursor"],
+        asked=asked,
+        asked_query="".join(f"{urlencode({name: value})}&" for name, value in asked.items() if value),
+        problem=problem,
+    )
+
+
+def _instant(visit: Visit, local: str) -> str:
+    """A time as the browser's field has it, in the zone that the page shows; an instant as it is."""
+    if not local:
+        return ""
+    try:
+        read = datetime.fromisoformat(local)
+    except ValueError as error:
+        raise ProblemError(422, "invalid_request", "Write times like 2030-01-31T09:00.") from error
+    return (read if read.tzinfo is not None else read.replace(tzinfo=visit.zone)).isoformat()
+
+
+ROUTES = (WebRoute("GET", "/admin/audit", record_page, Access.ADMIN),)

@@ -1,0 +1,87 @@
+"""Maintenance: planned after a look at whom it affects."""
+
+import secrets
+from datetime import datetime
+from typing import Any
+
+from starlette.responses import Response
+
+from api_service.problems import ProblemError
+from api_service.web.rest_calls import RestProblemError
+from api_service.web.routing import Access, WebRoute
+from api_service.web.visit import Visit
+from reservation_core.domain.short_durations import seconds_in
+
+
+async def windows_page(visit: Visit) -> Response:
+    """The windows, and the form for another."""
+    return await _page(visit)
+
+
+async def preview(visit: Visit) -> Response:
+    """Whom it would affect; nothing has changed yet."""
+    try:
+        found = await visit.rest.post("/v1/maintenance", {**_typed(visit), "dry_run": True})
+    except RestProblemError as problem:
+        return await _page(visit, problem=problem)
+    return await _page(visit, preview=found)
+
+
+async def plan(visit: Visit) -> Response:
+    """Plan it."""
+    try:
+        made = await visit.rest.post("/v1/maintenance", _typed(visit), key=visit.form.get("key"))
+    except RestProblemError as problem:
+        return await _page(visit, problem=problem)
+    affected = len(made["affected"])
+    return visit.go("/admin/maintenance", f"Planned. {affected} jobs and bookings are affected; their owners are told.")
+
+
+async def end(visit: Visit) -> Response:
+    """Take a window back, or end it early."""
+    await visit.rest.call("DELETE", f"/v1/maintenance/{visit.path('window')}")
+    return visit.go("/admin/maintenance", "The window is over. Its cards can be had at once.")
+
+
+def _typed(visit: Visit) -> dict[str, Any]:
+    form = visit.form
+    body: dict[str, Any] = {
+        "nodes": [name for part in (form.get("nodes") or "").split(",") if (name := part.strip())],
+        "reason": form.get("reason") or "",
+    }
+    duration = form.get("duration") or ""
+    seconds = seconds_in(duration)
+    body["duration"] = duration if seconds is None else seconds
+    if (start := form.get("start")) is not None:
+        try:
+            read = datetime.fromisoformat(start)
+        except ValueError as error:
+            raise ProblemError(422, "invalid_request", "Write times like 2030-01-31T09:00.") from error
+        body["start"] = (read if read.tzinfo is not None else read.replace(tzinfo=visit.zone)).isoformat()
+    return body
+
+
+async def _page(
+    visit: Visit, *, preview: dict[str, Any] | None = None, problem: RestProblemError | None = None
+) -> Response:
+    windows = (await visit.rest.get("/v1/maintenance", {"limit": 50}))["items"]
+    nodes = await visit.rest.all("/v1/nodes")
+    return visit.page(
+        "admin/maintenance.html",
+        title="Maintenance",
+        status=200 if problem is None else problem.status,
+        windows=windows,
+        node_names=[each["name"] for each in nodes],
+        typed=visit.form.shown(),
+        preview=preview,
+        problem=problem,
+        key=secrets.token_urlsafe(18),
+    )
+
+
+ROUTES = (
+    WebRoute("GET", "/admin/maintenance", windows_page, Access.ADMIN),
+    WebRoute("POST", "/admin/maintenance/preview", preview, Access.ADMIN),
+    WebRoute("POST", "/admin/maintenance", plan, Access.ADMIN),
+    WebRoute("POST", "/admin/maintenance/{window}/end", end, Access.ADMIN),
+)

@@ -1,0 +1,72 @@
+"""What needs an administrator's eye: one look at everything that can be out of order."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from starlette.responses import Response
+
+from api_service.web.routing import Access, WebRoute
+from api_service.web.visit import Visit
+from reservation_core.ports.queues import QueueName
+
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Matter:
+    """One thing that can be out of order. `trouble` is what is wrong with `count` of them; without any, `fine`."""
+
+    title: str
+    address: str
+    fine: str
+    words: str
+    lines: Sequence[str]
+    count: int
+    grade: str = "bad"
+
+    @property
+    def trouble(self) -> str | None:
+        """What is wrong, if anything is."""
+        return self.words if self.count else None
+
+
+async def overview_page(visit: Visit) -> Response:
+    """All of it."""
+    matters = [await _nodes(visit), await _maintenance(visit), await _dead_letters(visit), await _pods(visit)]
+    return visit.page("admin/overview.html", title="Administration", live="admin", matters=matters)
+
+
+async def _nodes(visit: Visit) -> Matter:
+    out = [each for each in await visit.rest.all("/v1/nodes") if not each["schedulable"] or not each["ready"]]
+    lines = [f"{each['name']}: {each['detail'] or 'gets nothing new'}" for each in out[:_SHOWN]]
+    return Matter("Nodes", "/admin/nodes", "All nodes take jobs.", "get nothing new.", lines, len(out), "warn")
+
+
+async def _maintenance(visit: Visit) -> Matter:
+    ahead = await visit.rest.all("/v1/maintenance", {"open": True}, at_most=100)
+    lines = [f"{each['reason']} ({len(each['gpus'])} cards)" for each in ahead[:_SHOWN]]
+    return Matter(
+        "Maintenance", "/admin/maintenance", "No window is planned.", "planned or open.", lines, len(ahead), "warn"
+    )
+
+
+async def _dead_letters(visit: Visit) -> Matter:
+    lines, count = [], 0
+    for queue in QueueName:
+        letters = await visit.rest.all("/v1/dead-letters", {"queue": queue.value, "limit": 100}, at_most=100)
+        if letters:
+            count += len(letters)
+            lines.append(f"{queue.value}: {len(letters)}, the oldest: {letters[0]['error'][:120]}")
+    fine = "Every message was handled."
+    return Matter("Dead letters", "/admin/dead-letters", fine, "could not be handled.", lines, count)
+
+
+async def _pods(visit: Visit) -> Matter:
+    pods = await visit.rest.all("/v1/pods/unknown", at_most=100)
+    lines = [f"{each['name']} on {each['node'] or 'no node'}" for each in pods[:_SHOWN]]
+    return Matter(
+        "Unknown pods", "/admin/pods", "Every pod is accounted for.", "nobody accounts for.", lines, len(pods)
+    )
+
+
+ROUTES = (WebRoute("GET", "/admin", overview_page, Access.ADMIN),)

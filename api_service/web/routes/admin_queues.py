@@ -1,0 +1,65 @@
+"""What could not be handled or accounted for: dead letters, and unknown pods."""
+
+from starlette.responses import Response
+
+from api_service.web.routing import Access, WebRoute
+from api_service.web.visit import Visit
+from reservation_core.ports.queues import QueueName
+
+_MOST = 100
+
+
+async def dead_letters_page(visit: Visit) -> Response:
+    """The oldest of each queue."""
+    queues = [
+        (queue.value, await visit.rest.all("/v1/dead-letters", {"queue": queue.value, "limit": _MOST}, at_most=_MOST))
+        for queue in QueueName
+    ]
+    return visit.page("admin/dead_letters.html", title="Dead letters", queues=queues, most=_MOST)
+
+
+async def redrive(visit: Visit) -> Response:
+    """Send one again, or all of a queue."""
+    wanted = visit.form.number("id", "The message's number")
+    ids = None if wanted is None else {"ids": [wanted]}
+    done = await visit.rest.post(f"/v1/dead-letters/{visit.path('queue')}/redrive", ids)
+    count = done["count"]
+    return visit.go("/admin/dead-letters", f"{count} {'message is' if count == 1 else 'messages are'} sent again.")
+
+
+async def pods_page(visit: Visit) -> Response:
+    """Pods that nobody accounts for."""
+    pods = await visit.rest.all("/v1/pods/unknown", at_most=1000)
+    return visit.page("admin/pods.html", title="Unknown pods", pods=pods)
+
+
+async def confirm_end(visit: Visit) -> Response:
+    """What ending one means."""
+    pod = str(visit.request.path_params["pod"])
+    return visit.page(
+        "admin/confirm.html",
+        title="End this pod?",
+        sentences=(f"{pod} is deleted. Whatever runs in it ends, and what it has not saved is lost.",),
+        action=f"/admin/pods/{visit.path('pod')}/end",
+        fields={},
+        boxes=[],
+        reason=False,
+        words="End it",
+        back="/admin/pods",
+    )
+
+
+async def end_pod(visit: Visit) -> Response:
+    """Have it ended."""
+    pod = str(visit.request.path_params["pod"])
+    await visit.rest.post(f"/v1/pods/unknown/{visit.path('pod')}/end")
+    return visit.go("/admin/pods", f"{pod} is being ended.")
+
+
+ROUTES = (
+    WebRoute("GET", "/admin/dead-letters", dead_letters_page, Access.ADMIN),
+    WebRoute("POST", "/admin/dead-letters/{queue}/redrive", redrive, Access.ADMIN),
+    WebRoute("GET", "/admin/pods", pods_page, Access.ADMIN),
+    WebRoute("GET", "/admin/pods/{pod}/end", confirm_end, Access.ADMIN),
+    WebRoute("POST", "/admin/pods/{pod}/end", end_pod, Access.ADMIN),
+)

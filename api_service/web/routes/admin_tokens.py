@@ -1,0 +1,66 @@
+"""Tokens of everybody: made, shown once, revoked."""
+
+from typing import Any
+from urllib.parse import quote
+
+from starlette.responses import Response
+
+from api_service.web.rest_calls import RestProblemError
+from api_service.web.routing import Access, WebRoute
+from api_service.web.visit import Visit
+from reservation_core.domain.short_durations import seconds_in
+
+
+async def tokens_page(visit: Visit) -> Response:
+    """Tokens by id, of somebody or of everybody."""
+    return await _page(visit, visit.query("user"))
+
+
+async def make(visit: Visit) -> Response:
+    """A token. It is in this very page, and in no other: its address would be kept by the browser."""
+    user = visit.form.get("user") or ""
+    body: dict[str, Any] = {"user": user}
+    if (name := visit.form.get("name")) is not None:
+        body["name"] = name
+    if (lasts := visit.form.get("expires_in")) is not None:
+        seconds = seconds_in(lasts)
+        body["expires_in"] = lasts if seconds is None else seconds
+    try:
+        made = await visit.rest.post("/v1/tokens", body)
+    except RestProblemError as problem:
+        return await _page(visit, user, problem=problem)
+    return await _page(visit, user, made=made)
+
+
+async def revoke(visit: Visit) -> Response:
+    """End a token, and the sessions that were begun with it."""
+    token = visit.path("token")
+    await visit.rest.call("DELETE", f"/v1/tokens/{token}")
+    user = visit.form.get("user")
+    return visit.go("/admin/tokens" + (f"?user={quote(user, safe='')}" if user else ""), f"{token} is revoked.")
+
+
+async def _page(
+    visit: Visit, user: str, *, made: dict[str, Any] | None = None, problem: RestProblemError | None = None
+) -> Response:
+    asked = {"limit": 100, "cursor": visit.query("cursor") or None, "user": user or None}
+    found: dict[str, Any] = {"items": [], "next_cursor": None}
+    if problem is None:
+        found = await visit.rest.get("/v1/tokens", asked)
+    return visit.page(
+        "admin/tokens.html",
+        title="Tokens",
+        status=200 if problem is None else problem.status,
+        tokens=found["items"],
+        next_cursor=found["next_cursor"],
+        user=user,
+        made=made,
+        problem=problem,
+    )
+
+
+ROUTES = (
+    WebRoute("GET", "/admin/tokens", tokens_page, Access.ADMIN),
+    WebRoute("POST", "/admin/tokens", make, Access.ADMIN),
+    WebRoute("POST", "/admin/tokens/{token}/revoke", revoke, Access.ADMIN),
+)

@@ -1,0 +1,79 @@
+"""Users: made and disabled."""
+
+import secrets
+
+from starlette.responses import Response
+
+from api_service.web.rest_calls import RestProblemError
+from api_service.web.routing import Access, WebRoute
+from api_service.web.visit import Visit
+from reservation_core.domain.model import Role
+
+
+async def users_page(visit: Visit) -> Response:
+    """Everybody by name."""
+    return await _page(visit)
+
+
+async def make(visit: Visit) -> Response:
+    """A new user."""
+    body = {"name": visit.form.get("name") or "", "role": visit.form.get("role") or Role.USER.value}
+    try:
+        made = await visit.rest.post("/v1/users", body, key=visit.form.get("key"))
+    except RestProblemError as problem:
+        return await _page(visit, problem)
+    return visit.go(
+        f"/admin/tokens?user={made['name']}", f"There is a user {made['name']} now. Make them a token next."
+    )
+
+
+async def confirm_disable(visit: Visit) -> Response:
+    """What it would do, before it is done."""
+    user = await visit.rest.get(f"/v1/users/{visit.path('name')}")
+    return visit.page(
+        "admin/confirm.html",
+        title=f"Disable {user['name']}?",
+        sentences=(
+            "Their tokens and sessions stop working at once, and nothing new of theirs starts.",
+            "What waits is cancelled: their jobs in the line, and their requests on the waitlist.",
+            "What runs or is booked goes on, unless you tick the box. The name stays theirs, and can't be given again.",
+        ),
+        action=f"/admin/users/{visit.path('name')}/disable",
+        fields={},
+        boxes=[("end", "End everything of theirs, too", "Their running jobs end, and their bookings are given back.")],
+        reason=False,
+        words=f"Disable {user['name']}",
+        back="/admin/users",
+    )
+
+
+async def disable(visit: Visit) -> Response:
+    """Let somebody in no more."""
+    name = visit.path("name")
+    done = await visit.rest.call("DELETE", f"/v1/users/{name}", query={"end": visit.form.has("end")})
+    left = done.body.get("left") or []
+    more = f" {len(left)} jobs and bookings of theirs go on." if left else ""
+    return visit.go("/admin/users", f"{done.body['name']} is disabled.{more}")
+
+
+async def _page(visit: Visit, problem: RestProblemError | None = None) -> Response:
+    found = await visit.rest.get("/v1/users", {"limit": 100, "cursor": visit.query("cursor") or None})
+    return visit.page(
+        "admin/users.html",
+        title="Users",
+        status=200 if problem is None else problem.status,
+        users=found["items"],
+        next_cursor=found["next_cursor"],
+        roles=[role.value for role in Role],
+        key=secrets.token_urlsafe(18),
+        typed=visit.form.shown(),
+        problem=problem,
+    )
+
+
+ROUTES = (
+    WebRoute("GET", "/admin/users", users_page, Access.ADMIN),
+    WebRoute("POST", "/admin/users", make, Access.ADMIN),
+    WebRoute("GET", "/admin/users/{name}/disable", confirm_disable, Access.ADMIN),
+    WebRoute("POST", "/admin/users/{name}/disable", disable, Access.ADMIN),
+)
