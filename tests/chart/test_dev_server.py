@@ -249,6 +249,7 @@ def test_a_database_that_is_elsewhere_is_told_by_a_file() -> None:
         ({"postgres": {"configuration": {"work_mem": "1\nfsync = off"}}}, "work_mem"),
         ({"availabilityUpdater": {"schedule": HOSTILE}}, "schedule"),
         ({"postgres": {"primary": {"storageSize": "lots"}}}, "storageSize"),
+        ({"registryCaches": {"ghcr": {"nodePort": 5000}}}, "nodePort"),
     ],
 )
 def test_what_can_not_be_is_refused_and_named(values: dict[str, Any], said: str) -> None:

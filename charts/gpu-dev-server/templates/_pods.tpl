@@ -108,9 +108,12 @@ podAntiAffinity:
 {{ include "gpu-dev-server.settingsVolume" . }}
 {{- end }}
 
-{{/* A value as text; Helm writes large whole numbers as 1e+06, which only some programs read. */}}
+{{/* A value as text; Helm writes large whole numbers as 1e+06, which only some programs read. Before Helm 3.10 `and` asks
+     for all of its parts, whatever the first says, and a word can't be compared with a number. */}}
 {{- define "gpu-dev-server.said" -}}
-{{- if and (kindIs "float64" .) (eq (floor .) .) }}{{ int64 . }}{{ else }}{{ . }}{{ end }}
+{{- if kindIs "float64" . }}
+{{- if eq (floor .) . }}{{ int64 . }}{{ else }}{{ . }}{{ end }}
+{{- else }}{{ . }}{{ end }}
 {{- end }}
 
 {{/* Nothing of a new version runs before the database is as far: (list . image pullPolicy) */}}
