@@ -1,0 +1,114 @@
+"""What administrators do on pages, and that nobody else can."""
+
+import httpx
+import pytest
+
+from api_service.web.page_list import WEB_ROUTES
+from api_service.web.routing import Access
+from reservation_core.runtime.wiring import Runtime
+from tests.integration.api_service.calendars import add_nodes
+from tests.integration.api_service.people import People
+from tests.integration.api_service.web.browsing import words
+from tests.integration.api_service.web.conftest import SignedIn
+
+ADMIN = sorted({(route.method, route.path) for route in WEB_ROUTES if route.path.startswith("/admin")})
+
+
+def test_every_page_of_administration_is_for_administrators() -> None:
+    assert all(route.access is Access.ADMIN for route in WEB_ROUTES if route.path.startswith("/admin"))
+
+
+@pytest.fixture
+async def with_gpus(runtime: Runtime) -> None:
+    """A node with four cards."""
+    await add_nodes(runtime, node1=("h100", 4))
+
+
+async def test_others_get_none_of_it(browsing: SignedIn) -> None:
+    alice = await browsing("alice")
+    token = await alice.token("/jobs")
+    for method, path in ADMIN:
+        address = path.replace("{", "").replace("}", "")
+        answer = await alice.client.request(method, address, data={"csrf_token": token} if method == "POST" else None)
+        assert answer.status_code == 403, (method, path)
+        assert "administrators" in words(answer.text)
+
+
+async def test_a_user_is_made_given_a_token_and_disabled(browsing: SignedIn, people: People) -> None:
+    root = await browsing("root")
+    made = await root.send("/admin/users", name="carol", role="user", key="k")
+    assert made.headers["location"] == "/admin/tokens?user=carol"
+    given = await root.send("/admin/tokens", user="carol", name="laptop", expires_in="30d")
+    assert given.status_code == 200
+    secret = next(word for word in words(given.text).split() if word.startswith("gpudev_"))
+    assert secret not in await root.get("/admin/tokens?user=carol")  # once is once
+    people.secrets["carol"] = secret
+    carol = await browsing("carol")
+    assert "carol" in await carol.get("/jobs")
+    assert "stop working at once" in await root.get("/admin/users/carol/disable")
+    done = await root.send("/admin/users/carol/disable")
+    assert done.headers["location"] == "/admin/users"
+    assert (await carol.client.get("/jobs")).status_code == 303
+    assert "disabled" in words(await root.get("/admin/users"))
+
+
+async def test_what_is_wrong_is_said_where_it_was_typed(browsing: SignedIn) -> None:
+    root = await browsing("root")
+    for path, fields, said in (
+        ("/admin/users", {"name": "Not A Name", "key": "k"}, "name"),
+        ("/admin/users", {"name": "alice", "key": "k2"}, "already"),
+        ("/admin/tokens", {"user": "nobody"}, "no user"),
+        ("/admin/tokens", {"user": "alice", "expires_in": "soon"}, "expires_in"),
+        ("/admin/maintenance/preview", {"nodes": "no-such-node", "duration": "1h", "reason": "x"}, "no-such-node"),
+        ("/admin/maintenance/preview", {"nodes": "", "duration": "x", "reason": ""}, "reason"),
+    ):
+        answer = await root.send(path, **fields)
+        assert answer.status_code in (404, 409, 422), (path, answer.status_code)
+        assert 'class="problem"' in answer.text
+        assert said in words(answer.text)
+
+
+async def test_a_node_is_cordoned_and_taken_back(browsing: SignedIn, root: httpx.AsyncClient, with_gpus: None) -> None:
+    admin = await browsing("root")
+    assert "takes jobs" in words(await admin.get("/admin/nodes"))
+    assert "Nothing new is placed there" in words(await admin.get("/admin/nodes/node1/cordon"))
+    await admin.send("/admin/nodes/node1/cordon", reason="a fan is loud")
+    page = words(await admin.get("/admin/nodes"))
+    assert "cordoned" in page
+    assert "a fan is loud" in page
+    [node] = [each for each in (await root.get("/v1/nodes")).json()["items"] if each["name"] == "node1"]
+    assert node["cordon_reason"] == "a fan is loud"
+    await admin.send("/admin/nodes/node1/uncordon")
+    assert "takes jobs" in words(await admin.get("/admin/nodes"))
+
+
+async def test_maintenance_is_planned_after_a_look_at_whom_it_affects(browsing: SignedIn, with_gpus: None) -> None:
+    admin = await browsing("root")
+    fields = {"nodes": "node1", "duration": "2h", "reason": "new fans"}
+    page = words((await admin.send("/admin/maintenance/preview", **fields)).text)
+    assert "Nobody is affected" in page
+    assert "No window was ever planned" in page
+    assert (await admin.send("/admin/maintenance", **fields, key="k")).status_code == 303
+    page = words(await admin.get("/admin/maintenance"))
+    assert "new fans" in page
+    assert "Maintenance 1 planned or open" in words(await admin.get("/admin"))
+
+
+async def test_the_record_is_read_by_who_and_what(browsing: SignedIn) -> None:
+    admin = await browsing("root")
+    await admin.send("/admin/users", name="dora", key="k")
+    page = words(await admin.get("/admin/audit?actor=root&kind=user_created"))
+    assert "user:dora" in page
+    assert "user:dora" not in words(await admin.get("/admin/audit?actor=alice"))
+    assert "Nothing in the record" in words(await admin.get("/admin/audit?to=2000-01-01T00:00"))
+    await admin.get("/admin/audit?from=yesterday", status=422)
+    await admin.get("/admin/audit?cursor=nonsense", status=400)
+
+
+async def test_dead_letters_are_looked_at_and_sent_again(browsing: SignedIn, runtime: Runtime) -> None:
+    admin = await browsing("root")
+    assert words(await admin.get("/admin/dead-letters")).count("Every message was handled.") == 3
+    done = await admin.send("/admin/dead-letters/gpu_jobs/redrive")
+    assert done.headers["location"] == "/admin/dead-letters"
+    assert "0 messages are sent again." in words(await admin.get("/admin/dead-letters"))
+    assert (await admin.send("/admin/dead-letters/no_queue/redrive")).status_code == 422
