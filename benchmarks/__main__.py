@@ -21,6 +21,8 @@ NAMES = (
     "extender_calls",
     "fragmentation",
     "extender_throughput",
+    "pages",
+    "pages_calendar",
 )
 
 

@@ -109,13 +109,13 @@ def events(found: Iterable[Seen], rows: Sequence[Row], window: Window) -> list[d
     """What the timeline draws. Jobs and maintenance that take whole rows lie behind, else they are in the row."""
     sizes = {row.id: len(row.cards) for row in rows}
     drawn: list[dict[str, Any]] = []
-    for each in found:
+    for number, each in enumerate(found):
         behind = [row for row, count in each.rows.items() if _is_behind(each, count, sizes[row])]
         before = [row for row in each.rows if row not in behind]
         if before:
-            drawn.append(_event(each, before, window, behind=False))
+            drawn.append(_event(each, number, before, window, behind=False))
         if behind:
-            drawn.append(_event(each, behind, window, behind=True))
+            drawn.append(_event(each, number, behind, window, behind=True))
     return drawn
 
 
@@ -123,14 +123,15 @@ def _is_behind(each: Seen, count: int, size: int) -> bool:
     return each.entry.kind is not ReservationKind.BOOKING and count == size
 
 
-def _event(each: Seen, rows: Collection[str], window: Window, *, behind: bool) -> dict[str, Any]:
+def _event(each: Seen, number: int, rows: Collection[str], window: Window, *, behind: bool) -> dict[str, Any]:
     entry = each.entry
     start, end = (window.wall(moment) for moment in (entry.span.start, entry.span.end))
     if end <= start:
         end = (datetime.fromisoformat(start) + _NARROWEST).isoformat(timespec="seconds")
     classes = [entry.kind.value, "mine" if each.mine else "others", entry.status]
     return {
-        "id": f"{entry.id}{'~' if behind else ''}",
+        # Whoever may not know whose it is may not know its id: that is in others' logs and events.
+        "id": f"{number if each.href is None else entry.id}{'~' if behind else ''}",
         "resourceIds": sorted(rows),
         "start": start,
         "end": end,

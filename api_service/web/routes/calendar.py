@@ -5,7 +5,7 @@ import json
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date, datetime, time, timedelta
 from typing import Any
 
 from starlette.responses import JSONResponse, Response
@@ -24,6 +24,7 @@ from api_service.web.visit import Visit
 _REFUSALS = (400, 403, 404, 409, 412, 413, 422)
 _TYPED = ("gpus", "type", "nodes", "node", "start", "end", "length", "title", "project")
 _HOUR = timedelta(hours=1)
+_MORNING = time(9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +187,8 @@ async def _page(
 
 def _first_fields(visit: Visit, asked: Asked) -> dict[str, str]:
     hour = (visit.now + _HOUR).astimezone(visit.zone).replace(minute=0)
+    if asked.day > hour.date():
+        hour = datetime.combine(asked.day, _MORNING, visit.zone)
     return {
         "gpus": "1",
         "type": asked.gpu_type or "",

@@ -6,12 +6,12 @@ import "@event-calendar/core/index.css";
 
 const SETTLE_MS = 300;
 const AGAIN_MS = 5_000;
-const NARROWEST = 9; // pixels of a slot
+// How finely time is shown; `narrowest`: pixels of a slot, on screens that it has to be scrolled on.
 const SLOTS = {
-  day: { slots: 24, slotDuration: "01:00", snapDuration: "00:15", slotLabelInterval: "01:00" },
-  week: { slots: 6, slotDuration: "04:00", snapDuration: "00:30", slotLabelInterval: "12:00" },
-  "2weeks": { slots: 3, slotDuration: "08:00", snapDuration: "01:00", slotLabelInterval: "24:00" },
-  month: { slots: 2, slotDuration: "12:00", snapDuration: "06:00", slotLabelInterval: "24:00" },
+  day: { slots: 24, narrowest: 38, slotDuration: "01:00", snapDuration: "00:15", slotLabelInterval: "01:00" },
+  week: { slots: 6, narrowest: 15, slotDuration: "04:00", snapDuration: "00:30", slotLabelInterval: "12:00" },
+  "2weeks": { slots: 3, narrowest: 15, slotDuration: "08:00", snapDuration: "01:00", slotLabelInterval: "24:00" },
+  month: { slots: 2, narrowest: 10, slotDuration: "12:00", snapDuration: "06:00", slotLabelInterval: "24:00" },
 };
 
 const at = (wall) => Date.parse(`${wall}Z`);
@@ -22,6 +22,11 @@ function element(name, className, text = "") {
   made.className = className;
   made.textContent = text;
   return made;
+}
+
+/** A field may be called as something that lists have: `length` is one. */
+function fill(form, fields) {
+  for (const [name, value] of Object.entries(fields)) form.elements.namedItem(name).value = value;
 }
 
 /** Free counts over a row's time, each as wide as it lasts. */
@@ -157,7 +162,8 @@ class Timeline {
   #slotWidth() {
     const { view, days } = this.#data;
     const head = this.#place.querySelector(".ec-sidebar")?.offsetWidth ?? 190;
-    return Math.max(NARROWEST, (this.#place.clientWidth - head - 4) / (days * SLOTS[view].slots));
+    const { slots, narrowest } = SLOTS[view];
+    return Math.max(narrowest, (this.#place.clientWidth - head - 4) / (days * slots));
   }
 
   #remember() {
@@ -178,11 +184,13 @@ class Timeline {
     const form = document.getElementById("book-form");
     const row = this.#data.rows.find(({ id }) => id === resource?.id);
     const fields = { start: startStr.slice(0, 16), end: endStr.slice(0, 16), length: "", node: row?.node ?? "" };
-    for (const [name, value] of Object.entries(fields)) form.elements[name].value = value;
-    if (row !== undefined) form.elements.type.value = row.type;
+    if (row !== undefined) fields.type = row.type;
+    fill(form, fields);
+    const left = document.getElementById("book-place");
+    left.style.minBlockSize = `${left.offsetHeight}px`; // what is below stays where it is
     document.getElementById("book-dialog-place").append(form);
     this.#book.showModal();
-    form.elements.title.focus();
+    form.elements.namedItem("title").focus();
     form.dispatchEvent(new Event("asked"));
   }
 
@@ -196,7 +204,7 @@ class Timeline {
       end: endSeconds ? moved(end, endSeconds) : "",
       node: newResource?.id ?? "",
     };
-    for (const [name, value] of Object.entries(fields)) form.elements[name].value = value;
+    fill(form, fields);
     document.getElementById("change-verdict").replaceChildren(element("p", "quiet", "Asking…"));
     this.#revert = revert;
     this.#change.showModal();

@@ -1,0 +1,460 @@
+"""The calendar and bookings' pages, as a browser without scripts has them, and what the timeline's script asks for."""
+
+import html
+import json
+import re
+from datetime import timedelta
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+import pytest
+
+from api_service.web import timeline_data
+from reservation_core.runtime.settings import ApiSettings, Holders
+from reservation_core.runtime.wiring import Runtime
+from tests.integration.api_service.calendars import add_nodes, at, booked, execute, said
+from tests.integration.api_service.web.browsing import Browser, words
+from tests.integration.api_service.web.conftest import SignedIn
+
+HOSTILE = "</script><script>alert('x')</script>\"'&"
+_DATA = re.compile(r'<script type="application/json" id="calendar-data"[^>]*>(.*?)</script>', re.DOTALL)
+
+# A job of bob's that runs on one card of titan's for an hour.
+RUNNING = """
+WITH made AS (
+    INSERT INTO reservations (id, kind, user_id, name, status, reason_code, reason, gpus, gpu_type, nodes, duration,
+                              priority, workload, created_at, changed_at, attempt, started_at, ends_at)
+    SELECT 'job-bobs', 'job', id, 'secret job', 'running', 'running', 'x', 1, 'h100', 1, interval '1 hour', 0, '{}',
+           now(), now(), 1, now(), now() + interval '1 hour' FROM users WHERE name = 'bob'
+    RETURNING id
+)
+INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, created_at)
+SELECT made.id, 1, (SELECT g.id FROM gpus g JOIN nodes n ON n.id = g.node_id WHERE n.name = 'titan' AND g.index = 3), 0,
+       tstzrange(now(), now() + interval '1 hour'), true, now() FROM made
+"""
+
+
+@pytest.fixture
+async def lab(runtime: Runtime) -> None:
+    """Two nodes."""
+    await add_nodes(runtime, titan=("h100", 4), rhea=("a100", 2))
+
+
+def week(**more: str) -> str:
+    """The calendar from the day of the next hours on, in UTC."""
+    return "/calendar?" + "&".join(f"{name}={value}" for name, value in {"from": f"{at(1):%Y-%m-%d}", **more}.items())
+
+
+async def sent(browser: Browser, path: str = "/calendar/bookings", **fields: str) -> httpx.Response:
+    given = {
+        "gpus": "1",
+        "type": "h100",
+        "start": f"{at(2):%Y-%m-%dT%H:%M}",
+        "length": "2h",
+        "zone": "UTC",
+        "key": "k1",
+    }
+    return await browser.send(path, page="/calendar", **{**given, **fields})
+
+
+async def events(browser: Browser, **more: str) -> dict[str, Any]:
+    response = await browser.client.get(week(**more).replace("/calendar?", "/calendar/events?"))
+    assert response.status_code == 200, response.text
+    found: dict[str, Any] = response.json()
+    return found
+
+
+def drawn(found: dict[str, Any], kind: str = "booking") -> list[dict[str, Any]]:
+    return [each for each in found["events"] if kind in each["classNames"]]
+
+
+def field(page: str, name: str) -> str:
+    """What a field of the page holds."""
+    found = re.search(rf'name="{name}"[^>]*? value="([^"]*)"', page)
+    assert found is not None, name
+    return html.unescape(found[1])
+
+
+# == The calendar ==
+
+
+async def test_nobody_sees_it_who_is_not_signed_in(browsing: SignedIn) -> None:
+    browser = await browsing("anonymous")
+    for path in ("/calendar", "/calendar/events", "/bookings", "/bookings/bkg-1"):
+        response = await browser.client.get(path)
+        assert (response.status_code, response.headers["location"].partition("?")[0]) == (303, "/sign-in")
+
+
+async def test_without_gpus_it_says_what_will_be_here(browsing: SignedIn) -> None:
+    browser = await browsing("alice")
+    assert "There are no GPUs yet." in words(await browser.get("/calendar"))
+    assert "You have no bookings ahead." in words(await browser.get("/bookings"))
+
+
+@pytest.mark.usefixtures("lab")
+async def test_the_table_has_free_counts_and_links_to_ones_own(browsing: SignedIn, alice: httpx.AsyncClient) -> None:
+    made = await booked(alice, at(26), gpus=3, gpu_type="h100", title="runs", duration="PT30M")
+    page = await (await browsing("alice")).get(week(by="type", **{"as": "table"}))
+    line = next(each for each in page.split("<tr>") if 'scope="row">h100' in each)
+    cells = re.findall(r'<span class="free-count[^"]*">(\d+)</span>', line)
+    assert sorted(cells) == ["1", *["4"] * 6]
+    assert f'href="/bookings/{made["id"]}"' in line
+    # Without `as=table` it is there as well, for browsers without scripts.
+    assert "free-count" in (await (await browsing("alice")).get(week(by="type"))).partition("<noscript>")[2]
+
+
+@pytest.mark.usefixtures("lab")
+async def test_what_others_have_is_seen_and_whose_by_policy(
+    browsing: SignedIn, alice: httpx.AsyncClient, bob: httpx.AsyncClient, runtime: Runtime, settings: ApiSettings
+) -> None:
+    settings.holders = Holders.SELF
+    made = await booked(bob, at(3), gpus=2, gpu_type="h100", title="secret plans")
+    mine = await booked(alice, at(3), gpus=1, gpu_type="h100", title="my runs")
+    await execute(runtime, RUNNING)
+    browser = await browsing("alice")
+    found = await events(browser, by="node")
+    [other] = [each for each in drawn(found) if "others" in each["classNames"]]
+    assert (other["title"], other["resourceIds"], other["extendedProps"]["href"]) == ("taken", ["titan"], None)
+    assert (other["startEditable"], other["durationEditable"]) == (False, False)
+    [own] = [each for each in drawn(found) if "mine" in each["classNames"]]
+    assert (own["title"], own["extendedProps"]["booking"]) == ("my runs", mine["id"])
+    assert [each["title"] for each in drawn(found, "job")] == ["taken"]
+    for path in (week(by="node"), week(by="card"), week(by="type"), "/bookings"):
+        page = await browser.get(path)
+        assert "secret" not in page
+        assert "bob" not in page
+    settings.holders = Holders.EVERYONE
+    found = await events(browser, by="node")
+    assert {each["title"] for each in drawn(found)} == {"bob", "my runs"}
+    assert [each["title"] for each in drawn(found, "job")] == ["bob (runs)"]
+    assert "secret" not in json.dumps(found)
+    admin = await events(await browsing("root"), by="node")
+    assert f"/bookings/{made['id']}" in {each["extendedProps"]["href"] for each in drawn(admin)}
+
+
+@pytest.mark.usefixtures("lab")
+async def test_what_people_write_is_text_everywhere(browsing: SignedIn, alice: httpx.AsyncClient) -> None:
+    made = await booked(alice, at(3), gpu_type="h100", title=HOSTILE)
+    browser = await browsing("alice")
+    for path in (week(by="card"), week(**{"as": "table"}), "/bookings", f"/bookings/{made['id']}"):
+        page = await browser.get(path)
+        assert "<script>alert" not in page, path
+        assert "</script><script>" not in page, path
+    data = _DATA.search(await browser.get(week(by="card")))
+    if data is not None:  # only where the pages' scripts were built
+        assert drawn(json.loads(data[1]))[0]["title"] == HOSTILE
+    assert HOSTILE in words(await browser.get(f"/bookings/{made['id']}"))
+
+
+@pytest.mark.usefixtures("lab")
+async def test_maintenance_and_what_is_over_are_seen(
+    browsing: SignedIn, alice: httpx.AsyncClient, root: httpx.AsyncClient, runtime: Runtime
+) -> None:
+    window = {"node": "rhea", "start": at(30).isoformat(), "duration": "PT2H", "reason": "New fans."}
+    assert (await root.post("/v1/maintenance", json=window)).status_code == 201
+    made = await booked(alice, at(3), gpu_type="h100", title="was")
+    await execute(
+        runtime,
+        "UPDATE reservations SET status = 'ended', finished_at = now(), reason_code = 'slot_over' WHERE id = :id",
+        id=made["id"],
+    )
+    await execute(runtime, "UPDATE allocations SET released_at = now() WHERE reservation_id = :id", id=made["id"])
+    found = await events(await browsing("alice"), by="node")
+    [fans] = drawn(found, "maintenance")
+    assert (fans["display"], fans["resourceIds"], fans["extendedProps"]["href"]) == ("background", ["rhea"], None)
+    [was] = drawn(found)
+    assert (was["title"], was["durationEditable"]) == ("was", False)
+    await alice.delete(f"/v1/bookings/{made['id']}")
+
+
+@pytest.mark.usefixtures("lab")
+async def test_times_are_those_of_the_chosen_zone(browsing: SignedIn, alice: httpx.AsyncClient) -> None:
+    await booked(alice, at(3), gpu_type="h100", title="runs")
+    browser = await browsing("alice")
+    browser.client.cookies.set("gpu_dev_zone", "Asia/Kolkata")
+    found = await events(browser, by="node", view="month")
+    assert (found["zone"], found["offset"]) == ("Asia/Kolkata", "+05:30")
+    shifted = at(3) + timedelta(hours=5, minutes=30)
+    assert drawn(found)[0]["start"] == f"{shifted:%Y-%m-%dT%H:%M:%S}"
+    # What is typed there is meant there.
+    done = await sent(browser, zone="Asia/Kolkata", start=f"{shifted + timedelta(hours=5):%Y-%m-%dT%H:%M}")
+    path = f"/v1{done.headers['location']}"
+    assert (await alice.get(path)).json()["start"] == said(at(8))
+
+
+@pytest.mark.usefixtures("lab")
+async def test_too_many_are_in_the_counts_and_ones_own_are_drawn(
+    browsing: SignedIn, alice: httpx.AsyncClient, bob: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timeline_data, "_MOST_DRAWN", 1)
+    await booked(alice, at(30), gpu_type="h100", title="mine")
+    await booked(bob, at(30), gpu_type="h100")
+    found = await events(await browsing("alice"), by="type")
+    assert found["crowded"] is True
+    assert [each["title"] for each in drawn(found)] == ["mine"]
+    assert 2 in [free for _, _, free in found["heat"]["h100"]]
+
+
+async def test_four_thousand_cards_are_as_readable_as_four(
+    browsing: SignedIn, alice: httpx.AsyncClient, runtime: Runtime
+) -> None:
+    await add_nodes(runtime, **{f"n{number:03}": ("h100" if number % 2 else "a100", 8) for number in range(500)})
+    await booked(alice, at(3), gpu_type="h100", node="n499", title="runs")
+    browser = await browsing("alice")
+    found = await events(browser)
+    assert (found["by"], [row["id"] for row in found["rows"]]) == ("type", ["a100", "h100"])
+    page = await browser.get(week(by="card"))
+    assert "Page 1 of 125, 4000 rows in all" in words(page)
+    assert len(page) < 300_000
+    last = await events(browser, by="node", page="21")
+    assert last["rows"][-1]["id"] == "n499"
+    assert [each["title"] for each in drawn(last)] == ["runs"]
+    one = await events(browser, by="card", node="n499")
+    assert len(one["rows"]) == 8
+
+
+@pytest.mark.parametrize("wrong", ["view=year", "by=person", "from=soon", "page=0", "node=" + "x" * 300])
+async def test_what_cannot_be_shown_is_refused_in_words(browsing: SignedIn, wrong: str) -> None:
+    page = await (await browsing("alice")).get(f"/calendar?{wrong}", status=422)
+    assert "must be" in words(page) or "longer than" in words(page)
+
+
+# == Booking ==
+
+
+@pytest.mark.usefixtures("lab")
+async def test_a_slot_is_booked_once_however_often_the_form_is_sent(
+    browsing: SignedIn, alice: httpx.AsyncClient
+) -> None:
+    browser = await browsing("alice")
+    first, second = await sent(browser, title="runs"), await sent(browser, title="runs")
+    assert (first.status_code, first.headers["location"]) == (303, second.headers["location"])
+    [made] = (await alice.get("/v1/bookings")).json()["items"]
+    assert (made["title"], made["start"], made["duration"]) == ("runs", said(at(2)), "PT2H")
+    # With something else in it, it is another: whoever goes back and books more gets more.
+    assert (await sent(browser, title="more")).headers["location"] != first.headers["location"]
+
+
+@pytest.mark.usefixtures("lab")
+async def test_the_verdict_books_nothing(browsing: SignedIn, alice: httpx.AsyncClient) -> None:
+    browser = await browsing("alice")
+    for path in ("/calendar/verdict", "/calendar/check"):
+        done = await sent(browser, path)
+        assert done.status_code == 200
+        assert "Free: 1 × h100" in words(done.text)
+    done = await sent(browser, "/calendar/verdict", repeats="daily", count="3")
+    assert "3 dates can be booked" in words(done.text)
+    done = await sent(browser, "/calendar/verdict", gpus="5")
+    assert "This can’t be booked" in words(done.text)
+    done = await sent(browser, "/calendar/verdict", gpus="4", wait="yes")
+    assert "Free: 4" in words(done.text)
+    assert (await alice.get("/v1/bookings")).json()["items"] == []
+
+
+@pytest.mark.usefixtures("lab")
+async def test_what_is_refused_is_shown_with_the_slots_that_would_do(
+    browsing: SignedIn, alice: httpx.AsyncClient, bob: httpx.AsyncClient
+) -> None:
+    await booked(bob, at(1), gpus=4, gpu_type="h100", duration="PT6H")
+    browser = await browsing("alice")
+    done = await sent(browser, title="kept as it was")
+    assert done.status_code == 409
+    assert 'value="kept as it was"' in done.text
+    slots = re.findall(r'name="slot" value="([^"]+)"', done.text)
+    assert f"{said(at(7))}/{said(at(9))}" in slots
+    done = await sent(browser, slot=slots[-1])
+    made = (await alice.get(f"/v1{done.headers['location']}")).json()
+    assert f"{made['start']}/{made['end']}" == slots[-1]
+    done = await sent(browser, wait="yes", key="k2")
+    assert "on the waitlist" in words(await browser.get(done.headers["location"]))
+
+
+@pytest.mark.usefixtures("lab")
+async def test_what_is_typed_wrong_is_said_and_sent_nowhere(browsing: SignedIn, alice: httpx.AsyncClient) -> None:
+    browser = await browsing("alice")
+    done = await sent(browser, length="long", title="kept")
+    assert done.status_code == 422
+    assert "written like 4h" in words(done.text)
+    assert 'value="kept"' in done.text
+    done = await sent(browser, node="no such node")
+    assert done.status_code == 422
+    assert (await alice.get("/v1/bookings")).json()["items"] == []
+
+
+@pytest.mark.usefixtures("lab")
+async def test_forms_that_are_not_from_our_pages_do_nothing(browsing: SignedIn, alice: httpx.AsyncClient) -> None:
+    made = await booked(alice, at(3), gpu_type="h100")
+    browser = await browsing("alice")
+    for path in ("/calendar/bookings", "/calendar/feed", f"/bookings/{made['id']}", f"/bookings/{made['id']}/cancel"):
+        for forged in ({}, {"csrf_token": "0" * 96}):
+            response = await browser.client.post(path, data={"gpus": "1", "title": "x", **forged})
+            assert response.status_code == 403, path
+    [same] = (await alice.get("/v1/bookings")).json()["items"]
+    assert same == made
+
+
+async def test_a_calendar_address_is_shown_once_and_works(browsing: SignedIn) -> None:
+    browser = await browsing("alice")
+    done = await browser.send("/calendar/feed", page="/calendar", key="f1")
+    address = field(done.text.replace('id="feed"', 'name="feed"'), "feed")
+    parts = urlsplit(address)
+    assert parts.netloc == "pages"
+    assert parse_qs(parts.query)["token"]
+    response = await browser.client.get(f"{parts.path}?{parts.query}")
+    assert response.text.startswith("BEGIN:VCALENDAR")
+    again = await browser.send("/calendar/feed", page="/calendar", key="f1")
+    assert "shown once" in words(again.text)
+    assert parts.query not in again.text
+    await browser.send("/calendar/feed/remove", page="/calendar")
+    assert (await browser.client.get(f"{parts.path}?{parts.query}")).status_code == 401
+
+
+# == A booking's page ==
+
+
+@pytest.mark.usefixtures("lab")
+async def test_others_bookings_have_no_page_and_take_no_forms(
+    browsing: SignedIn, alice: httpx.AsyncClient, bob: httpx.AsyncClient
+) -> None:
+    made = await booked(bob, at(3), gpu_type="h100", title="secret plans")
+    browser = await browsing("alice")
+    page = await browser.get(f"/bookings/{made['id']}", status=404)
+    assert "secret" not in page
+    for what in ("", "/check", "/cancel", "/accept", "/decline"):
+        done = await browser.send(f"/bookings/{made['id']}{what}", page="/calendar", title="taken over")
+        assert done.status_code == 404, what
+        assert "secret" not in done.text
+    done = await browser.send("/calendar/change-verdict", page="/calendar", booking=made["id"], title="x")
+    assert done.status_code == 404
+    assert (await bob.get(f"/v1/bookings/{made['id']}")).json()["title"] == "secret plans"
+    # Who may see everything may cancel it.
+    admin = await browsing("root")
+    assert "secret plans" in await admin.get(f"/bookings/{made['id']}")
+
+
+@pytest.mark.usefixtures("lab")
+async def test_it_is_changed_and_cancelled_by_forms(browsing: SignedIn, alice: httpx.AsyncClient) -> None:
+    made = await booked(alice, at(3), gpu_type="h100", title="runs")
+    browser, path = await browsing("alice"), f"/bookings/{made['id']}"
+    page = await browser.get(path)
+    same = {name: field(page, name) for name in ("start", "end", "node", "title", "etag", "zone")}
+    was = {f"was_{name}": same[name] for name in ("start", "end", "node", "title")}
+    longer = f"{at(6):%Y-%m-%dT%H:%M}"
+    done = await browser.send(f"{path}/check", **{**same, **was, "end": longer})
+    assert "It can be from" in words(done.text)
+    assert field(done.text, "end") == longer
+    assert (await alice.get(f"/v1{path}")).json() == made
+    done = await browser.send(path, **{**same, **was, "end": longer, "title": "other"})
+    assert (done.status_code, done.headers["location"]) == (303, path)
+    changed = (await alice.get(f"/v1{path}")).json()
+    assert (changed["start"], changed["end"], changed["title"]) == (made["start"], said(at(6)), "other")
+    done = await browser.send(path, **same, **was)
+    assert (done.status_code, "Nothing is different" in words(done.text)) == (422, True)
+    done = await browser.send(f"{path}/cancel", etag=field(await browser.get(path), "etag"), next=week())
+    assert (done.status_code, done.headers["location"]) == (303, week())
+    assert (await alice.get(f"/v1{path}")).json()["status"] == "cancelled"
+    assert "Change it" not in words(await browser.get(path))
+
+
+@pytest.mark.usefixtures("lab")
+async def test_what_was_changed_meanwhile_is_shown_beside_what_was_typed(
+    browsing: SignedIn, alice: httpx.AsyncClient
+) -> None:
+    made = await booked(alice, at(3), gpu_type="h100", title="runs")
+    browser, path = await browsing("alice"), f"/bookings/{made['id']}"
+    etag = field(await browser.get(path), "etag")
+    assert (await alice.patch(f"/v1{path}", json={"end": at(5).isoformat()})).status_code == 200
+    done = await browser.send(path, etag=etag, title="typed", was_title="runs", zone="UTC")
+    assert done.status_code == 412
+    assert "It was changed meanwhile." in words(done.text)
+    assert 'value="typed"' in done.text
+    assert field(done.text, "was_end") == f"{at(5):%Y-%m-%dT%H:%M}"
+    done = await browser.send(f"{path}/cancel", etag=etag)
+    assert done.status_code == 412
+    assert (await alice.get(f"/v1{path}")).json()["status"] == "confirmed"
+
+
+@pytest.mark.usefixtures("lab")
+async def test_a_drag_has_its_verdict_and_what_to_click(
+    browsing: SignedIn, alice: httpx.AsyncClient, bob: httpx.AsyncClient
+) -> None:
+    made = await booked(alice, at(3), gpu_type="h100", gpus=4, title="runs")
+    await booked(bob, at(6), gpu_type="h100", gpus=1, duration="PT3H")
+    browser, path = await browsing("alice"), f"/bookings/{made['id']}"
+
+    async def dragged(end: int) -> str:
+        done = await browser.send(
+            "/calendar/change-verdict",
+            page="/calendar",
+            booking=made["id"],
+            end=f"{at(end):%Y-%m-%dT%H:%M}",
+            zone="UTC",
+        )
+        assert done.status_code == 200, words(done.text)
+        return done.text
+
+    assert "It can be from" in words(await dragged(5))
+    refused = await dragged(7)
+    assert "This can’t be had" in words(refused)
+    slots = re.findall(r'name="slot" value="([^"]+)"', refused)
+    assert slots
+    done = await browser.send(path, etag=field(refused, "etag"), slot=slots[-1], next=week())
+    assert done.headers["location"] == week()
+    changed = (await alice.get(f"/v1{path}")).json()
+    assert f"{changed['start']}/{changed['end']}" == slots[-1]
+
+
+@pytest.mark.usefixtures("lab")
+async def test_nobody_is_led_elsewhere_by_a_form(browsing: SignedIn, alice: httpx.AsyncClient) -> None:
+    made = await booked(alice, at(3), gpu_type="h100", title="runs")
+    browser = await browsing("alice")
+    done = await browser.send(f"/bookings/{made['id']}/cancel", next="//evil.example/")
+    assert done.headers["location"] == "/now"
+
+
+@pytest.mark.usefixtures("lab")
+async def test_a_series_is_booked_shown_with_its_dates_and_cancelled_from_one_on(
+    browsing: SignedIn, alice: httpx.AsyncClient
+) -> None:
+    browser = await browsing("alice")
+    done = await sent(browser, repeats="daily", count="4", title="standup")
+    page = await browser.get(done.headers["location"])
+    assert "4 dates are booked." in words(page)
+    links = set(re.findall(r'<li><a href="(/bookings/bkg-[0-9a-z]+)"', page))
+    assert len(links) == 3
+    items = (await alice.get("/v1/bookings")).json()["items"]
+    second = f"/bookings/{items[1]['id']}"
+    done = await browser.send(f"{second}/cancel", reach="following", etag=field(await browser.get(second), "etag"))
+    assert "3 bookings are cancelled." in words(await browser.get(done.headers["location"]))
+    left = [each["id"] for each in (await alice.get("/v1/bookings?status=confirmed")).json()["items"]]
+    assert left == [items[0]["id"]]
+
+
+@pytest.mark.usefixtures("lab")
+@pytest.mark.parametrize(("answer", "status"), [("accept", "confirmed"), ("decline", "cancelled")])
+async def test_what_the_waitlist_offers_is_taken_or_left(
+    browsing: SignedIn, alice: httpx.AsyncClient, bob: httpx.AsyncClient, answer: str, status: str
+) -> None:
+    theirs = await booked(bob, at(3), gpus=4, gpu_type="h100")
+    browser = await browsing("alice")
+    done = await sent(browser, start=f"{at(3):%Y-%m-%dT%H:%M}", length="1h", wait="yes")
+    path = done.headers["location"]
+    await bob.delete(f"/v1/bookings/{theirs['id']}")
+    page = await browser.get(path)
+    assert "These GPUs are free for you now." in words(page)
+    done = await browser.send(f"{path}/{answer}", etag=field(page, "etag"), key="a1")
+    assert (done.status_code, done.headers["location"]) == (303, path)
+    assert (await alice.get(f"/v1{path}")).json()["status"] == status
+
+
+@pytest.mark.usefixtures("lab")
+async def test_the_list_has_ones_own_ahead_and_before(browsing: SignedIn, alice: httpx.AsyncClient) -> None:
+    ahead = await booked(alice, at(3), gpu_type="h100", title="ahead")
+    gone = await booked(alice, at(9), gpu_type="h100", title="taken back")
+    await alice.delete(f"/v1/bookings/{gone['id']}")
+    browser = await browsing("alice")
+    page = await browser.get("/bookings")
+    assert f'href="/bookings/{ahead["id"]}"' in page
+    assert "taken back" not in page
+    assert "taken back" in await browser.get("/bookings?when=past")

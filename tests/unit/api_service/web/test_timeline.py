@@ -1,0 +1,281 @@
+"""The calendar's pure parts: windows in time zones, rows, free counts, and what somebody sees of others."""
+
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
+from itertools import pairwise
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from api_service.problems import ProblemError
+from api_service.sight import Sight
+from api_service.web.timeline_entries import Seen, events, seen
+from api_service.web.timeline_query import Asked, asked_of
+from api_service.web.timeline_rows import By, free_between, page_of, rows_of, usual_rows
+from api_service.web.timeline_table import columns, heat, table
+from api_service.web.timeline_window import View, window_of
+from reservation_core.domain.bookings import Span
+from reservation_core.domain.calendar import to_micros
+from reservation_core.domain.card_choice import BookableCard
+from reservation_core.domain.model import ReservationKind, Role
+from reservation_core.ports.bookings import CalendarEntry
+from reservation_core.ports.identities import Principal
+
+BERLIN = ZoneInfo("Europe/Berlin")
+NOW = datetime(2030, 3, 4, 10, 20, tzinfo=UTC)
+ALICE = Principal(1, "alice", Role.USER, "tok-1", None)
+ROOT = Principal(9, "root", Role.ADMIN, "tok-9", None)
+HOUR = timedelta(hours=1)
+
+
+def card(gpu_id: int, node: str = "titan", gpu_type: str = "h100", *busy: tuple[int, int]) -> BookableCard:
+    return BookableCard(gpu_id, node, gpu_id, gpu_type, True, tuple(busy))
+
+
+def entry(owner: int = 1, *, start: datetime = NOW + HOUR, hours: float = 2, **other: object) -> CalendarEntry:
+    fields: dict[str, object] = {
+        "id": "bkg-1",
+        "kind": ReservationKind.BOOKING,
+        "status": "confirmed",
+        "planned": False,
+        "user_id": owner,
+        "user": {1: "alice", 2: "bob"}[owner],
+        "title": "secret plans",
+        "gpus": 1,
+        "nodes": 1,
+        "span": Span(start, start + timedelta(hours=hours)),
+        "series_id": None,
+        "gpu_ids": (0,),
+    }
+    return CalendarEntry(**{**fields, **other})  # type: ignore[arg-type]
+
+
+def look(
+    found: CalendarEntry, sight: Sight | None = None, cards: Sequence[BookableCard] | None = None, by: By = By.NODE
+) -> Seen:
+    rows = rows_of(cards or [card(0), card(1)], by)
+    window = window_of(View.WEEK, NOW.date(), BERLIN)
+    return seen([found], rows, sight or Sight(ALICE), window, NOW)[0]
+
+
+# == Windows ==
+
+
+@pytest.mark.parametrize(("view", "days"), [("day", 1), ("week", 7), ("2weeks", 14), ("month", 30)])
+def test_a_window_has_whole_days_and_follows_the_one_before(view: str, days: int) -> None:
+    window = window_of(View(view), date(2030, 1, 31), BERLIN)
+    assert len(window.days) == days
+    assert window.moved(1) == window.last
+    assert window_of(window.view, window.moved(-1), BERLIN).last == window.first
+
+
+def test_days_begin_at_midnight_and_are_as_long_as_clocks_make_them() -> None:
+    """In Berlin clocks went forward on 31 March 2030, and back on 27 October."""
+    short = window_of(View.DAY, date(2030, 3, 31), BERLIN)
+    long = window_of(View.DAY, date(2030, 10, 27), BERLIN)
+    assert (short.end - short.start, long.end - long.start) == (23 * HOUR, 25 * HOUR)
+    week = window_of(View.WEEK, date(2030, 3, 28), BERLIN).bounds(24)
+    assert [each.astimezone(BERLIN).hour for each in week] == [0] * 8
+    # The hour that there is not is no step; the one that comes twice is one of two hours.
+    assert [b - a for a, b in pairwise(short.bounds(1))] == [HOUR] * 23
+    steps = long.bounds(1)
+    assert [b - a for a, b in pairwise(steps)].count(2 * HOUR) == 1
+
+
+def test_a_day_that_begins_at_one_begins_when_it_begins() -> None:
+    """In Beirut clocks go forward at midnight."""
+    window = window_of(View.DAY, date(2030, 3, 31), ZoneInfo("Asia/Beirut"))
+    assert window.start == datetime(2030, 3, 30, 22, tzinfo=UTC)
+    assert window.end - window.start == 23 * HOUR
+
+
+@given(st.dates(date(1990, 1, 1), date(2300, 1, 1)), st.sampled_from(list(View)), st.sampled_from([-1, 0, 1]))
+def test_any_day_has_a_window_and_steps_in_order(day: date, view: View, by: int) -> None:
+    window = window_of(view, window_of(view, day, BERLIN).moved(by), BERLIN)
+    bounds = window.bounds(window.heat_hours)
+    assert bounds == sorted(set(bounds))
+    assert (bounds[0], bounds[-1]) == (window.start, window.end)
+
+
+# == Rows ==
+
+
+@given(
+    st.lists(
+        st.lists(st.tuples(st.integers(0, 60), st.integers(1, 20)), max_size=5),
+        max_size=4,
+    ),
+    st.lists(st.integers(0, 60), min_size=2, max_size=12, unique=True).map(sorted),
+)
+def test_free_counts_are_what_counting_says(drawn: list[list[tuple[int, int]]], bounds: list[int]) -> None:
+    cards = []
+    for number, ranges in enumerate(drawn):
+        busy: list[tuple[int, int]] = []
+        for start, length in sorted(ranges):
+            begin = max(start, busy[-1][1] if busy else 0)
+            busy.append((begin, begin + length))
+        cards.append(card(number, "n", "t", *busy))
+    expected = [
+        sum(all(not (a < end and begin < b) for a, b in each.busy) for each in cards)
+        for begin, end in pairwise(bounds)
+    ]
+    assert free_between(cards, bounds) == expected
+
+
+def test_what_cannot_be_booked_is_never_free() -> None:
+    broken = BookableCard(1, "titan", 1, "h100", False)
+    assert free_between([card(0), broken], [0, 10, 20]) == [1, 1]
+
+
+def test_rows_are_types_nodes_or_cards_and_come_in_pages() -> None:
+    cards = [card(number, f"n{number % 50:02}", "h100" if number % 2 else "a100") for number in range(200)]
+    assert [row.id for row in rows_of(cards, By.TYPE)] == ["a100", "h100"]
+    nodes = rows_of(cards, By.NODE)
+    assert [row.id for row in nodes] == [f"n{number:02}" for number in range(50)]
+    pages = [page_of(nodes, By.NODE, number).rows for number in (1, 2, 3)]
+    assert [row for page in pages for row in page] == nodes
+    assert page_of(nodes, By.NODE, 99).number == 3
+    assert page_of([], By.NODE, 1).pages == 1
+    assert len(rows_of(cards, By.CARD)) == 200
+
+
+@pytest.mark.parametrize(("cards", "nodes", "by"), [(4, 1, By.CARD), (17, 2, By.NODE), (1000, 125, By.TYPE)])
+def test_rows_are_as_fine_as_is_readable(cards: int, nodes: int, by: By) -> None:
+    assert usual_rows([card(number, f"n{number % nodes}") for number in range(cards)]) is by
+
+
+# == What somebody sees ==
+
+
+def test_of_others_nobody_sees_more_than_that_it_is_taken() -> None:
+    found = look(entry(2))
+    assert (found.label, found.href, found.movable, found.extendable) == ("taken", None, False, False)
+    assert "bob" not in found.words
+    assert "secret" not in found.words
+    fellow = look(entry(2), Sight(ALICE, {2: "bob"}))
+    assert (fellow.label, fellow.href, fellow.movable) == ("bob", None, False)
+    assert "secret" not in fellow.words
+    # Administrators see whose it is and look at it, but drag nobody else's.
+    admin = look(entry(2), Sight(ROOT))
+    assert (admin.href, admin.movable, admin.extendable) == ("/bookings/bkg-1", False, False)
+
+
+@pytest.mark.parametrize("kind", list(ReservationKind))
+def test_no_kind_tells_more_of_others(kind: ReservationKind) -> None:
+    found = look(entry(2, kind=kind))
+    assert "bob" not in found.label + found.words
+    assert "secret" not in found.label + found.words
+    assert found.href is None
+
+
+def test_ones_own_can_be_dragged_as_far_as_it_has_not_begun_or_ended() -> None:
+    ahead = look(entry())
+    assert (ahead.label, ahead.href, ahead.movable, ahead.extendable) == ("secret plans", "/bookings/bkg-1", True, True)
+    begun = look(entry(start=NOW - HOUR, status="active"))
+    assert (begun.movable, begun.extendable) == (False, True)
+    over = look(entry(start=NOW - 3 * HOUR, status="ended"))
+    assert (over.movable, over.extendable) == (False, False)
+    offered = look(entry(status="offered"))
+    assert (offered.movable, offered.extendable) == (False, False)
+    job = look(entry(id="job-1", kind=ReservationKind.JOB, status="running"))
+    assert (job.href, job.movable, job.extendable) == ("/jobs/job-1", False, False)
+
+
+def test_what_takes_a_whole_row_lies_behind_but_bookings_never() -> None:
+    cards = [card(0), card(1), card(2, "rhea"), card(3, "rhea")]
+    rows = rows_of(cards, By.NODE)
+    window = window_of(View.WEEK, NOW.date(), BERLIN)
+
+    def drawn(**fields: object) -> dict[str, list[str]]:
+        made = seen([entry(**fields)], rows, Sight(ALICE), window, NOW)  # type: ignore[arg-type]
+        return {each["display"]: each["resourceIds"] for each in events(made, rows, window)}
+
+    assert drawn(kind=ReservationKind.MAINTENANCE, gpu_ids=(0, 1, 2)) == {"background": ["titan"], "auto": ["rhea"]}
+    assert drawn(gpu_ids=(0, 1, 2)) == {"auto": ["rhea", "titan"]}
+    assert drawn(gpu_ids=(77,)) == {}
+
+
+def test_an_hour_that_comes_twice_is_drawn_all_the_same() -> None:
+    """Half past two to half past two: an hour by the instants, none by the clock on the wall."""
+    start = datetime(2030, 10, 27, 0, 30, tzinfo=UTC)
+    rows = rows_of([card(0)], By.NODE)
+    window = window_of(View.DAY, date(2030, 10, 27), BERLIN)
+    found = seen([entry(start=start, hours=1)], rows, Sight(ALICE), window, NOW)
+    [event] = events(found, rows, window)
+    assert (event["start"], event["end"]) == ("2030-10-27T02:30:00", "2030-10-27T02:45:00")
+
+
+# == The table and the heat line ==
+
+
+def test_the_table_has_free_counts_and_ones_own_bookings() -> None:
+    window = window_of(View.WEEK, NOW.date(), BERLIN)
+    start = window.start + timedelta(days=1, hours=5)
+    taken = (to_micros(start), to_micros(start + 30 * HOUR))
+    rows = rows_of([card(0, "titan", "h100", taken), card(1)], By.NODE)
+    mine, other = entry(start=start, hours=30), entry(2, id="bkg-2", start=start)
+    shown = columns(window, NOW)
+    [line] = table(rows, shown, seen([mine, other], rows, Sight(ALICE), window, NOW), NOW)
+    assert [cell.free for cell in line.cells] == [2, 1, 1, 2, 2, 2, 2]
+    assert [[each.entry.id for each in cell.mine] for cell in line.cells] == [[], ["bkg-1"], ["bkg-1"], [], [], [], []]
+    assert [column.today for column in shown] == [True] + [False] * 6
+
+
+def test_what_is_over_has_no_count() -> None:
+    window = window_of(View.WEEK, NOW.date() - timedelta(days=3), BERLIN)
+    rows = rows_of([card(0)], By.NODE)
+    [line] = table(rows, columns(window, NOW), [], NOW)
+    assert [cell.free for cell in line.cells] == [None, None, None, 1, 1, 1, 1]
+    [(begin, end, free)] = heat(rows, window, NOW)["titan"]
+    assert (begin, end, free) == ("2030-03-04T08:00:00", "2030-03-08T00:00:00", 1)
+    past = window_of(View.DAY, NOW.date() - timedelta(days=9), BERLIN)
+    assert heat(rows, past, NOW) == {"titan": []}
+
+
+def test_equal_counts_are_one_run() -> None:
+    window = window_of(View.DAY, NOW.date() + timedelta(days=1), UTC_ZONE)
+    busy = (to_micros(window.start + 6 * HOUR), to_micros(window.start + 8 * HOUR))
+    rows = rows_of([card(0, "titan", "h100", busy)], By.TYPE)
+    assert [run[1:] for run in heat(rows, window, NOW)["h100"]] == [
+        ("2030-03-05T06:00:00", 1),
+        ("2030-03-05T08:00:00", 0),
+        ("2030-03-06T00:00:00", 1),
+    ]
+
+
+UTC_ZONE = ZoneInfo("UTC")
+
+
+# == Addresses ==
+
+
+def asked(**parameters: str) -> Asked:
+    return asked_of(lambda name: parameters.get(name, ""), date(2030, 3, 4))
+
+
+def test_an_address_says_what_is_shown() -> None:
+    found = asked(view="2weeks", by="node", type="h100", page="2", **{"from": "2030-03-05T09:00"})
+    address = found.address(page=found.page)
+    assert address == "/calendar?view=2weeks&by=node&from=2030-03-05&type=h100&page=2"
+    assert found.address(view=View.DAY) == "/calendar?view=day&by=node&from=2030-03-05&type=h100"
+    assert asked().address() == "/calendar?view=week&from=2030-03-04"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"view": "year"},
+        {"by": "person"},
+        {"from": "soon"},
+        {"page": "0"},
+        {"page": "-1"},
+        {"page": "9" * 50},
+        {"node": "x" * 300},
+    ],
+)
+def test_what_cannot_be_shown_is_refused_in_words(wrong: dict[str, str]) -> None:
+    with pytest.raises(ProblemError) as refused:
+        asked(**wrong)
+    assert refused.value.status == 422

@@ -1,0 +1,200 @@
+"""The calendar in a real browser: booking, moving and extending by hand, the verdict before, and what others see."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from playwright.async_api import Locator, Page, expect
+
+from tests.web.browser import assert_accessible
+from tests.web.conftest import People, Screenshot
+from tests.web.web_system import WebSystem
+
+SETTINGS = {"GPU_DEV_LOCAL_GPUS": "titan=h100:4;rhea=a100:2"}
+RHEA, TITAN = 0, 1
+"""The rows of the nodes."""
+
+
+def day(days: int) -> datetime:
+    """A midnight that is days away: what is done there is ahead, whatever the hour is now."""
+    return datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=days)
+
+
+async def open_week(page: Page, first: datetime) -> None:
+    """A week of nodes, drawn."""
+    await page.goto(f"/calendar?by=node&from={first:%Y-%m-%d}")
+    await expect(page.locator(".heat-line")).to_have_count(2)
+
+
+async def place(page: Page, row: int, days: int, hour: float) -> tuple[float, float]:
+    """Where an hour of the week is on a row."""
+    box = await page.locator(".ec-body .ec-day").nth(7 * row + days).bounding_box()
+    assert box is not None
+    return box["x"] + box["width"] * hour / 24, box["y"] + box["height"] - 3
+
+
+async def drag(page: Page, start: tuple[float, float], end: tuple[float, float]) -> None:
+    """From one place to another, as a hand does."""
+    await page.mouse.move(*start)
+    await page.mouse.down()
+    await page.mouse.move((start[0] + end[0]) / 2, (start[1] + end[1]) / 2, steps=4)
+    await page.mouse.move(*end, steps=4)
+    await page.mouse.up()
+
+
+async def edge(event: Locator) -> tuple[float, float]:
+    """The right edge of what is drawn."""
+    box = await event.bounding_box()
+    assert box is not None
+    return box["x"] + box["width"] - 3, box["y"] + box["height"] / 2
+
+
+def booked(system: WebSystem, who: str, start: datetime, hours: int, **more: Any) -> dict[str, Any]:
+    """A booking that was made over REST."""
+    body = {"gpus": 1, "start": start.isoformat(), "duration": 3600 * hours, **more}
+    answer = system.rest(who).post("/v1/bookings", json=body)
+    assert answer.status_code == 201, answer.text
+    made: dict[str, Any] = answer.json()
+    return made
+
+
+def now_is(system: WebSystem, who: str, booking: dict[str, Any]) -> dict[str, Any]:
+    """A booking as it is now."""
+    found: dict[str, Any] = system.rest(who).get(f"/v1/bookings/{booking['id']}").raise_for_status().json()
+    return found
+
+
+def said(moment: datetime) -> str:
+    """As answers have it."""
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.000Z"
+
+
+async def test_a_slot_is_booked_by_dragging_and_cancelled_on_its_page(
+    people: People, system: WebSystem, screenshot: Screenshot
+) -> None:
+    first = day(2)
+    alice = await people("alice")
+    page = alice.page
+    await open_week(page, first)
+    await drag(page, await place(page, TITAN, 1, 8.1), await place(page, TITAN, 1, 11.9))
+    dialog = page.get_by_role("dialog", name="Book this slot")
+    await expect(dialog.get_by_text("Free: 1 × h100")).to_be_visible()
+    await dialog.get_by_label("Title").fill("thesis <b>runs</b>")
+    await assert_accessible(page)
+    await screenshot(page, "calendar-book")
+    await dialog.get_by_role("button", name="Book", exact=True).click()
+    await page.wait_for_url("**/bookings/bkg-*")
+    booking = {"id": page.url.rsplit("/", 1)[1]}
+    made = now_is(system, "alice", booking)
+    start = first + timedelta(days=1, hours=8)
+    assert (made["title"], made["start"], made["end"]) == (
+        "thesis <b>runs</b>",
+        said(start),
+        said(start + timedelta(hours=4)),
+    )
+    assert made["node"] == "titan"
+    await expect(page.get_by_role("heading", level=1)).to_have_text("thesis <b>runs</b>")
+    await assert_accessible(page)
+    await screenshot(page, "booking")
+    await page.get_by_role("button", name="Cancel the booking").click()
+    await expect(page.get_by_role("status").filter(has_text="The booking is cancelled.")).to_be_visible()
+    assert now_is(system, "alice", booking)["status"] == "cancelled"
+
+
+async def test_what_is_taken_is_told_and_one_click_books_the_nearest_slot(people: People, system: WebSystem) -> None:
+    first = day(20)
+    taken = first + timedelta(days=1, hours=8)
+    booked(system, "bob", taken, 4, gpus=4, gpu_type="h100")
+    alice = await people("alice")
+    page = alice.page
+    await open_week(page, first)
+    await drag(page, await place(page, TITAN, 1, 8.1), await place(page, TITAN, 1, 9.9))
+    dialog = page.get_by_role("dialog", name="Book this slot")
+    await expect(dialog.get_by_text("This can’t be booked:")).to_be_visible()
+    slots = dialog.locator("button[name=slot]")
+    await expect(slots.first).to_be_visible()
+    wanted = await slots.last.get_attribute("value")
+    assert wanted is not None
+    await slots.last.click()
+    await page.wait_for_url("**/bookings/bkg-*")
+    made = now_is(system, "alice", {"id": page.url.rsplit("/", 1)[1]})
+    assert f"{made['start']}/{made['end']}" == wanted
+    system.rest("alice").delete(f"/v1/bookings/{made['id']}").raise_for_status()
+
+
+async def test_an_edge_makes_it_longer_and_others_see_it_without_a_reload(
+    people: People, system: WebSystem, screenshot: Screenshot
+) -> None:
+    first = day(40)
+    start = first + timedelta(days=1, hours=6)
+    booking = booked(system, "alice", start, 6, title="sweep", node="titan")
+    booked(system, "bob", start + timedelta(hours=30), 20, gpus=2, gpu_type="h100")
+    alice, bob = await people("alice"), await people("bob")
+    await open_week(alice.page, first)
+    await open_week(bob.page, first)
+    # Bob sees whose it is and that it is not his to touch.
+    others = bob.page.locator(".ec-event.others")
+    await expect(others).to_contain_text("Booking of alice, 1 GPU, ")
+    await expect(others).to_contain_text(" 12:00, confirmed")
+    await expect(others.locator("a, .ec-resizer")).to_have_count(0)
+
+    event = alice.page.locator(".ec-event", has_text="sweep")
+    await drag(alice.page, await edge(event), await place(alice.page, TITAN, 1, 17.9))
+    dialog = alice.page.get_by_role("dialog", name="Change your booking?")
+    await expect(dialog.get_by_text("It can be from")).to_be_visible()
+    assert now_is(system, "alice", booking)["end"] == said(start + timedelta(hours=6))
+    await assert_accessible(alice.page)
+    await screenshot(alice.page, "calendar-change")
+    await dialog.get_by_role("button", name="Change it").click()
+    await expect(alice.page.get_by_role("status").filter(has_text="sweep is changed.")).to_be_visible()
+    assert now_is(system, "alice", booking)["end"] == said(start + timedelta(hours=12))
+    await expect(others).to_contain_text(" 18:00, confirmed")
+
+    await open_week(alice.page, first)
+    await assert_accessible(alice.page)
+    await screenshot(alice.page, "calendar")
+    await event.get_by_role("link").focus()
+    await alice.page.keyboard.press("Enter")
+    await alice.page.wait_for_url(f"**/bookings/{booking['id']}")
+    await alice.page.get_by_role("button", name="Cancel the booking").click()
+    await expect(others).to_have_count(0)
+
+
+async def test_a_move_that_is_refused_jumps_back_and_says_why(people: People, system: WebSystem) -> None:
+    first = day(60)
+    start = first + timedelta(days=1, hours=6)
+    booking = booked(system, "alice", start, 4, title="eval", node="rhea", gpu_type="a100", gpus=2)
+    booked(system, "bob", start + timedelta(days=1), 10, gpu_type="a100", gpus=2)
+    alice = await people("alice")
+    page = alice.page
+    await open_week(page, first)
+    event = page.locator(".ec-event", has_text="eval")
+    before = await event.bounding_box()
+    assert before is not None
+    middle = before["x"] + before["width"] / 2, before["y"] + before["height"] / 2
+    shift = (await place(page, RHEA, 2, 0))[0] - (await place(page, RHEA, 1, 0))[0]
+    await drag(page, middle, (middle[0] + shift, middle[1]))
+    dialog = page.get_by_role("dialog", name="Change your booking?")
+    await expect(dialog.get_by_text("This can’t be had:")).to_be_visible()
+    await expect(dialog.locator("button[name=slot]").first).to_be_visible()
+    await dialog.get_by_role("button", name="Leave it as it was").click()
+    await expect(dialog).to_be_hidden()
+    after = await event.bounding_box()
+    assert after is not None
+    assert abs(after["x"] - before["x"]) < 2
+    assert now_is(system, "alice", booking)["start"] == said(start)
+
+
+async def test_everything_is_there_without_scripts(people: People, system: WebSystem) -> None:
+    first = day(80)
+    made = booked(system, "alice", first + timedelta(days=1, hours=6), 4, title="plain", node="titan")
+    alice = await people("alice", java_script_enabled=False)
+    page = alice.page
+    await page.goto(f"/calendar?by=type&from={first:%Y-%m-%d}")
+    row = page.get_by_role("row").filter(has_text="h100")
+    await expect(row.get_by_role("cell").nth(1)).to_contain_text("3")
+    await expect(row.get_by_role("link", name="plain")).to_have_attribute("href", f"/bookings/{made['id']}")
+    await page.get_by_label("Begins").fill(f"{first:%Y-%m-%d}T10:00")
+    await page.get_by_role("button", name="Check").click()
+    await expect(page.get_by_text("Free: 1 ×")).to_be_visible()
+    await page.get_by_role("button", name="Book", exact=True).click()
+    await expect(page.get_by_text("Booked: these GPUs are yours for that time.")).to_be_visible()
