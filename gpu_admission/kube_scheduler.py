@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii as quoted
-from operator import add
 from typing import Annotated, Any
 
 import msgspec
@@ -24,7 +23,7 @@ _NAME = 253
 _POD_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _MOST_NODES = 100_000
-_SCORES = tuple(f"{score}}}" for score in range(11))
+_SCORES = tuple(f"{score}}}," for score in range(11))
 """How the line of a node with such a score ends."""
 
 
@@ -155,14 +154,22 @@ def written_filter_error(message: str) -> bytes:
 
 def written_priorities(nodes: Sequence[str], scores: Sequence[int]) -> bytes:
     """HostPriorityList."""
-    if len(nodes) != len(scores):
-        raise ValueError(f"{len(scores)} scores for {len(nodes)} nodes")
-    return f"[{','.join(map(add, map(_host, nodes), map(_SCORES.__getitem__, scores)))}]".encode()
+    if not nodes:
+        return b"[]"
+    parts = [""] * (2 * len(nodes))
+    parts[::2] = _hosts(tuple(nodes))
+    parts[1::2] = map(_SCORES.__getitem__, scores)
+    return f"[{''.join(parts)[:-1]}]".encode()
 
 
 def written_binding(error: str = "") -> bytes:
     """ExtenderBindingResult; without an error it is bound."""
     return json.dumps({"Error": error}).encode()
+
+
+@lru_cache(maxsize=4)
+def _hosts(nodes: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(map(_host, nodes))
 
 
 @lru_cache(maxsize=2 * 8192)

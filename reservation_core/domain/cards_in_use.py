@@ -4,9 +4,10 @@ A pod that is bound counts where it is. One that was decided on counts from then
 its bind has failed.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 import numpy as np
 
@@ -74,35 +75,13 @@ class _Held:
     keys: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
+class Left(NamedTuple):
     """What is left on a node: cards of which nobody has anything, thousandths of the card that has most free, and units
     of memory on the card that has most of it, of those with room for the share that was asked for."""
 
     whole: int
     most: int
     roomy: int
-
-
-class LeftEverywhere:
-    """What is left on all nodes for who is nowhere yet and has nothing promised: worked out when it is first wanted."""
-
-    def __init__(self, fleet: Fleet, share: int) -> None:
-        self._fleet = fleet
-        self._share = share
-        self._left: tuple[list[int], list[int], list[int]] | None = None
-
-    def of(self, node: str) -> Left:
-        """On one node. KeyError for a node that is not there."""
-        position = self._fleet.position(node)
-        if position is None:
-            raise KeyError(node)
-        if self._left is None:
-            milli, memory = self._fleet.milli_free, self._fleet.card_memory_free
-            roomy = np.where(milli >= self._share, memory, 0).max(axis=1)
-            self._left = self._fleet.whole_free.tolist(), milli.max(axis=1).tolist(), roomy.tolist()
-        whole, most, room = self._left
-        return Left(whole[position], most[position], room[position])
 
 
 class CardsInUse:
@@ -231,9 +210,14 @@ class CardsInUse:
             node.card_memory,
         )
 
-    def left_everywhere(self, share: int) -> LeftEverywhere:
-        """What is left on each node, seen by who asks for a share of so many thousandths. Settle first."""
-        return LeftEverywhere(self.fleet, share)
+    def left_at(self, at: Positions, share: int) -> Iterator[tuple[int, int, int]]:
+        """What is `Left` on the nodes at these positions, for who is nowhere yet, has nothing promised, and asks for so
+        many thousandths of a card. Settle first."""
+        milli = self.fleet.milli_free[at]
+        roomy = np.where(milli >= share, self.fleet.card_memory_free[at], 0)
+        return zip(
+            self.fleet.whole_free[at].tolist(), milli.max(axis=1).tolist(), roomy.max(axis=1).tolist(), strict=True
+        )
 
     def _exempt(self, pod: CardPod, node: str) -> set[int]:
         """Cards whose promises do not matter to a pod: of its own booking, or for later than its end."""

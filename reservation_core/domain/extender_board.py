@@ -60,9 +60,11 @@ class ExtenderBoard:
             return Verdict(tuple(nodes), {}, {})
         if asked.refused is not None:
             return Verdict((), {}, dict.fromkeys(nodes, asked.refused))
+        if not self.cards.nodes:
+            return Verdict((), dict.fromkeys(nodes, UNKNOWN_NODE), {})
         self.cards.settle()
         at = self._asked.at(nodes)
-        kinds = self.cards.kind_at[at] if len(self.cards.kind_at) else at
+        kinds = self.cards.kind_at[at]
         denials, denied = self._denials(pod, kinds[at != UNKNOWN])
         fits = self._has_room(pod, at) & ~denied[kinds]
         if fits.all():
@@ -133,7 +135,7 @@ class ExtenderBoard:
     def _denials(self, pod: CardPod, kinds: Positions) -> tuple[list[str | None], NDArray[np.bool_]]:
         """Why the pod may not go to nodes of each of these kinds; and whether that is so, by the number of the kind."""
         denials: list[str | None] = [None] * len(self.cards.kinds)
-        denied = np.zeros(max(1, len(denials)), bool)
+        denied = np.zeros(len(denials), bool)
         for kind in np.flatnonzero(np.bincount(kinds)).tolist():
             denials[kind] = self._denial(pod, self.cards.kinds[kind])
             denied[kind] = denials[kind] is not None
@@ -143,17 +145,24 @@ class ExtenderBoard:
         """The verdict where not all fit: each of the others is looked at more closely."""
         at, kinds, fits = asked
         closer = {*self.cards.reserved, self.cards.node_of(pod.uid)}  # more may be free to this pod than to others
-        left = self.cards.left_everywhere(share_of(pod.asked))
+        which = np.flatnonzero(~fits)
+        here = at[which]
+        lefts = self.cards.left_at(here, share_of(pod.asked))
         failed: dict[str, str] = {}
         unresolvable: dict[str, str] = {}
-        for number in np.flatnonzero(~fits).tolist():
+        told: dict[tuple[int, int, int], str] = {}
+        for number, position, kind, left in zip(
+            which.tolist(), here.tolist(), kinds[which].tolist(), lefts, strict=True
+        ):
             name = nodes[number]
-            if at[number] == UNKNOWN:
+            if position == UNKNOWN:
                 failed[name] = UNKNOWN_NODE
-            elif (denial := denials[kinds[number]]) is not None:
+            elif (denial := denials[kind]) is not None:
                 unresolvable[name] = denial
             elif name not in closer:
-                failed[name] = lacking(pod.asked, left.of(name), 0)
+                if left not in told:
+                    told[left] = lacking(pod.asked, Left(*left), 0)
+                failed[name] = told[left]
             elif self._room(pod, self.cards.nodes[name]) is not None:
                 fits[number] = True
             else:
