@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import assert_never
-from urllib.parse import urlencode
 
 from api_service.sight import Sight
 from reservation_core.domain.model import GpuState, ReservationKind
@@ -98,13 +97,13 @@ class Teller:
         """Who looks."""
         return self.sight.caller.user_id
 
-    def tile(self, card: CardNow, *, available: bool) -> Tile:
-        """A card as this viewer sees it."""
+    def tile(self, card: CardNow, *, available: bool, address: str) -> Tile:
+        """A card as this viewer sees it; `address` is its node's name as part of an address."""
         state = state_of(card, available=available, user_id=self.user_id)
         until = self.until(card, state)
         word = WORDS[state]
         said = f"GPU {card.index}: {word.lower()}{', ' if until else ''}{until}"
-        return Tile(card.index, state, word, card.gpu_type, until, said, address_of(card))
+        return Tile(card.index, state, word, card.gpu_type, until, said, f"?card={address}/{card.index}")
 
     def until(self, card: CardNow, state: TileState) -> str:
         """Who has it until when, or from when on somebody has it; nothing where there is nothing to say."""
@@ -122,8 +121,3 @@ class Teller:
         if hold.user_id == self.user_id:
             return "you"
         return hold.user if self.sight.sees(hold.user_id) else "somebody"
-
-
-def address_of(card: CardNow) -> str:
-    """What the page is asked for to show this card."""
-    return "?" + urlencode({"card": f"{card.node}/{card.index}"}, safe="/")

@@ -7,34 +7,80 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 from hashlib import blake2s
-from itertools import groupby
-from operator import attrgetter
+from urllib.parse import quote
 
 from api_service.web.card_tiles import OUT_OF_USE, TileState, state_of
 from reservation_core.domain.bookings import FreeSlot
 from reservation_core.ports.cards_now import CardNow, NodeNow
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FleetNode:
-    """One node. `version` is that of the fleet in which it was last different; `users` are those named on it."""
+    """One node. `version` is that of the fleet in which it was last different; `mark` names it in a page."""
 
-    name: str
-    mark: str
-    available: bool
-    detail: str | None
-    cards: tuple[CardNow, ...]
+    now: NodeNow
     version: int
-    users: tuple[int, ...]
-    kinds: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return self.now.name
+
+    @property
+    def cards(self) -> tuple[CardNow, ...]:
+        """By index."""
+        return self.now.cards
+
+    @cached_property
+    def mark(self) -> str:
+        """An id within a page: names may hold what means something in a selector."""
+        return "n" + blake2s(self.name.encode(), digest_size=8).hexdigest()
+
+    @cached_property
+    def address(self) -> str:
+        """The name as part of an address."""
+        return quote(self.name, safe="")
+
+    @cached_property
+    def kinds(self) -> tuple[str, ...]:
+        """The types of its cards."""
+        return tuple(sorted({card.gpu_type for card in self.cards}))
+
+    @cached_property
+    def users(self) -> tuple[int, ...]:
+        """Who has something here, now or soon."""
+        holds = (hold for card in self.cards for hold in (card.holder, card.follower))
+        return tuple(sorted({hold.user_id for hold in holds if hold is not None}))
+
+    @cached_property
+    def layout(self) -> tuple[tuple[int, str], ...]:
+        """Which cards there are."""
+        return tuple((card.index, card.gpu_type) for card in self.cards)
+
+    @cached_property
+    def states(self) -> Counter[tuple[str, TileState]]:
+        """How many cards there are by type and state, to somebody who holds none."""
+        return Counter((card.gpu_type, state_of(card, available=self.now.available)) for card in self.cards)
+
+    @cached_property
+    def held(self) -> Counter[tuple[int, str]]:
+        """How many cards are held by user and type."""
+        return Counter(
+            (card.holder.user_id, card.gpu_type)
+            for card in self.cards
+            if card.holder is not None
+            and state_of(card, available=self.now.available, user_id=card.holder.user_id) is TileState.MINE
+        )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Fleet:
     """Everything at `read_at`. `layout` is the version in which nodes, or cards of nodes, last came or went.
 
-    `openings`: of types without a card that is free now, when the next is, for an hour at least; None: nobody knows.
+    `openings`: of types without a card that is free now, when the next is, for an hour at least; None: not within a
+    week. A type that should be there and is not has not been looked up yet.
     """
 
     version: int
@@ -42,17 +88,38 @@ class Fleet:
     read_at: datetime
     nodes: tuple[FleetNode, ...]
     openings: Mapping[str, datetime | None] = field(default_factory=dict)
-    states: Mapping[str, Counter[TileState]] = field(default_factory=dict)
-    held: Mapping[int, Counter[str]] = field(default_factory=dict)
 
-    def node(self, name: str) -> FleetNode | None:
-        """A node by its name."""
-        return next((node for node in self.nodes if node.name == name), None)
+    @cached_property
+    def by_name(self) -> Mapping[str, FleetNode]:
+        """Nodes by their names."""
+        return {node.name: node for node in self.nodes}
+
+    @cached_property
+    def states(self) -> Mapping[str, Counter[TileState]]:
+        """How many cards there are by type and state, to somebody who holds none."""
+        found: dict[str, Counter[TileState]] = {}
+        for node in self.nodes:
+            for (kind, state), cards in node.states.items():
+                found.setdefault(kind, Counter())[state] += cards
+        return found
+
+    @cached_property
+    def held(self) -> Counter[tuple[int, str]]:
+        """How many cards are held by user and type."""
+        found: Counter[tuple[int, str]] = Counter()
+        for node in self.nodes:
+            found.update(node.held)
+        return found
+
+    @cached_property
+    def full(self) -> frozenset[str]:
+        """Types of which nobody can have a card now."""
+        return frozenset(kind for kind, states in self.states.items() if not states[TileState.FREE])
 
 
 @dataclass(frozen=True, slots=True)
 class TypeCount:
-    """One type's cards, as somebody sees them. `next_at`: None where one is free now, or nobody knows."""
+    """One type's cards, as somebody sees them. `next_at`: when one is free next; `known`: whether that is known."""
 
     gpu_type: str
     cards: int
@@ -63,85 +130,62 @@ class TypeCount:
     maintenance: int
     out: int
     next_at: datetime | None
+    known: bool
 
 
-def fleet_of(before: Fleet | None, nodes: Sequence[NodeNow], cards: Iterable[CardNow], read_at: datetime) -> Fleet:
-    """The fleet as it is now. What does not differ from `before` keeps its version, the whole fleet as well."""
-    of_node = {name: tuple(here) for name, here in groupby(cards, key=attrgetter("node"))}
+def fleet_of(before: Fleet | None, nodes: Sequence[NodeNow], read_at: datetime) -> Fleet:
+    """The fleet as it is now. What does not differ from `before` keeps its version, the whole fleet as well.
+
+    Nodes that are the same objects as before are not looked into.
+    """
     version = 1 if before is None else before.version + 1
-    known = {} if before is None else {node.name: node for node in before.nodes}
-    found = tuple(_node(known.get(node.name), node, of_node.get(node.name, ()), version) for node in nodes)
-    same_layout = before is not None and [*map(_layout, before.nodes)] == [*map(_layout, found)]
-    if before is not None and same_layout and all(node.version != version for node in found):
+    known = {} if before is None else before.by_name
+    found = tuple(_node(known.get(node.name), node, version) for node in nodes)
+    if before is None:
+        return Fleet(version, version, read_at, found)
+    same_layout = [(node.name, node.layout) for node in before.nodes] == [(node.name, node.layout) for node in found]
+    if same_layout and all(node.version != version for node in found):
         return replace(before, read_at=read_at)
-    layout = before.layout if before is not None and same_layout else version
-    states, held = _counted(found)
-    return Fleet(version, layout, read_at, found, {} if before is None else before.openings, states, held)
+    return replace(
+        before, version=version, layout=before.layout if same_layout else version, read_at=read_at, nodes=found
+    )
 
 
-def types_without_free(fleet: Fleet) -> list[str]:
-    """Types of which nobody can have a card now, by name."""
-    return sorted(name for name, states in fleet.states.items() if not states[TileState.FREE])
-
-
-def with_openings(fleet: Fleet, slots: Iterable[FreeSlot]) -> Fleet:
-    """With the first of these slots for each type that has no free card. The version counts up where that differs."""
-    first: dict[str, datetime | None] = dict.fromkeys(types_without_free(fleet))
+def openings_of(fleet: Fleet, slots: Iterable[FreeSlot]) -> dict[str, datetime | None]:
+    """The first of these slots for each type that has no free card."""
+    first: dict[str, datetime | None] = dict.fromkeys(fleet.full)
     for slot in slots:
         if slot.gpu_type in first:
             first[slot.gpu_type] = min(filter(None, (first[slot.gpu_type], slot.span.start)))
-    if first == fleet.openings:
-        return fleet
-    return replace(fleet, version=fleet.version + 1, openings=first)
+    return first
+
+
+def with_openings(fleet: Fleet, openings: Mapping[str, datetime | None]) -> Fleet:
+    """With those of types that have no free card. The version counts up where that differs."""
+    there = {kind: at for kind, at in openings.items() if kind in fleet.full}
+    return fleet if there == fleet.openings else replace(fleet, version=fleet.version + 1, openings=there)
 
 
 def counts(fleet: Fleet, user_id: int) -> list[TypeCount]:
     """Every type's cards as this user sees them, by name."""
-    mine = fleet.held.get(user_id, Counter())
     return [
         TypeCount(
-            name,
+            kind,
             states.total(),
             states[TileState.FREE],
             states[TileState.SOON],
-            mine[name],
-            states[TileState.OTHERS] - mine[name],
+            fleet.held[user_id, kind],
+            states[TileState.OTHERS] - fleet.held[user_id, kind],
             states[TileState.MAINTENANCE],
             sum(states[each] for each in OUT_OF_USE),
-            None if states[TileState.FREE] else fleet.openings.get(name),
+            fleet.openings.get(kind),
+            kind not in fleet.full or kind in fleet.openings,
         )
-        for name, states in sorted(fleet.states.items())
+        for kind, states in sorted(fleet.states.items())
     ]
 
 
-def _node(known: FleetNode | None, node: NodeNow, cards: tuple[CardNow, ...], version: int) -> FleetNode:
-    if known is not None and known.cards == cards and (known.available, known.detail) == (node.available, node.detail):
+def _node(known: FleetNode | None, node: NodeNow, version: int) -> FleetNode:
+    if known is not None and (known.now is node or known.now == node):
         return known
-    users = {hold.user_id for card in cards for hold in (card.holder, card.follower) if hold is not None}
-    return FleetNode(
-        name=node.name,
-        # Names may hold what means something in a selector.
-        mark="n" + blake2s(node.name.encode(), digest_size=8).hexdigest(),
-        available=node.available,
-        detail=node.detail,
-        cards=cards,
-        version=version,
-        users=tuple(sorted(users)),
-        kinds=tuple(sorted({card.gpu_type for card in cards})),
-    )
-
-
-def _layout(node: FleetNode) -> tuple[object, ...]:
-    return (node.name, *((card.index, card.gpu_type) for card in node.cards))
-
-
-def _counted(nodes: Iterable[FleetNode]) -> tuple[dict[str, Counter[TileState]], dict[int, Counter[str]]]:
-    states: dict[str, Counter[TileState]] = {}
-    held: dict[int, Counter[str]] = {}
-    for node in nodes:
-        for card in node.cards:
-            state = state_of(card, available=node.available)
-            states.setdefault(card.gpu_type, Counter())[state] += 1
-            if state is TileState.OTHERS and card.holder is not None:
-                held.setdefault(card.holder.user_id, Counter())[card.gpu_type] += 1
-    return states, held
+    return FleetNode(node, version)

@@ -1,12 +1,15 @@
 """One look at all cards for everybody who looks at them at the same time."""
 
 import asyncio
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
-from api_service.web.fleet import Fleet, fleet_of, types_without_free, with_openings
+import structlog
+
+from api_service.web.fleet import Fleet, fleet_of, openings_of, with_openings
 from reservation_core.domain.bookings import Wanted
 from reservation_core.ports.clock import Clock
-from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
+from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWork, UnitOfWorkFactory
 from reservation_core.usecases.find_slots import find_slots
 
 SOON = timedelta(hours=1)
@@ -14,22 +17,29 @@ SOON = timedelta(hours=1)
 OLDEST = timedelta(seconds=15)
 """Time itself changes things (a slot begins), without anything being recorded."""
 OPENINGS_EVERY = timedelta(seconds=10)
-"""Finding free time in the whole calendar costs more than all the rest, and may be so much older."""
+"""Finding free time in the whole calendar costs more than all the rest: nobody waits for it, and it may be so old."""
 _OPENING = Wanted(1, 1, None, None)
 _OPENING_LENGTH = timedelta(hours=1)
 _OPENINGS_WITHIN = timedelta(days=7)
+_log = structlog.get_logger(__name__)
 
 
 class FleetReader:
-    """The fleet as it is now: read anew only when something has changed, and once for all who ask meanwhile."""
+    """The fleet as it is now: read anew only when something has changed, and once for all who ask meanwhile.
 
-    def __init__(self, uow: UnitOfWorkFactory, clock: Clock) -> None:
+    `told` is called when something of it has come that nobody recorded.
+    """
+
+    def __init__(self, uow: UnitOfWorkFactory, clock: Clock, told: Callable[[], None]) -> None:
         self._uow = uow
         self._clock = clock
+        self._told = told
         self._running: asyncio.Task[Fleet] | None = None
         self._next: asyncio.Task[Fleet] | None = None
+        self._searching: asyncio.Task[None] | None = None
         self._fleet: Fleet | None = None
         self._standing: tuple[object, ...] = ()
+        self._openings: Mapping[str, datetime | None] = {}
         self._openings_at: datetime | None = None
 
     async def fleet(self) -> Fleet:
@@ -40,31 +50,52 @@ class FleetReader:
             self._next.add_done_callback(_retrieved)
         return await asyncio.shield(self._next)
 
+    async def close(self) -> None:
+        """End what still runs."""
+        tasks = [task for task in (self._running, self._next, self._searching) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
     async def _after(self, running: "asyncio.Task[Fleet] | None") -> Fleet:
         if running is not None:
             await asyncio.wait((running,))
         self._running, self._next = self._next, None
         async with self._uow() as uow:
-            return await self._read(uow)
+            fleet = await self._read(uow)
+        if fleet.full and self._searching is None and self._openings_are_old(fleet):
+            self._searching = asyncio.create_task(self._search())
+        return fleet
 
     async def _read(self, uow: UnitOfWork) -> Fleet:
         standing, now = await uow.events.standing(), self._clock.now()
-        if self._fleet is not None and standing == self._standing and now - self._fleet.read_at < OLDEST:
-            return self._fleet
-        nodes = await uow.inventory.nodes_now()
-        fleet = fleet_of(self._fleet, nodes, await uow.inventory.cards_now(SOON), now)
-        if self._openings_are_old(fleet, now):
-            # Without such a type nothing is searched, and what was found before is forgotten.
-            full = types_without_free(fleet)
-            slots = await find_slots(uow, _OPENING, _OPENING_LENGTH, None, now + _OPENINGS_WITHIN) if full else []
-            fleet, self._openings_at = with_openings(fleet, slots), now
-        self._fleet, self._standing = fleet, standing
-        return fleet
+        before = self._fleet
+        if before is None or standing != self._standing or now - before.read_at >= OLDEST:
+            known = {} if before is None else {node.name: node.now for node in before.nodes}
+            before = fleet_of(before, await uow.inventory.nodes_now(SOON, known), now)
+        self._fleet, self._standing = with_openings(before, self._openings), standing
+        return self._fleet
 
-    def _openings_are_old(self, fleet: Fleet, now: datetime) -> bool:
-        if self._openings_at is None or now - self._openings_at >= OPENINGS_EVERY:
-            return True
-        return types_without_free(fleet) != sorted(fleet.openings)
+    def _openings_are_old(self, fleet: Fleet) -> bool:
+        age = None if self._openings_at is None else self._clock.now() - self._openings_at
+        return age is None or age >= OPENINGS_EVERY or not fleet.full <= self._openings.keys()
+
+    async def _search(self) -> None:
+        try:
+            async with self._uow() as uow:
+                now = self._clock.now()
+                slots = await find_slots(uow, _OPENING, _OPENING_LENGTH, None, now + _OPENINGS_WITHIN)
+        except DatabaseUnavailableError as error:
+            _log.warning("openings_not_read", error=str(error))
+            return
+        finally:
+            self._searching = None
+        if self._fleet is not None:
+            found = openings_of(self._fleet, slots)
+            differs = found != self._openings
+            self._openings, self._openings_at = found, now
+            if differs:
+                self._told()
 
 
 def _retrieved(task: "asyncio.Task[Fleet]") -> None:

@@ -6,7 +6,7 @@ with its own rights. A wake-up carries nothing, so what an event is about is rea
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from secrets import token_hex
 
@@ -151,7 +151,7 @@ class LiveTopics:
             changed.add("queue")
         self._seen.saw((each.id for each in recorded), at)
         self._seen.give_up(at)
-        self._tell(changed)
+        self.tell(changed)
         return len(recorded) >= _PAGE
 
     def _begin(self, seen: SeenIds, estimates: object) -> None:
@@ -162,7 +162,8 @@ class LiveTopics:
         for subscription in self._open:
             subscription.tell(subscription.topics)
 
-    def _tell(self, changed: Iterable[str]) -> None:
+    def tell(self, changed: Collection[str]) -> None:
+        """Tell open pages of a change."""
         self._looks += 1
         for topic in changed:
             self._changed_in[topic] = self._looks

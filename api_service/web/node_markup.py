@@ -79,7 +79,11 @@ class NodeMarkup:
 
     def _draw(self, node: FleetNode, look: Look) -> Markup:
         teller = Teller(look.sight, lambda when: clock(when, look.zone, look.now))
-        tiles = [teller.tile(card, available=node.available) for card in node.cards if look.shows(card)]
+        tiles = [
+            teller.tile(card, available=node.now.available, address=node.address)
+            for card in node.cards
+            if look.shows(card)
+        ]
         text = self._templates.text(
             "_node.html",
             zone=look.zone,

@@ -43,7 +43,7 @@ class Site:
         self._assets = Assets()
         self._templates = Templates(self._assets)
         self._live = LiveTopics(services.runtime.uow, services.wakeups)
-        self._fleet = FleetReader(services.runtime.uow, services.runtime.clock)
+        self._fleet = FleetReader(services.runtime.uow, services.runtime.clock, lambda: self._live.tell({"now"}))
         self._nodes = NodeMarkup(self._templates)
 
     @asynccontextmanager
@@ -53,6 +53,7 @@ class Site:
         try:
             yield
         finally:
+            await self._fleet.close()
             telling.cancel()
             for result in await asyncio.gather(telling, return_exceptions=True):
                 if isinstance(result, Exception):

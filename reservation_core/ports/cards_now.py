@@ -1,6 +1,6 @@
 """Every card at this moment, and soon: who has it, and who has it next."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from reservation_core.domain.model import GpuState, ReservationKind
@@ -34,8 +34,13 @@ class CardNow:
 
 @dataclass(frozen=True, slots=True)
 class NodeNow:
-    """One node. `available`: it gets new work; `detail` says all there is to say about why not."""
+    """One node with its cards by index. `available`: it gets new work; `detail` says all there is to say about why not.
+
+    `source` is what it was made from, for whoever reads it again.
+    """
 
     name: str
     available: bool
     detail: str | None
+    cards: tuple[CardNow, ...]
+    source: str = field(default="", repr=False, compare=False)

@@ -63,7 +63,7 @@ class Events(Protocol):
         ...
 
     async def standing(self) -> tuple[object, ...]:
-        """What differs whenever something has been recorded, or estimates have changed; to be compared, nothing else."""
+        """What differs whenever something has been recorded, or estimates have changed; to be compared only."""
         ...
 
     async def estimates_as_of(self) -> tuple[int, datetime | None]:

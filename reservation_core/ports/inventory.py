@@ -1,13 +1,13 @@
 """Nodes and GPUs, written as the cluster reports them and read with their holders."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from reservation_core.domain.model import ForeignPod, GpuState, NodeReport
 from reservation_core.domain.placement.link_words import Links
-from reservation_core.ports.cards_now import CardNow, NodeNow
+from reservation_core.ports.cards_now import NodeNow
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +127,11 @@ class Inventory(Protocol):
         """Reservations that hold cards of a node which is fenced and does not answer, by id."""
         ...
 
-    async def cards_now(self, soon: timedelta) -> list[CardNow]:
-        """Every card that `gpus` shows, by node and index, with who has it next where that begins within `soon`."""
-        ...
+    async def nodes_now(self, soon: timedelta, before: Mapping[str, NodeNow]) -> list[NodeNow]:
+        """Every node by name with the cards that `gpus` shows, and who has each next where that begins within `soon`.
 
-    async def nodes_now(self) -> list[NodeNow]:
-        """Every node by name; removed ones only while somebody holds a card of theirs."""
+        Nodes that are as in `before` come back as the very objects that are there.
+        """
         ...
 
     async def gpu_counts(self) -> list[tuple[str, GpuState, int]]:

@@ -112,7 +112,7 @@ async def _view(visit: Visit, wish: Wish) -> View:
     sight = await _sight(visit)
     kind = wish.kind or None
     look = Look(sight, visit.zone, visit.now, kind, wish.mine, large=False)
-    exactly = any(node.name == wish.node for node in fleet.nodes)
+    exactly = wish.node in fleet.by_name
     everything = kind is None and not wish.mine
     named = [node for node in fleet.nodes if not wish.node or wish.names(node, exactly=exactly)]
     here = [(node, len(node.cards) if everything else sum(map(look.shows, node.cards))) for node in named]
@@ -146,11 +146,11 @@ def _same_but_older(since: str, token: str) -> int | None:
 def _card(visit: Visit, fleet: Fleet, sight: Sight, chosen: str) -> dict[str, object]:
     """All that is to be said of one card. Raises ProblemError: 404 when there is none."""
     name, _, index = chosen.rpartition("/")
-    node = fleet.node(name)
+    node = fleet.by_name.get(name)
     card = _of_index(node, index)
     if node is None or card is None:
         raise ProblemError(404, "no_such_card", f"There is no card {chosen[:_MOST_TYPED]} any more. Choose another.")
-    state = state_of(card, available=node.available, user_id=visit.principal.user_id)
+    state = state_of(card, available=node.now.available, user_id=visit.principal.user_id)
     teller = Teller(sight, lambda when: clock(when, visit.zone, visit.now))
     reachable = [
         hold

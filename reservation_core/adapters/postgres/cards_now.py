@@ -1,34 +1,38 @@
-"""Rows of cards, as readers see these."""
+"""Nodes with their cards at this moment, taken apart where they differ from before."""
 
+import json
 from typing import Any
 
 from sqlalchemy import Row
 
+from reservation_core.domain.calendar import to_moment
 from reservation_core.domain.model import GpuState, ReservationKind
-from reservation_core.ports.cards_now import CardHold, CardNow
+from reservation_core.ports.cards_now import CardHold, CardNow, NodeNow
 
 
-def card_now_of(row: Row[Any]) -> CardNow:
-    """One row of `cards_now`."""
-    holder = follower = None
-    if row.holder_id is not None:
-        holder = CardHold(
-            row.holder_id,
-            ReservationKind(row.holder_kind),
-            row.holder_user_id,
-            row.holder_user,
-            row.holder_starts_at,
-            row.holder_ends_at,
-        )
-    if row.next_id is not None:
-        follower = CardHold(
-            row.next_id,
-            ReservationKind(row.next_kind),
-            row.next_user_id,
-            row.next_user,
-            row.next_starts_at,
-            row.next_ends_at,
-        )
-    return CardNow(
-        row.node, row.card_index, row.uuid, row.gpu_type, row.memory_bytes, GpuState(row.state), holder, follower
-    )
+def node_now_of(row: Row[Any], known: NodeNow | None) -> NodeNow:
+    """One row of `nodes_now`; where it says what `known` was made from, that very object."""
+    if known is not None and (row.available, row.detail, row.cards) == (known.available, known.detail, known.source):
+        return known
+    cards = tuple(_card(row.name, *each) for each in json.loads(row.cards))
+    return NodeNow(row.name, row.available, row.detail, cards, row.cards)
+
+
+def _card(
+    node: str,
+    index: int,
+    uuid: str | None,
+    gpu_type: str,
+    memory_bytes: int | None,
+    state: str,
+    holder: list[Any] | None,
+    follower: list[Any] | None,
+) -> CardNow:
+    return CardNow(node, index, uuid, gpu_type, memory_bytes, GpuState(state), _hold(holder), _hold(follower))
+
+
+def _hold(given: list[Any] | None) -> CardHold | None:
+    if given is None:
+        return None
+    reservation_id, kind, user_id, user, starts_at, ends_at = given
+    return CardHold(reservation_id, ReservationKind(kind), user_id, user, to_moment(starts_at), to_moment(ends_at))

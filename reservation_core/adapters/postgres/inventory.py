@@ -1,21 +1,21 @@
 """Nodes and GPUs in PostgreSQL: written in batches when the cluster's report differs, read with their holders."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from reservation_core.adapters.postgres.cards_now import card_now_of
+from reservation_core.adapters.postgres.cards_now import node_now_of
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.contracts import JobMessage
 from reservation_core.domain.changes import SYSTEM
 from reservation_core.domain.inventory import InventoryChange, KnownGpu, KnownNode, Reconciliation, reconcile
 from reservation_core.domain.model import ForeignPod, GpuCondition, GpuState, NodeReport
 from reservation_core.domain.placement.link_words import read_links
-from reservation_core.ports.cards_now import CardNow, NodeNow
+from reservation_core.ports.cards_now import NodeNow
 from reservation_core.ports.inventory import Cordon, Fence, GpuView, NodeRecord, NodeView
 from reservation_core.ports.queues import Queue, QueueName
 
@@ -120,15 +120,10 @@ class PostgresInventory:
         found = await self._connection.execute(statement("reservations_without_power"))
         return {row.id: Fence(row.node, row.fenced_by, row.fence_reason) for row in found}
 
-    async def cards_now(self, soon: timedelta) -> list[CardNow]:
-        """Every card with who has it, and who has it next where that begins within `soon`."""
-        result = await self._connection.execute(statement("cards_now"), {"within_s": soon.total_seconds()})
-        return [card_now_of(row) for row in result]
-
-    async def nodes_now(self) -> list[NodeNow]:
-        """Every node by name; removed ones only while somebody holds a card of theirs."""
-        result = await self._connection.execute(statement("nodes_now"))
-        return [NodeNow(row.name, row.available, row.detail) for row in result]
+    async def nodes_now(self, soon: timedelta, before: Mapping[str, NodeNow]) -> list[NodeNow]:
+        """Every node by name with its cards, and who has each next within `soon`; what is as `before` is not new."""
+        result = await self._connection.execute(statement("nodes_now"), {"within_s": soon.total_seconds()})
+        return [node_now_of(row, before.get(row.name)) for row in result]
 
     async def gpu_counts(self) -> list[tuple[str, GpuState, int]]:
         """(gpu_type, state, count) of what `gpus` shows."""
