@@ -22,7 +22,13 @@ from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
 from reservation_core.adapters.postgres.wakeups import PostgresWakeups
 from reservation_core.domain.errors import DomainError
 from reservation_core.domain.replicas import ReplicationLag, ServerProgress, Standing, standing
-from reservation_core.ports.transactions import DatabaseUnavailableError, Reads, UnitOfWork, UnitOfWorkFactory
+from reservation_core.ports.transactions import (
+    DatabaseUnavailableError,
+    Reads,
+    TransactionLostError,
+    UnitOfWork,
+    UnitOfWorkFactory,
+)
 from reservation_core.runtime.companions import beside
 from reservation_core.runtime.settings import ApiSettings
 from reservation_core.runtime.wiring import Runtime, readable_url
@@ -41,6 +47,7 @@ class PassedOver(StrEnum):
     """Why the primary did what the replica could have done."""
 
     NOT_IN_USE = "not_in_use"
+    UNKNOWN = "unknown"
     BEHIND = "behind"
     FAILED = "failed"
 
@@ -71,6 +78,10 @@ class _BehindError(Exception):
     """The replica did not come as far in time."""
 
 
+class _UnknownError(Exception):
+    """Nobody can say how far the replica has to be."""
+
+
 class _OtherError(Exception):
     """It is no replica of this primary."""
 
@@ -96,14 +107,21 @@ class ReplicaReads:
         """Do it at the replica; where that can't be or fails, at the primary."""
         why = PassedOver.NOT_IN_USE
         if self.use.in_use:
+            asked = asyncio.get_running_loop().time()
             try:
-                answer = await self._unless_gone(self._at_replica(work))
+                answer = await self._unless_gone(self._at_replica(work, await self._ahead(), asked))
+            except _UnknownError:
+                # A connection of before a failover, say: the next one may do.
+                why = PassedOver.UNKNOWN
             except DomainError:
                 # What the work says of what it has read is as good from here.
                 self.use.used += 1
                 raise
             except _BehindError:
                 why = PassedOver.BEHIND
+            except TransactionLostError:
+                # It went on replaying, which what was read here stood in the way of.
+                why = PassedOver.FAILED
             except (DatabaseUnavailableError, _OtherError) as error:
                 why = PassedOver.FAILED
                 self._leave(error)
@@ -131,9 +149,8 @@ class ReplicaReads:
         loop = asyncio.get_running_loop()
         asked = loop.time()
         try:
-            async with self._primary(one_statement=True) as uow:
-                ahead = await uow.progress()
-        except DatabaseUnavailableError:
+            ahead = await self._ahead()
+        except _UnknownError:
             # Nothing is known then, and no work gets as far as to use it.
             return
         except Exception as error:  # noqa: BLE001 - a primary that can't say how far it is
@@ -165,10 +182,14 @@ class ReplicaReads:
             self._told = True
             _log.warning("replica_not_in_use", why=str(error) or type(error).__name__)
 
-    async def _at_replica(self, work: Callable[[UnitOfWork], Awaitable[T]]) -> T:
-        asked = asyncio.get_running_loop().time()
-        async with self._primary(one_statement=True) as uow:
-            ahead = await uow.progress()
+    async def _ahead(self) -> ServerProgress:
+        try:
+            async with self._primary(one_statement=True) as uow:
+                return await uow.progress()
+        except DatabaseUnavailableError as error:
+            raise _UnknownError("the primary does not answer") from error
+
+    async def _at_replica(self, work: Callable[[UnitOfWork], Awaitable[T]], ahead: ServerProgress, asked: float) -> T:
         async with self._replica() as uow:
             await self._comes_as_far(uow, ahead, asked)
             return await work(uow)

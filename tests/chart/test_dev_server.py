@@ -353,3 +353,18 @@ def test_notes_say_what_to_do_next() -> None:
             "--subnet-id subnet-2"
             in chart.render(VALUES["aws"], name="gpu-dev", namespace="default")["gpu-dev-server/templates/NOTES.txt"]
         )
+
+
+def test_notes_tell_whom_an_ingress_hides() -> None:
+    behind = {"apiService": {"ingress": {"enabled": True, "host": "gpus.test"}, "signIn": {"file": "issuer = []\n"}}}
+    listed = over(behind, {"apiService": {"settings": {"GPU_DEV_TRUSTED_PROXIES": "10.0.0.0/8"}}})
+    with helm_python.Chart.load(CHART) as chart:
+        told = [
+            "GPU_DEV_TRUSTED_PROXIES" in "".join(chart.render(values, name="gpu-dev", namespace="default").values())
+            for values in ({}, behind)
+        ]
+        notes = chart.render(listed, name="gpu-dev", namespace="default")["gpu-dev-server/templates/NOTES.txt"]
+    assert told == [False, True]
+    assert "GPU_DEV_TRUSTED_PROXIES" not in notes
+    api = one(rendered(listed), "Deployment", "api-service")
+    assert variables(api)["GPU_DEV_TRUSTED_PROXIES"] == "10.0.0.0/8"

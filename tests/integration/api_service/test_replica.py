@@ -28,7 +28,7 @@ from reservation_core.runtime.settings import ApiSettings
 from reservation_core.runtime.settings_error import SettingsError
 from reservation_core.runtime.wiring import Runtime, open_runtime
 from tests.chart.database_pods import SMALL, Pod, database_pods, sqlalchemy_url
-from tests.integration.api_service.calendars import add_nodes, booked
+from tests.integration.api_service.calendars import add_nodes, at, booked
 from tests.integration.api_service.people import submitted
 from tests.waiting import eventually
 
@@ -294,6 +294,62 @@ def _server(pod: Pod) -> int:
 def _processes(pod: Pod) -> list[psutil.Process]:
     server = psutil.Process(_server(pod))
     return [server, *server.children()]
+
+
+@pytest.mark.parametrize(("how", "left"), [("pg_cancel_backend", False), ("pg_terminate_backend", True)])
+async def test_what_is_broken_off_there_is_done_at_the_primary(
+    how: str, left: bool, pair: Pair, tmp_path: Path
+) -> None:
+    async with superuser(pair.replica) as replica, served(pair, tmp_path) as api:
+        await api.in_use()
+        process = asyncio.get_running_loop().create_future()
+
+        async def slow(uow: UnitOfWork) -> str:
+            if not (await uow.progress()).follows:
+                return "the primary"
+            connection = uow._connection  # type: ignore[attr-defined]
+            process.set_result((await connection.exec_driver_sql("SELECT pg_backend_pid()")).scalar_one())
+            await connection.exec_driver_sql("SELECT pg_sleep(3600)")
+            return "the replica"
+
+        with capture_logs() as logs:
+            under_way = asyncio.create_task(api.reads(slow))
+            assert await replica.fetchval(f"SELECT {how}($1)", await process)
+            assert await under_way == "the primary"
+        assert api.use.passed_over[PassedOver.FAILED] == 1
+        assert [each["event"] for each in logs][:1] == ["replica_not_in_use" if left else "replica_failed"]
+
+
+async def test_what_the_rules_say_is_as_good_from_there(pair: Pair, tmp_path: Path) -> None:
+    async with served(pair, tmp_path) as api:
+        await api.in_use()
+        answer = await api.client.get("/v1/availability", params={"step": 60, "to": at(24 * 60).isoformat()})
+        assert (answer.status_code, api.use.used) == (422, 1)
+        assert not api.use.passed_over
+
+
+async def test_without_the_primary_there_is_no_answer_and_the_replica_is_not_blamed(
+    quick_folder: Path, tmp_path: Path
+) -> None:
+    """Nobody could say whether the replica has everything."""
+    with database_pods(quick_folder / "lost-primary") as make:
+        pair = await _bring_up(make)
+        async with served(pair, tmp_path) as api:
+            await api.in_use()
+            assert (await api.client.get("/v1/jobs")).status_code == 200
+            server = _server(pair.primary)
+            with capture_logs() as logs:
+                pair.primary.end(signal.SIGKILL)
+                answer = await api.client.get("/v1/jobs")
+                assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
+                assert "gpu_dev_database_up 0.0" in (await api.client.get("/metrics")).text
+            assert "replica_not_in_use" not in [each["event"] for each in logs]
+            assert api.use.passed_over[PassedOver.UNKNOWN] >= 1
+            await eventually(lambda: not psutil.pid_exists(server))
+            pair.primary.start(ALONE, pair.primary)
+            await (await pair.primary.connect()).close()
+            # The connections of before are of no use, and nobody hears of it.
+            assert (await api.client.get("/v1/jobs")).status_code == 200
 
 
 async def test_work_that_is_cancelled_is_cancelled(pair: Pair, tmp_path: Path) -> None:

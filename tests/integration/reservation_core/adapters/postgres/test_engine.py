@@ -27,3 +27,13 @@ async def test_a_transaction_that_idles_is_ended_before_a_successor_waits_long(d
             assert shown.scalar_one() == "15s"
     finally:
         await engine.dispose()
+
+
+@pytest.mark.parametrize(("read_only", "shown"), [(False, "off"), (True, "on")])
+async def test_an_engine_for_reads_writes_nothing(database_url: str, read_only: bool, shown: str) -> None:
+    engine = open_engine(database_url, pool=1, application="test", read_only=read_only)
+    try:
+        async with engine.connect() as connection:
+            assert (await connection.execute(text("SHOW transaction_read_only"))).scalar_one() == shown
+    finally:
+        await engine.dispose()
