@@ -1,0 +1,70 @@
+"""Guides, values and notes for installing: what they say to type is there to be typed, and what they name is there."""
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from gpu_dev.main import app
+
+ROOT = Path(__file__).parents[3]
+GUIDES = ROOT / "docs" / "guides"
+TEXTS = sorted(
+    [
+        ROOT / "README.md",
+        *(
+            GUIDES / f"{name}.md"
+            for name in ("install-aws", "install-gcp", "install-local", "operate", "images", "gitops")
+        ),
+        *ROOT.glob("charts/*/values*.yaml"),
+        *ROOT.glob("charts/*/templates/NOTES.txt"),
+    ]
+)
+_OURS = re.compile(r"(?<![\w/.~])(?:charts|deploy|docs|tests)/[\w./-]*\w")
+
+
+def commands(text: str) -> Iterator[list[str]]:
+    """What is said to be typed of our own command line: the words of each."""
+    for line in re.findall(r"(?:^|`|\| )[ ]*gpu-dev ([a-z][^`|#\n]*)", text, re.MULTILINE):
+        yield line.split()
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_commands_of_ours_are_there(path: Path) -> None:
+    for words in commands(path.read_text()):
+        command: Any = typer.main.get_command(app)
+        for word in words:
+            if not hasattr(command, "commands"):
+                break
+            assert word in command.commands, f"{path.name}: gpu-dev {' '.join(words)}"
+            _, command, _ = command.resolve_command(typer.Context(command), [word])
+        known = {option for each in command.params for option in (*each.opts, *each.secondary_opts)}
+        ours = words[: words.index("--")] if "--" in words else words
+        assert {word for word in ours if word.startswith("--")} <= known, f"{path.name}: gpu-dev {' '.join(words)}"
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_that_are_named_are_there(path: Path) -> None:
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    ).stdout.split()  # fmt: skip
+    if not listed:
+        pytest.skip("not a git checkout")
+    for named in _OURS.findall(path.read_text()):
+        assert any(each == named or each.startswith((f"{named}/", f"{named}.")) for each in listed), named
+
+
+def test_make_targets_are_there() -> None:
+    targets = {*re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)}
+    for path in TEXTS:
+        assert {*re.findall(r"\bmake ([a-z]+)(?=[`\s])", "\n".join(code(path.read_text())))} <= targets, path
+
+
+def code(text: str) -> Iterator[str]:
+    """What stands in blocks to be typed."""
+    yield from re.findall(r"^```\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
