@@ -52,8 +52,8 @@ class Authenticator:
         return principal
 
     def forget_token(self, token_id: str) -> None:
-        """A token was revoked here: stop believing it at once."""
-        self._forget(lambda principal: principal.token_id == token_id)
+        """A token was revoked here: stop believing it, and browsers' sessions that were begun with it, at once."""
+        self._forget(lambda principal: token_id in (principal.token_id, principal.session_from))
 
     def forget_user(self, name: str) -> None:
         """A user was disabled here: stop believing their tokens at once."""

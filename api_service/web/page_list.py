@@ -1,6 +1,7 @@
 """Every page, in the order in which addresses are tried."""
 
 from api_service.web.routes import (
+    account,
     admin_audit,
     admin_maintenance,
     admin_nodes,
@@ -30,6 +31,7 @@ WEB_ROUTES: tuple[WebRoute, ...] = (
     *jobs.ROUTES,
     *calendar.ROUTES,
     *bookings.ROUTES,
+    *account.ROUTES,
     *admin_overview.ROUTES,
     *admin_users.ROUTES,
     *admin_tokens.ROUTES,

@@ -18,6 +18,7 @@ class Principal:
     token_id: str
     expires_at: datetime | None
     method: SignInMethod | None = None  # what vouched for them at a sign-in
+    session_from: str | None = None  # of which token this is a browser's session
 
     @property
     def is_admin(self) -> bool:

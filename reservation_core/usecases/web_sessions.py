@@ -10,7 +10,8 @@ from reservation_core.ports.ids import IdSource
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.sign_in import KEPT_EXPIRED
 
-_NAME = "browser session"
+SESSION_NAME = "browser session"
+"""What a session is called among its owner's tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +38,12 @@ async def open_session(
     token = await uow.identities.create_token(
         ids.new_id("tok"),
         shown.user_id,
-        _NAME,
+        SESSION_NAME,
         ids.digest(secret),
         expires_at,
         now,
         method=shown.method,
         session_from=shown.token_id,
     )
-    await uow.events.append(
-        actor=shown.user, kind="session_begun", at=now, subject=token.id, data={"user": shown.user}
-    )
+    await uow.events.append(actor=shown.user, kind="session_begun", at=now, subject=token.id, data={"user": shown.user})
     return WebSession(token, expires_at, secret)

@@ -26,7 +26,8 @@ class PostgresIdentities:
         if row is None:
             return None
         method = None if row.method is None else SignInMethod(row.method)
-        return Principal(row.user_id, row.user_name, Role(row.role), row.token_id, row.expires_at, method)
+        role = Role(row.role)
+        return Principal(row.user_id, row.user_name, role, row.token_id, row.expires_at, method, row.session_from)
 
     async def create_user(self, name: str, role: Role, now: datetime) -> UserRecord:
         """Store a new user. Raises NameTakenError; the transaction stays usable."""

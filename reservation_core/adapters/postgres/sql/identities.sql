@@ -1,6 +1,6 @@
 -- name: principal_of_digest
 -- Whose token this is, if it is valid now and its user is not disabled.
-SELECT t.id AS token_id, t.expires_at, t.method, u.id AS user_id, u.name AS user_name, u.role
+SELECT t.id AS token_id, t.expires_at, t.method, t.session_from, u.id AS user_id, u.name AS user_name, u.role
 FROM tokens t JOIN users u ON u.id = t.user_id
 WHERE t.digest = :digest AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > :now)
   AND u.disabled_at IS NULL;

@@ -1,0 +1,144 @@
+"""One's own account: tokens and sessions, and how one is told of things."""
+
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.responses import Response
+
+from api_service.web.rest_calls import RestProblemError
+from api_service.web.routing import WebRoute
+from api_service.web.visit import Visit
+from reservation_core.domain.notices import NoticeChannel, NoticeKind
+from reservation_core.domain.short_durations import seconds_in
+from reservation_core.usecases.web_sessions import SESSION_NAME
+
+_REFUSALS = (400, 403, 409, 412, 413, 422)
+
+
+async def account_page(visit: Visit) -> Response:
+    """All of it."""
+    return await _page(visit)
+
+
+async def make_token(visit: Visit) -> Response:
+    """A token of one's own. It is in this very page, and in no other."""
+    body: dict[str, Any] = {}
+    if (name := visit.form.get("name")) is not None:
+        body["name"] = name
+    if (lasts := visit.form.get("expires_in")) is not None:
+        seconds = seconds_in(lasts)
+        body["expires_in"] = lasts if seconds is None else seconds
+    try:
+        return await _page(visit, made=await visit.rest.post("/v1/tokens", body))
+    except RestProblemError as problem:
+        return await _refused(visit, problem)
+
+
+async def revoke_token(visit: Visit) -> Response:
+    """End a token, or a session."""
+    token = visit.path("token")
+    await visit.rest.call("DELETE", f"/v1/tokens/{token}")
+    return visit.go("/account", f"{token} is revoked.")
+
+
+async def end_other_sessions(visit: Visit) -> Response:
+    """Sign out all browsers but this one."""
+    ended = 0
+    for token in await _tokens(visit):
+        if token["session"] and token["id"] != visit.principal.token_id:
+            await visit.rest.call("DELETE", f"/v1/tokens/{token['id']}")
+            ended += 1
+    return visit.go("/account", f"{ended} other {'browser is' if ended == 1 else 'browsers are'} signed out.")
+
+
+async def choose_kinds(visit: Visit) -> Response:
+    """Of what one is told, and how."""
+    kinds = {kind.value: visit.form.all(kind.value) for kind in NoticeKind}
+    try:
+        await visit.rest.call("PUT", "/v1/notifications/preferences", body={"kinds": kinds})
+    except RestProblemError as problem:
+        return await _refused(visit, problem)
+    return visit.go("/account", "You are told of these from now on.")
+
+
+async def add_target(visit: Visit) -> Response:
+    """A place to be told at. A webhook's secret is in this very page, and in no other."""
+    body = {"channel": visit.form.get("channel"), "address": visit.form.get("address") or ""}
+    if (name := visit.form.get("name")) is not None:
+        body["name"] = name
+    try:
+        target = await visit.rest.post("/v1/notifications/targets", body, key=visit.form.get("key"))
+    except RestProblemError as problem:
+        return await _refused(visit, problem)
+    return await _page(visit, target=target)
+
+
+async def change_target(visit: Visit) -> Response:
+    """Try, confirm or remove one."""
+    target, deed = visit.path("target"), visit.request.url.path.rpartition("/")[2]
+    address = f"/v1/notifications/targets/{target}"
+    try:
+        if deed == "remove":
+            await visit.rest.call("DELETE", address)
+        elif deed == "verify":
+            await visit.rest.post(f"{address}/verify", {"code": visit.form.get("code") or ""})
+        else:
+            await visit.rest.post(f"{address}/test")
+    except RestProblemError as problem:
+        return await _refused(visit, problem)
+    return visit.go("/account", _DONE[deed])
+
+
+_DONE = {
+    "test": "A test is on its way; the target says here how it went.",
+    "verify": "The address is confirmed.",
+    "remove": "The target is removed: nothing is sent there any more.",
+}
+
+
+async def _refused(visit: Visit, problem: RestProblemError) -> Response:
+    if problem.status not in _REFUSALS:
+        raise problem
+    return await _page(visit, problem=problem)
+
+
+async def _tokens(visit: Visit) -> list[dict[str, Any]]:
+    """One's own that work, or might; which of them are browsers' sessions."""
+    found = await visit.rest.all("/v1/tokens", {"user": visit.principal.user}, at_most=1000)
+    return [{**each, "session": each["name"] == SESSION_NAME} for each in found if each["revoked_at"] is None]
+
+
+async def _page(
+    visit: Visit,
+    *,
+    made: Mapping[str, Any] | None = None,
+    target: Mapping[str, Any] | None = None,
+    problem: RestProblemError | None = None,
+) -> Response:
+    preferences = await visit.rest.get("/v1/notifications/preferences")
+    targets = await visit.rest.all("/v1/notifications/targets", at_most=200)
+    return visit.page(
+        "account.html",
+        title="Your account",
+        status=200 if problem is None else problem.status,
+        tokens=await _tokens(visit),
+        made=made,
+        target=target,
+        problem=problem,
+        kinds=preferences["kinds"],
+        channels=[channel.value for channel in NoticeChannel],
+        targets=[each for each in targets if each["user"] == visit.principal.user],
+        key=secrets.token_urlsafe(18),
+    )
+
+
+ROUTES = (
+    WebRoute("GET", "/account", account_page),
+    WebRoute("POST", "/account/tokens", make_token),
+    WebRoute("POST", "/account/tokens/{token}/revoke", revoke_token),
+    WebRoute("POST", "/account/sessions/end", end_other_sessions),
+    WebRoute("POST", "/account/notices", choose_kinds),
+    WebRoute("POST", "/account/targets", add_target),
+    *(WebRoute("POST", f"/account/targets/{{target}}/{deed}", change_target) for deed in _DONE),
+)

@@ -1,0 +1,54 @@
+"""One's own tokens, browsers and notices, on pages."""
+
+from tests.integration.api_service.people import People
+from tests.integration.api_service.web.browsing import words
+from tests.integration.api_service.web.conftest import SignedIn
+
+
+async def test_a_token_is_shown_once_and_works_until_it_is_revoked(browsing: SignedIn, people: People) -> None:
+    alice = await browsing("alice")
+    made = await alice.send("/account/tokens", name="laptop", expires_in="1d")
+    secret = next(word for word in words(made.text).split() if word.startswith("gpudev_"))
+    page = await alice.get("/account")
+    assert secret not in page
+    assert "laptop" in page
+    people.secrets["laptop"] = secret
+    other = await browsing("laptop")
+    token = next(word for word in words(made.text).split("laptop")[0].split() if word.startswith("tok-"))
+    assert "alice" in await other.get("/account")
+    listed = words(page)
+    token = listed[: listed.index("laptop")].split()[-1]
+    await alice.send(f"/account/tokens/{token}/revoke")
+    assert (await other.client.get("/account")).status_code == 303  # a session that was begun with it, too
+
+
+async def test_all_other_browsers_are_signed_out_at_once(browsing: SignedIn) -> None:
+    here, there, elsewhere = await browsing("alice"), await browsing("alice"), await browsing("bob")
+    told = await here.send("/account/sessions/end")
+    assert told.headers["location"] == "/account"
+    assert "1 other browser is signed out." in words(await here.get("/account"))
+    assert (await there.client.get("/account")).status_code == 303
+    await elsewhere.get("/account")
+
+
+async def test_others_tokens_are_neither_listed_nor_revoked(browsing: SignedIn, people: People) -> None:
+    bob = await browsing("bob")
+    theirs = people.principals["alice"].token_id
+    assert theirs not in await bob.get("/account")
+    assert (await bob.send(f"/account/tokens/{theirs}/revoke")).status_code == 404
+    root = await browsing("root")
+    assert theirs not in await root.get("/account")  # administrators have a page for that
+
+
+async def test_what_one_is_told_is_chosen_and_where_is_added(browsing: SignedIn) -> None:
+    alice = await browsing("alice")
+    await alice.send("/account/notices", started="email")
+    page = await alice.get("/account")
+    assert 'name="started" value="email" checked' in page
+    assert page.count(" checked") == 1
+    wrong = await alice.send("/account/targets", channel="email", address="nobody", key="k")
+    assert wrong.status_code == 422
+    assert "such as ada@example.org" in words(wrong.text)
+    made = await alice.send("/account/targets", channel="webhook", address="https://hooks.example.org/x", key="k2")
+    assert "is signed with this" in words(made.text)
+    assert "hooks.example.org" in words(await alice.get("/account"))
