@@ -24,6 +24,7 @@ from reservation_core.contracts_policy import (
     Schedulability,
     SeedSchedulability,
     UsageLineOut,
+    UsageSeriesLineOut,
 )
 from reservation_core.domain.limits import Limits
 from reservation_core.domain.model import ReservationKind
@@ -96,6 +97,16 @@ def usage_csv(by: UsageBy, lines: Sequence[UsageLine]) -> str:
         times = [getattr(line.time, name) for name in names]
         table.writerow([_safe(line.key or ""), *(f"{time:f}" for time in times), *(_hours(time) for time in times)])
     return text.getvalue()
+
+
+def usage_steps(key: str | None, times: Sequence[GpuTime]) -> UsageSeriesLineOut:
+    """One line of a series."""
+    return UsageSeriesLineOut(
+        key=key,
+        held_gpu_hours=[_hours(each.held) for each in times],
+        used_gpu_hours=[_hours(each.used) for each in times],
+        wasted_gpu_hours=[_hours(each.wasted) for each in times],
+    )
 
 
 def schedulability(verdict: Verdict) -> Schedulability:

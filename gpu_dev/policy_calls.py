@@ -1,7 +1,7 @@
 """The policy over REST: rules by scope, projects, what holds for a request, and usage."""
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from urllib.parse import quote
 
 from gpu_dev.calls import Calls, given
@@ -16,6 +16,7 @@ from reservation_core.contracts_policy import (
     RuleOut,
     RulesIn,
     UsageOut,
+    UsageSeriesOut,
 )
 from reservation_core.domain.usage import UsageBy
 
@@ -82,6 +83,23 @@ class PolicyCalls(Calls):
                 whole.next_cursor = None
                 return whole
             # Without `to` each page would end at its own now.
+            params |= {"cursor": page.next_cursor, "from": rfc3339(page.start), "to": rfc3339(page.end)}
+
+    def usage_series(
+        self, by: UsageBy, step: timedelta, *, start: datetime | None = None, end: datetime | None = None
+    ) -> UsageSeriesOut:
+        """GPU-hours held, used and wasted, for each step of a time; every line."""
+        params = _usage_params(by, start, end) | {"limit": 500, "step": int(step.total_seconds())}
+        whole: UsageSeriesOut | None = None
+        while True:
+            page = self._get(UsageSeriesOut, "/v1/usage", params)
+            if whole is None:
+                whole = page
+            else:
+                whole.items.extend(page.items)
+            if page.next_cursor is None:
+                whole.next_cursor = None
+                return whole
             params |= {"cursor": page.next_cursor, "from": rfc3339(page.start), "to": rfc3339(page.end)}
 
     def usage_csv(self, by: UsageBy, *, start: datetime | None = None, end: datetime | None = None) -> str:

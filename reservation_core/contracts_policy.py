@@ -307,6 +307,26 @@ class UsageOut(Wire):
     next_cursor: str | None
 
 
+class UsageSeriesLineOut(Wire):
+    """GPU-hours of each step. `key` is null for what was for no project."""
+
+    key: str | None
+    held_gpu_hours: list[float]
+    used_gpu_hours: list[float]
+    wasted_gpu_hours: list[float]
+
+
+class UsageSeriesOut(Wire):
+    """Usage step by step: step number `i` is [start + i * step, start + (i + 1) * step); the last is cut at `end`."""
+
+    by: UsageBy
+    start: Time
+    end: Time
+    step: timedelta
+    items: list[UsageSeriesLineOut]
+    next_cursor: str | None
+
+
 class AskingPod(Wire):
     """The pod that the question is about; without `uid` it is one that is not there yet."""
 

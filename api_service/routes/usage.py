@@ -1,6 +1,6 @@
 """Usage: how many GPU-hours were held, used, idle and wasted."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
@@ -11,15 +11,20 @@ from api_service import presenting_policy
 from api_service.documents import problems
 from api_service.pagination import PageQuery, decode, encode
 from api_service.problems import ProblemError
-from api_service.services import Caller, Served
+from api_service.routes.availability import QueryDuration
+from api_service.services import Caller, Served, Services
 from reservation_core.contracts_bookings import Instant
-from reservation_core.contracts_policy import UsageOut
-from reservation_core.domain.usage import UsageBy
+from reservation_core.contracts_policy import UsageOut, UsageSeriesOut
+from reservation_core.domain.usage import UsageBy, steps_of
+from reservation_core.ports.identities import Principal
 from reservation_core.usecases import usage
 
 router = APIRouter(prefix="/v1/usage", tags=["usage"])
 
 LONGEST = timedelta(days=400)
+MOST_STEPS = 400
+_MOST_FIGURES = 40_000
+"""How many steps of how many lines one page has at most."""
 _A_WEEK = timedelta(days=7)
 _LIST = "usage"
 _CSV = "text/csv"
@@ -32,6 +37,10 @@ class UsageQuery(PageQuery):
     by: Annotated[UsageBy, Field(description="One line for each of these.")] = UsageBy.USER
     start: Annotated[Instant | None, Field(alias="from", description="By default a week before `to`.")] = None
     end: Annotated[Instant | None, Field(alias="to", description="By default now.")] = None
+    step: Annotated[
+        QueryDuration | None,
+        Field(description=f"Figures for each step of this length instead of one; at most {MOST_STEPS} steps."),
+    ] = None
     format: Annotated[
         Literal["json", "csv"] | None, Field(description="By default what the Accept header asks for, else JSON.")
     ] = None
@@ -39,7 +48,7 @@ class UsageQuery(PageQuery):
 
 @router.get(
     "",
-    response_model=UsageOut,
+    response_model=UsageOut | UsageSeriesOut,
     summary="GPU-hours held, used, idle and wasted",
     responses=_OR_CSV | problems(400),
 )
@@ -54,6 +63,8 @@ async def get_usage(
         detail = f"`to` must be after `from`, by at most {LONGEST.days} days. Ask for another time."
         raise ProblemError(422, "bad_range", detail)
     after = decode(_LIST, query.cursor, (str,))
+    if query.step is not None:
+        return await _series(services, caller, query, query.step, start, end, None if after is None else str(after[0]))
     report = await services.reads(lambda uow: usage.report(uow, caller, query.by, start, end, now))
     if query.format == "csv" or (query.format is None and _wants_csv(request)):
         return Response(presenting_policy.usage_csv(query.by, report.lines), media_type=f"{_CSV}; charset=utf-8")
@@ -74,3 +85,32 @@ async def get_usage(
 
 def _wants_csv(request: Request) -> bool:
     return any(part.split(";")[0].strip().lower() == _CSV for part in request.headers.get("accept", "").split(","))
+
+
+async def _series(
+    services: Services,
+    caller: Principal,
+    query: UsageQuery,
+    step: timedelta,
+    start: datetime,
+    end: datetime,
+    after: str | None,
+) -> Response:
+    if query.format == "csv":
+        raise ProblemError(422, "bad_format", "A series is told as JSON only. Leave `format` or `step` out.")
+    if end - start > MOST_STEPS * step:
+        raise ProblemError(422, "bad_range", f"That would be more than {MOST_STEPS} steps. Give a longer `step`.")
+    now = services.runtime.clock.now()
+    found = await services.reads(lambda uow: usage.series(uow, caller, query.by, start, end, step, now))
+    rest = [line for line in found.lines if after is None or line[0] is None or line[0] > after]
+    page = rest[: min(query.limit, _MOST_FIGURES // len(steps_of(start, end, step)))]
+    last = page[-1][0] if page else None
+    shown = UsageSeriesOut(
+        by=query.by,
+        start=start,
+        end=end,
+        step=step,
+        items=[presenting_policy.usage_steps(key, times) for key, times in page],
+        next_cursor=encode(_LIST, (last,)) if last is not None and len(rest) > len(page) else None,
+    )
+    return Response(shown.model_dump_json(), media_type="application/json")

@@ -10,6 +10,7 @@ counted once, as the booking's.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 
@@ -57,3 +58,16 @@ class UsageReport:
     def total(self) -> GpuTime:
         """The sum of all lines."""
         return sum((line.time for line in self.lines), GpuTime())
+
+
+@dataclass(frozen=True, slots=True)
+class UsageSeries:
+    """GPU-time step by step, by key in order (what has no key comes last); each list has one entry for each step."""
+
+    lines: Sequence[tuple[str | None, Sequence[GpuTime]]]
+
+
+def steps_of(start: datetime, end: datetime, step: timedelta) -> list[tuple[datetime, datetime]]:
+    """[start, end) in steps; the last may be shorter."""
+    count = -((start - end) // step)
+    return [(start + n * step, min(start + (n + 1) * step, end)) for n in range(count)]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from reservation_core.domain.usage import UsageBy, UsageReport
+from reservation_core.domain.usage import UsageBy, UsageReport, UsageSeries
 
 SUMMED_AFTER = timedelta(minutes=2)
 """What was given back is told row by row for so long: no question asked now is about the time before that."""
@@ -17,6 +17,12 @@ class Usage(Protocol):
         self, by: UsageBy, start: datetime, end: datetime, user_id: int | None, now: datetime
     ) -> UsageReport:
         """What was held in [start, end) and before `now`, by a user or (None) by everybody."""
+        ...
+
+    async def series(
+        self, by: UsageBy, start: datetime, end: datetime, step: timedelta, user_id: int | None, now: datetime
+    ) -> UsageSeries:
+        """The same in steps, those of `domain.usage.steps_of`."""
         ...
 
     async def bring_shares_up(self, half_life: timedelta, now: datetime) -> None:

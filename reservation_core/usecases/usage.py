@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 
 from reservation_core.domain.fair_share import ranks
-from reservation_core.domain.usage import UsageBy, UsageReport
+from reservation_core.domain.usage import UsageBy, UsageReport, UsageSeries
 from reservation_core.ports.identities import Principal
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.ports.usage import SUMMED_AFTER
@@ -17,6 +17,19 @@ async def report(
 ) -> UsageReport:
     """What the caller held in [start, end) and before now; for administrators what everybody held."""
     return await uow.usage.report(by, start, end, visible_user(principal), now)
+
+
+async def series(
+    uow: UnitOfWork,
+    principal: Principal,
+    by: UsageBy,
+    start: datetime,
+    end: datetime,
+    step: timedelta,
+    now: datetime,
+) -> UsageSeries:
+    """The same step by step."""
+    return await uow.usage.series(by, start, end, step, visible_user(principal), now)
 
 
 async def share_ranks(uow_factory: UnitOfWorkFactory, half_life: timedelta, now: datetime) -> dict[int, int]:

@@ -6,7 +6,7 @@ from math import log
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.queries import statement
-from reservation_core.domain.usage import GpuTime, UsageBy, UsageLine, UsageReport
+from reservation_core.domain.usage import GpuTime, UsageBy, UsageLine, UsageReport, UsageSeries, steps_of
 
 _HALF_LIVES_BACK = 40
 """What is older weighs less than a billionth: it is not looked for."""
@@ -25,12 +25,26 @@ class PostgresUsage:
         end = min(end, now)
         if end <= start:
             return UsageReport(())
+        found = await self.series(by, start, end, end - start, user_id, now)
+        return UsageReport([UsageLine(key, times[0]) for key, times in found.lines])
+
+    async def series(
+        self, by: UsageBy, start: datetime, end: datetime, step: timedelta, user_id: int | None, now: datetime
+    ) -> UsageSeries:
+        """The same in steps; those that are not past have nothing."""
+        steps = len(steps_of(start, end, step))
+        end = min(end, now)
+        if end <= start:
+            return UsageSeries(())
         found = await self._connection.execute(
-            statement("usage_report"), {"by": by.value, "start": start, "end": end, "user_id": user_id}
+            statement("usage_report"),
+            {"by": by.value, "start": start, "end": end, "step": step, "user_id": user_id},
         )
-        lines = [UsageLine(row.key, GpuTime(row.held, row.used, row.wasted)) for row in found]
+        lines: dict[str | None, list[GpuTime]] = {}
+        for row in found:
+            lines.setdefault(row.key, [GpuTime()] * steps)[row.step] = GpuTime(row.held, row.used, row.wasted)
         # Not the server's order of words: pages go on after a key.
-        return UsageReport(sorted(lines, key=lambda line: (line.key is None, line.key or "")))
+        return UsageSeries(sorted(lines.items(), key=lambda line: (line[0] is None, line[0] or "")))
 
     async def bring_shares_up(self, half_life: timedelta, now: datetime) -> None:
         """Count what was held since the last time; a `now` that is not later than that changes nothing."""

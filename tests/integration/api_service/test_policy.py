@@ -297,6 +297,25 @@ async def test_usage_as_json_and_as_csv(
         assert names[:3] == ["project", "held_gpu_s", "used_gpu_s"]
         assert (line[0], Decimal(line[1]), line[5]) == ("", Decimal(10800), "3.0")
     assert (await alice.get("/v1/usage", params={"from": said(at(2)), "to": said(at(1))})).status_code == 422
+    # They were held in [-4 h, -3 h).
+    steps = {"from": said(at(-5)), "to": said(at(2)), "step": "PT3H"}
+    series = (await root.get("/v1/usage", params={**steps, "limit": 1})).json()
+    assert (series["step"], series["items"], series["next_cursor"] is None) == (
+        "PT3H",
+        [
+            {
+                "key": "alice",
+                "held_gpu_hours": [2.0, 0.0, 0.0],
+                "used_gpu_hours": [0.0, 0.0, 0.0],
+                "wasted_gpu_hours": [0.0, 0.0, 0.0],
+            }
+        ],
+        False,
+    )
+    [more] = (await root.get("/v1/usage", params={**steps, "cursor": series["next_cursor"]})).json()["items"]
+    assert (more["key"], more["held_gpu_hours"]) == ("bob", [1.0, 0.0, 0.0])
+    for wrong in ({"step": "PT1M"}, {"step": "PT0S"}, {"format": "csv"}):
+        assert (await root.get("/v1/usage", params={**steps, **wrong})).status_code == 422, wrong
 
 
 async def service(root: httpx.AsyncClient, app: FastAPI) -> httpx.AsyncClient:

@@ -89,6 +89,10 @@ def test_a_job_runs_in_a_booking_and_is_counted(system: System) -> None:
     eventually_sync(counted)
     assert system.cli("usage", "-o", "csv").stdout.splitlines()[1].startswith("alice,")
     assert "altogether" in system.cli("usage", "--by", "gpu_type").stdout
+    assert "alice" in system.cli("usage", "--step", "1d").stdout
+    [steps] = _data(system, "usage", "--step", "1d")["items"]  # type: ignore[index, call-overload]
+    assert len(steps["held_gpu_hours"]) == 7
+    assert system.cli("usage", "--step", "1d", "-o", "csv").returncode == 2
     nobody = system.cli("submit", "-g", "1", "-d", "5m", "-b", booking_id, "--", "true", who="bob")
     assert nobody.returncode == 4
 

@@ -1,17 +1,30 @@
 -- name: usage_report
--- GPU-seconds held, used and wasted in [start, end) by the ledger (see domain.usage for the words). What runs within a
--- booking is found through the booking's own rows, card by card; pods of others under one are counted beside it.
+-- GPU-seconds held, used and wasted in [start, end), step by step, by the ledger (see domain.usage for the words). What runs
+-- within a booking is found through the booking's own rows, card by card; pods of others under one are counted beside it.
 WITH spans AS (
-    SELECT a.reservation_id, a.gpu_id, r.kind, r.status, g.gpu_type, u.name AS user_name, r.project,
-           greatest(lower(a.during), CAST(:start AS timestamptz)) AS s,
-           least(upper(a.during), CAST(:end AS timestamptz)) AS e,
+    SELECT p.step, p.starts_at, p.ends_at, a.reservation_id, a.gpu_id, r.kind, r.status, g.gpu_type, u.name AS user_name, r.project,
+           greatest(lower(a.during), p.starts_at) AS s, least(upper(a.during), p.ends_at) AS e,
            CASE WHEN a.attempt = r.attempt THEN r.started_at END AS ran_from,
            a.released_at IS NOT NULL AND (a.attempt < r.attempt OR r.started_at IS NULL) AS never_ran
     FROM allocations a
     JOIN reservations r ON r.id = a.reservation_id
     JOIN users u ON u.id = r.user_id
     JOIN gpus g ON g.id = a.gpu_id
+    -- The steps it touches, by their numbers, and one on either side: what a division rounds away must not be missed.
+    CROSS JOIN LATERAL (
+        SELECT n AS step, CAST(:start AS timestamptz) + n * CAST(:step AS interval) AS starts_at,
+               least(CAST(:start AS timestamptz) + (n + 1) * CAST(:step AS interval), CAST(:end AS timestamptz)) AS ends_at
+        FROM generate_series(
+            greatest(0, CAST(floor(
+                extract(epoch FROM greatest(lower(a.during), CAST(:start AS timestamptz)) - CAST(:start AS timestamptz))
+                / extract(epoch FROM CAST(:step AS interval))) AS integer) - 1),
+            CAST(ceil(
+                extract(epoch FROM least(upper(a.during), CAST(:end AS timestamptz)) - CAST(:start AS timestamptz))
+                / extract(epoch FROM CAST(:step AS interval))) AS integer)
+        ) AS n
+    ) p
     WHERE a.during && tstzrange(CAST(:start AS timestamptz), CAST(:end AS timestamptz))
+      AND p.starts_at < CAST(:end AS timestamptz) AND a.during && tstzrange(p.starts_at, p.ends_at)
       AND a.booking_id IS NULL AND NOT a.planned AND r.kind IN ('job', 'booking')
       AND (CAST(:user_id AS bigint) IS NULL OR r.user_id = CAST(:user_id AS bigint))
 ), measured AS (
@@ -37,41 +50,40 @@ WITH spans AS (
 ), admitted AS (
     -- Which cards of a booking the pods of others are on is not known: they count where its jobs leave cards, and never
     -- for more than it has at that moment.
-    SELECT DISTINCT x.reservation_id, x.user_name, x.project, x.gpu_type
+    SELECT DISTINCT x.step, x.starts_at, x.ends_at, x.reservation_id, x.user_name, x.project, x.gpu_type
     FROM spans x WHERE x.kind = 'booking' AND EXISTS (SELECT FROM admissions m WHERE m.booking_id = x.reservation_id)
 ), edges AS (
-    SELECT x.reservation_id, x.s AS begins, x.e AS ends, 1 AS cards, 0 AS pods
-    FROM spans x JOIN admitted USING (reservation_id)
+    SELECT x.step, x.reservation_id, x.s AS begins, x.e AS ends, 1 AS cards, 0 AS pods
+    FROM spans x JOIN admitted USING (step, reservation_id)
     UNION ALL
-    SELECT x.reservation_id, greatest(lower(n.during), j.started_at, x.s), least(upper(n.during), x.e), -1, 0
-    FROM spans x JOIN admitted USING (reservation_id)
+    SELECT x.step, x.reservation_id, greatest(lower(n.during), j.started_at, x.s), least(upper(n.during), x.e), -1, 0
+    FROM spans x JOIN admitted USING (step, reservation_id)
     JOIN allocations n ON n.booking_id = x.reservation_id AND n.gpu_id = x.gpu_id AND NOT n.planned
     JOIN reservations j ON j.id = n.reservation_id AND j.attempt = n.attempt AND j.started_at IS NOT NULL
     UNION ALL
-    SELECT m.booking_id, greatest(m.admitted_at, CAST(:start AS timestamptz)),
-           least(m.ended_at, CAST(:end AS timestamptz)), 0, m.gpus
+    SELECT d.step, m.booking_id, greatest(m.admitted_at, d.starts_at), least(m.ended_at, d.ends_at), 0, m.gpus
     FROM admissions m JOIN admitted d ON d.reservation_id = m.booking_id
 ), moments AS (
-    SELECT reservation_id, at, lead(at) OVER line AS until, sum(sum(cards)) OVER line AS cards,
+    SELECT step, reservation_id, at, lead(at) OVER line AS until, sum(sum(cards)) OVER line AS cards,
            sum(sum(pods)) OVER line AS pods
     FROM (
-        SELECT reservation_id, begins AS at, cards, pods FROM edges WHERE begins < ends
+        SELECT step, reservation_id, begins AS at, cards, pods FROM edges WHERE begins < ends
         UNION ALL
-        SELECT reservation_id, ends, -cards, -pods FROM edges WHERE begins < ends
+        SELECT step, reservation_id, ends, -cards, -pods FROM edges WHERE begins < ends
     ) AS each
-    GROUP BY reservation_id, at WINDOW line AS (PARTITION BY reservation_id ORDER BY at)
+    GROUP BY step, reservation_id, at WINDOW line AS (PARTITION BY step, reservation_id ORDER BY at)
 ), used_by_others AS (
-    SELECT reservation_id, sum(extract(epoch FROM until - at) * least(cards, pods)) AS used
-    FROM moments WHERE until IS NOT NULL GROUP BY reservation_id
+    SELECT step, reservation_id, sum(extract(epoch FROM until - at) * least(cards, pods)) AS used
+    FROM moments WHERE until IS NOT NULL GROUP BY step, reservation_id
 )
-SELECT CASE CAST(:by AS text) WHEN 'user' THEN user_name WHEN 'project' THEN project ELSE gpu_type END AS key,
+SELECT step, CASE CAST(:by AS text) WHEN 'user' THEN user_name WHEN 'project' THEN project ELSE gpu_type END AS key,
        sum(held) AS held, sum(used) AS used, coalesce(sum(held - used) FILTER (WHERE is_wasted), 0) AS wasted
 FROM (
-    SELECT user_name, project, gpu_type, held, used, is_wasted FROM measured
+    SELECT step, user_name, project, gpu_type, held, used, is_wasted FROM measured
     UNION ALL
-    SELECT user_name, project, gpu_type, 0, used, false FROM used_by_others JOIN admitted USING (reservation_id)
+    SELECT step, user_name, project, gpu_type, 0, used, false FROM used_by_others JOIN admitted USING (step, reservation_id)
 ) AS parts
-GROUP BY 1;
+GROUP BY 1, 2;
 
 -- name: lock_fair_shares
 -- Up to when what was held is counted, and by which half-life; whoever counts on waits.

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from reservation_core.adapters.postgres.usage import PostgresUsage
 from reservation_core.domain.fair_share import decayed
 from reservation_core.domain.quota_windows import Held
-from reservation_core.domain.usage import GpuTime, UsageBy
+from reservation_core.domain.usage import GpuTime, UsageBy, steps_of
 
 TYPES = ("h100", "t4")
 PROJECTS = (None, "vision", "speech")
@@ -191,6 +191,24 @@ async def test_reports_are_the_oracles_and_sum_up_to_the_ledger(seed: Any, engin
             if user is None:
                 assert report.total.held == await in_ledger(seed, first, end)
             assert report.total.idle == report.total.held - report.total.used >= report.total.wasted
+
+
+@pytest.mark.parametrize("number", range(4))
+async def test_series_are_the_oracles_step_by_step(seed: Any, engine: AsyncEngine, number: int) -> None:
+    ledger = Ledger(seed, number)
+    await ledger.fill()
+    first = seed.now - timedelta(hours=50)
+    last, step = seed.now + timedelta(hours=9, minutes=1), timedelta(hours=7)
+    steps = steps_of(first, last, step)
+    assert [end for _, end in steps[:-1]] == [start for start, _ in steps[1:]]
+    for by in UsageBy:
+        async with engine.begin() as connection:
+            series = await PostgresUsage(connection).series(by, first, last, step, None, seed.now)
+        found = dict(series.lines)
+        for number_of_step, (start, end) in enumerate(steps):
+            expected = ledger.expected(by, start, min(end, seed.now), None) if start < seed.now else {}
+            shown = {key: times[number_of_step] for key, times in found.items()}
+            assert {key: time for key, time in shown.items() if time != GpuTime()} == expected
 
 
 async def in_ledger(seed: Any, first: datetime, last: datetime) -> Decimal:

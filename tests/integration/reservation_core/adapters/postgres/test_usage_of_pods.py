@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from reservation_core.adapters.postgres.usage import PostgresUsage
-from reservation_core.domain.usage import GpuTime, UsageBy
+from reservation_core.domain.usage import GpuTime, UsageBy, steps_of
 
 MINUTE = timedelta(minutes=1)
 CARDS = 3
@@ -136,3 +136,13 @@ async def test_reports_are_the_oracles(seed: Any, engine: AsyncEngine, number: i
                 time = GpuTime(held, used, 0 if ran else held - used)  # type: ignore[arg-type]
                 expected[each.user] = expected.get(each.user, GpuTime()) + time
         assert {line.key: line.time for line in report.lines} == expected
+    first_at, last_at, step = seed.now, seed.now + last * MINUTE, 10 * MINUTE
+    async with engine.begin() as connection:
+        usage = PostgresUsage(connection)
+        series = await usage.series(UsageBy.USER, first_at, last_at, step, None, last_at)
+        for number_of_step, (start, until) in enumerate(steps_of(first_at, last_at, step)):
+            report = await usage.report(UsageBy.USER, start, until, None, last_at)
+            shown = {key: times[number_of_step] for key, times in series.lines}
+            assert {key: time for key, time in shown.items() if time != GpuTime()} == {
+                line.key: line.time for line in report.lines if line.time != GpuTime()
+            }
