@@ -18,6 +18,7 @@ from api_service.web.routes import (
     sign_in,
     sign_in_elsewhere,
     submit,
+    usage,
 )
 from api_service.web.routing import WebRoute
 
@@ -31,6 +32,7 @@ WEB_ROUTES: tuple[WebRoute, ...] = (
     *jobs.ROUTES,
     *calendar.ROUTES,
     *bookings.ROUTES,
+    *usage.ROUTES,
     *account.ROUTES,
     *admin_overview.ROUTES,
     *admin_users.ROUTES,

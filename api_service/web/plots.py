@@ -1,0 +1,84 @@
+"""Plots as geometry: where columns, lines and labels of a drawing go. Units are those of an SVG's view box."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+WIDTH, HEIGHT = 960, 260
+_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 8, 10, 34
+_TICKS = 4
+_MOST_LABELS = 10
+_GAP = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One step: from `x`, `width` wide; what was held up to `held_y`, and of it what was used up to `used_y`."""
+
+    x: float
+    width: float
+    held_y: float
+    used_y: float
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A word beside an axis, and where on it."""
+
+    at: float
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPlot:
+    """Columns over time, all standing on `base`; `ticks` are heights, `labels` places along the base."""
+
+    columns: Sequence[Column]
+    ticks: Sequence[Mark]
+    labels: Sequence[Mark]
+    left: float = _LEFT
+    right: float = WIDTH - _RIGHT
+    base: float = HEIGHT - _BOTTOM
+    width: int = WIDTH
+    height: int = HEIGHT
+
+
+def column_plot(held: Sequence[float], used: Sequence[float], labels: Sequence[str]) -> ColumnPlot:
+    """One column a step; all three have an entry for each. Used is drawn within held, and never above it."""
+    top = _rounded_up(max(held, default=0.0))
+    base, high = HEIGHT - _BOTTOM, HEIGHT - _BOTTOM - _TOP
+    room = (WIDTH - _LEFT - _RIGHT) / max(1, len(held))
+    columns = [
+        Column(
+            x=round(_LEFT + room * (index + _GAP / 2), 2),
+            width=round(room * (1 - _GAP), 2),
+            held_y=round(base - high * have / top, 2),
+            used_y=round(base - high * min(took, have) / top, 2),
+            words=f"{label}: {_number(have)} GPU-hours held, {_number(took)} used",
+        )
+        for index, (have, took, label) in enumerate(zip(held, used, labels, strict=True))
+    ]
+    every = max(1, math.ceil(len(labels) / _MOST_LABELS))
+    return ColumnPlot(
+        columns,
+        ticks=[Mark(round(base - high * n / _TICKS, 2), _number(top * n / _TICKS)) for n in range(_TICKS + 1)],
+        labels=[Mark(round(_LEFT + room * (index + 0.5), 2), labels[index]) for index in range(0, len(labels), every)],
+    )
+
+
+def shares(values: Sequence[float], of: float) -> list[float]:
+    """How long bars are, in per cent of the longest."""
+    return [0.0 if of <= 0 else round(100 * min(1.0, value / of), 2) for value in values]
+
+
+def _rounded_up(value: float) -> float:
+    """A height that divides well: 1, 2, 4 or 8 times a power of ten."""
+    if value <= 0:
+        return 1.0
+    power = 10 ** math.floor(math.log10(value))
+    return float(next(step * power for step in (1, 2, 4, 8, 10) if step * power >= value * (1 - 1e-9)))
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.2g}"

@@ -1,0 +1,122 @@
+"""How much was held and used, by whom and of what, over time."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from starlette.responses import Response
+
+from api_service.problems import ProblemError
+from api_service.web.plots import column_plot, shares
+from api_service.web.routing import WebRoute
+from api_service.web.visit import Visit
+from reservation_core.domain.usage import UsageBy
+
+_SPANS = {"day": 1, "week": 7, "month": 30, "quarter": 91, "year": 365}
+_NAMES = {"day": "24 hours", "week": "7 days", "month": "30 days", "quarter": "3 months", "year": "A year"}
+_BY = {UsageBy.USER: "person", UsageBy.PROJECT: "project", UsageBy.GPU_TYPE: "GPU type"}
+_HOURLY_UP_TO = timedelta(days=2)
+_DAILY_UP_TO = timedelta(days=100)
+_MOST_LINES = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which usage."""
+
+    by: UsageBy
+    span: str
+    start: datetime
+    end: datetime
+
+    @property
+    def step(self) -> timedelta:
+        """How long each column is."""
+        length = self.end - self.start
+        if length <= _HOURLY_UP_TO:
+            return timedelta(hours=1)
+        return timedelta(days=1) if length <= _DAILY_UP_TO else timedelta(days=7)
+
+
+async def usage_page(visit: Visit) -> Response:
+    """One's own; for administrators everybody's."""
+    asked = _asked(visit)
+    query = {"by": asked.by.value, "from": asked.start.isoformat(), "to": asked.end.isoformat()}
+    totals = await visit.rest.get("/v1/usage", {**query, "limit": _MOST_LINES})
+    series = await visit.rest.all("/v1/usage", {**query, "step": _iso(asked.step)}, at_most=_MOST_LINES)
+    held, used = _summed(series, "held_gpu_hours"), _summed(series, "used_gpu_hours")
+    lines = sorted(totals["items"], key=lambda line: -line["held_gpu_hours"])
+    most = max((line["held_gpu_hours"] for line in lines), default=0.0)
+    return visit.page(
+        "usage.html",
+        title="Usage",
+        asked=asked,
+        by_words=_BY[asked.by],
+        by_all=[(each.value, words) for each, words in _BY.items()],
+        spans=list(_NAMES.items()),
+        plot=column_plot(held, used, _labels(visit, asked, len(held))),
+        step_words={3600: "an hour", 86_400: "a day", 604_800: "a week"}[int(asked.step.total_seconds())],
+        lines=list(
+            zip(
+                lines,
+                shares([line["held_gpu_hours"] for line in lines], most),
+                shares([line["used_gpu_hours"] for line in lines], most),
+                strict=True,
+            )
+        ),
+        total=totals["total"],
+        last_day=f"{asked.end - timedelta(days=1):%Y-%m-%d}",
+        more=totals["next_cursor"] is not None,
+    )
+
+
+async def usage_file(visit: Visit) -> Response:
+    """The same as a table for other programs."""
+    asked = _asked(visit)
+    query = {"by": asked.by.value, "from": asked.start.isoformat(), "to": asked.end.isoformat(), "format": "csv"}
+    answer = await visit.rest.call("GET", "/v1/usage", query=query)
+    name = f"usage-{asked.start:%Y%m%d}-{asked.end:%Y%m%d}-by-{asked.by.value}.csv"
+    headers = {
+        "Content-Disposition": f'attachment; filename="{name}"',
+        "Cache-Control": "no-store",
+        "X-Content-Type-Options": "nosniff",
+    }
+    return Response(answer.body or "", media_type="text/csv", headers=headers)
+
+
+def _asked(visit: Visit) -> Asked:
+    """What the address says. Raises ProblemError (422)."""
+    by, span = visit.query("by") or UsageBy.USER.value, visit.query("span") or "week"
+    if by not in [each.value for each in UsageBy] or (span not in _SPANS and span != "dates"):
+        raise ProblemError(422, "invalid_request", "Choose what to sum by, and a span, from the lists of the page.")
+    if span != "dates":
+        return Asked(UsageBy(by), span, visit.now - timedelta(days=_SPANS[span]), visit.now)
+    try:
+        first, last = (datetime.fromisoformat(visit.query(name)) for name in ("from", "to"))
+        # Days are the viewer's; the last is whole.
+        start, end = first.replace(tzinfo=visit.zone), (last + timedelta(days=1)).replace(tzinfo=visit.zone)
+    except (ValueError, OverflowError) as error:
+        raise ProblemError(422, "invalid_request", "Give the first and the last day, like 2030-01-31.") from error
+    return Asked(UsageBy(by), span, start, end)
+
+
+def _labels(visit: Visit, asked: Asked, count: int) -> list[str]:
+    places = [(asked.start + asked.step * number).astimezone(visit.zone) for number in range(count)]
+    if asked.step < timedelta(days=1):
+        return [f"{each:%H:%M}" for each in places]
+    return [f"{each.day} {each:%b}" for each in places]
+
+
+def _summed(series: Sequence[Mapping[str, Any]], name: str) -> list[float]:
+    return [sum(values) for values in zip(*(line[name] for line in series), strict=True)]
+
+
+def _iso(step: timedelta) -> str:
+    return f"PT{int(step.total_seconds()) // 3600}H"
+
+
+ROUTES = (
+    WebRoute("GET", "/usage", usage_page),
+    WebRoute("GET", "/usage.csv", usage_file),
+)
