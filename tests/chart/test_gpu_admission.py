@@ -14,50 +14,13 @@ from reservation_core.domain.model_quotas import read_quotas
 from reservation_core.runtime.settings_admission import AdmissionSettings
 from tests.chart.hardening import (
     HOSTILE,
-    VERSIONS,
-    check_objects,
-    check_pods,
-    check_roles,
     check_variables,
     mounted,
     pod_specs,
 )
 from tests.chart.rendering import JsonObject, one, render
+from tests.chart.tried_values import ADMISSION, QUOTAS, SERVED, VOLCANO
 from tests.kubernetes.permissions import allowed_by, granted
-
-SERVED: dict[str, Any] = {"scheduler": {"beside": False}}
-VOLCANO: dict[str, Any] = {
-    "scheduler": {"enabled": False},
-    "extender": {"assumeAt": "filter", "volcanoShape": "v1.10"},
-}
-QUOTAS = {"team-a": {"quota": {"H100": 8, "A100-80GB": 4}, "pool": ["public"]}, "team-b": {"pool": [""]}, "team-c": {}}
-VALUES: dict[str, dict[str, Any]] = {
-    "default": {},
-    "behind a service": SERVED,
-    "the seed's names": {"scheduler": {"beside": False, "name": "gpu-scheduler"}},
-    "volcano": VOLCANO,
-    "TLS": {**SERVED, "tls": {"enabled": True}},
-    "their certificate": {
-        **SERVED,
-        "tls": {"enabled": True, "existingSecret": "theirs", "caBundle": base64.b64encode(b"a bundle").decode()},
-    },
-    "quotas": {"quotas": QUOTAS},
-    "no quotas": {"quotas": {}},
-    "all on": {
-        "namespace": "",
-        "quotas": QUOTAS,
-        "quotaNamespace": "quotas",
-        "extender": {"databaseSecret": "gpu-dev-database", "policy": "binpack", "shareCards": "policy"},
-        "imagePullSecrets": [{"name": "registry"}],
-        "tolerations": [{"operator": "Exists"}],
-        "nodeSelector": {"kubernetes.io/os": "linux"},
-        "affinity": {"nodeAffinity": {}},
-        "priorityClassName": "",
-        "podAnnotations": {"a": HOSTILE},
-        "podLabels": {"team": "infra"},
-        "serviceAccount": {"annotations": {"a": HOSTILE}},
-    },
-}
 
 
 def rendered(values: dict[str, Any], **more: Any) -> list[JsonObject]:
@@ -77,23 +40,7 @@ def configuration(documents: list[JsonObject], name: str = "gpu-quota-scheduler"
     return found
 
 
-@pytest.mark.parametrize(
-    ("name", "version"), [*((name, VERSIONS[-1]) for name in VALUES), ("TLS", VERSIONS[0]), ("all on", VERSIONS[0])]
-)
-def test_every_object_is_one_that_kubernetes_takes(name: str, version: str) -> None:
-    check_objects(rendered(VALUES[name], kube_version=f"v{version}.0"), version)
-
-
-@pytest.mark.parametrize("values", VALUES.values(), ids=list(VALUES))
-def test_nothing_may_do_more_than_it_has_to(values: dict[str, Any]) -> None:
-    documents = rendered(values)
-    check_pods(documents)
-    check_roles(documents, "")
-    accounts = {spec["serviceAccountName"] for spec in pod_specs(documents)}
-    assert accounts == {each["metadata"]["name"] for each in documents if each["kind"] == "ServiceAccount"}
-
-
-@pytest.mark.parametrize("values", VALUES.values(), ids=list(VALUES))
+@pytest.mark.parametrize("values", ADMISSION.values(), ids=list(ADMISSION))
 def test_options_and_variables_are_known_to_the_extender(values: dict[str, Any]) -> None:
     container = extender_of(rendered(values))
     assert container["command"][:3] == ["python", "-m", "gpu_admission"]
@@ -118,7 +65,7 @@ def test_beside_its_scheduler_nobody_else_reaches_it() -> None:
 
 
 def test_the_seeds_objects_have_its_names() -> None:
-    documents = rendered(VALUES["the seed's names"])
+    documents = rendered(ADMISSION["the seed's names"])
     assert {each["metadata"]["namespace"] for each in documents if "namespace" in each["metadata"]} == {"kube-system"}
     assert one(documents, "Deployment", "gpu-admission")["spec"]["template"]["metadata"]["labels"]["app"]
     service = one(documents, "Service", "gpu-admission")
@@ -207,7 +154,7 @@ def test_quotas_are_read_as_they_are_given() -> None:
     team_a = quotas.of("team-a")
     assert team_a is not None
     assert (team_a.models, team_a.pools) == ({"H100": 8000, "A100-80GB": 4000}, {"public"})
-    documents = rendered(VALUES["all on"], namespace="elsewhere")
+    documents = rendered(ADMISSION["all on"], namespace="elsewhere")
     where = {each["name"]: each["value"] for each in extender_of(documents)["env"] if "value" in each}
     assert where["GPU_DEV_ADMISSION__QUOTA_NAMESPACE"] == "quotas"
     assert one(documents, "ConfigMap", "gpuquota")["metadata"]["namespace"] == "quotas"
@@ -216,7 +163,7 @@ def test_quotas_are_read_as_they_are_given() -> None:
 
 
 def test_the_certificate_is_one_for_the_service_and_its_authority_is_told() -> None:
-    documents = rendered(VALUES["TLS"])
+    documents = rendered(ADMISSION["TLS"])
     data = {name: base64.b64decode(value) for name, value in one(documents, "Secret")["data"].items()}
     serving = read_serving(data["tls.crt"], data["ca.crt"])
     assert "gpu-admission.kube-system" in serving.names
@@ -231,7 +178,7 @@ def test_the_certificate_is_one_for_the_service_and_its_authority_is_told() -> N
     assert {container[each]["httpGet"]["scheme"] for each in ("startupProbe", "livenessProbe", "readinessProbe")} == {
         "HTTPS"
     }
-    theirs = rendered(VALUES["their certificate"])
+    theirs = rendered(ADMISSION["their certificate"])
     assert not [each for each in theirs if each["kind"] == "Secret"]
 
 

@@ -1,75 +1,22 @@
 """The chart gpu-scheduler, as Helm renders it: valid for each Kubernetes that is supported, safe, with known names."""
 
-import base64
-import ssl
 from pathlib import Path
 from typing import Any
 
 import helm_python
 import pytest
 
-from reservation_core.adapters.certificates.pairs import key_fits, read_serving
 from reservation_core.domain.visible_cards import LABEL, VISIBLE
 from reservation_core.runtime.settings_scheduler import SchedulerSettings
 from reservation_core.runtime.settings_webhook import WebhookSettings
 from tests.chart.hardening import (
     HOSTILE,
-    VERSIONS,
-    check_objects,
-    check_pods,
-    check_roles,
     check_variables,
     mounted,
 )
 from tests.chart.plain_manifests import FOLDER, LIBRARY, library_of, users_of_the_library, written
 from tests.chart.rendering import one, render
-
-VALUES: dict[str, dict[str, Any]] = {
-    "default": {},
-    "the guide's": {
-        "webhook": {"enabled": True, "caBundle": base64.b64encode(b"a bundle").decode()},
-        "image": {"repository": "registry.test/gpu-scheduler/gpu-scheduler", "tag": "latest", "pullPolicy": "Always"},
-    },
-    "no webhook": {"webhook": {"enabled": False}},
-    "no policy": {"policy": {"enabled": False}},
-    "cert-manager": {"webhook": {"certManager": {"enabled": True}}},
-    "their issuer": {
-        "webhook": {"certManager": {"enabled": True, "issuerRef": {"name": "ca", "kind": "ClusterIssuer"}}}
-    },
-    "one replica": {"replicaCount": 1},
-    "all on": {
-        "check": {"enabled": True, "namespace": "gpu-scheduler-tests"},
-        "networkPolicy": {"enabled": True},
-        "scheduler": {"databaseSecret": "gpu-dev-database", "overlap": "warn"},
-        "imagePullSecrets": [{"name": "registry"}],
-        "tolerations": [{"operator": "Exists"}],
-        "nodeSelector": {"kubernetes.io/os": "linux"},
-        "affinity": {"nodeAffinity": {}},
-        "priorityClassName": "system-cluster-critical",
-        "podAnnotations": {"a": HOSTILE},
-        "podLabels": {"team": "infra"},
-        "serviceAccount": {"annotations": {"a": HOSTILE}},
-        "webhook": {"excludedNamespaces": ["monitoring"], "failurePolicy": "Ignore", "extenderPods": True},
-    },
-}
-
-
-# Holding all against a schema takes a while: what depends on the version is in these.
-@pytest.mark.parametrize(
-    ("name", "version"), [*((name, VERSIONS[-1]) for name in VALUES), ("default", VERSIONS[0]), ("all on", VERSIONS[0])]
-)
-def test_every_object_is_one_that_kubernetes_takes(name: str, version: str) -> None:
-    check_objects(render("gpu-scheduler", VALUES[name], kube_version=f"v{version}.0"), version)
-
-
-@pytest.mark.parametrize("values", VALUES.values(), ids=list(VALUES))
-def test_no_pod_may_do_more_than_it_has_to(values: dict[str, Any]) -> None:
-    check_pods(render("gpu-scheduler", values))
-
-
-@pytest.mark.parametrize("values", VALUES.values(), ids=list(VALUES))
-def test_no_role_has_wildcards_or_reads_secrets_that_are_not_its_own(values: dict[str, Any]) -> None:
-    check_roles(render("gpu-scheduler", values), "gpu-scheduler-webhook-tls")
+from tests.chart.tried_values import SCHEDULER
 
 
 def test_the_accounts_token_is_the_schedulers_alone() -> None:
@@ -94,7 +41,7 @@ def test_where_our_own_jobs_run_is_told() -> None:
 
 
 def test_the_names_of_the_setup_guide() -> None:
-    documents = render("gpu-scheduler", VALUES["the guide's"])
+    documents = render("gpu-scheduler", SCHEDULER["the guide's"])
     deployment = one(documents, "Deployment", "gpu-scheduler")
     assert deployment["spec"]["replicas"] == 2
     template = deployment["spec"]["template"]
@@ -106,7 +53,7 @@ def test_the_names_of_the_setup_guide() -> None:
     assert one(documents, "Service", "gpu-scheduler")["spec"]["ports"][0]["port"] == 8080
     webhook = one(documents, "MutatingWebhookConfiguration", "gpu-scheduler-webhook")["webhooks"]
     assert len(webhook) == 1
-    assert webhook[0]["clientConfig"]["caBundle"] == VALUES["the guide's"]["webhook"]["caBundle"]
+    assert webhook[0]["clientConfig"]["caBundle"] == SCHEDULER["the guide's"]["webhook"]["caBundle"]
     (volume,) = [each for each in template["spec"]["volumes"] if each["name"] == "certificates"]
     assert volume["secret"]["secretName"] == "gpu-scheduler-webhook-tls"
     # Whoever brings the authority brings the certificate.
@@ -147,18 +94,6 @@ def test_an_older_cluster_is_never_stopped_by_the_webhook_and_has_no_policy() ->
     assert not [each for each in documents if each["kind"].startswith("ValidatingAdmission")]
 
 
-def test_the_certificate_that_helm_makes_is_one_for_the_service() -> None:
-    documents = render("gpu-scheduler", namespace="elsewhere")
-    data = {name: base64.b64decode(value) for name, value in one(documents, "Secret")["data"].items()}
-    serving = read_serving(data["tls.crt"], data["ca.crt"])
-    assert "gpu-scheduler-webhook.elsewhere.svc" in serving.names
-    assert serving.authority
-    assert key_fits(data["tls.crt"], data["tls.key"])
-    (webhook,) = one(documents, "MutatingWebhookConfiguration")["webhooks"]
-    assert base64.b64decode(webhook["clientConfig"]["caBundle"]) == data["ca.crt"]
-    ssl.create_default_context(cadata=data["ca.crt"].decode())
-
-
 @pytest.mark.parametrize(
     ("values", "named"),
     [
@@ -180,7 +115,7 @@ def test_what_is_mistyped_is_named(values: dict[str, Any], named: str) -> None:
 
 
 def test_every_variable_of_a_container_is_a_setting() -> None:
-    scheduler, webhook = one(render("gpu-scheduler", VALUES["all on"]), "Deployment")["spec"]["template"]["spec"][
+    scheduler, webhook = one(render("gpu-scheduler", SCHEDULER["all on"]), "Deployment")["spec"]["template"]["spec"][
         "containers"
     ]
     check_variables(scheduler, SchedulerSettings)
