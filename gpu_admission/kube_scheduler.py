@@ -57,32 +57,43 @@ _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=_NAME)]
 class _ByName(msgspec.Struct, forbid_unknown_fields=True):
     """ExtenderArgs as Go writes it where nodes are sent by name."""
 
-    pod: dict[str, Any] = msgspec.field(name="Pod")
+    pod: msgspec.Raw = msgspec.field(name="Pod")
     node_names: msgspec.Raw = msgspec.field(name="NodeNames")
     nodes: None = msgspec.field(name="Nodes", default=None)
 
 
+_REMEMBERED = 2**20
+"""Bytes; what is larger is read anew each time."""
+
 _by_name = msgspec.json.Decoder(_ByName)
+_pod_of = msgspec.json.Decoder(dict[str, Any])
 _names_of = msgspec.json.Decoder(Annotated[tuple[_Name, ...], msgspec.Meta(max_length=_MOST_NODES)])
 
 
 class ArgsReader:
-    """Reads the questions of filter and prioritize, and remembers the names that came last: mostly they come again."""
+    """Reads the questions of filter and prioritize.
+
+    What came last is remembered: of one pod both are asked in turn, mostly about the same nodes. Then the same pod and
+    the same names are given, not others that are equal.
+    """
 
     def __init__(self) -> None:
-        self._last: tuple[bytes, tuple[str, ...]] = b"[]", ()
+        self._last: tuple[bytes, Mapping[str, Any], bytes, tuple[str, ...]] = b"", {}, b"[]", ()
 
     def read(self, body: bytes) -> ExtenderArgs:
         """A question. Raises BadJsonError."""
-        text, names = self._last
+        pod_text, pod, names_text, names = self._last
         try:
             found = _by_name.decode(body)
-            came = bytes(found.node_names)
-            if came != text:
-                self._last = text, names = came, _names_of.decode(came)
+            if (came := bytes(found.pod)) != pod_text:
+                pod_text, pod = came, _pod_of.decode(came)
+            if (came := bytes(found.node_names)) != names_text:
+                names_text, names = came, _names_of.decode(came)
         except (ValueError, RecursionError):
             return read_args(body)
-        return ExtenderArgs(read_pod(found.pod, "Pod"), names, names_text=text)
+        if len(body) <= _REMEMBERED:
+            self._last = pod_text, pod, names_text, names
+        return ExtenderArgs(read_pod(pod, "Pod"), names, names_text=names_text)
 
 
 def read_args(body: bytes) -> ExtenderArgs:

@@ -19,7 +19,7 @@ class ExtendRules:
     unclear_s: float = 5.0
     assumed_s: float = 30.0
     claim_s: float = 30.0
-    binds_at_once: int = 8
+    binds_at_once: int = 32
     pause_s: float = 1.0
 
 

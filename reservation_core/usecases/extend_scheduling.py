@@ -278,7 +278,7 @@ class SchedulerExtender:
             self._under_way.end()
         self.counts.bound += 1
         begun.since_s = self._now_s()
-        _log.info("bound", pod=str(begun.pod), node=begun.node, cards=begun.marks)
+        _log.debug("bound", pod=str(begun.pod), node=begun.node, cards=begun.marks)
 
     def _is_unclear(self, begun: _Bind) -> None:
         begun.answered = False

@@ -53,6 +53,8 @@ class KubernetesCardCluster:
         self._quota_namespace = quota_namespace
         self._enforced_label = enforced_label
         self._following = SightsFollowing[CardSight]()
+        nothing: Mapping[str, Any] = {}
+        self._last_asked = nothing, card_pod(nothing, rules)
 
     async def follow(self, handle: Callable[[CardSight], None], listed: Callable[[], None]) -> None:
         """Tell of everything once, then that this was all, then of every change, until cancelled."""
@@ -76,8 +78,10 @@ class KubernetesCardCluster:
         return Followed(watch, lambda seen: read(seen, self._rules), when_none)
 
     def pod_of(self, thing: Mapping[str, Any]) -> CardPod:
-        """A pod as a scheduler sends it."""
-        return card_pod(thing, self._rules)
+        """A pod as a scheduler sends it. Of the very same object as before it is known."""
+        if thing is not self._last_asked[0]:
+            self._last_asked = thing, card_pod(thing, self._rules)
+        return self._last_asked[1]
 
     async def bind(self, pod: PodRef, node: str, marks: Mapping[str, str]) -> None:
         """Bind a pod with its annotations, or find that it is bound there already: an answer may have been lost.
