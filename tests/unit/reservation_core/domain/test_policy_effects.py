@@ -64,7 +64,7 @@ def _held(each: OpenReservation) -> list[Holding]:
     ]  # fmt: skip
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(opens(), POLICIES, POLICIES)
 def test_it_is_what_a_look_at_everything_says(opened: list[OpenReservation], before: Policy, after: Policy) -> None:
     holdings = [held for each in opened for held in _held(each)]
