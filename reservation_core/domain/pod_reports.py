@@ -96,10 +96,12 @@ class Register:
         until = self._now if pod.ended_at is None else min(pod.ended_at, self._now)
         rows = self._rows.get(pod.uid, {})
         open_row = next((row for row in rows.values() if row.ended_at is None), None)
-        if pod.ended_at is not None and pod.since is None and open_row is None:
-            if rows:
+        if pod.ended_at is not None and open_row is None:
+            # Told again, it must not use another booking of the same time for an instant.
+            if rows and (pod.since is None or _over_at(rows.values()) >= until):
                 return Judged(pod.uid, Outcome.UNCHANGED, "Its end is known.")
-            return Judged(pod.uid, Outcome.NOT_IN_SLOT, "It was not reported before: say in `since` when it began.")
+            if pod.since is None:
+                return Judged(pod.uid, Outcome.NOT_IN_SLOT, "It was not reported before: say in `since` when it began.")
         began = open_row.admitted_at if open_row is not None else until
         since = min(began if pod.since is None else pod.since, until)
         judged = self._use(pod, since, until, open_row)
@@ -122,8 +124,7 @@ class Register:
             has = f"{slot.booking_id} has {slot.gpus} {slot.gpu_type}"
             return Judged(pod.uid, Outcome.NO_BOOKING, f"{has}, the pod has {pod.gpus} {kind}.")
         # Times of one pod never overlap: it went on here when what it used before was over.
-        others = [row.admitted_at if row.ended_at is None else row.ended_at for row in rows.values()]
-        admitted = max(since, slot.begins, *others)
+        admitted = max(since, slot.begins, _over_at(rows.values())) if rows else max(since, slot.begins)
         if admitted > until or admitted >= slot.ends:
             span = f"from {_said(slot.begins)} to {_said(slot.ends)}"
             return Judged(pod.uid, Outcome.NOT_IN_SLOT, f"{slot.booking_id} is {span}, the pod ran at another time.")
@@ -167,6 +168,11 @@ class Register:
             if slot.user == pod.user and _fits(pod, slot) and slot.begins <= until and since < slot.ends
         ]
         return max(able, key=fitness, default=None)
+
+
+def _over_at(rows: Iterable[Admission]) -> datetime:
+    """From when on a pod can use another booking than these; one that it uses still can be left when it began."""
+    return max(row.admitted_at if row.ended_at is None else row.ended_at for row in rows)
 
 
 def _fits(pod: PodReport, slot: BookedSlot) -> bool:

@@ -60,6 +60,18 @@ def test_an_end_closes_and_stays() -> None:
     assert list(register.ended.values()) == [row("bkg-a", NINE, NINE + 30 * MINUTE)]
 
 
+@pytest.mark.parametrize("booking", [None, "bkg-c"])
+def test_an_end_that_is_told_again_uses_no_other_booking_of_that_time(booking: str | None) -> None:
+    beside = BookedSlot("bkg-c", "ada", "h100", 2, NINE, NINE + 2 * HOUR)
+    ended = row("bkg-a", NINE, NINE + 30 * MINUTE)
+    register = Register([MORNING, beside], [ended], NINE + 40 * MINUTE)
+    again = register.report(pod(booking_id=booking, since=NINE, ended_at=NINE + 30 * MINUTE))
+    assert (again.outcome, again.reason) == (Outcome.UNCHANGED, "Its end is known.")
+    assert not register.new
+    # What is told of later is news.
+    assert register.report(pod(since=NINE, ended_at=NINE + 35 * MINUTE)).outcome is Outcome.RECORDED
+
+
 def test_an_end_that_is_ahead_is_now() -> None:
     register = Register([MORNING], [row("bkg-a", NINE)], NINE + 40 * MINUTE)
     register.report(pod(ended_at=NINE + 5 * HOUR))
