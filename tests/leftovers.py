@@ -28,12 +28,17 @@ _ROOM = 2 * 2**30
 
 
 def end_orderly_when_told_to() -> None:
-    """SIGTERM as Ctrl-C: what tests have started is ended first."""
+    """SIGTERM as Ctrl-C: what tests have started is ended first.
+
+    Ctrl-C itself is heeded, by what tests start, too, although a shell makes what it starts in the background deaf.
+    """
 
     def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, interrupt)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @contextmanager

@@ -28,8 +28,8 @@ from tests.waiting import eventually
 async def proxied(
     fault_proxy: FaultProxy, rules: ClusterRules, kubelet: Kubelet, runtime_class: None
 ) -> AsyncIterator[KubernetesCluster]:
-    """The cluster behind the fault proxy. One attempt may take a second."""
-    cluster = KubernetesCluster(transport_to(fault_proxy.kubeconfig(), timeout_s=1), rules, SystemClock())
+    """The cluster behind the fault proxy. One attempt may take three seconds: a second one fits in after it."""
+    cluster = KubernetesCluster(transport_to(fault_proxy.kubeconfig(), timeout_s=3), rules, SystemClock())
     yield cluster
     await cluster.close()
 
