@@ -28,6 +28,7 @@ class Served:
     debug_port: int
     stop: Callable[[], None]
     ended: "Future[None]"
+    loop: asyncio.AbstractEventLoop
     scheme: str = "http"
     clients: ExitStack = field(default_factory=ExitStack)
 
@@ -60,7 +61,7 @@ def served(extender: CountingExtender, **rules: Any) -> Iterator[Served]:
         loop.call_soon_threadsafe(stop.set)
 
     ended = asyncio.run_coroutine_threadsafe(answer(extender, opened, debugging, settled, stop), loop)
-    made = Served(extender, opened.getsockname()[1], debugging.getsockname()[1], stopped, ended)
+    made = Served(extender, opened.getsockname()[1], debugging.getsockname()[1], stopped, ended, loop)
     made.scheme = "http" if settled.tls_cert is None else "https"
     try:
         with made.clients:
