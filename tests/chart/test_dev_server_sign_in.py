@@ -8,6 +8,7 @@ import helm_python
 import pytest
 
 from reservation_core.runtime.settings_auth import AuthSettings
+from reservation_core.runtime.settings_web import WebSettings
 from tests.chart.dev_server_values import ALL_ON, VALUES, containers, over, rendered, rules_of, templates, variables
 from tests.chart.rendering import one
 
@@ -93,7 +94,8 @@ def test_people_know_the_server_by_the_name_of_its_ingress_unless_told_otherwise
     assert AuthSettings.model_validate({"server_ids": told["GPU_DEV_AUTH__SERVER_IDS"]}).server_ids == (
         "https://gpus.test",
     )
-    ids = {"GPU_DEV_AUTH__SERVER_IDS": "https://a.test,https://b.test"}
+    assert WebSettings(public_url=told["GPU_DEV_WEB__PUBLIC_URL"]).public_url == "https://gpus.test"
+    ids = {"GPU_DEV_AUTH__SERVER_IDS": "https://a.test,https://b.test", "GPU_DEV_WEB__PUBLIC_URL": "https://a.test"}
     values = signing_in(BY_ACCOUNTS, ingress=ingress, settings=ids)
     assert variables(one(rendered(values), "Deployment", "api-service")).items() >= ids.items()
 
