@@ -38,7 +38,7 @@ WORDS = {
 }
 MEANINGS = {
     TileState.FREE: "You can have it now.",
-    TileState.SOON: "Nobody has it now, but somebody will within the hour.",
+    TileState.SOON: "Nobody has it now, but it is taken within the hour.",
     TileState.MINE: "A job or booking of yours has it.",
     TileState.OTHERS: "Somebody else's job or booking has it.",
     TileState.MAINTENANCE: "Administrators keep it from everybody for a while.",

@@ -1,0 +1,101 @@
+"""The page Queue: one's own place and why, and of others no more than numbers."""
+
+import httpx
+import pytest
+
+from reservation_core.runtime.wiring import Runtime
+from tests.integration.api_service.calendars import add_nodes, execute
+from tests.integration.api_service.people import submitted
+from tests.integration.api_service.web.browsing import words
+from tests.integration.api_service.web.conftest import SignedIn
+
+HOSTILE = "<script>alert('x')</script>\"'&"
+
+
+async def test_nobody_waits(browsing: SignedIn) -> None:
+    page = words(await (await browsing("alice")).get("/queue"))
+    assert "Nobody waits." in page
+    assert "submit a job" in page
+
+
+async def test_ones_own_jobs_with_place_and_reason(
+    runtime: Runtime, browsing: SignedIn, alice: httpx.AsyncClient, bob: httpx.AsyncClient
+) -> None:
+    await add_nodes(runtime, titan=("h100", 1))
+    await submitted(bob, name="his work", gpu_type="h100")
+    hers = await submitted(alice, name="her work", gpu_type="h100", gpus=2)
+    page = await (await browsing("alice")).get("/queue")
+    told = words(page)
+    assert f"/jobs/{hers['id']}" in page
+    assert "her work" in told
+    assert "is number 2 in line" in told
+    assert "1 jobs stand before it in this line." in told
+    assert "2 jobs wait for 3 h100" in told
+    assert "his work" not in page
+    assert "bob" not in told
+    assert '<th scope="col">User</th>' not in page
+
+
+async def test_what_is_estimated_and_promised_is_told(
+    runtime: Runtime, browsing: SignedIn, alice: httpx.AsyncClient
+) -> None:
+    job = await submitted(alice)
+    await execute(
+        runtime,
+        "INSERT INTO wait_estimates (reservation_id, position, estimated_start_at, reason_code, reason, planned_at) "
+        "VALUES (:id, 1, '2030-01-01 10:30Z', 'waiting_for_gpus', 'Next in line: it starts soon.', now())",
+        id=job["id"],
+    )
+    await execute(
+        runtime,
+        "INSERT INTO start_promises (reservation_id, promised_start_at, made_at) "
+        "VALUES (:id, '2030-01-01 11:45Z', now())",
+        id=job["id"],
+    )
+    page = words(await (await browsing("alice")).get("/queue"))
+    assert "Next in line: it starts soon." in page
+    assert "2030-01-01 10:30" in page
+    assert "by 2030-01-01 11:45 at the latest: promised" in page
+    (entry,) = (await alice.get("/v1/queue")).json()["items"]
+    assert entry["promised_start_at"] == "2030-01-01T11:45:00.000Z"
+
+
+async def test_administrators_see_the_whole_line(
+    browsing: SignedIn, alice: httpx.AsyncClient, bob: httpx.AsyncClient
+) -> None:
+    await submitted(bob, name="his work")
+    await submitted(alice, name=HOSTILE)
+    page = await (await browsing("root")).get("/queue")
+    assert "<script>alert" not in page
+    told = words(page)
+    assert "his work" in told
+    assert HOSTILE in told
+    assert "alice" in told
+
+
+async def test_jobs_of_others_are_only_counted(browsing: SignedIn, bob: httpx.AsyncClient) -> None:
+    await submitted(bob, name="his work")
+    page = await (await browsing("alice")).get("/queue")
+    assert "None of your jobs waits." in words(page)
+    assert "1 job waits for 1 GPUs of any type" in words(page)
+    assert "his work" not in page
+
+
+async def test_a_long_line_comes_in_pages(browsing: SignedIn, alice: httpx.AsyncClient) -> None:
+    for _ in range(101):
+        await submitted(alice)
+    browser = await browsing("alice")
+    page = await browser.get("/queue")
+    assert page.count('<tr id="job-') == 100
+    cursor = page.partition('href="/queue?cursor=')[2].partition('"')[0]
+    assert cursor
+    part = await browser.client.get(f"/queue?cursor={cursor}", headers={"HX-Request": "true"})
+    assert part.text.count('<tr id="job-') == 1
+    assert "<html" not in part.text
+    assert "To the beginning of the line" in words(part.text)
+
+
+@pytest.mark.parametrize("cursor", ["nonsense", "%3Cscript%3E"])
+async def test_a_bad_cursor_is_a_problem(browsing: SignedIn, cursor: str) -> None:
+    page = await (await browsing("alice")).get(f"/queue?cursor={cursor}", 400)
+    assert "<script>" not in page
