@@ -242,7 +242,17 @@ def read_or_told(read: Callable[[bytes], ExtenderArgs], body: bytes) -> Extender
         return str(problem)
 
 
-@given(st.lists(st.lists(st.tuples(_MEMBERS, _SAID), max_size=4), min_size=1, max_size=6), st.booleans())
+OTHER_POD = {**POD, "metadata": {**POD["metadata"], "uid": "u-2"}}
+_USUAL = st.tuples(
+    st.tuples(st.just("Pod"), st.sampled_from([POD, OTHER_POD])),
+    st.tuples(st.just("Nodes"), st.none()),
+    st.tuples(st.just("NodeNames"), st.sampled_from([["n1", "n2"], ["n2", "n1"], ["n1"], []])),
+).map(list)
+_MORE = st.lists(st.tuples(_MEMBERS, _SAID), min_size=1, max_size=4)
+_QUESTION = st.one_of(_USUAL, st.tuples(_USUAL, _MORE).map(lambda parts: parts[0] + parts[1]), _MORE)
+
+
+@given(st.lists(_QUESTION, min_size=1, max_size=6), st.booleans())
 def test_what_is_read_in_one_step_is_what_the_walk_finds(
     questions: list[list[tuple[str, Any]]], ascii_only: bool
 ) -> None:

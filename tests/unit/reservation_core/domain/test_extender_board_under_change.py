@@ -20,7 +20,8 @@ from reservation_core.domain.placement.policies import ranking_of
 from reservation_core.domain.placement.policy_names import PlacementPolicy
 from tests.unit.reservation_core.domain.test_extender_board import promise
 
-NAMES = [f"n{number}" for number in range(7)]
+NAMES = [f"n{number}" for number in range(4)]
+UIDS = [f"u{number}" for number in range(4)]
 MODELS = [model_of("H100"), model_of("T4")]
 QUOTAS = ["{}", '{"a": {"quota": {"H100": 3}}}', '{"a": {"quota": {"H100": 2, "T4": 1}, "pool": ["x"]}}']
 ASKED = [
@@ -49,7 +50,7 @@ nodes = st.builds(
 )
 pods = st.builds(
     CardPod,
-    uid=st.sampled_from([f"u{number}" for number in range(6)]),
+    uid=st.sampled_from(UIDS),
     namespace=st.sampled_from(["a", "b"]),
     name=st.just("p"),
     asked=st.sampled_from(ASKED),
@@ -59,16 +60,15 @@ footprints = st.none() | st.tuples(st.builds(Taken, st.integers(0, 3), st.sample
 reserved = st.dictionaries(
     st.sampled_from(NAMES), st.dictionaries(st.integers(0, 3), st.just(promise("bk-1", 5)), max_size=2), max_size=2
 )
-questions = st.tuples(pods, st.lists(st.sampled_from([*NAMES, "unheard-of"]), max_size=9).map(tuple))
+questions = st.tuples(pods, st.lists(st.sampled_from([*NAMES, "unheard-of"]), min_size=1, max_size=7).map(tuple))
 events = st.one_of(
     nodes,
     st.sampled_from(NAMES),
     st.tuples(pods, st.sampled_from(NAMES), footprints, st.booleans()),
-    st.sampled_from([f"u{number}" for number in range(6)]),
+    st.tuples(pods, st.sampled_from(NAMES), footprints, st.booleans()),
+    st.sampled_from(UIDS),
     reserved,
     st.sampled_from(QUOTAS).map(lambda text: ("quotas", text)),
-    questions,
-    questions,
 )
 
 
@@ -131,18 +131,24 @@ def node_by_node(board: ExtenderBoard, pod: CardPod, names: tuple[str, ...]) -> 
     return Verdict(tuple(fitting), failed, unresolvable)
 
 
-@settings(max_examples=300, deadline=None)
-@given(st.lists(events, max_size=40), st.sampled_from([PlacementPolicy.BINPACK, PlacementPolicy.PRICED]))
-def test_what_is_remembered_changes_no_answer(happening: list[object], policy: PlacementPolicy) -> None:
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(nodes, min_size=2, max_size=5),
+    st.lists(events, min_size=3, max_size=15),
+    st.lists(questions, min_size=2, max_size=4),
+    st.sampled_from([PlacementPolicy.BINPACK, PlacementPolicy.PRICED]),
+)
+def test_what_is_remembered_changes_no_answer(
+    there: list[CardNode],
+    happening: list[object],
+    asked: list[tuple[CardPod, tuple[str, ...]]],
+    policy: PlacementPolicy,
+) -> None:
     world = World()
     board = world.board(policy)
-    asked: list[tuple[CardPod, tuple[str, ...]]] = []
-    for event in happening:
-        if isinstance(event, tuple) and isinstance(event[-1], tuple) and len(event) == 2:
-            asked.append(event)
-        else:
-            world.take_in(event, board)
-        for pod, names in asked[-2:]:  # the same tuples again and again, as the reader of questions gives them
+    for event in [*there, *happening]:
+        world.take_in(event, board)
+        for pod, names in asked:  # the same tuples again and again, as the reader of questions gives them
             verdict = board.filter(pod, names)
             expected = node_by_node(world.board(policy), pod, names)
             assert (verdict.fitting, verdict.failed.keys()) == (expected.fitting, expected.failed.keys())
