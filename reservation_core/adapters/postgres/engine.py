@@ -35,6 +35,11 @@ def open_engine(url: str, *, pool: int, application: str, read_only: bool = Fals
                 # Nobody waits for anything but the database within a transaction. A process that is stopped in the
                 # middle of one keeps others from leading for no longer than this.
                 "idle_in_transaction_session_timeout": "15000",
+                # The locks of a process whose machine is gone go with it in a minute, and not when the server's system
+                # thinks of asking: two hours later.
+                "tcp_keepalives_idle": "30",
+                "tcp_keepalives_interval": "10",
+                "tcp_keepalives_count": "3",
                 # What was acknowledged must survive a crash, whatever the server's default is.
                 "synchronous_commit": "on",
                 # Our statements take arrays and use the same index whatever is in them; planning the long ones anew for
