@@ -4,10 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from urllib.parse import quote, unquote
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
+from zoneinfo import ZoneInfo
 
 from starlette.requests import Request
 from starlette.responses import Response
+
+from reservation_core.domain.wall_times import WallTimeError
+from reservation_core.domain.wall_times import zone_of as zone_called
 
 _NOTICE = "gpu_dev_notice"
 _ZONE = "gpu_dev_zone"
@@ -96,12 +99,9 @@ class Cookies:
 
 def zone_of(cookies: Mapping[str, str]) -> ZoneInfo:
     """The time zone that the browser's user has chosen, or the browser has said; UTC without one."""
-    name = unquote(cookies.get(_ZONE, ""))
-    if name not in available_timezones():
-        return ZoneInfo("UTC")
     try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError):
+        return zone_called(unquote(cookies.get(_ZONE, "")))
+    except WallTimeError:
         return ZoneInfo("UTC")
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any, assert_never
 
 from api_service.sight import Sight
@@ -40,6 +41,7 @@ def seen(
     """Entries as the caller sees them, with the rows that they are in."""
     row_of = {card.gpu_id: row.id for row in rows for card in row.cards}
 
+    @cache  # most begin and end with the hour
     def clock(moment: datetime) -> str:
         return words.clock(moment, window.zone, now)
 
@@ -107,15 +109,16 @@ def _address(entry: CalendarEntry) -> str | None:
 
 def events(found: Iterable[Seen], rows: Sequence[Row], window: Window) -> list[dict[str, Any]]:
     """What the timeline draws. Jobs and maintenance that take whole rows lie behind, else they are in the row."""
+    wall = cache(window.wall)
     sizes = {row.id: len(row.cards) for row in rows}
     drawn: list[dict[str, Any]] = []
     for number, each in enumerate(found):
         behind = [row for row, count in each.rows.items() if _is_behind(each, count, sizes[row])]
         before = [row for row in each.rows if row not in behind]
         if before:
-            drawn.append(_event(each, number, before, window, behind=False))
+            drawn.append(_event(each, number, before, wall, behind=False))
         if behind:
-            drawn.append(_event(each, number, behind, window, behind=True))
+            drawn.append(_event(each, number, behind, wall, behind=True))
     return drawn
 
 
@@ -123,28 +126,32 @@ def _is_behind(each: Seen, count: int, size: int) -> bool:
     return each.entry.kind is not ReservationKind.BOOKING and count == size
 
 
-def _event(each: Seen, number: int, rows: Collection[str], window: Window, *, behind: bool) -> dict[str, Any]:
+def _event(
+    each: Seen, number: int, rows: Collection[str], wall: Callable[[datetime], str], *, behind: bool
+) -> dict[str, Any]:
     entry = each.entry
-    start, end = (window.wall(moment) for moment in (entry.span.start, entry.span.end))
+    start, end = wall(entry.span.start), wall(entry.span.end)
     if end <= start:
         end = (datetime.fromisoformat(start) + _NARROWEST).isoformat(timespec="seconds")
-    classes = [entry.kind.value, "mine" if each.mine else "others", entry.status]
-    return {
+    # What is not said is not so: there may be thousands of these.
+    more: dict[str, Any] = {"words": each.words}
+    event: dict[str, Any] = {
         # Whoever may not know whose it is may not know its id: that is in others' logs and events.
         "id": f"{number if each.href is None else entry.id}{'~' if behind else ''}",
         "resourceIds": sorted(rows),
         "start": start,
         "end": end,
         "title": each.label,
-        "display": "background" if behind else "auto",
-        "classNames": [*classes, "planned"] if entry.planned else classes,
-        "startEditable": each.movable,
-        "durationEditable": each.extendable,
-        "extendedProps": {
-            "booking": entry.id if each.extendable else None,
-            "href": each.href,
-            "words": each.words,
-            "movable": each.movable,
-            "nodes": entry.nodes,
-        },
+        "classNames": [entry.kind.value, "mine" if each.mine else "others", entry.status],
+        "extendedProps": more,
     }
+    if entry.planned:
+        event["classNames"].append("planned")
+    if behind:
+        event["display"] = "background"
+    if each.href is not None:
+        more["href"] = each.href
+    if each.extendable:
+        event |= {"durationEditable": True, "startEditable": each.movable}
+        more |= {"booking": entry.id, "movable": each.movable, "nodes": entry.nodes}
+    return event

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from typing import Any
 
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from api_service.web.booking_form import Repeats, TypedBooking, typed_booking, typed_change
+from api_service.web.rendering import json_data
 from api_service.web.rest_calls import RestProblemError
 from api_service.web.return_address import safe_return
 from api_service.web.routing import WebRoute
@@ -47,7 +48,7 @@ async def calendar_page(visit: Visit) -> Response:
 async def calendar_events(visit: Visit) -> Response:
     """What the timeline shows, as JSON: asked for again when something has changed."""
     shown = await read_calendar(visit, _asked(visit))
-    return JSONResponse(shown.as_json(), headers={"Cache-Control": "no-store"})
+    return json_data(visit.request, shown.as_json())
 
 
 async def book(visit: Visit) -> Response:

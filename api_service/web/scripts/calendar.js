@@ -74,8 +74,6 @@ function eventsOf({ events, heat, cards, first, days }) {
     start: `${first}T00:00:00`,
     end,
     classNames: ["heat-row"],
-    startEditable: false,
-    durationEditable: false,
     extendedProps: { heat: () => heatLine(runs, cards[row], first, days) },
   }));
   return [...lines, ...events];
@@ -138,7 +136,7 @@ class Timeline {
       eventContent,
       eventOrder: (a, b) => ("heat" in b.extendedProps) - ("heat" in a.extendedProps) || a.start - b.start,
       eventGap: 2,
-      editable: true,
+      editable: false, // but for what says otherwise
       eventResizableFromStart: true,
       selectable: true,
       unselectAuto: false,

@@ -3,8 +3,10 @@
 -- that are over; of all else only what is open. None is longer than 90 days (see list_bookings), but maintenance may be.
 WITH booked AS MATERIALIZED (
     SELECT b.id, b.starts_at, b.ends_at, b.series_id
-    FROM bookings b
-    WHERE b.ends_at > CAST(:start AS timestamptz) AND b.starts_at < CAST(:end AS timestamptz)
+    FROM bookings b JOIN reservations r ON r.id = b.id
+    WHERE (CAST(:only_of AS bigint) IS NULL OR r.user_id = CAST(:only_of AS bigint))
+      AND r.status IN ('offered', 'confirmed', 'active', 'ended')
+      AND b.ends_at > CAST(:start AS timestamptz) AND b.starts_at < CAST(:end AS timestamptz)
       AND b.starts_at > CAST(:start AS timestamptz) - make_interval(secs => :longest_s) - interval '1 day'
 ), had AS (
     SELECT b.id, false AS planned, b.starts_at, b.ends_at, b.series_id,
@@ -26,6 +28,5 @@ SELECT r.id, r.kind, r.status, h.planned, r.user_id, u.name AS user_name, r.name
 FROM had h
 JOIN reservations r ON r.id = h.id
 JOIN users u ON u.id = r.user_id
-WHERE r.status IN ('offered', 'confirmed', 'active', 'ended', 'queued', 'starting', 'running', 'ending')
-  AND (CAST(:only_of AS bigint) IS NULL OR r.user_id = CAST(:only_of AS bigint) OR r.kind = 'maintenance')
+WHERE (CAST(:only_of AS bigint) IS NULL OR r.user_id = CAST(:only_of AS bigint) OR r.kind = 'maintenance')
 ORDER BY h.starts_at, r.id;

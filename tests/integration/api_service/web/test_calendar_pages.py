@@ -115,8 +115,8 @@ async def test_what_others_have_is_seen_and_whose_by_policy(
     browser = await browsing("alice")
     found = await events(browser, by="node")
     [other] = [each for each in drawn(found) if "others" in each["classNames"]]
-    assert (other["title"], other["resourceIds"], other["extendedProps"]["href"]) == ("taken", ["titan"], None)
-    assert (other["startEditable"], other["durationEditable"]) == (False, False)
+    assert (other["title"], other["resourceIds"], other["extendedProps"].get("href")) == ("taken", ["titan"], None)
+    assert not {"startEditable", "durationEditable"} & other.keys()
     [own] = [each for each in drawn(found) if "mine" in each["classNames"]]
     assert (own["title"], own["extendedProps"]["booking"]) == ("my runs", mine["id"])
     assert [each["title"] for each in drawn(found, "job")] == ["taken"]
@@ -130,7 +130,7 @@ async def test_what_others_have_is_seen_and_whose_by_policy(
     assert [each["title"] for each in drawn(found, "job")] == ["bob (runs)"]
     assert "secret" not in json.dumps(found)
     admin = await events(await browsing("root"), by="node")
-    assert f"/bookings/{made['id']}" in {each["extendedProps"]["href"] for each in drawn(admin)}
+    assert f"/bookings/{made['id']}" in {each["extendedProps"].get("href") for each in drawn(admin)}
 
 
 @pytest.mark.usefixtures("lab")
@@ -162,9 +162,9 @@ async def test_maintenance_and_what_is_over_are_seen(
     await execute(runtime, "UPDATE allocations SET released_at = now() WHERE reservation_id = :id", id=made["id"])
     found = await events(await browsing("alice"), by="node")
     [fans] = drawn(found, "maintenance")
-    assert (fans["display"], fans["resourceIds"], fans["extendedProps"]["href"]) == ("background", ["rhea"], None)
+    assert (fans["display"], fans["resourceIds"], fans["extendedProps"].get("href")) == ("background", ["rhea"], None)
     [was] = drawn(found)
-    assert (was["title"], was["durationEditable"]) == ("was", False)
+    assert (was["title"], "durationEditable" in was) == ("was", False)
     await alice.delete(f"/v1/bookings/{made['id']}")
 
 

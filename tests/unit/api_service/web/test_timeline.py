@@ -118,8 +118,7 @@ def test_free_counts_are_what_counting_says(drawn: list[list[tuple[int, int]]], 
             busy.append((begin, begin + length))
         cards.append(card(number, "n", "t", *busy))
     expected = [
-        sum(all(not (a < end and begin < b) for a, b in each.busy) for each in cards)
-        for begin, end in pairwise(bounds)
+        sum(all(not (a < end and begin < b) for a, b in each.busy) for each in cards) for begin, end in pairwise(bounds)
     ]
     assert free_between(cards, bounds) == expected
 
@@ -190,7 +189,7 @@ def test_what_takes_a_whole_row_lies_behind_but_bookings_never() -> None:
 
     def drawn(**fields: object) -> dict[str, list[str]]:
         made = seen([entry(**fields)], rows, Sight(ALICE), window, NOW)  # type: ignore[arg-type]
-        return {each["display"]: each["resourceIds"] for each in events(made, rows, window)}
+        return {each.get("display", "auto"): each["resourceIds"] for each in events(made, rows, window)}
 
     assert drawn(kind=ReservationKind.MAINTENANCE, gpu_ids=(0, 1, 2)) == {"background": ["titan"], "auto": ["rhea"]}
     assert drawn(gpu_ids=(0, 1, 2)) == {"auto": ["rhea", "titan"]}
