@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from uuid import uuid4
@@ -23,7 +24,7 @@ from api_service.app import create_app
 from reservation_core.adapters.postgres.migrating import upgrade
 from reservation_core.domain.model import Role
 from reservation_core.ports.transactions import UnitOfWork
-from reservation_core.runtime.reading import PassedOver, ReplicaReads, ReplicaUse, open_reads
+from reservation_core.runtime.reading import PassedOver, ReplicaReads, ReplicaUse, _OtherError, open_reads
 from reservation_core.runtime.settings import ApiSettings
 from reservation_core.runtime.settings_error import SettingsError
 from reservation_core.runtime.wiring import Runtime, open_runtime
@@ -253,9 +254,15 @@ async def test_the_api_starts_without_its_replica(pair: Pair, tmp_path: Path) ->
 async def test_what_is_no_replica_is_not_used(pair: Pair, tmp_path: Path) -> None:
     """The primary itself: a service that leads elsewhere after a failover."""
     async with served(pair, tmp_path, replica_url=sqlalchemy_url(pair.primary)) as api:
+        with pytest.raises(_OtherError, match="follows nobody"):
+            await api.reads._at_replica(_time_there, await api.reads._ahead(), asyncio.get_running_loop().time())
         await eventually(lambda: api.reads._told)
         assert (await api.client.get("/v1/jobs")).status_code == 200
         assert api.use.used == 0
+
+
+async def _time_there(uow: UnitOfWork) -> datetime:
+    return await uow.now()
 
 
 async def test_one_that_does_not_answer_any_more_keeps_nobody(pair: Pair, tmp_path: Path) -> None:

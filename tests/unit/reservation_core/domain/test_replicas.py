@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reservation_core.domain.replicas import CLOCKS_DIFFER, ReplicationLag, ServerProgress, Standing, standing
@@ -47,11 +47,14 @@ def test_the_clock_may_go_on_as_long_as_the_question_took() -> None:
 
 
 STEPS = st.lists(
-    st.tuples(st.sampled_from(["primary", "replica"]), st.integers(0, 5), st.floats(0.01, 5)), min_size=1, max_size=40
+    # Mostly nothing is written, and the replica catches up.
+    st.tuples(st.sampled_from(["primary", "replica"]), st.sampled_from([0, 0, 1, 9]), st.floats(0.01, 5)),
+    max_size=40,
 )
 
 
 @given(STEPS)
+@example([("primary", 1, 1.0), ("replica", 1, 1.0), ("primary", 0, 1.0), ("primary", 0, 1.0)])
 def test_lag_is_the_age_of_the_oldest_that_is_missing(steps: list[tuple[str, int, float]]) -> None:
     lag = ReplicationLag()
     now, written, shown = 0.0, 0, 0
