@@ -116,7 +116,7 @@ async def test_unfinished_bodies_take_bounded_memory_and_nobodys_turn(webhook: W
             async def room_again() -> bool:
                 return (await asyncio.to_thread(send, review("x" * 2 * MIB))).status_code == 200
 
-            await eventually(room_again, timeout=60)
+            await eventually(room_again)
             assert 'gpu_dev_webhook_reviews_total{outcome="busy"} 9' in client.get("/metrics").text
 
 

@@ -347,6 +347,6 @@ def test_settings_with_which_nothing_could_be_enforced_are_told_at_the_start(tmp
         done = subprocess.run(
             [sys.executable, "-m", "admission_webhook", "serve", "--listen", "127.0.0.1:0", *files],
             env={**kept, **given, "GPU_DEV_WEBHOOK__ENFORCE_BOOKINGS": "true"},
-            capture_output=True, text=True, timeout=120, check=False,
+            capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip
         assert (done.returncode, told in done.stderr) == (2, True), done.stderr

@@ -295,7 +295,7 @@ def ended(arguments: list[str], **settings: str) -> tuple[int, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GPU_DEV_")}
     done = subprocess.run(
         [sys.executable, "-m", "admission_webhook", *arguments],
-        env={**kept, **settings}, capture_output=True, text=True, timeout=120, check=False,
+        env={**kept, **settings}, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     return done.returncode, done.stdout + done.stderr
 

@@ -257,14 +257,14 @@ async def test_whoever_finds_no_room_comes_again_by_itself(
                     (count,) = re.findall(r'reviews_total{outcome="busy"} (\S+)', asking.get("/metrics").text)
                     return float(count)
 
-                await eventually(lambda: asyncio.to_thread(refused), timeout=60)
+                await eventually(lambda: asyncio.to_thread(refused))
                 before = await asyncio.to_thread(busy)
                 making = asyncio.create_task(client.call("POST", pods_of(namespace), large))
 
                 async def was_refused() -> bool:
                     return await asyncio.to_thread(busy) > before
 
-                await eventually(was_refused, timeout=60)
+                await eventually(was_refused)
             assert not making.done()
             writer.transport.abort()
             assert told(await making) == EXPECTED[0]

@@ -99,7 +99,7 @@ async def test_labelled_namespaces_are_asked_about_and_only_what_matters_waits_f
         await enforced.call("PUT", path, configuration)
 
         # An administrator's name begins with `system:` or is nobody's: either is said by the webhook alone.
-        await eventually(lambda: _answered(enforced, pods), timeout=60)
+        await eventually(lambda: _answered(enforced, pods))
         await enforced.call("POST", pods, pod("plain"))
         assert await refusal(enforced, "POST", f"/api/v1/namespaces/{elsewhere}/pods", pod("gpus", 1)) == ""
     one = f"{pods}/plain"
@@ -141,7 +141,7 @@ async def test_the_static_rules_hold_without_the_webhook(namespace: str, upgrade
     async def policy_is_there() -> bool:
         return "nobody has counted" in await refusal(enforced, "POST", f"{pods}?dryRun=All", pod("a", **CARDS))
 
-    await eventually(policy_is_there, timeout=30)
+    await eventually(policy_is_there)
     for name, (given, said) in ROWS.items():
         assert said in await refusal(enforced, "POST", f"{pods}?dryRun=All", given), name
     claims = pod("claims")
@@ -215,11 +215,11 @@ async def test_the_job_makes_a_deleted_secret_anew_and_reads_no_other(api_server
                     code, said = await renew(kubeconfig, command)
                     return code != 0 and "forbidden" in said
 
-                await eventually(refused, timeout=60)
+                await eventually(refused)
                 await client.call("PATCH", kind, {"rules": whole}, content_type=MERGE)
 
                 async def done() -> bool:
                     return (await renew(kubeconfig, command))[0] == 0
 
-                await eventually(done, timeout=60)
+                await eventually(done)
                 assert await client.call("GET", f"{secrets}/{NAME}-tls"), rule

@@ -162,7 +162,7 @@ def ended(*arguments: str, **variables: str) -> tuple[int, str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GPU_DEV_")}
     done = subprocess.run(
         [sys.executable, "-m", "gpu_admission", *arguments],
-        env={**kept, **variables}, capture_output=True, text=True, timeout=120, check=False,
+        env={**kept, **variables}, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     return done.returncode, done.stdout, done.stderr
 

@@ -23,7 +23,7 @@ from tests.kubernetes.api_client import MERGE
 from tests.kubernetes.api_server import ApiServer
 from tests.kubernetes.fault_proxy import FaultProxy, Harm
 from tests.kubernetes.kubelet import Kubelet
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Program:
         return [line for line in lines if line.get("event") == event]
 
     async def ended(self) -> int:
-        return await asyncio.wait_for(self.process.wait(), 60)
+        return await asyncio.wait_for(self.process.wait(), PATIENCE_S)
 
 
 Starter = Callable[..., Awaitable[Program]]
@@ -190,14 +190,14 @@ async def test_a_watch_ends_the_youngest_of_pods_that_were_let_in_at_once(
         async def two_left() -> bool:
             return len(await pods.there()) == 2 and len(watching.logged("pods ended")) > 0
 
-        await eventually(two_left, timeout=60)
+        await eventually(two_left)
         left = await pods.there()
         await pods.make("late", end, owner="ann@lab.org", booking=booking["id"])
 
         async def late_was_asked() -> bool:
             return "late" not in await pods.there()
 
-        await eventually(late_was_asked, timeout=60)
+        await eventually(late_was_asked)
         assert await pods.there() == left
         assert len(await recorded(database_url, "pod_displaced")) == 5
         ended = {*names, "late"} - {*left}
@@ -205,7 +205,7 @@ async def test_a_watch_ends_the_youngest_of_pods_that_were_let_in_at_once(
         async def told() -> bool:
             return {name for name, reason in await pods.events() if reason == "Ending"} == ended
 
-        await eventually(told, timeout=60)
+        await eventually(told)
 
 
 async def test_when_the_one_that_watches_is_killed_another_goes_on(
@@ -273,7 +273,7 @@ async def test_an_eviction_whose_answer_is_lost_is_done_once(
 
 async def test_a_watch_answers_whoever_watches_over_it(start: Starter) -> None:
     watching = await start("--watch", GPU_DEV_HEALTH_LISTEN="127.0.0.1:0")
-    await eventually(lambda: watching.logged("health_listening"), timeout=60)
+    await eventually(lambda: watching.logged("health_listening"))
     [listening] = watching.logged("health_listening")
     async with httpx.AsyncClient(base_url=listening["address"], trust_env=False, timeout=60) as asked:
         assert (await asked.get("/healthz")).status_code == 200

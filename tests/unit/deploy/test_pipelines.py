@@ -111,7 +111,7 @@ def run(script: Path, folder: Path, *arguments: str, **variables: str) -> subpro
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=300,
     )
 
 

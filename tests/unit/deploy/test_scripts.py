@@ -37,7 +37,7 @@ def _run(folder: Path, timeout_s: int = 20) -> subprocess.CompletedProcess[str]:
         "REPORT": str(folder / "report.txt"),
     }  # fmt: skip
     return subprocess.run(
-        ["sh", str(FOLDER / "test_script.sh")], env=variables, capture_output=True, text=True, check=False, timeout=60
+        ["sh", str(FOLDER / "test_script.sh")], env=variables, capture_output=True, text=True, check=False, timeout=300
     )
 
 
@@ -82,7 +82,7 @@ def test_the_guides_certificates(tmp_path: Path) -> None:
     out = tmp_path / "certs"
     variables = {"PATH": os.environ["PATH"], "OUT": str(out), "DAYS": "30"}
     script = FOLDER / "generate-webhook-certs.sh"
-    done = subprocess.run(["sh", str(script)], env=variables, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(["sh", str(script)], env=variables, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     certificate, key = (out / "tls.crt").read_bytes(), (out / "tls.key").read_bytes()
     authority = (out / "ca.crt").read_bytes()

@@ -19,7 +19,7 @@ def run(url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         check=False,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
 
 

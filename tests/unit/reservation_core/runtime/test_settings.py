@@ -122,7 +122,7 @@ def test_secrets_come_from_files_too(tmp_path: Path) -> None:
         f"assert C().database_url.get_secret_value() == {URL!r}"
     )
     subprocess.run(
-        [sys.executable, "-c", code], check=True, env={**os.environ, "GPU_DEV_SECRETS_DIR": str(tmp_path)}, timeout=60
+        [sys.executable, "-c", code], check=True, env={**os.environ, "GPU_DEV_SECRETS_DIR": str(tmp_path)}, timeout=300
     )
 
 
