@@ -1,0 +1,70 @@
+"""Who sees which page and sends which form: every route × every kind of visitor; made from the routes."""
+
+import re
+
+import httpx
+import pytest
+
+from api_service.web.page_list import WEB_ROUTES
+from api_service.web.routing import Access
+from reservation_core.runtime.wiring import Runtime
+from tests.integration.api_service import calendars
+from tests.integration.api_service.web.conftest import SignedIn
+
+FOR_ANYBODY = {"/sign-in", "/sign-in/start", "/sign-in/done"}
+_PART = re.compile(r"\{(\w+)(?::\w+)?\}")
+
+
+def test_only_the_sign_in_is_for_anybody() -> None:
+    assert {route.path for route in WEB_ROUTES if route.access is Access.ANYBODY} == FOR_ANYBODY
+
+
+def test_no_address_is_there_twice() -> None:
+    places = [(route.method, _PART.sub("{}", route.path)) for route in WEB_ROUTES]
+    assert len(places) == len(set(places))
+
+
+async def test_whoever_is_not_signed_in_is_led_to_the_sign_in(browsing: SignedIn) -> None:
+    browser = await browsing("anonymous")
+    for route in WEB_ROUTES:
+        if route.access is Access.ANYBODY:
+            continue
+        answer = await browser.client.request(route.method, _PART.sub("x", route.path))
+        assert answer.status_code == 303, (route.method, route.path)
+        assert answer.headers["location"].startswith("/sign-in")
+        part = await browser.client.request(route.method, _PART.sub("x", route.path), headers={"HX-Request": "true"})
+        assert part.status_code == 401, (route.method, route.path)
+
+
+async def test_no_form_is_taken_that_no_page_of_theirs_has_made(browsing: SignedIn) -> None:
+    root = await browsing("root")
+    token = await (await browsing("alice")).token("/jobs")
+    for route in WEB_ROUTES:
+        if route.method != "GET" and route.access is not Access.ANYBODY:
+            for sent in ({}, {"csrf_token": token}):
+                answer = await root.client.request(route.method, _PART.sub("x", route.path), data=sent)
+                assert answer.status_code == 403, (route.method, route.path)
+    assert (await root.client.get("/jobs")).status_code == 200  # nor has any signed them out
+
+
+@pytest.mark.parametrize("kind", ["job", "booking"])
+async def test_what_is_somebody_elses_is_not_there(
+    browsing: SignedIn, runtime: Runtime, alice: httpx.AsyncClient, kind: str
+) -> None:
+    await calendars.add_nodes(runtime, node1=("h100", 4))
+    if kind == "job":
+        answer = await alice.post("/v1/jobs", json={"gpus": 1, "duration": 60, "workload": {}})
+    else:
+        answer = await alice.post("/v1/bookings", json=calendars.asked(gpus=1))
+    thing = answer.json()["id"]
+    bob = await browsing("bob")
+    token = await bob.token("/jobs")
+    tried = 0
+    for route in WEB_ROUTES:
+        if f"{{{kind}_id}}" in route.path:
+            tried += 1
+            address = route.path.replace(f"{{{kind}_id}}", thing)
+            sent = {"csrf_token": token, "by": "1h", "title": "mine", "start": "2030-01-01T00:00", "duration": "1h"}
+            answer = await bob.client.request(route.method, address, data=sent if route.method != "GET" else None)
+            assert answer.status_code == 404, (route.method, route.path, answer.status_code)
+    assert tried >= 3
