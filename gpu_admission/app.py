@@ -149,12 +149,12 @@ class App:
 
     async def _ready(self, _request: Request) -> Response:
         if self._condition.draining:
-            trouble = "draining"
-        elif not self._running.extender.synced:
-            trouble = "reading the cluster"
-        else:
-            trouble = "" if self._running.ready() else "standing by"
-        return self._closing(JSONResponse({"status": trouble or "ready"}, 503 if trouble else 200))
+            return self._closing(JSONResponse({"status": "draining"}, 503))
+        why = self._running.extender.silence
+        if why is not None:
+            return self._closing(JSONResponse({"status": "reading the cluster", "why": why}, 503))
+        ready = self._running.ready()
+        return self._closing(JSONResponse({"status": "ready" if ready else "standing by"}, 200 if ready else 503))
 
     async def _exposition(self, _request: Request) -> Response:
         return self._closing(Response(self._metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8"))

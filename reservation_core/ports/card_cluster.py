@@ -55,6 +55,11 @@ class CardCluster(Protocol):
         may pass, until cancelled."""
         ...
 
+    @property
+    def problem(self) -> str | None:
+        """What keeps it from following the cluster now, None where nothing does."""
+        ...
+
     def read_anew(self) -> None:
         """Have `follow` begin with everything again, as it is after this call, and with `listed` when that was all."""
         ...

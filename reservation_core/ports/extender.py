@@ -51,6 +51,10 @@ class Extender(Protocol):
         """Whether questions can be answered."""
 
     @property
+    def silence(self) -> str | None:
+        """Why they can't be, in a sentence; None where they can."""
+
+    @property
     def busy(self) -> bool:
         """Whether so much is under way that answers would only be late: who asks next should wait for a `turn`."""
 

@@ -94,7 +94,7 @@ class SchedulerExtender:
     @property
     def synced(self) -> bool:
         """Whether questions can be answered."""
-        return self._why_not_synced() is None
+        return self.silence is None
 
     @property
     def waiting(self) -> int:
@@ -372,13 +372,18 @@ class SchedulerExtender:
         return True
 
     def _require_sync(self) -> None:
-        why = self._why_not_synced()
+        why = self.silence
         if why is not None:
             raise NotSyncedError(why)
 
-    def _why_not_synced(self) -> str | None:
+    @property
+    def silence(self) -> str | None:
+        """Why nothing can be answered now."""
         if not (self._listed and self._fresh):
-            return "gpu-admission is still reading nodes and pods; ask again."
+            problem = self._cluster.problem
+            if problem is None:
+                return "gpu-admission is still reading nodes and pods; ask again."
+            return f"gpu-admission can't read the cluster: {problem.rstrip('.')}. It goes on trying."
         if self._now_s() < self._others_until_s:
             return "Pods that were let through before gpu-admission began may still be bound; ask again."
         if not self.quotas.known:

@@ -53,6 +53,7 @@ class KubernetesCardCluster:
         self._quota_namespace = quota_namespace
         self._enforced_label = enforced_label
         self._following = SightsFollowing[CardSight]()
+        self._watches: list[ObjectWatch] = []
         nothing: Mapping[str, Any] = {}
         self._last_asked = nothing, card_pod(nothing, rules)
 
@@ -68,7 +69,13 @@ class KubernetesCardCluster:
         if self._enforced_label is not None:
             enforced = {"labelSelector": self._enforced_label}
             kinds.append(self._followed(ObjectWatch(self._transport, "/api/v1/namespaces", enforced), namespace_sight))
+        self._watches = [kind.watch for kind in kinds]
         await self._following.follow(kinds, handle, listed)
+
+    @property
+    def problem(self) -> str | None:
+        """What keeps it from following the cluster, None where nothing does."""
+        return next((each.problem for each in self._watches if each.problem is not None), None)
 
     def read_anew(self) -> None:
         """Have `follow` begin with new lists, asked for after this call."""

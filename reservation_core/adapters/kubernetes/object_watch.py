@@ -54,6 +54,8 @@ class ObjectWatch:
         self._known: dict[tuple[str, str], str] = {}
         self._version: str | None = None
         self._failures = 0
+        self.problem: str | None = None
+        """What keeps it from following, since that went wrong."""
 
     def forget_place(self) -> None:
         """Have the next `changes` begin with a list, whose absentees are told gone."""
@@ -82,6 +84,7 @@ class ObjectWatch:
                 if self._transport.closed:
                     raise ClusterUnavailableError("The Kubernetes adapter was closed; open a new one.") from problem
                 self._failures += 1
+                self.problem = str(problem)
                 if self._failures in (1, 10) or self._failures % 100 == 0:
                     _log.warning("watch interrupted", of=self._path, problem=str(problem), failures=self._failures)
                 if self._failures % _TRIES_FROM_HERE == 0:
@@ -93,6 +96,7 @@ class ObjectWatch:
             async with aclosing(self._list(made)) as listed:
                 async for one in listed:
                     yield one
+            self.problem = None
             yield None
         begun = asyncio.get_running_loop().time()
         query = {
@@ -109,6 +113,7 @@ class ObjectWatch:
                     for each in self._event(line):
                         yield made(each)
                     self._failures = 0
+                    self.problem = None
         if asyncio.get_running_loop().time() - begun < _SHORT_S:
             raise ClusterUnavailableError(f"The API server ended the watch on {self._path} as soon as it had begun.")
 

@@ -53,6 +53,10 @@ class CountingExtender:
         return {"free_cards": sum(self.free.values()), "questions_total": self.asked}
 
     @property
+    def silence(self) -> str | None:
+        return None if self.synced else "nodes and pods are being read; the pod is tried again"
+
+    @property
     def busy(self) -> bool:
         return self.is_busy
 

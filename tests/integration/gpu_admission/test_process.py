@@ -153,6 +153,12 @@ def test_without_an_api_server_it_waits_and_answers_nothing(tmp_path: Path) -> N
         assert found is not None
         assert (found.json()["NodeNames"], found.json()["Error"] != "") == (None, True)
         assert httpx.get(f"{process.url}/ready", trust_env=False).status_code == 503
+
+        def said() -> bool:
+            why = httpx.get(f"{process.url}/ready", trust_env=False).json()["why"]
+            return "can't read the cluster" in why and "no connection to 127.0.0.1:9" in why
+
+        eventually_sync(said, 120)
         assert httpx.get(f"{process.url}/health", trust_env=False).status_code == 200
     finally:
         process.stop()

@@ -150,6 +150,7 @@ class View:
     late: set[asyncio.Task[None]] = field(default_factory=set)
     told: list[str] = field(default_factory=list)
     bind_calls: int = 0
+    problem: str | None = None
 
     def __post_init__(self) -> None:
         self._anew = asyncio.Event()

@@ -286,6 +286,21 @@ def test_a_claim_is_not_over_while_its_pod_is_on_a_node_and_nobody_has_told() ->
     run_virtually(work())
 
 
+def test_what_keeps_it_from_reading_the_cluster_is_told() -> None:
+    async def work() -> None:
+        view = View(world(), random.Random(1))
+        replica = Replica(view, ExtendRules())
+        assert replica.extender.silence == "gpu-admission is still reading nodes and pods; ask again."
+        view.problem = "403 Forbidden: configmaps is forbidden."
+        with pytest.raises(NotSyncedError, match="can't read the cluster: 403 Forbidden: configmaps is forbidden"):
+            replica.fits(pod("next", gpu=1), "n2")
+        await asyncio.sleep(1)
+        assert replica.extender.silence is None  # what was read is good while a watch is interrupted
+        await replica.end()
+
+    run_virtually(work())
+
+
 @pytest.mark.parametrize("leads", [False, True])
 def test_nothing_passes_before_the_pods_that_another_let_through_are_seen(leads: bool) -> None:
     async def work() -> None:
