@@ -60,7 +60,9 @@ class App:
                 Call.PRIORITIZE, self._prioritize, kube_scheduler.written_binding, self._prioritize_at_once
             ),
             "/scheduler/bind": Asked(Call.BIND, self._bind, kube_scheduler.written_binding),
-            "/scheduler/vpredicates": Asked(Call.VOLCANO_PREDICATE, self._volcano_predicate, others),
+            "/scheduler/vpredicates": Asked(
+                Call.VOLCANO_PREDICATE, self._volcano_predicate, others, self._volcano_predicate_at_once
+            ),
             "/scheduler/vprioritize": Asked(Call.VOLCANO_PRIORITIZE, self._volcano_prioritize, others),
         }
         self.questions = {path: Question(each, bodies, metrics, condition) for path, each in asked.items()}
@@ -126,7 +128,12 @@ class App:
         return kube_scheduler.written_binding(), Outcome.ANSWERED
 
     async def _volcano_predicate(self, body: bytes) -> Answer:
-        asked = await _read(volcano.read_predicate, body)
+        return self._predicated(await _read(volcano.read_predicate, body))
+
+    def _volcano_predicate_at_once(self, body: bytes) -> Answer:
+        return self._predicated(volcano.read_predicate(body))
+
+    def _predicated(self, asked: volcano.Predicate) -> Answer:
         filtered = self._running.extender.filter(asked.pod, (asked.node,))
         written = volcano.written_predicate(asked, filtered, self._shape)
         return written, Outcome.ANSWERED if filtered.fitting else Outcome.REFUSED

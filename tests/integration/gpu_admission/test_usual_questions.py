@@ -96,6 +96,11 @@ def test_one_pod_after_the_other_on_one_connection(running: Served, extender: Co
             assert set(headers) == {"date", "content-type", "content-length"}
             connection.opened.sendall(question("/scheduler/priorities", by_name(*found["NodeNames"])))
             assert [each["Host"] for each in connection.answer()[2]] == found["NodeNames"]
+        for node, fits in (("n1", True), ("n2", False)):
+            connection.opened.sendall(
+                question("/scheduler/vpredicates", {"task": {"Pod": pod(gpus=2)}, "node": {"Name": node}})
+            )
+            assert (connection.answer()[2] == {}) is fits
         free = extender.free["n1"]
         connection.opened.sendall(question("/scheduler/bind", BINDING))
         assert connection.answer()[2] == {"Error": ""}
