@@ -1,0 +1,272 @@
+"""The rules of a scope as a form: what was typed as REST takes it, and what REST has as it would be typed.
+
+A field left empty says nothing; `unlimited` lifts what less specific scopes say.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any
+
+from pydantic import ValidationError
+
+from api_service.web.form import Form
+from reservation_core.contracts_policy import LONGEST, RulesIn
+from reservation_core.domain.limits import LIFTABLE, RuleName
+from reservation_core.domain.short_durations import seconds_in, written
+
+NO_LIMIT = "unlimited"
+BOOKING_REQUIRED = "booking_required"
+NO_EXCEPTIONS = "no_exceptions"
+_EXCEPTIONS = "relaxed_if_starts_within"
+_MOST_EXCEPTIONS = 20
+_ISO = re.compile(r"P[0-9TYDHMSW.]{2,30}", re.IGNORECASE)
+_WHOLE = re.compile(r"-?\d{1,9}", re.ASCII)
+_DECIMAL = re.compile(r"\d{1,12}(?:\.\d{1,20})?", re.ASCII)
+
+
+class Kind(StrEnum):
+    """How a rule's value is written."""
+
+    NUMBER = "number"
+    HOURS = "hours"
+    LENGTH = "length"
+
+
+@dataclass(frozen=True, slots=True)
+class RuleWords:
+    """What people call a rule, how its value is written, what it counts, and the shortest that a time can be."""
+
+    words: str
+    kind: Kind
+    hint: str
+    shortest: timedelta = timedelta(0)
+
+
+RULES: Mapping[RuleName, RuleWords] = {
+    RuleName.MAX_GPUS: RuleWords("GPUs at once", Kind.NUMBER, "A number: 8. Jobs and bookings together."),
+    RuleName.MAX_GPU_HOURS_PER_WEEK: RuleWords(
+        "GPU-hours in a week", Kind.HOURS, "A number of hours: 400. From Monday 00:00 UTC, run and booked."
+    ),
+    RuleName.MAX_DURATION: RuleWords(
+        "Longest job or booking", Kind.LENGTH, "A time: 7d, 12h, 90m.", timedelta(seconds=1)
+    ),
+    RuleName.PRIORITY: RuleWords("Highest priority of a job", Kind.NUMBER, "A number: 10. Where nothing is said, 0."),
+    RuleName.MAX_ADVANCE: RuleWords("How far ahead a booking may start", Kind.LENGTH, "A time: 28d."),
+    RuleName.MIN_NOTICE: RuleWords("How long before its start it has to be booked", Kind.LENGTH, "A time: 1h."),
+    RuleName.MAX_OPEN_BOOKINGS: RuleWords(
+        "Open bookings", Kind.NUMBER, "A number: 5. Those that are not over, and requests that wait."
+    ),
+    RuleName.COOLDOWN: RuleWords(
+        "Pause between two bookings", Kind.LENGTH, "A time: 4h. Between the end of one and the start of the next."
+    ),
+    RuleName.NO_SHOW_GRACE: RuleWords(
+        "Given back when unused for", Kind.LENGTH, "A time: 30m. unlimited: it waits to its end.", timedelta(minutes=1)
+    ),
+}
+"""Every rule with a value, in the order of the form."""
+
+LIFTED: Mapping[RuleName, str] = {name: rule.words for name, rule in RULES.items() if name in LIFTABLE}
+"""What exceptions may lift, by what people call it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TypedRules:
+    """A body for PUT /v1/policy/SCOPE, as far as it could be read; `wrong` says by field what could not."""
+
+    body: dict[str, Any]
+    wrong: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TypedException:
+    """A row of the form: bookings that start `within` are not bound by what is in `lifts`."""
+
+    number: int
+    within: str
+    lifts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One thing that a scope says, for a person: `GPUs at once`, `8`."""
+
+    words: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One thing that it says otherwise; None where it says nothing."""
+
+    words: str
+    before: str | None
+    after: str | None
+
+
+def typed_rules(form: Form) -> TypedRules:
+    """What was typed. Whether it is allowed is for REST to say."""
+    body: dict[str, Any] = {}
+    wrong: dict[str, str] = {}
+    for name, rule in RULES.items():
+        value = form.get(name)
+        if value is None:
+            continue
+        read = NO_LIMIT if value.lower() == NO_LIMIT else _read(rule.kind, value)
+        if read is None:
+            wrong[name] = f"{rule.words}: {_how(rule.kind)}, or unlimited."
+        elif (refused := _refused(name, read)) is not None:
+            wrong[name] = f"{rule.words}: {refused}."
+        else:
+            body[name.value] = read
+    exceptions = _exceptions(form, wrong)
+    if form.has(NO_EXCEPTIONS) and exceptions:
+        wrong[NO_EXCEPTIONS] = "Either there are exceptions, or there are none: empty their rows, or untick the box."
+    if exceptions or form.has(NO_EXCEPTIONS):
+        body[_EXCEPTIONS] = exceptions
+    required = form.get(BOOKING_REQUIRED)
+    if required is not None:
+        body[BOOKING_REQUIRED] = required == "yes"
+    if not body and not wrong:
+        wrong[""] = "Nothing is said here. Fill something in, or drop the rules altogether."
+    return TypedRules(body, wrong)
+
+
+def fields_of(rules: RulesIn | None) -> dict[str, str]:
+    """The fields as they would be typed to say the same; the exceptions are `exceptions_of`."""
+    if rules is None:
+        return {}
+    found = {name.value: _typed(value) for name in RULES if (value := getattr(rules, name.value)) is not None}
+    if rules.booking_required is not None:
+        found[BOOKING_REQUIRED] = "yes" if rules.booking_required else "no"
+    if rules.relaxed_if_starts_within == []:
+        found[NO_EXCEPTIONS] = "yes"
+    return found
+
+
+def exceptions_of(rules: RulesIn | None) -> list[TypedException]:
+    """The rows of a scope's exceptions, and an empty one where there can be more."""
+    relaxed = [] if rules is None else rules.relaxed_if_starts_within or []
+    return _with_an_empty_one(
+        TypedException(number, _typed(each.within), tuple(sorted(each.lifts))) for number, each in enumerate(relaxed)
+    )
+
+
+def exceptions_typed(form: Form) -> list[TypedException]:
+    """The rows as they were sent, without those that were left empty, and an empty one."""
+    rows = ((form.get(f"within_{number}"), form.all(f"lifts_{number}")) for number in range(_MOST_EXCEPTIONS))
+    filled = [(within or "", tuple(lifts)) for within, lifts in rows if within is not None or lifts]
+    return _with_an_empty_one(TypedException(number, *row) for number, row in enumerate(filled))
+
+
+def said(rules: RulesIn) -> list[Said]:
+    """All that a scope says, in the order of the form."""
+    found = [
+        Said(rule.words, "no limit" if value == NO_LIMIT else _typed(value))
+        for name, rule in RULES.items()
+        if (value := getattr(rules, name.value)) is not None
+    ]
+    if rules.relaxed_if_starts_within == []:
+        found.append(Said("Exceptions for bookings that start soon", "none"))
+    for each in rules.relaxed_if_starts_within or []:
+        lifted = ", ".join(LIFTED[name] for name in RULES if name in each.lifts)
+        found.append(Said(f"Bookings that start within {_typed(each.within)} are free of", lifted))
+    if rules.booking_required is not None:
+        found.append(
+            Said("GPUs of clusters that ask", "only with a booking" if rules.booking_required else "without one, too")
+        )
+    return found
+
+
+def changes(before: RulesIn | None, after: RulesIn) -> list[Change]:
+    """What it says otherwise than before."""
+    was = {} if before is None else _by_words(before)
+    will = _by_words(after)
+    return [
+        Change(words, was.get(words), will.get(words))
+        for words in dict.fromkeys([*was, *will])
+        if was.get(words) != will.get(words)
+    ]
+
+
+def rule_called(code: str) -> str:
+    """What people call a rule that a refusal names."""
+    try:
+        return RULES[RuleName(code)].words
+    except ValueError:
+        return code.replace("_", " ")
+
+
+def _by_words(rules: RulesIn) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for each in said(rules):
+        # Two exceptions for the same time are one thing to say.
+        found[each.words] = f"{found[each.words]}; {each.value}" if each.words in found else each.value
+    return found
+
+
+def _exceptions(form: Form, wrong: dict[str, str]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for row in exceptions_typed(form):
+        if not row.within and not row.lifts:
+            continue
+        within = _read(Kind.LENGTH, row.within)
+        if within is None:
+            wrong[f"within_{row.number}"] = (
+                f"Exceptions are for bookings that start within a time: {_how(Kind.LENGTH)}."
+            )
+        elif not row.lifts:
+            wrong[f"within_{row.number}"] = "Tick what does not bind the bookings of an exception, or empty its time."
+        else:
+            found.append({"within": within, "lifts": list(row.lifts)})
+    return found
+
+
+def _with_an_empty_one(rows: Iterable[TypedException]) -> list[TypedException]:
+    found = list(rows)
+    return found if len(found) >= _MOST_EXCEPTIONS else [*found, TypedException(len(found), "", ())]
+
+
+def _read(kind: Kind, value: str) -> int | float | str | None:
+    match kind:
+        case Kind.NUMBER:
+            return int(value) if _WHOLE.fullmatch(value) else None
+        case Kind.HOURS:
+            return float(value) if _DECIMAL.fullmatch(value) else None
+        case Kind.LENGTH:
+            return value.upper() if _ISO.fullmatch(value) else seconds_in(value)
+
+
+def _refused(name: RuleName, value: int | float | str) -> str | None:
+    """Why REST would not take a value. It would say so of each way to write one, and people have typed it in one."""
+    try:
+        RulesIn.model_validate({name.value: value})
+    except ValidationError as error:
+        if RULES[name].kind is Kind.LENGTH:
+            return f"it can be from {_typed(RULES[name].shortest)} to {_typed(LONGEST)}"
+        bounds = error.errors()[0].get("ctx", {})
+        return f"it has to be at least {bounds['ge']}" if "ge" in bounds else f"it can be at most {bounds['le']:.0f}"
+    return None
+
+
+def _how(kind: Kind) -> str:
+    match kind:
+        case Kind.NUMBER:
+            return "write a whole number, such as 8"
+        case Kind.HOURS:
+            return "write a number of hours, such as 400"
+        case Kind.LENGTH:
+            return "write a time, such as 7d, 12h or 90m"
+
+
+def _typed(value: int | float | timedelta | str) -> str:
+    match value:
+        case timedelta():
+            return written(value) if not value.microseconds else f"PT{value.total_seconds():f}S"
+        case float():
+            return f"{Decimal(str(value)).normalize():f}"
+        case _:
+            return str(value)

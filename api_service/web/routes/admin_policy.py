@@ -1,0 +1,241 @@
+"""The policy: what is said for whom, changed after a look at whom it affects."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.responses import Response
+
+from api_service.problems import ProblemError
+from api_service.web.policy_form import (
+    LIFTED,
+    RULES,
+    TypedException,
+    TypedRules,
+    changes,
+    exceptions_of,
+    exceptions_typed,
+    fields_of,
+    rule_called,
+    said,
+    typed_rules,
+)
+from api_service.web.rest_calls import RestProblemError
+from api_service.web.routing import Access, WebRoute
+from api_service.web.visit import Visit
+from reservation_core.contracts_policy import RulesIn
+from reservation_core.domain.limits import Scope
+from reservation_core.domain.rule_words import of_scope
+
+_REFUSALS = (400, 403, 404, 409, 412, 422)
+_OWNERS = ("everybody", "user", "project")
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """What is said for a scope now: its rules as REST has them and their ETag; None twice where nothing is."""
+
+    rules: RulesIn | None
+    etag: str | None
+    from_file: bool = False
+
+
+async def rules_page(visit: Visit) -> Response:
+    """All that is said, and the choice of whom to say something for."""
+    return await _list(visit)
+
+
+async def choose(visit: Visit) -> Response:
+    """Lead to the rules of who was chosen."""
+    try:
+        scope = str(_chosen(visit))
+        await _stored(visit, scope)
+    except RestProblemError as problem:
+        return await _list(visit, problem)
+    return visit.go(f"/admin/policy/{visit.encoded(scope)}")
+
+
+async def form_page(visit: Visit) -> Response:
+    """What one scope says, to be changed."""
+    stored = await _stored(visit, _scope(visit))
+    return _form(visit, stored.etag, fields_of(stored.rules), exceptions_of(stored.rules), from_file=stored.from_file)
+
+
+async def preview(visit: Visit) -> Response:
+    """Whom it would affect; nothing has changed yet."""
+    typed = typed_rules(visit.form)
+    if typed.wrong:
+        return _again(visit, typed, 422)
+    try:
+        stored = await _as_it_was(visit)
+        found = await _put(visit, typed, dry_run=True)
+    except RestProblemError as problem:
+        return _refused(visit, typed, problem)
+    differs = changes(stored.rules, RulesIn.model_validate(found["rules"]))
+    breaks = [(rule_called(code), count) for code, count in found["broken_rules"].items()]
+    return _again(visit, typed, preview=found, differs=differs, breaks=breaks)
+
+
+async def save(visit: Visit) -> Response:
+    """Say it, if what is said is still what the form was drawn with."""
+    typed = typed_rules(visit.form)
+    if typed.wrong:
+        return _again(visit, typed, 422)
+    try:
+        await _as_it_was(visit)
+        await _put(visit, typed, dry_run=False)
+    except RestProblemError as problem:
+        return _refused(visit, typed, problem)
+    return visit.go("/admin/policy", f"The rules for {_whom(visit)} hold from now on.")
+
+
+async def confirm_drop(visit: Visit) -> Response:
+    """What it would do, before it is done."""
+    stored = await _stored(visit, _scope(visit))
+    whom = _whom(visit)
+    if stored.rules is None:
+        return visit.go("/admin/policy", f"Nothing is said for {whom}.")
+    address = f"/admin/policy/{visit.path('scope')}"
+    sentences = [
+        f"It says: {'; '.join(f'{each.words}: {each.value}' for each in said(stored.rules))}.",
+        "Then what is said less specifically holds, at once. What runs or is booked stays.",
+    ]
+    if stored.from_file:
+        sentences.append("The policy file says it, too: with its next change it comes back, unless it is gone there.")
+    return visit.page(
+        "admin/confirm.html",
+        title=f"Drop the rules for {whom}?",
+        sentences=sentences,
+        action=f"{address}/drop",
+        fields={"etag": stored.etag},
+        boxes=[],
+        reason=False,
+        words="Drop them",
+        back=address,
+    )
+
+
+async def drop(visit: Visit) -> Response:
+    """Say nothing of a scope any more."""
+    await visit.rest.call("DELETE", f"/v1/policy/{visit.path('scope')}", match=visit.form.get("etag"))
+    return visit.go("/admin/policy", f"Nothing is said for {_whom(visit)} any more.")
+
+
+def _chosen(visit: Visit) -> Scope:
+    owner, name, gpu_type = (visit.query(field) or None for field in ("owner", "name", "gpu_type"))
+    if owner not in _OWNERS or (owner == "everybody") != (name is None):
+        detail = "Rules for a user or a project need a name; rules for everybody have none."
+        raise RestProblemError(422, {"detail": detail})
+    return Scope(
+        user=name if owner == "user" else None, project=name if owner == "project" else None, gpu_type=gpu_type
+    )
+
+
+def _scope(visit: Visit) -> str:
+    return str(visit.request.path_params["scope"])
+
+
+def _whom(visit: Visit) -> str:
+    try:
+        return of_scope(Scope.parse(_scope(visit)))
+    except ValueError as error:
+        raise ProblemError(404, "not_found", f"There are no rules at this address: {error}.") from error
+
+
+async def _stored(visit: Visit, scope: str) -> _Stored:
+    try:
+        answer = await visit.rest.call("GET", f"/v1/policy/{visit.encoded(scope)}")
+    except RestProblemError as problem:
+        if problem.status == 404:
+            return _Stored(None, None)
+        raise
+    body = answer.body
+    return _Stored(RulesIn.model_validate(body["rules"]), answer.headers["etag"], body["from_file"])
+
+
+async def _as_it_was(visit: Visit) -> _Stored:
+    """What is said now. Raises RestProblemError (412) where that is not what the form was drawn with."""
+    stored = await _stored(visit, _scope(visit))
+    if stored.etag != visit.form.get("etag"):
+        detail = "Somebody has changed these rules meanwhile. Look at them again, and decide anew."
+        raise RestProblemError(412, {"detail": detail})
+    return stored
+
+
+async def _put(visit: Visit, typed: TypedRules, *, dry_run: bool) -> dict[str, Any]:
+    answer = await visit.rest.call(
+        "PUT",
+        f"/v1/policy/{visit.path('scope')}",
+        query={"dry_run": dry_run},
+        body=typed.body,
+        match=visit.form.get("etag"),
+    )
+    body: dict[str, Any] = answer.body
+    return body
+
+
+def _refused(visit: Visit, typed: TypedRules, problem: RestProblemError) -> Response:
+    if problem.status not in _REFUSALS:
+        raise problem
+    return _again(visit, typed, problem.status, problem=problem)
+
+
+def _again(visit: Visit, typed: TypedRules, status: int = 200, **more: Any) -> Response:
+    shown, rows = visit.form.shown(), exceptions_typed(visit.form)
+    return _form(visit, visit.form.get("etag"), shown, rows, status, wrong=typed.wrong, **more)
+
+
+def _form(
+    visit: Visit,
+    etag: str | None,
+    fields: Mapping[str, str],
+    exceptions: list[TypedException],
+    status: int = 200,
+    **more: Any,
+) -> Response:
+    scope = _scope(visit)
+    whom = _whom(visit)
+    context = {"from_file": False, "wrong": {}, "problem": None, "preview": None, "differs": (), "breaks": (), **more}
+    return visit.page(
+        "admin/policy_form.html",
+        title=f"Rules for {whom}",
+        status=status,
+        scope=scope,
+        whom=whom,
+        etag=etag,
+        fields=fields,
+        exceptions=exceptions,
+        rules=RULES,
+        lifted=LIFTED,
+        **context,
+    )
+
+
+async def _list(visit: Visit, problem: RestProblemError | None = None) -> Response:
+    stored = await visit.rest.all("/v1/policy")
+    nodes = await visit.rest.all("/v1/nodes")
+    return visit.page(
+        "admin/policy.html",
+        title="Policy",
+        status=200 if problem is None else problem.status,
+        live="admin",
+        scopes=[
+            {**each, "whom": of_scope(Scope.parse(each["scope"])), "said": said(RulesIn.model_validate(each["rules"]))}
+            for each in stored
+        ],
+        owners=_OWNERS,
+        gpu_types=sorted({name for node in nodes for name in node["gpu_types"]}),
+        asked={field: visit.query(field) for field in ("owner", "name", "gpu_type")},
+        problem=problem,
+    )
+
+
+ROUTES = (
+    WebRoute("GET", "/admin/policy", rules_page, Access.ADMIN),
+    WebRoute("GET", "/admin/policy/choose", choose, Access.ADMIN),
+    WebRoute("GET", "/admin/policy/{scope}", form_page, Access.ADMIN),
+    WebRoute("POST", "/admin/policy/{scope}/preview", preview, Access.ADMIN),
+    WebRoute("POST", "/admin/policy/{scope}", save, Access.ADMIN),
+    WebRoute("GET", "/admin/policy/{scope}/drop", confirm_drop, Access.ADMIN),
+    WebRoute("POST", "/admin/policy/{scope}/drop", drop, Access.ADMIN),
+)

@@ -1,0 +1,139 @@
+"""Projects: made, given members, ended."""
+
+import secrets
+
+from starlette.responses import Response
+
+from api_service.web.rest_calls import RestProblemError
+from api_service.web.routing import Access, WebRoute
+from api_service.web.visit import Visit
+
+_SUGGESTED = 500
+
+
+async def projects_page(visit: Visit) -> Response:
+    """All of them by name."""
+    return await _list(visit)
+
+
+async def make(visit: Visit) -> Response:
+    """A new project."""
+    body = {"name": visit.form.get("name") or "", "title": visit.form.get("title")}
+    try:
+        made = await visit.rest.post("/v1/projects", body, key=visit.form.get("key"))
+    except RestProblemError as problem:
+        return await _list(visit, problem)
+    name = made["name"]
+    return visit.go(f"/admin/projects/{visit.encoded(name)}", f"There is a project {name} now. Take members in next.")
+
+
+async def project_page(visit: Visit) -> Response:
+    """One project: who is in it."""
+    return await _page(visit)
+
+
+async def take_in(visit: Visit) -> Response:
+    """A member more."""
+    user = visit.form.get("user")
+    if user is None:
+        return await _page(visit, RestProblemError(422, {"detail": "Say whom to take in."}))
+    try:
+        await visit.rest.call("PUT", f"{_rest(visit)}/members/{visit.encoded(user)}")
+    except RestProblemError as problem:
+        return await _page(visit, problem)
+    return visit.go(_address(visit), f"{user} is in {_name(visit)}.")
+
+
+async def take_out(visit: Visit) -> Response:
+    """A member less."""
+    try:
+        await visit.rest.call("DELETE", f"{_rest(visit)}/members/{visit.path('user')}")
+    except RestProblemError as problem:
+        return await _page(visit, problem)
+    user = visit.request.path_params["user"]
+    return visit.go(_address(visit), f"{user} is in {_name(visit)} no more. What they hold for it goes on.")
+
+
+async def confirm_end(visit: Visit) -> Response:
+    """What it would do, before it is done."""
+    project = await visit.rest.get(_rest(visit))
+    members = len(project["members"])
+    rules = [each["scope"] for each in await visit.rest.all("/v1/policy") if each["project"] == project["name"]]
+    return visit.page(
+        "admin/confirm.html",
+        title=f"End {project['name']}?",
+        sentences=(
+            f"Its {members} members can ask for nothing more for it." if members != 1 else
+            f"{project['members'][0]} can ask for nothing more for it.",
+            "What waits, runs or is booked for it goes on, and what was held stays in reports under its name.",
+            f"Its rules go with it: {', '.join(rules)}." if rules else "It has no rules that would go with it.",
+        ),
+        action=f"{_address(visit)}/end",
+        fields={},
+        boxes=[],
+        reason=False,
+        words=f"End {project['name']}",
+        back=_address(visit),
+    )  # fmt: skip
+
+
+async def end(visit: Visit) -> Response:
+    """A project less."""
+    ended = await visit.rest.call("DELETE", _rest(visit))
+    return visit.go("/admin/projects", f"{ended.body['name']} has ended.")
+
+
+def _name(visit: Visit) -> str:
+    return str(visit.request.path_params["project"])
+
+
+def _address(visit: Visit) -> str:
+    return f"/admin/projects/{visit.path('project')}"
+
+
+def _rest(visit: Visit) -> str:
+    return f"/v1/projects/{visit.path('project')}"
+
+
+async def _list(visit: Visit, problem: RestProblemError | None = None) -> Response:
+    found = await visit.rest.get("/v1/projects", {"limit": 100, "cursor": visit.query("cursor") or None})
+    return visit.page(
+        "admin/projects.html",
+        title="Projects",
+        status=200 if problem is None else problem.status,
+        live="admin",
+        projects=found["items"],
+        next_cursor=found["next_cursor"],
+        typed=visit.form.shown(),
+        key=secrets.token_urlsafe(18),
+        problem=problem,
+    )
+
+
+async def _page(visit: Visit, problem: RestProblemError | None = None) -> Response:
+    project = await visit.rest.get(_rest(visit))
+    users = await visit.rest.all("/v1/users", at_most=_SUGGESTED)
+    return visit.page(
+        "admin/project.html",
+        title=f"Project {project['name']}",
+        status=200 if problem is None else problem.status,
+        live="admin",
+        project=project,
+        address=_address(visit),
+        others=[
+            each["name"] for each in users if each["disabled_at"] is None and each["name"] not in project["members"]
+        ],
+        typed=visit.form.shown(),
+        problem=problem,
+    )
+
+
+ROUTES = (
+    WebRoute("GET", "/admin/projects", projects_page, Access.ADMIN),
+    WebRoute("POST", "/admin/projects", make, Access.ADMIN),
+    WebRoute("GET", "/admin/projects/{project}", project_page, Access.ADMIN),
+    WebRoute("POST", "/admin/projects/{project}/members", take_in, Access.ADMIN),
+    WebRoute("POST", "/admin/projects/{project}/members/{user}/remove", take_out, Access.ADMIN),
+    WebRoute("GET", "/admin/projects/{project}/end", confirm_end, Access.ADMIN),
+    WebRoute("POST", "/admin/projects/{project}/end", end, Access.ADMIN),
+)
