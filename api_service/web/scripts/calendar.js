@@ -136,7 +136,8 @@ class Timeline {
       eventContent,
       eventOrder: (a, b) => ("heat" in b.extendedProps) - ("heat" in a.extendedProps) || a.start - b.start,
       eventGap: 2,
-      editable: false, // but for what says otherwise
+      eventStartEditable: false, // but for what says otherwise
+      eventDurationEditable: false,
       eventResizableFromStart: true,
       selectable: true,
       unselectAuto: false,
