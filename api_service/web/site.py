@@ -29,6 +29,7 @@ from api_service.web.return_address import sign_in_address
 from api_service.web.routing import Access, WebRoute
 from api_service.web.visit import SignedInVisitor, Visit
 from reservation_core.domain.errors import ForbiddenError
+from reservation_core.domain.model import Role
 
 _REST = ("/v1/", "/gpu-schedulability", "/healthz", "/readyz", "/metrics", "/openapi.json")
 _log = structlog.get_logger(__name__)
@@ -116,6 +117,8 @@ class Site:
             principal = await self._services.authenticator.principal(f"Bearer {secret}")
         except ProblemError:
             return None  # over, or never was one: they sign in again
+        if principal.role is Role.SERVICE:
+            return None  # no session begins with it, but a cookie holds what its browser was told to send
         return SignedInVisitor(principal, secret, RestCalls(self._rest, request, principal))
 
     async def _form(self, request: Request, visitor: SignedInVisitor | None) -> Form:
