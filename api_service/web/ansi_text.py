@@ -8,7 +8,11 @@ from rich.color import ColorType
 from rich.style import Style
 
 LONGEST_LINE = 16_384
-_TITLES = re.compile(r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
+MOST_CHANGES = 500
+"""So many changes of a line's looks are followed: a line of nothing else would take a second."""
+# A title or a link; what moves the cursor; anything else. No part begins where another can: time grows with the line.
+_SEQUENCE = re.compile(r"\x1b(?:\][^\x07\x1b]*(?:\x07|\x1b\\)|\[[0-?]*[ -/]*[@-~]|[(-/].|[^\x1b[(-/])?", re.DOTALL)
+_LOOKS = re.compile(r"\x1b\[[0-9;]{0,50}m")
 _CUT = " … (the line goes on: download the log to see it whole)"
 
 
@@ -24,7 +28,7 @@ class TerminalLines:
         What no terminal's sixteen colours are for keeps the colour of the text around it.
         """
         shown = line if len(line) <= LONGEST_LINE else line[:LONGEST_LINE] + _CUT
-        decoded = self._decoder.decode_line(_TITLES.sub("", shown))
+        decoded = self._decoder.decode_line(_only_looks(shown))
         text = decoded.plain
         parts: list[str] = []
         begin = 0
@@ -36,6 +40,20 @@ class TerminalLines:
             begin = span.end
         parts.append(escape(text[begin:]))
         return "".join(parts)
+
+
+def _only_looks(line: str) -> str:
+    """The line with nothing of what is for terminals but its looks, which the decoder can read in any case."""
+    followed = 0
+
+    def kept(found: re.Match[str]) -> str:
+        nonlocal followed
+        if followed == MOST_CHANGES or _LOOKS.fullmatch(found[0]) is None:
+            return ""
+        followed += 1
+        return found[0]
+
+    return _SEQUENCE.sub(kept, line)
 
 
 def _classes(style: Style) -> str:

@@ -6,23 +6,41 @@ then on lines are sent as they come, a few times a second at most.
 
 import asyncio
 import json
+import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 
 from api_service.web.ansi_text import LONGEST_LINE, TerminalLines
 
 KEPT_LINES = 2000
+KEPT_LETTERS = 2**21
+"""Or fewer lines, when they are long: what is kept for each who looks at a log has to be little."""
 _PAUSE_S = 0.25
 _PARTIAL = 4 * LONGEST_LINE
+_TURN_S = 0.005
 
 
 class _Lines:
     """Bytes as they come into whole lines, the last of which stand by."""
 
     def __init__(self, kept: int) -> None:
-        self.ready: deque[str] = deque(maxlen=kept)
-        self.left_out = 0
+        self._left_out = 0
+        self._ready: deque[str] = deque()
+        self._kept = kept
+        self._letters = 0
         self._rest = b""
+
+    @property
+    def any_ready(self) -> bool:
+        """Whether there are lines to be taken."""
+        return bool(self._ready)
+
+    def all_ready(self) -> tuple[list[str], int]:
+        """The lines that have come since the last time, and how many before them were left out."""
+        found = list(self._ready), self._left_out
+        self._ready.clear()
+        self._letters = self._left_out = 0
+        return found
 
     def take(self, chunk: bytes) -> None:
         *whole, self._rest = (self._rest + chunk).split(b"\n")
@@ -38,9 +56,13 @@ class _Lines:
             self._rest = b""
 
     def _add(self, line: bytes) -> None:
-        if len(self.ready) == self.ready.maxlen:
-            self.left_out += 1
-        self.ready.append(line.decode("utf-8", "replace").removesuffix("\r"))
+        # One letter more than is shown: so it is seen that there is more.
+        text = line.decode("utf-8", "replace").removesuffix("\r")[: LONGEST_LINE + 1]
+        self._ready.append(text)
+        self._letters += len(text)
+        while len(self._ready) > self._kept or self._letters > KEPT_LETTERS:
+            self._letters -= len(self._ready.popleft())
+            self._left_out += 1
 
 
 async def tail_of(chunks: AsyncIterator[bytes], *, lines: int, at_most: int) -> tuple[list[str], int]:
@@ -53,8 +75,8 @@ async def tail_of(chunks: AsyncIterator[bytes], *, lines: int, at_most: int) -> 
         if read > at_most:
             break
     found.end()
-    terminal = TerminalLines()
-    return [terminal.html(line) for line in found.ready], found.left_out
+    ready, left_out = found.all_ready()
+    return await _drawn(ready, TerminalLines()), left_out
 
 
 async def followed(chunks: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
@@ -68,7 +90,7 @@ async def followed(chunks: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
     coming = asyncio.create_task(_next(chunks))
     try:
         while True:
-            timeout = max(0.0, flush_at - loop.time()) if lines.ready or anew else None
+            timeout = max(0.0, flush_at - loop.time()) if lines.any_ready or anew else None
             done, _ = await asyncio.wait({coming}, timeout=timeout)
             if done:
                 chunk = coming.result()
@@ -76,11 +98,11 @@ async def followed(chunks: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
                     break
                 lines.take(chunk)
                 coming = asyncio.create_task(_next(chunks))
-            if (lines.ready or anew) and loop.time() >= flush_at:
-                yield _event(lines, terminal, anew=anew)
+            if (lines.any_ready or anew) and loop.time() >= flush_at:
+                yield await _event(lines, terminal, anew=anew)
                 anew, flush_at = False, loop.time() + _PAUSE_S
         lines.end()
-        yield _event(lines, terminal, anew=anew)
+        yield await _event(lines, terminal, anew=anew)
         yield b"event: end\ndata: {}\n\n"
     finally:
         coming.cancel()
@@ -92,9 +114,19 @@ async def _next(chunks: AsyncGenerator[bytes]) -> bytes | None:
     return await anext(chunks, None)
 
 
-def _event(lines: _Lines, terminal: TerminalLines, *, anew: bool) -> bytes:
-    told = [terminal.html(line) for line in lines.ready]
-    data = json.dumps({"lines": told, "left_out": lines.left_out, "anew": anew})
-    lines.ready.clear()
-    lines.left_out = 0
+async def _drawn(lines: Iterable[str], terminal: TerminalLines) -> list[str]:
+    """Lines as HTML. Thousands that are full of colours take seconds: others are served between them."""
+    drawn: list[str] = []
+    pause_at = time.monotonic() + _TURN_S
+    for line in lines:
+        drawn.append(terminal.html(line))
+        if time.monotonic() >= pause_at:
+            await asyncio.sleep(0)
+            pause_at = time.monotonic() + _TURN_S
+    return drawn
+
+
+async def _event(lines: _Lines, terminal: TerminalLines, *, anew: bool) -> bytes:
+    ready, left_out = lines.all_ready()
+    data = json.dumps({"lines": await _drawn(ready, terminal), "left_out": left_out, "anew": anew})
     return f"event: lines\ndata: {data}\n\n".encode()

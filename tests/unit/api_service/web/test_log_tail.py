@@ -2,13 +2,15 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncGenerator
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from api_service.web.ansi_text import LONGEST_LINE, TerminalLines
-from api_service.web.log_tail import KEPT_LINES, followed, tail_of
+from api_service.web.log_tail import KEPT_LETTERS, KEPT_LINES, followed, tail_of
 
 
 def test_colours_are_classes_and_stay_until_they_are_taken_back() -> None:
@@ -29,6 +31,26 @@ def test_nothing_printed_becomes_a_tag(text: str) -> None:
 
 def test_a_line_longer_than_any_is_cut() -> None:
     assert len(TerminalLines().html("x" * (LONGEST_LINE * 3))) < LONGEST_LINE + 100
+
+
+@pytest.mark.parametrize("told", ["9" * 5000, "38;5;" + "1" * 4999, "0;" * 4000])
+def test_a_colour_of_thousands_of_digits_is_none(told: str) -> None:
+    assert TerminalLines().html(f"\x1b[{told}mtext") == "text"
+
+
+@pytest.mark.parametrize("told", ["\x1b]", "\x1b]0;title", "\x1b[", "\x1b[0;", "\x1b[31m<", "\x1b"])
+def test_no_line_takes_long(told: str) -> None:
+    began = time.process_time()
+    TerminalLines().html(told * LONGEST_LINE)
+    # Some of these took more than ten seconds, whose time grew with the square of the line.
+    assert time.process_time() - began < 2
+
+
+def test_what_moves_a_cursor_is_left_out_and_colours_around_it_stay() -> None:
+    terminal = TerminalLines()
+    assert terminal.html("\x1b[2K\x1b[1G\x1b[31mred\x1b[0K \x1b(Band\x1b]8;;x\x1b\\ so\x1b[0m on\x1b") == (
+        '<span class="ansi-f1">red and so</span> on'
+    )
 
 
 async def chunks(*parts: bytes) -> AsyncGenerator[bytes]:
@@ -73,6 +95,28 @@ async def test_of_a_long_log_the_end_is_told_and_how_much_is_not() -> None:
     [event] = await told(chunks(lines))
     assert event["left_out"] == 7
     assert len(event["lines"]) == KEPT_LINES  # type: ignore[arg-type]
+
+
+async def test_of_long_lines_fewer_are_kept() -> None:
+    [event] = await told(chunks(*[b"<" * LONGEST_LINE + b"\n"] * 200))
+    assert event["left_out"] == 200 - KEPT_LETTERS // LONGEST_LINE
+    lines, before = await tail_of(chunks(*[b"x" * LONGEST_LINE + b"\n"] * 200), lines=500, at_most=2**24)
+    assert (len(lines), before) == (KEPT_LETTERS // LONGEST_LINE, event["left_out"])
+
+
+async def test_others_are_served_while_a_log_full_of_colours_is_drawn() -> None:
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count_turns())
+    await tail_of(chunks(*[b"\x1b[31m<" * 400 + b"\n"] * 300), lines=500, at_most=2**24)
+    counting.cancel()
+    assert turns > 10
 
 
 async def test_an_empty_log_ends_at_once() -> None:
