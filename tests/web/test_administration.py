@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Browser, expect
 
 from tests.waiting import eventually
 from tests.web.browser import assert_accessible, open_person, sign_in
-from tests.web.conftest import Browser, People, Screenshot
+from tests.web.conftest import People, Screenshot
 from tests.web.web_system import WebSystem
 
 SETTINGS = {"GPU_DEV_LOCAL_GPUS": "titan=h100:4;rhea=a100:2"}

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from starlette.responses import Response
 
@@ -85,13 +86,21 @@ async def usage_file(visit: Visit) -> Response:
     return Response(answer.body or "", media_type="text/csv", headers=headers)
 
 
+def begin(span: str, now: datetime, zone: ZoneInfo) -> datetime:
+    """Where a span that ends now begins: with a whole hour or day of the viewer's, so columns are what they say."""
+    if span == "day":
+        return now.replace(minute=0, second=0, microsecond=0) - timedelta(hours=23)
+    today = now.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
+    return today - timedelta(days=_SPANS[span] - 1)
+
+
 def _asked(visit: Visit) -> Asked:
     """What the address says. Raises ProblemError (422)."""
     by, span = visit.query("by") or UsageBy.USER.value, visit.query("span") or "week"
     if by not in [each.value for each in UsageBy] or (span not in _SPANS and span != "dates"):
         raise ProblemError(422, "invalid_request", "Choose what to sum by, and a span, from the lists of the page.")
     if span != "dates":
-        return Asked(UsageBy(by), span, visit.now - timedelta(days=_SPANS[span]), visit.now)
+        return Asked(UsageBy(by), span, begin(span, visit.now, visit.zone), visit.now)
     try:
         first, last = (datetime.fromisoformat(visit.query(name)) for name in ("from", "to"))
         # Days are the viewer's; the last is whole.
