@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from http import HTTPStatus
+from urllib.parse import urlsplit
 
 import structlog
 from starlette.requests import Request
@@ -123,7 +124,7 @@ class Site:
 
     async def _form(self, request: Request, visitor: SignedInVisitor | None) -> Form:
         """Raises ProblemError: 403 for what no page of ours has sent."""
-        _refuse_other_sites(request)
+        _refuse_other_sites(request, self._services.settings.web.public_url)
         form = await read_form(request, self._services.settings.max_body_bytes)
         if visitor is not None:
             given = request.headers.get(csrf.HEADER) or form.get(csrf.FIELD)
@@ -175,14 +176,22 @@ def _require(access: Access, visitor: SignedInVisitor) -> None:
         raise ForbiddenError("Only administrators see this page. Ask one of them for what you need.")
 
 
-def _refuse_other_sites(request: Request) -> None:
+def _refuse_other_sites(request: Request, public_url: str | None) -> None:
     """What a browser says of who sends a form. Old ones say nothing: for these there is the token in the form."""
     sent_from = request.headers.get("sec-fetch-site")
     origin = request.headers.get("origin")
+    # A proxy may ask us by another name than browsers know us by: where we are told, we know that, too.
+    ours = [request.headers.get("host", ""), *([] if public_url is None else [urlsplit(public_url).netloc])]
     # Opaque origins (`null`) are sent by pages that hide where they are from; ours don't.
-    elsewhere = origin is not None and origin.partition("://")[2] != request.headers.get("host", "")
+    sender = "" if origin is None else origin.partition("://")[2]
+    elsewhere = origin is not None and (not sender or sender not in ours)
     if sent_from not in (None, "same-origin", "none") or (sent_from is None and elsewhere):
-        raise ProblemError(403, "from_elsewhere", "This was sent by another site. Open the page here, and do it there.")
+        raise ProblemError(
+            403,
+            "from_elsewhere",
+            "This was sent by another site. Open the page here, and do it there. If you did, a proxy hides the page's "
+            "address from the server: an administrator sets GPU_DEV_WEB__PUBLIC_URL.",
+        )
 
 
 async def _to_now(_request: Request) -> Response:

@@ -88,7 +88,8 @@ class Visit:
 
     def page(self, template: str, *, title: str, status: int = 200, live: str = "", **context: Any) -> Response:
         """A whole page. `live`: the topics (see live.py) that its parts wait for, with spaces between."""
-        notice = self.cookies.told(self.request)
+        # A page of which a script takes a part shows no notice: it is for the one that somebody is led to.
+        notice = None if self.partial else self.cookies.told(self.request)
         response = self._html(template, status, title=title, live=live, notice=notice, **context)
         if notice is not None:
             self.cookies.was_told(response)

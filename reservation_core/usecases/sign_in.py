@@ -52,8 +52,8 @@ class SignInDesk:
         self._ids = ids
         self._clock = clock
 
-    async def sign_in(self, proof: AnyProof) -> SignedInUser:
-        """Check a proof, and make a token for whom it shows.
+    async def sign_in(self, proof: AnyProof, *, called: str | None = None) -> SignedInUser:
+        """Check a proof, and make a token for whom it shows; without a name it is called as the proof says.
 
         Raises ProofRefusedError, NotLetInError, ProofUnavailableError.
         """
@@ -63,16 +63,18 @@ class SignInDesk:
         async with self._uow() as uow:
             await _use_up(uow, checked, now)
             user = await _user(uow, entry, checked.identity, now)
-            return await self._token(uow, user, checked.identity, now)
+            return await self._token(uow, user, checked.identity, now, called)
 
-    async def _token(self, uow: UnitOfWork, user: UserRecord, identity: ProvedIdentity, now: datetime) -> SignedInUser:
+    async def _token(
+        self, uow: UnitOfWork, user: UserRecord, identity: ProvedIdentity, now: datetime, called: str | None
+    ) -> SignedInUser:
         secret = self._ids.new_secret()
         expires_at = now + self._policy.lasts
         await uow.identities.forget_sign_ins(user.id, now - KEPT_EXPIRED)
         token = await uow.identities.create_token(
             self._ids.new_id("tok"),
             user.id,
-            f"{identity.method}: {identity.name}"[:_LONGEST_NAME],
+            called or f"{identity.method}: {identity.name}"[:_LONGEST_NAME],
             self._ids.digest(secret),
             expires_at,
             now,

@@ -20,6 +20,7 @@ from reservation_core.domain.sign_in import SignInMethod
 from reservation_core.ports.code_flow import Begun, CodeFlow
 from reservation_core.ports.proofs import ProofUnavailableError
 from reservation_core.usecases.repeat import until_not_lost
+from reservation_core.usecases.web_sessions import SESSION_NAME
 
 _KEPT_S = 600
 _ANEW = "Open the sign-in page and begin anew."
@@ -28,6 +29,7 @@ _ANEW = "Open the sign-in page and begin anew."
 async def start(visit: Visit) -> Response:
     """Send the browser there."""
     flow = _flow(visit)
+    visit.services.sign_in_pace.admit(visit.request.scope)
     try:
         begun = await flow.begin()
     except ProofUnavailableError as error:
@@ -47,10 +49,12 @@ async def done(visit: Visit) -> Response:
     if visit.query("error"):
         raise ProblemError(403, "sign_in_refused", f"Your organisation's sign-in has let nobody in. {_ANEW}")
     desk = visit.services.signing_in.desk
+    # From here on the issuer is asked, by anybody: state and cookie are only each other's witnesses.
+    visit.services.sign_in_pace.admit(visit.request.scope)
     try:
         token = await flow.finish(visit.query("code"), begun)
         proof = OidcProof(method=SignInMethod.OIDC, id_token=token)
-        signed_in = await until_not_lost(lambda: desk.sign_in(proof))
+        signed_in = await until_not_lost(lambda: desk.sign_in(proof, called=SESSION_NAME))
     except ProofUnavailableError as error:
         raise _unavailable(error) from error
     except ValidationError as error:
@@ -71,11 +75,12 @@ def _flow(visit: Visit) -> CodeFlow:
 def _kept(cookie: str | None) -> tuple[Begun, str]:
     """What the browser kept, and where it wanted to go."""
     try:
-        state, nonce, verifier, wanted = json.loads(urlsafe_b64decode((cookie or "").encode()))
-        begun = Begun("", str(state), str(nonce), str(verifier))
-    except (ValueError, TypeError) as error:
+        *said, wanted = json.loads(urlsafe_b64decode((cookie or "").encode()))
+        # What another wrote there may be no text, and none that can be compared.
+        state, nonce, verifier = (str.encode(each, "ascii").decode() for each in said)
+    except (ValueError, TypeError, RecursionError) as error:
         raise ProblemError(403, "no_sign_in", f"This browser has begun no sign-in, or long ago. {_ANEW}") from error
-    return begun, safe_return(str(wanted))
+    return Begun("", state, nonce, verifier), safe_return(str(wanted))
 
 
 def _unavailable(error: ProofUnavailableError) -> ProblemError:

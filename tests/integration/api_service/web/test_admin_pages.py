@@ -112,3 +112,12 @@ async def test_dead_letters_are_looked_at_and_sent_again(browsing: SignedIn, run
     assert done.headers["location"] == "/admin/dead-letters"
     assert "0 messages are sent again." in words(await admin.get("/admin/dead-letters"))
     assert (await admin.send("/admin/dead-letters/no_queue/redrive")).status_code == 422
+
+
+async def test_what_was_done_is_said_on_the_page_that_follows_and_not_to_a_script(browsing: SignedIn) -> None:
+    root = await browsing("root")
+    await root.send("/admin/projects", page="/admin/projects", name="vision", key="k")
+    part = await root.client.get("/admin/projects", headers={"HX-Request": "true"})  # another tab has heard of it
+    assert "There is a project vision now" not in part.text
+    assert "There is a project vision now" in await root.get("/admin/projects/vision")
+    assert "There is a project vision now" not in await root.get("/admin/projects/vision")

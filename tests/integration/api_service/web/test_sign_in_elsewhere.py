@@ -1,6 +1,9 @@
 """Signing in at an issuer's page: over real TLS to a real issuer, forged and repeated returns included."""
 
+import json
+from base64 import urlsafe_b64encode
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from urllib.parse import parse_qsl, urlsplit
 
 import httpx
@@ -22,8 +25,16 @@ WEB = WebSettings(public_url=SERVER, oidc_issuer=ISSUER, oidc_client_id=SERVER)
 @pytest.fixture
 async def browser(runtime: Runtime, world: SignInWorld) -> AsyncIterator[Browser]:
     """A browser at a server whose pages send people to the issuer; nobody is signed in."""
+    async with opened(runtime, world) as browser:
+        yield browser
+
+
+@asynccontextmanager
+async def opened(runtime: Runtime, world: SignInWorld, **changed: float) -> AsyncIterator[Browser]:
+    """The same with some of what is set for signing in `changed`."""
     world.issuer.client_secret = "between-us"
-    settings = ApiSettings(auth=world.settings, web=WEB, web_oidc_client_secret=SecretStr("between-us"))
+    auth = world.settings.model_copy(update=changed)
+    settings = ApiSettings(auth=auth, web=WEB, web_oidc_client_secret=SecretStr("between-us"))
     app = create_app(runtime, settings, open_signing_in(settings, runtime, world.network))
     async with (
         app.router.lifespan_context(app),
@@ -98,6 +109,54 @@ async def test_what_comes_back_instead_of_a_code(
     assert refused.status_code == status
     assert "begin anew" in words(refused.text).lower()
     assert (await browser.client.get("/jobs")).status_code == 303
+
+
+@pytest.mark.parametrize("kept", ["[" * 10_000, '["\\ud800", "n", "v", "/"]', '[1, 2, 3, "/"]', "{}", "1"])
+async def test_a_cookie_that_is_not_ours_is_no_sign_in(browser: Browser, kept: str) -> None:
+    browser.client.cookies.set("__Host-gpu_dev_sign_in", urlsafe_b64encode(kept.encode()).decode())
+    refused = await browser.client.get("/sign-in/done", params={"state": "a", "code": "b"})
+    assert refused.status_code == 403
+    assert "begin anew" in words(refused.text)
+
+
+async def test_nobody_has_the_issuer_asked_without_end(runtime: Runtime, world: SignInWorld) -> None:
+    async with opened(runtime, world, address_burst=3, address_per_s=0.01) as browser:
+        statuses = [(await browser.client.get("/sign-in/start")).status_code for _ in range(4)]
+    assert statuses == [303, 303, 303, 429]
+    kept = urlsafe_b64encode(json.dumps(["a", "n", "v", "/"]).encode()).decode()  # anybody can write one
+    async with opened(runtime, world, address_burst=3, address_per_s=0.01) as browser:
+        browser.client.cookies.set("__Host-gpu_dev_sign_in", kept)
+        returned = {"state": "a", "code": "b"}
+        statuses = [(await browser.client.get("/sign-in/done", params=returned)).status_code for _ in range(4)]
+    assert statuses == [401, 401, 401, 429]
+
+
+async def test_all_other_browsers_are_signed_out_however_they_were_signed_in(
+    browser: Browser, world: SignInWorld
+) -> None:
+    url = await sent_away(browser)
+    await back(browser, url, world.issuer.visited(url))
+    first = dict(browser.client.cookies)
+    browser.client.cookies.clear()
+    url = await sent_away(browser)
+    await back(browser, url, world.issuer.visited(url))
+    assert (await browser.send("/account/sessions/end")).status_code == 303
+    await browser.get("/jobs")
+    browser.client.cookies.clear()
+    browser.client.cookies.update(first)
+    assert (await browser.client.get("/jobs")).status_code == 303
+
+
+async def test_a_proxy_may_call_the_server_otherwise_than_browsers_do(browser: Browser, world: SignInWorld) -> None:
+    url = await sent_away(browser)
+    await back(browser, url, world.issuer.visited(url))
+    proxied = {"Host": "api:8080", "Origin": SERVER}
+    form = {"csrf_token": await browser.token("/jobs"), "zone": "Asia/Tokyo"}
+    assert (await browser.client.post("/zone", data=form, headers=proxied)).status_code == 303
+    for elsewhere in ("https://evil.test", f"{SERVER}.evil.test"):
+        refused = await browser.client.post("/zone", data=form, headers=proxied | {"Origin": elsewhere})
+        assert refused.status_code == 403
+        assert "PUBLIC_URL" in refused.text
 
 
 async def test_an_issuer_that_is_away_is_said(browser: Browser, world: SignInWorld) -> None:
