@@ -9,7 +9,7 @@ from rich.style import Style
 
 LONGEST_LINE = 16_384
 MOST_CHANGES = 500
-"""So many changes of a line's looks are followed: a line of nothing else would take a second."""
+"""So many changes of a line's looks are followed: a log of nothing else would take many seconds to draw."""
 # A title or a link; what moves the cursor; anything else. No part begins where another can: time grows with the line.
 _SEQUENCE = re.compile(r"\x1b(?:\][^\x07\x1b]*(?:\x07|\x1b\\)|\[[0-?]*[ -/]*[@-~]|[(-/].|[^\x1b[(-/])?", re.DOTALL)
 _LOOKS = re.compile(r"\x1b\[[0-9;]{0,50}m")
