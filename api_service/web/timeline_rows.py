@@ -94,7 +94,7 @@ def _row(by: By, cards: list[BookableCard]) -> Row:
 
 def page_of(rows: Sequence[Row], by: By, wanted: int) -> RowPage:
     """One page of rows; the last one when there are not so many."""
-    size = {By.TYPE: 40, By.NODE: 24, By.CARD: 32}[by]
+    size = {By.TYPE: 40, By.NODE: 12, By.CARD: 32}[by]
     pages = max(1, -(-len(rows) // size))
     number = min(max(wanted, 1), pages)
     return RowPage(tuple(rows[(number - 1) * size : number * size]), number, pages, len(rows))

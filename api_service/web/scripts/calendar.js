@@ -101,7 +101,6 @@ class Timeline {
     for (const name of ["role", "aria-colindex", "aria-colspan"]) {
       for (const each of place.querySelectorAll(`[${name}]`)) each.removeAttribute(name);
     }
-    this.#fit();
     this.#dialogs();
     // The end of a drag is no click on the link that was dragged.
     place.addEventListener("click", (event) => this.#dragged && event.preventDefault(), true);
@@ -160,7 +159,8 @@ class Timeline {
   /** In pixels, so that all of it is seen where there is room. */
   #slotWidth() {
     const { view, days } = this.#data;
-    const head = this.#place.querySelector(".ec-sidebar")?.offsetWidth ?? 190;
+    // As wide as the style sheet makes it: drawn twice, a thousand events would take twice as long.
+    const head = matchMedia("(max-width: 40rem)").matches ? 105 : 169;
     const { slots, narrowest } = SLOTS[view];
     return Math.max(narrowest, (this.#place.clientWidth - head - 4) / (days * slots));
   }
