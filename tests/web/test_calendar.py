@@ -3,8 +3,9 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from playwright.async_api import Locator, Page, expect
+from playwright.async_api import FloatRect, Locator, Page, expect
 
+from tests.waiting import eventually
 from tests.web.browser import assert_accessible
 from tests.web.conftest import People, Screenshot
 from tests.web.web_system import WebSystem
@@ -25,10 +26,14 @@ async def open_week(page: Page, first: datetime) -> None:
     await expect(page.locator(".heat-line")).to_have_count(2)
 
 
+async def box_of(shown: Locator) -> FloatRect:
+    """Where it is. What is drawn anew in this moment is nowhere for a moment."""
+    return await eventually(shown.bounding_box)
+
+
 async def place(page: Page, row: int, days: int, hour: float) -> tuple[float, float]:
     """Where an hour of the week is on a row."""
-    box = await page.locator(".ec-body .ec-day").nth(7 * row + days).bounding_box()
-    assert box is not None
+    box = await box_of(page.locator(".ec-body .ec-day").nth(7 * row + days))
     return box["x"] + box["width"] * hour / 24, box["y"] + box["height"] - 3
 
 
@@ -43,8 +48,7 @@ async def drag(page: Page, start: tuple[float, float], end: tuple[float, float])
 
 async def edge(event: Locator) -> tuple[float, float]:
     """The right edge of what is drawn."""
-    box = await event.bounding_box()
-    assert box is not None
+    box = await box_of(event)
     return box["x"] + box["width"] - 3, box["y"] + box["height"] / 2
 
 
@@ -168,8 +172,7 @@ async def test_a_move_that_is_refused_jumps_back_and_says_why(people: People, sy
     page = alice.page
     await open_week(page, first)
     event = page.locator(".ec-event", has_text="eval")
-    before = await event.bounding_box()
-    assert before is not None
+    before = await box_of(event)
     middle = before["x"] + before["width"] / 2, before["y"] + before["height"] / 2
     shift = (await place(page, RHEA, 2, 0))[0] - (await place(page, RHEA, 1, 0))[0]
     await drag(page, middle, (middle[0] + shift, middle[1]))
@@ -178,8 +181,7 @@ async def test_a_move_that_is_refused_jumps_back_and_says_why(people: People, sy
     await expect(dialog.locator("button[name=slot]").first).to_be_visible()
     await dialog.get_by_role("button", name="Leave it as it was").click()
     await expect(dialog).to_be_hidden()
-    after = await event.bounding_box()
-    assert after is not None
+    after = await box_of(event)
     assert abs(after["x"] - before["x"]) < 2
     assert now_is(system, "alice", booking)["start"] == said(start)
 
