@@ -121,8 +121,8 @@ def create_app(
         # Not include_router: the routes are complete as they are, and a flat list is matched faster.
         app.router.routes.extend(router.routes)
     site = Site(services, AsyncExitStackMiddleware(app.router)) if settings.web.enabled else None
-    if site is not None:
-        app.router.routes.extend(site.routes())
+    app.state.pages = site.routes() if site is not None else []
+    app.router.routes.extend(app.state.pages)
     app.state.services = services
     app.state.site = site
     app.state.operations = [route for route in app.router.routes if isinstance(route, APIRoute)]

@@ -9,6 +9,15 @@ def values(scope: Mapping[str, Any], name: bytes) -> list[str]:
     return [value.decode("latin-1") for key, value in scope["headers"] if key == name]
 
 
+def takes_gzip(scope: Mapping[str, Any]) -> bool:
+    """Whether an answer may be compressed (RFC 9110, 12.5.3): `gzip` is named, and not with a weight of nothing."""
+    for word in ",".join(values(scope, b"accept-encoding")).split(","):
+        coding, _, weight = word.partition(";")
+        if coding.strip().lower() == "gzip":
+            return weight.strip().lower().rstrip("0") not in ("q=", "q=0.")
+    return False
+
+
 def first(scope: Mapping[str, Any], name: bytes, default: str | None = None) -> str | None:
     """The first value of a header; `name` in lower case."""
     for key, value in scope["headers"]:

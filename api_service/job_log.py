@@ -169,7 +169,7 @@ async def _merged(pods: list[_PodLog]) -> AsyncGenerator[bytes]:
             async with aclosing(_lines(pod, rank, follow=True)) as lines:
                 async for line in lines:
                     await queue.put(line)
-        except ClusterUnavailableError as error:
+        except Exception as error:  # noqa: BLE001 - it travels on: whoever reads would wait for ever without it
             await queue.put(error)
         else:
             await queue.put(None)

@@ -182,7 +182,7 @@ def not_bookable(error: errors.NotBookableError) -> ProblemError:
 def _allowed_methods(request: Request) -> list[str]:
     """Starlette tells the methods of the first route that fits the address; this tells those of all."""
     methods: set[str] = set()
-    for route in request.app.state.operations:
+    for route in (*request.app.state.operations, *request.app.state.pages):
         if route.path_regex.match(request.scope["path"]):
             methods |= route.methods
     return sorted(methods)

@@ -10,6 +10,7 @@ import structlog
 from fastapi import Depends, Request
 
 from api_service.auth import Authenticator
+from api_service.background import kept_going
 from api_service.following import SharedWakeups
 from api_service.metrics import Metrics
 from api_service.policy_cache import PolicyCache
@@ -83,9 +84,9 @@ class Services:
         """Run what works in the background; on the way out write what was accepted, then stop."""
         writer = asyncio.create_task(self.submissions.run())
         background = [
-            asyncio.create_task(self.wakeups.run()),
-            asyncio.create_task(self._write_last_used()),
-            asyncio.create_task(self.policy.run()),
+            asyncio.create_task(kept_going("wake-ups", self.wakeups.run)),
+            asyncio.create_task(kept_going("last uses of tokens", self._write_last_used)),
+            asyncio.create_task(kept_going("policy", self.policy.run)),
         ]
         try:
             yield

@@ -12,6 +12,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from api_service.headers import takes_gzip
+
 _HERE = Path(__file__).parent
 _FOLDERS = (_HERE / "styles", _HERE / "built")
 _TYPES = {
@@ -59,7 +61,7 @@ class Assets:
         if found is None or found.digest != request.path_params["digest"]:
             raise HTTPException(404)
         headers = {"Cache-Control": _KEPT, "X-Content-Type-Options": "nosniff", "Vary": "Accept-Encoding"}
-        if "gzip" in request.headers.get("accept-encoding", ""):
+        if takes_gzip(request.scope):
             headers["Content-Encoding"] = "gzip"
             return Response(found.compressed, media_type=found.media_type, headers=headers)
         return Response(found.content, media_type=found.media_type, headers=headers)

@@ -19,6 +19,7 @@ _SECURE_SESSION = "__Host-gpu_dev_session"
 _SIGN_IN = "gpu_dev_sign_in"
 _SECURE_SIGN_IN = "__Host-gpu_dev_sign_in"
 _MAX_NOTICE = 500
+_MAX_COOKIE = 3000
 _NOTICE_S = 60
 ZONE_S = 86_400 * 365
 
@@ -36,6 +37,12 @@ class Cookies:
             return cls(public_url.startswith("https:"))
         forwarded = request.headers.get("x-forwarded-proto", "").split(",")[0].strip()
         return cls("https" in (request.url.scheme, forwarded))
+
+    def would_be_dropped(self, request: Request) -> bool:
+        """Whether a browser that came like this does not keep what is set for TLS alone, as far as can be seen."""
+        forwarded = request.headers.get("x-forwarded-proto", "")
+        here = request.url.hostname in ("localhost", "127.0.0.1", "::1")
+        return self.secure and not here and request.url.scheme == "http" and "https" not in forwarded
 
     @property
     def _session_name(self) -> str:
@@ -76,10 +83,13 @@ class Cookies:
         response.delete_cookie(self._sign_in_name, path="/", secure=self.secure, httponly=True, samesite="lax")
 
     def tell(self, response: Response, notice: str) -> None:
-        """A sentence for the next page, on what was done."""
+        """A sentence for the next page, on what was done; cut where a cookie would have no room for it."""
+        kept = notice[:_MAX_NOTICE]
+        while len(quote(kept)) > _MAX_COOKIE:
+            kept = kept[:-1]
         response.set_cookie(
             _NOTICE,
-            quote(notice[:_MAX_NOTICE]),
+            quote(kept),
             max_age=_NOTICE_S,
             path="/",
             secure=self.secure,

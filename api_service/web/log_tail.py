@@ -8,7 +8,8 @@ import asyncio
 import json
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass
 
 from api_service.web.ansi_text import LONGEST_LINE, TerminalLines
 
@@ -65,18 +66,28 @@ class _Lines:
             self._left_out += 1
 
 
-async def tail_of(chunks: AsyncIterator[bytes], *, lines: int, at_most: int) -> tuple[list[str], int]:
-    """The last lines of a log as HTML, and how many came before them; after `at_most` bytes no more is read."""
-    read = 0
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """The last lines of a log as HTML; `left_out` came before them. `goes_on`: no more was read, and there may be."""
+
+    lines: Sequence[str] = ()
+    left_out: int = 0
+    goes_on: bool = False
+
+
+async def tail_of(chunks: AsyncIterator[bytes], *, lines: int, at_most: int) -> Tail:
+    """The end of a log, as far as it is read: after `at_most` bytes no more is."""
+    read, goes_on = 0, False
     found = _Lines(lines)
     async for chunk in chunks:
         found.take(chunk)
         read += len(chunk)
         if read > at_most:
+            goes_on = True
             break
     found.end()
     ready, left_out = found.all_ready()
-    return await _drawn(ready, TerminalLines()), left_out
+    return Tail(await _drawn(ready, TerminalLines()), left_out, goes_on)
 
 
 async def followed(chunks: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:

@@ -12,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from starlette.requests import Request
 from starlette.responses import Response
 
+from api_service.headers import takes_gzip
 from api_service.web import words
 from api_service.web.assets import Assets
 
@@ -79,7 +80,7 @@ def json_data(request: Request, value: object) -> Response:
 
 
 def _compressed(request: Request, content: bytes, media_type: str, headers: dict[str, str], status: int) -> Response:
-    if len(content) >= _COMPRESS_FROM and "gzip" in request.headers.get("accept-encoding", ""):
+    if len(content) >= _COMPRESS_FROM and takes_gzip(request.scope):
         content = gzip.compress(content, 5)
         headers["Content-Encoding"] = "gzip"
     return Response(content, status, media_type=media_type, headers=headers)

@@ -32,10 +32,11 @@ class RestAnswer:
 class RestProblemError(Exception):
     """A call that was refused; `problem` is the body of the problem (RFC 9457)."""
 
-    def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
+    def __init__(self, status: int, problem: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> None:
         super().__init__(str(problem.get("detail", "")))
         self.status = status
         self.problem = problem
+        self.headers = headers or {}
 
     @property
     def code(self) -> str:
@@ -113,6 +114,9 @@ class RestCalls:
 
         Raises RestProblemError.
         """
+        if "%2f" in path.lower():
+            # No id has a slash: one that was typed must not become another address.
+            raise RestProblemError(404, {"detail": "There is nothing of this id. Look for it in the list."})
         content = b"" if body is None else json.dumps(body).encode()
         headers = [(b"host", b"localhost"), (b"content-length", str(len(content)).encode())]
         if body is not None:
@@ -155,13 +159,13 @@ class RestCalls:
             problem = of_exception(error, Request(scope))
             if problem is None:
                 raise
-            raise RestProblemError(problem.status_code, json.loads(bytes(problem.body))) from error
+            raise RestProblemError(problem.status_code, json.loads(bytes(problem.body)), problem.headers) from error
         text = b"".join(received.parts)
         json_comes = "json" in received.headers.get("content-type", "")
         found = json.loads(text) if text and json_comes else text.decode() or None
         if received.status >= 400:
             problem_body = found if isinstance(found, dict) else {"detail": str(found)}
-            raise RestProblemError(received.status, problem_body)
+            raise RestProblemError(received.status, problem_body, received.headers)
         return RestAnswer(received.status, received.headers, found)
 
     async def _items(self, path: str, query: dict[str, Any]) -> AsyncIterator[Any]:

@@ -14,6 +14,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from api_service.background import kept_going
 from api_service.problems import ProblemError, of_exception, respond
 from api_service.services import Services
 from api_service.web import csrf
@@ -33,6 +34,7 @@ from reservation_core.domain.errors import ForbiddenError
 from reservation_core.domain.model import Role
 
 _REST = ("/v1/", "/gpu-schedulability", "/healthz", "/readyz", "/metrics", "/openapi.json")
+_SAID_OF_PROBLEMS = ("retry-after", "allow")
 _log = structlog.get_logger(__name__)
 
 
@@ -51,7 +53,7 @@ class Site:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Tell open pages of what changes, for as long as the block runs."""
-        telling = asyncio.create_task(self._live.run())
+        telling = asyncio.create_task(kept_going("open pages", self._live.run))
         try:
             yield
         finally:
@@ -79,7 +81,7 @@ class Site:
 
     def problem_page(self, request: Request, response: Response) -> Response:
         """A problem as REST says it, as a page or as the part of one."""
-        problem = RestProblemError(response.status_code, json.loads(bytes(response.body)))
+        problem = RestProblemError(response.status_code, json.loads(bytes(response.body)), response.headers)
         return _drawn(self._visit(request, None, Form({})), problem)
 
     def _endpoint(self, route: WebRoute) -> Callable[[Request], Awaitable[Response]]:
@@ -108,7 +110,7 @@ class Site:
         problem = of_exception(error, visit.request)
         if problem is None:
             raise error
-        return _drawn(visit, RestProblemError(problem.status_code, json.loads(bytes(problem.body))))
+        return _drawn(visit, RestProblemError(problem.status_code, json.loads(bytes(problem.body)), problem.headers))
 
     async def _visitor(self, request: Request) -> SignedInVisitor | None:
         secret = self._cookies(request).session(request)
@@ -167,8 +169,13 @@ def _drawn(visit: Visit, problem: RestProblemError) -> Response:
     title = HTTPStatus(problem.status).phrase
     if visit.partial:
         # What a script asked for goes where problems are shown, beside what was there.
-        return visit.part("_problem.html", problem.status, problem=problem)
-    return visit.page("problem.html", title=title, status=problem.status, problem=problem)
+        response = visit.part("_problem.html", problem.status, problem=problem)
+    else:
+        response = visit.page("problem.html", title=title, status=problem.status, problem=problem)
+    for name in _SAID_OF_PROBLEMS:
+        if (value := problem.headers.get(name)) is not None:
+            response.headers[name] = value
+    return response
 
 
 def _require(access: Access, visitor: SignedInVisitor) -> None:

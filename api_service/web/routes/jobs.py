@@ -9,7 +9,7 @@ from starlette.responses import Response
 from api_service.following import LiveStream
 from api_service.job_log import follow_log, read_log
 from api_service.web.job_life import life_of
-from api_service.web.log_tail import followed, tail_of
+from api_service.web.log_tail import Tail, followed, tail_of
 from api_service.web.rest_calls import RestProblemError
 from api_service.web.routing import WebRoute
 from api_service.web.visit import Visit
@@ -52,13 +52,12 @@ async def job_page(visit: Visit) -> Response:
     """One job."""
     job_id = visit.path("job_id")
     context = await _state(visit)
-    lines, left_out, trouble = await _log(visit, context["view"])
+    tail, trouble = await _log(visit, context["view"])
     return visit.page(
         "job.html",
         title=context["job"]["name"] or job_id,
         live=f"job:{job_id} queue" if context["job"]["status"] == JobStatus.QUEUED else f"job:{job_id}",
-        lines=lines,
-        left_out=left_out,
+        tail=tail,
         log_trouble=trouble,
         **context,
     )
@@ -88,13 +87,12 @@ async def extend(visit: Visit) -> Response:
         if problem.status not in (400, 409, 422):
             raise
         context = await _state(visit)
-        lines, left_out, trouble = await _log(visit, context["view"])
+        tail, trouble = await _log(visit, context["view"])
         return visit.page(
             "job.html",
             title=context["job"]["name"] or job_id,
             status=problem.status,
-            lines=lines,
-            left_out=left_out,
+            tail=tail,
             log_trouble=trouble,
             problem=problem,
             **context,
@@ -141,17 +139,17 @@ async def _state(visit: Visit) -> dict[str, Any]:
     return {"job": job, "view": view, "steps": life_of(events, visit.now), "ended": job["status"] in FINAL_STATUSES}
 
 
-async def _log(visit: Visit, view: JobView) -> tuple[list[str], int, str | None]:
+async def _log(visit: Visit, view: JobView) -> tuple[Tail, str | None]:
     """The end of the log, for a page that is drawn; why there is none, where it can't be read now."""
     if view.reservation.status in _WITHOUT_LOG:
-        return [], 0, None
+        return Tail(), None
     try:
         chunks: AsyncGenerator[bytes] = await read_log(visit.services, view.reservation)
         async with aclosing(chunks):
-            lines, left_out = await tail_of(chunks, lines=_LOG_LINES, at_most=_LOG_BYTES)
+            tail = await tail_of(chunks, lines=_LOG_LINES, at_most=_LOG_BYTES)
     except ClusterUnavailableError as error:
-        return [], 0, str(error)
-    return lines, left_out, None
+        return Tail(), str(error)
+    return tail, None
 
 
 ROUTES = (

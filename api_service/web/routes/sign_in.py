@@ -10,6 +10,7 @@ from api_service.web.return_address import safe_return
 from api_service.web.routing import Access, WebRoute
 from api_service.web.visit import Visit
 from reservation_core.domain.errors import ForbiddenError
+from reservation_core.ports.identities import Principal
 from reservation_core.usecases import tokens
 from reservation_core.usecases.web_sessions import open_session
 
@@ -31,7 +32,10 @@ async def sign_in(visit: Visit) -> Response:
     except ProblemError:
         return _form(visit, wanted, "This token is not valid: it is misspelt, expired or revoked. Ask for a new one.")
     try:
+        former = await _former(visit)
         async with services.runtime.uow() as uow:
+            if former is not None:
+                await tokens.revoke(uow, former, former.token_id, services.runtime.clock.now())
             session = await open_session(
                 uow,
                 shown,
@@ -41,9 +45,23 @@ async def sign_in(visit: Visit) -> Response:
             )
     except ForbiddenError as error:
         return _form(visit, wanted, error.detail)
+    if former is not None:
+        services.authenticator.forget_token(former.token_id)
     response = visit.go(wanted)
     visit.cookies.keep_session(response, session.secret, session.expires_at)
     return response
+
+
+async def _former(visit: Visit) -> Principal | None:
+    """The session that this browser has already, and will not have any more."""
+    secret = visit.cookies.session(visit.request)
+    if secret is None:
+        return None
+    try:
+        found = await visit.services.authenticator.principal(f"Bearer {secret}")
+    except ProblemError:
+        return None
+    return found if found.session_from is not None else None
 
 
 async def sign_out(visit: Visit) -> Response:
@@ -75,6 +93,7 @@ def _form(visit: Visit, wanted: str, trouble: str | None = None) -> Response:
         wanted=safe_return(wanted),
         trouble=trouble,
         issuer=visit.services.settings.web.oidc_issuer,
+        elsewhere=visit.services.settings.web.public_url if visit.cookies.would_be_dropped(visit.request) else None,
     )
 
 

@@ -81,6 +81,30 @@ async def test_signing_out_ends_the_session_on_the_server(browsing: SignedIn) ->
     assert (await browser.client.get("/jobs")).status_code == 303
 
 
+async def test_signing_in_again_ends_the_session_that_the_browser_had(browsing: SignedIn, people: People) -> None:
+    browser = await browsing("alice")
+    former = dict(browser.client.cookies)
+    assert (await browser.client.post("/sign-in", data={"token": people.secrets["bob"]})).status_code == 303
+    assert "bob" in words(await browser.get("/jobs"))
+    browser.client.cookies.clear()
+    browser.client.cookies.update(former)
+    assert (await browser.client.get("/jobs")).status_code == 303
+
+
+async def test_an_id_with_a_slash_is_no_other_address(browsing: SignedIn) -> None:
+    browser = await browsing("alice")
+    for path in ("/submit?again=a%2Fspec", "/submit?again=..%2F..%2Fusers%2Fme"):
+        assert "nothing of this id" in words(await browser.get(path, status=404))
+
+
+async def test_a_problem_page_says_when_to_try_again_and_what_is_allowed(browsing: SignedIn) -> None:
+    browser = await browsing("alice")
+    refused = await browser.client.request("DELETE", "/submit")
+    assert (refused.status_code, refused.headers["allow"]) == (405, "GET, HEAD, POST")
+    compressed = await browser.client.get("/sign-in", headers={"Accept-Encoding": "gzip;q=0, identity"})
+    assert "content-encoding" not in compressed.headers
+
+
 async def test_a_session_ends_with_the_token_that_it_was_begun_with(
     browsing: SignedIn, runtime: Runtime, people: People
 ) -> None:

@@ -65,10 +65,10 @@ async def chunks(*parts: bytes) -> AsyncGenerator[bytes]:
 
 
 async def test_the_end_of_a_log() -> None:
-    lines, before = await tail_of(chunks(b"a\nb", b"b\nc\r\n", b"d"), lines=3, at_most=1000)
-    assert (lines, before) == (["bb", "c", "d"], 1)
-    lines, _ = await tail_of(chunks(b"x\n", b"y\n", b"z\n"), lines=9, at_most=1)
-    assert lines == ["x"]
+    tail = await tail_of(chunks(b"a\nb", b"b\nc\r\n", b"d"), lines=3, at_most=1000)
+    assert (tail.lines, tail.left_out, tail.goes_on) == (["bb", "c", "d"], 1, False)
+    tail = await tail_of(chunks(b"x\n", b"y\n", b"z\n"), lines=9, at_most=1)
+    assert (tail.lines, tail.goes_on) == (["x"], True)
 
 
 async def told(log: AsyncGenerator[bytes]) -> list[dict[str, object]]:
@@ -106,8 +106,8 @@ async def test_of_a_long_log_the_end_is_told_and_how_much_is_not() -> None:
 async def test_of_long_lines_fewer_are_kept() -> None:
     [event] = await told(chunks(*[b"<" * LONGEST_LINE + b"\n"] * 200))
     assert event["left_out"] == 200 - KEPT_LETTERS // LONGEST_LINE
-    lines, before = await tail_of(chunks(*[b"x" * LONGEST_LINE + b"\n"] * 200), lines=500, at_most=2**24)
-    assert (len(lines), before) == (KEPT_LETTERS // LONGEST_LINE, event["left_out"])
+    tail = await tail_of(chunks(*[b"x" * LONGEST_LINE + b"\n"] * 200), lines=500, at_most=2**24)
+    assert (len(tail.lines), tail.left_out) == (KEPT_LETTERS // LONGEST_LINE, event["left_out"])
 
 
 async def test_others_are_served_while_a_log_full_of_colours_is_drawn() -> None:
