@@ -4,6 +4,7 @@
 the names of fields: values may be secrets.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
@@ -21,6 +22,9 @@ MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:gpu-dev:problem:"
 MAX_BROKEN_RULES = 100
 _MAX_PART = 64
+# The validator's own names for the ways that a field can be read, and its way to write a length: nobody's business.
+_INNER = re.compile(r"(function-\w+|literal|constrained-\w+|lax-or-strict|json-or-python)\[")
+_LENGTH = re.compile(r"datetime\.timedelta\((?:(days|seconds)=)?(\d+)\)")
 
 STATUS_OF: Mapping[type[errors.DomainError], int] = {
     errors.NotFoundError: 404,
@@ -111,10 +115,15 @@ def broken_rules(found: Iterable[Mapping[str, Any]]) -> list[BrokenRule]:
         if count == MAX_BROKEN_RULES:
             rules.append(BrokenRule(code="more", detail="More fields are wrong; correct these first."))
             break
-        where = ".".join(_printable(str(part))[:_MAX_PART] for part in error["loc"]) or "body"
-        text = str(error["msg"]).removeprefix("Value error, ")
+        places = (str(part) for part in error["loc"] if not _INNER.match(str(part)))
+        where = ".".join(_printable(part)[:_MAX_PART] for part in places) or "body"
+        text = _LENGTH.sub(_length, str(error["msg"]).removeprefix("Value error, "))
         rules.append(BrokenRule(code=str(error["type"]), detail=f"{where}: {_printable(text)}"))
     return rules
+
+
+def _length(found: re.Match[str]) -> str:
+    return f"{found[2]} {'days' if found[1] == 'days' else 's'}"
 
 
 def invalid(found: Iterable[Mapping[str, Any]]) -> ProblemError:

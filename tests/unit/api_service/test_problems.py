@@ -2,11 +2,13 @@
 
 import json
 
+import pytest
 from pydantic import ValidationError
 from starlette.requests import Request
 
-from api_service.problems import MAX_BROKEN_RULES, STATUS_OF, of_exception, of_validation
+from api_service.problems import MAX_BROKEN_RULES, STATUS_OF, broken_rules, of_exception, of_validation
 from reservation_core.contracts import JobSubmit
+from reservation_core.contracts_policy import RulesIn
 from reservation_core.domain import errors
 from reservation_core.domain.errors import DomainError
 
@@ -52,3 +54,13 @@ def test_a_flood_of_broken_fields_is_cut_and_their_names_too() -> None:
     assert len(found.broken_rules) == MAX_BROKEN_RULES + 1
     assert found.broken_rules[-1].code == "more"
     assert max(len(rule.detail) for rule in found.broken_rules) < 200
+
+
+def test_lengths_out_of_bounds_are_told_in_words_and_by_the_fields_name() -> None:
+    with pytest.raises(ValidationError) as caught:
+        RulesIn.model_validate({"max_advance": "P500D"})
+    rules = broken_rules(caught.value.errors(include_url=False))
+    assert [rule.detail for rule in rules] == [
+        "max_advance: Input should be less than or equal to 400 days",
+        "max_advance: Input should be 'unlimited'",
+    ]
