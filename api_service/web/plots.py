@@ -9,6 +9,8 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 8, 10, 34
 _TICKS = 4
 _MOST_LABELS = 10
 _GAP = 0.25
+_LEAST = 0.08
+"""What the highest line is for at least, in GPU-hours: seconds of use need no axis of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class ColumnPlot:
 
 def column_plot(held: Sequence[float], used: Sequence[float], labels: Sequence[str]) -> ColumnPlot:
     """One column a step; all three have an entry for each. Used is drawn within held, and never above it."""
-    top = _rounded_up(max(held, default=0.0))
+    top = _rounded_up(max(_LEAST, *held) if held else 0.0)
     base, high = HEIGHT - _BOTTOM, HEIGHT - _BOTTOM - _TOP
     room = (WIDTH - _LEFT - _RIGHT) / max(1, len(held))
     columns = [

@@ -37,6 +37,7 @@ class Templates:
         self._environment.globals["has_asset"] = assets.has
         self._environment.filters["span"] = words.span
         self._environment.filters["gib"] = words.gib
+        self._environment.filters["hours"] = words.hours
 
     def text(self, name: str, *, zone: ZoneInfo, now: datetime, **context: Any) -> str:
         """A template with its context; `now` and the zone are for how times are written."""

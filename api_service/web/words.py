@@ -53,6 +53,15 @@ def until(value: datetime | str | None, now: datetime) -> str:
     return f"in {span(left)}" if left >= timedelta(0) else f"{span(-left)} ago"
 
 
+def hours(value: float) -> str:
+    """GPU-hours, as exact as somebody would read them."""
+    if value == 0:
+        return "0"
+    if value < 0.01:
+        return "< 0.01"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 1 else f"{value:.2f}"
+
+
 def gib(value: int | None) -> str:
     """Bytes in GiB."""
     return "–" if value is None else f"{value / 2**30:.0f} GiB"

@@ -34,7 +34,12 @@ async def plan(visit: Visit) -> Response:
     except RestProblemError as problem:
         return await _page(visit, problem=problem)
     affected = len(made["affected"])
-    return visit.go("/admin/maintenance", f"Planned. {affected} jobs and bookings are affected; their owners are told.")
+    told = (
+        "1 job or booking is affected; its owner is told."
+        if affected == 1
+        else (f"{affected} jobs and bookings are affected; their owners are told.")
+    )
+    return visit.go("/admin/maintenance", f"Planned. {told}")
 
 
 async def end(visit: Visit) -> Response:

