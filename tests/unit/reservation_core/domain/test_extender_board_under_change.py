@@ -74,9 +74,12 @@ events = st.one_of(
 
 @dataclass
 class World:
-    """What is, without any memory of how it came to be."""
+    """What is, without any memory of how it came to be; but of which model a node was that is gone stays known of the
+    pods that were there with it (`counted`)."""
 
     nodes: dict[str, CardNode] = field(default_factory=dict)
+    gone: dict[str, CardNode] = field(default_factory=dict)
+    counted: set[str] = field(default_factory=set)
     pods: dict[str, tuple[CardPod, str, Footprint | None]] = field(default_factory=dict)
     reserved: ReservedCards = field(default_factory=dict)
     quotas: str = "{}"
@@ -85,10 +88,18 @@ class World:
         usage = ModelUsage()
         usage.quotas = read_quotas(self.quotas)
         made = ExtenderBoard(CardsInUse(usage), ranking_of(policy))
+        former = [held for uid, held in self.pods.items() if uid in self.counted and held[1] in self.gone]
+        for node in self.gone.values():
+            made.cards.put_node(node)
+        for pod, where, footprint in former:
+            made.cards.put_bound(pod, where, footprint)
+        for name in self.gone:
+            made.cards.drop_node(name)
         for node in self.nodes.values():
             made.cards.put_node(node)
-        for pod, where, footprint in self.pods.values():
-            made.cards.put_bound(pod, where, footprint)
+        for held in self.pods.values():
+            if held not in former:
+                made.cards.put_bound(*held)
         made.cards.reserve(self.reserved)
         return made
 
@@ -96,12 +107,16 @@ class World:
         match event:
             case CardNode():
                 self.nodes[event.name] = event
+                self.gone.pop(event.name, None)
+                self.counted |= {uid for uid, held in self.pods.items() if held[1] == event.name}
                 board.cards.put_node(event)
             case str() if event in NAMES:
-                self.nodes.pop(event, None)
+                if (node := self.nodes.pop(event, None)) is not None:
+                    self.gone[event] = node
                 board.cards.drop_node(event)
             case str():
                 self.pods.pop(event, None)
+                self.counted.discard(event)
                 board.cards.drop_pod(event)
             case dict():
                 self.reserved = event
@@ -112,6 +127,8 @@ class World:
             case (CardPod() as pod, str(where), footprint, bool(bound)):
                 if pod.uid not in self.pods:
                     self.pods[pod.uid] = pod, where, footprint
+                    if where in self.nodes:
+                        self.counted.add(pod.uid)
                     (board.cards.put_bound if bound else board.cards.assume)(pod, where, footprint)
 
 
