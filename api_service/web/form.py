@@ -8,6 +8,7 @@ from starlette.requests import Request
 from api_service import headers
 from api_service.bodies import read_bounded
 from api_service.problems import ProblemError
+from reservation_core.domain.short_durations import seconds_in
 
 _MOST_FIELDS = 500
 _TYPE = "application/x-www-form-urlencoded"
@@ -45,6 +46,15 @@ class Form:
         if not value.isascii() or not value.removeprefix("-").isdecimal() or len(value) > 18:
             raise ProblemError(422, "invalid_request", f"{words} must be a whole number, such as 4.")
         return int(value)
+
+    def duration(self, name: str) -> int | str | None:
+        """A length of time as REST takes it: the seconds of `1h30m`; what is not written so goes as it is, for REST
+        to read (`PT4H`) or to refuse."""
+        value = self.get(name)
+        if value is None:
+            return None
+        seconds = seconds_in(value)
+        return value if seconds is None else seconds
 
     def shown(self) -> dict[str, str]:
         """What was typed, to be shown again beside what is wrong with it."""

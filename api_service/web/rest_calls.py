@@ -5,13 +5,13 @@ browser's session. What REST would answer with a problem is raised as one.
 """
 
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote, urlencode
 
 from starlette.requests import Request
-from starlette.types import ASGIApp, Message
+from starlette.types import ASGIApp, Message, Receive
 
 from api_service.problems import of_exception
 from reservation_core.ports.identities import Principal
@@ -118,43 +118,10 @@ class RestCalls:
             # No id has a slash: one that was typed must not become another address.
             raise RestProblemError(404, {"detail": "There is nothing of this id. Look for it in the list."})
         content = b"" if body is None else json.dumps(body).encode()
-        headers = [(b"host", b"localhost"), (b"content-length", str(len(content)).encode())]
-        if body is not None:
-            headers.append((b"content-type", b"application/json"))
-        if key is not None:
-            headers.append((b"idempotency-key", key.encode()))
-        if match is not None:
-            headers.append((b"if-match", match.encode()))
-        scope = {
-            "type": "http",
-            "asgi": self._request.scope.get("asgi", {"version": "3.0"}),
-            "http_version": "1.1",
-            "method": method,
-            "scheme": "http",
-            "path": unquote(path),
-            "raw_path": path.encode(),
-            "root_path": "",
-            "query_string": _query(query or {}).encode(),
-            "headers": headers,
-            "client": self._request.scope.get("client"),
-            "server": self._request.scope.get("server"),
-            "state": {},
-            "app": self._request.app,
-            "principal": self._principal,
-            "request_id": self._request.scope.get("request_id"),
-        }
+        scope = self._scope(method, path, query or {}, _headers(len(content), key, match, json_comes=body is not None))
         received = _Received()
-        sent = False
-
-        async def receive() -> Message:
-            nonlocal sent
-            if sent:
-                return {"type": "http.disconnect"}
-            sent = True
-            return {"type": "http.request", "body": content, "more_body": False}
-
         try:
-            await self._routes(scope, receive, received)
+            await self._routes(scope, _sending(content), received)
         except Exception as error:
             problem = of_exception(error, Request(scope))
             if problem is None:
@@ -168,6 +135,30 @@ class RestCalls:
             raise RestProblemError(received.status, problem_body, received.headers)
         return RestAnswer(received.status, received.headers, found)
 
+    def _scope(
+        self, method: str, path: str, query: Query, headers: list[tuple[bytes, bytes]]
+    ) -> MutableMapping[str, Any]:
+        """The call as a server would have it; whose it is, the gate has said already."""
+        browsers = self._request.scope
+        return {
+            "type": "http",
+            "asgi": browsers.get("asgi", {"version": "3.0"}),
+            "http_version": "1.1",
+            "method": method,
+            "scheme": "http",
+            "path": unquote(path),
+            "raw_path": path.encode(),
+            "root_path": "",
+            "query_string": _query(query).encode(),
+            "headers": headers,
+            "client": browsers.get("client"),
+            "server": browsers.get("server"),
+            "state": {},
+            "app": self._request.app,
+            "principal": self._principal,
+            "request_id": browsers.get("request_id"),
+        }
+
     async def _items(self, path: str, query: dict[str, Any]) -> AsyncIterator[Any]:
         query.setdefault("limit", _PAGE)
         while True:
@@ -177,6 +168,27 @@ class RestCalls:
             if page.get("next_cursor") is None:
                 return
             query["cursor"] = page["next_cursor"]
+
+
+def _headers(length: int, key: str | None, match: str | None, *, json_comes: bool) -> list[tuple[bytes, bytes]]:
+    named = {
+        "host": "localhost",
+        "content-length": str(length),
+        "content-type": "application/json" if json_comes else None,
+        "idempotency-key": key,
+        "if-match": match,
+    }
+    return [(name.encode(), value.encode()) for name, value in named.items() if value is not None]
+
+
+def _sending(content: bytes) -> Receive:
+    """A body that comes at once, and then nothing more."""
+    messages: list[Message] = [{"type": "http.request", "body": content, "more_body": False}]
+
+    async def receive() -> Message:
+        return messages.pop() if messages else {"type": "http.disconnect"}
+
+    return receive
 
 
 def _query(given: Query) -> str:

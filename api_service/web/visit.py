@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 from starlette.requests import Request
 from starlette.responses import Response
 
+from api_service.problems import ProblemError
 from api_service.services import Services
 from api_service.web import csrf
 from api_service.web.cookies import Cookies
@@ -80,6 +81,17 @@ class Visit:
     def path(self, name: str) -> str:
         """A part of the address, such as a job's id, encoded for an address of REST."""
         return quote(str(self.request.path_params[name]), safe="")
+
+    def instant(self, typed: str) -> str:
+        """A time as REST takes it: without an offset it is one of the zone that the page shows.
+
+        Raises ProblemError (422) for what is none.
+        """
+        try:
+            read = datetime.fromisoformat(typed)
+        except ValueError as error:
+            raise ProblemError(422, "invalid_request", "Write times like 2030-01-31T09:00.") from error
+        return (read if read.tzinfo is not None else read.replace(tzinfo=self.zone)).isoformat()
 
     @staticmethod
     def encoded(value: str) -> str:

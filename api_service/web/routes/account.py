@@ -10,7 +10,6 @@ from api_service.web.rest_calls import RestProblemError
 from api_service.web.routing import WebRoute
 from api_service.web.visit import Visit
 from reservation_core.domain.notices import NoticeChannel, NoticeKind
-from reservation_core.domain.short_durations import seconds_in
 from reservation_core.usecases.web_sessions import SESSION_NAME
 
 _REFUSALS = (400, 403, 409, 412, 413, 422)
@@ -26,9 +25,8 @@ async def make_token(visit: Visit) -> Response:
     body: dict[str, Any] = {}
     if (name := visit.form.get("name")) is not None:
         body["name"] = name
-    if (lasts := visit.form.get("expires_in")) is not None:
-        seconds = seconds_in(lasts)
-        body["expires_in"] = lasts if seconds is None else seconds
+    if (lasts := visit.form.duration("expires_in")) is not None:
+        body["expires_in"] = lasts
     try:
         return await _page(visit, made=await visit.rest.post("/v1/tokens", body))
     except RestProblemError as problem:

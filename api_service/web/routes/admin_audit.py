@@ -1,12 +1,10 @@
 """The record: who did what, when, and why."""
 
-from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from api_service.problems import ProblemError
 from api_service.web.rest_calls import RestProblemError
 from api_service.web.routing import Access, WebRoute
 from api_service.web.visit import Visit
@@ -21,7 +19,9 @@ async def record_page(visit: Visit) -> Response:
     found: dict[str, Any] = {"items": [], "next_cursor": None}
     problem = None
     try:
-        query = {name: _instant(visit, value) if name in ("from", "to") else value for name, value in asked.items()}
+        query = {
+            name: visit.instant(value) if value and name in ("from", "to") else value for name, value in asked.items()
+        }
         given = {name: value for name, value in query.items() if value}
         found = await visit.rest.get("/v1/events", {**given, "limit": _PAGE, "cursor": visit.query("cursor") or None})
     except RestProblemError as refused:
@@ -38,17 +38,6 @@ async def record_page(visit: Visit) -> Response:
         asked_query="".join(f"{urlencode({name: value})}&" for name, value in asked.items() if value),
         problem=problem,
     )
-
-
-def _instant(visit: Visit, local: str) -> str:
-    """A time as the browser's field has it, in the zone that the page shows; an instant as it is."""
-    if not local:
-        return ""
-    try:
-        read = datetime.fromisoformat(local)
-    except ValueError as error:
-        raise ProblemError(422, "invalid_request", "Write times like 2030-01-31T09:00.") from error
-    return (read if read.tzinfo is not None else read.replace(tzinfo=visit.zone)).isoformat()
 
 
 ROUTES = (WebRoute("GET", "/admin/audit", record_page, Access.ADMIN),)

@@ -1,16 +1,13 @@
 """Maintenance: planned after a look at whom it affects."""
 
 import secrets
-from datetime import datetime
 from typing import Any
 
 from starlette.responses import Response
 
-from api_service.problems import ProblemError
 from api_service.web.rest_calls import RestProblemError
 from api_service.web.routing import Access, WebRoute
 from api_service.web.visit import Visit
-from reservation_core.domain.short_durations import seconds_in
 
 
 async def windows_page(visit: Visit) -> Response:
@@ -54,15 +51,9 @@ def _typed(visit: Visit) -> dict[str, Any]:
         "nodes": [name for part in (form.get("nodes") or "").split(",") if (name := part.strip())],
         "reason": form.get("reason") or "",
     }
-    duration = form.get("duration") or ""
-    seconds = seconds_in(duration)
-    body["duration"] = duration if seconds is None else seconds
+    body["duration"] = form.duration("duration") or ""
     if (start := form.get("start")) is not None:
-        try:
-            read = datetime.fromisoformat(start)
-        except ValueError as error:
-            raise ProblemError(422, "invalid_request", "Write times like 2030-01-31T09:00.") from error
-        body["start"] = (read if read.tzinfo is not None else read.replace(tzinfo=visit.zone)).isoformat()
+        body["start"] = visit.instant(start)
     return body
 
 

@@ -8,7 +8,6 @@ from starlette.responses import Response
 from api_service.web.rest_calls import RestProblemError
 from api_service.web.routing import Access, WebRoute
 from api_service.web.visit import Visit
-from reservation_core.domain.short_durations import seconds_in
 
 
 async def tokens_page(visit: Visit) -> Response:
@@ -22,9 +21,8 @@ async def make(visit: Visit) -> Response:
     body: dict[str, Any] = {"user": user}
     if (name := visit.form.get("name")) is not None:
         body["name"] = name
-    if (lasts := visit.form.get("expires_in")) is not None:
-        seconds = seconds_in(lasts)
-        body["expires_in"] = lasts if seconds is None else seconds
+    if (lasts := visit.form.duration("expires_in")) is not None:
+        body["expires_in"] = lasts
     try:
         made = await visit.rest.post("/v1/tokens", body)
     except RestProblemError as problem:

@@ -14,7 +14,6 @@ from api_service.web.rest_calls import RestProblemError
 from api_service.web.routing import WebRoute
 from api_service.web.visit import Visit
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus
-from reservation_core.domain.short_durations import seconds_in
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.reservations import JobView
 from reservation_core.usecases.owned import view_owned
@@ -50,17 +49,7 @@ async def list_page(visit: Visit) -> Response:
 
 async def job_page(visit: Visit) -> Response:
     """One job."""
-    job_id = visit.path("job_id")
-    context = await _state(visit)
-    tail, trouble = await _log(visit, context["view"])
-    return visit.page(
-        "job.html",
-        title=context["job"]["name"] or job_id,
-        live=f"job:{job_id} queue" if context["job"]["status"] == JobStatus.QUEUED else f"job:{job_id}",
-        tail=tail,
-        log_trouble=trouble,
-        **context,
-    )
+    return await _job_page(visit)
 
 
 async def job_state(visit: Visit) -> Response:
@@ -79,25 +68,13 @@ async def cancel(visit: Visit) -> Response:
 async def extend(visit: Visit) -> Response:
     """Let it last longer."""
     job_id = visit.path("job_id")
-    typed = visit.form.get("by") or ""
-    seconds = seconds_in(typed)
     try:
-        await visit.rest.post(f"/v1/jobs/{job_id}/extend", {"by": typed if seconds is None else seconds})
+        await visit.rest.post(f"/v1/jobs/{job_id}/extend", {"by": visit.form.duration("by") or ""})
     except RestProblemError as problem:
         if problem.status not in (400, 409, 422):
             raise
-        context = await _state(visit)
-        tail, trouble = await _log(visit, context["view"])
-        return visit.page(
-            "job.html",
-            title=context["job"]["name"] or job_id,
-            status=problem.status,
-            tail=tail,
-            log_trouble=trouble,
-            problem=problem,
-            **context,
-        )
-    return visit.go(f"/jobs/{job_id}", f"{job_id} may go on {typed} longer.")
+        return await _job_page(visit, problem)
+    return visit.go(f"/jobs/{job_id}", f"{job_id} may go on {visit.form.get('by')} longer.")
 
 
 async def log_stream(visit: Visit) -> Response:
@@ -123,6 +100,22 @@ async def log_file(visit: Visit) -> Response:
     response.headers["Content-Disposition"] = f'attachment; filename="{view.reservation.id}.log"'
     response.headers["X-Content-Type-Options"] = "nosniff"
     return response
+
+
+async def _job_page(visit: Visit, problem: RestProblemError | None = None) -> Response:
+    job_id = visit.path("job_id")
+    context = await _state(visit)
+    tail, trouble = await _log(visit, context["view"])
+    return visit.page(
+        "job.html",
+        title=context["job"]["name"] or job_id,
+        status=200 if problem is None else problem.status,
+        live=f"job:{job_id} queue" if context["job"]["status"] == JobStatus.QUEUED else f"job:{job_id}",
+        tail=tail,
+        log_trouble=trouble,
+        problem=problem,
+        **context,
+    )
 
 
 async def _owned(visit: Visit) -> JobView:
