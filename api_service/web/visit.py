@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from secrets import token_urlsafe
 from typing import Any
 from urllib.parse import quote
 from zoneinfo import ZoneInfo
@@ -128,6 +129,7 @@ class Visit:
             "me": None if visitor is None else visitor.principal,
             "position": self.position,
             "csrf": "" if visitor is None else csrf.made_for(visitor.secret),
+            "key": token_urlsafe(18),  # of whatever a form of this page makes: sent twice it is made once
             "nonce": self.nonce,
             "path": self.request.url.path,
             "address": self.request.url.path + (f"?{self.request.url.query}" if self.request.url.query else ""),

@@ -134,18 +134,28 @@ class Pod:
         return process.wait(LONG_S)
 
     def _kill(self, process: "subprocess.Popen[bytes]") -> None:
+        # The server's processes are groups of their own, and would notice its end in their own time. One that has ended
+        # is there for as long as nobody has asked for it, and a server takes it for the one before it.
+        ours = self._in_the_folder()
         os.killpg(process.pid, signal.SIGKILL)
-        # The server's processes are groups of their own, and would notice its end in their own time.
-        eventually_sync(lambda: not self._killed_others(), LONG_S)
+        process.wait(LONG_S)
 
-    def _killed_others(self) -> bool:
-        """Kill whatever works in our folder; whether there was anything."""
-        found = False
+        def gone() -> bool:
+            for other in {*ours, *self._in_the_folder()}:
+                ours.add(other)
+                with suppress(psutil.NoSuchProcess):
+                    other.kill()
+            return not any(other.is_running() for other in ours)
+
+        eventually_sync(gone, LONG_S)
+
+    def _in_the_folder(self) -> set[psutil.Process]:
+        """Whatever works in our folder."""
+        found = set()
         for other in psutil.process_iter():
             with suppress(psutil.Error):
                 if Path(other.cwd()).is_relative_to(self._folder):
-                    other.kill()
-                    found = True
+                    found.add(other)
         return found
 
     def exited(self) -> int:

@@ -1,6 +1,5 @@
 """One's own account: tokens and sessions, and how one is told of things."""
 
-import secrets
 from collections.abc import Mapping
 from typing import Any
 
@@ -127,7 +126,6 @@ async def _page(
         kinds=preferences["kinds"],
         channels=[channel.value for channel in NoticeChannel],
         targets=[each for each in targets if each["user"] == visit.principal.user],
-        key=secrets.token_urlsafe(18),
     )
 
 

@@ -1,6 +1,5 @@
 """Maintenance: planned after a look at whom it affects."""
 
-import secrets
 from typing import Any
 
 from starlette.responses import Response
@@ -71,7 +70,6 @@ async def _page(
         typed=visit.form.shown(),
         preview=preview,
         problem=problem,
-        key=secrets.token_urlsafe(18),
     )
 
 

@@ -1,7 +1,5 @@
 """Projects: made, given members, ended."""
 
-import secrets
-
 from starlette.responses import Response
 
 from api_service.web.rest_calls import RestProblemError
@@ -105,7 +103,6 @@ async def _list(visit: Visit, problem: RestProblemError | None = None) -> Respon
         projects=found["items"],
         next_cursor=found["next_cursor"],
         typed=visit.form.shown(),
-        key=secrets.token_urlsafe(18),
         problem=problem,
     )
 

@@ -1,7 +1,5 @@
 """Users: made and disabled."""
 
-import secrets
-
 from starlette.responses import Response
 
 from api_service.web.rest_calls import RestProblemError
@@ -65,7 +63,6 @@ async def _page(visit: Visit, problem: RestProblemError | None = None) -> Respon
         users=found["items"],
         next_cursor=found["next_cursor"],
         roles=[role.value for role in Role],
-        key=secrets.token_urlsafe(18),
         typed=visit.form.shown(),
         problem=problem,
     )

@@ -1,6 +1,5 @@
 """Bookings: the list of one's own, and one with all that can be done to it."""
 
-import secrets
 from datetime import timedelta
 from typing import Any
 
@@ -148,7 +147,6 @@ async def _page(
         begun=booking["status"] == BookingStatus.ACTIVE,
         usable=booking["status"] in (BookingStatus.CONFIRMED, BookingStatus.ACTIVE),
         mine=booking["user"] == visit.principal.user,
-        key=secrets.token_urlsafe(18),
     )
 
 

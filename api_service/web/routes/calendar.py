@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
@@ -181,7 +180,6 @@ async def _page(
         repeats=list(Repeats),
         fields={**_first_fields(visit, asked), **fields},
         verdict=found,
-        key=secrets.token_urlsafe(18),
         projects=[each["name"] for each in await visit.rest.all("/v1/projects")],
     )
 

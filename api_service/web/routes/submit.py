@@ -1,6 +1,5 @@
 """Submitting a job: a form that says what would become of it before it is sent."""
 
-import secrets
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
@@ -72,7 +71,6 @@ async def _form_page(
         title="Submit a job",
         status=status,
         fields={name: fields.get(name, "") for name in FIELDS},
-        key=secrets.token_urlsafe(18),
         problem=problem,
         gpu_types=sorted({name for node in nodes for name in node["gpu_types"]}),
         projects=[each["name"] for each in projects],

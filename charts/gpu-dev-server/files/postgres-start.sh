@@ -3,7 +3,7 @@
 #   primary  no data: made, where PG_MAY_CREATE=yes; a standby's data: promoted first
 #   standby  no data: copied from the primary; a primary's data: moved aside and copied anew
 # Needs PGDATA, PGPORT, PG_NAME, PG_PRIMARY_HOST, PG_STANDBYS, PG_USER, PG_DATABASE, and the folders PG_CONFIG (of
-# postgresql.conf, pg_hba.conf, prepare.sql), PG_SECRETS (password, replication-password) and PG_RUN (empty, ours).
+# postgresql.conf, pg_hba.conf, prepare.sql), PG_SECRETS (password, replication-password) and PG_RUN (ours alone).
 set -eu
 umask 077
 
@@ -11,6 +11,9 @@ say() { printf 'start: %s\n' "$*" >&2; }
 stop_here() { say "$*"; exit 1; }
 
 slot_of() { echo "$1" | tr -- - _; }
+
+# Left by a former container of this pod; the number of its process may be that of another one here.
+rm -f "$PG_RUN"/.s.PGSQL.*
 
 # A line of a password file; colons and backslashes mean something there.
 password="$(sed -e 's/\\/\\\\/g' -e 's/:/\\:/g' "$PG_SECRETS/replication-password")"
