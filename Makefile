@@ -2,12 +2,13 @@
 #   make up    the whole system on this machine, in the foreground (Ctrl-C ends it)
 #   make demo  the same, runs a job over REST, checks what it saw, and ends by itself
 #   make test  all tests              ARGS="-k name" passes arguments on, here and for bench
+#   make explore the property tests with other examples each time; ARGS="--hypothesis-seed=N" repeats one
 #   make check format, lint, types, import rules
 #   make web   the scripts of the web pages, with Node.js 18+; `make up` does it by itself where that is there
 #   make bench the benchmarks
 # Paths are relative throughout, so that the folder's own path may hold spaces.
 
-.PHONY: help up demo test check bench lock format web web-where-possible manifests images push sign clean
+.PHONY: help up demo test explore check bench lock format web web-where-possible manifests images push sign clean
 .DEFAULT_GOAL := help
 .SUFFIXES:
 .DELETE_ON_ERROR:
@@ -31,6 +32,9 @@ demo: $(RUN) ## one job from REST to its log, checked; ends by itself
 
 test: $(DEV) ## every test
 	@$(PY) -m pytest $(WORKERS) $(ARGS)
+
+explore: $(DEV) ## the property tests with other examples than those of `make test`
+	@GPU_DEV_TESTS_EXPLORE=yes $(PY) -m pytest -m hypothesis $(WORKERS) $(ARGS)
 
 check: $(DEV) ## format, lint, types, import rules
 	@$(PY) -m ruff format --check .
