@@ -6,6 +6,7 @@ from typing import Any
 from starlette.responses import Response
 
 from api_service.web.booking_form import TypedBooking, typed_change
+from api_service.web.booking_life import life_of_booking
 from api_service.web.rest_calls import Query, RestProblemError
 from api_service.web.return_address import safe_return
 from api_service.web.routing import WebRoute
@@ -17,6 +18,7 @@ from reservation_core.domain.model import BookingStatus
 _PAST = timedelta(days=90)
 _REFUSALS = (400, 403, 409, 412, 413, 422)
 _MOST_DATES = 400
+_STEPS = 200
 
 
 async def list_page(visit: Visit) -> Response:
@@ -127,6 +129,7 @@ async def _page(
 ) -> Response:
     answer = await visit.rest.call("GET", _address(visit))
     booking = answer.body
+    record = await visit.rest.get("/v1/events", {"subject": booking["id"], "limit": _STEPS})
     now_is = _fields(visit, booking)
     kept = {} if typed is None else {name: value for name, value in visit.form.shown().items() if name in now_is}
     return visit.page(
@@ -143,6 +146,8 @@ async def _page(
         stale=problem is not None and problem.status == 412,
         verdict=verdict,
         dates=await _dates(visit, booking),
+        steps=life_of_booking(record["items"], visit.zone, visit.now),
+        older_steps=record["next_cursor"] is not None,
         over=booking["status"] in {each.value for each in FINAL_BOOKINGS},
         begun=booking["status"] == BookingStatus.ACTIVE,
         usable=booking["status"] in (BookingStatus.CONFIRMED, BookingStatus.ACTIVE),

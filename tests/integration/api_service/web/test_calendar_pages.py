@@ -358,6 +358,21 @@ async def test_it_is_changed_and_cancelled_by_forms(browsing: SignedIn, alice: h
 
 
 @pytest.mark.usefixtures("lab")
+async def test_its_page_tells_its_life_and_who_changed_it(
+    browsing: SignedIn, alice: httpx.AsyncClient, root: httpx.AsyncClient
+) -> None:
+    made = await booked(alice, at(3), gpu_type="h100", title="runs")
+    path = f"/bookings/{made['id']}"
+    assert (await root.patch(f"/v1{path}", json={"end": at(6).isoformat()})).status_code == 200
+    assert (await root.delete(f"/v1{path}")).status_code == 200
+    _, heading, life = words(await (await browsing("alice")).get(path)).partition("Its life so far")
+    assert heading
+    steps = [life.index(said) for said in ("booked: ", "by you", "changed: ", "before ", "by root", "cancelled")]
+    assert steps == sorted(steps)
+    assert "by you" in words(await (await browsing("root")).get(path))
+
+
+@pytest.mark.usefixtures("lab")
 async def test_what_was_changed_meanwhile_is_shown_beside_what_was_typed(
     browsing: SignedIn, alice: httpx.AsyncClient
 ) -> None:
