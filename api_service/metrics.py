@@ -8,6 +8,7 @@ The record is read up to ten seconds ago, because rows of transactions that comm
 import asyncio
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Literal
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -39,6 +40,10 @@ class SignInOutcome(StrEnum):
     UNAVAILABLE = "unavailable"
     TOO_MANY = "too_many"
     FAILED = "failed"
+
+
+SignInWay = SignInMethod | Literal["token"]
+"""What is shown to sign in: a proof, or at the pages a token."""
 
 
 class Metrics:
@@ -115,9 +120,9 @@ class Metrics:
         children[0].inc()
         children[1].observe(seconds)
 
-    def sign_in(self, method: SignInMethod | None, outcome: SignInOutcome) -> None:
-        """Count one try to sign in; `method` where it got as far as to say one."""
-        self._sign_ins.labels("unknown" if method is None else method.value, outcome.value).inc()
+    def sign_in(self, way: SignInWay | None, outcome: SignInOutcome) -> None:
+        """Count one try to sign in; `way` where it got as far as to say one."""
+        self._sign_ins.labels("unknown" if way is None else str(way), outcome.value).inc()
 
     def unforeseen_error(self) -> None:
         """Count an exception that nobody expected."""

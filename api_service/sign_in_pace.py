@@ -14,6 +14,7 @@ from api_service import headers
 from api_service.problems import ProblemError
 from reservation_core.contracts_sign_in import AnyProof, AwsProof, KubernetesProof, OidcProof
 from reservation_core.domain.client_addresses import source_of, trusted_networks
+from reservation_core.domain.sign_in import SignInMethod
 from reservation_core.domain.token_buckets import Pace, TokenBuckets, whole_seconds
 from reservation_core.runtime.settings import ApiSettings
 
@@ -47,11 +48,17 @@ class SignInPace:
     def admit_word(self, proof: AnyProof) -> None:
         """Count a try by whose word it is that we would have to ask for or check. Raises ProblemError (429)."""
         voucher = self._voucher(proof)
-        if voucher is None:
-            return
+        if voucher is not None:
+            self._admit_by(voucher, proof.method)
+
+    def admit_issuers_word(self) -> None:
+        """The same where an issuer is still to be asked for an ID token. Raises ProblemError (429)."""
+        self._admit_by(SignInMethod.OIDC.value, SignInMethod.OIDC)
+
+    def _admit_by(self, voucher: str, method: SignInMethod) -> None:
         wait = self._vouchers.take(voucher, self._now())
         if wait:
-            raise _too_many(f"by {proof.method}", wait)
+            raise _too_many(f"by {method}", wait)
 
     def _voucher(self, proof: AnyProof) -> str | None:
         match proof:

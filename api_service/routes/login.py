@@ -1,19 +1,14 @@
 """Signing in: a proof of who somebody is elsewhere, for a token that lasts a while."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from api_service import bodies
 from api_service.documents import answers, problems, takes
-from api_service.metrics import Metrics, SignInOutcome
 from api_service.problems import ProblemError
 from api_service.services import Served
+from api_service.sign_in_counting import counted_sign_in
 from reservation_core.contracts_sign_in import SignedIn, SignIn
-from reservation_core.domain.errors import NotLetInError, ProofRefusedError
-from reservation_core.domain.sign_in import SignInMethod
 from reservation_core.ports.proofs import ProofUnavailableError
 from reservation_core.usecases.repeat import until_not_lost
 
@@ -35,10 +30,10 @@ async def sign_in(request: Request, services: Served) -> Response:
 
     403 says what to ask an administrator for. A request that AWS checks is good once: sign a new one for each try.
     """
-    with _counted(services.metrics) as tried:
+    with counted_sign_in(services.metrics) as tried:
         services.sign_in_pace.admit(request.scope)
         proof = (await bodies.read(request, SignIn, limit=_LARGEST)).root
-        tried.method = proof.method
+        tried.way = proof.method
         services.sign_in_pace.admit_word(proof)
         try:
             done = await until_not_lost(lambda: services.signing_in.desk.sign_in(proof))
@@ -54,32 +49,3 @@ async def sign_in(request: Request, services: Served) -> Response:
     )
     headers = {"Cache-Control": "no-store"}
     return Response(answer.model_dump_json(), status_code=201, media_type="application/json", headers=headers)
-
-
-class _Tried:
-    """What is known of a try so far."""
-
-    method: SignInMethod | None = None
-
-
-@contextmanager
-def _counted(metrics: Metrics) -> Iterator[_Tried]:
-    tried = _Tried()
-    outcome = SignInOutcome.FAILED
-    try:
-        yield tried
-        outcome = SignInOutcome.SIGNED_IN
-    except ProofRefusedError:
-        outcome = SignInOutcome.REFUSED
-        raise
-    except NotLetInError:
-        outcome = SignInOutcome.NOT_LET_IN
-        raise
-    except ProblemError as error:
-        outcome = _PROBLEMS.get(error.status, SignInOutcome.MALFORMED)
-        raise
-    finally:
-        metrics.sign_in(tried.method, outcome)
-
-
-_PROBLEMS = {429: SignInOutcome.TOO_MANY, 503: SignInOutcome.UNAVAILABLE}

@@ -4,7 +4,9 @@ from zoneinfo import available_timezones
 
 from starlette.responses import Response
 
+from api_service.metrics import SignInOutcome
 from api_service.problems import ProblemError
+from api_service.sign_in_counting import counted_sign_in
 from api_service.web.cookies import keep_zone
 from api_service.web.return_address import safe_return
 from api_service.web.routing import Access, WebRoute
@@ -12,7 +14,7 @@ from api_service.web.visit import Visit
 from reservation_core.domain.errors import ForbiddenError
 from reservation_core.ports.identities import Principal
 from reservation_core.usecases import tokens
-from reservation_core.usecases.web_sessions import open_session
+from reservation_core.usecases.web_sessions import WebSession, open_session
 
 
 async def sign_in_page(visit: Visit) -> Response:
@@ -23,14 +25,36 @@ async def sign_in_page(visit: Visit) -> Response:
 async def sign_in(visit: Visit) -> Response:
     """Begin a session with a token."""
     wanted = safe_return(visit.form.get("next"))
-    secret = visit.form.get("token")
+    with counted_sign_in(visit.services.metrics, "token") as tried:
+        try:
+            session = await _begun(visit, visit.form.get("token"))
+        except _NotSignedInError as refused:
+            tried.outcome = refused.outcome
+            return _form(visit, wanted, str(refused))
+    response = visit.go(wanted)
+    visit.cookies.keep_session(response, session.secret, session.expires_at)
+    return response
+
+
+class _NotSignedInError(Exception):
+    """Why a token begins no session; the text is for whoever showed it."""
+
+    def __init__(self, outcome: SignInOutcome, detail: str) -> None:
+        super().__init__(detail)
+        self.outcome = outcome
+
+
+async def _begun(visit: Visit, secret: str | None) -> WebSession:
+    """A session of whoever shows a token, instead of the one that this browser has. Raises _NotSignedInError."""
     if secret is None:
-        return _form(visit, wanted, "Paste a token: `gpu-dev login` shows where yours is, or ask an administrator.")
+        detail = "Paste a token: `gpu-dev login` shows where yours is, or ask an administrator."
+        raise _NotSignedInError(SignInOutcome.MALFORMED, detail)
     services = visit.services
     try:
         shown = await services.authenticator.principal(f"Bearer {secret}")
-    except ProblemError:
-        return _form(visit, wanted, "This token is not valid: it is misspelt, expired or revoked. Ask for a new one.")
+    except ProblemError as error:
+        detail = "This token is not valid: it is misspelt, expired or revoked. Ask for a new one."
+        raise _NotSignedInError(SignInOutcome.REFUSED, detail) from error
     try:
         former = await _former(visit)
         async with services.runtime.uow() as uow:
@@ -44,12 +68,10 @@ async def sign_in(visit: Visit) -> Response:
                 now=services.runtime.clock.now(),
             )
     except ForbiddenError as error:
-        return _form(visit, wanted, error.detail)
+        raise _NotSignedInError(SignInOutcome.NOT_LET_IN, error.detail) from error
     if former is not None:
         services.authenticator.forget_token(former.token_id)
-    response = visit.go(wanted)
-    visit.cookies.keep_session(response, session.secret, session.expires_at)
-    return response
+    return session
 
 
 async def _former(visit: Visit) -> Principal | None:

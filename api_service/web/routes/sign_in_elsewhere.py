@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from starlette.responses import RedirectResponse, Response
 
 from api_service.problems import ProblemError, of_validation
+from api_service.sign_in_counting import counted_sign_in
 from api_service.web.return_address import safe_return
 from api_service.web.routing import Access, WebRoute
 from api_service.web.visit import Visit
@@ -20,6 +21,7 @@ from reservation_core.domain.sign_in import SignInMethod
 from reservation_core.ports.code_flow import Begun, CodeFlow
 from reservation_core.ports.proofs import ProofUnavailableError
 from reservation_core.usecases.repeat import until_not_lost
+from reservation_core.usecases.sign_in import SignedInUser
 from reservation_core.usecases.web_sessions import SESSION_NAME
 
 _KEPT_S = 600
@@ -29,11 +31,13 @@ _ANEW = "Open the sign-in page and begin anew."
 async def start(visit: Visit) -> Response:
     """Send the browser there."""
     flow = _flow(visit)
-    visit.services.sign_in_pace.admit(visit.request.scope)
-    try:
-        begun = await flow.begin()
-    except ProofUnavailableError as error:
-        raise _unavailable(error) from error
+    with counted_sign_in(visit.services.metrics, SignInMethod.OIDC) as tried:
+        visit.services.sign_in_pace.admit(visit.request.scope)
+        try:
+            begun = await flow.begin()
+        except ProofUnavailableError as error:
+            raise _unavailable(error) from error
+        tried.outcome = None  # there it goes on, and is counted when the browser is back
     response = RedirectResponse(begun.url, 303, headers={"Cache-Control": "no-store"})
     kept = [begun.state, begun.nonce, begun.verifier, safe_return(visit.query("next"))]
     visit.cookies.keep_sign_in(response, urlsafe_b64encode(json.dumps(kept).encode()).decode(), _KEPT_S)
@@ -43,26 +47,33 @@ async def start(visit: Visit) -> Response:
 async def done(visit: Visit) -> Response:
     """The browser is back: with a code for an ID token, which becomes a session."""
     flow = _flow(visit)
+    with counted_sign_in(visit.services.metrics, SignInMethod.OIDC):
+        signed_in, wanted = await _signed_in(visit, flow)
+    response = visit.go(wanted)
+    visit.cookies.drop_sign_in(response)
+    visit.cookies.keep_session(response, signed_in.secret, signed_in.expires_at)
+    return response
+
+
+async def _signed_in(visit: Visit, flow: CodeFlow) -> tuple[SignedInUser, str]:
+    """Whom the issuer has let in, and where they wanted to go."""
     begun, wanted = _kept(visit.cookies.sign_in(visit.request))
     if not hmac.compare_digest(visit.query("state").encode(), begun.state.encode()):
         raise ProblemError(403, "other_sign_in", f"This is the answer to another sign-in than this browser's. {_ANEW}")
     if visit.query("error"):
         raise ProblemError(403, "sign_in_refused", f"Your organisation's sign-in has let nobody in. {_ANEW}")
-    desk = visit.services.signing_in.desk
+    desk, pace = visit.services.signing_in.desk, visit.services.sign_in_pace
     # From here on the issuer is asked, by anybody: state and cookie are only each other's witnesses.
-    visit.services.sign_in_pace.admit(visit.request.scope)
+    pace.admit(visit.request.scope)
+    pace.admit_issuers_word()
     try:
         token = await flow.finish(visit.query("code"), begun)
         proof = OidcProof(method=SignInMethod.OIDC, id_token=token)
-        signed_in = await until_not_lost(lambda: desk.sign_in(proof, called=SESSION_NAME))
+        return await until_not_lost(lambda: desk.sign_in(proof, called=SESSION_NAME)), wanted
     except ProofUnavailableError as error:
         raise _unavailable(error) from error
     except ValidationError as error:
         raise of_validation(error) from None
-    response = visit.go(wanted)
-    visit.cookies.drop_sign_in(response)
-    visit.cookies.keep_session(response, signed_in.secret, signed_in.expires_at)
-    return response
 
 
 def _flow(visit: Visit) -> CodeFlow:

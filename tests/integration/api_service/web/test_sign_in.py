@@ -68,9 +68,24 @@ async def test_a_services_token_begins_nothing(browsing: SignedIn, runtime: Runt
     done = await browser.client.post("/sign-in", data={"token": secret})
     assert done.status_code == 401
     assert "service's token" in words(done.text)
+    counted = (await browser.client.get("/metrics")).text
+    assert 'gpu_dev_sign_ins_total{method="token",outcome="not_let_in"} 1.0' in counted
     # Put into the cookie by hand it is none, either: past the gate REST would take it for a person's.
     browser.client.cookies.set("gpu_dev_session", secret)
     assert (await browser.client.get("/account")).status_code == 303
+
+
+async def test_tries_are_counted_by_what_became_of_them(browsing: SignedIn, people: People) -> None:
+    browser = await browsing("alice")
+    for shown in (people.secrets["revoked"], "x" * 600, None):
+        await browser.client.post("/sign-in", data={} if shown is None else {"token": shown})
+    text = (await browser.client.get("/metrics")).text
+    counted = {line for line in text.splitlines() if line.startswith("gpu_dev_sign_ins_total")}
+    assert counted == {
+        'gpu_dev_sign_ins_total{method="token",outcome="signed_in"} 1.0',
+        'gpu_dev_sign_ins_total{method="token",outcome="refused"} 2.0',
+        'gpu_dev_sign_ins_total{method="token",outcome="malformed"} 1.0',
+    }
 
 
 async def test_signing_out_ends_the_session_on_the_server(browsing: SignedIn) -> None:

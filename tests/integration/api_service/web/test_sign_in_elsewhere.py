@@ -131,6 +131,39 @@ async def test_nobody_has_the_issuer_asked_without_end(runtime: Runtime, world: 
     assert statuses == [401, 401, 401, 429]
 
 
+async def test_nor_from_many_addresses(runtime: Runtime, world: SignInWorld) -> None:
+    kept = urlsafe_b64encode(json.dumps(["a", "n", "v", "/"]).encode()).decode()
+    async with opened(runtime, world, voucher_burst=3, voucher_per_s=0.01) as browser:
+        browser.client.cookies.set("__Host-gpu_dev_sign_in", kept)
+        returned = {"state": "a", "code": "b"}
+        tried = [await browser.client.get("/sign-in/done", params=returned) for _ in range(4)]
+        assert [each.status_code for each in tried] == [401, 401, 401, 429]
+        assert "by oidc" in words(tried[-1].text)
+        assert int(tried[-1].headers["retry-after"]) > 0
+        # It is the same word that REST's sign-ins with an ID token are good by.
+        proof = {"method": "oidc", "id_token": "e30.e30.e30"}
+        assert (await browser.client.post("/v1/login", json=proof)).status_code == 429
+
+
+async def test_tries_are_counted_by_what_became_of_them(browser: Browser, world: SignInWorld) -> None:
+    url = await sent_away(browser)
+    code = world.issuer.visited(url)
+    await back(browser, url, code, state="another")
+    await back(browser, url, code, error="access_denied")
+    await back(browser, url, "unknown")
+    assert (await back(browser, url, code)).status_code == 303
+    world.network.ports.clear()
+    assert (await browser.client.get("/sign-in/start")).status_code == 503
+    text = (await browser.client.get("/metrics")).text
+    counted = {line for line in text.splitlines() if line.startswith("gpu_dev_sign_ins_total")}
+    assert counted == {
+        'gpu_dev_sign_ins_total{method="oidc",outcome="malformed"} 1.0',
+        'gpu_dev_sign_ins_total{method="oidc",outcome="refused"} 2.0',
+        'gpu_dev_sign_ins_total{method="oidc",outcome="signed_in"} 1.0',
+        'gpu_dev_sign_ins_total{method="oidc",outcome="unavailable"} 1.0',
+    }
+
+
 async def test_all_other_browsers_are_signed_out_however_they_were_signed_in(
     browser: Browser, world: SignInWorld
 ) -> None:
