@@ -6,6 +6,7 @@ from typing import Any
 
 import helm_python
 import pytest
+import yaml
 
 from reservation_core.runtime.owners_file import read_owners
 from reservation_core.runtime.settings_webhook import WebhookSettings
@@ -15,7 +16,7 @@ from tests.chart.hardening import (
     check_variables,
     mounted,
 )
-from tests.chart.rendering import JsonObject, one, render
+from tests.chart.rendering import CHARTS, JsonObject, one, render
 from tests.chart.tried_values import BOOKING, GIVEN, OWNERS, URL
 from tests.webhook_registration import ENFORCED_LABEL
 
@@ -117,6 +118,22 @@ def test_the_defaults_are_the_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("unbooked", "silence", "place", "fresh_s", "last_known_s", "allow_claims", "scheduler_name"):
         assert getattr(given.webhook, name) == getattr(bare.webhook, name), name
     assert given.gpu == bare.gpu
+
+
+def test_whatever_ends_pods_may_change_their_marks() -> None:
+    """As deploy/ installs it and as the chart gpu-dev-server does, each in its own namespace."""
+    installed = render("gpu-dev-server", {"reservationExpiry": {"enforcement": {"enabled": True}}})
+    bindings = [each for each in installed if each["kind"] == "ClusterRoleBinding"]
+    folder = CHARTS.parent / "deploy" / "enforcement"
+    bindings += [each for path in folder.iterdir() for each in yaml.safe_load_all(path.read_text())]
+    accounts = {
+        f"system:serviceaccount:{subject['namespace']}:{subject['name']}"
+        for each in bindings
+        if each["kind"] == "ClusterRoleBinding" and each["roleRef"]["name"] == "gpu-dev-pod-ending"
+        for subject in each["subjects"]
+    }
+    assert len(accounts) == 3
+    assert accounts == set(variables(rendered(GIVEN))["GPU_DEV_WEBHOOK__MARK_KEEPERS"].split(","))
 
 
 def test_what_can_change_is_mounted_as_a_folder() -> None:
