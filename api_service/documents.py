@@ -65,7 +65,7 @@ _EXPLAINED: Mapping[int, str] = {
     413: "The body is too large.",
     415: "The body is not JSON.",
     422: "The request breaks rules; `broken_rules` lists them.",
-    429: "Too many of these came in a short time; Retry-After says when to try again.",
+    429: "Too many of these came in a short time, or are open; Retry-After says when to try again.",
     503: "The database, the cluster or the server is not available at this moment.",
 }
 _IDEMPOTENCY_KEY = {

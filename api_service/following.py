@@ -6,7 +6,7 @@ something happened to some job: each stream then reads what is new for its own.
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import AbstractContextManager, aclosing
 from datetime import timedelta
 
 import structlog
@@ -69,6 +69,7 @@ class LiveStream(Response):
     """A response that goes on until its chunks end, the client leaves, the caller's token ends or the process stops.
 
     Unless its chunks came to their end, the response stays visibly incomplete (the connection is closed in its middle).
+    `place` is taken meanwhile, see `OpenStreams`.
     """
 
     def __init__(
@@ -76,17 +77,23 @@ class LiveStream(Response):
         chunks: AsyncGenerator[bytes],
         *,
         media_type: str,
+        place: AbstractContextManager[None],
         wakeups: SharedWakeups,
         recheck: Callable[[], Awaitable[object]],
     ) -> None:
         super().__init__(media_type=media_type, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._chunks = chunks
+        self._place = place
         self._wakeups = wakeups
         self._recheck = recheck
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         """Serve it."""
+        with self._place:
+            await self._serve(receive, send)
+
+    async def _serve(self, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         pump = asyncio.create_task(self._pump(send))
         gone = asyncio.create_task(_disconnected(receive))

@@ -13,6 +13,7 @@ from api_service.auth import Authenticator
 from api_service.background import kept_going
 from api_service.following import SharedWakeups
 from api_service.metrics import Metrics
+from api_service.open_streams import OpenStreams
 from api_service.policy_cache import PolicyCache
 from api_service.sign_in_pace import SignInPace
 from api_service.submission import SubmissionWriter
@@ -36,6 +37,7 @@ class Services:
     """Everything with a life as long as the application's.
 
     `reads` is for lists and whatever else reads much; `stream_reads` keeps streams from taking all connections.
+    `streams` are those that programs have open, `page_streams` those of pages.
     """
 
     runtime: Runtime
@@ -49,6 +51,8 @@ class Services:
     waitlist: Waitlist
     signing_in: SigningIn
     sign_in_pace: SignInPace
+    streams: OpenStreams
+    page_streams: OpenStreams
     stream_reads: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_STREAM_READERS))
 
     @classmethod
@@ -77,6 +81,8 @@ class Services:
             waitlist=Waitlist(runtime.uow, runtime.ids, settings.offer),
             signing_in=signing_in or open_signing_in(settings, runtime),
             sign_in_pace=SignInPace(settings),
+            streams=OpenStreams(settings.streams_per_user),
+            page_streams=OpenStreams(settings.web.streams_per_user),
         )
 
     @asynccontextmanager

@@ -42,7 +42,7 @@ _log = structlog.get_logger(__name__)
     summary="Follow a job",
     response_class=Response,
     responses=stream("text/event-stream", "Events (`data` is a JobEvent) until the job has ended.", _EXAMPLE)
-    | problems(400, 404),
+    | problems(400, 404, 429),
     openapi_extra={"parameters": [_LAST_EVENT_ID]},
 )
 async def follow_job(request: Request, services: Served, caller: Caller, job_id: JobId) -> Response:
@@ -54,10 +54,12 @@ async def follow_job(request: Request, services: Served, caller: Caller, job_id:
     async with services.runtime.uow() as uow:
         view = await view_owned(uow, caller, job_id)
         sight = await sight_of(uow, caller, services.settings.holders)
+    place = services.streams.place(caller.user_id)
     authorization = request.headers.get("authorization")
     return LiveStream(
         _events(services, sight, job_id, after, ended=view.reservation.status in FINAL_STATUSES),
         media_type="text/event-stream",
+        place=place,
         wakeups=services.wakeups,
         recheck=lambda: services.authenticator.principal(authorization),
     )

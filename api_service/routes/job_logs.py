@@ -31,7 +31,7 @@ class LogQuery(BaseModel):
     summary="Read a job's log",
     response_class=Response,
     responses=stream("text/plain", "What the job printed; of a gang, each line after its rank: `[0] `.", "step 1\n")
-    | problems(404),
+    | problems(404, 429),
 )
 async def read_job_log(
     request: Request, services: Served, caller: Caller, job_id: JobId, query: Annotated[LogQuery, Query()]
@@ -39,6 +39,7 @@ async def read_job_log(
     """Standard output and error of the job's newest attempt. A connection closed in its middle means: incomplete."""
     async with services.runtime.uow() as uow:
         view = await view_owned(uow, caller, job_id)
+    place = services.streams.place(caller.user_id)
     if query.follow:
         chunks = follow_log(services, view.reservation)
     else:
@@ -47,6 +48,7 @@ async def read_job_log(
     return LiveStream(
         chunks,
         media_type="text/plain; charset=utf-8",
+        place=place,
         wakeups=services.wakeups,
         recheck=lambda: services.authenticator.principal(authorization),
     )

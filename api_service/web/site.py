@@ -15,7 +15,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from api_service.background import kept_going
-from api_service.problems import ProblemError, of_exception, respond
+from api_service.problems import MEDIA_TYPE, ProblemError, of_exception, respond
 from api_service.services import Services
 from api_service.web import csrf
 from api_service.web.assets import Assets
@@ -166,11 +166,14 @@ class Site:
 
 
 def _drawn(visit: Visit, problem: RestProblemError) -> Response:
-    title = HTTPStatus(problem.status).phrase
-    if visit.partial:
+    if visit.request.headers.get("accept") == "text/event-stream":
+        # A script asks why its stream is none: it shows the words itself.
+        response = Response(json.dumps(problem.problem), problem.status, media_type=MEDIA_TYPE)
+    elif visit.partial:
         # What a script asked for goes where problems are shown, beside what was there.
         response = visit.part("_problem.html", problem.status, problem=problem)
     else:
+        title = HTTPStatus(problem.status).phrase
         response = visit.page("problem.html", title=title, status=problem.status, problem=problem)
     for name in _SAID_OF_PROBLEMS:
         if (value := problem.headers.get(name)) is not None:

@@ -1,5 +1,6 @@
 """One request for a page: who asks, from which zone, and how it is answered."""
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from secrets import token_urlsafe
@@ -69,6 +70,10 @@ class Visit:
     def rest(self) -> RestCalls:
         """REST, as whoever asks."""
         return self.signed_in.rest
+
+    def stream_place(self) -> AbstractContextManager[None]:
+        """For one more stream of whoever asks. Raises ProblemError (429) where there is no place left."""
+        return self.services.page_streams.place(self.principal.user_id)
 
     @property
     def partial(self) -> bool:

@@ -246,6 +246,8 @@ class ApiSettings(GraceSettings, WaitlistSettings):
     max_duration_s: Seconds = 86_400 * 30
     token_cache_s: Annotated[float, Field(ge=0, le=60)] = 2.0
     submit_batch: Annotated[int, Field(ge=1, le=1000)] = 100
+    # So many jobs a user's programs may follow at once (`gpu-dev run`, `logs --follow`), in each API process.
+    streams_per_user: Annotated[int, Field(ge=1, le=100_000)] = 200
     # everyone: whoever is signed in; members: who is in a project with the holder; self: nobody else.
     holders: Holders = Holders.EVERYONE
     auth: AuthSettings = Field(default_factory=AuthSettings)

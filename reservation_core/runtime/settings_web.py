@@ -13,6 +13,8 @@ class WebSettings(BaseModel):
 
     enabled: bool = True
     session_s: Annotated[float, Field(ge=60, le=86_400 * 7)] = 43_200  # how long somebody stays signed in at most
+    # So many streams (one for each page that is looked at, one for each log) a user may have open, in each API process.
+    streams_per_user: Annotated[int, Field(ge=1, le=100_000)] = 20
     # How people's browsers reach this server, such as https://gpus.example.org. With https, cookies go by TLS alone.
     public_url: _Url | None = None
     # Signing in at an OpenID Connect issuer that the sign-in file names (GPU_DEV_AUTH__FILE): its address, and what it

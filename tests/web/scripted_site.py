@@ -21,7 +21,7 @@ POLICY = (
 
 
 class ScriptedSite:
-    """`pages` by their paths; what is built at /built/; a stream at /live that answers `live_status`."""
+    """`pages` by their paths; what is built at /built/; a stream at /live that answers `live_status`, with words."""
 
     def __init__(self) -> None:
         self.port = own_port()
@@ -31,6 +31,7 @@ class ScriptedSite:
         self.asked: Counter[str] = Counter()
         self.live_asked: list[str] = []
         self.live_status = 200
+        self.live_detail = ""
         self.streams: set[web.StreamResponse] = set()
         self._runner: web.AppRunner | None = None
 
@@ -81,7 +82,7 @@ class ScriptedSite:
     async def _live(self, request: web.Request) -> web.StreamResponse:
         self.live_asked.append(request.query_string)
         if self.live_status != 200:
-            return web.Response(status=self.live_status)
+            return web.json_response({"detail": self.live_detail}, status=self.live_status)
         stream = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
         await stream.prepare(request)
         await stream.write(b"retry: 100\n\n")

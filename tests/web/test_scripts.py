@@ -100,6 +100,27 @@ async def test_a_server_that_is_busy_is_asked_again(person: Person, scripted: Sc
     assert scripted.asked["/"] == 1
 
 
+async def test_who_has_too_many_pages_open_is_told_and_this_one_goes_on_when_there_is_room(
+    person: Person, scripted: ScriptedSite
+) -> None:
+    person.expect_problem("answer: 429 GET .*/live")
+    scripted.live_status, scripted.live_detail = 429, "You have 20 streams open."
+    page = person.page
+    await page.clock.install()
+    await page.goto("/")
+    state = page.locator("#live-state")
+    await expect(state).to_contain_text("only when you load it anew. You have 20 streams open.")
+    asked = len(scripted.live_asked)
+    await page.clock.run_for(10_000)
+    await expect(state).to_contain_text("You have 20 streams open.")
+    assert len(scripted.live_asked) == asked, "it asks again and again"
+    scripted.live_status = 200
+    await page.clock.run_for(50_000)
+    await scripted.streams_are(1)
+    await expect(state).to_be_empty()
+    assert await told(page, 2)
+
+
 async def test_who_is_signed_out_is_shown_the_page_anew_and_not_again_and_again(
     person: Person, scripted: ScriptedSite
 ) -> None:

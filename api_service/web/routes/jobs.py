@@ -83,6 +83,7 @@ async def log_stream(visit: Visit) -> Response:
     return LiveStream(
         followed(follow_log(visit.services, view.reservation)),
         media_type="text/event-stream",
+        place=visit.stream_place(),
         wakeups=visit.services.wakeups,
         recheck=lambda: visit.services.authenticator.principal(f"Bearer {visit.signed_in.secret}"),
     )
@@ -91,9 +92,11 @@ async def log_stream(visit: Visit) -> Response:
 async def log_file(visit: Visit) -> Response:
     """The log as it was printed, to keep."""
     view = await _owned(visit)
+    place = visit.stream_place()  # before the cluster is asked
     response = LiveStream(
         await read_log(visit.services, view.reservation),
         media_type="text/plain; charset=utf-8",
+        place=place,
         wakeups=visit.services.wakeups,
         recheck=lambda: visit.services.authenticator.principal(f"Bearer {visit.signed_in.secret}"),
     )

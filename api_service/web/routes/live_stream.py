@@ -26,6 +26,7 @@ async def follow(visit: Visit) -> Response:
     return LiveStream(
         messages(visit.topics, topics, visit.query("since")),
         media_type="text/event-stream",
+        place=visit.stream_place(),
         wakeups=visit.services.wakeups,
         recheck=lambda: visit.services.authenticator.principal(f"Bearer {visit.signed_in.secret}"),
     )

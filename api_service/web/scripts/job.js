@@ -1,5 +1,6 @@
 // The output of a job as it is printed: appended as it comes, followed while the reader is at its end, searched.
 const MOST_LINES = 5_000;
+const AGAIN_MS = 20_000;
 
 const log = document.getElementById("log");
 const follow = document.getElementById("log-follow");
@@ -8,6 +9,7 @@ const found = document.getElementById("log-found");
 const state = document.getElementById("log-state");
 const leftOut = document.getElementById("log-left-out");
 let missing = 0;
+let before = null; // what was said of the output, while it is said that it does not come
 
 function lineOf(html) {
   const line = document.createElement("div");
@@ -53,6 +55,21 @@ function goToNext(backwards) {
   next.scrollIntoView({ block: "nearest" });
 }
 
+/** The browser does not say why there is no stream, and after an answer that is none it does not ask again. */
+async function askWhy() {
+  let words = "The server can’t be reached.";
+  try {
+    const answer = await fetch(log.dataset.stream, { cache: "no-store", headers: { Accept: "text/event-stream" }, redirect: "manual" });
+    if (answer.ok) void answer.body?.cancel();
+    words = answer.ok ? "" : ((await answer.json()).detail ?? words);
+  } catch {
+    // Nobody answers, or not in words.
+  }
+  if (words === "") return;
+  before ??= state.textContent;
+  state.textContent = `What is printed now is not shown here. ${words}`;
+}
+
 function listen() {
   const source = new EventSource(log.dataset.stream);
   source.addEventListener("lines", (message) => append(JSON.parse(message.data)));
@@ -60,7 +77,24 @@ function listen() {
     source.close();
     if (log.childElementCount === 0) state.textContent = "It printed nothing.";
   });
-  addEventListener("pagehide", () => source.close(), { once: true });
+  let again = 0;
+  source.addEventListener("open", () => {
+    state.textContent = before ?? state.textContent;
+    before = null;
+  });
+  source.addEventListener("error", () => {
+    if (source.readyState !== EventSource.CLOSED) return; // the browser tries again by itself
+    void askWhy();
+    again = setTimeout(listen, AGAIN_MS);
+  });
+  addEventListener(
+    "pagehide",
+    () => {
+      source.close();
+      clearTimeout(again);
+    },
+    { once: true },
+  );
 }
 
 if (log !== null) {

@@ -3,6 +3,8 @@
 const PATIENCE_MS = 3_000;
 const FIRST_PAUSE_MS = 1_000;
 const LONGEST_PAUSE_MS = 30_000;
+const TOO_MANY = 429;
+const REFUSED = -1; // no timer: the words that are there stay until there is a stream
 const RELOADED = "live-reloaded-at";
 const RELOAD_AGAIN_MS = 10_000;
 
@@ -66,6 +68,7 @@ class Live {
   async #askWhy() {
     const asking = (this.#asking = new AbortController());
     let over = false;
+    let words = "";
     try {
       const answer = await fetch(this.#url, {
         cache: "no-store",
@@ -74,14 +77,16 @@ class Live {
         signal: asking.signal,
       });
       over = answer.status === 401 || answer.type === "opaqueredirect";
+      if (answer.status === TOO_MANY) words = (await answer.json()).detail ?? "";
     } catch {
       // Nobody answers: that is tried again, too.
     }
     if (this.#asking !== asking) return;
     asking.abort(); // what it would stream is for the next connection
     this.#asking = null;
-    if (over) this.#signedOut();
-    else this.#tryAgainLater();
+    if (over) return this.#signedOut();
+    if (words !== "") this.#refused(words);
+    this.#tryAgainLater();
   }
 
   #tryAgainLater() {
@@ -99,6 +104,14 @@ class Live {
     }
     sessionStorage.setItem(RELOADED, String(Date.now()));
     location.reload();
+  }
+
+  /** Others of this person's pages have all the streams that there are for them. */
+  #refused(words) {
+    clearTimeout(this.#patience);
+    this.#patience = REFUSED;
+    this.#pause = LONGEST_PAUSE_MS;
+    say(`This page shows changes only when you load it anew. ${words}`);
   }
 
   #beginToWait() {

@@ -157,6 +157,43 @@ async def test_without_wakeups_the_sweep_finds_events(remote: httpx.AsyncClient,
         assert stream.events[-1]["after"] == "cancelled"
 
 
+async def test_nobody_has_more_streams_open_than_their_share(
+    served: Served, remote: httpx.AsyncClient, people: People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for streams in (served.app.state.services.streams, served.app.state.services.page_streams):
+        monkeypatch.setattr(streams, "_most", 2)
+    job_id = (await submitted(remote))["id"]
+    events, log = f"/v1/jobs/{job_id}/events", f"/v1/jobs/{job_id}/logs?follow=true"
+    async with streaming(remote, events):
+        async with streaming(remote, log):
+            for path in (events, log):
+                refused = await remote.get(path)
+                assert (refused.status_code, refused.headers["retry-after"]) == (429, "30")
+                assert refused.json()["type"] == "urn:gpu-dev:problem:too_many_streams"
+                assert "Close pages, or end programs" in refused.json()["detail"]
+            other = {"Authorization": f"Bearer {people.secrets['root']}"}
+            async with streaming(remote, events, **other):
+                pass
+        # What has ended makes room.
+        await eventually(lambda: _is_let_in(remote, events))
+    # Pages have places of their own, and their scripts are told in words, too.
+    await remote.post("/sign-in", data={"token": str(people.secrets["alice"])}, headers={"Accept": "text/html"})
+    live = {"Accept": "text/event-stream"}
+    async with streaming(remote, "/live?topics=now", **live), streaming(remote, f"/jobs/{job_id}/log", **live):
+        for path in ("/live?topics=now", f"/jobs/{job_id}/log", f"/jobs/{job_id}/log.txt"):
+            refused = await remote.get(path, headers=live)
+            assert (refused.status_code, refused.headers["retry-after"]) == (429, "30")
+            assert "You have 2 streams open" in refused.json()["detail"]
+        page = await remote.get(f"/jobs/{job_id}/log.txt", headers={"Accept": "text/html"})
+        assert (page.status_code, page.headers["retry-after"]) == (429, "30")
+        assert "You have 2 streams open" in page.text
+
+
+async def _is_let_in(client: httpx.AsyncClient, path: str) -> bool:
+    async with client.stream("GET", path) as response:
+        return response.status_code == 200
+
+
 async def test_streams_end_when_the_server_stops(served: Served, remote: httpx.AsyncClient) -> None:
     job_id = (await submitted(remote))["id"]
     async with (

@@ -1,0 +1,40 @@
+"""How many streams somebody may have open at once: each keeps a connection and memory for as long as it is open.
+
+Each API process counts for itself.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+from api_service.problems import ProblemError
+
+_RETRY_S = 30
+
+
+class OpenStreams:
+    """Counts them by user, and lets nobody have more than `most`."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._open: Counter[int] = Counter()
+
+    def place(self, user_id: int) -> AbstractContextManager[None]:
+        """What is taken for as long as a stream is open. Raises ProblemError (429) where there is none left."""
+        if self._open[user_id] >= self._most:
+            detail = (
+                f"You have {self._most} streams open, which is as many as one person may. Close pages, or end "
+                "programs, that follow something; what has ended makes room at once."
+            )
+            raise ProblemError(429, "too_many_streams", detail, headers={"Retry-After": str(_RETRY_S)})
+        return self._taken(user_id)
+
+    @contextmanager
+    def _taken(self, user_id: int) -> Iterator[None]:
+        self._open[user_id] += 1
+        try:
+            yield
+        finally:
+            self._open[user_id] -= 1
+            if self._open[user_id] <= 0:
+                del self._open[user_id]
