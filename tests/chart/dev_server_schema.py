@@ -122,7 +122,7 @@ _RULES: tuple[tuple[str, JsonObject], ...] = (
     (r"Percentage$", {"type": "integer", "minimum": 1, "maximum": 100}),
     (r"patienceSeconds$|startupMinutes$|\.keep$", {"type": "integer", "minimum": 1, "maximum": 86400}),
     (r"^priorityClasses\.(controlplane|jobs)$", {"type": "integer", "minimum": -1000000, "maximum": 1000000000}),
-    (r"^networkPolicy\.(apiFrom|kubernetesAt|extraEgress)$",
+    (r"^networkPolicy\.(apiFrom|databaseFrom|kubernetesAt|extraEgress)$",
      {"type": "array", "items": {"type": "object"}, "maxItems": 100}),
     (r"^networkPolicy\.jobsExcept$", {"type": "array", "items": _said(r"^[0-9.]+/[0-9]+$"), "maxItems": 100}),
     (r"\.interval$", _said(r"^[0-9]+(ms|s|m|h)$")),

@@ -40,7 +40,8 @@ ALL_ON: dict[str, Any] = {
     },
     "monitoring": {"serviceMonitor": {"enabled": True}, "prometheusRule": {"enabled": True},
                    "dashboard": {"enabled": True}},
-    "networkPolicy": {"apiFrom": [{"namespaceSelector": {}}], "extraEgress": [{"ports": [{"port": 988}]}]},
+    "networkPolicy": {"apiFrom": [{"namespaceSelector": {}}], "databaseFrom": [{"namespaceSelector": {}}],
+                      "extraEgress": [{"ports": [{"port": 988}]}]},
     "registryCaches": {"service": {"type": "NodePort"}, "ghcr": {"nodePort": 30500, "credentialsSecret": "ghcr"}},
 }  # fmt: skip
 ALL_OFF: dict[str, Any] = {

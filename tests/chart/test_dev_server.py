@@ -320,6 +320,17 @@ def test_components_are_in_the_network_policies_that_let_them_work() -> None:
     assert (deny["podSelector"], deny["policyTypes"], deny.get("ingress")) == ({}, ["Ingress", "Egress"], None)
 
 
+def test_others_reach_the_database_where_they_are_named() -> None:
+    """Such as the charts gpu-scheduler and gpu-admission, which read the ledger from their own namespaces."""
+    others = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "gpu-scheduler-system"}}}]
+    let_in = []
+    for values in ({}, {"networkPolicy": {"databaseFrom": others}}):
+        (rule,) = one(rendered(values), "NetworkPolicy", "into-the-database")["spec"]["ingress"]
+        let_in.append(rule["from"])
+    assert len(let_in[0]) == 1
+    assert let_in[1] == [*let_in[0], *others]
+
+
 def test_stopped_nobody_works_with_the_database_unless_told_to() -> None:
     documents = rendered(over(ALL_ON, {"stopped": True}))
     names = {each["metadata"]["name"] for each in documents if each["kind"] in ("Deployment", "CronJob", "Job")}
