@@ -16,7 +16,7 @@ from tests.chart.hardening import (
 )
 from tests.chart.plain_manifests import FOLDER, LIBRARY, library_of, users_of_the_library, written
 from tests.chart.rendering import one, render
-from tests.chart.tried_values import SCHEDULER
+from tests.chart.tried_values import GIVEN, SCHEDULER
 
 
 def test_the_accounts_token_is_the_schedulers_alone() -> None:
@@ -38,6 +38,20 @@ def test_where_our_own_jobs_run_is_told() -> None:
         container = one(render("gpu-scheduler", values), "Deployment")["spec"]["template"]["spec"]["containers"][0]
         told = {each["name"]: each.get("value") for each in container["env"]}
         assert told["GPU_DEV_KUBERNETES__NAMESPACE"] == expected
+
+
+def test_what_the_webhook_wrote_of_bookings_is_believed_where_it_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is where the chart gpu-booking says: by default and by the same value of both."""
+    for label in (None, "lab.test/held-to-bookings=yes"):
+        scheduler, booking = {}, dict(GIVEN)
+        if label is not None:
+            scheduler, booking = {"scheduler": {"enforcedLabel": label}}, {**GIVEN, "webhook": {"namespaceLabel": label}}
+        container = one(render("gpu-scheduler", scheduler), "Deployment")["spec"]["template"]["spec"]["containers"][0]
+        for each in container["env"]:
+            monkeypatch.setenv(each["name"], each["value"])
+        name, _, value = SchedulerSettings().scheduler.enforced_label.partition("=")
+        (webhook,) = one(render("gpu-booking", booking), "MutatingWebhookConfiguration")["webhooks"]
+        assert webhook["namespaceSelector"]["matchLabels"] == {name: value}
 
 
 def test_the_names_of_the_setup_guide() -> None:
