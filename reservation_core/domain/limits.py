@@ -190,15 +190,19 @@ class PolicyRule:
 
 
 class Policy:
-    """Every rule there is; at most one a scope. Raises ValueError when two have the same scope."""
+    """Every rule there is; at most one a scope. Raises ValueError when two have the same scope.
 
-    __slots__ = ("_by_scope", "rules")
+    `gpu_types` are those that rules name.
+    """
+
+    __slots__ = ("_by_scope", "gpu_types", "rules")
 
     def __init__(self, rules: Iterable[PolicyRule] = ()) -> None:
         self.rules = tuple(sorted(rules, key=lambda rule: (rule.scope.specificity, str(rule.scope))))
         self._by_scope = {rule.scope: rule.rules for rule in self.rules}
         if len(self._by_scope) != len(self.rules):
             raise ValueError("two rules have the same scope")
+        self.gpu_types = frozenset(rule.scope.gpu_type for rule in self.rules if rule.scope.gpu_type is not None)
 
     @property
     def is_empty(self) -> bool:

@@ -53,7 +53,7 @@ def affected_by(
     """Those of `opened` that break a rule of `after` which they keep by `before`, in the order given.
 
     `holdings` are what everybody holds and has held this week. A job that waits is affected when it would wait for
-    ever: a quota that is only used up at the moment lets it start later.
+    ever or could not be submitted any more: a quota that is only used up at the moment lets it start later.
     """
     usages = _Usages(opened, holdings)
     found = []

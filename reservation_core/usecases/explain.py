@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from reservation_core.domain.any_type import judged
 from reservation_core.domain.errors import ForbiddenError, NotFoundError
 from reservation_core.domain.limits import Limits
 from reservation_core.domain.model import ReservationKind
@@ -11,10 +12,8 @@ from reservation_core.domain.rules import (
     BrokenRule,
     LimitUse,
     RuleRequest,
-    check,
     known_from,
     not_in_project,
-    possible_from,
     uses,
 )
 from reservation_core.ports.identities import Principal
@@ -23,7 +22,10 @@ from reservation_core.ports.transactions import UnitOfWork
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """Every rule that is broken, from which start on none would be, and every limit that concerns the request."""
+    """Every rule that is broken, from which start on none would be, and every limit that concerns the request.
+
+    Of a request that names no type these are of the type on which the fewest rules are broken.
+    """
 
     broken: Sequence[BrokenRule]
     possible_from: datetime | None
@@ -50,15 +52,22 @@ async def explain(uow: UnitOfWork, principal: Principal, request: RuleRequest, n
         # What it allows and holds is not theirs to know.
         request = replace(request, project=None)
     policy = (await uow.policies.current()).policy
-    limits = policy.limits(request.user, request.project, request.gpu_type)
-    usage = await uow.policies.usage(user_id, request.project, known_from(request, limits, now), now)
-    broken = check(request, policy, usage, now)
-    earliest = possible_from(request, policy, usage, now)
+    types = {gpu_type for gpu_type, _, _ in await uow.inventory.gpu_counts()} if request.gpu_type is None else set()
+    since = min(
+        known_from(request, policy.limits(request.user, request.project, each), now)
+        for each in (request.gpu_type, *types)
+    )
+    usage = await uow.policies.usage(user_id, request.project, since, now)
     start = now if request.start is None else request.start
-    if request.kind is ReservationKind.BOOKING and start < now.replace(second=0, microsecond=0):
+    past = request.kind is ReservationKind.BOOKING and start < now.replace(second=0, microsecond=0)
+    verdict = judged(request, policy, usage, now, types)
+    broken, earliest = list(verdict.broken), verdict.possible_from
+    if past:
         broken = [BrokenRule("past_start", "Its start is in the past. Begin it now or later.", now), *broken]
-        earliest = possible_from(replace(request, start=now), policy, usage, now)
+        earliest = judged(replace(request, start=now), policy, usage, now, types).possible_from
     if foreign and project is not None:
         broken = [not_in_project(project, f"{request.user} is"), *broken]
         earliest = None
+    request = replace(request, gpu_type=verdict.gpu_type)
+    limits = policy.limits(request.user, request.project, request.gpu_type)
     return Explained(broken, earliest, limits, uses(request, policy, usage, now))

@@ -3,9 +3,10 @@
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from reservation_core.domain.any_type import never_on_any
 from reservation_core.domain.errors import NotPermittedError
 from reservation_core.domain.limits import QUOTAS, Policy
-from reservation_core.domain.model import Reservation, ReservationKind
+from reservation_core.domain.model import JobStatus, Reservation, ReservationKind
 from reservation_core.domain.rules import BrokenRule, RuleRequest, check, known_from, never_possible, not_in_project
 from reservation_core.ports.transactions import UnitOfWork
 
@@ -31,7 +32,10 @@ def permit_ever(job: Reservation, policy: Policy, now: datetime, *, foreign: boo
     to know: its rules are not asked.
     """
     request = job_request(job)
-    broken = never_possible(replace(request, project=None) if foreign else request, policy, now)
+    if foreign:
+        request = replace(request, project=None)
+    # Within a booking it gets the booking's type, whatever others' rules say.
+    broken = (never_on_any if job.booking_id is None else never_possible)(request, policy, now)
     if job.booking_id is not None:
         broken = [rule for rule in broken if rule.code not in QUOTAS]
     elif broken and foreign and job.project is not None:
@@ -49,15 +53,17 @@ async def permit_extension(uow: UnitOfWork, job: Reservation, by: timedelta, now
     if policy.is_empty or job.booking_id is not None:
         return
     if job.range_end is None:
-        broken = never_possible(job_request(job, job.duration + by), policy, now)
+        broken = never_on_any(job_request(job, job.duration + by), policy, now)
     else:
         more = replace(job_request(job, by), start=job.range_end, replaces=None)
         limits = policy.limits(job.user, job.project, job.gpu_type)
         usage = await uow.policies.usage(job.user_id, job.project, known_from(more, limits, now), now)
         # Whatever type was asked for, it has cards of one by now.
         gpu_type = next((each.gpu_type for each in usage.holdings if each.reservation_id == job.id), job.gpu_type)
-        longer = replace(job_request(job, job.duration + by), gpu_type=gpu_type)
-        broken = never_possible(longer, policy, now) or check(replace(more, gpu_type=gpu_type), policy, usage, now)
+        longer = job_request(job, job.duration + by)
+        if job.status is not JobStatus.QUEUED:
+            longer = replace(longer, gpu_type=gpu_type)
+        broken = never_on_any(longer, policy, now) or check(replace(more, gpu_type=gpu_type), policy, usage, now)
     if broken:
         raise not_permitted(broken)
 
