@@ -25,6 +25,7 @@ from tests.chart.dev_server_values import (
     CONTROLPLANE,
     EXTERNAL,
     OPERATORS,
+    SEEDS_GCP,
     VALUES,
     WORKLOADS,
     containers,
@@ -234,6 +235,9 @@ def test_a_database_that_is_elsewhere_is_told_by_a_file() -> None:
         ({"namespaces": {"workloads": CONTROLPLANE}}, "have to differ"),
         ({"apiService": {"ingress": {"enabled": True}}}, "ingress.host is empty"),
         ({"storage": {"create": True}}, "storage.provisioner"),
+        # The seed's own upgrade: what the cloud's values file said would go back to the defaults.
+        (SEEDS_GCP, "-f charts/gpu-dev-server/values-gcp.yaml"),
+        ({"cloudProvider": {"name": "local"}}, "-f charts/gpu-dev-server/values-local.yaml"),
         ({"postgres": {"primaryIs": "postgres-replica", "replica": {"enabled": False}}}, "there is no database"),
         # What is mistyped is named.
         ({"postgress": {}}, "postgress"),
