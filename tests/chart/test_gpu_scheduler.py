@@ -42,10 +42,12 @@ def test_where_our_own_jobs_run_is_told() -> None:
 
 def test_what_the_webhook_wrote_of_bookings_is_believed_where_it_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """That is where the chart gpu-booking says: by default and by the same value of both."""
-    for label in (None, "lab.test/held-to-bookings=yes"):
-        scheduler, booking = {}, dict(GIVEN)
-        if label is not None:
-            scheduler, booking = {"scheduler": {"enforcedLabel": label}}, {**GIVEN, "webhook": {"namespaceLabel": label}}
+    label = "lab.test/held-to-bookings=yes"
+    chosen: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        ({}, GIVEN),
+        ({"scheduler": {"enforcedLabel": label}}, {**GIVEN, "webhook": {"namespaceLabel": label}}),
+    ]
+    for scheduler, booking in chosen:
         container = one(render("gpu-scheduler", scheduler), "Deployment")["spec"]["template"]["spec"]["containers"][0]
         for each in container["env"]:
             monkeypatch.setenv(each["name"], each["value"])
