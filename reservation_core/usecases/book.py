@@ -23,6 +23,7 @@ from reservation_core.usecases.booking_rules import (
     calling_booker,
     from_now,
     judge_for,
+    missing_cards,
     no_free_gpus,
     permitted,
     slots_near,
@@ -50,7 +51,8 @@ async def book(uow: UnitOfWork, principal: Principal, request: BookingCreate, id
         able, broken = permitted(judge, cards, span)
         chosen = choose(able, wanted, *from_now(span, now)) if able else None
         if chosen is None and (broken or not request.wait):
-            raise await refusal(uow, judge, span, broken or [no_free_gpus(wanted)])
+            missing = [] if request.wait else missing_cards(cards, wanted, span, now)
+            raise await refusal(uow, judge, span, [*broken, *missing] if broken else [no_free_gpus(wanted)])
         new = NewBooking(accepted(request, who, wanted, span, cards, chosen, ids, now), chosen or ())
         if await uow.bookings.add([new], None):
             told(uow)

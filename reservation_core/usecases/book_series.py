@@ -21,6 +21,7 @@ from reservation_core.usecases.booking_rules import (
     calling_booker,
     from_now,
     judge_for,
+    missing_cards,
     no_free_gpus,
     permitted,
     slots_near,
@@ -114,7 +115,8 @@ def _plan_date(
     time = from_now(date.span, now)
     chosen = choose(able, wanted, *time) if able else None
     if chosen is None:
-        plan.missing.append((date, broken or [no_free_gpus(wanted)]))
+        cards = missing_cards(plan.cards, wanted, date.span, now)
+        plan.missing.append((date, [*broken, *cards] if broken else [no_free_gpus(wanted)]))
         return
     booking = accepted(request, who, wanted, date.span, plan.cards, chosen, ids, now, (series_id, date.number))
     plan.new.append(NewBooking(booking, chosen))

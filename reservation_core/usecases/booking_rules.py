@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from reservation_core.domain.bookings import FARTHEST_START, LONGEST_BOOKING, Span, Wanted
+from reservation_core.domain.bookings import FARTHEST_START, LONGEST_BOOKING, ChosenCard, Span, Wanted
 from reservation_core.domain.calendar import to_micros
-from reservation_core.domain.card_choice import BookableCard, never_bookable
+from reservation_core.domain.card_choice import BookableCard, choose, never_bookable
 from reservation_core.domain.errors import UnknownCallerError
 from reservation_core.domain.limits import Policy
 from reservation_core.domain.model import ReservationKind
@@ -197,6 +197,18 @@ def permitted(
         return [card for card in cards if card.gpu_type in allowed], []
     least = min(verdicts.values(), key=len, default=judge.broken(wanted.gpu_type, span, keeps_start=keeps_start))
     return [], [*least, *([never] if never else [])]
+
+
+def missing_cards(
+    cards: Collection[BookableCard], wanted: Wanted, span: Span, now: datetime, keep: Sequence[ChosenCard] = ()
+) -> list[BrokenRule]:
+    """`no_free_gpus` where no type has enough cards free, whatever the rules; of what never could be `permitted` tells.
+
+    `keep` as in `choose`.
+    """
+    if span.end <= now or never_bookable(cards, wanted) is not None:
+        return []
+    return [] if choose(cards, wanted, *from_now(span, now), keep=keep) else [no_free_gpus(wanted)]
 
 
 def no_free_gpus(wanted: Wanted) -> BrokenRule:

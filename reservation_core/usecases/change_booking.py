@@ -20,7 +20,16 @@ from reservation_core.ports.bookings import ChangedBooking
 from reservation_core.ports.identities import Principal
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.book import ALONE_AFTER, TRIES, booked_from, cards_around, refusal, stored, told
-from reservation_core.usecases.booking_rules import Booker, booker, from_now, judge_for, no_free_gpus, permitted, timing
+from reservation_core.usecases.booking_rules import (
+    Booker,
+    booker,
+    from_now,
+    judge_for,
+    missing_cards,
+    no_free_gpus,
+    permitted,
+    timing,
+)
 from reservation_core.usecases.owned_bookings import lock_owned_bookings, view_owned_booking
 
 MOVED = "booking_moved"
@@ -149,7 +158,9 @@ async def _cards_for(
         return had
     chosen = choose(able, after.wanted, *from_now(after.span, now), keep=had) if able else None
     if chosen is None:
-        raise await refusal(uow, judge, after.span, broken or [no_free_gpus(after.wanted)])
+        waits = before.status is BookingStatus.WAITING
+        missing = [] if waits else missing_cards(cards, after.wanted, after.span, now, keep=had)
+        raise await refusal(uow, judge, after.span, [*broken, *missing] if broken else [no_free_gpus(after.wanted)])
     return chosen
 
 

@@ -116,3 +116,21 @@ async def test_a_project_is_for_its_members(alice: httpx.AsyncClient, bob: httpx
     explained = (await bob.post("/v1/policy/explain", json=asked(project="vision"))).json()
     assert [each["code"] for each in explained["broken_rules"]] == ["no_such_project"]
     assert explained["limits"] == []
+
+
+async def test_missing_cards_are_told_beside_the_rules(
+    alice: httpx.AsyncClient, bob: httpx.AsyncClient, runtime: Runtime
+) -> None:
+    await rule(runtime, Scope(user="alice"), min_notice=timedelta(hours=5))
+    await booked(bob, at(1), gpus=8, gpu_type="t4")
+    wish = asked(at(1), gpu_type="t4")
+    assert codes(await alice.post("/v1/bookings", json=wish)) == ["min_notice", "no_free_gpus"]
+    series = {**wish, "recurrence": "FREQ=DAILY;COUNT=2"}
+    assert codes(await alice.post("/v1/bookings", json=series)) == ["min_notice", "no_free_gpus"]
+    mine = await booked(alice, at(9), gpu_type="t4")
+    moved = await alice.patch(f"/v1/bookings/{mine['id']}", json={"start": said(at(1))})
+    assert codes(moved) == ["min_notice", "no_free_gpus"]
+    # For who would wait, cards are not in the way; and there is no telling of cards that there are not.
+    assert codes(await alice.post("/v1/bookings", json={**wish, "wait": True})) == ["min_notice"]
+    assert codes(await alice.post("/v1/bookings", json=asked(at(1), gpus=9))) == ["min_notice", "larger_than_any_node"]
+    assert codes(await alice.post("/v1/bookings", json=asked(at(1), gpu_type="h100"))) == ["min_notice"]
