@@ -10,7 +10,7 @@ from tests.web.browser import assert_accessible
 from tests.web.conftest import People, Screenshot
 from tests.web.web_system import WebSystem
 
-SETTINGS = {"GPU_DEV_LOCAL_GPUS": "titan=h100:4;rhea=a100:2"}
+SETTINGS = {"GPU_DEV_LOCAL_GPUS": "titan=h100:4;titus=h100:1;rhea=a100:2"}
 RHEA, TITAN = 0, 1
 """The rows of the nodes."""
 
@@ -23,7 +23,7 @@ def day(days: int) -> datetime:
 async def open_week(page: Page, first: datetime) -> None:
     """A week of nodes, drawn."""
     await page.goto(f"/calendar?by=node&from={first:%Y-%m-%d}")
-    await expect(page.locator(".heat-line")).to_have_count(2)
+    await expect(page.locator(".heat-line")).to_have_count(3)
 
 
 async def box_of(shown: Locator) -> FloatRect:
@@ -186,6 +186,74 @@ async def test_a_move_that_is_refused_jumps_back_and_says_why(people: People, sy
     assert now_is(system, "alice", booking)["start"] == said(start)
 
 
+async def test_on_a_row_of_another_node_it_moves_there_and_elsewhere_it_is_said_why_not(
+    people: People, system: WebSystem, screenshot: Screenshot
+) -> None:
+    first = day(100)
+    start = first + timedelta(days=1, hours=6)
+    booking = booked(system, "alice", start, 12, title="roams", node="titan")
+    wide = booked(system, "alice", start + timedelta(days=2), 12, title="gang", gpu_type="h100", nodes=2)
+    alice = await people("alice")
+    page = alice.page
+    dialog, event = page.locator("#change-dialog"), page.locator(".ec-event", has_text="roams").first
+
+    async def opened(by: str, rows: int) -> None:
+        await page.goto(f"/calendar?by={by}&from={first:%Y-%m-%d}")
+        await expect(page.locator(".ec-row-head")).to_have_count(rows)
+        await expect(event).to_be_visible()
+
+    async def dragged_by(rows: int, shown: Locator = event, days: float = 0) -> None:
+        box, cell = await box_of(shown), await box_of(page.locator(".ec-body .ec-day").first)
+        at = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+        await drag(page, at, (at[0] + days * cell["width"], at[1] + rows * cell["height"]))
+
+    async def row_of(shown: Locator) -> int:
+        box, cell = await box_of(shown), await box_of(page.locator(".ec-body .ec-day").first)
+        return int((box["y"] + box["height"] / 2 - cell["y"]) // cell["height"])
+
+    async def stays(shown: Locator, before: FloatRect, words: str) -> None:
+        await expect(dialog.get_by_role("heading", name="It can’t be put there")).to_be_visible()
+        await expect(dialog).to_contain_text(words)
+        await expect(dialog.get_by_role("button", name="Change it")).to_have_count(0)
+        after = await box_of(shown)
+        assert (abs(after["x"] - before["x"]) < 2, abs(after["y"] - before["y"]) < 2) == (True, True)
+        await dialog.get_by_role("button", name="Leave it as it was").click()
+        await expect(dialog).to_be_hidden()
+
+    await opened("type", 2)
+    before = await box_of(event)
+    await dragged_by(-1)
+    await screenshot(page, "calendar-why-not")
+    await stays(event, before, "A booking keeps the type of GPU that it was made for, here h100.")
+
+    # rhea's two GPUs, titan's four, and that of titus.
+    await opened("card", 7)
+    before, row = await box_of(event), await row_of(event)
+    beside = 1 if row == 2 else -1
+    await dragged_by(beside)
+    await stays(event, before, "Which of a node’s GPUs a booking has is the server’s choice.")
+    await dragged_by(1 - row)
+    await stays(event, before, "A booking keeps the type of GPU")
+    gang = page.locator(".ec-event", has_text="gang").last
+    before = await box_of(gang)
+    await dragged_by(-1, gang)
+    await stays(gang, before, "It has GPUs on 2 nodes at once")
+    # Aside and a little off the row is aside.
+    await dragged_by(beside, days=1)
+    await expect(dialog.get_by_text("It can be from")).to_be_visible()
+    await dialog.get_by_role("button", name="Leave it as it was").click()
+    await expect(dialog).to_be_hidden()
+    await dragged_by(6 - row)
+    await expect(dialog.get_by_text("It can be from")).to_contain_text("titus: GPU 0")
+    await dialog.get_by_role("button", name="Change it").click()
+    await expect(page.get_by_role("status").filter(has_text="roams is changed.")).to_be_visible()
+    now = now_is(system, "alice", booking)
+    assert (now["node"], now["start"]) == ("titus", said(start))
+    assert now_is(system, "alice", wide)["start"] == said(start + timedelta(days=2))
+    for each in (booking, wide):
+        system.rest("alice").delete(f"/v1/bookings/{each['id']}").raise_for_status()
+
+
 async def test_everything_is_there_without_scripts(people: People, system: WebSystem) -> None:
     first = day(80)
     made = booked(system, "alice", first + timedelta(days=1, hours=6), 4, title="plain", node="titan")
@@ -193,7 +261,7 @@ async def test_everything_is_there_without_scripts(people: People, system: WebSy
     page = alice.page
     await page.goto(f"/calendar?by=type&from={first:%Y-%m-%d}")
     row = page.get_by_role("row").filter(has_text="h100")
-    await expect(row.get_by_role("cell").nth(1)).to_contain_text("3")
+    await expect(row.get_by_role("cell").nth(1)).to_contain_text("4")
     await expect(row.get_by_role("link", name="plain")).to_have_attribute("href", f"/bookings/{made['id']}")
     await page.get_by_label("Begins").fill(f"{first:%Y-%m-%d}T10:00")
     await page.get_by_role("button", name="Check").click()

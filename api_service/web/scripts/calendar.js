@@ -141,13 +141,12 @@ class Timeline {
       selectable: true,
       unselectAuto: false,
       select: (info) => this.#askToBook(info),
-      dragConstraint: (info) => this.#mayGo(info),
       resizeConstraint: ({ event, startDelta }) => !startDelta.seconds || event.extendedProps.movable,
       eventDragStart: () => this.#began(),
       eventResizeStart: () => this.#began(),
       eventDragStop: () => (this.#busy = false),
       eventResizeStop: () => (this.#busy = false),
-      eventDrop: (info) => this.#askToMove(info, info.delta.seconds, info.delta.seconds),
+      eventDrop: (info) => this.#dropped(info),
       eventResize: (info) => this.#askToMove(info, info.startDelta.seconds, info.endDelta.seconds),
     };
   }
@@ -174,9 +173,44 @@ class Timeline {
     this.#dragged = true;
   }
 
-  /** Only to another node, and only what is on one. */
-  #mayGo({ event, newResource }) {
-    return newResource === undefined || (this.#data.by === "node" && event.extendedProps.nodes === 1);
+  /** Another row may be another node, which can be asked for; what can't be is said, with a way on. */
+  #dropped(info) {
+    const { node, why } = this.#elsewhere(info);
+    const seconds = info.delta.seconds;
+    // Whoever only slips off the row while they move it in time has moved it in time.
+    if (why === undefined || (node === "" && seconds !== 0)) this.#askToMove(info, seconds, seconds, node);
+    else this.#sayWhyNot(info, why);
+  }
+
+  /** The node that the row it was dropped on means, none for the one that it is on; or why it can't be there. */
+  #elsewhere({ event, oldResource, newResource }) {
+    if (newResource === undefined) return { node: "" };
+    const row = (resource) => this.#data.rows.find(({ id }) => id === resource.id);
+    const [from, to] = [row(oldResource), row(newResource)];
+    if (this.#data.by !== "node" && from.type !== to.type) {
+      const way = `Book a slot on ${to.type}, and then cancel this one.`;
+      return { why: `A booking keeps the type of GPU that it was made for, here ${from.type}. ${way}` };
+    }
+    if (event.extendedProps.nodes > 1) {
+      const way = "Move it to another time, or book anew.";
+      return { why: `It has GPUs on ${event.extendedProps.nodes} nodes at once, so it can’t be put on one. ${way}` };
+    }
+    if (from.node === to.node) {
+      const way = "Drop it on a GPU of another node to move it there.";
+      return { node: "", why: `Which of a node’s GPUs a booking has is the server’s choice. ${way}` };
+    }
+    return { node: to.node };
+  }
+
+  #sayWhyNot({ revert }, why) {
+    revert();
+    this.#openChange("It can’t be put there", element("p", "warning", why));
+  }
+
+  #openChange(title, words) {
+    document.getElementById("change-dialog-title").textContent = title;
+    document.getElementById("change-verdict").replaceChildren(words);
+    this.#change.showModal();
   }
 
   #askToBook({ startStr, endStr, resource }) {
@@ -193,7 +227,7 @@ class Timeline {
     form.dispatchEvent(new Event("asked"));
   }
 
-  #askToMove({ event, newResource, revert }, startSeconds, endSeconds) {
+  #askToMove({ event, revert }, startSeconds, endSeconds, node = "") {
     const { start, end, extendedProps } = this.#byId.get(event.id);
     const form = document.getElementById("change-form");
     form.action = `/bookings/${extendedProps.booking}`;
@@ -201,12 +235,11 @@ class Timeline {
       booking: extendedProps.booking,
       start: startSeconds ? moved(start, startSeconds) : "",
       end: endSeconds ? moved(end, endSeconds) : "",
-      node: newResource?.id ?? "",
+      node,
     };
     fill(form, fields);
-    document.getElementById("change-verdict").replaceChildren(element("p", "quiet", "Asking…"));
     this.#revert = revert;
-    this.#change.showModal();
+    this.#openChange("Change your booking?", element("p", "quiet", "Asking…"));
     form.dispatchEvent(new Event("asked"));
   }
 
