@@ -1,6 +1,6 @@
 """The wire of the policy: rules by scope, projects, what holds for a request, usage, and who may use GPUs now."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
@@ -21,6 +21,7 @@ from reservation_core.contracts import (
 )
 from reservation_core.contracts_bookings import Recurrence, TimeZoneName, Title, WallTime
 from reservation_core.domain.booked_nodes import MOST_NODES
+from reservation_core.domain.bookings import LONGEST_BOOKING
 from reservation_core.domain.limits import LIFTABLE, UNLIMITED, Relaxation, RuleName, Rules
 from reservation_core.domain.usage import UsageBy
 from reservation_core.domain.wall_times import WallTimeError, instant_of, read_time, zone_of
@@ -218,12 +219,27 @@ class ExplainRequest(Wire):
             raise ValueError("give either `end` or `duration`")
         if self.end is not None and self.start is None:
             raise ValueError("`end` is of a booking, which has a `start`")
-        try:
-            if self.length <= timedelta(0):
-                raise ValueError("end: must be after `start`")
-        except WallTimeError as error:
-            raise ValueError(str(error)) from error
+        wrong = self._wrong_times()
+        if wrong is not None:
+            raise ValueError(wrong)
         return self
+
+    def _wrong_times(self) -> str | None:
+        try:
+            self._zone()
+        except WallTimeError as error:
+            return f"time_zone: {error}"
+        for name, text in (("start", self.start), ("end", self.end)):
+            try:
+                if text is not None:
+                    self._instant(text)
+            except WallTimeError as error:
+                return f"{name}: {error}"
+        if self.start is not None and self.length % timedelta(minutes=1):
+            return "duration: must be whole minutes"
+        if self.length <= timedelta(0):
+            return "end: must be after `start`"
+        return f"end: at most {LONGEST_BOOKING.days} days after `start`" if self.length > LONGEST_BOOKING else None
 
     @property
     def starts_at(self) -> datetime | None:
@@ -237,9 +253,11 @@ class ExplainRequest(Wire):
             return self.duration
         return self._instant(self.end or "") - self._instant(self.start or "")
 
+    def _zone(self) -> tzinfo | None:
+        return None if self.time_zone is None else zone_of(self.time_zone)
+
     def _instant(self, text: str) -> datetime:
-        zone = None if self.time_zone is None else zone_of(self.time_zone)
-        return instant_of(read_time(text), zone).astimezone(UTC)
+        return instant_of(read_time(text), self._zone()).astimezone(UTC)
 
 
 class RuleBroken(BrokenRule):

@@ -5,9 +5,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from reservation_core.domain.any_type import judged
+from reservation_core.domain.bookings import Span
 from reservation_core.domain.errors import ForbiddenError, NotFoundError
 from reservation_core.domain.limits import Limits
 from reservation_core.domain.model import ReservationKind
+from reservation_core.domain.quota_windows import whole_minute
 from reservation_core.domain.rules import (
     BrokenRule,
     LimitUse,
@@ -18,6 +20,7 @@ from reservation_core.domain.rules import (
 )
 from reservation_core.ports.identities import Principal
 from reservation_core.ports.transactions import UnitOfWork
+from reservation_core.usecases.booking_rules import this_minute, timing
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +62,16 @@ async def explain(uow: UnitOfWork, principal: Principal, request: RuleRequest, n
     )
     usage = await uow.policies.usage(user_id, request.project, since, now)
     start = now if request.start is None else request.start
-    past = request.kind is ReservationKind.BOOKING and start < now.replace(second=0, microsecond=0)
     verdict = judged(request, policy, usage, now, types)
     broken, earliest = list(verdict.broken), verdict.possible_from
-    if past:
-        broken = [BrokenRule("past_start", "Its start is in the past. Begin it now or later.", now), *broken]
-        earliest = judged(replace(request, start=now), policy, usage, now, types).possible_from
+    if request.kind is ReservationKind.BOOKING:
+        untimely = timing(Span(start, start + request.duration), now)
+        broken = [*untimely, *broken]
+        if start < this_minute(now):
+            broken[0] = replace(broken[0], possible_from=whole_minute(now))
+            earliest = judged(replace(request, start=whole_minute(now)), policy, usage, now, types).possible_from
+        elif untimely:
+            earliest = None
     if foreign and project is not None:
         broken = [not_in_project(project, f"{request.user} is"), *broken]
         earliest = None

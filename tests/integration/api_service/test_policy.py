@@ -256,6 +256,36 @@ async def test_explain_tells_everything_at_once(alice: httpx.AsyncClient, root: 
     assert [rule["code"] for rule in past["broken_rules"]] == ["past_start", "min_notice"]
 
 
+@pytest.mark.parametrize(
+    ("fields", "said_of_it"),
+    [
+        ({"start": "2030-01-31T09:00"}, "start: must have an offset"),
+        ({"start": "2030-01-31T09:00:20Z"}, "start: must be a whole minute"),
+        ({"start": "2030-03-31T02:30", "time_zone": "Europe/Berlin"}, "start: 2030-03-31T02:30 does not exist"),
+        ({"start": "2030-01-31T09:00", "time_zone": "Middle/Earth"}, "time_zone: must be the name of"),
+        ({"time_zone": "Middle/Earth"}, "time_zone: must be the name of"),
+        ({"start": "tomorrow"}, "start: must be a time such as"),
+        ({"start": "2030-01-31T09:00Z", "duration": "PT61S"}, "duration: must be whole minutes"),
+        ({"start": "2030-01-31T09:00Z", "end": "2180-01-31T09:00Z", "duration": None}, "end: at most 90 days after"),
+    ],
+)
+async def test_what_can_not_be_asked_for_is_refused_in_words(
+    alice: httpx.AsyncClient, fields: dict[str, object], said_of_it: str
+) -> None:
+    answer = await alice.post("/v1/policy/explain", json={"gpus": 1, "duration": "PT1H", **fields})
+    assert answer.status_code == 422, answer.text
+    assert said_of_it in answer.json()["broken_rules"][0]["detail"]
+
+
+async def test_explaining_knows_how_near_and_how_far_a_booking_may_be(alice: httpx.AsyncClient) -> None:
+    far = (await alice.post("/v1/policy/explain", json=asked(at(24 * 401)))).json()
+    assert (far["allowed"], far["possible_from"]) == (False, None)
+    assert [rule["code"] for rule in far["broken_rules"]] == ["too_far_ahead"]
+    past = (await alice.post("/v1/policy/explain", json=asked(at(-3)))).json()
+    # What is answered can be asked for.
+    assert await booked(alice, datetime.fromisoformat(past["possible_from"]))
+
+
 async def test_explaining_for_others_is_for_administrators(
     alice: httpx.AsyncClient, root: httpx.AsyncClient, bob: httpx.AsyncClient
 ) -> None:
