@@ -80,6 +80,8 @@ def labels_of(pod: Mapping[str, Any] | None) -> Mapping[str, str]:
 
 def members(value: object) -> Mapping[str, Any]:
     """An object of the API's, empty where there is none or something else."""
+    if isinstance(value, dict) or value is None:  # as all that was decoded: asked first, as that is faster told
+        return value or {}
     return value if isinstance(value, Mapping) else {}
 
 

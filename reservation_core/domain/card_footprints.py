@@ -53,7 +53,8 @@ class FreeCards:
 
     def whole(self, but_for: Collection[int] = ()) -> list[int]:
         """Cards of which nobody has anything."""
-        return [card for card, milli in enumerate(self.milli) if milli == WHOLE and card not in but_for]
+        whole = [card for card, milli in enumerate(self.milli) if milli == WHOLE]
+        return [card for card in whole if card not in but_for] if but_for else whole
 
 
 def place(asked: AskedCards, free: FreeCards, first: tuple[int, ...] | None = None) -> Placed | None:
@@ -96,8 +97,10 @@ def lay_out(asked: AskedCards, free: FreeCards, promised: Collection[int], own: 
     """
     found: dict[int, Taken] = {}
     if asked.plugin:
-        others = [card for card in free.whole() if card not in own]
-        wanted = [card for card in free.whole() if card in own] + sorted(others, key=lambda card: card in promised)
+        wanted = free.whole()
+        if own or promised:
+            others = [card for card in wanted if card not in own]
+            wanted = [card for card in wanted if card in own] + sorted(others, key=lambda card: card in promised)
         for card in wanted[: asked.plugin]:
             found[card] = Taken(card, WHOLE)
             free.take(found[card])

@@ -38,12 +38,16 @@ class CardNode:
     links: tuple[tuple[int, ...], ...] | None = None
 
     @property
+    def cards(self) -> int:
+        """How many there are, whoever gives them."""
+        return max(self.plugin_cards, self.share_cards)
+
+    @property
     def shape(self) -> NodeShape:
         """As placement knows it."""
         return NodeShape(
-            self.name, self.cpu_milli, self.memory_mib, max(self.plugin_cards, self.share_cards),
-            self.model.gpu_type, self.card_memory, self.links,
-        )  # fmt: skip
+            self.name, self.cpu_milli, self.memory_mib, self.cards, self.model.gpu_type, self.card_memory, self.links
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,8 @@ class _Held:
     footprint: Footprint | None
     bound: bool
     keys: int = 0
+    laid_out: Footprint | None = None
+    """What the fleet knows of it; None: nothing yet, or of a node that was another one."""
 
 
 class Left(NamedTuple):
@@ -121,6 +127,7 @@ class CardsInUse:
         self.kind_at[self.fleet.positions[node.name]] = number
         self._unsettled.add(node.name)
         for uid, held in self._on_node.get(node.name, {}).items():
+            held.laid_out = None
             self._count(uid, held)
 
     def drop_node(self, name: str) -> None:
@@ -203,7 +210,7 @@ class CardsInUse:
         if pod.uid in self._on_node.get(node.name, {}) or exempt:
             return self._laid_out(node, but_for=pod.uid, exempt=exempt)[0]
         position = self.fleet.position(node.name)
-        count = node.shape.cards
+        count = node.cards
         return FreeCards(
             self.fleet.milli_free[position, :count].tolist(),
             self.fleet.card_memory_free[position, :count].tolist(),
@@ -242,11 +249,16 @@ class CardsInUse:
 
     def _lay_out_anew(self, node: CardNode) -> None:
         footprints = self._laid_out(node)[1]
+        count = node.cards
         for uid, held in self._on_node.get(node.name, {}).items():
+            footprint = footprints.get(uid, ())
+            if footprint == held.laid_out:
+                continue
+            held.laid_out = footprint
             spots = [
                 (Task(0, 0, 1, taken.milli, taken.memory), Spot(node.name, (taken.card,)))
-                for taken in footprints.get(uid, ())
-                if taken.card < node.shape.cards
+                for taken in footprint
+                if taken.card < count
             ]
             spots = spots or [(Task(0, 0, 0), Spot(node.name, ()))]
             task, spot = spots[0]
@@ -268,7 +280,7 @@ class CardsInUse:
         self, node: CardNode, but_for: str | None = None, exempt: Collection[int] = ()
     ) -> tuple[FreeCards, dict[str, Footprint]]:
         """What is free on a node, and which cards each pod is thought to have: first those of whom it is known."""
-        count = node.shape.cards
+        count = node.cards
         free = FreeCards([WHOLE] * count, [node.card_memory] * count, node.card_memory)
         found: dict[str, Footprint] = {}
         unknown: list[_Held] = []

@@ -18,6 +18,7 @@ from reservation_core.adapters.kubernetes.marks import as_mapping
 from reservation_core.adapters.kubernetes.object_watch import ObjectWatch, Seen
 from reservation_core.adapters.kubernetes.sights_following import Followed, SightsFollowing
 from reservation_core.adapters.kubernetes.transport import MERGE_PATCH, ONLY_METADATA, Transport
+from reservation_core.adapters.kubernetes.waiting_pods import WaitingPods
 from reservation_core.domain.cards_in_use import CardPod
 from reservation_core.ports.card_cluster import CardPodSeen, CardSight, QuotasGone
 from reservation_core.ports.cluster import ClusterUnavailableError
@@ -56,6 +57,7 @@ class KubernetesCardCluster:
         self._watches: list[ObjectWatch] = []
         nothing: Mapping[str, Any] = {}
         self._last_asked = nothing, card_pod(nothing, rules)
+        self._waiting = WaitingPods()
 
     async def follow(self, handle: Callable[[CardSight], None], listed: Callable[[], None]) -> None:
         """Tell of everything once, then that this was all, then of every change, until cancelled."""
@@ -64,7 +66,7 @@ class KubernetesCardCluster:
         kinds = [
             self._followed(ObjectWatch(self._transport, quotas, by_name), quota_sight, QuotasGone()),
             self._followed(ObjectWatch(self._transport, "/api/v1/nodes"), node_sight),
-            self._followed(ObjectWatch(self._transport, "/api/v1/pods", _NOT_ENDED), pod_sight),
+            self._followed(ObjectWatch(self._transport, "/api/v1/pods", _NOT_ENDED), self._pod_sight),
         ]
         if self._enforced_label is not None:
             enforced = {"labelSelector": self._enforced_label}
@@ -85,10 +87,15 @@ class KubernetesCardCluster:
         return Followed(watch, lambda seen: read(seen, self._rules), when_none)
 
     def pod_of(self, thing: Mapping[str, Any]) -> CardPod:
-        """A pod as a scheduler sends it. Of the very same object as before it is known."""
+        """A pod as a scheduler sends it: known if it is the very object of before, or what the watch told of."""
         if thing is not self._last_asked[0]:
-            self._last_asked = thing, card_pod(thing, self._rules)
+            self._last_asked = thing, self._waiting.known(thing) or card_pod(thing, self._rules)
         return self._last_asked[1]
+
+    def _pod_sight(self, seen: Seen, rules: CardSightRules) -> CardSight:
+        sight = pod_sight(seen, rules)
+        self._waiting.see(seen.uid, sight)
+        return sight
 
     async def bind(self, pod: PodRef, node: str, marks: Mapping[str, str]) -> None:
         """Bind a pod with its annotations, or find that it is bound there already: an answer may have been lost.

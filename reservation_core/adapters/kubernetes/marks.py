@@ -135,6 +135,8 @@ def holding_of(pod: Mapping[str, Any]) -> PodHolding | None:
 
 def as_mapping(value: object) -> Mapping[str, Any]:
     """An object of the API's, empty where there is none or something else."""
+    if isinstance(value, dict) or value is None:  # as all that was decoded: asked first, as that is faster told
+        return value or {}
     return value if isinstance(value, Mapping) else {}
 
 

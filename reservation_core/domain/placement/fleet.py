@@ -167,6 +167,16 @@ class Fleet:
             raise KeyError(position)
         return shape.name
 
+    def state_at(self, position: int) -> tuple[int, int, int, bytes, bytes]:
+        """What is free at a position, and of which type. Nodes of one state have the same outcomes for every task."""
+        return (
+            int(self.gpu_type[position]),
+            int(self.cpu_free[position]),
+            int(self.memory_free[position]),
+            self.milli_free[position].tobytes(),
+            self.card_memory_free[position].tobytes(),
+        )
+
     def fitting(self, task: Task, nodes: Sequence[str] | None = None, *, cards_only: bool = False) -> Positions:
         """The positions of the nodes that have room for a task now, ascending; of `nodes`, in their order, if given.
 

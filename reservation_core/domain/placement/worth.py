@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections import Counter, OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,12 @@ from reservation_core.domain.placement.tasks import Task
 
 _REMEMBERED_TASKS = 256
 """For how many kinds of tasks the scores of all nodes are remembered: with 1,213 nodes that is 5 MB."""
+
+_REMEMBERED_STATES = 128
+"""And for how many states of nodes."""
+
+_FEW = 8
+"""So many nodes are looked at one by one; more are faster worked out together."""
 
 _LEARNT_TASKS = 4096
 """How many kinds of tasks are counted. When there are more, all counts are halved, and what was rare is forgotten."""
@@ -68,12 +74,29 @@ class WorthRanking(Ranking):
         """Minus the worth that is lost, on the best card."""
         known = self._recall(fleet, task)
         stale = positions[known.changes[positions] != fleet.changes[positions]]
-        if len(stale):
-            after = outcomes(fleet, task, stale)
-            known.scores[stale] = after.best_by_node(self.gains(fleet, stale, after), len(stale))
+        if len(stale) > _FEW:
+            known.scores[stale] = self._worked_out(fleet, task, stale)
             known.changes[stale] = fleet.changes[stale]
+        else:
+            for position in stale.tolist():
+                known.scores[position] = self._of_its_state(fleet, task, position, known)
+                known.changes[position] = fleet.changes[position]
         scores: Scores = known.scores[positions]
         return scores
+
+    def _worked_out(self, fleet: Fleet, task: Task, at: Positions) -> Scores:
+        after = outcomes(fleet, task, at)
+        return after.best_by_node(self.gains(fleet, at, after), len(at))
+
+    def _of_its_state(self, fleet: Fleet, task: Task, position: int, known: "_Remembered") -> float:
+        """Nodes are filled one after the other, so most states were there before, on another node."""
+        state = fleet.state_at(position)
+        score = known.by_state.get(state)
+        if score is None:
+            if len(known.by_state) >= _REMEMBERED_STATES:
+                known.by_state.clear()
+            score = known.by_state[state] = float(self._worked_out(fleet, task, np.array([position]))[0])
+        return score
 
     def share_scores(self, fleet: Fleet, task: Task, position: int, cards: NDArray[np.intp], /) -> Scores:
         """Minus the worth that is lost, by card."""
@@ -98,7 +121,8 @@ class WorthRanking(Ranking):
 
 @dataclass(frozen=True, slots=True)
 class _Remembered:
-    """The scores of nodes by position, as they were when the node had changed so often."""
+    """The scores of nodes by position, as they were when the node had changed so often; and by state."""
 
     scores: Scores
     changes: Amounts
+    by_state: dict[tuple[int, int, int, bytes, bytes], float] = field(default_factory=dict)

@@ -185,3 +185,16 @@ def test_a_node_that_takes_anothers_place_is_not_taken_for_it() -> None:
     world.take_in(CardNode("n1", MODELS[0], plugin_cards=1), board)
     assert board.filter(pod, names) == Verdict(("n1",), {"n0": UNKNOWN_NODE}, {})
     assert board.scores(pod, names) == [0, BEST]
+
+
+def test_a_pod_on_cards_that_its_node_has_only_now_is_on_them() -> None:
+    world = World()
+    board = world.board(PlacementPolicy.BINPACK)
+    names, pod = ("n0",), CardPod("u", "b", "p", ASKED[2])
+    world.take_in(CardNode("n0", MODELS[0], plugin_cards=2), board)
+    world.take_in((CardPod("u0", "b", "q", ASKED[1]), "n0", (Taken(3, 1000),), True), board)
+    assert board.filter(pod, names).fitting == names
+    world.take_in(CardNode("n0", MODELS[0], plugin_cards=4), board)
+    three = CardPod("u", "b", "p", AskedCards(plugin=3, milli=3000))
+    four = CardPod("u", "b", "p", AskedCards(plugin=4, milli=4000))
+    assert (board.filter(three, names).fitting, board.filter(four, names).fitting) == (names, ())

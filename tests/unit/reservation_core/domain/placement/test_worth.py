@@ -149,3 +149,17 @@ def test_a_crowd_of_different_tasks_is_worked_out_in_bounds() -> None:
         ranking.reconsider(fleet)
         assert ranking.choose(fleet, Task(1, 1, 1, 333)) == Spot("a", (0,))
     assert len(usual_tasks(crowd)) == 256
+
+
+@pytest.mark.parametrize("policy", [PlacementPolicy.FGD, PlacementPolicy.PRICED])
+def test_nodes_are_alike_only_where_the_memory_of_their_cards_is(policy: PlacementPolicy) -> None:
+    model = Model({name: NodeShape(name, 9, 9, 2, "t4", 10) for name in "ab"})
+    model.taken["1"] = Task(0, 0, 1, 450, 8), Spot("a", (0,))
+    model.taken["2"] = Task(0, 0, 1, 450, 0), Spot("b", (0,))
+    fleet = fleet_of(model)
+    ranking = ranking_of(policy, {Task(0, 0, 1, 600): 1, Task(0, 0, 1, 1000): 1}.items())
+    ranking.reconsider(fleet)
+    at = np.array([fleet.position("a"), fleet.position("b")])
+    small, large = (ranking.scores(fleet, Task(0, 0, 1, 500, memory), at) for memory in (2, 5))
+    assert small[0] == small[1]
+    assert large[0] < large[1], "on a, the card that is in use has too little memory"
