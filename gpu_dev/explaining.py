@@ -33,9 +33,10 @@ def as_text(explanation: Explanation) -> str:
 def _facts(job: Job) -> list[str]:
     named = f"{job.id} ({job.name})" if job.name else job.id
     whose = f" for project {job.project}" if job.project else ""
+    where = f" of booking {job.booking_id}" if job.booking_id else ""
     facts = [
         f"{named} is {job.status.value}: {job.reason.detail} [{job.reason.code.value}]",
-        f"It asks for {wanted_gpus(job.gpus, job.gpu_type, job.nodes)}{whose}.",
+        f"It asks for {wanted_gpus(job.gpus, job.gpu_type, job.nodes)}{where}{whose}.",
     ]
     if job.status is JobStatus.QUEUED:
         place = "not known yet" if job.queue_position is None else str(job.queue_position)
@@ -114,6 +115,12 @@ def _help(job: Job, types: Sequence[TypeSummary]) -> list[str]:  # noqa: C901 - 
 
 def _while_full(job: Job, types: Sequence[TypeSummary]) -> list[str]:
     """Advice for a job that waits its turn: another type, fewer cards, or a gap that it fits into."""
+    if job.booking_id is not None:
+        # It gets no cards but the booking's, whatever is free beside them.
+        return [
+            f"When the booking is, and what runs in it: gpu-dev book show {job.booking_id}",
+            "Fewer --gpus or a shorter --for may fit beside what runs in it.",
+        ]
     advice = []
     for one in types:
         if one.gpu_type != job.gpu_type and job.gpu_type is not None and job.nodes == 1:

@@ -9,9 +9,14 @@ _HOURS = timedelta(hours=1)
 _DAYS = timedelta(days=1)
 
 
+def steps_in_a_cell(steps: int, width: int) -> int:
+    """How many steps a column stands for, where there is room for `width` columns."""
+    return -(-steps // max(1, width))
+
+
 def cells(free: list[int], width: int) -> list[int]:
     """The least free of each of at most `width` stretches of steps: what is free in all of a stretch."""
-    per_cell = -(-len(free) // max(1, width))
+    per_cell = steps_in_a_cell(len(free), width)
     return [min(free[at : at + per_cell]) for at in range(0, len(free), per_cell)]
 
 
@@ -30,7 +35,7 @@ def timeline(found: Availability, width: int) -> str:
         row = cells(kind.free, room)
         count = len(row)
         lines.append(f"{f'{kind.gpu_type} ({kind.gpus})':<{label}}  {''.join(map(_cell, row))}")
-    span = (found.end - found.start) / count
+    span = found.step * steps_in_a_cell(len(found.items[0].free), room)
     return "\n".join([f"{'':<{label}}  {_scale(found.start, span, count)}", *lines, "", _legend(span)]) + "\n"
 
 

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from gpu_dev.durations import parse_duration
+from gpu_dev.errors import UsageError
 from gpu_dev.options import Output
 from gpu_dev.output import Column, Format, View, show_one
 from gpu_dev.session import client_for
@@ -39,6 +40,9 @@ def avail(
             step=parse_duration(step),
         )
     if gpu_type is not None:
+        known = [kind.gpu_type for kind in found.items]
+        if known and gpu_type.lower() not in known:
+            raise UsageError(f"There is no GPU of type {gpu_type}; there are: {', '.join(known)}.")
         found.items = [kind for kind in found.items if kind.gpu_type == gpu_type.lower()]
     if output in (Format.JSON, Format.YAML):
         put(show_one(found, _DATA, output))

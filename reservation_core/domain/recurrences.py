@@ -38,6 +38,9 @@ _PARTS = {
 }
 
 
+_NAMED_NUMBERS = {"COUNT": f"a number from 1 to {MAX_OCCURRENCES}", "INTERVAL": "a number from 1 to 999"}
+
+
 class RecurrenceError(ValueError):
     """A rule that can't be booked by; the text says what to write instead."""
 
@@ -119,7 +122,7 @@ def _read(rule: str) -> dict[str, str]:
                 "the time of day and the first date are those of `start`"
             )
         if name in parts or not _PARTS[name].fullmatch(value):
-            raise RecurrenceError(f"{name} must stand once, as RFC 5545 has it")
+            raise RecurrenceError(f"{name} must stand once, and be {_NAMED_NUMBERS.get(name, 'as RFC 5545 has it')}")
         parts[name] = value
     if parts.get("FREQ") not in _FREQUENCIES:
         raise RecurrenceError(f"FREQ must be one of {', '.join(sorted(_FREQUENCIES))}")

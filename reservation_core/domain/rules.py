@@ -257,9 +257,11 @@ def _max_gpus(q: _Question, limit: int, scope: Scope) -> BrokenRule | None:
         return None
     at = earliest_at_once(held, gpus, limit, q.start, q.request.duration)
     beside = f" while {most} are held at that time{_promised(q, scope)}" if most else ""
-    advice = (
-        f"Ask for at most {counted(limit, 'GPU')}" if at is None else f"Ask for fewer, or start at {said_moment(at)}"
-    )
+    if at is None:
+        advice = f"Ask for at most {counted(limit, 'GPU')}"
+    else:
+        fewer = f", or ask for at most {counted(limit - most, 'GPU')}" if most < limit else ""
+        advice = f"Start at {said_moment(at)}{fewer}"
     return BrokenRule(
         RuleName.MAX_GPUS.value,
         f"Asked for: {counted(gpus, 'GPU')}{beside}; at most {limit} at once are allowed ({of_scope(scope)}). "

@@ -61,6 +61,8 @@ def test_series_slots_and_the_timeline(system: System) -> None:
     assert slots[0]["start"].endswith("10:00:00.000Z")
     picture = system.cli("avail", "--from", "tomorrow 08:00", "--to", "tomorrow 12:00").stdout
     assert "4244" in picture
+    unknown = system.cli("avail", "--type", "h200")
+    assert (unknown.returncode, "there are: h100" in unknown.stderr) == (2, True)
     [kind] = _data(system, "avail", "--from", "tomorrow 08:00", "--to", "tomorrow 12:00")["items"]  # type: ignore[index, call-overload]
     assert kind["free"] == [4, 2, 4, 4]
     first = made.stdout.splitlines()[1].split()[0]

@@ -104,6 +104,14 @@ def test_what_would_help_a_waiting_job_is_what_is_free() -> None:
     assert "becomes free about" in as_text(explain(a_job(), [kind("h100", 0, next_free=True)]))
 
 
+def test_a_job_of_a_booking_is_not_sent_to_other_cards() -> None:
+    job = a_job(gpus=4, booking_id="bkg-7f3k9q2m")
+    text = as_text(explain(job, [kind("a100-80gb", 4), kind("h100", 1, next_free=True)]))
+    assert "gpu-dev book show bkg-7f3k9q2m" in text
+    assert "--type" not in text
+    assert "becomes free" not in text
+
+
 def test_a_wrong_type_is_told_the_right_ones() -> None:
     job = a_job(gpu_type="h200", reason={"code": "no_such_type", "detail": "There is no h200."})
     assert "h100, t4" in as_text(explain(job, [kind("h100", 0), kind("t4", 0)]))

@@ -43,5 +43,10 @@ def test_marks_stand_above_their_columns_and_fit(count: int, width: int) -> None
     assert len(lines[0]) <= max(len(lines[1]), len("h100 (4)  09:00"))
 
 
+def test_a_character_is_whole_steps_also_where_the_last_is_cut() -> None:
+    found = _found(("h100", 4, [4] * 101), step=timedelta(minutes=30))
+    assert "One character is 1 h:" in timeline(found, 70)
+
+
 def test_without_cards_it_says_where_to_look() -> None:
     assert "gpu-dev nodes" in timeline(_found(), 80)

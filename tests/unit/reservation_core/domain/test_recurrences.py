@@ -160,3 +160,16 @@ def test_rules_without_an_end_without_dates_or_without_sense_are_refused_quickly
 
 def test_the_most_dates_there_can_be() -> None:
     assert len(_of(f"FREQ=DAILY;COUNT={MAX_OCCURRENCES}", "2026-11-01T09:00", timedelta(hours=1))) == MAX_OCCURRENCES
+
+
+@pytest.mark.parametrize(
+    ("rule", "bound"),
+    [
+        ("FREQ=DAILY;COUNT=100000", "COUNT .* from 1 to 366"),
+        ("FREQ=DAILY;COUNT=0", "COUNT .* from 1 to 366"),
+        ("FREQ=DAILY;COUNT=2;INTERVAL=1000", "INTERVAL .* from 1 to 999"),
+    ],
+)
+def test_numbers_out_of_bounds_are_told_their_bounds(rule: str, bound: str) -> None:
+    with pytest.raises(RecurrenceError, match=bound):
+        _of(rule, "2026-11-01T09:00", timedelta(hours=1))

@@ -380,6 +380,17 @@ def test_a_users_own_quota_does_not_lift_the_projects() -> None:
     ][:2] == [(8, Scope(user="ann")), (4, Scope(project="lab"))]
 
 
+def test_who_is_told_to_ask_for_fewer_is_told_how_many() -> None:
+    policy = policy_of(max_gpus=4)
+    for held, advice in (
+        (3, "Start at 2030-01-07T01:30Z, or ask for at most 1 GPU."),
+        (4, "Start at 2030-01-07T01:30Z."),
+    ):
+        usage = UsageView((Holding("bkg-9", BOOKING, "ann", None, "h100", held, minute(0), minute(90)),))
+        [found] = check(asked(), policy, usage, minute(0))
+        assert found.detail.endswith(f"(everybody). {advice}")
+
+
 def test_every_broken_rule_is_told_at_once_and_says_what_to_do() -> None:
     policy = policy_of(
         max_gpus=1, max_duration=timedelta(hours=1), min_notice=timedelta(hours=3), max_open_bookings=0, priority=0
