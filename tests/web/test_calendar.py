@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from playwright.async_api import FloatRect, Locator, Page, expect
+from playwright.async_api import CDPSession, FloatRect, Locator, Page, expect
 
 from tests.waiting import eventually
 from tests.web.browser import assert_accessible
@@ -268,3 +268,88 @@ async def test_everything_is_there_without_scripts(people: People, system: WebSy
     await expect(page.get_by_text("Free: 1 ×")).to_be_visible()
     await page.get_by_role("button", name="Book", exact=True).click()
     await expect(page.get_by_text("Booked: these GPUs are yours for that time.")).to_be_visible()
+
+
+class Finger:
+    """One finger on a screen, as the browser has it from the device."""
+
+    def __init__(self, session: CDPSession) -> None:
+        self._session = session
+        self._at = (0.0, 0.0)
+
+    async def down(self, at: tuple[float, float]) -> None:
+        """Put it on the screen."""
+        self._at = at
+        await self._send("touchStart")
+
+    async def move(self, to: tuple[float, float], steps: int = 6) -> None:
+        """Without lifting it."""
+        start = self._at
+        for step in range(1, steps + 1):
+            self._at = tuple(a + (b - a) * step / steps for a, b in zip(start, to, strict=True))  # type: ignore[assignment]
+            await self._send("touchMove")
+
+    async def up(self) -> None:
+        """Lift it."""
+        await self._session.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+
+    async def _send(self, kind: str) -> None:
+        point = {"x": self._at[0], "y": self._at[1]}
+        await self._session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [point]})
+
+
+async def test_a_finger_that_rests_first_books_and_moves_and_one_that_does_not_scrolls(
+    people: People, system: WebSystem
+) -> None:
+    first = day(120)
+    start = first + timedelta(days=1, hours=6)
+    booking = booked(system, "alice", start, 12, title="touched", node="rhea")
+    alice = await people("alice", has_touch=True, is_mobile=True, viewport={"width": 800, "height": 900})
+    page = alice.page
+    finger = Finger(await alice.context.new_cdp_session(page))
+    preview = page.locator(".ec-preview")
+    await open_week(page, first)
+    event = page.locator(".ec-event", has_text="touched")
+
+    await expect(page.locator("#calendar-hint")).to_contain_text("Hold, then drag on free space", use_inner_text=True)
+    # Whoever swipes over the timeline scrolls the page, wherever they began.
+    box = await box_of(event)
+    for begin in ((box["x"] + 20, box["y"] + 5), await place(page, TITAN, 4, 12)):
+        await open_week(page, first)  # a page that a swipe has set in motion stops when it is left
+        await finger.down(begin)
+        await finger.move((begin[0], begin[1] - 150))
+        await finger.up()
+        await expect(preview).to_have_count(0)
+        await eventually(lambda: page.evaluate("scrollY > 50"))
+    await expect(page.locator("dialog[open]")).to_have_count(0)
+
+    # Held for a while, free space is what is booked.
+    await open_week(page, first)
+    await finger.down(await place(page, TITAN, 3, 8.1))
+    await expect(preview).to_be_visible()
+    await finger.move(await place(page, TITAN, 3, 15.9))
+    await finger.up()
+    dialog = page.get_by_role("dialog", name="Book this slot")
+    await expect(dialog.get_by_text("Free: 1 × h100")).to_be_visible()
+    await expect(dialog.get_by_label("Begins")).to_have_value(f"{first + timedelta(days=3, hours=8):%Y-%m-%dT%H:%M}")
+    await expect(dialog.get_by_label("Ends")).to_have_value(f"{first + timedelta(days=3, hours=16):%Y-%m-%dT%H:%M}")
+    await dialog.get_by_role("button", name="Close").click()
+    await expect(dialog).to_be_hidden()
+
+    # And what is one's own is moved.
+    box = await box_of(event)
+    middle = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    shift = (await place(page, RHEA, 2, 0))[0] - (await place(page, RHEA, 1, 0))[0]
+    await finger.down(middle)
+    await expect(preview).to_be_visible()
+    await finger.move((middle[0] + shift, middle[1]))
+    await finger.up()
+    dialog = page.get_by_role("dialog", name="Change your booking?")
+    await dialog.get_by_role("button", name="Change it").click()
+    await expect(page.get_by_role("status").filter(has_text="touched is changed.")).to_be_visible()
+    assert now_is(system, "alice", booking)["start"] == said(start + timedelta(days=1))
+    # A tap is none of these: it opens the booking.
+    await open_week(page, first)
+    await event.get_by_role("link").tap()
+    await page.wait_for_url(f"**/bookings/{booking['id']}")
+    system.rest("alice").delete(f"/v1/bookings/{booking['id']}").raise_for_status()
