@@ -95,7 +95,8 @@ def _kept(cookie: str | None) -> tuple[Begun, str]:
 
 
 def _unavailable(error: ProofUnavailableError) -> ProblemError:
-    return ProblemError(503, "proof_unavailable", f"Your organisation can't be asked who you are. {error} Try again.")
+    detail = f"Your organisation can't be asked who you are. {error} Try again."
+    return ProblemError(503, "proof_unavailable", detail, headers={"Retry-After": "5"})
 
 
 ROUTES = (

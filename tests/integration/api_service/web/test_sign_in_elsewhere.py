@@ -197,6 +197,15 @@ async def test_an_issuer_that_is_away_is_said(browser: Browser, world: SignInWor
     away = await browser.client.get("/sign-in/start")
     assert away.status_code == 503
     assert "Try again" in words(away.text)
+    assert away.headers["retry-after"] == "5"
+
+
+async def test_a_browser_that_would_not_stay_signed_in_is_told_where_it_would(browser: Browser) -> None:
+    plain = await browser.client.get("http://gpus.lab/sign-in")
+    assert f"Your browser came without TLS, and would not stay signed in. Open {SERVER} instead." in words(plain.text)
+    proxied = await browser.client.get("http://gpus.lab/sign-in", headers={"X-Forwarded-Proto": "https"})
+    for page in (await browser.get("/sign-in"), proxied.text):
+        assert "without TLS" not in words(page)
 
 
 async def test_nobody_is_led_elsewhere_afterwards(browser: Browser, world: SignInWorld) -> None:
