@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 
-import kubernetes_validate
 import pytest
 import yaml
 
@@ -17,6 +16,7 @@ from tests.kubernetes.api_server import ApiServer
 from tests.kubernetes.fault_proxy import FaultProxy
 from tests.kubernetes.manifests import DEPLOY, apply, remove
 from tests.kubernetes.permissions import Permission, needed
+from tests.kubernetes_schemas import validate
 
 US = "https://gpus.example.org"
 SYSTEM = "gpu-dev-system"
@@ -40,7 +40,7 @@ async def deciding(deployed: ApiServer) -> AsyncIterator[ApiServer]:
 @pytest.mark.parametrize("version", ["1.30", "1.33", "1.37"])
 def test_kubernetes_knows_every_field(version: str) -> None:
     for document in DOCUMENTS:
-        kubernetes_validate.validate(document, version, strict=True)
+        validate(document, version)
 
 
 async def test_it_is_what_asking_takes_and_no_more(deciding: ApiServer, namespace: str) -> None:

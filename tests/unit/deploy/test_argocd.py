@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-import kubernetes_validate
 import pytest
 import yaml
 
 from tests.chart.hardening import check_objects
 from tests.chart.rendering import render
+from tests.kubernetes_schemas import validate
 
 ROOT = Path(__file__).parents[3]
 ARGOCD = ROOT / "deploy" / "argocd"
@@ -103,7 +103,7 @@ def test_jobs_can_be_made_anew_and_no_hook_comes_too_early(
 
 def test_the_cluster_has_no_credentials() -> None:
     cluster = document(ARGOCD / "local-cluster-secret.yaml")
-    kubernetes_validate.validate(cluster, "1.36", strict=True)
+    validate(cluster, "1.36")
     assert cluster["metadata"]["name"] == "local-cluster"
     assert cluster["metadata"]["labels"]["argocd.argoproj.io/secret-type"] == "cluster"
     assert cluster["stringData"].keys() == {"name", "server", "config"}

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import kubernetes_validate
 import pytest
 import yaml
 
@@ -13,6 +12,7 @@ from reservation_core.adapters.kubernetes.pod_defaults import read_pod_defaults
 from reservation_core.runtime.settings import KubernetesSettings, NodeAgentSettings
 from tests.kubernetes.manifests import DEPLOY, manifests, objects
 from tests.kubernetes.permissions import Permission, granted, needed
+from tests.kubernetes_schemas import validate
 from tests.unit.reservation_core.adapters.kubernetes.pod_security import violations
 
 WORKLOADS = KubernetesSettings().namespace
@@ -24,7 +24,7 @@ ROLES = [*objects("Role"), *objects("ClusterRole")]
 @pytest.mark.parametrize("version", ["1.30", "1.33", "1.37"])
 @pytest.mark.parametrize("document", ALL)
 def test_kubernetes_knows_every_field(document: dict[str, Any], version: str) -> None:
-    kubernetes_validate.validate(document, version, strict=True)
+    validate(document, version)
 
 
 def test_both_namespaces_admit_restricted_pods_only() -> None:

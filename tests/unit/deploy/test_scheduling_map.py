@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import kubernetes_validate
 import pytest
 import yaml
 
@@ -12,6 +11,7 @@ from reservation_core.domain.admission import Operation, Patched, PodReview
 from reservation_core.domain.injection import InjectionRules, injection
 from tests.chart.hardening import check_objects
 from tests.chart.rendering import one, render
+from tests.kubernetes_schemas import validate
 
 ROOT = Path(__file__).parents[3]
 GUIDES = ["scheduling-map.md", "enforcing-bookings.md"]
@@ -24,7 +24,7 @@ def documents(path: Path) -> list[dict[str, Any]]:
 def test_the_three_pods_see_what_the_guide_says() -> None:
     found = {}
     for pod in documents(ROOT / "deploy" / "scheduling-map" / "webhook-test.yaml"):
-        kubernetes_validate.validate(pod, "1.36", strict=True)
+        validate(pod, "1.36")
         verdict = injection(PodReview(Operation.CREATE, pod), InjectionRules())
         assert isinstance(verdict, Patched), verdict
         notes = verdict.pod["metadata"]["annotations"]

@@ -18,6 +18,7 @@ from reservation_core.adapters.kubernetes.pod_defaults import PodDefaults
 from reservation_core.adapters.kubernetes.pods import build_pod, build_service
 from reservation_core.domain.model import Workload
 from reservation_core.ports.cluster import PodRefusedError
+from tests.kubernetes_schemas import validate
 from tests.unit.reservation_core.adapters.kubernetes.pod_security import violations
 from tests.unit.reservation_core.adapters.kubernetes.specs import CASES, GANG, NOW, RULES, SINGLE, container_of
 from tests.unit.reservation_core.adapters.kubernetes.test_pods import FULL_DEFAULTS
@@ -30,15 +31,15 @@ ALL_DEFAULTS = replace(RULES, defaults=PodDefaults.model_validate(FULL_DEFAULTS)
 def test_pods_and_services_are_valid_for_the_api(version: str) -> None:
     for spec, rules in [*CASES.values(), (SINGLE, ALL_DEFAULTS)]:
         pod = json.loads(json.dumps(build_pod(spec, rules, NOW)))
-        kubernetes_validate.validate(pod, version, strict=True)
-    kubernetes_validate.validate(build_service(GANG, RULES, "uid"), version, strict=True)
+        validate(pod, version)
+    validate(build_service(GANG, RULES, "uid"), version)
 
 
 def test_the_schemas_would_see_a_mistake() -> None:
     pod = build_pod(SINGLE, RULES, NOW)
     container_of(pod)["comand"] = []
     with pytest.raises(kubernetes_validate.ValidationError):
-        kubernetes_validate.validate(pod, "1.37", strict=True)
+        validate(pod, "1.37")
 
 
 @pytest.mark.parametrize("case", CASES)
