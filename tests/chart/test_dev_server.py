@@ -36,7 +36,7 @@ from tests.chart.dev_server_values import (
     variables,
 )
 from tests.chart.hardening import HOSTILE, VERSIONS, check_objects, check_pods
-from tests.chart.rendering import JsonObject, one
+from tests.chart.rendering import JsonObject, one, render
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 
@@ -130,8 +130,22 @@ def test_each_account_may_what_the_plain_manifests_give_it(account: str) -> None
 
 def test_the_policy_of_the_node_agent_is_the_plain_manifests() -> None:
     plain = one([*yaml.safe_load_all((DEPLOY / "node-agent.yaml").read_text())], "ValidatingAdmissionPolicy")["spec"]
-    ours = one(rendered(ALL_ON), "ValidatingAdmissionPolicy")["spec"]
+    ours = one(rendered(ALL_ON), "ValidatingAdmissionPolicy", "gpu-dev-node-agent")["spec"]
     assert ours == json.loads(json.dumps(plain).replace("gpu-dev-system", CONTROLPLANE))
+
+
+def test_who_ends_pods_is_held_to_what_the_plain_manifests_say() -> None:
+    """But for standalone, which the chart has not."""
+    text = (DEPLOY / "enforcement" / "pod-ending-policy.yaml").read_text()
+    plain = one([*yaml.safe_load_all(text)], "ValidatingAdmissionPolicy")["spec"]
+    ours = one(rendered(ALL_ON), "ValidatingAdmissionPolicy", "gpu-dev-pod-ending")["spec"]
+    (who,) = ours.pop("matchConditions")
+    account = f"system:serviceaccount:{CONTROLPLANE}:reservation-expiry"
+    assert who["expression"] == f'request.userInfo.username == "{account}"'
+    assert account.replace(CONTROLPLANE, "gpu-dev-system") in plain.pop("matchConditions")[0]["expression"]
+    assert ours == plain
+    older = render("gpu-dev-server", {"reservationExpiry": {"enforcement": {"enabled": True}}}, kube_version="v1.29.0")
+    assert not [each for each in older if each["kind"].startswith("ValidatingAdmission")]
 
 
 def test_without_enforcement_nobody_may_end_pods_of_others() -> None:
