@@ -1,7 +1,8 @@
-"""A real kube-scheduler that calls the extender for every pod with GPUs, and binds through it, against the same alone.
+"""A real kube-scheduler that calls the extender for every pod with GPUs, against the same alone.
 
-The same configuration but for the extender, on the same API server, in turns: the ratio of pods a second, from the
-first that is bound to the last. Nothing without KUBEBUILDER_ASSETS.
+Once it binds through the extender, once by itself (`--assume-at=filter`). The same configuration but for that, on the
+same API server, in turns: the ratio of pods a second, from the first that is bound to the last. Nothing without
+KUBEBUILDER_ASSETS.
 """
 
 import asyncio
@@ -39,36 +40,47 @@ def measure() -> list[Figure]:
     if not os.environ.get(ASSETS):
         print(f"    (no {ASSETS}: nothing to measure)")
         return []
-    with real_api_server() as server, tempfile.TemporaryDirectory() as folder, ExitStack() as running:
+    with real_api_server() as server, tempfile.TemporaryDirectory() as folder:
         program = kube_scheduler_of(server)
         if program is None:
             print(f"    ({ASSETS} has no kube-scheduler: nothing to measure)")
             return []
         asyncio.run(add_nodes(server, NODES))
         port = own_port()
-        running.enter_context(_extender(server, port, Path(folder)))
-        time.sleep(_OLD_BINDS_S)  # what a process before it may have asked for is waited for once, at its start
-        alone, extended = [], []
+        ways: dict[str, tuple[list[str] | None, Path]] = {
+            "alone": (None, scheduler_config(server, port, extended=False)),
+            "binding through it": ([], scheduler_config(server, port)),
+            "binding by itself": (["--assume-at=filter"], scheduler_config(server, port, bind=False)),
+        }
+        rates: dict[str, list[float]] = {name: [] for name in ways}
         for number in range(ROUNDS):
-            for rates, through in ((alone, False), (extended, True)):
-                config = scheduler_config(server, port, extended=through)
-                namespace = f"round-{number}-{'extended' if through else 'alone'}"
-                asyncio.run(_create(server, namespace))
-                with started_kube_scheduler(server, program, config):
-                    rates.append(asyncio.run(_bound_a_second(server, namespace)))
+            for name, (options, config) in ways.items():
+                namespace = f"round-{number}-{name.replace(' ', '-')}"
+                with ExitStack() as running:
+                    if options is not None:
+                        running.enter_context(_extender(server, port, Path(folder), *options))
+                        time.sleep(_OLD_BINDS_S)  # what one before it may have asked for is waited for at its start
+                    asyncio.run(_create(server, namespace))
+                    running.enter_context(started_kube_scheduler(server, program, config))
+                    rates[name].append(asyncio.run(_bound_a_second(server, namespace)))
                 asyncio.run(remove_pods(server, namespace))
-    ratios = [with_it / without for with_it, without in zip(extended, alone, strict=True)]
-    detail = f"with it {_listed(extended)}/s, alone {_listed(alone)}/s; {NODES} nodes, {PODS} pods"
-    return [Figure("kube-scheduler with the extender, against alone", "", ratios, TARGET, at_least=True, detail=detail)]
+    alone = rates.pop("alone")
+    figures = []
+    for name, found in rates.items():
+        ratios = [with_it / without for with_it, without in zip(found, alone, strict=True)]
+        detail = f"with it {_listed(found)}/s, alone {_listed(alone)}/s; {NODES} nodes, {PODS} pods"
+        told = f"kube-scheduler with the extender, {name}, against alone"
+        figures.append(Figure(told, "", ratios, TARGET, at_least=True, detail=detail))
+    return figures
 
 
 @contextmanager
-def _extender(server: ApiServer, port: int, folder: Path) -> Iterator[None]:
+def _extender(server: ApiServer, port: int, folder: Path, *options: str) -> Iterator[None]:
     """gpu_admission as delivered, once it answers."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GPU_DEV_")}
     command = [
         sys.executable, "-m", "gpu_admission", "--kubeconfig", str(server.kubeconfig),
-        "--address", f"127.0.0.1:{port}", "--pprofAddress", "", "--v", "0",
+        "--address", f"127.0.0.1:{port}", "--pprofAddress", "", "--v", "0", *options,
     ]  # fmt: skip
     log = folder / "admission.log"
     with log.open("wb") as output:
@@ -116,9 +128,14 @@ async def _bound_a_second(server: ApiServer, namespace: str) -> float:
     first = 0.0
     watch = {"watch": "true", "fieldSelector": "spec.nodeName!="}
     async with asyncio.timeout(_PATIENCE_S), server.client() as client:
-        while True:  # a watch may end at any time; the next begins with what is bound already
+        while (
+            True
+        ):  # a watch may end at any time, or say that it can't go on; the next begins with what is bound already
             async for line in client.lines(f"/api/v1/namespaces/{namespace}/pods", **watch):
-                bound.add(json.loads(line)["object"]["metadata"]["name"])
+                event = json.loads(line)
+                if event["type"] == "ERROR":
+                    break
+                bound.add(event["object"]["metadata"]["name"])
                 first = first or time.monotonic()
                 if len(bound) == PODS:
                     return PODS / (time.monotonic() - first)

@@ -98,6 +98,7 @@ def scheduler_config(
         "podMaxBackoffSeconds": 2,
         "extenders": [extender] if extended else [],
     }
-    file = server.folder / f"scheduler-{port}-{'extended' if extended else 'alone'}.json"
+    way = "alone" if not extended else "binding-through-it" if bind else "binding-by-itself"
+    file = server.folder / f"scheduler-{port}-{way}.json"
     file.write_text(json.dumps(config))
     return file
