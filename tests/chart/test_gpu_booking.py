@@ -160,6 +160,7 @@ def test_every_variable_is_a_setting() -> None:
         ({**GIVEN, "apiUrl": "gpu-dev.test"}, "apiUrl"),
         ({**GIVEN, "apiUrl": "https://user:pass@gpu-dev.test/v1/schedulability"}, "apiUrl"),
         ({**GIVEN, "apiURL": URL}, "apiURL"),
+        ({**GIVEN, "apiUrl": "https://gpu-dev.test/schedulability"}, "apiShape=own"),
         ({**GIVEN, "unbooked": "maybe"}, "unbooked"),
         ({**GIVEN, "silence": "loud"}, "silence"),
         ({**GIVEN, "place": "here"}, "place"),
@@ -175,3 +176,25 @@ def test_every_variable_is_a_setting() -> None:
 def test_what_is_mistyped_is_named(values: dict[str, Any], named: str) -> None:
     with pytest.raises(helm_python.HelmError, match=named):
         rendered(values)
+
+
+@pytest.mark.parametrize(
+    ("url", "ports"),
+    [
+        ("https://gpu-dev.test/v1/schedulability", {443}),
+        ("https://gpu-dev.test:8443/v1/schedulability", {8443}),
+        # A Service's port is not the one of its pods, which is what network policies go by.
+        ("http://api-service.gpu-controlplane/v1/schedulability", {80, 8080}),
+        ("http://api-service.gpu-controlplane.svc:80/v1/schedulability/", {80, 8080}),
+        ("http://elsewhere.test:8000/maia-api/gpu-schedulability/", {8000}),
+    ],
+)
+def test_the_network_policy_lets_the_question_out(url: str, ports: set[int]) -> None:
+    documents = rendered({**GIVEN, "apiUrl": url, "networkPolicy": {"enabled": True}})
+    (egress,) = one(documents, "NetworkPolicy")["spec"]["egress"]
+    assert {each["port"] for each in egress["ports"]} == {53, *ports}
+
+
+def test_another_address_is_taken_with_a_shape() -> None:
+    url = "https://gpu-dev.test/schedulability"
+    assert variables(rendered({**GIVEN, "apiUrl": url, "apiShape": "own"}))["GPU_DEV_WEBHOOK__API_URL"] == url

@@ -31,6 +31,9 @@ matchExpressions:
 {{- if not .Values.apiUrl }}
 {{- fail "apiUrl is empty: nobody could be asked who has booked. Set it to the whole address, such as --set apiUrl=https://gpu-dev.example.org/v1/schedulability" }}
 {{- end }}
+{{- if and (eq .Values.apiShape "auto") (not (regexMatch "/(v1/schedulability|gpu-schedulability)/*$" .Values.apiUrl)) }}
+{{- fail (printf "apiUrl %s ends neither in /v1/schedulability nor in /gpu-schedulability/. Correct it, or say with apiShape=own or apiShape=seed how it is asked" .Values.apiUrl) }}
+{{- end }}
 {{- if and .Values.apiToken .Values.existingSecret }}
 {{- fail "apiToken and existingSecret are both set. Leave one of them away." }}
 {{- end }}
