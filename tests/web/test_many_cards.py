@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 
-import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, expect
 from sqlalchemy import text
