@@ -338,6 +338,12 @@ def test_components_are_in_the_network_policies_that_let_them_work() -> None:
     assert (deny["podSelector"], deny["policyTypes"], deny.get("ingress")) == ({}, ["Ingress", "Egress"], None)
 
 
+def test_without_the_api_there_is_no_test_of_it() -> None:
+    named = {each["metadata"]["name"] for each in rendered({"apiService": {"enabled": False}})}
+    assert not named & {"helm-test", "gpu-dev-test", "into-the-api"}
+    assert {"helm-test", "gpu-dev-test", "into-the-api"} <= {each["metadata"]["name"] for each in rendered({})}
+
+
 def test_others_reach_the_database_where_they_are_named() -> None:
     """Such as the charts gpu-scheduler and gpu-admission, which read the ledger from their own namespaces."""
     others = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "gpu-scheduler-system"}}}]
@@ -376,8 +382,9 @@ def test_notes_say_what_to_do_next() -> None:
         for values in VALUES.values():
             rendered_files = chart.render(values, name="gpu-dev", namespace="default")
             (notes,) = [text for path, text in rendered_files.items() if path.endswith("NOTES.txt")]
-            assert "helm test gpu-dev" in notes
-            assert "gpu-dev run" in notes
+            has_api = values.get("apiService", {}).get("enabled", True)
+            assert ("helm test gpu-dev" in notes, "gpu-dev run" in notes) == (has_api, has_api)
+            assert has_api or "api-service" not in notes
         assert (
             "--subnet-id subnet-2"
             in chart.render(VALUES["aws"], name="gpu-dev", namespace="default")["gpu-dev-server/templates/NOTES.txt"]
