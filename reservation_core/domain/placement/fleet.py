@@ -15,6 +15,8 @@ from reservation_core.domain.placement.tasks import WHOLE, NodeShape, Spot, Task
 
 Positions = NDArray[np.intp]
 Amounts = NDArray[np.int64]
+State = tuple[int, int, int, bytes, bytes]
+"""All of a node that any outcome depends on."""
 
 
 class ObstacleKind(StrEnum):
@@ -167,7 +169,7 @@ class Fleet:
             raise KeyError(position)
         return shape.name
 
-    def state_at(self, position: int) -> tuple[int, int, int, bytes, bytes]:
+    def state_at(self, position: int) -> State:
         """What is free at a position, and of which type. Nodes of one state have the same outcomes for every task."""
         return (
             int(self.gpu_type[position]),

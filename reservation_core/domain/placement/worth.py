@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from reservation_core.domain.placement.fleet import Amounts, Fleet, Positions
+from reservation_core.domain.placement.fleet import Amounts, Fleet, Positions, State
 from reservation_core.domain.placement.outcomes import Outcomes, outcomes
 from reservation_core.domain.placement.ranking import Ranking, Scores
 from reservation_core.domain.placement.tasks import Task
@@ -20,7 +20,7 @@ _REMEMBERED_STATES = 128
 """And for how many states of nodes."""
 
 _FEW = 8
-"""So many nodes are looked at one by one; more are faster worked out together."""
+"""Of so many nodes the states are looked at; more are faster worked out together."""
 
 _LEARNT_TASKS = 4096
 """How many kinds of tasks are counted. When there are more, all counts are halved, and what was rare is forgotten."""
@@ -74,29 +74,29 @@ class WorthRanking(Ranking):
         """Minus the worth that is lost, on the best card."""
         known = self._recall(fleet, task)
         stale = positions[known.changes[positions] != fleet.changes[positions]]
-        if len(stale) > _FEW:
-            known.scores[stale] = self._worked_out(fleet, task, stale)
+        if len(stale):
+            known.scores[stale] = self._anew(fleet, task, stale, known.by_state)
             known.changes[stale] = fleet.changes[stale]
-        else:
-            for position in stale.tolist():
-                known.scores[position] = self._of_its_state(fleet, task, position, known)
-                known.changes[position] = fleet.changes[position]
         scores: Scores = known.scores[positions]
         return scores
+
+    def _anew(self, fleet: Fleet, task: Task, at: Positions, by_state: dict[State, float]) -> Scores:
+        """Nodes are filled one after the other, so of a few that changed most states were there before, elsewhere."""
+        if len(at) > _FEW:
+            return self._worked_out(fleet, task, at)
+        states = [fleet.state_at(position) for position in at.tolist()]
+        unseen = [number for number, state in enumerate(states) if state not in by_state]
+        if unseen:
+            if len(by_state) >= _REMEMBERED_STATES:
+                by_state.clear()
+                unseen = [*range(len(states))]
+            found = self._worked_out(fleet, task, at[unseen]).tolist()
+            by_state.update(zip((states[number] for number in unseen), found, strict=True))
+        return np.array([by_state[state] for state in states])
 
     def _worked_out(self, fleet: Fleet, task: Task, at: Positions) -> Scores:
         after = outcomes(fleet, task, at)
         return after.best_by_node(self.gains(fleet, at, after), len(at))
-
-    def _of_its_state(self, fleet: Fleet, task: Task, position: int, known: "_Remembered") -> float:
-        """Nodes are filled one after the other, so most states were there before, on another node."""
-        state = fleet.state_at(position)
-        score = known.by_state.get(state)
-        if score is None:
-            if len(known.by_state) >= _REMEMBERED_STATES:
-                known.by_state.clear()
-            score = known.by_state[state] = float(self._worked_out(fleet, task, np.array([position]))[0])
-        return score
 
     def share_scores(self, fleet: Fleet, task: Task, position: int, cards: NDArray[np.intp], /) -> Scores:
         """Minus the worth that is lost, by card."""
@@ -125,4 +125,4 @@ class _Remembered:
 
     scores: Scores
     changes: Amounts
-    by_state: dict[tuple[int, int, int, bytes, bytes], float] = field(default_factory=dict)
+    by_state: dict[State, float] = field(default_factory=dict)
