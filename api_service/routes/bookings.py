@@ -27,6 +27,7 @@ from reservation_core.contracts_bookings import (
 )
 from reservation_core.domain.bookings import Booking
 from reservation_core.domain.calendar import to_micros, to_moment
+from reservation_core.domain.errors import NotBookableError
 from reservation_core.domain.model import BookingStatus
 from reservation_core.ports.bookings import BookingFilter
 from reservation_core.ports.identities import Principal
@@ -168,9 +169,19 @@ async def patch_booking(
         async with services.runtime.uow() as uow:
             return await change(uow)
 
-    if dry_run:
-        return _verdict(await until_not_lost(lambda: rehearse(services.runtime.uow, change)))
-    response = _answer(await until_not_lost(act), caller, 200).response()
+    try:
+        if dry_run:
+            return _verdict(await until_not_lost(lambda: rehearse(services.runtime.uow, change)))
+        changed = await until_not_lost(act)
+    except NotBookableError as error:
+        if error.nameless is None:
+            raise
+        async with services.runtime.uow() as uow:
+            sight = await sight_of(uow, caller, services.settings.holders)
+        if sight.sees(error.owner_id):
+            raise
+        raise error.nameless from error
+    response = _answer(changed, caller, 200).response()
     response.background = BackgroundTask(services.look_at_waitlist)
     return response
 

@@ -128,7 +128,10 @@ class NotPermittedError(DomainError):
 
 
 class NotBookableError(DomainError):
-    """A booking can't be had as asked: every rule that it breaks, and the nearest slots [start, end) that would do."""
+    """A booking can't be had as asked: every rule that it breaks, and the nearest slots [start, end) that would do.
+
+    Where it names who has its GPUs, `owner_id` is who that is, and `nameless` says it to who may not see that.
+    """
 
     code = "not_bookable"
 
@@ -137,10 +140,15 @@ class NotBookableError(DomainError):
         detail: str,
         broken_rules: Sequence[BrokenRule] = (),
         nearest: Sequence[tuple[datetime, datetime]] = (),
+        *,
+        nameless: "NotBookableError | None" = None,
+        owner_id: int | None = None,
     ) -> None:
         super().__init__(detail)
         self.broken_rules = tuple(broken_rules)
         self.nearest = tuple(nearest)
+        self.nameless = nameless
+        self.owner_id = owner_id
 
 
 class NotChangeableError(DomainError):

@@ -1,12 +1,13 @@
 """Changing a booking: extend, shorten, move. It has its old slot until it has the new one."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from reservation_core.contracts_bookings import BookingChange
 from reservation_core.domain.bookings import FINAL_BOOKINGS, Booking, BookingReason, ChosenCard, Wanted, Why
 from reservation_core.domain.calendar import to_micros, to_moment
-from reservation_core.domain.card_choice import choose
+from reservation_core.domain.card_choice import BookableCard, choose
 from reservation_core.domain.errors import (
     AlreadyFinalError,
     CalendarConflictError,
@@ -14,9 +15,9 @@ from reservation_core.domain.errors import (
     NotChangeableError,
     UnknownCallerError,
 )
-from reservation_core.domain.model import BookingStatus
+from reservation_core.domain.model import BookingStatus, ReservationKind
 from reservation_core.domain.rules import BrokenRule
-from reservation_core.ports.bookings import ChangedBooking
+from reservation_core.ports.bookings import CalendarEntry, ChangedBooking
 from reservation_core.ports.identities import Principal
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.book import ALONE_AFTER, TRIES, booked_from, cards_around, refusal, stored, told
@@ -146,15 +147,7 @@ async def _cards_for(
     if before.status is BookingStatus.WAITING and not broken:
         return ()
     if begun:
-        begin, end = to_micros(before.span.end), to_micros(after.span.end)
-        mine = {card.gpu_id for card in had}
-        taken = [at for card in cards if card.gpu_id in mine for at, until in card.busy if at < end and begin < until]
-        if taken:
-            free_until = to_moment(max(min(taken), begin))
-            detail = f"Its GPUs are somebody else's from {free_until:%Y-%m-%dT%H:%M:%SZ} on. Extend it until then."
-            broken = [*broken, BrokenRule("no_free_gpus", detail)]
-        if broken:
-            raise NotBookableError(" ".join(each.detail for each in broken), broken)
+        await _check_longer(uow, before, after, cards, broken)
         return had
     chosen = choose(able, after.wanted, *from_now(after.span, now), keep=had) if able else None
     if chosen is None:
@@ -162,6 +155,50 @@ async def _cards_for(
         missing = [] if waits else missing_cards(cards, after.wanted, after.span, now, keep=had)
         raise await refusal(uow, judge, after.span, [*broken, *missing] if broken else [no_free_gpus(after.wanted)])
     return chosen
+
+
+_LONGER = "Extend it until then."
+
+
+def _whose(following: CalendarEntry | None) -> tuple[str, str]:
+    """Who has the cards next, for who may know it and for who may not."""
+    if following is None:
+        return ("somebody else's", "somebody else's")
+    if following.kind is ReservationKind.MAINTENANCE:
+        return (f"in maintenance ({following.id})", f"in maintenance ({following.id})")
+    how = "promised to {}, which waits for them," if following.planned else "given to {}"
+    return (how.format(f"{following.id} of {following.user}"), how.format("somebody else"))
+
+
+async def _check_longer(
+    uow: UnitOfWork, before: Booking, after: Booking, cards: Sequence[BookableCard], broken: Sequence[BrokenRule]
+) -> None:
+    """A booking that has begun keeps its cards, so they must be free for as long as it lasts.
+
+    Raises NotBookableError, naming who has them next and from when on.
+    """
+    begin, end = to_micros(before.span.end), to_micros(after.span.end)
+    mine = {card.gpu_id for card in before.cards}
+    taken = [at for card in cards if card.gpu_id in mine for at, until in card.busy if at < end and begin < until]
+    if taken:
+        free_until = to_moment(max(min(taken), begin))
+        entries = await uow.bookings.entries(before.span.end, after.span.end, sorted(mine))
+        following = next((each for each in entries if each.id != before.id and each.span.start <= free_until), None)
+        named, nameless = (
+            [
+                *broken,
+                BrokenRule("no_free_gpus", f"Its GPUs are {whose} from {free_until:%Y-%m-%dT%H:%M:%SZ} on. {_LONGER}"),
+            ]
+            for whose in _whose(following)
+        )
+        raise NotBookableError(
+            " ".join(each.detail for each in named),
+            named,
+            nameless=NotBookableError(" ".join(each.detail for each in nameless), nameless),
+            owner_id=None if following is None else following.user_id,
+        )
+    if broken:
+        raise NotBookableError(" ".join(each.detail for each in broken), broken)
 
 
 async def _check_end(uow: UnitOfWork, after: Booking, now: datetime) -> None:

@@ -202,11 +202,13 @@ async def test_a_booking_that_has_begun_is_extended_on_its_own_cards_only(
 ) -> None:
     booking = await booked(alice, gpu_type="h100", duration="PT2H")
     await begin(runtime, booking)
-    await booked(bob, at(4), gpu_type="h100", node="a", duration="PT1H")
+    others = await booked(bob, at(4), gpu_type="h100", node="a", duration="PT1H")
     assert (await change(alice, booking, end=at(4).isoformat())).status_code == 200
     refused = await change(alice, booking, end=at(5).isoformat())
     assert refused.status_code == 409
-    assert at(4).strftime("%Y-%m-%dT%H:%M:%SZ") in refused.json()["detail"]
+    assert f"given to {others['id']} of bob from {at(4):%Y-%m-%dT%H:%M:%SZ} on" in refused.json()["detail"]
+    rehearsed = await alice.patch(f"/v1/bookings/{booking['id']}?dry_run=true", json={"end": at(5).isoformat()})
+    assert rehearsed.json()["broken_rules"] == refused.json()["broken_rules"]
     assert [row[1:] for row in await ledger(runtime, booking["id"])] == [(0, at(-2), at(4))]
 
 

@@ -185,6 +185,24 @@ async def test_an_extension_that_meets_somebody_names_them_to_whom_it_may(
     assert ("alice" in refused.text) == SHOWN[holders][1]
 
 
+async def test_so_does_a_booking_that_has_begun(
+    hers: dict[str, Any], calling: Calling, holders: Holders, runtime: Runtime
+) -> None:
+    mine = await booked(calling("dave"), at(7), duration="PT2H")
+    # As if it had begun.
+    await execute(
+        runtime,
+        "UPDATE reservations SET status = 'active', started_at = now() WHERE id = :id",
+        id=mine["id"],
+    )
+    for query in ("", "?dry_run=true"):
+        refused = await calling("dave").patch(f"/v1/bookings/{mine['id']}{query}", json={"end": at(10).isoformat()})
+        assert (refused.status_code, refused.json()["type"]) == (409, "urn:gpu-dev:problem:not_bookable")
+        told = f"given to {hers['ahead']['id']} of alice" if SHOWN[holders][1] else "given to somebody else"
+        assert told in refused.json()["detail"]
+        assert ("alice" in refused.text) == SHOWN[holders][1]
+
+
 async def test_who_leaves_the_project_sees_less_at_once(
     hers: dict[str, Any], calling: Calling, holders: Holders, runtime: Runtime, people: People
 ) -> None:
