@@ -31,6 +31,7 @@ from reservation_core.usecases.update_inventory import update_inventory
 from reservation_expiry.expire import run_once as expire_once
 from reservation_processor.process import run as process
 from tests.faults.records import Records
+from tests.prepared_processes import PreparedProcess
 from tests.waiting import PATIENCE_S, eventually, eventually_sync
 
 REPOSITORY = Path(__file__).parents[2]
@@ -46,14 +47,17 @@ SELECT EXISTS (SELECT FROM reservations WHERE status = 'queued')
 
 
 class ProcessorProcess:
-    """A processor in a process of its own, with its log."""
+    """A processor in a process of its own, with its log: `module` with arguments, forked or started from nothing."""
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
+    def __init__(self, program: Sequence[str], environment: Mapping[str, str], log: Path, *, forked: bool) -> None:
         self.log = log
-        with log.open("ab") as output:
-            self._process = subprocess.Popen(
-                command, cwd=REPOSITORY, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output
-            )
+        log.touch()
+        module, *arguments = program
+        self._process = (
+            PreparedProcess(module, arguments, environment, log)
+            if forked
+            else _started([sys.executable, "-m", *program], environment, log)
+        )
         self.pid = self._process.pid
 
     def returncode(self) -> int | None:
@@ -74,6 +78,13 @@ class ProcessorProcess:
     def said(self, words: str) -> bool:
         """Whether its log has these words."""
         return words in self.log.read_text(errors="replace")
+
+
+def _started(command: Sequence[str], environment: Mapping[str, str], log: Path) -> "subprocess.Popen[bytes]":
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            command, cwd=REPOSITORY, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +111,16 @@ class System:
 
     @contextmanager
     def processor(
-        self, *, program: Sequence[str] = ("-m", "reservation_processor"), **settings: object
+        self, *, program: Sequence[str] = ("reservation_processor",), forked: bool = True, **settings: object
     ) -> Iterator[ProcessorProcess]:
-        """A processor while the block runs; it must end in order afterwards unless it has ended before."""
+        """A processor while the block runs; it must end in order afterwards unless it has ended before.
+
+        `program` is a module with its arguments; not `forked`, it is started as a person would (seconds).
+        """
         logs = self.home.parent / "processor-logs"
         logs.mkdir(exist_ok=True)
         log = logs / f"{len(list(logs.iterdir()))}.log"
-        process = ProcessorProcess([sys.executable, *program], self.environment(**settings), log)
+        process = ProcessorProcess(program, self.environment(**settings), log, forked=forked)
         try:
             yield process
             if process.returncode() is None:

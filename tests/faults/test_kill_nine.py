@@ -73,9 +73,9 @@ async def go_on(system: System, jobs: Jobs) -> None:
 
 
 @asynccontextmanager
-async def successor(system: System, **settings: object) -> AsyncIterator[None]:
+async def successor(system: System, *, forked: bool = True, **settings: object) -> AsyncIterator[None]:
     """A processor that lives, from when it leads: how long a busy machine takes to start a process says nothing."""
-    with system.processor(**settings) as process:
+    with system.processor(forked=forked, **settings) as process:
         await eventually(lambda: process.said('"leading"'))
         yield
 
@@ -103,7 +103,7 @@ async def assert_converges(system: System, jobs: Jobs) -> None:
 
 async def die(system: System, jobs: Jobs, moment: str, times: int, **settings: object) -> None:
     """Let a processor work until it is killed at that moment."""
-    program = ("-m", "tests.faults.crashing_processor", moment, str(times))
+    program = ("tests.faults.crashing_processor", moment, str(times))
     with system.processor(program=program, **settings) as crashing:
 
         async def dead() -> bool:
@@ -126,10 +126,10 @@ async def test_a_processor_killed_anywhere_loses_nothing(system: System, name: s
 
 
 async def test_with_settings_as_delivered_too(system: System) -> None:
-    """Messages that the dead one had read stay hidden for longer then, its lease too."""
+    """Messages that the dead one had read stay hidden for longer then, its lease too. The program as it is started."""
     jobs = await submit_some(system)
     await die(system, jobs, *MOMENTS["after_read_operations"], **AS_DELIVERED)
-    async with successor(system, **AS_DELIVERED):
+    async with successor(system, forked=False, **AS_DELIVERED):
         await assert_converges(system, jobs)
 
 
