@@ -95,7 +95,9 @@ def usage_csv(by: UsageBy, lines: Sequence[UsageLine]) -> str:
     table.writerow([by.value, *(f"{name}_gpu_s" for name in names), *(f"{name}_gpu_hours" for name in names)])
     for line in lines:
         times = [getattr(line.time, name) for name in names]
-        table.writerow([_safe(line.key or ""), *(f"{time:f}" for time in times), *(_hours(time) for time in times)])
+        table.writerow(
+            [_safe(line.key or ""), *(f"{time:f}" for time in times), *(f"{_hours(time):f}" for time in times)]
+        )
     return text.getvalue()
 
 

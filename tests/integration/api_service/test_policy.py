@@ -325,7 +325,7 @@ async def test_usage_as_json_and_as_csv(
         assert response.headers["content-type"] == "text/csv; charset=utf-8"
         [names, line] = csv.reader(io.StringIO(response.text))
         assert names[:3] == ["project", "held_gpu_s", "used_gpu_s"]
-        assert (line[0], Decimal(line[1]), line[5]) == ("", Decimal(10800), "3.0")
+        assert (line[0], Decimal(line[1]), line[5]) == ("", Decimal(10800), "3.000000")
     assert (await alice.get("/v1/usage", params={"from": said(at(2)), "to": said(at(1))})).status_code == 422
     # They were held in [-4 h, -3 h).
     steps = {"from": said(at(-5)), "to": said(at(2)), "step": "PT3H"}
