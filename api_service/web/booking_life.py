@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo
 
 from api_service.web.words import clock
 from reservation_core.domain.bookings import BookingReason
-from reservation_core.domain.changes import SYSTEM
 from reservation_core.domain.model import BookingStatus
+from reservation_core.usecases.users import RESERVED_NAMES
 
 _WORDS = {
     "booking_waitlisted": "put on the waitlist",
@@ -61,7 +61,7 @@ def life_of_booking(newest_first: Sequence[Mapping[str, Any]], zone: ZoneInfo, n
 
 def _step(event: Mapping[str, Any], zone: ZoneInfo, now: datetime) -> BookingStep:
     actor = event["actor"]
-    return BookingStep(event["at"], _words(event, zone, now), _why(event), None if actor == SYSTEM else actor)
+    return BookingStep(event["at"], _words(event, zone, now), _why(event), None if actor in RESERVED_NAMES else actor)
 
 
 def _words(event: Mapping[str, Any], zone: ZoneInfo, now: datetime) -> str:

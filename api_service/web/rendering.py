@@ -47,6 +47,7 @@ class Templates:
             "clock": lambda value: words.clock(value, zone, now),
             "full_clock": lambda value: words.full_clock(value, zone),
             "until": lambda value: words.until(value, now),
+            "told": lambda text: words.in_zone(text, zone, now),
         }
         return self._environment.get_template(name).render(context)
 

@@ -4,6 +4,7 @@ import re
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
+_TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?Z")
 _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.\d+)?S)?)?")
 
 
@@ -23,6 +24,18 @@ def clock(value: datetime | str | None, zone: ZoneInfo, now: datetime) -> str:
     if local.date() == today.date():
         return f"{local:%H:%M}"
     return f"{local:%a} {local.day} {local:%b %H:%M}" if local.year == today.year else f"{local:%Y-%m-%d %H:%M}"
+
+
+def in_zone(text: str, zone: ZoneInfo, now: datetime) -> str:
+    """A sentence of the server's with its times, which are in UTC, as `clock` writes them."""
+
+    def read(found: re.Match[str]) -> str:
+        try:
+            return clock(found[0], zone, now)
+        except ValueError:  # looks like a time, and is none
+            return found[0]
+
+    return _TIME.sub(read, text)
 
 
 def full_clock(value: datetime | str | None, zone: ZoneInfo) -> str:

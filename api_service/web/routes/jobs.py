@@ -17,6 +17,7 @@ from reservation_core.domain.model import FINAL_STATUSES, JobStatus
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.reservations import JobView
 from reservation_core.usecases.owned import view_owned
+from reservation_core.usecases.users import RESERVED_NAMES
 
 _EVENTS = 500
 _LOG_LINES = 500
@@ -132,7 +133,13 @@ async def _state(visit: Visit) -> dict[str, Any]:
     async with visit.services.runtime.uow() as uow:
         view = await view_owned(uow, visit.principal, job_id)
         events = await uow.events.of_reservation(job_id, 0, _EVENTS)
-    return {"job": job, "view": view, "steps": life_of(events, visit.now), "ended": job["status"] in FINAL_STATUSES}
+    return {
+        "job": job,
+        "view": view,
+        "steps": life_of(events, visit.now),
+        "servers": RESERVED_NAMES,
+        "ended": job["status"] in FINAL_STATUSES,
+    }
 
 
 async def _log(visit: Visit, view: JobView) -> tuple[Tail, str | None]:

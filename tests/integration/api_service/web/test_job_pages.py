@@ -4,6 +4,8 @@ from typing import Any
 
 import httpx
 
+from reservation_core.runtime.wiring import Runtime
+from tests.integration.api_service.calendars import execute
 from tests.integration.api_service.web.browsing import Browser, words
 from tests.integration.api_service.web.conftest import SignedIn
 
@@ -75,6 +77,27 @@ async def test_a_job_like_one_before(browsing: SignedIn, alice: httpx.AsyncClien
     assert "TOKEN=mine" in page
     assert HOSTILE not in page
     await (await browsing("bob")).get(f"/submit?again={job_id}", status=404)
+
+
+async def test_times_within_sentences_are_those_of_the_chosen_zone_and_only_people_are_named(
+    browsing: SignedIn, alice: httpx.AsyncClient, runtime: Runtime
+) -> None:
+    job_id = await submitted(alice)
+    reason = "Running until 2030-01-31T09:00:00Z at the latest."
+    await execute(runtime, "UPDATE reservations SET reason = :reason WHERE id = :id", id=job_id, reason=reason)
+    await execute(
+        runtime,
+        "INSERT INTO events (reservation_id, at, actor, kind, before, after, reason_code, reason, data) "
+        "VALUES (:id, now(), 'planner', 'allocated', 'queued', 'starting', 'running', :reason, '{}')",
+        id=job_id,
+        reason=reason,
+    )
+    browser = await browsing("alice")
+    browser.client.cookies.set("gpu_dev_zone", "Asia/Kolkata")
+    page = words(await browser.get(f"/jobs/{job_id}"))
+    assert page.count("Running until 2030-01-31 14:30 at the latest.") == 2
+    assert "by you" in page
+    assert "by planner" not in page
 
 
 async def test_others_jobs_are_not_there(browsing: SignedIn, alice: httpx.AsyncClient) -> None:

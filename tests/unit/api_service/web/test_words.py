@@ -12,6 +12,25 @@ BERLIN = ZoneInfo("Europe/Berlin")
 
 
 @pytest.mark.parametrize(
+    ("said", "read"),
+    [
+        ("Running until 2026-11-22T14:30:00Z at the latest.", "Running until 15:30 at the latest."),
+        (
+            "From 2026-11-22T23:30Z to 2027-01-02T03:04:00.500Z.",
+            "From Mon 23 Nov 00:30 to 2027-01-02 04:04.",
+        ),
+        (
+            "No 2026-13-45T99:99:00Z is a time, nor is 2026-11-22.",
+            "No 2026-13-45T99:99:00Z is a time, nor is 2026-11-22.",
+        ),
+        ("", ""),
+    ],
+)
+def test_times_within_sentences_are_the_readers_too(said: str, read: str) -> None:
+    assert words.in_zone(said, BERLIN, NOW) == read
+
+
+@pytest.mark.parametrize(
     ("value", "written"),
     [
         (None, "–"),
