@@ -26,6 +26,7 @@ from reservation_core.runtime.settings import StandaloneSettings
 from reservation_core.runtime.wiring import Runtime
 from tests.leftovers import end_orderly_when_told_to, folder_in_memory, own_folder
 from tests.pods import end_all_pods
+from tests.prepared_processes import prepared_processes
 
 # How long an example takes says more of what else the machine does than of the code.
 # The same examples each time: what a commit is held to does not change by chance. `make explore` looks for others.
@@ -62,6 +63,15 @@ def session_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     tmp_path_factory.getbasetemp()  # pytest's own folders are outside, for those who look at what failed
     with own_folder() as folder:
         yield folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _processes_are_prepared(session_folder: Path) -> Iterator[None]:
+    """Before the session's folder is looked at: what processes are forked from is gone by then."""
+    folder = session_folder / "forking"
+    folder.mkdir(mode=0o700)
+    with prepared_processes(folder):
+        yield
 
 
 @pytest.fixture(scope="session")

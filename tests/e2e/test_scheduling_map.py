@@ -87,7 +87,7 @@ async def client(
     api_server: ApiServer, namespace: str, webhook: WebhookProcess, pair: Pair, kubelet: Kubelet, start: Starter
 ) -> AsyncIterator[ApiClient]:
     """An administrator's client, with everything up."""
-    await start()
+    await start(forked=False)
     async with registered(api_server, namespace, namespace, webhook.url, [pair]), api_server.client() as client:
         yield client
 

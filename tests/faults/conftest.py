@@ -1,6 +1,6 @@
 """A system per test, on a database and in a folder of its own."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -8,16 +8,6 @@ import pytest
 pytest.register_assert_rewrite("tests.faults.invariants", "tests.faults.system")
 
 from tests.faults.system import System, open_system  # noqa: E402
-from tests.prepared_processes import prepared_processes  # noqa: E402
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _processes_are_prepared(session_folder: Path) -> Iterator[None]:
-    """Before the session's folder is looked at: what processes are forked from is gone by then."""
-    folder = session_folder / "forking"
-    folder.mkdir(mode=0o700)
-    with prepared_processes(folder):
-        yield
 
 
 @pytest.fixture

@@ -5,8 +5,6 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -31,10 +29,9 @@ from reservation_core.usecases.update_inventory import update_inventory
 from reservation_expiry.expire import run_once as expire_once
 from reservation_processor.process import run as process
 from tests.faults.records import Records
-from tests.prepared_processes import PreparedProcess
+from tests.prepared_processes import started
 from tests.waiting import PATIENCE_S, eventually, eventually_sync
 
-REPOSITORY = Path(__file__).parents[2]
 LONGEST = timedelta(hours=1)
 # Like the defaults, but quicker to notice: a test has no minute to wait for a repair.
 QUICK = {"lease_s": 1, "sweep_s": 0.2, "resync_s": 0.5, "visibility_s": 2, "end_grace_s": 5, "estimate_s": 0.5}
@@ -51,13 +48,7 @@ class ProcessorProcess:
 
     def __init__(self, program: Sequence[str], environment: Mapping[str, str], log: Path, *, forked: bool) -> None:
         self.log = log
-        log.touch()
-        module, *arguments = program
-        self._process = (
-            PreparedProcess(module, arguments, environment, log)
-            if forked
-            else _started([sys.executable, "-m", *program], environment, log)
-        )
+        self._process = started(program, environment, log, forked=forked)
         self.pid = self._process.pid
 
     def returncode(self) -> int | None:
@@ -78,13 +69,6 @@ class ProcessorProcess:
     def said(self, words: str) -> bool:
         """Whether its log has these words."""
         return words in self.log.read_text(errors="replace")
-
-
-def _started(command: Sequence[str], environment: Mapping[str, str], log: Path) -> "subprocess.Popen[bytes]":
-    with log.open("ab") as output:
-        return subprocess.Popen(
-            command, cwd=REPOSITORY, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,10 @@
 import asyncio
 import json
 import os
-import sys
+import shutil
+import signal
+import subprocess
+import tempfile
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -18,7 +21,8 @@ from reservation_core.domain.injection import InjectionRules, injection
 from tests.kubernetes.api_client import ApiClient, JsonObject
 from tests.kubernetes.api_server import ApiServer
 from tests.ports import own_port
-from tests.waiting import eventually
+from tests.prepared_processes import PreparedProcess, started
+from tests.waiting import PATIENCE_S, eventually
 
 SEED_MAP = "0=node1:0,1\n1=node2:2\n2=node3:0,1,2\n3=node4:3\n4=node4:3\n"
 MERGE = "application/merge-patch+json"
@@ -140,9 +144,14 @@ async def four_nodes(cluster: Cluster) -> list[str]:
 class Process:
     """A scheduler that runs."""
 
-    process: asyncio.subprocess.Process
+    process: PreparedProcess | subprocess.Popen[bytes]
     port: int
-    output: list[str]
+    log: Path
+
+    @property
+    def output(self) -> list[str]:
+        """What it said, line by line."""
+        return self.log.read_text().splitlines()
 
     async def get(self, path: str) -> tuple[int, str]:
         """Status and body of its health address."""
@@ -157,7 +166,7 @@ class Process:
     async def ready(self) -> bool:
         with suppress(ConnectionError):
             return (await self.get("/ready"))[0] == 200
-        assert self.process.returncode is None, self.output
+        assert self.process.poll() is None, self.output
         return False
 
     async def leading(self) -> bool:
@@ -173,16 +182,19 @@ Starter = Callable[..., Awaitable[Process]]
 
 @pytest.fixture
 async def start(api_server: ApiServer, namespace: str) -> AsyncIterator[Starter]:
-    """Start a scheduler; all end with the test. Further variables as `NAME="value"`."""
+    """Start a scheduler; all end with the test. Further variables as `NAME="value"`; without `forked`, as people do."""
     async with running(api_server.kubeconfig, namespace) as starter:
         yield starter
 
 
 @asynccontextmanager
 async def running(kubeconfig: Path, namespace: str) -> AsyncIterator[Starter]:
-    processes: list[tuple[Process, asyncio.Task[None]]] = []
+    processes: list[Process] = []
+    logs = Path(tempfile.mkdtemp())
 
-    async def starter(kubeconfig: Path = kubeconfig, *, wait: bool = True, **variables: str) -> Process:
+    async def starter(
+        kubeconfig: Path = kubeconfig, *, wait: bool = True, forked: bool = True, **variables: str
+    ) -> Process:
         port = own_port()
         environment = {name: value for name, value in os.environ.items() if not name.startswith("GPU_DEV_")}
         environment |= {
@@ -192,13 +204,10 @@ async def running(kubeconfig: Path, namespace: str) -> AsyncIterator[Starter]:
             "GPU_DEV_SCHEDULER__RETRY_S": "0.3",
             **variables,
         }
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "gpu_scheduler", "--kubeconfig", str(kubeconfig),
-            "--health-listen", f"127.0.0.1:{port}",
-            stderr=asyncio.subprocess.PIPE, env=environment,
-        )  # fmt: skip
-        made = Process(process, port, [])
-        processes.append((made, asyncio.create_task(_collect(made))))
+        program = ("gpu_scheduler", "--kubeconfig", str(kubeconfig), "--health-listen", f"127.0.0.1:{port}")
+        log = logs / f"{len(processes)}.log"
+        made = Process(started(program, environment, log, forked=forked), port, log)
+        processes.append(made)
         if wait:
             await eventually(made.ready)
         return made
@@ -206,14 +215,8 @@ async def running(kubeconfig: Path, namespace: str) -> AsyncIterator[Starter]:
     try:
         yield starter
     finally:
-        for each, collecting in processes:
-            if each.process.returncode is None:
-                each.process.kill()
-            await each.process.wait()
-            await collecting
-
-
-async def _collect(process: Process) -> None:
-    assert process.process.stderr is not None
-    async for line in process.process.stderr:
-        process.output.append(line.decode())
+        for each in processes:
+            each.process.send_signal(signal.SIGKILL)
+        for each in processes:
+            await asyncio.to_thread(each.process.wait, PATIENCE_S)
+        shutil.rmtree(logs)

@@ -10,7 +10,7 @@ from tests.waiting import PATIENCE_S, eventually
 
 
 async def test_the_seeds_five_pods(cluster: Cluster, four_nodes: list[str], start: Starter) -> None:
-    process = await start()
+    process = await start(forked=False)
     for index in range(5):
         await cluster.add(admitted(pod(f"gpu-scheduler-check-{index}")))
     one, two, three, four = four_nodes
@@ -171,7 +171,7 @@ async def test_when_the_leader_dies_the_other_goes_on(cluster: Cluster, start: S
     await eventually(lambda: first.logged("bound") or second.logged("bound"))
     if second.logged("bound"):
         first, second = second, first
-    first.process.kill()
+    first.process.send_signal(signal.SIGKILL)
     after = "\n".join(f"{index}=node1:{index + 1}" for index in range(20))
     for index in range(20):
         await cluster.add(admitted(pod(f"after-{index}", after)))
@@ -187,7 +187,7 @@ async def test_whoever_ends_in_order_gives_the_lease_back(cluster: Cluster, star
     first = await start(GPU_DEV_SCHEDULER__LEASE_S="600", GPU_DEV_SCHEDULER__RENEW_WITHIN_S="300")
     await eventually(first.leading)
     first.process.send_signal(signal.SIGTERM)
-    assert await asyncio.wait_for(first.process.wait(), PATIENCE_S) == 0
+    assert await asyncio.to_thread(first.process.wait, PATIENCE_S) == 0
     second = await start(GPU_DEV_SCHEDULER__LEASE_S="600", GPU_DEV_SCHEDULER__RENEW_WITHIN_S="300")
     await eventually(second.leading)
 
