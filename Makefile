@@ -8,11 +8,14 @@
 #   make bench the benchmarks
 # Paths are relative throughout, so that the folder's own path may hold spaces.
 
-.PHONY: help up demo test explore check bench lock format web web-where-possible manifests images push sign clean
+.PHONY: help up demo test explore check lint types imports collect bench lock format web web-where-possible manifests \
+	images push sign clean
 .DEFAULT_GOAL := help
 .SUFFIXES:
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
+# Thousands of processes load the same code in the tests, and three read all of the tests: once compiled is enough.
+unexport PYTHONDONTWRITEBYTECODE
 
 PY := .venv/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --no-input
@@ -36,11 +39,20 @@ test: $(DEV) ## every test
 explore: $(DEV) ## the property tests with other examples than those of `make test`
 	@GPU_DEV_TESTS_EXPLORE=yes $(PY) -m pytest -m hypothesis $(WORKERS) $(ARGS)
 
-check: $(DEV) ## format, lint, types, import rules
+check: lint types imports ## format, lint, types, import rules
+
+lint: $(DEV)
 	@$(PY) -m ruff format --check .
 	@$(PY) -m ruff check .
+
+types: $(DEV)
 	@$(PY) -m mypy
+
+imports: $(DEV)
 	@$(PY) -c 'from importlinter.cli import lint_imports_command as c; c()' --no-cache
+
+collect: $(DEV) ## every test loads; what they are compiled to is kept
+	@told=$$($(PY) -m pytest --collect-only -qq 2>&1) || { echo "$$told"; exit 1; }
 
 bench: $(DEV) ## the benchmarks
 	@$(PY) -m benchmarks $(ARGS)
