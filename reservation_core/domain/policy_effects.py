@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from reservation_core.domain.limits import Limits, Policy
+from reservation_core.domain.limits import QUOTAS, Limits, Policy
 from reservation_core.domain.model import ReservationKind
 from reservation_core.domain.quota_windows import WEEK, week_start
 from reservation_core.domain.rules import (
@@ -53,7 +53,8 @@ def affected_by(
     """Those of `opened` that break a rule of `after` which they keep by `before`, in the order given.
 
     `holdings` are what everybody holds and has held this week. A job that waits is affected when it would wait for
-    ever or could not be submitted any more: a quota that is only used up at the moment lets it start later.
+    ever: a quota that is only used up at the moment lets it start later, and how long it may last and with which
+    priority it is not asked again.
     """
     usages = _Usages(opened, holdings)
     found = []
@@ -64,7 +65,11 @@ def affected_by(
         usage = NOTHING_HELD if each.start is None else usages.of(each, limits)
         request = _request(each)
         kept = {rule.code for rule in check(request, before, usage, now)}
-        broken = tuple(rule for rule in check(request, after, usage, now) if rule.code not in kept)
+        broken = tuple(
+            rule
+            for rule in check(request, after, usage, now)
+            if rule.code not in kept and (each.start is not None or rule.code in QUOTAS)
+        )
         if broken:
             found.append(Affected(each, broken))
     return found

@@ -378,8 +378,9 @@ async def test_a_booking_does_not_take_what_its_owners_waiting_job_was_promised(
     [(start, end, _), _] = await bookings.taken(job)
     assert start > START
     # There is room for both, but not within her quota.
+    assert end > START + 2 * HOUR + 5 * MINUTE
     with pytest.raises(NotBookableError) as refused:
-        await bookings.booked(START + 2 * HOUR, gpus=2)
+        await bookings.booked(START + 2 * HOUR + 5 * MINUTE, gpus=2)
     assert [broken.code for broken in refused.value.broken_rules] == ["max_gpus"]
     await bookings.booked(end + MINUTE - timedelta(seconds=end.second), gpus=2)
     await ended(bookings, his)
