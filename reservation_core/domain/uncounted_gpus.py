@@ -17,11 +17,12 @@ _DEVICE_CLASS = "deviceclass.resource.kubernetes.io/"
 _EPHEMERAL = "ephemeralContainers"
 
 
-def uncounted_gpus(review: PodReview, need: GpuNeed, *, allow_claims: bool) -> str | None:
+def uncounted_gpus(review: PodReview, need: GpuNeed, *, allow_claims: bool, shares: str | None = None) -> str | None:
     """Why the pod must not be, by what it would see uncounted; None where there is nothing.
 
     Looked at when a pod is made, and debugging containers when they are added. The containers of a pod with cards by
-    a scheduling map may see all cards: `CUDA_VISIBLE_DEVICES` says which are theirs.
+    a scheduling map may see all cards: `CUDA_VISIBLE_DEVICES` says which are theirs. `shares` is the resource by which
+    parts of cards are asked for, None where that is let by.
     """
     if review.pod is None:
         return None
@@ -31,6 +32,11 @@ def uncounted_gpus(review: PodReview, need: GpuNeed, *, allow_claims: bool) -> s
             containers = [each for kind in ("initContainers", "containers", _EPHEMERAL) for each in _named(spec, kind)]
             if (reason := _by_devices(review.pod, spec, allow_claims=allow_claims)) is not None:
                 return reason
+            if shares is not None and any(_asks_for(each, shares) for each in containers):
+                return (
+                    f"the pod asks for {shares}, and shares of cards can't be compared with a booking. Ask for whole"
+                    " GPUs with resources.limits"
+                )
         case Operation.UPDATE if review.subresource == "ephemeralcontainers":
             before = {
                 str(each.get("name")) for each in _named(members(members(review.old_pod).get("spec")), _EPHEMERAL)
@@ -66,6 +72,12 @@ def _by_devices(pod: Mapping[str, Any], spec: Mapping[str, Any], *, allow_claims
                 if name.startswith(_DEVICE_CLASS):
                     return f"the pod asks for {name}, which can't be compared with a booking"
     return None
+
+
+def _asks_for(container: Mapping[str, Any], resource: str) -> bool:
+    asked = members(container.get("resources"))
+    amounts = [members(asked.get(part)).get(resource) for part in ("requests", "limits")]
+    return any(amount is not None and str(amount) != "0" for amount in amounts)
 
 
 def _named(spec: Mapping[str, Any], kind: str) -> Iterator[Mapping[str, Any]]:

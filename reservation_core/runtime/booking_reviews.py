@@ -76,6 +76,7 @@ def _rules(settings: WebhookSettings) -> BookingReviewRules:
         words=TypeWords(settings.gpu.types),
         map_scheduler=chosen.scheduler_name,
         allow_claims=chosen.allow_claims,
+        shares=None if chosen.allow_shares else chosen.share_resource,
         limit_s=chosen.review_wait_s,
     )
 

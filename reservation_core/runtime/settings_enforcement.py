@@ -34,3 +34,4 @@ class BookingEnforcement(BaseModel):
     # Requesters who may change what the webhook wrote on pods, such as the service account of what ends them.
     mark_keepers: Names = ("system:serviceaccount:gpu-dev-system:reservation-expiry",)
     allow_claims: bool = False  # pods with resource claims, which can't be compared with bookings
+    allow_shares: bool = False  # pods that ask for shares of cards (SHARE_RESOURCE), which can't either

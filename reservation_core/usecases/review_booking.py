@@ -17,13 +17,17 @@ from reservation_core.ports.standings import Standings
 
 @dataclass(frozen=True, slots=True)
 class BookingReviewRules:
-    """What is done, how a pod's need is read, and how long (seconds) a review waits for the service."""
+    """What is done, how a pod's need is read, and how long (seconds) a review waits for the service.
+
+    `shares`: the resource of parts of cards, where they are refused.
+    """
 
     enforcement: EnforcementRules
     type_labels: Sequence[str] = ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "gpu-dev/gpu-type")
     words: TypeWords = OUR_WORDS
     map_scheduler: str = SCHEDULER_NAME
     allow_claims: bool = False
+    shares: str | None = None
     limit_s: float = 0.15
 
 
@@ -45,7 +49,7 @@ class BookingReviewer:
         if review.pod is not None:
             resources = tuple(rules.enforcement.gpu_resources)
             need = need_of(review.pod, resources, tuple(rules.type_labels), rules.map_scheduler, rules.words)
-        reason = uncounted_gpus(review, need, allow_claims=rules.allow_claims)
+        reason = uncounted_gpus(review, need, allow_claims=rules.allow_claims, shares=rules.shares)
         if reason is not None:
             return Denied(reason)
         owner = owner_of(review.requester, review.namespace, self._owners())

@@ -115,7 +115,17 @@ def test_the_defaults_are_the_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in variables(rendered(GIVEN)).items():
         monkeypatch.setenv(name, value)
     given, bare = WebhookSettings(), WebhookSettings.model_construct()
-    for name in ("unbooked", "silence", "place", "fresh_s", "last_known_s", "allow_claims", "scheduler_name"):
+    for name in (
+        "unbooked",
+        "silence",
+        "place",
+        "fresh_s",
+        "last_known_s",
+        "allow_claims",
+        "allow_shares",
+        "share_resource",
+        "scheduler_name",
+    ):
         assert getattr(given.webhook, name) == getattr(bare.webhook, name), name
     assert given.gpu == bare.gpu
 

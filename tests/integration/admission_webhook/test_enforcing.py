@@ -350,3 +350,19 @@ def test_settings_with_which_nothing_could_be_enforced_are_told_at_the_start(tmp
             capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip
         assert (done.returncode, told in done.stderr) == (2, True), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("settings", "allowed"),
+    [({}, False), ({"ALLOW_SHARES": "true"}, True), ({"SHARE_RESOURCE": "lab.test/share"}, True)],
+)
+async def test_shares_of_cards_are_no_way_around_a_booking(
+    settings: dict[str, str], allowed: bool, tmp_path: Path, pair: Pair
+) -> None:
+    body = pod(0)
+    body["spec"]["containers"][0]["resources"] = {"limits": {"tencent.com/vcuda-core": "50"}}
+    with enforcing(tmp_path, pair, "http://127.0.0.1:9/v1/schedulability", **settings) as webhook:
+        async with asking(webhook, pair) as ask:
+            response = await ask(body, "oidc:bob")
+    assert response["allowed"] is allowed
+    assert allowed or "tencent.com/vcuda-core" in response["status"]["message"]

@@ -70,3 +70,16 @@ def test_what_is_there_is_changed_freely_but_for_debugging_containers_that_see_a
 def test_nonsense_is_no_way_to_cards() -> None:
     for body in ({}, {"spec": None}, {"spec": {"containers": None}}, {"spec": {"containers": [None, {"env": [None]}]}}):
         assert created(body) is None
+
+
+@pytest.mark.parametrize("kind", ["containers", "initContainers"])
+@pytest.mark.parametrize("part", ["requests", "limits"])
+def test_shares_of_cards_are_compared_with_no_booking(kind: str, part: str) -> None:
+    share = "tencent.com/vcuda-core"
+    body = pod(kind, resources={part: {share: "50", "cpu": "1"}})
+    review = PodReview(Operation.CREATE, body)
+    assert share in (uncounted_gpus(review, NONE, allow_claims=True, shares=share) or "")
+    assert share in (uncounted_gpus(review, TWO, allow_claims=False, shares=share) or "")
+    assert uncounted_gpus(review, NONE, allow_claims=False) is None
+    nothing = PodReview(Operation.CREATE, pod(kind, resources={part: {share: "0"}}))
+    assert uncounted_gpus(nothing, NONE, allow_claims=False, shares=share) is None
