@@ -23,6 +23,7 @@ LOADED = [
     "reservation_core.runtime.programs",
     "reservation_core.runtime.serving",
     "reservation_core.runtime.wiring",
+    "reservation_expiry.expire",
     "reservation_processor.process",
     "tests.faults.watched_runtime",
 ]

@@ -4,10 +4,9 @@ import asyncio
 import json
 import os
 import signal
-import sys
+import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from tests.kubernetes.api_client import MERGE
 from tests.kubernetes.api_server import ApiServer
 from tests.kubernetes.fault_proxy import FaultProxy, Harm
 from tests.kubernetes.kubelet import Kubelet
+from tests.prepared_processes import PreparedProcess, started
 from tests.waiting import PATIENCE_S, eventually
 
 
@@ -30,31 +30,32 @@ from tests.waiting import PATIENCE_S, eventually
 class Program:
     """A process that runs."""
 
-    process: asyncio.subprocess.Process
-    said: list[str] = field(default_factory=list)
+    process: PreparedProcess | subprocess.Popen[bytes]
+    log: Path
+
+    @property
+    def said(self) -> list[str]:
+        return self.log.read_text().splitlines()
 
     def logged(self, event: str) -> list[dict[str, Any]]:
         lines = [json.loads(line) for line in self.said if line.startswith("{")]
         return [line for line in lines if line.get("event") == event]
 
     async def ended(self) -> int:
-        return await asyncio.wait_for(self.process.wait(), PATIENCE_S)
+        return await asyncio.to_thread(self.process.wait, PATIENCE_S)
 
 
 Starter = Callable[..., Awaitable[Program]]
 
 
 @pytest.fixture
-async def start(api_server: ApiServer, namespace: str, database_url: str) -> AsyncIterator[Starter]:
-    """Start the expiry; all end with the test."""
-    started: list[tuple[Program, asyncio.Task[None]]] = []
+async def start(api_server: ApiServer, namespace: str, database_url: str, tmp_path: Path) -> AsyncIterator[Starter]:
+    """Start the expiry, without `forked` as a person would; all end with the test."""
+    programs: list[Program] = []
 
-    async def collect(program: Program) -> None:
-        assert program.process.stderr is not None
-        async for line in program.process.stderr:
-            program.said.append(line.decode())
-
-    async def starter(*arguments: str, kubeconfig: Path = api_server.kubeconfig, **variables: str) -> Program:
+    async def starter(
+        *arguments: str, kubeconfig: Path = api_server.kubeconfig, forked: bool = True, **variables: str
+    ) -> Program:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("GPU_DEV_")}
         environment |= {
             "GPU_DEV_DATABASE_URL": database_url,
@@ -69,23 +70,18 @@ async def start(api_server: ApiServer, namespace: str, database_url: str) -> Asy
             "GPU_DEV_ENFORCEMENT__LOOK_S": "0.5",
             **variables,
         }
-        program = Program(
-            await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "reservation_expiry", *arguments, stderr=asyncio.subprocess.PIPE, env=environment
-            )
-        )
-        started.append((program, asyncio.create_task(collect(program))))
+        log = tmp_path / f"expiry-{len(programs)}.log"
+        program = Program(started(("reservation_expiry", *arguments), environment, log, forked=forked), log)
+        programs.append(program)
         return program
 
     async with api_server.client() as client:
         body = {"metadata": {"labels": {"test.example/enforced": namespace}}}
         await client.call("PATCH", f"/api/v1/namespaces/{namespace}", body, content_type=MERGE)
     yield starter
-    for program, collecting in started:
-        with suppress(ProcessLookupError):
-            program.process.kill()
-        await program.process.wait()
-        await collecting
+    for program in programs:
+        program.process.send_signal(signal.SIGKILL)
+        await program.ended()
 
 
 @dataclass
@@ -147,14 +143,14 @@ async def test_a_run_ends_what_is_due_and_leaves_the_rest(
     await pods.make("due", now() - timedelta(minutes=1))
     await pods.make("soon", now() + timedelta(minutes=10))
     await pods.make("later", now() + timedelta(hours=2))
-    assert await (await start()).ended() == 0
+    assert await (await start(forked=False)).ended() == 0
     assert await pods.there() == ["later", "soon"]
     assert await recorded(database_url, "pod_end_asked") == [f"pod:{namespace}/due"]
     assert await pods.events() == [("due", "Ending")]
 
 
 async def test_a_watch_ends_pods_as_soon_as_they_are_due_and_ends_in_order(start: Starter, pods: Pods) -> None:
-    watching = await start("--watch")
+    watching = await start("--watch", forked=False)
     await eventually(lambda: watching.logged("leading"))
     end = now() + timedelta(seconds=3)
     await pods.make("short", end)
@@ -216,7 +212,7 @@ async def test_when_the_one_that_watches_is_killed_another_goes_on(
     second = await start("--watch")
     await pods.make("one", now())
     await eventually(lambda: gone(pods, "one"))
-    first.process.kill()
+    first.process.send_signal(signal.SIGKILL)
     await first.ended()
     await pods.make("two", now())
     await eventually(lambda: gone(pods, "two"))
@@ -250,7 +246,7 @@ async def test_killed_between_the_note_and_the_eviction(
     hung = fault_proxy.inject(Harm.HANG, "POST", "/eviction")
     first = await start(kubeconfig=fault_proxy.kubeconfig())
     await eventually(lambda: hung.used)
-    first.process.kill()
+    first.process.send_signal(signal.SIGKILL)
     await first.ended()
     assert await pods.there() == ["due"]
     assert await recorded(database_url, "pod_end_asked") == [f"pod:{namespace}/due"]
