@@ -63,7 +63,7 @@ def tell(
     warnings: list[str] = []
     by_name = {each.name: each for each in wanted}
     for position, variable in enumerate(env):
-        meant = by_name.get(variable.get("name"))
+        meant = by_name.get(str(variable.get("name")))
         if meant is None or meant.is_(variable):
             continue
         where = f"{meant.name} of {container_named(path, container)}"
@@ -77,7 +77,7 @@ def tell(
                 f" away, or {by.remedy}."
             )
         changes.replace((*path, "env", position), meant.as_json)
-    there = {variable.get("name") for variable in env}
+    there = {str(variable.get("name")) for variable in env}
     for each in reversed([each for each in wanted if each.name not in there]):
         changes.add((*path, "env", 0), each.as_json)
     return warnings

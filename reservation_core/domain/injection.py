@@ -135,10 +135,10 @@ def _debugged(pod: Mapping[str, Any], old: Mapping[str, Any], rules: InjectionRu
     """New ephemeral containers see what the pod's own containers see. Earlier ones can't be changed any more."""
     spec, old_spec = members(pod.get("spec")), members(old.get("spec"))
     devices = _devices_of(old_spec)
-    earlier = {container.get("name") for _, container in containers_of(old_spec, EPHEMERAL)}
+    earlier = {str(container.get("name")) for _, container in containers_of(old_spec, EPHEMERAL)}
     changes, warnings, names, by = PodChanges(pod), list[str](), list[str](), _teller(rules)
     for path, container in containers_of(spec, EPHEMERAL):
-        if container.get("name") not in earlier:
+        if str(container.get("name")) not in earlier:
             warnings += tell(changes, path, container, _variables(devices), by)
             names.append(container_named(path, container))
     if not changes.operations:
@@ -150,7 +150,7 @@ def _debugged(pod: Mapping[str, Any], old: Mapping[str, Any], rules: InjectionRu
 def _devices_of(spec: Mapping[str, Any]) -> str:
     """The cards that a pod was made with: those of its containers' environment, which nobody could change since."""
     said = {
-        variable.get("value") or ""
+        str(variable.get("value") or "")
         for _, container in containers_of(spec, "containers")
         for variable in map(members, items(container.get("env")))
         if variable.get("name") == map_marks.CUDA_VISIBLE_DEVICES
@@ -159,7 +159,7 @@ def _devices_of(spec: Mapping[str, Any]) -> str:
         raise RefusedPodError(
             "the pod's containers don't have one CUDA_VISIBLE_DEVICES: its map was never read. Create the pod anew."
         )
-    return str(said.pop())
+    return said.pop()
 
 
 def _variables(devices: str) -> tuple[WantedVariable, ...]:

@@ -49,7 +49,7 @@ def uncounted_gpus(review: PodReview, need: GpuNeed, *, allow_claims: bool, shar
     for container in containers:
         for variable in map(members, items(container.get("env"))):
             name = variable.get("name")
-            if name in _VARIABLES and (variable.get("valueFrom") or (variable.get("value") or "") not in _NO_CARDS):
+            if name in _VARIABLES and (variable.get("valueFrom") or str(variable.get("value") or "") not in _NO_CARDS):
                 return (
                     f"container {container.get('name')} sets {name}: it would see cards that nobody has counted. Take"
                     " the variable away and ask for GPUs with resources.limits"

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from reservation_core.domain.admission import Operation, PodReview
+from reservation_core.domain.admission import Denied, Operation, Patched, PodReview
+from reservation_core.domain.injection import InjectionRules, injection
 from reservation_core.domain.pod_gpus import GpuNeed
 from reservation_core.domain.uncounted_gpus import uncounted_gpus
 
@@ -83,3 +84,17 @@ def test_shares_of_cards_are_compared_with_no_booking(kind: str, part: str) -> N
     assert uncounted_gpus(review, NONE, allow_claims=False) is None
     nothing = PodReview(Operation.CREATE, pod(kind, resources={part: {share: "0"}}))
     assert uncounted_gpus(nothing, NONE, allow_claims=False, shares=share) is None
+
+
+@pytest.mark.parametrize("nonsense", [[None], {"a": 1}, [[]]])
+def test_what_the_api_server_would_never_send_is_no_crash(nonsense: object) -> None:
+    variable = {"env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": nonsense}, {"name": nonsense}]}
+    assert "container other sets" in (created(pod(**variable)) or "")
+    mapped = pod(annotations={"gpu-scheduling-map": "0=node1:0"}, env=[{"name": nonsense, "value": nonsense}])
+    mapped["metadata"]["name"] = "p-0"
+    mapped["spec"]["schedulerName"] = "gpu-scheduler"
+    verdict = injection(PodReview(Operation.CREATE, mapped), InjectionRules())
+    assert isinstance(verdict, Patched)
+    debugged = {**mapped, "spec": {**mapped["spec"], "ephemeralContainers": [{"name": nonsense}]}}
+    update = PodReview(Operation.UPDATE, debugged, mapped, "ephemeralcontainers")
+    assert isinstance(injection(update, InjectionRules()), Denied)
