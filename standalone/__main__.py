@@ -1,5 +1,6 @@
 """`python -m standalone` runs the system in the foreground; `python -m standalone psql` opens psql on its database."""
 
+import gc
 import os
 import sys
 
@@ -19,6 +20,7 @@ def main(arguments: list[str]) -> int:
     if sys.stderr.isatty():
         os.environ.setdefault("GPU_DEV_LOG_JSON", "false")
 
+    gc.disable()  # what is loaded stays: to look for garbage in it again and again takes a fifth of the start
     from reservation_core.adapters.postgres.embedded.errors import EmbeddedPostgresError  # noqa: PLC0415
     from reservation_core.adapters.postgres.migrating import MigrationError  # noqa: PLC0415
     from reservation_core.runtime.programs import run_program  # noqa: PLC0415
@@ -26,6 +28,7 @@ def main(arguments: list[str]) -> int:
     from standalone.components import ComponentFailedError  # noqa: PLC0415
     from standalone.system import run_system  # noqa: PLC0415
 
+    gc.enable()
     try:
         return run_program("standalone", _ABOUT, StandaloneSettings, run_system, arguments)
     except (EmbeddedPostgresError, MigrationError, ComponentFailedError) as error:
