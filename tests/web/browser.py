@@ -169,6 +169,17 @@ async def sign_in(page: Page, token: str) -> None:
     await page.wait_for_url(lambda url: "/sign-in" not in url)
 
 
+async def set_hidden(page: Page, *, hidden: bool) -> None:
+    """As a browser does when somebody goes to another tab; one without windows has nothing to hide."""
+    await page.evaluate(
+        """(hidden) => {
+          Object.defineProperty(document, "hidden", {configurable: true, get: () => hidden});
+          document.dispatchEvent(new Event("visibilitychange"));
+        }""",
+        hidden,
+    )
+
+
 async def axe(page: Page) -> list[dict[str, Any]]:
     """What axe-core finds on a page that is serious or critical: its id, impact, help and the elements."""
     if not await page.evaluate("typeof axe !== 'undefined'"):

@@ -6,7 +6,7 @@ from pathlib import Path
 from playwright.async_api import expect
 
 from tests.waiting import eventually
-from tests.web.browser import assert_accessible
+from tests.web.browser import assert_accessible, set_hidden
 from tests.web.conftest import People, Screenshot
 from tests.web.web_system import WebSystem
 
@@ -70,6 +70,25 @@ async def test_a_job_that_somebody_ends_elsewhere_is_seen_to_end(people: People,
     await root.page.get_by_role("button", name="End it").click()
     await expect(alice.page.locator("#job-state")).to_contain_text("cancelled")
     await expect(alice.page.get_by_role("button", name="End it")).to_have_count(0)
+
+
+async def test_a_tab_that_nobody_looks_at_holds_no_output_and_has_all_of_it_when_somebody_does(
+    people: People, system: WebSystem, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    job = system.submit("alice", "sh", "-c", COLOURS.format(go=go), name="unseen")
+    alice = await people("alice")
+    page, log, closed = alice.page, alice.page.get_by_role("log"), list[str]()
+    page.on("requestfailed", lambda request: closed.append(request.url))
+    await page.goto(f"/jobs/{job}")
+    await expect(log).to_contain_text("first <b>line</b>")
+    await set_hidden(page, hidden=True)
+    await eventually(lambda: any(url.endswith(f"{job}/log") for url in closed))
+    go.touch()
+    await eventually(lambda: system.job(job)["status"] == "succeeded")
+    await expect(log).not_to_contain_text("the last line")
+    await set_hidden(page, hidden=False)
+    await expect(log.locator("> div")).to_have_text(["first <b>line</b>", "the last line"])
 
 
 async def test_others_jobs_can_be_neither_seen_nor_listened_to(people: People, system: WebSystem) -> None:

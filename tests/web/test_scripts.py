@@ -7,7 +7,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
 from tests.waiting import eventually
-from tests.web.browser import Person, open_person
+from tests.web.browser import Person, open_person, set_hidden
 from tests.web.scripted_site import ScriptedSite
 
 CONFIG = (
@@ -149,9 +149,9 @@ async def test_who_leaves_a_page_has_no_stream_and_who_comes_back_sees_what_is_n
 async def test_a_tab_that_nobody_looks_at_has_no_stream(person: Person, scripted: ScriptedSite) -> None:
     await person.page.goto("/")
     await scripted.streams_are(1)
-    await _set_hidden(person.page, hidden=True)
+    await set_hidden(person.page, hidden=True)
     await scripted.streams_are(0)
-    await _set_hidden(person.page, hidden=False)
+    await set_hidden(person.page, hidden=False)
     await scripted.streams_are(1)
     assert await told(person.page, 2)
 
@@ -165,17 +165,6 @@ async def test_a_page_that_a_browser_keeps_to_go_back_to_has_no_stream(person: P
     await person.page.evaluate("dispatchEvent(new PageTransitionEvent('pageshow', {persisted: true}))")
     await scripted.streams_are(1)
     assert await told(person.page, 2)
-
-
-async def _set_hidden(page: Page, *, hidden: bool) -> None:
-    """As a browser does when somebody goes to another tab; one without windows has nothing to hide."""
-    await page.evaluate(
-        """(hidden) => {
-          Object.defineProperty(document, "hidden", {configurable: true, get: () => hidden});
-          document.dispatchEvent(new Event("visibilitychange"));
-        }""",
-        hidden,
-    )
 
 
 async def test_a_part_is_put_in_place_when_its_topic_changes_and_what_people_did_with_it_stays(

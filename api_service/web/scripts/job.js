@@ -8,6 +8,9 @@ const find = document.getElementById("log-find");
 const found = document.getElementById("log-found");
 const state = document.getElementById("log-state");
 const leftOut = document.getElementById("log-left-out");
+let source = null;
+let ended = false;
+let again = 0;
 let missing = 0;
 let before = null; // what was said of the output, while it is said that it does not come
 
@@ -18,6 +21,7 @@ function lineOf(html) {
 }
 
 function append({ lines, left_out: more, anew }) {
+  const at = log.scrollTop;
   if (anew) {
     log.replaceChildren();
     missing = 0;
@@ -30,6 +34,7 @@ function append({ lines, left_out: more, anew }) {
   if (log.childElementCount > 0) state.textContent = "";
   if (find.value !== "") mark();
   if (follow.checked) log.scrollTop = log.scrollHeight;
+  else if (anew) log.scrollTop = at; // who reads further up goes on there
 }
 
 function mark() {
@@ -71,30 +76,31 @@ async function askWhy() {
 }
 
 function listen() {
-  const source = new EventSource(log.dataset.stream);
+  // A tab that nobody sees holds no connection: a browser has six for all tabs of a server.
+  if (source !== null || ended || document.hidden) return;
+  source = new EventSource(log.dataset.stream);
   source.addEventListener("lines", (message) => append(JSON.parse(message.data)));
   source.addEventListener("end", () => {
-    source.close();
+    ended = true;
+    silence();
     if (log.childElementCount === 0) state.textContent = "It printed nothing.";
   });
-  let again = 0;
   source.addEventListener("open", () => {
     state.textContent = before ?? state.textContent;
     before = null;
   });
   source.addEventListener("error", () => {
-    if (source.readyState !== EventSource.CLOSED) return; // the browser tries again by itself
+    if (source?.readyState !== EventSource.CLOSED) return; // the browser tries again by itself
+    silence();
     void askWhy();
     again = setTimeout(listen, AGAIN_MS);
   });
-  addEventListener(
-    "pagehide",
-    () => {
-      source.close();
-      clearTimeout(again);
-    },
-    { once: true },
-  );
+}
+
+function silence() {
+  clearTimeout(again);
+  source?.close();
+  source = null;
 }
 
 if (log !== null) {
@@ -111,8 +117,8 @@ if (log !== null) {
   follow.addEventListener("change", () => {
     if (follow.checked) log.scrollTop = log.scrollHeight;
   });
-  addEventListener("pageshow", (event) => {
-    if (event.persisted) listen();
-  });
+  addEventListener("pagehide", silence);
+  addEventListener("pageshow", listen);
+  document.addEventListener("visibilitychange", () => (document.hidden ? silence() : listen()));
   listen();
 }
