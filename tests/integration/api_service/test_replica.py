@@ -351,6 +351,9 @@ async def test_what_is_broken_off_there_is_done_at_the_primary(
             return "the replica"
 
         under_way = await begun_there(api, slow, reached)
+        # A statement that has not begun can't be cancelled, and would not be later.
+        asleep = "SELECT wait_event = 'PgSleep' FROM pg_stat_activity WHERE pid = $1"
+        await eventually(lambda: replica.fetchval(asleep, processes[-1]))
         with capture_logs() as logs:
             assert await replica.fetchval(f"SELECT {how}($1)", processes[-1])
             assert await under_way == "the primary"

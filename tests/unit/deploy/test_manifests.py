@@ -111,7 +111,7 @@ def test_the_node_agents_settings_are_complete(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_policy_speaks_of_the_annotation_that_the_agent_writes() -> None:
-    (policy,) = objects("ValidatingAdmissionPolicy")
+    (policy,) = [each for each in objects("ValidatingAdmissionPolicy") if "node-agent" in each["metadata"]["name"]]
     assert f'"{NODE_GPUS}"' in policy["spec"]["validations"][1]["expression"]
 
 
