@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from reservation_core.ports.identities import Principal
-from reservation_core.ports.transactions import UnitOfWork
+from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.runtime.settings import Holders
 
 
@@ -44,3 +44,9 @@ async def sight_of(uow: UnitOfWork, caller: Principal, holders: Holders) -> Sigh
             return Sight(caller)
         case _:
             assert_never(holders)
+
+
+async def sees(uow: UnitOfWorkFactory, caller: Principal, holders: Holders, owner_id: int | None) -> bool:
+    """Whether a caller may be told whose something is."""
+    async with uow() as reading:
+        return (await sight_of(reading, caller, holders)).sees(owner_id)

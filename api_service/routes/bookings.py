@@ -14,7 +14,7 @@ from api_service.idempotency import Answer, key_of, once
 from api_service.pagination import PageQuery, decode, encode
 from api_service.preconditions import expected_version, version_tag
 from api_service.services import Caller, Served
-from api_service.sight import Sight, sight_of
+from api_service.sight import Sight, sees, sight_of
 from reservation_core.contracts import Page, UserName
 from reservation_core.contracts_bookings import (
     BookingChange,
@@ -176,9 +176,7 @@ async def patch_booking(
     except NotBookableError as error:
         if error.nameless is None:
             raise
-        async with services.runtime.uow() as uow:
-            sight = await sight_of(uow, caller, services.settings.holders)
-        if sight.sees(error.owner_id):
+        if await sees(services.runtime.uow, caller, services.settings.holders, error.owner_id):
             raise
         raise error.nameless from error
     response = _answer(changed, caller, 200).response()

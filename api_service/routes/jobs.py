@@ -14,7 +14,7 @@ from api_service.idempotency import Answer, conflict, key_of, once, replay, requ
 from api_service.pagination import PageQuery, decode, encode
 from api_service.preconditions import etag, expected_version
 from api_service.services import Caller, Served, Services, services_of
-from api_service.sight import sight_of
+from api_service.sight import sees
 from reservation_core.contracts import Job, JobExtend, JobSubmit, Page, UserName
 from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.model import JobStatus
@@ -151,9 +151,7 @@ async def extend_job(request: Request, services: Served, caller: Caller, job_id:
     except CalendarConflictError as error:
         if error.nameless is None:
             raise
-        async with services.runtime.uow() as uow:
-            sight = await sight_of(uow, caller, services.settings.holders)
-        if sight.sees(error.owner_id):
+        if await sees(services.runtime.uow, caller, services.settings.holders, error.owner_id):
             raise
         raise CalendarConflictError(error.nameless) from error
 
