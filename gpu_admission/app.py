@@ -101,7 +101,7 @@ class App:
         return None if self._running.extender.busy else self._filtered(self._args.read(body))
 
     def _filtered(self, args: kube_scheduler.ExtenderArgs) -> Answer:
-        filtered = self._running.extender.filter(args.pod, args.nodes)
+        filtered = self._running.extender.choose(args.pod, args.nodes)
         if _log.is_enabled_for(DEBUG):
             _log.debug("filtered", asked=len(args.nodes), fitting=len(filtered.fitting), **_about(args.pod))
         written = kube_scheduler.written_filter(args, filtered)

@@ -39,6 +39,8 @@ _SETTINGS: tuple[tuple[str, str, str, str, str, str], ...] = (
      "in whose order shares get the cards of a node: gpu-manager's own, or the policy's (gpu-manager)"),
     ("assume-at", "WHEN", "admission", "assume_at", "bind or filter",
      "from when on cards count as a pod's: bind, or filter where the scheduler binds by itself (bind)"),
+    ("candidates", "WHICH", "admission", "candidates", "all or best",
+     "which of the nodes that would do kube-scheduler is told: all, or the best alone (all)"),
     ("policy", "POLICY", "admission", "policy", "binpack, spread, fgd or priced", "how nodes and cards are chosen"),
     ("leader-elect", "", "admission", "leader_elect", "true or false", "of several replicas one answers (false)"),
 )  # fmt: skip

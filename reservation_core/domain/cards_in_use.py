@@ -52,7 +52,10 @@ class CardNode:
 
 @dataclass(frozen=True, slots=True)
 class CardPod:
-    """What counts of a pod. `booking_id`, `ends_at` (UTC) and `owner` count only where bookings are enforced."""
+    """What counts of a pod. `booking_id`, `ends_at` (UTC) and `owner` count only where bookings are enforced.
+
+    `has_wishes`: of the nodes that would do it prefers some, for reasons that are not cards.
+    """
 
     uid: str
     namespace: str
@@ -63,6 +66,7 @@ class CardPod:
     booking_id: str | None = None
     ends_at: datetime | None = None
     owner: str | None = None
+    has_wishes: bool = False
 
     @property
     def owned(self) -> OwnedPod:

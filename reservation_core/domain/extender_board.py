@@ -71,6 +71,24 @@ class ExtenderBoard:
             return Verdict(tuple(nodes), {}, {})
         return self._told(pod, nodes, (at, kinds, fits), denials)
 
+    def choose(self, pod: CardPod, nodes: Sequence[str]) -> Verdict:
+        """The best of the nodes that would do for a pod now; the reasons of all where none does.
+
+        Of equals the first. What only this pod may have, as its booking's cards, is looked at where nothing else is.
+        """
+        asked = pod.asked
+        if asked.refused is None and self.cards.nodes:
+            self.cards.settle()
+            at = self._asked.at(nodes)
+            kinds = self.cards.kind_at[at]
+            fits = self._has_room(pod, at) & ~self._denials(pod, kinds[at != UNKNOWN])[1][kinds]
+            able = np.flatnonzero(fits)
+            if len(able):
+                values = self.ranking.scores(self.cards.fleet, _whole_task(pod), at[able])
+                return Verdict((nodes[int(able[values.argmax()])],), {}, {})
+        found = self.filter(pod, nodes)
+        return Verdict(found.fitting[:1], found.failed, found.unresolvable)
+
     def scores(self, pod: CardPod, nodes: Sequence[str]) -> list[int]:
         """How good each node is, 0 to 10; all alike for who asks for no cards, and 0 for nodes that would not do."""
         if pod.asked.none or pod.asked.refused is not None:

@@ -13,6 +13,13 @@ class AssumeAt(StrEnum):
     FILTER = "filter"
 
 
+class Candidates(StrEnum):
+    """Which of the nodes that would do are told: all, or the best alone, unless the pod prefers some itself."""
+
+    ALL = "all"
+    BEST = "best"
+
+
 @dataclass(frozen=True, slots=True)
 class Filtered:
     """Which of the nodes would do, in the order they were asked in; why the others would not.
@@ -63,6 +70,9 @@ class Extender(Protocol):
 
     def filter(self, pod: Mapping[str, Any], nodes: Sequence[str]) -> Filtered:
         """Which nodes would do. A look-up: no I/O. Raises NotSyncedError."""
+
+    def choose(self, pod: Mapping[str, Any], nodes: Sequence[str]) -> Filtered:
+        """The same, where it is the rule with the best of them alone: then why others would not do is left out."""
 
     def prioritize(self, pod: Mapping[str, Any], nodes: Sequence[str]) -> Sequence[int]:
         """How good each node is, 0 to 10. A look-up: no I/O, no side effects. Raises NotSyncedError."""

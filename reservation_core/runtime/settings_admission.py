@@ -7,7 +7,7 @@ from typing import Annotated, Self
 from pydantic import BaseModel, Field, model_validator
 
 from reservation_core.domain.placement.policy_names import DEFAULT_POLICY, PlacementPolicy
-from reservation_core.ports.extender import AssumeAt
+from reservation_core.ports.extender import AssumeAt, Candidates
 from reservation_core.runtime.settings import CommonSettings, Seconds
 
 _NAME = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
@@ -63,6 +63,8 @@ class AdmissionRules(BaseModel):
     quota_key: Annotated[str, Field(pattern=_KEY)] = "gpu_quota"
     # bind: filter and prioritize leave nothing behind. filter: for schedulers that bind by themselves.
     assume_at: AssumeAt = AssumeAt.BIND
+    # best: of the nodes that would do the best alone is told, unless the pod prefers some itself.
+    candidates: Candidates = Candidates.ALL
     assumed_s: Seconds = 30  # a pod that was given cards and is not seen bound for so long has none any more
     # Only in namespaces with this label is it believed what the webhook wrote of owners and bookings.
     enforced_label: Annotated[str, Field(pattern=r"^[A-Za-z0-9][-A-Za-z0-9_./]{0,316}=[-A-Za-z0-9_.]{1,63}$")] = (

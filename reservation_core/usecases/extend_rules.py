@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from reservation_core.ports.extender import AssumeAt
+from reservation_core.ports.extender import AssumeAt, Candidates
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +15,7 @@ class ExtendRules:
     """
 
     assume_at: AssumeAt = AssumeAt.BIND
+    candidates: Candidates = Candidates.ALL
     bind_s: float = 4.0
     unclear_s: float = 5.0
     assumed_s: float = 30.0

@@ -1,13 +1,11 @@
 """Answering schedulers about cards: from what was seen, without waiting; and binding, where they leave that to us.
 
 Between the check of a decision and the moment from which it counts nothing else happens, so what is decided for one is
-never given to another. A decision counts until the pod is seen bound or gone, or its bind is known not to have been: a
-bind without an answer may still be carried out for some seconds, and nothing is concluded from silence.
+never given to another. Until when it counts is said in `decided_pods`.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from math import inf
 from typing import Any, assert_never
 
@@ -28,29 +26,17 @@ from reservation_core.ports.card_cluster import (
 )
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import ClusterUnavailableError
-from reservation_core.ports.extender import AssumeAt, Binding, BindRefusedError, Filtered, NotSyncedError
+from reservation_core.ports.extender import AssumeAt, Binding, BindRefusedError, Candidates, Filtered, NotSyncedError
 from reservation_core.ports.map_cluster import BindRefusedError as RefusedByServerError
 from reservation_core.ports.map_cluster import NamespaceSeen, NodeGone, PodChangedError, PodGone, PodRef
 from reservation_core.usecases.binds_under_way import BindsUnderWay
+from reservation_core.usecases.decided_pods import DecidedPods, Decision
 from reservation_core.usecases.extend_rules import Counts, ExtendRules
 from reservation_core.usecases.keep_claims import ClaimKeeper
 from reservation_core.usecases.mark_bound_pods import BoundPodMarker
 from reservation_core.usecases.quota_source import QuotaSource
 
 _log = structlog.get_logger(__name__)
-
-
-@dataclass(slots=True)
-class _Bind:
-    """A decision that counts before its pod is seen on the node."""
-
-    pod: PodRef
-    node: str
-    marks: Mapping[str, str]
-    since_s: float
-    calls: int = 0
-    answered: bool = True
-    unclear_until_s: float = -inf
 
 
 class SchedulerExtender:
@@ -80,7 +66,6 @@ class SchedulerExtender:
         self._claims = ClaimKeeper(cluster, board.cards, rules.claim_s)
         self._waiting: dict[str, CardPod] = {}
         self._learnt: set[str] = set()
-        self._binds: dict[str, _Bind] = {}
         self.marker = BoundPodMarker(cluster, board, clock, lambda: self.synced)
         self._listed = False
         self._fresh = True
@@ -88,8 +73,9 @@ class SchedulerExtender:
         self._old_binds_over = asyncio.Event()
         self._ending = False
         self._under_way = BindsUnderWay(rules.binds_at_once, rules.pause_s)
-        self._unclear_until_s = self._others_until_s = -inf
+        self._others_until_s = -inf
         self.counts = Counts()
+        self._decided = DecidedPods(cluster, board.cards, rules, self.counts)
 
     @property
     def synced(self) -> bool:
@@ -104,7 +90,7 @@ class SchedulerExtender:
     @property
     def assumed(self) -> int:
         """How many pods were decided on and not seen on their nodes yet."""
-        return len(self._binds)
+        return len(self._decided)
 
     @property
     def claimed(self) -> int:
@@ -117,7 +103,7 @@ class SchedulerExtender:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._cluster.follow(self.see, self._all_seen), name="follow")
             group.create_task(self._wait_for_old_binds(), name="old binds")
-            group.create_task(self._keep_clear(), name="assumed pods")
+            group.create_task(self._decided.run(), name="assumed pods")
             group.create_task(self._claims.run(), name="claims")
             group.create_task(self.marker.run(), name="mark")
 
@@ -140,8 +126,7 @@ class SchedulerExtender:
     @property
     def settled(self) -> bool:
         """Whether nothing that was asked for can still be carried out."""
-        calls = any(bind.calls for bind in self._binds.values())
-        return self._ending and not calls and self._now_s() >= self._unclear_until_s
+        return self._ending and self._decided.settled
 
     def reserve(self, reserved: ReservedCards) -> None:
         """Take in what the ledger has promised."""
@@ -160,7 +145,7 @@ class SchedulerExtender:
                 self._see_pod(sight)
             case PodGone(uid):
                 self._waiting.pop(uid, None)
-                self._binds.pop(uid, None)
+                self._decided.forget(uid)
                 self._learnt.discard(uid)
                 self._cards.drop_pod(uid)
             case NamespaceSeen(name, enforced):
@@ -180,7 +165,7 @@ class SchedulerExtender:
                 self._waiting[uid] = seen.pod
             return
         self._waiting.pop(uid, None)
-        self._binds.pop(uid, None)
+        self._decided.forget(uid)
         self._cards.put_bound(seen.pod, seen.node, seen.footprint)
         if self._rules.assume_at is AssumeAt.FILTER and seen.pod.asked.shares and not seen.marked:
             self.marker.put(seen)
@@ -210,6 +195,17 @@ class SchedulerExtender:
             self._claims.claim(asking, self._board.models_of(found.fitting))
         return Filtered(found.fitting, found.failed, found.unresolvable)
 
+    def choose(self, pod: Mapping[str, Any], nodes: Sequence[str]) -> Filtered:
+        """The same with the best of them alone, where candidates are told so. Raises NotSyncedError."""
+        self._require_sync()
+        asking = self._cluster.pod_of(pod)
+        if self._rules.candidates is Candidates.ALL or asking.has_wishes or asking.asked.none:
+            return self.filter(pod, nodes)
+        found = self._board.choose(asking, nodes)
+        if found.fitting and self._rules.assume_at is AssumeAt.FILTER:
+            self._decided.choose(asking, found.fitting[0])
+        return Filtered(found.fitting, found.failed, found.unresolvable)
+
     def prioritize(self, pod: Mapping[str, Any], nodes: Sequence[str]) -> Sequence[int]:
         """How good each node is, 0 to 10. Raises NotSyncedError."""
         self._require_sync()
@@ -224,19 +220,19 @@ class SchedulerExtender:
             return None
         if not pod.asked.none:
             await self._old_binds_over.wait()
-        await self._known_where(ref, binding.node)
+        await self._decided.wait_known_where(ref, binding.node)
         self._require_sync()
-        begun = self._decided(ref, pod, binding.node)
+        begun = self._decide(ref, pod, binding.node)
         return None if begun is None else await self._carry_out(begun)
 
-    def _decided(self, ref: PodRef, pod: CardPod, node: str) -> _Bind | None:
+    def _decide(self, ref: PodRef, pod: CardPod, node: str) -> Decision | None:
         """From here on the decision counts. None: the pod is there already. Raises BindRefusedError."""
         if self._cards.is_bound(ref.uid):
             self._require_on(ref, self._cards.node_of(ref.uid), node)
             return None
         if self._ending:
             raise BindRefusedError("gpu-admission is ending; ask again, another replica answers.")
-        begun = self._binds.get(ref.uid)
+        begun = self._decided.bind_of(ref.uid)
         if begun is not None and begun.node == node:
             return begun  # asked once more: the same cards, whoever's call comes through
         decision = self._board.decide(pod, node)
@@ -249,11 +245,12 @@ class SchedulerExtender:
             case _:
                 assert_never(decision)
         self._cards.assume(pod, node, decision.footprint if pod.asked.shares else None)
-        made = self._binds[ref.uid] = _Bind(ref, node, marks, self._now_s())
+        made = Decision(ref, node, marks, self._now_s())
+        self._decided.put(made)
         return made
 
-    async def _carry_out(self, begun: _Bind) -> None:
-        uid, within_s = begun.pod.uid, min(self._rules.bind_s, self._leads_for_s())
+    async def _carry_out(self, begun: Decision) -> None:
+        within_s = min(self._rules.bind_s, self._leads_for_s())
         begun.calls += 1
         self._under_way.begin()
         try:
@@ -261,17 +258,16 @@ class SchedulerExtender:
                 await self._cluster.bind(begun.pod, begun.node, begun.marks)
         except (PodChangedError, RefusedByServerError) as problem:
             self.counts.refused += 1
-            if begun.calls == 1 and begun.unclear_until_s <= self._now_s():
-                self._give_up(uid, begun)
+            self._decided.refused(begun)
             raise BindRefusedError(str(problem)) from problem
         except (ClusterUnavailableError, TimeoutError) as problem:
             self.counts.unanswered += 1
-            self._is_unclear(begun)
+            self._decided.unanswered(begun)
             why = str(problem) or "no answer in time"
             _log.warning("a bind was not answered", pod=str(begun.pod), why=why)
             raise BindRefusedError(f"Whether {begun.pod} is bound to {begun.node} is not known: {why}") from problem
         except asyncio.CancelledError:
-            self._is_unclear(begun)
+            self._decided.unanswered(begun)
             raise
         finally:
             begun.calls -= 1
@@ -279,16 +275,6 @@ class SchedulerExtender:
         self.counts.bound += 1
         begun.since_s = self._now_s()
         _log.debug("bound", pod=str(begun.pod), node=begun.node, cards=begun.marks)
-
-    def _is_unclear(self, begun: _Bind) -> None:
-        begun.answered = False
-        begun.unclear_until_s = self._unclear_until_s = self._now_s() + self._rules.unclear_s
-
-    def _give_up(self, uid: str, begun: _Bind) -> None:
-        """A decision that counts no more."""
-        if self._binds.get(uid) is begun:
-            del self._binds[uid]
-            self._cards.drop_assumed(uid)
 
     async def _looked_up(self, ref: PodRef, node: str) -> CardPod | None:
         """A pod that was not seen waiting; None for one that is on this node already. Raises BindRefusedError.
@@ -318,21 +304,6 @@ class SchedulerExtender:
         if where != node:
             raise BindRefusedError(f"{ref} is on {where} already.")
 
-    async def _known_where(self, ref: PodRef, node: str) -> None:
-        """Wait while the pod may come to be on another node. Raises BindRefusedError when that stays unknown."""
-        former = self._binds.get(ref.uid)
-        if former is None or former.node == node:
-            return
-        give_up_s = self._now_s() + self._rules.bind_s + self._rules.unclear_s
-        while self._binds.get(ref.uid) is former and self._now_s() < give_up_s:
-            wait_s = former.unclear_until_s - self._now_s()
-            if former.calls or wait_s > 0:
-                await asyncio.sleep(max(0.05, min(wait_s, 0.5)))
-            elif not await self._found_out(former):
-                break
-        if self._binds.get(ref.uid) is former:
-            raise BindRefusedError(f"Whether {ref} is bound to {former.node} is not known yet; ask again.")
-
     # What is done beside
 
     async def _wait_for_old_binds(self) -> None:
@@ -344,32 +315,6 @@ class SchedulerExtender:
         await asyncio.sleep(self._rules.unclear_s)
         self._reads_again = True
         self._cluster.read_anew()
-
-    async def _keep_clear(self) -> None:
-        """Find out about binds of which nothing was seen."""
-        while True:
-            await asyncio.sleep(min(1.0, self._rules.assumed_s / 4))
-            for bind in list(self._binds.values()):
-                due_s = max(bind.unclear_until_s, bind.since_s + self._rules.assumed_s * bind.answered)
-                if not bind.calls and due_s <= self._now_s():
-                    await self._found_out(bind)
-
-    async def _found_out(self, bind: _Bind) -> bool:
-        """Look a pod up whose bind is over one way or another; whether that could be done."""
-        try:
-            found = await self._cluster.look_at(bind.pod)
-        except ClusterUnavailableError as problem:
-            _log.warning("whether a pod is bound is not known; asking again", pod=str(bind.pod), why=str(problem))
-            return False
-        if self._binds.get(bind.pod.uid) is not bind or bind.calls:
-            return True
-        if isinstance(found, CardPodSeen) and found.node is not None:
-            bind.since_s, bind.answered = self._now_s(), True  # the watch will tell; until then it counts
-        else:
-            self.counts.given_up += 1
-            _log.warning("a pod was not bound as decided; its cards are free again", pod=str(bind.pod), node=bind.node)
-            self._give_up(bind.pod.uid, bind)
-        return True
 
     def _require_sync(self) -> None:
         why = self.silence

@@ -7,6 +7,7 @@ from sys import intern
 from typing import Any
 
 from reservation_core.adapters.kubernetes.marks import GPU_INDICES, NODE_LINKS, as_mapping, pod_name_of, read_time
+from reservation_core.adapters.kubernetes.node_wishes import has_wishes
 from reservation_core.adapters.kubernetes.object_watch import Seen
 from reservation_core.adapters.kubernetes.pod_requests import pod_requests, read_amounts
 from reservation_core.adapters.kubernetes.pod_statuses import is_finished
@@ -130,6 +131,7 @@ def card_pod(thing: Mapping[str, Any], rules: CardSightRules) -> CardPod:
         booking_id=annotations.get(BOOKING),
         ends_at=read_time(annotations.get(TERMINATE_AT)),
         owner=annotations.get(OWNER),
+        has_wishes=has_wishes(spec),
     )
 
 
