@@ -1,7 +1,8 @@
 """Connections on which a scheduler's usual question is answered without a detour: as it comes, in one write.
 
-Usual is: one POST at a time to a path of the schedulers', of JSON that is announced and not large, on a connection that
-is kept. All else goes the server's own way, to the ASGI application, where the same questions are answered.
+Usual is what `usual_heads` knows, one at a time, on a connection that is kept. All else goes the server's own way, to
+the ASGI application, where the same questions are answered. The server's parser sees nothing of usual ones: they are
+looked for only where it is between two messages.
 """
 
 import asyncio
@@ -10,23 +11,20 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
-from gpu_admission.bodies import SMALL_BYTES
 from gpu_admission.patient_protocol import PatientProtocol
 from gpu_admission.questions import Condition, Question, Told
-
-_KEPT = frozenset({b"host", b"user-agent", b"accept", b"accept-encoding", b"content-type", b"content-length"})
-"""What may stand in the head of a usual question."""
+from gpu_admission.usual_heads import UsualHeads
 
 
 class _UnderWay:
     """A question as the server sees it: until it is answered, what comes behind it waits, and nothing is closed."""
 
-    __slots__ = ("answering", "body", "disconnected", "keep_alive", "message_event", "question", "response_complete")
+    __slots__ = ("disconnected", "keep_alive", "lacks", "message_event", "parts", "question", "response_complete")
 
-    def __init__(self, question: Question) -> None:
+    def __init__(self, question: Question, came: bytes, lacks: int) -> None:
         self.question = question
-        self.body: list[bytes] = []
-        self.answering = False
+        self.parts = [came]
+        self.lacks = lacks
         self.keep_alive = True
         self.disconnected = False
         self.response_complete = False
@@ -42,75 +40,51 @@ _NOBODY_WAITS = _NobodyWaits()
 
 
 class QuestionProtocol(PatientProtocol):
-    """`questions` are by their path."""
+    """`heads` know the questions by their paths, for all connections."""
 
-    def __init__(self, questions: Mapping[bytes, Question], condition: Condition, *args: Any, **more: Any) -> None:
+    def __init__(self, heads: UsualHeads[Question], condition: Condition, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
-        self._questions = questions
+        self._heads = heads
         self._condition = condition
         self._usual: _UnderWay | None = None
+        self._between_messages = True
+        self._used_at = 0.0
+        self._idle: asyncio.TimerHandle | None = None
 
-    def on_headers_complete(self) -> None:
-        """Take a usual question for ourselves."""
-        question = self._questions.get(self.url)
-        if question is None or not self._is_usual():
-            super().on_headers_complete()
-            return
-        self._head_came()
-        self._usual = _UnderWay(question)
-        self.cycle = self._usual  # type: ignore[assignment]
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nothing is waited for any more."""
+        if self._idle is not None:
+            self._idle.cancel()
+        super().connection_lost(exc)
 
-    def on_body(self, body: bytes) -> None:
-        """Keep a part of a usual question."""
-        usual = self._usual
-        if usual is None or usual.answering:
-            super().on_body(body)
-        else:
-            usual.body.append(body)
+    def on_message_begin(self) -> None:
+        """The server's parser is in a message."""
+        self._between_messages = False
+        super().on_message_begin()
 
     def on_message_complete(self) -> None:
-        """Answer a usual question."""
-        usual = self._usual
-        if usual is None or usual.answering:
-            super().on_message_complete()
-            return
-        self._body_came()
-        usual.answering = True
-        body = usual.body[0] if len(usual.body) == 1 else b"".join(usual.body)
-        usual.body.clear()
-        told = usual.question.told_at_once(body)
-        if told is not None:
-            self._tell(usual, told)
-            return
-        task = self.loop.create_task(self._tell_later(usual, body))
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
+        """The server's parser is at the end of one."""
+        self._between_messages = True
+        super().on_message_complete()
 
     def data_received(self, data: bytes) -> None:
-        """What is not all there has to come in time."""
-        super().data_received(data)
-        usual = self._usual
-        if usual is not None and not usual.answering:
-            self._await_body(self._is_late)
+        """Take usual questions for ourselves, and leave all else to the server."""
+        self._used_at = self.loop.time()
+        while data and not self.transport.is_closing():
+            usual = self._usual
+            if usual is not None and usual.lacks:
+                data = self._go_on(usual, data)
+                continue
+            begun = self._heads.begun_by(data) if self._may_begin() else None
+            if begun is None:
+                super().data_received(data)
+                return
+            data = self._begin(*begun, data)
 
-    def _is_usual(self) -> bool:
+    def _may_begin(self) -> bool:
         before: Any = self.cycle
-        kind, length = b"", b""
-        for name, value in self.headers:
-            if name not in _KEPT:
-                return False
-            if name == b"content-type":
-                kind = value
-            elif name == b"content-length":
-                length = value
         return (
-            kind == b"application/json"
-            and length.isdigit()
-            and len(length) < 10
-            and 0 < int(length) <= SMALL_BYTES
-            and self.parser.get_method() == b"POST"
-            and self.parser.get_http_version() == "1.1"
-            and self.parser.should_keep_alive()
+            self._between_messages
             and (before is None or before.response_complete)
             and not self.pipeline
             and not self.flow.write_paused
@@ -118,39 +92,93 @@ class QuestionProtocol(PatientProtocol):
             and (self.limit_concurrency is None or len(self.connections) < self.limit_concurrency)
         )
 
-    async def _tell_later(self, usual: _UnderWay, body: bytes) -> None:
-        self._tell(usual, await usual.question.told(body))
+    def _begin(self, question: Question, begins: int, ends: int, data: bytes) -> bytes:
+        """A usual question's head has come; what is behind the question."""
+        self._unset_keepalive_if_required()
+        self._head_came()
+        lacks = ends - len(data)
+        if lacks > 0:
+            self._usual = usual = _UnderWay(question, data[begins:], lacks)
+            self.cycle = usual  # type: ignore[assignment]
+            self._await_body(self._is_late)
+            return b""
+        body = data[begins:ends]
+        told = question.told_at_once(body)
+        if told is None:
+            self._usual = usual = _UnderWay(question, b"", 0)
+            self.cycle = usual  # type: ignore[assignment]
+            self._answer_later(usual, body)
+        else:
+            self._write(told, last=told.last or self._condition.draining)
+            self.server_state.total_requests += 1
+            if self._idle is None:
+                self._idle = self.loop.call_later(self.timeout_keep_alive, self._look_idle)
+        return data[ends:]
+
+    def _go_on(self, usual: _UnderWay, data: bytes) -> bytes:
+        """More of a usual question's body has come; what is behind the question."""
+        behind = data[usual.lacks :]
+        usual.parts.append(data[: usual.lacks])
+        usual.lacks -= len(usual.parts[-1])
+        if usual.lacks:
+            return b""
+        self._body_came()
+        body = b"".join(usual.parts)
+        told = usual.question.told_at_once(body)
+        if told is None:
+            self._answer_later(usual, body)
+        else:
+            self._tell(usual, told)
+        return behind
+
+    def _answer_later(self, usual: _UnderWay, body: bytes) -> None:
+        async def answer() -> None:
+            self._tell(usual, await usual.question.told(body))
+
+        task = self.loop.create_task(answer())
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
 
     def _is_late(self) -> None:
         usual = self._usual
-        if usual is not None and not usual.answering:
-            usual.answering = True
+        if usual is not None and usual.lacks:
             self._tell(usual, usual.question.too_late())
 
     def _tell(self, usual: _UnderWay, told: Told) -> None:
         self._usual = None
         if usual.disconnected or self.transport.is_closing():
             return
+        usual.response_complete = True
+        self._write(told, last=told.last or not usual.keep_alive or self._condition.draining)
+        self.on_response_complete()
+
+    def _write(self, told: Told, *, last: bool) -> None:
         content = told.content
-        last = told.last or not usual.keep_alive or self._condition.draining
-        head = b"".join(b"%b: %b\r\n" % each for each in self.server_state.default_headers)
+        head = b"".join([b"%b: %b\r\n" % each for each in self.server_state.default_headers])
         self.transport.write(
             b"%bcontent-type: application/json\r\n%b%bcontent-length: %d\r\n\r\n%b"
             % (STATUS_LINE[told.status], head, b"connection: close\r\n" if last else b"", len(content), content)
         )
-        usual.response_complete = True
         if last:
             self.transport.close()
-        self.on_response_complete()
+
+    def _look_idle(self) -> None:
+        """Close a connection on which nothing has come for long. The server does so itself after its own answers."""
+        left_s = self._used_at + self.timeout_keep_alive - self.loop.time()
+        before: Any = self.cycle
+        if left_s > 0 or not (before is None or before.response_complete):
+            self._idle = self.loop.call_later(max(left_s, 1.0), self._look_idle)
+        else:
+            self.transport.close()
 
 
 def question_protocol(
     questions: Mapping[str, Question], condition: Condition, patience_s: float
 ) -> Callable[..., asyncio.Protocol]:
     """What makes these connections; heads, bodies and new connections have so many seconds each."""
-    by_path = {path.encode(): question for path, question in questions.items()}
+    heads = UsualHeads({path.encode(): question for path, question in questions.items()})
 
     def made(*args: Any, **more: Any) -> asyncio.Protocol:
-        return QuestionProtocol(by_path, condition, patience_s, *args, **more)
+        return QuestionProtocol(heads, condition, patience_s, *args, **more)
 
     return made

@@ -72,6 +72,9 @@ class CountingExtender:
         failed = {name: f"{name} has {self.free[name]} of {wanted}" for name in nodes if name in self.free}
         return Filtered(fitting, {name: why for name, why in failed.items() if name not in fitting}, unknown)
 
+    def choose(self, pod: Mapping[str, Any], nodes: Sequence[str]) -> Filtered:
+        return self.filter(pod, nodes)
+
     def prioritize(self, pod: Mapping[str, Any], nodes: Sequence[str]) -> Sequence[int]:
         self._check()
         return [max(0, 10 - self.free.get(name, 0)) for name in nodes]
