@@ -38,13 +38,18 @@ class NamespaceQuota:
     pools: frozenset[str] = frozenset()
 
     def word_for(self, model: str, gpu_type: str) -> str | None:
-        """The quota's own word for a node's model: its label's very value, else its normalised type.
+        """The quota's own word for a node's model: its label's very value, else that in other letter cases, else its
+        normalised type.
 
         None where the quota does not list it. Without a quota by models the label's value is as good a word as any.
         """
         if self.models is None or model in self.models:
             return model
-        return next((word for word in self.models if word.lower() == gpu_type), None)
+        for wanted in (model.lower(), gpu_type):
+            found = next((word for word in self.models if word.lower() == wanted), None)
+            if found is not None:
+                return found
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +129,11 @@ def _pools(where: str, said: object) -> frozenset[str]:
 
 
 def _no_name_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise BadQuotasError(f"{_shown(twice)} stands there twice; leave one")
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise BadQuotasError(f"{_shown(name)} stands there twice; leave one")
+        found[name] = value
     return found
 
 

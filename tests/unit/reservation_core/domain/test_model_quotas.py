@@ -66,6 +66,13 @@ def test_what_cannot_be_used_is_named(text: str, words: str) -> None:
     assert len(str(told.value)) < 500
 
 
+def test_a_name_that_stands_twice_among_very_many_is_found_at_once() -> None:
+    names = [str(number) for number in range(100_000)]
+    text = "{" + ",".join(f'"{name}":0' for name in [*names, names[-1]]) + "}"
+    with pytest.raises(BadQuotasError, match='"99999" stands there twice'):
+        read_quotas(text)
+
+
 SAID = st.recursive(st.none() | st.integers() | st.text(), st.lists, max_leaves=5).map(json.dumps)
 
 
@@ -83,6 +90,8 @@ def test_whatever_stands_there_only_one_error_is_raised(text: str) -> None:
         ({"NVIDIA-H100-80GB-HBM3": 1, "h100": 2}, "NVIDIA-H100-80GB-HBM3", "h100", "NVIDIA-H100-80GB-HBM3"),
         ({"NVIDIA-H100-80GB-HBM3": 1, "h100": 2}, "NVIDIA-H100-PCIe", "h100", "h100"),
         ({"NVIDIA-H100-80GB-HBM3": 1}, "NVIDIA-H100-PCIe", "h100", None),
+        ({"nvidia-h100-pcie": 1, "H100": 2}, "NVIDIA-H100-PCIe", "h100", "nvidia-h100-pcie"),
+        ({"H100": 2, "NVIDIA-H100-PCIE": 1}, "NVIDIA-H100-PCIe", "h100", "NVIDIA-H100-PCIE"),
         ({"A100": 1}, "NVIDIA-A100-SXM4-80GB", "a100-80gb", None),
         ({"H100": 1}, "", "", None),
         ({}, "Tesla-T4", "t4", None),
