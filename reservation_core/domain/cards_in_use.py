@@ -252,33 +252,52 @@ class CardsInUse:
                 self._lay_out_anew(node)
 
     def _lay_out_anew(self, node: CardNode) -> None:
+        there = self._on_node.get(node.name, {})
+        new = [uid for uid, held in there.items() if held.laid_out is None]
+        if len(new) == 1 and self._put_beside(new[0], node):
+            return
         footprints = self._laid_out(node)[1]
-        count = node.cards
-        for uid, held in self._on_node.get(node.name, {}).items():
+        for uid, held in there.items():
             footprint = footprints.get(uid, ())
-            if footprint == held.laid_out:
-                continue
-            held.laid_out = footprint
-            spots = [
-                (Task(0, 0, 1, taken.milli, taken.memory), Spot(node.name, (taken.card,)))
-                for taken in footprint
-                if taken.card < count
-            ]
-            spots = spots or [(Task(0, 0, 0), Spot(node.name, ()))]
-            task, spot = spots[0]
-            spots[0] = (
-                Task(held.pod.cpu_milli, held.pod.memory_mib, task.cards, task.card_milli, task.card_memory),
-                spot,
-            )
-            for number, (task, spot) in enumerate(spots):
-                self.fleet.take(f"{uid}/{number}", task, spot)
-            self._give_back(uid, held, len(spots))
+            if footprint != held.laid_out:
+                self._take(uid, held, footprint, node.cards)
         promised = sorted(self.reserved.get(node.name, {}))
         for number, index in enumerate(promised):
             self.fleet.take(_promise(node.name, number), Task(0, 0, 1), Spot(node.name, (index,)))
         for number in range(len(promised), self._blocked.get(node.name, 0)):
             self.fleet.give_back(_promise(node.name, number))
         self._blocked[node.name] = len(promised)
+
+    def _put_beside(self, uid: str, node: CardNode) -> bool:
+        """Lay the only new one on a node out beside the others, where that is all there is to do; whether it was."""
+        held = self._on_node[node.name][uid]
+        asked = held.pod.asked
+        if held.footprint is not None or asked.shares or self.reserved.get(node.name) or self._blocked.get(node.name):
+            return False
+        milli = self.fleet.milli_free[self.fleet.positions[node.name], : node.cards].tolist()
+        free = [card for card, left in enumerate(milli) if left == WHOLE]
+        if len(free) < asked.plugin:
+            return False
+        self._take(uid, held, tuple(Taken(card, WHOLE) for card in free[: asked.plugin]), node.cards)
+        return True
+
+    def _take(self, uid: str, held: _Held, footprint: Footprint, count: int) -> None:
+        """Have the fleet know what a pod has on a node of so many cards."""
+        held.laid_out = footprint
+        spots = [
+            (Task(0, 0, 1, taken.milli, taken.memory), Spot(held.node, (taken.card,)))
+            for taken in footprint
+            if taken.card < count
+        ]
+        spots = spots or [(Task(0, 0, 0), Spot(held.node, ()))]
+        task, spot = spots[0]
+        spots[0] = (
+            Task(held.pod.cpu_milli, held.pod.memory_mib, task.cards, task.card_milli, task.card_memory),
+            spot,
+        )
+        for number, (task, spot) in enumerate(spots):
+            self.fleet.take(f"{uid}/{number}", task, spot)
+        self._give_back(uid, held, len(spots))
 
     def _laid_out(
         self, node: CardNode, but_for: str | None = None, exempt: Collection[int] = ()

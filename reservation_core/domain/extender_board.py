@@ -154,7 +154,7 @@ class ExtenderBoard:
         """Why the pod may not go to nodes of each of these kinds; and whether that is so, by the number of the kind."""
         denials: list[str | None] = [None] * len(self.cards.kinds)
         denied = np.zeros(len(denials), bool)
-        for kind in np.flatnonzero(np.bincount(kinds)).tolist():
+        for kind in (0,) if len(denials) == 1 else np.flatnonzero(np.bincount(kinds)).tolist():
             denials[kind] = self._denial(pod, self.cards.kinds[kind])
             denied[kind] = denials[kind] is not None
         return denials, denied

@@ -9,10 +9,11 @@ from typing import Any
 from reservation_core.adapters.kubernetes.marks import GPU_INDICES, NODE_LINKS, as_mapping, pod_name_of, read_time
 from reservation_core.adapters.kubernetes.node_wishes import has_wishes
 from reservation_core.adapters.kubernetes.object_watch import Seen
-from reservation_core.adapters.kubernetes.pod_requests import pod_requests, read_amounts
+from reservation_core.adapters.kubernetes.pod_requests import read_amounts
 from reservation_core.adapters.kubernetes.pod_statuses import is_finished
+from reservation_core.adapters.kubernetes.requested_cards import requested
 from reservation_core.domain.admission import annotations_of
-from reservation_core.domain.asked_cards import CORE_OF_A_CARD, AskedCards, CardResources, asked_cards
+from reservation_core.domain.asked_cards import CORE_OF_A_CARD, AskedCards, CardResources
 from reservation_core.domain.card_footprints import Footprint, Taken
 from reservation_core.domain.cards_in_use import CardNode, CardPod
 from reservation_core.domain.enforcement_marks import BOOKING, OWNER, TERMINATE_AT
@@ -119,15 +120,15 @@ def pod_sight(seen: Seen, rules: CardSightRules) -> CardSight:
 def card_pod(thing: Mapping[str, Any], rules: CardSightRules) -> CardPod:
     """What counts of a pod, wherever it is."""
     metadata, spec = as_mapping(thing.get("metadata")), as_mapping(thing.get("spec"))
-    requests = pod_requests(spec)
+    asked, cpu_milli, memory = requested(spec, rules.resources)
     annotations = annotations_of(thing)
     return CardPod(
         uid=_text(metadata.get("uid")),
         namespace=intern(_text(metadata.get("namespace"))),
         name=_text(metadata.get("name")),
-        asked=asked_cards(spec, rules.resources),
-        cpu_milli=min(requests.get("cpu", 0), _MOST_OF_A_NODE),
-        memory_mib=min(-(-requests.get("memory", 0) // _MIB), _MOST_OF_A_NODE),
+        asked=asked,
+        cpu_milli=min(cpu_milli, _MOST_OF_A_NODE),
+        memory_mib=min(-(-memory // _MIB), _MOST_OF_A_NODE),
         booking_id=annotations.get(BOOKING),
         ends_at=read_time(annotations.get(TERMINATE_AT)),
         owner=annotations.get(OWNER),
