@@ -32,6 +32,25 @@ def never_fits(asked: AskedCards, node: CardNode) -> str | None:
     memory = max(memory, *(each.part.memory for each in asked.earlier), 0)
     if memory > node.card_memory:
         return f"a GPU of the node has {node.card_memory} units of memory, and a container of the pod asks for {memory}"
+    return _never_together(asked, node)
+
+
+def _never_together(asked: AskedCards, node: CardNode) -> str | None:
+    """The same where each of its containers alone would find room.
+
+    Only what no way of dealing out could mend: two of more than half a card each are never on one.
+    """
+    whole = asked.plugin + sum(part.cards for part in asked.parts if part.milli == WHOLE)
+    shared = [part for part in asked.parts if part.milli < WHOLE]
+    milli = max(asked.milli, whole * WHOLE + sum(part.milli for part in shared))
+    alone = whole + sum(2 * part.milli > WHOLE for part in shared)
+    if max(alone * WHOLE, milli) > node.cards * WHOLE:
+        return f"the node has {node.cards} GPUs, too few for all of the pod's containers together"
+    there = (node.cards - whole) * node.card_memory
+    wanted = sum(part.memory for part in shared)
+    if wanted > there:
+        beside = f" beside {whole} whole ones" if whole else ""
+        return f"the GPUs of the node{beside} have {there} units of memory, and the pod's containers ask for {wanted}"
     return None
 
 

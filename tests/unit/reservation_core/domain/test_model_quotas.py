@@ -66,6 +66,7 @@ def test_what_cannot_be_used_is_named(text: str, words: str) -> None:
     assert len(str(told.value)) < 500
 
 
+@pytest.mark.timeout(60)  # one by one against all others they would take minutes
 def test_a_name_that_stands_twice_among_very_many_is_found_at_once() -> None:
     names = [str(number) for number in range(100_000)]
     text = "{" + ",".join(f'"{name}":0' for name in [*names, names[-1]]) + "}"
