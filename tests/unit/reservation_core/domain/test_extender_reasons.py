@@ -14,14 +14,17 @@ CORE, MEMORY, WHOLE = "tencent.com/vcuda-core", "tencent.com/vcuda-memory", "nvi
 TOGETHER = "too few for all of the pod's containers together"
 
 
-def asks(*containers: dict[str, int], init: dict[str, int] | None = None, sidecar: bool = False) -> AskedCards:
-    """What a pod of these containers asks for; each says how much of `core`, `memory` and `gpu`."""
+def asks(
+    *containers: dict[str, int], beside: dict[str, int] | None = None, init: dict[str, int] | None = None
+) -> AskedCards:
+    """What a pod of these containers asks for, each so much of `core`, `memory` and `gpu`; `beside` is a sidecar's."""
     names = {"core": CORE, "memory": MEMORY, "gpu": WHOLE}
 
     def made(amounts: dict[str, int]) -> dict[str, object]:
         return {"name": "c", "resources": {"limits": {names[key]: str(amount) for key, amount in amounts.items()}}}
 
-    inits = [] if init is None else [made(init) | ({"restartPolicy": "Always"} if sidecar else {})]
+    inits = [] if beside is None else [made(beside) | {"restartPolicy": "Always"}]
+    inits += [] if init is None else [made(init)]
     return asked_cards({"containers": [made(each) for each in containers], "initContainers": inits}, CardResources())
 
 
@@ -35,7 +38,8 @@ def node(shares: int = 2, plugin: int = 0, memory: int = 8) -> CardNode:
         (asks({"core": 60}, {"core": 60}, {"core": 60}), node(), TOGETHER),
         (asks({"core": 40}, {"core": 50}, {"core": 60}, {"core": 60}), node(), TOGETHER),
         (asks({"core": 200}, {"core": 10}), node(), TOGETHER),
-        (asks({"core": 100}, {"core": 10}, init={"core": 100}, sidecar=True), node(), TOGETHER),
+        (asks({"core": 100}, {"core": 10}, beside={"core": 100}), node(), TOGETHER),
+        (asks({"core": 10}, beside={"core": 60}, init={"core": 200}), node(), TOGETHER),
         (asks({"core": 10}, {"gpu": 2}), node(plugin=2), TOGETHER),
         (
             asks({"core": 10, "memory": 6}, {"core": 10, "memory": 6}, {"core": 10, "memory": 6}),
@@ -68,13 +72,16 @@ AMOUNTS = st.one_of(
 
 
 @given(
-    st.lists(AMOUNTS, min_size=1, max_size=4), st.none() | AMOUNTS, st.booleans(),
+    st.lists(AMOUNTS, min_size=1, max_size=4), st.none() | AMOUNTS, st.none() | AMOUNTS,
     st.lists(st.tuples(st.sampled_from([0, 300, 500, 999, 1000]), st.integers(0, 8)), min_size=1, max_size=4),
 )  # fmt: skip
 def test_nothing_is_called_impossible_that_finds_room(
-    containers: list[dict[str, int]], init: dict[str, int] | None, sidecar: bool, free: list[tuple[int, int]]
+    containers: list[dict[str, int]],
+    beside: dict[str, int] | None,
+    init: dict[str, int] | None,
+    free: list[tuple[int, int]],
 ) -> None:
-    asked = asks(*containers, init=init, sidecar=sidecar)
+    asked = asks(*containers, beside=beside, init=init)
     there = FreeCards([milli for milli, _ in free], [memory for _, memory in free], 8)
     if len(there.whole()) < asked.plugin:
         return
