@@ -52,6 +52,7 @@ class App:
         self._condition = condition
         self._metrics = metrics
         self._shape = shape
+        self._tells_all = _log.is_enabled_for(DEBUG)
         self._args = kube_scheduler.ArgsReader()
         kube, others = kube_scheduler.written_filter_error, volcano.written_error
         asked = {
@@ -102,7 +103,7 @@ class App:
 
     def _filtered(self, args: kube_scheduler.ExtenderArgs) -> Answer:
         filtered = self._running.extender.choose(args.pod, args.nodes)
-        if _log.is_enabled_for(DEBUG):
+        if self._tells_all:
             _log.debug("filtered", asked=len(args.nodes), fitting=len(filtered.fitting), **_about(args.pod))
         written = kube_scheduler.written_filter(args, filtered)
         return written, Outcome.ANSWERED if filtered.fitting or not args.nodes else Outcome.REFUSED

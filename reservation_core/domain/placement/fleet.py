@@ -134,7 +134,9 @@ class Fleet:
         self.give_back(key)
         self._spots[key] = now
         self._on_node.setdefault(spot.node, {})[key] = now
-        self._recount(spot.node)
+        position = self._positions.get(spot.node)
+        if position is not None and not self._counted_off(position, task, spot):
+            self._count(position)
 
     def give_back(self, key: str) -> None:
         """Somebody has their spot no longer. Unknown keys are nothing."""
@@ -246,6 +248,27 @@ class Fleet:
         if memory < task.card_memory:
             return Obstacle(ObstacleKind.CARD_MEMORY, task.card_memory, memory, kind)
         return None
+
+    def _counted_off(self, position: int, task: Task, spot: Spot) -> bool:
+        """Take off what is free what somebody new has, where there is enough of all of it; whether there was."""
+        shape = self.shapes[position]
+        if shape is None or self.cpu_free[position] < task.cpu_milli or self.memory_free[position] < task.memory_mib:
+            return False
+        taken = shape.card_memory if task.card_milli == WHOLE else task.card_memory
+        milli, memory = self.milli_free[position], self.card_memory_free[position]
+        if len(spot.cards) > 1 and len({*spot.cards}) < len(spot.cards):
+            return False
+        for card in spot.cards:
+            if card >= shape.cards or milli[card] < task.card_milli or memory[card] < taken:
+                return False
+        for card in spot.cards:
+            self.whole_free[position] -= milli[card] == WHOLE and task.card_milli > 0
+            milli[card] -= task.card_milli
+            memory[card] -= taken
+        self.cpu_free[position] -= task.cpu_milli
+        self.memory_free[position] -= task.memory_mib
+        self.changes[position] += 1
+        return True
 
     def _recount(self, node: str) -> None:
         position = self._positions.get(node)
