@@ -126,11 +126,19 @@ def read_args(body: bytes) -> ExtenderArgs:
 
 
 def read_pod(pod: Any, what: str) -> Mapping[str, Any]:
-    """A pod that has what every pod has. Raises BadJsonError."""
+    """A pod that has what every pod has: without its namespace and uid it would count as nobody's, or as another.
+
+    Raises BadJsonError.
+    """
     if not isinstance(pod, dict):
         raise BadJsonError(f"{what} must be a pod")
-    if not isinstance(pod.get("metadata"), dict) or not isinstance(pod.get("spec"), dict):
+    metadata = pod.get("metadata")
+    if not isinstance(metadata, dict) or not isinstance(pod.get("spec"), dict):
         raise BadJsonError(f"{what} must be a pod, with metadata and spec")
+    for name in ("namespace", "uid"):
+        value = metadata.get(name)
+        if not isinstance(value, str) or not 0 < len(value) <= _NAME:
+            raise BadJsonError(f"{what}.metadata.{name} must be a text of 1 to {_NAME} characters")
     return pod
 
 

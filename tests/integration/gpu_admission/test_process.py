@@ -145,7 +145,7 @@ def test_without_an_api_server_it_waits_and_answers_nothing(tmp_path: Path) -> N
 
         def silent() -> httpx.Response | None:
             with suppress(StopIteration, httpx.TransportError):
-                question = {"Pod": {"metadata": {}, "spec": {}}, "NodeNames": ["n1"]}
+                question = {"Pod": {"metadata": {"namespace": "a", "uid": "u"}, "spec": {}}, "NodeNames": ["n1"]}
                 return httpx.post(f"{process.url}/scheduler/predicates", json=question, trust_env=False, timeout=60)
             return None
 
