@@ -24,6 +24,7 @@ ASSIGNED: Final = "tencent.com/gpu-assigned"
 CARDS: Final = "gpu-dev/cards"
 """All that the pod has, as `0=500/8,3=1000`: card, thousandths, units of memory."""
 
+_NAMES: Final = frozenset({NODE, TIME, ASSIGNED, CARDS})
 _MOST = 1024
 _INDICES = re.compile(r"[0-9]{1,4}(,[0-9]{1,4}){0,63}")
 _TAKEN = re.compile(r"([0-9]{1,4})=([0-9]{1,4})(?:/([0-9]{1,10}))?")
@@ -41,6 +42,11 @@ def marks_of(placed: Placed, node: str, now: datetime) -> dict[str, str]:
         ASSIGNED: "false",
         CARDS: written_footprint(placed.footprint),
     }
+
+
+def is_mark(name: str) -> bool:
+    """Whether an annotation of this name is one of these."""
+    return name in _NAMES or name.startswith(INDEX_OF)
 
 
 def written_footprint(footprint: Footprint) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from reservation_core.adapters.kubernetes.api_errors import ApiError, ConflictError, NotFoundError, is_of_another
+from reservation_core.adapters.kubernetes.brought_marks import BroughtMarks
 from reservation_core.adapters.kubernetes.event_writer import EventWriter, Regarding
 from reservation_core.adapters.kubernetes.extender_sights import (
     CardSightRules,
@@ -58,6 +59,7 @@ class KubernetesCardCluster:
         nothing: Mapping[str, Any] = {}
         self._last_asked = nothing, card_pod(nothing, rules)
         self._waiting = WaitingPods()
+        self._brought = BroughtMarks()
 
     async def follow(self, handle: Callable[[CardSight], None], listed: Callable[[], None]) -> None:
         """Tell of everything once, then that this was all, then of every change, until cancelled."""
@@ -93,8 +95,9 @@ class KubernetesCardCluster:
         return self._last_asked[1]
 
     def _pod_sight(self, seen: Seen, rules: CardSightRules) -> CardSight:
-        sight = pod_sight(seen, rules)
+        sight = pod_sight(seen, rules, self._brought.of(seen.uid))
         self._waiting.see(seen.uid, sight)
+        self._brought.see(seen.uid, sight, seen.thing)
         return sight
 
     async def bind(self, pod: PodRef, node: str, marks: Mapping[str, str]) -> None:
@@ -157,7 +160,7 @@ class KubernetesCardCluster:
             raise ClusterUnavailableError(f"Pod {pod} could not be looked at: {problem}") from problem
         if as_mapping(found.get("metadata")).get("uid") != pod.uid:
             return PodGone(pod.uid)
-        seen = pod_sight(Seen(pod.namespace, pod.name, pod.uid, found), self._rules)
+        seen = pod_sight(Seen(pod.namespace, pod.name, pod.uid, found), self._rules, self._brought.of(pod.uid))
         return seen if isinstance(seen, CardPodSeen) else PodGone(pod.uid)
 
     def tell_of_pod(self, pod: PodRef, reason: str, message: str) -> None:

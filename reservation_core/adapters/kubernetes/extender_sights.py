@@ -17,7 +17,7 @@ from reservation_core.domain.asked_cards import CORE_OF_A_CARD, AskedCards, Card
 from reservation_core.domain.card_footprints import Footprint, Taken
 from reservation_core.domain.cards_in_use import CardNode, CardPod
 from reservation_core.domain.enforcement_marks import BOOKING, OWNER, TERMINATE_AT
-from reservation_core.domain.extender_marks import ASSIGNED, CARDS, TIME, read_footprint
+from reservation_core.domain.extender_marks import ASSIGNED, CARDS, TIME, is_mark, read_footprint
 from reservation_core.domain.gpu_resources import is_gpu_resource
 from reservation_core.domain.map_marks import MAP_DEVICES, SCHEDULER_NAME
 from reservation_core.domain.model_usage import Model, model_of
@@ -98,8 +98,12 @@ def _model(label: str) -> Model:
     return model_of(label)
 
 
-def pod_sight(seen: Seen, rules: CardSightRules) -> CardSight:
-    """A pod that has not ended, on its node or waiting; else that it is gone."""
+def pod_sight(seen: Seen, rules: CardSightRules, brought: Mapping[str, str] | None = None) -> CardSight:
+    """A pod that has not ended, on its node or waiting; else that it is gone.
+
+    `brought` is what stood under an extender's names before it was on a node: as long as just that stands there nobody
+    has written anything.
+    """
     if seen.gone or is_finished(seen.thing):
         return PodGone(seen.uid)
     spec, metadata = as_mapping(seen.thing.get("spec")), as_mapping(seen.thing.get("metadata"))
@@ -112,9 +116,16 @@ def pod_sight(seen: Seen, rules: CardSightRules) -> CardSight:
         footprint, cards = known
         pod = _with_cards(pod, cards)
         return CardPodSeen(pod, intern(node), footprint, marked=True, version=version)
-    annotations = annotations_of(seen.thing)
-    marked = any(name in annotations for name in (CARDS, TIME, ASSIGNED))
-    return CardPodSeen(pod, intern(node), read_footprint(pod.asked, annotations), marked, version)
+    marks = marks_on(seen.thing)
+    if marks == brought:
+        return CardPodSeen(pod, intern(node), version=version)
+    marked = any(name in marks for name in (CARDS, TIME, ASSIGNED))
+    return CardPodSeen(pod, intern(node), read_footprint(pod.asked, marks), marked, version)
+
+
+def marks_on(thing: Mapping[str, Any]) -> dict[str, str]:
+    """What stands on a pod under an extender's names, whoever wrote it."""
+    return {name: text for name, text in annotations_of(thing).items() if is_mark(name)}
 
 
 def card_pod(thing: Mapping[str, Any], rules: CardSightRules) -> CardPod:

@@ -237,6 +237,35 @@ async def test_where_only_the_filter_is_asked_two_racing_pods_do_not_both_pass(
     await eventually(lambda: running.extender.filter(other, [node]).fitting == (node,), PATIENCE_S)
 
 
+async def test_a_pod_that_brings_its_cards_along_is_given_others_where_those_are_taken(
+    cards: CardCluster, start: Starter
+) -> None:
+    node = await cards.add_node(shared=2, memory=8)
+    running = await start(assume_at="filter")
+    brought = {"tencent.com/predicate-gpu-idx-0": "0", "tencent.com/predicate-time": "1", "gpu-dev/cards": "0=600"}
+    pods = []
+    for name in ("one", "other"):
+        thing = card_pod(name, container(core=60))
+        thing["metadata"]["annotations"] = {**brought, "tencent.com/gpu-assigned": "false"}
+        pods.append(await cards.add(thing))
+    await knows(running, pods[0], node)
+    await eventually(lambda: running.scheduling.waiting == 2, PATIENCE_S)
+    for name in ("one", "other"):
+        target = {"apiVersion": "v1", "kind": "Node", "name": node}
+        body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
+        await cards.client.call("POST", f"{cards.path}/{name}/binding", body)
+
+    async def apart() -> bool:
+        return (await cards.cards_by_node())[node] == {0: 600, 1: 600}
+
+    await eventually(apart, PATIENCE_S)
+    for name in ("one", "other"):
+        said = (await cards.read(name))["metadata"]["annotations"]
+        assert f"{said['tencent.com/predicate-gpu-idx-0']}=600" == said["gpu-dev/cards"]
+        assert said["tencent.com/predicate-node"] == node
+    assert running.numbers()["marked_total"] == 2
+
+
 async def test_a_claim_ends_by_itself(cards: CardCluster, start: Starter) -> None:
     node = await cards.add_node(gpus=4)
     await cards.put_quotas({cards.namespace: {"quota": {"H100": 1}}})
