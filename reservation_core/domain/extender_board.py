@@ -72,11 +72,13 @@ class ExtenderBoard:
         return self._told(pod, nodes, (at, kinds, fits), denials)
 
     def choose(self, pod: CardPod, nodes: Sequence[str]) -> Verdict:
-        """The best of the nodes that would do for a pod now; the reasons of all where none does.
+        """The best of the nodes that would do for a pod now; all for who asks for no cards; why, where none does.
 
         Of equals the first. What only this pod may have, as its booking's cards, is looked at where nothing else is.
         """
         asked = pod.asked
+        if asked.none:
+            return self.filter(pod, nodes)
         if asked.refused is None and self.cards.nodes:
             self.cards.settle()
             at = self._asked.at(nodes)

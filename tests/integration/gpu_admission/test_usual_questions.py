@@ -3,8 +3,9 @@
 import asyncio
 import json
 import socket
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -204,3 +205,39 @@ def test_unusual_ones_are_answered_as_ever(running: Served, more: str, status: i
 
 def _no_answer() -> dict[str, None]:
     return dict.fromkeys(("Nodes", "NodeNames", "FailedNodes", "FailedAndUnresolvableNodes"))
+
+
+def test_a_connection_is_closed_when_nothing_came_for_long_and_kept_while_it_is_used(
+    extender: CountingExtender,
+) -> None:
+    asked = question("/scheduler/predicates", by_name("n1"))
+    with served(extender, idle_s=2) as running, connected(running) as used, connected(running) as idle:
+        begun = time.monotonic()
+        for each in (used, idle):
+            each.opened.sendall(asked)
+            assert each.answer()[0] == 200
+        idle.opened.settimeout(0.2)
+        while True:  # for longer than the idle one lives
+            used.opened.sendall(asked)
+            assert used.answer()[2]["NodeNames"] == ["n1"]
+            with suppress(TimeoutError):
+                assert idle.closed()
+                break
+        assert time.monotonic() - begun > 1.5
+        used.opened.sendall(question("/scheduler/predicates", by_name("n1"), "X-Other: 1"))
+        assert used.answer()[2]["NodeNames"] == ["n1"]
+
+
+def test_the_body_of_an_unusual_one_is_no_question(running: Served) -> None:
+    """What the server has answered before it has all come is not looked at for what it might contain."""
+    within = question("/scheduler/predicates", by_name("n2"))
+    head = (
+        "POST /nowhere HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(within) + 1}\r\n\r\n"
+    )
+    with connected(running) as connection:
+        connection.opened.sendall(head.encode() + b" ")
+        assert connection.answer()[0] == 404
+        connection.opened.sendall(within)
+        connection.opened.sendall(question("/scheduler/predicates", by_name("n1")))
+        assert connection.answer()[2]["NodeNames"] == ["n1"]

@@ -105,6 +105,7 @@ def test_what_is_not_understood_is_named(arguments: list[str], told: str) -> Non
         (["--gpu-pool-label="], "--gpu-pool-label must be a label's name"),
         (["--volcano-shape=v2"], "--volcano-shape must be auto, v1.7, v1.8 or v1.10"),
         (["--assume-at=now"], "--assume-at must be bind or filter"),
+        (["--candidates=some"], "--candidates must be all or best"),
         (["--policy=random"], "--policy must be binpack, spread, fgd or priced"),
         (["--tls-cert=a"], "--tls-cert and --tls-key go together"),
         (["--tls-key=a"], "--tls-cert and --tls-key go together"),
@@ -118,6 +119,7 @@ def test_values_that_can_not_be_are_named(arguments: list[str], told: str) -> No
 def test_each_option_of_ours_sets_its_setting() -> None:
     found = settings(
         "--gpu-model-label=team/model", "--gpu-pool-label", "team/pool", "--volcano-shape=v1.8", "--assume-at=filter",
+        "--candidates=best",
         "--policy=fgd", "--master=https://10.0.0.1:6443", "--tls-cert=a", "--tls-key=b", "--pprofAddress=[::1]:9",
     )  # fmt: skip
     rules = found.admission

@@ -173,6 +173,16 @@ def test_what_is_remembered_changes_no_answer(
             scores = board.scores(pod, names)
             assert scores == world.board(policy).scores(pod, names)
             assert all(0 <= score <= BEST for score in scores)
+            _require_best(pod, board.choose(pod, names), verdict, dict(zip(names, scores, strict=True)))
+
+
+def _require_best(pod: CardPod, chosen: Verdict, verdict: Verdict, scores: dict[str, int]) -> None:
+    if pod.asked.none or not verdict.fitting:
+        assert chosen == verdict
+        return
+    (best,) = chosen.fitting
+    assert best in verdict.fitting
+    assert scores[best] == max(scores[name] for name in verdict.fitting)
 
 
 def test_a_node_that_takes_anothers_place_is_not_taken_for_it() -> None:

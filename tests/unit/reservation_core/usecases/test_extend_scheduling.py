@@ -5,21 +5,22 @@ import json
 import random
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reservation_core.domain.asked_cards import CardResources, asked_cards
+from reservation_core.domain.card_footprints import Taken
 from reservation_core.domain.cards_in_use import CardNode, CardPod, CardsInUse
 from reservation_core.domain.extender_board import ExtenderBoard
 from reservation_core.domain.model_quotas import read_quotas
 from reservation_core.domain.model_usage import ModelUsage, model_of
 from reservation_core.domain.placement.policies import ranking_of
 from reservation_core.domain.placement.policy_names import PlacementPolicy
-from reservation_core.ports.extender import AssumeAt, Binding, BindRefusedError, NotSyncedError
-from reservation_core.ports.map_cluster import PodRef
+from reservation_core.ports.extender import AssumeAt, Binding, BindRefusedError, Candidates, NotSyncedError
+from reservation_core.ports.map_cluster import PodChangedError, PodRef
 from reservation_core.usecases.extend_rules import ExtendRules
 from reservation_core.usecases.extend_scheduling import SchedulerExtender
 from tests.clocks import SettableClock
@@ -69,6 +70,9 @@ class Replica:
 
     def fits(self, asking: CardPod, *nodes: str) -> tuple[str, ...]:
         return self.extender.filter({"pod": asking}, nodes).fitting
+
+    def chosen(self, asking: CardPod, *nodes: str) -> tuple[str, ...]:
+        return self.extender.choose({"pod": asking}, nodes).fitting
 
     async def bind(self, asking: CardPod, node: str) -> None:
         await self.extender.bind(Binding(asking.namespace, asking.name, asking.uid, node))
@@ -238,6 +242,117 @@ def test_where_schedulers_bind_by_themselves_no_quota_is_passed_by_racing_pods(s
         for name in shared:
             assert not [each for each in card_breaches(truth, name) if "has no cards" not in each]
         await replica.end()
+
+    run_virtually(work())
+
+
+BEST_AT_ONCE = ExtendRules(AssumeAt.FILTER, Candidates.BEST)
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=25, deadline=None)
+def test_who_is_told_the_best_alone_may_bind_by_himself_without_counting(seed: int) -> None:
+    """The scheduler here looks at nothing but our answers, and binds shares through us, all else by itself."""
+
+    async def work() -> None:
+        chance = random.Random(seed)
+        truth, made = world(), list[int]()
+        view = View(truth, random.Random(seed), harm=chance.choice([0.0, 0.3]), lag_s=chance.choice([0.05, 3]))
+
+        async def schedule_one(replica: Replica, asking: CardPod) -> None:
+            await asyncio.sleep(chance.uniform(0, 10))
+            while (there := truth.pods.get(asking.uid)) is not None and there.node is None:
+                try:
+                    fitting = replica.chosen(asking, *chance.sample(sorted(truth.nodes), len(truth.nodes)))
+                except NotSyncedError:
+                    fitting = ()
+                await asyncio.sleep(chance.uniform(0, 4))
+                if fitting and asking.asked.shares:
+                    with suppress(BindRefusedError, NotSyncedError, PodChangedError):
+                        await replica.bind(asking, *fitting)
+                elif fitting and chance.random() < 0.8:  # else it goes wrong, and is tried again
+                    with suppress(PodChangedError):
+                        truth.bind(asking.uid, fitting[0], {})
+                await asyncio.sleep(chance.choice([1, 20, 60]))
+
+        for _ in range(chance.randrange(1, 3)):
+            replica = Replica(view, BEST_AT_ONCE)
+            waiting = []
+            for _ in range(40):
+                known = set(truth.pods)
+                step(truth, chance, made)
+                new = [truth.pods[uid].pod for uid in truth.pods.keys() - known]
+                waiting += [asyncio.create_task(schedule_one(replica, each)) for each in new]
+                await asyncio.sleep(chance.choice([0, 0.5, 2]))
+            await asyncio.sleep(30)
+            for task in waiting:
+                assert not task.done() or task.cancelled() or task.exception() is None, task.exception()
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+            if chance.random() < 0.5:
+                view.harm = 0
+                await asyncio.sleep(400)
+                assert replica.extender.assumed == 0  # who was never bound counts no more
+            await replica.end()
+        assert truth.breaches == []
+
+    run_virtually(work())
+
+
+def test_the_node_that_was_told_alone_counts_as_the_pods() -> None:
+    async def work() -> None:
+        truth = world()
+        replica = Replica(View(truth, random.Random(1), lag_s=0), BEST_AT_ONCE)
+        await asyncio.sleep(10)
+        one, other = pod("one", "c", gpu=3), pod("other", "c", gpu=3)
+        for each in (one, other):
+            truth.add_pod(each)
+        await asyncio.sleep(1)
+        (first,) = replica.chosen(one, "n2", "n3")
+        (second,) = replica.chosen(other, "n2", "n3")
+        assert {first, second} == {"n2", "n3"}
+        assert replica.chosen(one, first) == (first,)  # asked about once more it is not in its own way
+        assert replica.chosen(pod("third", "c", gpu=3), "n2", "n3") == ()
+        assert replica.extender.assumed == 2
+        truth.bind("one", first, {})
+        await asyncio.sleep(40)
+        assert replica.extender.assumed == 0
+        assert replica.chosen(pod("third", "c", gpu=3), "n2", "n3") == (second,)
+        await replica.end()
+
+    run_virtually(work())
+
+
+def test_a_share_that_was_told_its_node_gets_its_cards_when_it_is_bound() -> None:
+    async def work() -> None:
+        truth = world()
+        replica = Replica(View(truth, random.Random(1), lag_s=0), BEST_AT_ONCE)
+        await asyncio.sleep(10)
+        one = pod("one", "c", core=60)
+        truth.add_pod(one)
+        await asyncio.sleep(1)
+        assert replica.chosen(one, "n0", "n1") == ("n0",)
+        await replica.bind(one, "n1")  # its scheduler has thought better of it
+        assert (truth.pods["one"].node, truth.pods["one"].footprint) == ("n1", (Taken(0, 600),))
+        await asyncio.sleep(1)
+        assert replica.extender.assumed == 0
+        await replica.end()
+
+    run_virtually(work())
+
+
+def test_who_has_wishes_is_told_all_and_where_we_bind_the_best_leaves_nothing_behind() -> None:
+    async def work() -> None:
+        wishing = replace(pod("wishing", "c", gpu=1), has_wishes=True)
+        for rules in (BEST_AT_ONCE, ExtendRules(candidates=Candidates.BEST)):
+            replica = Replica(View(world(), random.Random(1)), rules)
+            await asyncio.sleep(10)
+            assert replica.chosen(wishing, "n2", "n3") == ("n2", "n3")
+            assert replica.chosen(pod("none", "c"), "n2", "n3") == ("n2", "n3")
+            assert replica.extender.assumed == 0
+            assert len(replica.chosen(pod("other", "c", gpu=1), "n2", "n3")) == 1
+            assert replica.extender.assumed == (rules is BEST_AT_ONCE)
+            await replica.end()
 
     run_virtually(work())
 
