@@ -73,22 +73,26 @@ async def _collect(made: AdmissionProcess) -> None:
 
 
 def scheduler_config(
-    server: ApiServer, port: int, *, bind: bool = True, cached: bool = True, extended: bool = True
+    server: ApiServer,
+    port: int,
+    *,
+    bind: bool = True,
+    cached: bool = True,
+    extended: bool = True,
+    shares_apart: bool = False,
 ) -> Path:
-    """A KubeSchedulerConfiguration whose extender is at this port; the same without one, unless `extended`."""
-    extender = {
-        "urlPrefix": f"http://127.0.0.1:{port}/scheduler",
-        "filterVerb": "predicates",
-        "prioritizeVerb": "priorities",
-        "weight": 5,
-        "nodeCacheCapable": cached,
-        "httpTimeout": "15s",
-        "managedResources": [
-            {"name": name, "ignoredByScheduler": False}
-            for name in ("nvidia.com/gpu", "tencent.com/vcuda-core", "tencent.com/vcuda-memory")
-        ],
-        **({"bindVerb": "bind"} if bind else {}),
-    }
+    """A KubeSchedulerConfiguration whose extender is at this port; the same without one, unless `extended`.
+
+    `shares_apart`: the extender is named twice, and only pods with shares are bound through it.
+    """
+    whole, shares = ("nvidia.com/gpu",), ("tencent.com/vcuda-core", "tencent.com/vcuda-memory")
+    if shares_apart:
+        extenders = [
+            _extender(port, whole, bind=False, cached=cached),
+            _extender(port, shares, bind=True, cached=cached),
+        ]
+    else:
+        extenders = [_extender(port, (*whole, *shares), bind=bind, cached=cached)]
     config = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
@@ -96,9 +100,22 @@ def scheduler_config(
         "leaderElection": {"leaderElect": False},
         "podInitialBackoffSeconds": 1,
         "podMaxBackoffSeconds": 2,
-        "extenders": [extender] if extended else [],
+        "extenders": extenders if extended else [],
     }
-    way = "alone" if not extended else "binding-through-it" if bind else "binding-by-itself"
-    file = server.folder / f"scheduler-{port}-{way}.json"
+    binding = "shares-apart" if shares_apart else "binding-through-it" if bind else "binding-by-itself"
+    file = server.folder / f"scheduler-{port}-{binding if extended else 'alone'}.json"
     file.write_text(json.dumps(config))
     return file
+
+
+def _extender(port: int, resources: tuple[str, ...], *, bind: bool, cached: bool) -> dict[str, object]:
+    return {
+        "urlPrefix": f"http://127.0.0.1:{port}/scheduler",
+        "filterVerb": "predicates",
+        "prioritizeVerb": "priorities",
+        "weight": 5,
+        "nodeCacheCapable": cached,
+        "httpTimeout": "15s",
+        "managedResources": [{"name": name, "ignoredByScheduler": False} for name in resources],
+        **({"bindVerb": "bind"} if bind else {}),
+    }

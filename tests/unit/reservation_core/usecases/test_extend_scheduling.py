@@ -341,6 +341,25 @@ def test_a_share_that_was_told_its_node_gets_its_cards_when_it_is_bound() -> Non
     run_virtually(work())
 
 
+def test_where_a_bind_is_not_known_to_be_over_another_node_does_not_free_its_cards() -> None:
+    async def work() -> None:
+        truth = world()
+        view = View(truth, random.Random(1), lag_s=0)
+        replica = Replica(view, BEST_AT_ONCE)
+        await asyncio.sleep(10)
+        one = pod("one", "c", core=200)
+        truth.add_pod(one)
+        await asyncio.sleep(1)
+        view.harm = 1.0
+        with pytest.raises(BindRefusedError, match="is not known"):
+            await replica.bind(one, "n0")
+        assert replica.chosen(one, "n1") == ("n1",)
+        assert replica.chosen(pod("other", "c", core=200), "n0") == ()
+        await replica.end()
+
+    run_virtually(work())
+
+
 def test_who_has_wishes_is_told_all_and_where_we_bind_the_best_leaves_nothing_behind() -> None:
     async def work() -> None:
         wishing = replace(pod("wishing", "c", gpu=1), has_wishes=True)
