@@ -156,9 +156,12 @@ async def test_the_static_rules_hold_without_the_webhook(namespace: str, upgrade
     await enforced.call("POST", pods, mapped)
     for value in (None, "2099-01-01T00:00:00Z"):
         change = {"metadata": {"annotations": {"gpu-dev/terminate-at": value}}}
-        assert "can't be changed" in await refusal(enforced, "PATCH", f"{pods}/fine", change, content_type=MERGE)
+        for path in (f"{pods}/fine", f"{pods}/fine/status"):
+            assert "can't be changed" in await refusal(enforced, "PATCH", path, change, content_type=MERGE)
     other = {"metadata": {"annotations": {"mine": "yes"}}}
     assert await refusal(enforced, "PATCH", f"{pods}/fine", other, content_type=MERGE) == ""
+    as_kubelets_do = {"status": {"phase": "Running"}}
+    assert await refusal(enforced, "PATCH", f"{pods}/fine/status", as_kubelets_do, content_type=MERGE) == ""
     for env, said in ((CARDS, "debugging container"), (hidden, "")):
         debug = {"spec": {"ephemeralContainers": [{"name": "x", "image": "busybox", **env}]}}
         path = f"{pods}/plain/ephemeralcontainers"

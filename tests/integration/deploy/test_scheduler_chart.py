@@ -88,8 +88,10 @@ async def test_the_static_rules_hold_without_the_webhook(
             assert "ValidatingAdmissionPolicy" in str(await denied(change)), name
         await client.call("POST", path, _pod(lambda made: None))
         edit = {"metadata": {"annotations": {"gpu-scheduling-map": "0=node2:0"}}}
-        with pytest.raises(Exception, match="ValidatingAdmissionPolicy"):
-            await client.call("PATCH", f"{path}/row-0", edit, content_type=MERGE)
+        for where in ("row-0", "row-0/status"):
+            with pytest.raises(Exception, match="ValidatingAdmissionPolicy"):
+                await client.call("PATCH", f"{path}/{where}", edit, content_type=MERGE)
+        await client.call("PATCH", f"{path}/row-0/status", {"status": {"phase": "Running"}}, content_type=MERGE)
         other = {"metadata": {"annotations": {"other": "0=node2:0"}}}
         await client.call("PATCH", f"{path}/row-0", other, content_type=MERGE)
 
