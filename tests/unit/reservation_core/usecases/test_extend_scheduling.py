@@ -317,6 +317,8 @@ def test_the_node_that_was_told_alone_counts_as_the_pods() -> None:
         truth.bind("one", first, {})
         await asyncio.sleep(40)
         assert replica.extender.assumed == 0
+        replica.chosen(one, "n2", "n3")  # a question that is late: where it is, is known
+        assert replica.extender.assumed == 0
         assert replica.chosen(pod("third", "c", gpu=3), "n2", "n3") == (second,)
         await replica.end()
 
