@@ -1,6 +1,7 @@
 """The chart gpu-admission, as Helm renders it: the extender beside its kube-scheduler, or behind a Service; safe."""
 
 import base64
+import json
 import re
 from typing import Any
 
@@ -11,6 +12,7 @@ import yaml
 from gpu_admission.options import applied, read_options
 from reservation_core.adapters.certificates.pairs import key_fits, read_serving
 from reservation_core.domain.model_quotas import read_quotas
+from reservation_core.ports.extender import AssumeAt, Candidates
 from reservation_core.runtime.settings_admission import AdmissionSettings
 from tests.chart.hardening import (
     HOSTILE,
@@ -19,7 +21,7 @@ from tests.chart.hardening import (
     pod_specs,
 )
 from tests.chart.rendering import JsonObject, one, render
-from tests.chart.tried_values import ADMISSION, QUOTAS, SERVED, VOLCANO
+from tests.chart.tried_values import ADMISSION, QUOTAS, SERVED, THROUGH_US, VOLCANO
 from tests.kubernetes.permissions import allowed_by, granted
 
 
@@ -60,8 +62,8 @@ def test_beside_its_scheduler_nobody_else_reaches_it() -> None:
     spec = one(documents, "Deployment", "gpu-admission")["spec"]["template"]["spec"]
     assert [each["name"] for each in spec["containers"]] == ["kube-scheduler", "gpu-admission"]
     assert not [each for each in spec["containers"] if "ports" in each]
-    (extender,) = configuration(documents)["extenders"]
-    assert extender["urlPrefix"] == "http://127.0.0.1:3456/scheduler"
+    extenders = configuration(documents)["extenders"]
+    assert {each["urlPrefix"] for each in extenders} == {"http://127.0.0.1:3456/scheduler"}
 
 
 def test_the_seeds_objects_have_its_names() -> None:
@@ -73,9 +75,9 @@ def test_the_seeds_objects_have_its_names() -> None:
     one(documents, "Deployment", "gpu-scheduler")
     said = configuration(documents, "gpu-scheduler")
     assert said["profiles"] == [{"schedulerName": "gpu-scheduler"}]
-    (extender,) = said["extenders"]
-    assert extender["urlPrefix"] == "http://gpu-admission.kube-system:3456/scheduler"
-    assert extender["enableHTTPS"] is False
+    for extender in said["extenders"]:
+        assert extender["urlPrefix"] == "http://gpu-admission.kube-system:3456/scheduler"
+        assert extender["enableHTTPS"] is False
 
 
 @pytest.mark.parametrize(
@@ -129,15 +131,61 @@ def test_kube_scheduler_is_the_clusters_own_and_is_spoken_to_in_its_words(versio
     assert images["kube-scheduler"] == f"registry.k8s.io/kube-scheduler:{version.partition('-')[0]}"
 
 
-def test_who_binds_by_himself_is_not_asked_to_let_us_bind() -> None:
-    for values, binds in (({}, True), ({"extender": {"assumeAt": "filter"}}, False)):
-        documents = rendered(values)
-        (extender,) = configuration(documents)["extenders"]
-        assert ("bindVerb" in extender) is binds
-        assert "preemptVerb" not in extender
-        may = {(each.resource, each.verb) for each in allowed_by(documents, "gpu-admission", "kube-system")}
+WHOLE = ("nvidia.com/gpu", "amd.com/gpu")
+SHARES = ("tencent.com/vcuda-core", "tencent.com/vcuda-memory")
+APART = [(False, WHOLE), (True, SHARES)]
+TOGETHER = [(True, (*WHOLE, *SHARES))]
+
+
+@pytest.mark.parametrize(
+    ("values", "entries", "counting", "told"),
+    [
+        ({}, APART, AssumeAt.FILTER, Candidates.BEST),
+        (SERVED, APART, AssumeAt.FILTER, Candidates.BEST),
+        ({"extender": {"candidates": "all"}}, APART, AssumeAt.FILTER, Candidates.ALL),
+        (THROUGH_US, TOGETHER, AssumeAt.BIND, Candidates.BEST),
+        # As a chart that knew no scheduler.bind was told. The first is how its own values were.
+        ({"extender": {"assumeAt": "bind"}}, TOGETHER, AssumeAt.BIND, Candidates.BEST),
+        ({"extender": {"assumeAt": "filter"}}, APART, AssumeAt.FILTER, Candidates.BEST),
+        # Counting earlier than it has to does no harm, where Volcano asks the same one.
+        ({**THROUGH_US, "extender": {"assumeAt": "filter"}}, TOGETHER, AssumeAt.FILTER, Candidates.BEST),
+        ({"extender": {"gpuResources": [*WHOLE, SHARES[0]]}}, APART, AssumeAt.FILTER, Candidates.BEST),
+        ({"extender": {"gpuResources": [SHARES[0]]}}, [(True, SHARES)], AssumeAt.FILTER, Candidates.BEST),
+        ({"extender": {"shareResource": "a.test/core", "memoryResource": "a.test/core"}},
+         [(False, WHOLE), (True, ("a.test/core",))], AssumeAt.FILTER, Candidates.BEST),
+        ({"scheduler": {"enabled": False}}, None, AssumeAt.BIND, Candidates.ALL),
+        (VOLCANO, None, AssumeAt.FILTER, Candidates.ALL),
+        ({"scheduler": {"enabled": False, "bind": "shares"}}, None, AssumeAt.FILTER, Candidates.ALL),
+    ],
+)  # fmt: skip
+def test_kube_scheduler_and_the_extender_agree_on_who_binds_whom(
+    values: dict[str, Any], entries: list[tuple[bool, tuple[str, ...]]] | None, counting: AssumeAt, told: Candidates
+) -> None:
+    documents = rendered(values)
+    rules = applied(read_options(extender_of(documents)["command"][3:]), AdmissionSettings()).admission
+    assert (rules.assume_at, rules.candidates) == (counting, told)
+    if entries is not None:
+        extenders = configuration(documents)["extenders"]
+        managed = [tuple(one["name"] for one in each["managedResources"]) for each in extenders]
+        assert [("bindVerb" in each, names) for each, names in zip(extenders, managed, strict=True)] == entries
+        # kube-scheduler takes one entry for each resource, and one that binds.
+        assert len({*sum(managed, ())}) == len(sum(managed, ()))
+        alike = {json.dumps({**each, "bindVerb": "", "managedResources": []}, sort_keys=True) for each in extenders}
+        assert len(alike) == 1
+        assert not [each for each in extenders if "preemptVerb" in each]
+
+
+def test_who_does_not_bind_may_not_and_who_writes_on_pods_may() -> None:
+    for values, binds, writes in (
+        ({}, True, True),
+        (THROUGH_US, True, False),
+        (VOLCANO, False, True),
+        (ADMISSION["a scheduler of their own"], True, True),
+    ):
+        may = {(each.resource, each.verb) for each in allowed_by(rendered(values), "gpu-admission", "kube-system")}
         assert (("pods/binding", "create") in may) is binds
-        assert (("pods", "patch") in may) is not binds
+        assert (("pods", "patch") in may) is writes
+        assert ("pods", "get") in may  # what became of a pod that counts is looked up
 
 
 def test_it_may_do_what_the_manifests_let_it_do() -> None:
@@ -168,10 +216,10 @@ def test_the_certificate_is_one_for_the_service_and_its_authority_is_told() -> N
     serving = read_serving(data["tls.crt"], data["ca.crt"])
     assert "gpu-admission.kube-system" in serving.names
     assert key_fits(data["tls.crt"], data["tls.key"])
-    (extender,) = configuration(documents)["extenders"]
-    assert extender["enableHTTPS"] is True
-    assert extender["urlPrefix"].startswith("https://gpu-admission.kube-system:")
-    assert base64.b64decode(extender["tlsConfig"]["caData"]) == data["ca.crt"]
+    for extender in configuration(documents)["extenders"]:
+        assert extender["enableHTTPS"] is True
+        assert extender["urlPrefix"].startswith("https://gpu-admission.kube-system:")
+        assert base64.b64decode(extender["tlsConfig"]["caData"]) == data["ca.crt"]
     container = extender_of(documents)
     assert mounted({"containers": [container]}, "gpu-admission") == ["certificates"]
     assert {"--tls-cert=/certificates/tls.crt", "--tls-key=/certificates/tls.key"} <= {*container["command"]}
@@ -192,6 +240,13 @@ def test_a_scheduler_starts_anew_with_another_configuration() -> None:
         assert len(told) == 2
 
 
+def test_a_release_of_a_former_chart_is_upgraded_with_the_values_that_it_had() -> None:
+    """`helm upgrade --reuse-values` brings none of what is new here: null is how that looks to a template."""
+    documents = rendered({"extender": {"assumeAt": "bind", "candidates": None}, "scheduler": {"bind": None}})
+    (extender,) = configuration(documents)["extenders"]
+    assert extender["bindVerb"] == "bind"
+
+
 @pytest.mark.parametrize(
     ("values", "named"),
     [
@@ -206,6 +261,10 @@ def test_a_scheduler_starts_anew_with_another_configuration() -> None:
         ({**SERVED, "tls": {"enabled": True, "existingSecret": "theirs"}}, "tls.caBundle"),
         ({**SERVED, "tls": {"enabled": True, "caBundle": "YQ=="}}, "tls.existingSecret"),
         ({"scheduler": {"name": "gpu-admission"}}, "another name"),
+        ({"scheduler": {"bind": "none"}}, "bind"),
+        ({"extender": {"candidates": "few"}}, "candidates"),
+        ({"scheduler": {"bind": "shares"}, "extender": {"assumeAt": "bind"}}, "set scheduler.bind=all"),
+        ({"scheduler": {"enabled": False, "bind": "shares"}, "extender": {"assumeAt": "bind"}}, "scheduler.bind=all"),
     ],
 )
 def test_what_does_not_do_is_named(values: dict[str, Any], named: str) -> None:

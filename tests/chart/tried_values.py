@@ -20,8 +20,11 @@ VOLCANO: dict[str, Any] = {
     "extender": {"assumeAt": "filter", "volcanoShape": "v1.10"},
 }
 QUOTAS = {"team-a": {"quota": {"H100": 8, "A100-80GB": 4}, "pool": ["public"]}, "team-b": {"pool": [""]}, "team-c": {}}
+THROUGH_US: dict[str, Any] = {"scheduler": {"bind": "all"}}
 ADMISSION: dict[str, dict[str, Any]] = {
     "default": {},
+    "binding all": THROUGH_US,
+    "a scheduler of their own": {"scheduler": {"enabled": False, "bind": "shares"}, "extender": {"candidates": "best"}},
     "behind a service": SERVED,
     "the seed's names": {"scheduler": {"beside": False, "name": "gpu-scheduler"}},
     "volcano": VOLCANO,

@@ -17,10 +17,28 @@
 {{ .Values.tls.existingSecret | default (printf "%s-tls" (include "gpu-dev.fullname" .)) }}
 {{- end }}
 
+{{/* Whose pods kube-scheduler has bound by the extender: "shares" or "all"; "none" where Volcano alone asks. Values of a
+former chart have no scheduler.bind: with extender.assumeAt=bind everything goes on as it was. */}}
+{{- define "gpu-admission.bind" -}}
+{{- $among := ternary (dict "bind" "all" "filter" "shares" "" "shares") (dict "bind" "all" "filter" "none" "" "all") .Values.scheduler.enabled }}
+{{- .Values.scheduler.bind | default (get $among (.Values.extender.assumeAt | default "")) }}
+{{- end }}
+
+{{- define "gpu-admission.assumeAt" -}}
+{{- .Values.extender.assumeAt | default (ternary "filter" "bind" (eq (include "gpu-admission.bind" .) "shares")) }}
+{{- end }}
+
+{{- define "gpu-admission.candidates" -}}
+{{- .Values.extender.candidates | default (ternary "best" "all" .Values.scheduler.enabled) }}
+{{- end }}
+
 {{/* What can't be together says so in a sentence. */}}
 {{- define "gpu-admission.check" -}}
 {{- if and .Values.scheduler.enabled (eq .Values.scheduler.name (include "gpu-dev.fullname" .)) }}
 {{- fail (printf "scheduler.name is %s, as the extender's own objects are called. Give the scheduler another name." .Values.scheduler.name) }}
+{{- end }}
+{{- if and (eq (include "gpu-admission.bind" .) "shares") (eq (include "gpu-admission.assumeAt" .) "bind") }}
+{{- fail "scheduler.bind=shares has kube-scheduler bind pods with whole cards by itself, so these must count from its question on, and extender.assumeAt is bind. Leave extender.assumeAt away, or set scheduler.bind=all." }}
 {{- end }}
 {{- if and .Values.tls.enabled (include "gpu-admission.beside" .) }}
 {{- fail "tls.enabled is for who asks through the Service: in one pod with kube-scheduler nothing leaves the machine. Set scheduler.beside=false, or leave it away." }}
@@ -66,30 +84,46 @@ leaderElection:
   resourceNamespace: {{ include "gpu-dev.namespace" . }}
   resourceName: {{ .Values.scheduler.name }}
 extenders:
-  - urlPrefix: {{ if .Values.tls.enabled }}https{{ else }}http{{ end }}://{{ if .Values.scheduler.beside }}127.0.0.1{{ else }}{{ include "gpu-dev.fullname" . }}.{{ include "gpu-dev.namespace" . }}{{ end }}:{{ .Values.extender.port }}/scheduler
-    filterVerb: predicates
-    prioritizeVerb: priorities
-    {{- if eq .Values.extender.assumeAt "bind" }}
-    bindVerb: bind
+  {{- $shares := list .Values.extender.shareResource .Values.extender.memoryResource | uniq }}
+  {{- if eq (include "gpu-admission.bind" .) "all" }}
+  {{- include "gpu-admission.entry" (dict "root" . "binds" true "resources" (concat .Values.extender.gpuResources $shares | uniq)) | nindent 2 }}
+  {{- else }}
+  {{- with without (uniq .Values.extender.gpuResources) .Values.extender.shareResource .Values.extender.memoryResource }}
+  # It binds pods with whole cards by itself.
+  {{- include "gpu-admission.entry" (dict "root" $ "binds" false "resources" .) | nindent 2 }}
+  {{- end }}
+  # Which cards a share has must be written before the pod starts: so the extender binds it. No resource may be in both.
+  {{- include "gpu-admission.entry" (dict "root" . "binds" true "resources" $shares) | nindent 2 }}
+  {{- end }}
+{{- end }}
+
+{{/* One of kube-scheduler's extenders: this one, asked about pods with any of these `resources`; or it `binds` them. */}}
+{{- define "gpu-admission.entry" -}}
+{{- $ := .root -}}
+- urlPrefix: {{ if $.Values.tls.enabled }}https{{ else }}http{{ end }}://{{ if $.Values.scheduler.beside }}127.0.0.1{{ else }}{{ include "gpu-dev.fullname" $ }}.{{ include "gpu-dev.namespace" $ }}{{ end }}:{{ $.Values.extender.port }}/scheduler
+  filterVerb: predicates
+  prioritizeVerb: priorities
+  {{- if .binds }}
+  bindVerb: bind
+  {{- end }}
+  weight: {{ $.Values.scheduler.weight }}
+  nodeCacheCapable: true
+  enableHTTPS: {{ $.Values.tls.enabled }}
+  {{- if $.Values.tls.enabled }}
+  tlsConfig:
+    {{- if $.Values.tls.caBundle }}
+    caData: {{ $.Values.tls.caBundle }}
+    {{- else }}
+    {{- include "gpu-admission.pair" $ }}
+    caData: {{ index $.Values.keptPair "ca.crt" }}
     {{- end }}
-    weight: {{ .Values.scheduler.weight }}
-    nodeCacheCapable: true
-    enableHTTPS: {{ .Values.tls.enabled }}
-    {{- if .Values.tls.enabled }}
-    tlsConfig:
-      {{- if .Values.tls.caBundle }}
-      caData: {{ .Values.tls.caBundle }}
-      {{- else }}
-      {{- include "gpu-admission.pair" . }}
-      caData: {{ index .Values.keptPair "ca.crt" }}
-      {{- end }}
+  {{- end }}
+  httpTimeout: 15s
+  ignorable: false
+  managedResources:
+    {{- range .resources }}
+    - name: {{ . }}
     {{- end }}
-    httpTimeout: 15s
-    ignorable: false
-    managedResources:
-      {{- range concat .Values.extender.gpuResources (list .Values.extender.shareResource .Values.extender.memoryResource) | uniq }}
-      - name: {{ . }}
-      {{- end }}
 {{- end }}
 
 {{- define "gpu-admission.kubeScheduler" -}}

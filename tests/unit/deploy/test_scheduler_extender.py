@@ -15,6 +15,7 @@ from gpu_admission.options import applied, known_flags, read_options
 from gpu_admission.questions import Condition
 from reservation_core.domain.model_quotas import read_quotas
 from reservation_core.domain.model_usage import ModelUsage, model_of
+from reservation_core.ports.extender import AssumeAt, Candidates
 from reservation_core.runtime.settings_admission import AdmissionRules, AdmissionSettings, VolcanoShape
 from tests.integration.gpu_admission.counting_extender import CountingExtender
 from tests.kubernetes.manifests import DEPLOY
@@ -81,12 +82,32 @@ def test_the_schedulers_configurations_are_known_to_kube_scheduler_and_to_us() -
     for each in found:
         assert each["apiVersion"] == "kubescheduler.config.k8s.io/v1"
         assert each.keys() <= CONFIGURATION
-        (extender,) = each["extenders"]
-        assert extender.keys() <= EXTENDER
-        for verb in ("filterVerb", "prioritizeVerb", "bindVerb"):
-            assert f"/scheduler/{extender[verb]}" in paths()
-        assert extender["urlPrefix"] == f"http://{AdmissionRules().address}/scheduler"
-        assert "preemptVerb" not in extender
+        for extender in each["extenders"]:
+            assert extender.keys() <= EXTENDER
+            for verb in {"filterVerb", "prioritizeVerb", "bindVerb"} & extender.keys():
+                assert f"/scheduler/{extender[verb]}" in paths()
+            assert extender["urlPrefix"] == f"http://{AdmissionRules().address}/scheduler"
+            assert "preemptVerb" not in extender
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_kube_scheduler_binds_whole_cards_by_itself_and_shares_through_us(number: int) -> None:
+    """The manifest's extender and the guide's have to count cards from the question on for that."""
+    whole, shares = configurations()[number]["extenders"]
+    rules = AdmissionRules()
+    assert "bindVerb" not in whole
+    assert [each["name"] for each in whole["managedResources"]] == ["nvidia.com/gpu"]
+    assert shares["bindVerb"] == "bind"
+    assert [each["name"] for each in shares["managedResources"]] == [rules.share_resource, rules.memory_resource]
+
+
+def test_the_extender_beside_kube_scheduler_is_started_for_that() -> None:
+    pods = [each["spec"]["template"]["spec"]["containers"] for each in DEPLOYMENTS]
+    (beside,) = [each for each in pods if len(each) == 2]
+    (ours,) = [each for each in beside if each["name"] == "gpu-admission"]
+    rules = applied(read_options(ours["command"][3:]), AdmissionSettings()).admission
+    assert (rules.assume_at, rules.candidates) == (AssumeAt.FILTER, Candidates.BEST)
+    assert "`--assume-at=filter --candidates=best`" in GUIDE
 
 
 def test_volcanos_configuration_asks_where_we_answer() -> None:
@@ -108,7 +129,7 @@ def test_the_table_of_options_has_them_all_and_no_others() -> None:
     for option, default in {
         "address": rules.address, "pprofAddress": rules.debug_address, "policy": rules.policy,
         "gpu-model-label": rules.model_label, "gpu-pool-label": rules.pool_label, "assume-at": rules.assume_at,
-        "share-cards": rules.share_cards, "volcano-shape": rules.volcano_shape,
+        "candidates": rules.candidates, "share-cards": rules.share_cards, "volcano-shape": rules.volcano_shape,
     }.items():  # fmt: skip
         assert f"| `--{option}` | `{default}` |" in table
 
