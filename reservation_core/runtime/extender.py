@@ -62,8 +62,12 @@ class RunningExtender:
 
     def problems(self) -> list[str]:
         """Sentences about what is wrong and does not keep it from answering, such as a ConfigMap that can't be read."""
-        problem = self.scheduling.quotas.problem
-        return [] if problem is None else [f"The GPU quotas can't be read: {problem}."]
+        found = []
+        if (problem := self.scheduling.quotas.problem) is not None:
+            found.append(f"The GPU quotas can't be read: {problem}.")
+        if (problem := self.scheduling.interruption) is not None:
+            found.append(f"What is known of the cluster may be out of date: {problem.rstrip('.')}. It goes on trying.")
+        return found
 
     def numbers(self) -> Mapping[str, float]:
         """Counters (`…_total`) and gauges for /metrics, by name without the prefix."""

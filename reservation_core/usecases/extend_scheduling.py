@@ -97,6 +97,11 @@ class SchedulerExtender:
         """How many pods have passed the filter and count for a while."""
         return self._cards.usage.claims
 
+    @property
+    def interruption(self) -> str | None:
+        """What keeps it from following the cluster now."""
+        return self._cluster.problem
+
     async def run(self) -> None:
         """Follow the cluster until cancelled."""
         self._others_may_bind()

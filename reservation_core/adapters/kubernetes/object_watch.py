@@ -107,13 +107,13 @@ class ObjectWatch:
             "timeoutSeconds": random.randint(*_WATCH_S),  # noqa: S311 -- spreads load, keeps no secret
         }
         async with self._transport.stream(self._path, query=query, idle_s=self._idle_s) as chunks:
+            self.problem = None
             lines = LineSplitter()
             async for chunk in chunks:
                 for line in lines.feed(chunk):
                     for each in self._event(line):
                         yield made(each)
                     self._failures = 0
-                    self.problem = None
         if asyncio.get_running_loop().time() - begun < _SHORT_S:
             raise ClusterUnavailableError(f"The API server ended the watch on {self._path} as soon as it had begun.")
 

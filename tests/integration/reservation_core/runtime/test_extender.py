@@ -277,6 +277,23 @@ async def test_a_claim_ends_by_itself(cards: CardCluster, start: Starter) -> Non
     await eventually(lambda: running.extender.filter(other, [node]).fitting == (node,), PATIENCE_S)
 
 
+async def test_that_it_answers_by_old_news_is_told_until_it_follows_again(
+    cards: CardCluster, start: Starter, fault_proxy: FaultProxy
+) -> None:
+    node = await cards.add_node(gpus=1)
+    running = await start(url=fault_proxy.url)
+    pod = await cards.add(card_pod("pod", container(gpu=1)))
+    await knows(running, pod, node)
+    await eventually(lambda: running.problems() == [], PATIENCE_S)
+    fault_proxy.partition(Partition.REFUSED)
+    (problem,) = await eventually(running.problems, PATIENCE_S)
+    assert "may be out of date" in problem
+    assert running.ready()
+    assert running.extender.filter(pod, [node]).fitting == (node,)
+    fault_proxy.heal()
+    await eventually(lambda: running.problems() == [], PATIENCE_S)
+
+
 @pytest.mark.parametrize("harm", [Harm.HANG_AFTER, Harm.DROP_ANSWER])
 async def test_a_bind_whose_answer_was_lost_is_found_done(
     cards: CardCluster, start: Starter, fault_proxy: FaultProxy, harm: Harm
