@@ -43,12 +43,13 @@ class BoundPodMarker:
             left = await self._try(seen) if self._may_write() else seen
             if left is None:
                 self._queued.discard(seen.pod.uid)
-            else:
-                await asyncio.sleep(_AGAIN_S if left is seen else 0)
-                self._to_mark.put_nowait(left)
+            else:  # meanwhile it is the others' turn
+                asyncio.get_running_loop().call_later(_AGAIN_S if left is seen else 0, self._to_mark.put_nowait, left)
 
     async def _try(self, seen: CardPodSeen) -> CardPodSeen | None:
         """What is left to write, if anything: the pod itself, or a newer state of it."""
+        if seen.node not in self._board.cards.nodes:
+            return seen if self._is_there(seen) else None  # nodes and pods are told of apart
         try:
             await self._mark(seen)
         except PodChangedError:
@@ -60,7 +61,7 @@ class BoundPodMarker:
 
     async def _mark(self, seen: CardPodSeen) -> None:
         cards, ref = self._board.cards, _ref(seen)
-        if seen.node is None or not cards.is_bound(ref.uid) or cards.node_of(ref.uid) != seen.node:
+        if seen.node is None or not self._is_there(seen):
             return  # it is gone
         placed = self._board.cards_of(seen.pod, seen.node)
         if placed is None:
@@ -71,6 +72,10 @@ class BoundPodMarker:
         cards.put_bound(seen.pod, seen.node, placed.footprint)
         await self._cluster.mark(ref, seen.version, marks_of(placed, seen.node, self._clock.now()))
         self.marked += 1
+
+    def _is_there(self, seen: CardPodSeen) -> bool:
+        cards, uid = self._board.cards, seen.pod.uid
+        return cards.is_bound(uid) and cards.node_of(uid) == seen.node
 
     async def _newer(self, seen: CardPodSeen) -> CardPodSeen | None:
         """The pod as it is now; None where there is nothing to write any more."""

@@ -1,0 +1,73 @@
+"""Cards are written on pods that were bound beside us: on each as soon as can be, whatever becomes of others."""
+
+import asyncio
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from reservation_core.ports.cluster import ClusterUnavailableError
+from reservation_core.ports.extender import AssumeAt
+from reservation_core.ports.map_cluster import PodRef
+from reservation_core.usecases.extend_rules import ExtendRules
+from tests.unit.reservation_core.usecases.scripted_card_cluster import Truth, View
+from tests.unit.reservation_core.usecases.test_extend_scheduling import Replica, pod, share_node, world
+from tests.virtual_time import run_virtually
+
+
+@dataclass
+class RefusingView(View):
+    """Nothing is ever written on some pods."""
+
+    refused: set[str] = field(default_factory=set)
+
+    async def mark(self, pod: PodRef, version: str, marks: Mapping[str, str]) -> None:
+        if pod.uid in self.refused:
+            raise ClusterUnavailableError("403 Forbidden")
+        await super().mark(pod, version, marks)
+
+
+def bound(truth: Truth, uid: str, node: str) -> None:
+    truth.add_pod(pod(uid, "c", core=10))
+    truth.pods[uid].node = node
+    truth.touch(uid)
+
+
+def test_pods_on_which_nothing_can_be_written_hold_nobody_up() -> None:
+    async def work() -> None:
+        truth = world()
+        view = RefusingView(truth, random.Random(1), lag_s=0, refused={f"stuck-{number}" for number in range(8)})
+        replica = Replica(view, ExtendRules(AssumeAt.FILTER))
+        await asyncio.sleep(10)
+        for uid in sorted(view.refused):
+            bound(truth, uid, "n0")
+        await asyncio.sleep(5)
+        bound(truth, "next", "n1")
+        await asyncio.sleep(2)
+        assert truth.pods["next"].footprint is not None
+        view.refused.clear()
+        await asyncio.sleep(5)
+        assert all(each.footprint is not None for each in truth.pods.values())
+        await replica.end()
+
+    run_virtually(work())
+
+
+def test_a_pod_that_is_seen_before_its_node_gets_its_cards_when_that_is_there() -> None:
+    async def work() -> None:
+        truth = world()
+        view = View(truth, random.Random(1), lag_s=0)
+        replica = Replica(view, ExtendRules(AssumeAt.FILTER))
+        await asyncio.sleep(10)
+        new = share_node("new")
+        truth.models["new"] = new
+        bound(truth, "early", "new")
+        bound(truth, "gone", "new")
+        await asyncio.sleep(10)
+        truth.drop_pod("gone")
+        truth.put_node(new)
+        await asyncio.sleep(5)
+        assert truth.pods["early"].footprint is not None
+        assert view.told == []
+        await replica.end()
+
+    run_virtually(work())
