@@ -8,13 +8,14 @@ from datetime import datetime
 from typing import Any
 
 from reservation_core.adapters.kubernetes.api_errors import ApiError, ConflictError, NotFoundError, is_of_another
+from reservation_core.adapters.kubernetes.api_requests import Query
 from reservation_core.adapters.kubernetes.event_writer import EventWriter, Regarding
 from reservation_core.adapters.kubernetes.mapped_cards import mapped_cards
 from reservation_core.adapters.kubernetes.marks import as_list, as_mapping, read_time
 from reservation_core.adapters.kubernetes.object_watch import ObjectWatch, Seen
 from reservation_core.adapters.kubernetes.pod_statuses import is_finished
 from reservation_core.adapters.kubernetes.refusals import explained
-from reservation_core.adapters.kubernetes.transport import MERGE_PATCH, ONLY_METADATA, Query, Transport
+from reservation_core.adapters.kubernetes.transport import MERGE_PATCH, ONLY_METADATA, Transport
 from reservation_core.adapters.kubernetes.watching import list_all
 from reservation_core.domain import enforcement_marks as marks
 from reservation_core.domain.admission import annotations_of

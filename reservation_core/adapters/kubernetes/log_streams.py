@@ -5,10 +5,11 @@ from collections.abc import AsyncGenerator
 from urllib.parse import quote
 
 from reservation_core.adapters.kubernetes.api_errors import InvalidError, NotFoundError
+from reservation_core.adapters.kubernetes.api_requests import Query
 from reservation_core.adapters.kubernetes.log_positions import LogPosition
 from reservation_core.adapters.kubernetes.pod_statuses import is_finished
 from reservation_core.adapters.kubernetes.pods import CONTAINER
-from reservation_core.adapters.kubernetes.transport import Query, SilentStreamError, Transport
+from reservation_core.adapters.kubernetes.transport import SilentStreamError, Transport
 from reservation_core.ports.cluster import ClusterUnavailableError
 
 _SILENCE_S = 60.0  # a job that prints nothing looks like a broken network: ask again from where we are

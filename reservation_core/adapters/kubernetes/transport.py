@@ -6,19 +6,19 @@ about any pod; what asking again can't change is an ApiError.
 """
 
 import asyncio
-import json
 import random
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import Any
-from urllib.parse import urlencode
+from typing import Any, cast
 
 import aiohttp
+import msgspec
 
 from reservation_core.adapters.kubernetes.api_errors import api_error
-from reservation_core.adapters.kubernetes.connections import Connection
+from reservation_core.adapters.kubernetes.api_requests import JSON, Answer, ApiRequest, Query, body_of
+from reservation_core.adapters.kubernetes.connections import Connection, OpenAnswer
 from reservation_core.adapters.kubernetes.credentials import Credentials
+from reservation_core.adapters.kubernetes.http_pool import NotConnectedError
 from reservation_core.adapters.kubernetes.pacing import CreatePacing
 from reservation_core.ports.cluster import ClusterUnavailableError
 
@@ -27,68 +27,14 @@ STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 ONLY_METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json"
 """What to accept of an object of which nothing but the metadata is looked at; not every server knows how to."""
 
-_JSON = "application/json"
-
 _ATTEMPTS = 6
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
 _CREDENTIALS_LAST_S = 60.0
-_USER_AGENT = "gpu-dev-server"
-
-Query = Mapping[str, str | int | bool | None]
 
 
 class SilentStreamError(ClusterUnavailableError):
     """A stream brought nothing for longer than was allowed. The network may be broken, or there was nothing to say."""
-
-
-@dataclass(slots=True)
-class _Answer:
-    """An answer's head, and its body unless it is a stream. Has to be let go of."""
-
-    connection: Connection
-    raw: aiohttp.ClientResponse
-    body: bytes
-
-    @property
-    def status(self) -> int:
-        return self.raw.status
-
-    @property
-    def retry_after(self) -> float | None:
-        """The pause that the server asks for, in seconds."""
-        text = self.raw.headers.get("Retry-After", "")
-        return float(text) if text.isdecimal() and len(text) < 7 else None
-
-    async def let_go(self) -> None:
-        # What was read to its end has no connection any more. Any other is cut: a farewell would be waited for.
-        if self.raw.connection is not None and self.raw.connection.transport is not None:
-            self.raw.connection.transport.abort()
-        self.raw.close()
-        await self.connection.leave()
-
-
-@dataclass(frozen=True, slots=True)
-class _Request:
-    """What is sent, whatever the attempt. `idle_s` is set for a stream, `head_s` for one that begins late."""
-
-    method: str
-    path: str
-    query: Query | None
-    body: Mapping[str, Any] | None = None
-    content_type: str = _JSON
-    accept: str = _JSON
-    idle_s: float | None = None
-    head_s: float | None = None
-    unanswered: Callable[[], None] | None = None
-    final: Collection[int] = ()
-
-    def __str__(self) -> str:
-        return f"{self.method} {self.path}"
-
-    def was_not_answered(self) -> None:
-        if self.unanswered is not None:
-            self.unanswered()
 
 
 class Transport:
@@ -103,7 +49,6 @@ class Transport:
         self._credentials = credentials
         self._limit_s = 2.5 * timeout_s if limit_s is None else min(limit_s, 2.5 * timeout_s)
         self._timeout_s = timeout_s
-        self._timeout = aiohttp.ClientTimeout(total=timeout_s)
         self._connection: Connection | None = None
         self._renewals = 0
         self._loaded_at = 0.0
@@ -123,8 +68,8 @@ class Transport:
         *,
         query: Query | None = None,
         body: Mapping[str, Any] | None = None,
-        content_type: str = _JSON,
-        accept: str = _JSON,
+        content_type: str = JSON,
+        accept: str = JSON,
         pacing: CreatePacing | None = None,
         unanswered: Callable[[], None] | None = None,
         final: Collection[int] = (),
@@ -134,12 +79,12 @@ class Transport:
         `unanswered` is called when an attempt was sent and may be carried out later than the one that was answered.
         Answers with a status among `final` are not asked for again: they raise ApiError.
         """
-        request = _Request(method, path, query, body, content_type, accept, unanswered=unanswered, final=final)
+        sent = None if body is None else body_of(body)
+        request = ApiRequest(method, path, query, sent, content_type, accept, unanswered=unanswered, final=final)
         answer = await self._ask(request, pacing)
-        await answer.let_go()
         try:
-            said = json.loads(answer.body)
-        except ValueError:
+            said = msgspec.json.decode(answer.body)
+        except (ValueError, RecursionError):
             said = None
         if not isinstance(said, dict):
             raise ClusterUnavailableError(
@@ -157,8 +102,8 @@ class Transport:
         Raises SilentStreamError after `idle_s` seconds without any. An answer has to begin as soon as any other, unless
         it `begins_late`, with its first chunk.
         """
-        request = _Request("GET", path, query, idle_s=idle_s, head_s=idle_s if begins_late else None)
-        answer = await self._ask(request, None)
+        request = ApiRequest("GET", path, query, idle_s=idle_s, head_s=idle_s if begins_late else None)
+        answer = cast("OpenAnswer", await self._ask(request, None))  # the good ones of streams are
         try:
             yield _Chunks(request, answer.raw)
         finally:
@@ -171,42 +116,38 @@ class Transport:
         if connection is not None:
             await connection.close()
 
-    async def _ask(self, request: _Request, pacing: CreatePacing | None) -> _Answer:
-        """The first good answer within the limit. Let go of it."""
-        limit_s = None if request.head_s is not None else self._limit_s
+    async def _ask(self, request: ApiRequest, pacing: CreatePacing | None) -> Answer:
+        """The first good answer within the limit; an OpenAnswer has to be let go of."""
+        begun = asyncio.get_running_loop().time()
+        until = None if request.head_s is not None else begun + self._limit_s
         try:
-            async with asyncio.timeout(limit_s):
-                return await self._try(request, pacing)
+            return await self._try(request, pacing, begun, until)
         except TimeoutError as problem:
-            raise _unavailable(request, f"it was not done within {limit_s:g} s") from problem
+            raise _unavailable(request, f"it was not done within {self._limit_s:g} s") from problem
 
-    async def _try(self, request: _Request, pacing: CreatePacing | None) -> _Answer:
-        """One attempt after the other."""
+    async def _try(self, request: ApiRequest, pacing: CreatePacing | None, begun: float, until: float | None) -> Answer:
+        """One attempt after the other. Raises TimeoutError when it is `until`; both are the event loop's time."""
         clock = asyncio.get_running_loop().time
-        begun, attempt, renewed = clock(), 0, False
+        attempt, renewed = 0, False
         while True:
             attempt += 1
-            if pacing is not None:
-                await self._turn(pacing)
-            connection, renewals = await self._connect(), self._renewals
-            retry_after = None
+            connection = await self._ready(pacing, until)
+            renewals, retry_after = self._renewals, None
             try:
-                answer = await self._send(connection, request)
-            except (aiohttp.ClientError, OSError, TimeoutError) as problem:
-                if request.head_s is not None and isinstance(problem, TimeoutError):
-                    raise SilentStreamError(f"{request} brought nothing for a long time. Ask again.") from problem
-                failure = _words(problem)
-                if not isinstance(problem, aiohttp.ClientConnectorError):
-                    request.was_not_answered()
+                answer = await self._send(connection, request, until)
+            except (aiohttp.ClientError, OSError) as problem:
+                failure = _broken(problem, request)
+                if isinstance(problem, TimeoutError) and until is not None and clock() >= until:
+                    raise
             else:
                 if answer.status < 300:
                     return answer
                 if answer.status >= 500:
                     request.was_not_answered()  # what stands between us and the server may speak for it, and too early
-                await answer.let_go()
                 if answer.status == 401 and not renewed:
                     renewed = True
-                    await self._renew(renewals)
+                    async with asyncio.timeout_at(until):
+                        await self._renew(renewals)
                     continue
                 failure, retry_after = self._failure(answer, request), answer.retry_after
             if pacing is not None:
@@ -214,9 +155,22 @@ class Transport:
             pause = _pause(attempt, retry_after)
             if attempt >= _ATTEMPTS or clock() + pause - begun > 1.5 * self._timeout_s or self._closed:
                 raise _unavailable(request, failure)
-            await asyncio.sleep(pause)
+            async with asyncio.timeout_at(until):
+                await asyncio.sleep(pause)
 
-    def _failure(self, answer: _Answer, request: _Request) -> str:
+    async def _ready(self, pacing: CreatePacing | None, until: float | None) -> Connection:
+        """The connection to use, when it is our turn."""
+        # Else nothing is waited for, and nothing has to be bounded.
+        if not self._closed and (pacing is not None or not self._is_connected()):
+            async with asyncio.timeout_at(until):
+                if pacing is not None:
+                    await self._turn(pacing)
+                await self._connect()
+        if self._connection is None:
+            raise ClusterUnavailableError("The Kubernetes adapter was closed; open a new one.")
+        return self._connection
+
+    def _failure(self, answer: Answer, request: ApiRequest) -> str:
         """What went wrong, where trying again may help; else raises."""
         error = api_error(answer.status, answer.body)
         if answer.status == 401:
@@ -235,51 +189,36 @@ class Transport:
             while (wait := pacing.take(clock())) > 0:  # noqa: ASYNC110 -- only time brings the next turn
                 await asyncio.sleep(wait)
 
-    async def _send(self, connection: Connection, request: _Request) -> _Answer:
+    async def _send(self, connection: Connection, request: ApiRequest, until: float | None) -> Answer:
         """One attempt. Whatever is raised, nothing is left open."""
-        # Uncompressed: packing a list costs both sides more time than sending it within a data centre.
-        headers = {"Accept": f"{request.accept}, */*", "Accept-Encoding": "identity", "User-Agent": _USER_AGENT}
-        if request.body is not None:
-            headers["Content-Type"] = request.content_type
-        if connection.token is not None:
-            headers["authorization"] = connection.token
-        stream = request.idle_s is not None
-        timeout = (
-            aiohttp.ClientTimeout(total=None, sock_connect=self._timeout_s, sock_read=request.idle_s)
-            if stream
-            else self._timeout
-        )
+        end = asyncio.get_running_loop().time() + (request.head_s or self._timeout_s)
         connection.users += 1
-        response: aiohttp.ClientResponse | None = None
+        opened = False
         try:
-            url = connection.host + request.path + _encoded(request.query)
-            async with asyncio.timeout(request.head_s or self._timeout_s) as limit:
+            async with asyncio.timeout_at(end if until is None else min(end, until)) as limit:
                 connection.waits.add(limit)
                 try:
-                    sent = await connection.client.call_api(
-                        request.method, url, header_params=headers, body=request.body, _request_timeout=timeout
-                    )
+                    if request.idle_s is None:
+                        return await connection.ask(request)
+                    answer = await connection.open(request, self._timeout_s)
+                    opened = isinstance(answer, OpenAnswer)
+                    return answer
                 finally:
                     connection.waits.discard(limit)
-            response = sent.response
-            body = b"" if stream and response.status < 300 else await response.read()
-        except BaseException:
-            if response is not None:
-                response.close()
-            await connection.leave()
-            raise
-        return _Answer(connection, response, body)
+        finally:
+            if not opened:
+                await connection.leave()
 
-    async def _connect(self) -> Connection:
-        """The connection to use now; credentials are looked at again every minute."""
-        clock = asyncio.get_running_loop().time
-        if self._connection is None or clock() - self._loaded_at > _CREDENTIALS_LAST_S:
+    def _is_connected(self) -> bool:
+        age = asyncio.get_running_loop().time() - self._loaded_at
+        return self._connection is not None and age <= _CREDENTIALS_LAST_S
+
+    async def _connect(self) -> None:
+        """Have the connection to use now; credentials are looked at again every minute."""
+        if not self._is_connected():
             async with self._loading:
-                if self._connection is None or clock() - self._loaded_at > _CREDENTIALS_LAST_S:
+                if not self._is_connected():
                     await self._load(afresh=False)
-        if self._connection is None:
-            raise ClusterUnavailableError("The Kubernetes adapter was closed; open a new one.")
-        return self._connection
 
     async def _renew(self, renewals: int) -> None:
         """The server did not accept who we are: read that again, once for all who were refused."""
@@ -289,14 +228,19 @@ class Transport:
                 await self._load(afresh=True)
 
     async def _load(self, *, afresh: bool) -> None:
-        if self._closed:
-            return
         access = await self._credentials.load(afresh=afresh)
-        self._loaded_at = asyncio.get_running_loop().time()
+        if self._closed:
+            return  # meanwhile
         former = connection = self._connection
         if connection is None or connection.fingerprint != access.fingerprint:
-            self._connection = connection = Connection(access)
-        connection.token = access.configuration.api_key.get("BearerToken")
+            connection = Connection(access)
+        try:
+            connection.use_token(access.configuration.api_key.get("BearerToken"))
+        except ValueError:
+            raise ClusterUnavailableError(
+                f"The token in {self._credentials.origin} is more than one line. Correct it, and try again."
+            ) from None
+        self._connection, self._loaded_at = connection, asyncio.get_running_loop().time()
         if former is not None and former is not connection:
             former.retired = True
             await former.close_if_unused()
@@ -305,7 +249,7 @@ class Transport:
 class _Chunks:
     """The body of a stream, as it comes."""
 
-    def __init__(self, request: _Request, response: aiohttp.ClientResponse) -> None:
+    def __init__(self, request: ApiRequest, response: aiohttp.ClientResponse) -> None:
         self._request = request
         self._chunks = response.content.iter_any()
 
@@ -321,7 +265,16 @@ class _Chunks:
             raise _unavailable(self._request, _words(problem)) from problem
 
 
-def _unavailable(request: _Request, why: str) -> ClusterUnavailableError:
+def _broken(problem: Exception, request: ApiRequest) -> str:
+    """What went wrong with an attempt that has no answer, told to who wants to know that it was sent."""
+    if request.head_s is not None and isinstance(problem, TimeoutError):
+        raise SilentStreamError(f"{request} brought nothing for a long time. Ask again.") from problem
+    if not isinstance(problem, aiohttp.ClientConnectorError | NotConnectedError):
+        request.was_not_answered()
+    return _words(problem)
+
+
+def _unavailable(request: ApiRequest, why: str) -> ClusterUnavailableError:
     return ClusterUnavailableError(
         f"The API server did not do {request}: {why}. Nothing is concluded from that; try again, and look at the"
         " API server if it lasts."
@@ -335,19 +288,10 @@ def _pause(attempt: int, retry_after: float | None) -> float:
     return jittered if retry_after is None else retry_after + jittered
 
 
-def _encoded(query: Query | None) -> str:
-    said = {
-        key: str(value).lower() if isinstance(value, bool) else str(value)
-        for key, value in (query or {}).items()
-        if value is not None
-    }
-    return f"?{urlencode(said)}" if said else ""
-
-
 def _words(problem: Exception) -> str:
     """What went wrong on the way, without what could hold an address's user and password."""
     if isinstance(problem, TimeoutError):
         return "no answer in time"
-    if isinstance(problem, aiohttp.ClientConnectorError):
+    if isinstance(problem, aiohttp.ClientConnectorError | NotConnectedError):
         return f"no connection to {problem.host}:{problem.port}"
     return f"the connection broke ({type(problem).__name__})"

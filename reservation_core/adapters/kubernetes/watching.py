@@ -16,9 +16,10 @@ from typing import Any, TypeVar
 import structlog
 
 from reservation_core.adapters.kubernetes.api_errors import ApiError, ExpiredError, status_error
+from reservation_core.adapters.kubernetes.api_requests import Query
 from reservation_core.adapters.kubernetes.marks import as_list, as_mapping, is_labelled
 from reservation_core.adapters.kubernetes.pod_statuses import read_pod_status
-from reservation_core.adapters.kubernetes.transport import Query, Transport
+from reservation_core.adapters.kubernetes.transport import Transport
 from reservation_core.domain.model import PodPhase, PodStatus
 from reservation_core.ports.cluster import ClusterUnavailableError
 

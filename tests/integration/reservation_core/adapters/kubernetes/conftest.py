@@ -1,5 +1,7 @@
 """A Kubernetes cluster over a real HTTP API server, with a test kubelet that really runs what pods say."""
 
+import shutil
+import subprocess
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -25,6 +27,19 @@ from tests.integration.cluster_behaviour import NODE, SpecMaker  # noqa: E402
 
 _NUMBERS = count()
 NODE_SELECTOR = "gpu-dev/node=true"
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A certificate of 127.0.0.1 that is its own authority, and its key."""
+    if shutil.which("openssl") is None:
+        pytest.skip("a certificate has to be made: install openssl")
+    folder = tmp_path_factory.mktemp("tls")
+    certificate, key = folder / "server.crt", folder / "server.key"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-addext", "keyUsage=critical,digitalSignature,keyCertSign"]
+    subprocess.run([*command, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+    return certificate, key
 
 
 @pytest.fixture
