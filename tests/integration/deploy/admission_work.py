@@ -19,24 +19,26 @@ class NamedQuotas(CardCluster):
         return "gpuquota"
 
 
-async def work(running: RunningExtender, cards: NamedQuotas, *, bind: bool) -> None:
-    """All that it asks an API server for."""
+async def work(running: RunningExtender, cards: NamedQuotas, *, binds: bool, marks: bool) -> None:
+    """All that it asks an API server for, where it binds pods, and where it writes on those that others have bound."""
     await eventually(running.ready, PATIENCE_S)
     node = await cards.add_node(shared=2, memory=8)
-    pod = await cards.add(card_pod("pod", container(core=50)) if bind else bound_to(node))
-
-    async def done() -> bool:
-        found = (await cards.read(pod["metadata"]["name"]))["metadata"].get("annotations") or {}
-        return "gpu-dev/cards" in found
-
-    if bind:
+    if binds:
+        pod = await cards.add(card_pod("pod", container(core=50)))
         await eventually(lambda: running.extender.filter(pod, [node]).fitting == (node,), PATIENCE_S)
         binding = Binding(cards.namespace, "pod", pod["metadata"]["uid"], node)
         await running.extender.bind(binding)
         await running.extender.bind(binding)
         with pytest.raises(BindRefusedError, match="no pod"):  # a pod that was not seen is looked up
             await running.extender.bind(Binding(cards.namespace, "no-such-pod", "no-such-uid", node))
-    await eventually(done, PATIENCE_S)
+        await eventually(lambda: has_cards(cards, "pod"), PATIENCE_S)
+    if marks:
+        await cards.add(bound_to(node))
+        await eventually(lambda: has_cards(cards, "beside"), PATIENCE_S)
+        left = await cards.add(card_pod("left", container(core=50)))
+        await eventually(lambda: running.extender.filter(left, [node]).fitting == (node,), PATIENCE_S)
+        # Who was let through and is on no node after all is looked up before it counts no more.
+        await eventually(lambda: running.scheduling.claimed == 0, PATIENCE_S)
     await cards.put_quotas("broken")
     await eventually(running.problems, PATIENCE_S)
 
@@ -44,6 +46,10 @@ async def work(running: RunningExtender, cards: NamedQuotas, *, bind: bool) -> N
         return any(each["reason"] == "BadQuotas" for each in await cards.quota_events())
 
     await eventually(told, PATIENCE_S)
+
+
+async def has_cards(cards: NamedQuotas, name: str) -> bool:
+    return "gpu-dev/cards" in ((await cards.read(name))["metadata"].get("annotations") or {})
 
 
 def bound_to(node: str) -> JsonObject:

@@ -32,12 +32,9 @@ SYSTEM = "chart-admission"
 SCHEDULER = "gpu-quota-scheduler"
 PATIENCE_S = 120
 BESIDE: dict[str, Any] = {"namespace": SYSTEM, "priorityClassName": ""}
-SERVED: dict[str, Any] = {
-    **BESIDE,
-    "scheduler": {"beside": False},
-    "extender": {"assumeAt": "filter"},
-    "tls": {"enabled": True},
-}
+SERVED: dict[str, Any] = {**BESIDE, "scheduler": {"beside": False}, "tls": {"enabled": True}}
+BINDING_ALL: dict[str, Any] = {**BESIDE, "scheduler": {"bind": "all"}}
+VOLCANO: dict[str, Any] = {**BESIDE, "scheduler": {"enabled": False}, "extender": {"assumeAt": "filter"}}
 LEASES = {Permission(SYSTEM, "coordination.k8s.io", "leases", verb) for verb in ("create", "get", "update")}
 
 pytestmark = pytest.mark.timeout(600)
@@ -61,14 +58,24 @@ def seen(proxy: FaultProxy) -> set[Permission]:
     return {each for request in proxy.requests if (each := needed(request.method, request.path)) is not None}
 
 
-@pytest.mark.parametrize("values", [BESIDE, SERVED], ids=["beside", "served"])
+@pytest.mark.parametrize(
+    ("values", "binds", "marks"),
+    [(BESIDE, True, True), (SERVED, True, True), (BINDING_ALL, True, False), (VOLCANO, False, True)],
+    ids=["beside", "served", "binding all", "volcano"],
+)
 async def test_the_extender_may_what_it_asks_and_nothing_else(
-    api_server: ApiServer, namespace: str, values: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    api_server: ApiServer,
+    namespace: str,
+    values: dict[str, Any],
+    binds: bool,
+    marks: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with installed(api_server, NAME, SYSTEM, values), api_server.client() as client:
         made = await extender_there(client)
         for name, value in variables(made).items():
             monkeypatch.setenv(name, value)
+        monkeypatch.setenv("GPU_DEV_ADMISSION__ASSUMED_S", "1")
         settings = applied(read_options(made["command"][3:]), AdmissionSettings())
         may = await allowed_there(client, NAME, SYSTEM)
         cards = NamedQuotas(client, namespace)
@@ -78,17 +85,18 @@ async def test_the_extender_may_what_it_asks_and_nothing_else(
                 kubernetes = settings.kubernetes.model_copy(update={"kubeconfig": kubeconfig})
                 await cards.put_quotas({})
                 async with run_extender(settings.model_copy(update={"kubernetes": kubernetes})) as running:
-                    await work(running, cards, bind=values is BESIDE)
+                    await work(running, cards, binds=binds, marks=marks)
                 await eventually(lambda: proxy.cut_watches() == 0)
                 asked = seen(proxy)
                 refused = [each for each in proxy.requests if each.code == 403]
         finally:
             await cards.clean_up()
+            await client.try_call("DELETE", f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/{NAME}", {})
         assert refused == []
         assert {one for one in asked if not any(each.covers(one) for each in may)} == set()
         # The lease in the extender's own pods is its kube-scheduler's.
         unused = {each for each in may if not any(each.covers(one) for one in asked)}
-        assert unused == (LEASES if values is BESIDE else set())
+        assert unused == (set() if values in (SERVED, VOLCANO) else LEASES)
 
 
 async def test_pods_are_bound_by_the_kube_scheduler_and_the_extender_as_they_are_set_up(
@@ -169,8 +177,9 @@ async def test_an_upgrade_keeps_the_certificate_and_who_believes_in_it(api_serve
         async def certificates() -> tuple[dict[str, str], str]:
             secret = await client.call("GET", f"/api/v1/namespaces/{SYSTEM}/secrets/{NAME}-tls")
             config = await client.call("GET", f"/api/v1/namespaces/{SYSTEM}/configmaps/{SCHEDULER}-config")
-            (extender,) = yaml.safe_load(config["data"]["gpu-scheduler-config.yaml"])["extenders"]
-            return secret["data"], extender["tlsConfig"]["caData"]
+            extenders = yaml.safe_load(config["data"]["gpu-scheduler-config.yaml"])["extenders"]
+            (authority,) = {each["tlsConfig"]["caData"] for each in extenders}
+            return secret["data"], authority
 
         before = await certificates()
         assert before[0]["ca.crt"] == before[1]

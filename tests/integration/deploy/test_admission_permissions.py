@@ -33,6 +33,7 @@ async def test_it_works_and_needs_all_that_its_account_may(deployed: ApiServer, 
                     "kubernetes": {"kubeconfig": proxy.kubeconfig(token, "admission")},
                     "admission": {
                         "assume_at": assume_at,
+                        "assumed_s": 1,
                         "leader_elect": True,
                         "lease_namespace": SYSTEM,
                         "lease_s": 6,
@@ -43,7 +44,7 @@ async def test_it_works_and_needs_all_that_its_account_may(deployed: ApiServer, 
             )
             await cards.put_quotas({})
             async with run_extender(settings) as running:
-                await work(running, cards, bind=assume_at == "bind")
+                await work(running, cards, binds=assume_at == "bind", marks=assume_at == "filter")
         await eventually(lambda: proxy.cut_watches() == 0)
         asked = {each for request in proxy.requests if (each := needed(request.method, request.path)) is not None}
     may = granted("gpu-admission")
