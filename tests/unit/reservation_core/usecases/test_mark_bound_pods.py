@@ -64,6 +64,8 @@ def test_a_pod_that_is_seen_before_its_node_gets_its_cards_when_that_is_there() 
         bound(truth, "gone", "new")
         await asyncio.sleep(10)
         truth.drop_pod("gone")
+        await asyncio.sleep(5)
+        assert replica.extender.marker._queued == {"early"}
         truth.put_node(new)
         await asyncio.sleep(5)
         assert truth.pods["early"].footprint is not None
