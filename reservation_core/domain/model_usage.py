@@ -122,17 +122,18 @@ class ModelUsage:
         """How much a namespace uses, and has claimed, of the models that a quota's word stands for."""
         return self.total(namespace, lambda model: _is(word, model, quota), but_for)
 
+    def claimed(self, namespace: str, counts: Callable[[Model], bool], but_for: str | None = None) -> int:
+        """How much is only claimed in a namespace, of the models that count; without the pod `but_for`."""
+        claims = (self._claims[uid] for uid in self._claimed.get(namespace, ()) if uid != but_for)
+        return sum(claim.milli for claim in claims if any(counts(each) for each in claim.until_s))
+
     def total(self, namespace: str, counts: Callable[[Model], bool], but_for: str | None = None) -> int:
         """How much a namespace uses, and has claimed, of the models that count; without the pod `but_for`."""
         total = sum(milli for model, milli in self._sums.get(namespace, {}).items() if counts(model))
         own = self._uses.get(but_for) if but_for is not None else None
         if own is not None and own.namespace == namespace and counts(own.model):
             total -= own.milli
-        for uid in self._claimed.get(namespace, ()):
-            claim = self._claims[uid]
-            if uid != but_for and any(counts(each) for each in claim.until_s):
-                total += claim.milli
-        return total
+        return total + self.claimed(namespace, counts, but_for)
 
     def denial(self, uid: str, namespace: str, milli: int, model: Model, pool: str) -> str | None:
         """Why a pod that asks for so much may not go to nodes of this model and pool; None when it may."""
@@ -161,9 +162,11 @@ class ModelUsage:
                 f"the pod asks for {shown(milli)} {word}, and the quota of namespace {namespace} is {shown(limit)}; "
                 f"ask for less, or ask an administrator"
             )
-        more = "" if used >= limit else f" and this pod asks for {shown(milli)}"
+        claimed = self.claimed(namespace, lambda each: _is(word, each, quota), but_for=uid)
+        soon = f", {shown(claimed)} of that for pods that are just being scheduled" if claimed else ""
+        more = "" if used >= limit else f"{',' if claimed else ''} and this pod asks for {shown(milli)}"
         return (
-            f"namespace {namespace} has used {shown(used)} of its {shown(limit)} {word}{more}; "
+            f"namespace {namespace} has used {shown(used)} of its {shown(limit)} {word}{soon}{more}; "
             f"ask an administrator, or wait"
         )
 

@@ -102,6 +102,24 @@ def test_a_claim_counts_wherever_its_pod_may_go_until_it_is_bound_or_over() -> N
     assert denial(used, 1000, label="Tesla-T4") is None
 
 
+def test_what_is_only_claimed_is_told_apart_from_what_anybody_can_see() -> None:
+    used = usage()
+    used.use("one", "a", H100, 500)
+    used.claim("two", "a", {H100}, 1000, until_s=30)
+    assert denial(used, 1000) == (
+        "namespace a has used 1.5 of its 2 H100, 1 of that for pods that are just being scheduled, and this pod asks "
+        "for 1; ask an administrator, or wait"
+    )
+    assert denial(used, 1510, uid="two") == (  # its own claim is not in its way
+        "namespace a has used 0.5 of its 2 H100 and this pod asks for 1.51; ask an administrator, or wait"
+    )
+    used.claim("three", "a", {H100}, 500, until_s=30)
+    assert denial(used, 10) == (
+        "namespace a has used 2 of its 2 H100, 1.5 of that for pods that are just being scheduled; "
+        "ask an administrator, or wait"
+    )
+
+
 def test_who_asks_node_by_node_claims_all_models_that_would_do_each_for_its_time() -> None:
     used = usage()
     used.claim("one", "a", {H100}, 1000, until_s=30)
