@@ -276,8 +276,6 @@ class CardsInUse:
             return False
         milli = self.fleet.milli_free[self.fleet.positions[node.name], : node.cards].tolist()
         free = [card for card, left in enumerate(milli) if left == WHOLE]
-        if len(free) < asked.plugin:
-            return False
         self._take(uid, held, tuple(Taken(card, WHOLE) for card in free[: asked.plugin]), node.cards)
         return True
 

@@ -156,6 +156,23 @@ def test_a_pod_in_its_booking_is_thought_to_be_on_the_bookings_cards() -> None:
     assert made.filter(whole("q", 2), ["w"]).fitting == ("w",)
 
 
+@pytest.mark.parametrize("before", [True, False])
+def test_a_pod_that_comes_after_its_booking_or_after_a_promise_has_gone_is_where_it_may_be(before: bool) -> None:
+    made = board(plugin())
+    made.cards.enforce("a", enforced=True)
+    if before:
+        assert made.filter(whole("q", 4), ["w"]).fitting == ("w",)
+    made.cards.reserve({"w": {0: promise("bk-2", 5), 3: promise("bk-1", -1)}})
+    if before:
+        assert made.filter(whole("q", 2), ["w"]).fitting == ("w",)
+    made.cards.put_bound(whole("in it", 1, booking_id="bk-1"), "w", None)
+    assert made.filter(whole("q", 2), ["w"]).fitting == ("w",)
+    assert made.filter(whole("q", 3), ["w"]).fitting == ()
+    made.cards.reserve({})
+    made.cards.put_bound(whole("another", 1), "w", None)
+    assert made.filter(whole("q", 2), ["w"]).fitting == ("w",)
+
+
 def test_a_node_that_comes_back_has_what_is_on_it() -> None:
     made = board(shares(cards=1))
     made.cards.put_bound(share("p", 600), "s", (Taken(0, 600),))
