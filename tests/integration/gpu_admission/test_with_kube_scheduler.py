@@ -1,13 +1,19 @@
 """A real kube-scheduler that calls the extender, on a real API server: pods land, quotas hold, shares share a card."""
 
 import asyncio
+import re
+from collections import Counter
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
-from tests.admission_process import PATIENCE_S, admission, scheduler_config
-from tests.card_cluster import CardCluster, card_pod, container
+from tests.admission_process import PATIENCE_S, AdmissionProcess, admission, scheduler_config
+from tests.card_cluster import WHOLE, CardCluster, card_pod, container
+from tests.chart.rendering import one, render
 from tests.kubernetes.api_client import JsonObject
 from tests.kubernetes.api_server import ApiServer
 from tests.kubernetes.kube_scheduler import kube_scheduler_of, started_kube_scheduler
@@ -31,8 +37,8 @@ async def cards(api_server: ApiServer, namespace: str) -> AsyncIterator[CardClus
         await made.clean_up()
 
 
-def here(cards: CardCluster, name: str, *containers: JsonObject) -> JsonObject:
-    return card_pod(name, *containers, nodeSelector={"test-nodes": cards.prefix})
+def here(cards: CardCluster, name: str, *containers: JsonObject, **spec: Any) -> JsonObject:
+    return card_pod(name, *containers, nodeSelector={"test-nodes": cards.prefix}, **spec)
 
 
 async def add_all(cards: CardCluster, *pods: JsonObject) -> None:
@@ -169,3 +175,145 @@ async def test_a_scheduler_that_binds_by_itself_keeps_to_quotas_and_has_its_pods
             await eventually(all_marked, PATIENCE_S)
             for of_node in (await cards.cards_by_node()).values():
                 assert all(milli <= 1000 for milli in of_node.values())
+
+
+def own_scheduler(cards: CardCluster) -> str:
+    """The name by which pods choose the kube-scheduler of a test."""
+    return f"gpu-{cards.prefix}"
+
+
+@asynccontextmanager
+async def as_the_chart_has_it(
+    server: ApiServer, program: Path, cards: CardCluster, bind: str
+) -> AsyncIterator[AdmissionProcess]:
+    """Extender and kube-scheduler with the very options, variables and configuration that the chart renders."""
+    port, name = own_port(), own_scheduler(cards)
+    values = {"extender": {"port": port}, "scheduler": {"name": name, "bind": bind}}
+    documents = render("gpu-admission", values, namespace="kube-system")
+    containers = one(documents, "Deployment")["spec"]["template"]["spec"]["containers"]
+    (extender,) = [each for each in containers if each["name"] == "gpu-admission"]
+    known = "GPU_DEV_ADMISSION__"
+    settings = {each["name"].removeprefix(known): each["value"] for each in extender["env"] if known in each["name"]}
+    config = yaml.safe_load(one(documents, "ConfigMap")["data"]["gpu-scheduler-config.yaml"])
+    config["clientConnection"] = {"kubeconfig": str(server.kubeconfig)}
+    file = server.folder / f"{name}.yaml"
+    file.write_text(yaml.safe_dump(config))
+    try:
+        async with admission(
+            server, port, *extender["command"][3:], **{**settings, "QUOTA_NAME": cards.quota_name}
+        ) as running:
+            with started_kube_scheduler(server, program, file):
+                yield running
+    finally:
+        lease = f"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{name}"
+        await cards.client.try_call("DELETE", lease, {})
+
+
+async def bound_by_us(running: AdmissionProcess) -> int:
+    text = (await running.get("/metrics"))[1]
+    return int(float(re.findall(r"^gpu_dev_admission_bound_total (\S+)$", text, re.MULTILINE)[0]))
+
+
+async def amounts_by_node(cards: CardCluster, resource: str) -> Counter[str]:
+    """How much of a resource the pods on each node ask for."""
+    found: Counter[str] = Counter()
+    for each in (await cards.client.call("GET", cards.path))["items"]:
+        for one_of in each["spec"]["containers"]:
+            amount = one_of.get("resources", {}).get("limits", {}).get(resource, 0)
+            found[each["spec"].get("nodeName", "")] += int(amount)
+    return found
+
+
+@pytest.mark.parametrize("bind", ["shares", "all"])
+async def test_as_the_chart_has_it_whole_cards_shares_and_both_are_bound_by_whom_it_says(
+    api_server: ApiServer, kube_scheduler: Path, cards: CardCluster, bind: str
+) -> None:
+    plain = [await cards.add_node(gpus=4) for _ in range(2)]
+    shared = [await cards.add_node(shared=2, memory=10) for _ in range(2)]
+    of_both = await cards.add_node(gpus=2, shared=2, memory=10)
+    spec = {"schedulerName": own_scheduler(cards)}
+    async with as_the_chart_has_it(api_server, kube_scheduler, cards, bind) as running:
+        await add_all(
+            cards,
+            here(cards, "both", container("whole", gpu=1), container("share", core=50, memory=2), **spec),
+            *(here(cards, f"whole-{number}", container(gpu=1), **spec) for number in range(5)),
+            *(here(cards, f"share-{number}", container(core=50, memory=2), **spec) for number in range(4)),
+            here(cards, "without", **spec),
+        )
+        bound = await eventually_bound(cards, 11)
+        assert bound["both"] == of_both
+        assert {bound[f"whole-{number}"] for number in range(5)} <= {*plain, of_both}
+        assert {bound[f"share-{number}"] for number in range(4)} <= {*shared, of_both}
+
+        async def counted() -> bool:
+            return await bound_by_us(running) >= {"shares": 5, "all": 10}[bind]
+
+        await eventually(counted, PATIENCE_S)
+        assert await bound_by_us(running) == {"shares": 5, "all": 10}[bind]
+        for name in bound:
+            marks = (await cards.read(name))["metadata"].get("annotations") or {}
+            number = 1 if name == "both" else 0
+            has_share = name == "both" or name.startswith("share")
+            assert ("gpu-dev/cards" in marks) is has_share
+            assert (f"tencent.com/predicate-gpu-idx-{number}" in marks) is has_share
+        by_node = await cards.cards_by_node()
+        assert sum(sum(of_node.values()) for of_node in by_node.values()) == 5 * 500
+        assert all(milli <= 1000 for of_node in by_node.values() for milli in of_node.values())
+
+
+async def test_as_the_chart_has_it_a_pod_that_prefers_a_node_goes_there_where_cards_are_alike(
+    api_server: ApiServer, kube_scheduler: Path, cards: CardCluster
+) -> None:
+    nodes = [await cards.add_node(gpus=4) for _ in range(4)]
+    async with as_the_chart_has_it(api_server, kube_scheduler, cards, "shares"):
+        for number, node in enumerate(reversed(nodes)):
+            there = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+            wish = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "preference": there}]}
+            spec = {"schedulerName": own_scheduler(cards), "affinity": {"nodeAffinity": wish}}
+            await add_all(cards, here(cards, f"p{number}", container(gpu=4), **spec))
+            bound = await eventually_bound(cards, number + 1)
+            assert bound[f"p{number}"] == node
+
+
+@pytest.mark.parametrize("bind", ["shares", "all"])
+async def test_as_the_chart_has_it_of_twenty_pods_at_once_a_quota_of_eight_lets_eight_through(
+    api_server: ApiServer, kube_scheduler: Path, cards: CardCluster, bind: str
+) -> None:
+    for _ in range(3):
+        await cards.add_node(gpus=8, shared=8, memory=10)
+    await cards.put_quotas({cards.namespace: {"quota": {"H100": 8}}})
+    spec = {"schedulerName": own_scheduler(cards)}
+    async with as_the_chart_has_it(api_server, kube_scheduler, cards, bind):
+        asked = [container(gpu=1), container(core=100, memory=4)]
+        await add_all(cards, *(here(cards, f"p{number}", asked[number % 2], **spec) for number in range(20)))
+        await eventually_bound(cards, 8)
+        await everybody_was_judged(cards, 20)
+        bound = await cards.bound()
+        assert len(bound) == 8
+        await cards.put_quotas({cards.namespace: {"quota": {"H100": 9}}})
+        await cards.client.call("DELETE", f"{cards.path}/{next(iter(bound))}", {"gracePeriodSeconds": 0})
+        assert len(await eventually_bound(cards, 9)) == 9
+
+
+@pytest.mark.parametrize("bind", ["shares", "all"])
+async def test_as_the_chart_has_it_a_burst_fills_all_cards_and_none_twice(
+    api_server: ApiServer, kube_scheduler: Path, cards: CardCluster, bind: str
+) -> None:
+    plain = {await cards.add_node(gpus=count): count for count in (1, 3, 4, 8)}
+    shared = {await cards.add_node(shared=count, memory=4): count for count in (1, 2, 5)}
+    spec = {"schedulerName": own_scheduler(cards)}
+    async with as_the_chart_has_it(api_server, kube_scheduler, cards, bind):
+        await add_all(
+            cards,
+            *(here(cards, f"whole-{number}", container(gpu=1), **spec) for number in range(16)),
+            *(here(cards, f"share-{number}", container(core=50, memory=2), **spec) for number in range(16)),
+        )
+        await eventually_bound(cards, 32)
+        assert {node: amount for node, amount in (await amounts_by_node(cards, WHOLE)).items() if amount} == plain
+        full = {node: dict.fromkeys(range(count), 1000) for node, count in shared.items()}
+        assert {node: dict(sorted(of_node.items())) for node, of_node in (await cards.cards_by_node()).items()} == full
+        await add_all(
+            cards, here(cards, "more", container(gpu=1), **spec), here(cards, "less", container(core=1), **spec)
+        )
+        await everybody_was_judged(cards, 34)
+        assert len(await cards.bound()) == 32
