@@ -126,20 +126,31 @@ def read_args(body: bytes) -> ExtenderArgs:
 
 
 def read_pod(pod: Any, what: str) -> Mapping[str, Any]:
-    """A pod that has what every pod has: without its namespace and uid it would count as nobody's, or as another.
+    """A pod as the API server has them; who writes one by hand may leave the uid and the namespace away.
 
-    Raises BadJsonError.
+    Then it is known by its name, and in the namespace `default`, as with kubectl: it must not count as another's, nor
+    as nobody's. Raises BadJsonError.
     """
     if not isinstance(pod, dict):
         raise BadJsonError(f"{what} must be a pod")
     metadata = pod.get("metadata")
     if not isinstance(metadata, dict) or not isinstance(pod.get("spec"), dict):
         raise BadJsonError(f"{what} must be a pod, with metadata and spec")
-    for name in ("namespace", "uid"):
-        value = metadata.get(name)
-        if not isinstance(value, str) or not 0 < len(value) <= _NAME:
-            raise BadJsonError(f"{what}.metadata.{name} must be a text of 1 to {_NAME} characters")
-    return pod
+    namespace, uid = (_optional(metadata, each, what) for each in ("namespace", "uid"))
+    if namespace and uid:
+        return pod
+    name = _optional(metadata, "name", what)
+    if not (uid or name):
+        raise BadJsonError(f"{what}.metadata must have a uid, or a name at least")
+    namespace = namespace or "default"
+    return {**pod, "metadata": {**metadata, "namespace": namespace, "uid": uid or f"{namespace}/{name}"}}
+
+
+def _optional(metadata: Mapping[str, Any], name: str, what: str) -> str:
+    value = metadata.get(name)
+    if value is not None and (not isinstance(value, str) or len(value) > _NAME):
+        raise BadJsonError(f"{what}.metadata.{name} must be a text of 1 to {_NAME} characters")
+    return value or ""
 
 
 def read_binding(body: bytes) -> Binding:

@@ -143,6 +143,23 @@ def asked(**members: Any) -> bytes:
     return json.dumps({"Pod": POD, "Nodes": None, "NodeNames": ["n1"], **members}).encode()
 
 
+@pytest.mark.parametrize("read", [read_args, ArgsReader().read], ids=["walked", "at once"])
+@pytest.mark.parametrize(
+    ("metadata", "namespace", "uid"),
+    [
+        ({"name": "p"}, "default", "default/p"),
+        ({"name": "p", "namespace": "a", "uid": None}, "a", "a/p"),
+        ({"name": "p", "namespace": "", "uid": "u"}, "default", "u"),
+        ({"uid": "u", "labels": {"x": "y"}}, "default", "u"),
+    ],
+)
+def test_who_writes_a_pod_by_hand_may_leave_away_what_the_api_server_adds(
+    read: Callable[[bytes], ExtenderArgs], metadata: dict[str, Any], namespace: str, uid: str
+) -> None:
+    pod = read(asked(Pod={"metadata": metadata, "spec": {"containers": []}})).pod
+    assert pod == {"metadata": {**metadata, "namespace": namespace, "uid": uid}, "spec": {"containers": []}}
+
+
 @pytest.mark.parametrize(
     ("body", "told"),
     [
@@ -167,8 +184,10 @@ def asked(**members: Any) -> bytes:
         (asked(Pod=[]), "Pod must be a pod"),
         (asked(Pod={}), "metadata and spec"),
         (asked(Pod={"metadata": {}, "spec": 7}), "metadata and spec"),
-        (asked(Pod={"metadata": {"namespace": "a"}, "spec": {}}), "Pod.metadata.uid must be a text"),
-        (asked(Pod={"metadata": {"namespace": "a", "uid": ""}, "spec": {}}), "Pod.metadata.uid must be a text"),
+        (asked(Pod={"metadata": {"namespace": "a"}, "spec": {}}), "Pod.metadata must have a uid, or a name at least"),
+        (asked(Pod={"metadata": {"namespace": "a", "uid": ""}, "spec": {}}), "must have a uid, or a name at least"),
+        (asked(Pod={"metadata": {"name": "p", "uid": 7}, "spec": {}}), "Pod.metadata.uid must be a text"),
+        (asked(Pod={"metadata": {"name": "p" * 254}, "spec": {}}), "Pod.metadata.name must be a text"),
         (asked(Pod={"metadata": {"namespace": 7, "uid": "u"}, "spec": {}}), "Pod.metadata.namespace must be a text"),
         (asked(NodeNames="n1"), "list of names"),
         (asked(NodeNames=["n1", 7]), "each of NodeNames"),

@@ -153,7 +153,10 @@ def test_scores_are_on_the_scale_of_volcanos_own() -> None:
         (question(None, {"Name": "n1"}), "task must be an object"),
         (question({}, {"Name": "n1"}), "task.Pod must be a pod"),
         (question({"Pod": {}}, {"Name": "n1"}), "metadata and spec"),
-        (question({"Pod": {"metadata": {}, "spec": {}}}, {"Name": "n1"}), "task.Pod.metadata.namespace must be a text"),
+        (
+            question({"Pod": {"metadata": {}, "spec": {}}}, {"Name": "n1"}),
+            "task.Pod.metadata must have a uid, or a name",
+        ),
         (question({"Pod": POD}, None), "node must be an object"),
         (question({"Pod": POD}, {}), "Name must be a text"),
         (question({"Pod": POD}, {"Name": 7}), "Name must be a text"),
