@@ -254,7 +254,7 @@ class CardsInUse:
     def _lay_out_anew(self, node: CardNode) -> None:
         there = self._on_node.get(node.name, {})
         new = [uid for uid, held in there.items() if held.laid_out is None]
-        if len(new) == 1 and self._put_beside(new[0], node):
+        if len(new) == 1 and not there[new[0]].keys and self._put_beside(new[0], node):
             return
         footprints = self._laid_out(node)[1]
         for uid, held in there.items():

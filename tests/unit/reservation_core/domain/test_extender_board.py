@@ -1,5 +1,6 @@
 """The extender's answers: which nodes would do, why not the others, which cards, and what is promised."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -102,6 +103,17 @@ def test_a_bound_pod_is_not_dropped_as_an_assumed_one() -> None:
     assert made.filter(share("q", 900), ["s"]).fitting == ()
     made.cards.drop_pod("p")
     assert made.filter(share("q", 900), ["s"]).fitting == ("s",)
+
+
+def test_a_node_that_changes_goes_on_without_the_cards_of_who_is_there() -> None:
+    made = board(plugin(cards=8))
+    made.cards.put_bound(whole("x", 6), "w", None)
+    assert made.filter(whole("q", 2), ["w"]).fitting == ("w",)
+    for cards, left in ((8, 2), (4, 0), (8, 2), (6, 0), (7, 1)):
+        for model in (model_of("Tesla-T4"), H100):
+            made.cards.put_node(replace(plugin(cards=cards), model=model))
+            for asked in range(1, cards + 1):
+                assert (made.filter(whole("q", asked), ["w"]).fitting == ("w",)) is (asked <= left), (cards, asked)
 
 
 def test_what_the_ledger_has_promised_is_kept_free() -> None:
