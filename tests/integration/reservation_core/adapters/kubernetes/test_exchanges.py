@@ -1,115 +1,27 @@
 """What is asked over connections of our own: whatever a server does with them, nobody gets another's answer."""
 
 import asyncio
-import gc
-import inspect
 import json
-import ssl
-from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import pytest
-import uvloop
-from yarl import URL
 
 from reservation_core.adapters.kubernetes import http_pool
-from reservation_core.adapters.kubernetes.api_errors import ApiError
-from reservation_core.adapters.kubernetes.credentials import Credentials
-from reservation_core.adapters.kubernetes.transport import Transport
-from reservation_core.ports.cluster import ClusterUnavailableError
-from tests.integration.reservation_core.adapters.kubernetes.conftest import transport_to
-from tests.kubernetes.kubeconfigs import write_kubeconfig
-from tests.scripted_http import Asked, ScriptedServer, scripted_server
+from reservation_core.adapters.kubernetes.http_exchange import BrokenConnectionError
+from tests.integration.reservation_core.adapters.kubernetes.worlds import (
+    GOOD,
+    PATH,
+    Unanswered,
+    World,
+    answer,
+    bind,
+    chunked,
+    in_both_worlds,
+    pool_of,
+)
+from tests.scripted_http import Asked
 from tests.waiting import eventually
 
-Certificate = tuple[Path, Path]
-
-PATH = "/api/v1/namespaces/a/pods/b/binding"
 HUGE_BYTES = 100 * 2**20
-
-
-def answer(said: object, *more: str, code: int = 200) -> bytes:
-    """An answer with a length."""
-    body = json.dumps(said).encode()
-    lines = [f"HTTP/1.1 {code} Said", "Content-Type: application/json", f"Content-Length: {len(body)}", *more]
-    return "\r\n".join([*lines, "", ""]).encode() + body
-
-
-def chunked(*chunks: bytes, trailer: str = "") -> bytes:
-    """An answer without one."""
-    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-    return (
-        head
-        + b"".join(b"%x\r\n%s\r\n" % (len(each), each) for each in (*chunks, b""))[:-2]
-        + trailer.encode()
-        + b"\r\n"
-    )
-
-
-GOOD = answer({"said": "good"})
-
-
-@dataclass(frozen=True)
-class World:
-    """A server, and a way to it on which nobody has to hurry."""
-
-    server: ScriptedServer
-    transport: Transport
-    folder: Path
-    ca: Path | None
-
-    def way(self, timeout_s: float, limit_s: float | None = None, token: str = "token") -> Transport:
-        """Another way to the same server; who asks for it closes it."""
-        config = write_kubeconfig(self.folder / "another", self.server.url, token, ca=self.ca)
-        return Transport(Credentials(config, None, {}), timeout_s, limit_s)
-
-
-async def _in_a_world(
-    test: Callable[..., Awaitable[None]], folder: Path, certificate: Certificate, given: dict[str, Any], *, tls: bool
-) -> None:
-    context, ca = None, None
-    if tls:
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        context.load_cert_chain(*certificate)
-        ca = certificate[0]
-    async with scripted_server(GOOD, context) as server:
-        transport = transport_to(write_kubeconfig(folder / "config", server.url, "token", ca=ca), 60)
-        try:
-            await test(World(server, transport, folder, ca), **given)
-        finally:
-            await transport.close()
-
-
-def in_both_worlds(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Run a test, whose first parameter is a world, without TLS on asyncio's event loop, and with it on uvloop's."""
-
-    def run(uv: bool, tmp_path: Path, certificate: Certificate, **given: Any) -> None:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop if uv else asyncio.new_event_loop) as runner:
-            runner.run(_in_a_world(test, tmp_path, certificate, given, tls=uv))
-        gc.collect()  # what outlives the event loop is told as a ResourceWarning, which is an error
-
-    own = [*inspect.signature(run).parameters.values()][:3]
-    given = [*inspect.signature(test).parameters.values()][1:]
-    run.__signature__ = inspect.Signature([*own, *given])  # type: ignore[attr-defined]
-    run.__name__, run.__doc__ = test.__name__, test.__doc__
-    return pytest.mark.parametrize("uv", [False, True], ids=["plain", "tls"])(run)
-
-
-class Unanswered:
-    """Counts."""
-
-    def __init__(self) -> None:
-        self.times = 0
-
-    def __call__(self) -> None:
-        self.times += 1
-
-
-async def bind(transport: Transport, unanswered: Unanswered | None = None) -> dict[str, Any]:
-    """A question that is not to be asked twice without a word."""
-    return await transport.request("POST", PATH, query={"timeout": "4s"}, body={"a": "b"}, unanswered=unanswered)
 
 
 @in_both_worlds
@@ -317,14 +229,6 @@ async def test_a_connection_that_the_server_ended_meanwhile_is_not_asked(world: 
     assert (unanswered.times, len(server.asked), server.connections) == (0, 5, 5)
 
 
-def pool_of(transport: Transport) -> http_pool.HttpPool:
-    """Its connections of now."""
-    connection = transport._connection
-    assert connection is not None
-    assert connection._pool is not None
-    return connection._pool
-
-
 @in_both_worlds
 async def test_an_answer_too_many_is_not_that_to_the_next_question(world: World) -> None:
     transport, server = world.transport, world.server
@@ -359,7 +263,10 @@ async def test_what_comes_though_nobody_asked_ends_the_connection(
 
 @pytest.mark.parametrize("begun", [b"", GOOD[:-1]], ids=["before the head", "in the body"])
 @in_both_worlds
-async def test_the_answer_to_a_question_that_was_given_up_is_nobodys(world: World, begun: bytes) -> None:
+async def test_the_answer_to_a_question_that_was_given_up_is_nobodys(
+    world: World, begun: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_pool, "_KEPT_S", 3600)
     transport, server = world.transport, world.server
     given_up = asyncio.Event()
 
@@ -384,157 +291,21 @@ async def test_the_answer_to_a_question_that_was_given_up_is_nobodys(world: Worl
 
 
 @in_both_worlds
-async def test_silence_is_waited_for_no_longer_than_an_attempt_may_take(world: World) -> None:
-    server = world.server
+async def test_connections_that_are_closed_together_end_at_once_and_no_other_is_opened(world: World) -> None:
+    transport, server = world.transport, world.server
 
     async def silence(_: Asked, writer: asyncio.StreamWriter) -> None:
         await asyncio.Event().wait()
 
-    transport = world.way(0.5)
+    await asyncio.gather(*(bind(transport) for _ in range(3)))
     server.usual = silence
-    unanswered = Unanswered()
-    with pytest.raises(ClusterUnavailableError, match=r"no answer in time|not done within 1.25 s"):
-        await bind(transport, unanswered)
-    assert unanswered.times > 0
-    await transport.close()
-
-
-@in_both_worlds
-async def test_a_body_that_stops_is_waited_for_no_longer_either(world: World) -> None:
-    server = world.server
-
-    async def stop(_: Asked, writer: asyncio.StreamWriter) -> None:
-        writer.write(GOOD[:-1])
-        await asyncio.Event().wait()
-
-    transport = world.way(0.5)
-    server.usual = stop
-    with pytest.raises(ClusterUnavailableError, match=r"no answer in time|not done within 1.25 s"):
-        await bind(transport)
-    await transport.close()
-
-
-@in_both_worlds
-async def test_a_call_ends_at_its_limit_though_an_attempt_might_take_longer(world: World) -> None:
-    server = world.server
-
-    async def silence(_: Asked, writer: asyncio.StreamWriter) -> None:
-        await asyncio.Event().wait()
-
-    transport = world.way(3600, 0.5)
-    server.usual = silence
-    with pytest.raises(ClusterUnavailableError, match=r"not done within 0.5 s"):
-        await bind(transport)
-    await transport.close()
-
-
-@in_both_worlds
-async def test_a_long_pause_that_is_asked_for_ends_at_the_limit_too(world: World) -> None:
-    server = world.server
-    transport = world.way(3600, 0.5)
-    server.usual = answer({}, "Retry-After: 1000", code=429)
-    with pytest.raises(ClusterUnavailableError, match=r"not done within 0.5 s"):
-        await bind(transport)
-    assert len(server.asked) <= 1
-    await transport.close()
-
-
-@pytest.fixture
-def short_keeping(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Connections that are put by are soon too old."""
-    monkeypatch.setattr(http_pool, "_KEPT_S", 0.05)
-
-
-@in_both_worlds
-async def test_what_is_not_used_is_not_kept(world: World, short_keeping: None) -> None:
-    transport, server = world.transport, world.server
-    for _ in range(2):
-        await asyncio.gather(*(bind(transport) for _ in range(5)))
-        await eventually(lambda: not server.open)
-        assert not pool_of(transport)._open
-        assert not pool_of(transport)._idle
-
-
-@in_both_worlds
-async def test_an_answer_without_a_body_is_complete_with_its_head(world: World) -> None:
-    transport, server = world.transport, world.server
-    server.answers = [b"HTTP/1.1 204 No Content\r\n\r\n"]
-    with pytest.raises(ClusterUnavailableError, match="not a JSON object"):
-        await bind(transport)
-    await bind(transport)
-    assert server.connections == 1
-
-
-@in_both_worlds
-async def test_an_error_is_what_the_server_calls_it(world: World) -> None:
-    transport, server = world.transport, world.server
-    status = {"kind": "Status", "reason": "NotFound", "message": "no such pod"}
-    server.answers = [answer(status, code=404), b"HTTP/1.1 418 Teapot\r\nContent-Length: 3\r\n\r\n<a>"]
-    with pytest.raises(ApiError, match="404 NotFound: no such pod"):
-        await bind(transport)
-    with pytest.raises(ApiError, match="418"):
-        await bind(transport)
-    assert server.connections == 1
-
-
-@pytest.mark.parametrize("code", [301, 302, 307, 308])
-@in_both_worlds
-async def test_where_the_server_sends_us_we_go(world: World, code: int) -> None:
-    transport, server = world.transport, world.server
-    elsewhere = answer({}, "Location: /elsewhere", code=code)
-    server.answers = [elsewhere, elsewhere]
-    assert await transport.request("GET", "/a") == {"said": "good"}
-    assert server.asked[-1].target == "/elsewhere"
-    assert server.asked[-1].headers["authorization"] == "Bearer token"
-
-
-@in_both_worlds
-async def test_a_name_and_password_in_the_address_are_used(world: World) -> None:
-    server = world.server
-    config = write_kubeconfig(
-        world.folder / "config", server.url.replace("//", "//somebody:secret@"), "token", ca=world.ca
-    )
-    config.write_text(config.read_text().replace("token: token", "{}"))
-    transport = transport_to(config)
-    await bind(transport)
-    assert server.asked[0].headers["authorization"] == "Basic c29tZWJvZHk6c2VjcmV0"
-    await transport.close()
-
-
-@in_both_worlds
-async def test_a_token_of_several_lines_is_told_and_not_sent(world: World) -> None:
-    server = world.server
-    transport = world.way(60, token="one\n\ntwo: secret")
-    for _ in range(2):
-        with pytest.raises(ClusterUnavailableError, match="more than one line") as told:
-            await bind(transport)
-        assert "secret" not in str(told.value)
-    assert not server.asked
-    await transport.close()
-
-
-async def test_an_address_that_refuses_is_passed_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-
-    async def found(_: object, host: str, port: int, **rules: int) -> list[Any]:
-        asked.append(host)
-        return [(2, 1, 6, "", (address, port)) for address in ("127.0.0.2", "127.0.0.1")]
-
-    monkeypatch.setattr(asyncio.base_events.BaseEventLoop, "getaddrinfo", found)
-    async with scripted_server(GOOD) as server:
-        url = server.url.replace("127.0.0.1", "server.example")
-        transport = transport_to(write_kubeconfig(tmp_path / "config", url, "token"), 60)
-        assert await bind(transport) == {"said": "good"}
-        await transport.close()
-    assert asked == ["server.example"]
-    assert server.asked[0].headers["host"] == URL(url).authority
-
-
-@in_both_worlds
-async def test_nobody_there_is_told_and_nothing_was_sent(world: World) -> None:
-    transport = transport_to(write_kubeconfig(world.folder / "config", "http://127.0.0.1:1", "token"))
-    unanswered = Unanswered()
-    with pytest.raises(ClusterUnavailableError, match=r"no connection to 127.0.0.1:1"):
-        await bind(transport, unanswered)
-    assert unanswered.times == 0
-    await transport.close()
+    pool, question = pool_of(transport), b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n"
+    asking = asyncio.create_task(pool.ask("GET", question))
+    await eventually(lambda: len(server.asked) == 4)
+    pool.close()
+    with pytest.raises(BrokenConnectionError):
+        await asking
+    await eventually(lambda: not pool._open)
+    with pytest.raises(http_pool.NotConnectedError):
+        await pool.ask("GET", question)
+    assert len(server.asked) == 4
