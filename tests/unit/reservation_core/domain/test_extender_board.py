@@ -116,6 +116,17 @@ def test_a_node_that_changes_goes_on_without_the_cards_of_who_is_there() -> None
                 assert (made.filter(whole("q", asked), ["w"]).fitting == ("w",)) is (asked <= left), (cards, asked)
 
 
+def test_cards_that_somebody_leaves_where_there_were_too_few_are_those_of_who_stays() -> None:
+    made = board(plugin(cards=8))
+    for uid, cards in (("x", 6), ("y", 4)):
+        made.cards.put_bound(whole(uid, cards), "w", None)
+        assert made.filter(whole("q", 8 - cards), ["w"]).fitting == (("w",) if uid == "x" else ())
+    made.cards.drop_pod("x")
+    made.cards.put_bound(whole("z", 1), "w", None)
+    assert made.filter(whole("q", 4), ["w"]).fitting == ()
+    assert made.filter(whole("q", 3), ["w"]).fitting == ("w",)
+
+
 def test_what_the_ledger_has_promised_is_kept_free() -> None:
     made = board(shares(), plugin())
     made.cards.reserve({"s": {0: promise("bk-1", 5)}, "w": {0: promise("bk-1", 5), 1: promise("bk-1", 5)}})
