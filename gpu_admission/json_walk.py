@@ -6,6 +6,7 @@ Names of members are compared as Go's decoder does: in any letter case. Of membe
 import json
 import re
 from collections.abc import Iterator, Mapping
+from math import isinf
 from typing import Any, NoReturn
 
 _SPACE = re.compile(r"[ \t\n\r]*")
@@ -24,7 +25,7 @@ class JsonWalk:
         except UnicodeDecodeError:
             raise BadJsonError("the body is not JSON in UTF-8") from None
         self._at = 0
-        self._decode = json.JSONDecoder(parse_constant=_no_constant).raw_decode
+        self._decode = json.JSONDecoder(parse_float=_finite, parse_constant=_no_constant).raw_decode
 
     def members(self, what: str) -> Iterator[str]:
         """The names of an object's members, in lower case; take each one's value before the next. None has none."""
@@ -122,6 +123,13 @@ def text_member(found: Mapping[str, Any], name: str, longest: int) -> str:
 
 def _not_json() -> BadJsonError:
     return BadJsonError("the body is not JSON in UTF-8")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if isinf(value):
+        raise ValueError("a number so large is none to Go either")
+    return value
 
 
 def _no_constant(_name: str) -> NoReturn:

@@ -172,6 +172,7 @@ def test_who_writes_a_pod_by_hand_may_leave_away_what_the_api_server_adds(
         (b'{Pod: {}}', "not JSON"),
         (b"\xff\xfe{}", "not JSON"),
         (b'{"NodeNames": [NaN]}', "not JSON"),
+        (b'{"NodeNames": [-1e999]}', "not JSON"),
         (b'{"a": ' + b"[" * 100_000, "not JSON"),
         (b'{"a": ' + b"1" * 5000 + b"}", "not JSON"),
         (BY_NAME + b"{}", "not JSON"),
