@@ -106,7 +106,7 @@ async def test_pods_are_bound_by_the_kube_scheduler_and_the_extender_as_they_are
     if program is None:
         pytest.skip("KUBEBUILDER_ASSETS names no kube-scheduler")
     extender_port, scheduler_port = own_port(), own_port()
-    values = {**BESIDE, "extender": {"port": extender_port}, "quotas": {namespace: {"quota": {"H100": 1}}}}
+    values = {**BESIDE, "extender": {"port": extender_port}, "quotas": {namespace: {"quota": {"H100": 2}}}}
     async with installed(api_server, NAME, SYSTEM, values), api_server.client() as client:
         account = await api_server.token_of(SYSTEM, NAME)
         made = await extender_there(client)
@@ -114,7 +114,7 @@ async def test_pods_are_bound_by_the_kube_scheduler_and_the_extender_as_they_are
         path = f"/api/v1/namespaces/{SYSTEM}/configmaps/{SCHEDULER}-config"
         config = yaml.safe_load((await client.call("GET", path))["data"]["gpu-scheduler-config.yaml"])
         cards = NamedQuotas(client, namespace)
-        node = await cards.add_node(shared=2, memory=8)
+        node, plain = await cards.add_node(shared=2, memory=8), await cards.add_node(gpus=1)
         kubeconfig = api_server.kubeconfig_with(account, "chart-account")
         file = tmp_path / "config.yaml"
         file.write_text(yaml.safe_dump({**config, "clientConnection": {"kubeconfig": str(kubeconfig)}}))
@@ -129,9 +129,10 @@ async def test_pods_are_bound_by_the_kube_scheduler_and_the_extender_as_they_are
             with started_kube_scheduler(api_server, program, file, account=kubeconfig, port=scheduler_port):
                 for name in ("first", "second"):
                     await cards.add(card_pod(name, container(core=50), schedulerName=SCHEDULER))
-                await eventually(lambda: all_bound(cards, 2), PATIENCE_S)
+                await cards.add(card_pod("whole", container(gpu=1), schedulerName=SCHEDULER))
+                await eventually(lambda: all_bound(cards, 3), PATIENCE_S)
                 await cards.add(card_pod("third", container(core=50), schedulerName=SCHEDULER))
-                await eventually(lambda: told(cards, "third", "of its 1 H100"), PATIENCE_S)
+                await eventually(lambda: told(cards, "third", "of its 2 H100"), PATIENCE_S)
                 assert await well(scheduler_port)
                 lease = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/{SCHEDULER}"
                 assert (await client.call("GET", lease))["spec"]["holderIdentity"]
@@ -141,7 +142,7 @@ async def test_pods_are_bound_by_the_kube_scheduler_and_the_extender_as_they_are
         bound, by_node = await cards.bound(), await cards.cards_by_node()
         await cards.clean_up()
         assert code == 0
-        assert bound == {"first": node, "second": node}
+        assert bound == {"first": node, "second": node, "whole": plain}
         assert sum(by_node[node].values()) == 1000
         assert "forbidden" not in log.read_bytes()[before:].decode()
 

@@ -4,7 +4,8 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 import yaml
 
 from tests.admission_process import PATIENCE_S, AdmissionProcess, admission, scheduler_config
-from tests.card_cluster import WHOLE, CardCluster, card_pod, container
+from tests.card_cluster import CORE, WHOLE, CardCluster, card_pod, container
 from tests.chart.rendering import one, render
 from tests.kubernetes.api_client import JsonObject
 from tests.kubernetes.api_server import ApiServer
@@ -182,11 +183,35 @@ def own_scheduler(cards: CardCluster) -> str:
     return f"gpu-{cards.prefix}"
 
 
-@asynccontextmanager
-async def as_the_chart_has_it(
-    server: ApiServer, program: Path, cards: CardCluster, bind: str
-) -> AsyncIterator[AdmissionProcess]:
-    """Extender and kube-scheduler with the very options, variables and configuration that the chart renders."""
+@dataclass(frozen=True)
+class ChartSetUp:
+    """The very options, variables and configuration that the chart renders, for a test's API server."""
+
+    server: ApiServer
+    program: Path
+    cards: CardCluster
+    port: int
+    options: tuple[str, ...]
+    settings: dict[str, str]
+    configuration: Path
+
+    def extender(self) -> AbstractAsyncContextManager[AdmissionProcess]:
+        """It runs, and is killed at the block's end."""
+        settings = {**self.settings, "QUOTA_NAME": self.cards.quota_name}
+        return admission(self.server, self.port, *self.options, **settings)
+
+    @asynccontextmanager
+    async def scheduler(self) -> AsyncIterator[None]:
+        """The kube-scheduler that asks it runs while the block does."""
+        try:
+            with started_kube_scheduler(self.server, self.program, self.configuration):
+                yield
+        finally:
+            lease = f"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{own_scheduler(self.cards)}"
+            await self.cards.client.try_call("DELETE", lease, {})
+
+
+def chart_set_up(server: ApiServer, program: Path, cards: CardCluster, bind: str) -> ChartSetUp:
     port, name = own_port(), own_scheduler(cards)
     values = {"extender": {"port": port}, "scheduler": {"name": name, "bind": bind}}
     documents = render("gpu-admission", values, namespace="kube-system")
@@ -198,15 +223,17 @@ async def as_the_chart_has_it(
     config["clientConnection"] = {"kubeconfig": str(server.kubeconfig)}
     file = server.folder / f"{name}.yaml"
     file.write_text(yaml.safe_dump(config))
-    try:
-        async with admission(
-            server, port, *extender["command"][3:], **{**settings, "QUOTA_NAME": cards.quota_name}
-        ) as running:
-            with started_kube_scheduler(server, program, file):
-                yield running
-    finally:
-        lease = f"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{name}"
-        await cards.client.try_call("DELETE", lease, {})
+    return ChartSetUp(server, program, cards, port, tuple(extender["command"][3:]), settings, file)
+
+
+@asynccontextmanager
+async def as_the_chart_has_it(
+    server: ApiServer, program: Path, cards: CardCluster, bind: str
+) -> AsyncIterator[AdmissionProcess]:
+    """Extender and kube-scheduler, set up by the chart."""
+    chart = chart_set_up(server, program, cards, bind)
+    async with chart.extender() as running, chart.scheduler():
+        yield running
 
 
 async def bound_by_us(running: AdmissionProcess) -> int:
@@ -233,9 +260,11 @@ async def test_as_the_chart_has_it_whole_cards_shares_and_both_are_bound_by_whom
     of_both = await cards.add_node(gpus=2, shared=2, memory=10)
     spec = {"schedulerName": own_scheduler(cards)}
     async with as_the_chart_has_it(api_server, kube_scheduler, cards, bind) as running:
+        both = here(cards, "both", container("whole", gpu=1), container("share", core=50, memory=2), **spec)
+        await add_all(cards, both)
+        await eventually_bound(cards, 1)  # first, for the only node that has a place for it may be taken by others
         await add_all(
             cards,
-            here(cards, "both", container("whole", gpu=1), container("share", core=50, memory=2), **spec),
             *(here(cards, f"whole-{number}", container(gpu=1), **spec) for number in range(5)),
             *(here(cards, f"share-{number}", container(core=50, memory=2), **spec) for number in range(4)),
             here(cards, "without", **spec),
@@ -317,3 +346,37 @@ async def test_as_the_chart_has_it_a_burst_fills_all_cards_and_none_twice(
         )
         await everybody_was_judged(cards, 34)
         assert len(await cards.bound()) == 32
+
+
+@pytest.mark.parametrize("bind", ["shares", "all"])
+async def test_as_the_chart_has_it_quotas_and_cards_hold_when_the_extender_is_killed_in_a_burst(
+    api_server: ApiServer, kube_scheduler: Path, cards: CardCluster, bind: str
+) -> None:
+    for _ in range(2):
+        await cards.add_node(gpus=16, shared=16, memory=4)
+    await cards.put_quotas({cards.namespace: {"quota": {"H100": 18}}})
+    chart = chart_set_up(api_server, kube_scheduler, cards, bind)
+    spec = {"schedulerName": own_scheduler(cards)}
+    asked = [container(gpu=1), container(core=50, memory=2)]
+    async with chart.scheduler():
+        for number, reached in enumerate((2, 9)):
+            async with chart.extender() as running:
+                names = range(20 * number, 20 * number + 20)
+                await add_all(cards, *(here(cards, f"p{name}", asked[name % 2], **spec) for name in names))
+                await eventually_bound(cards, reached)
+                running.process.kill()
+        async with chart.extender():
+
+            async def half_cards() -> int:
+                whole, shares = await amounts_by_node(cards, WHOLE), await amounts_by_node(cards, CORE)
+                return sum(2 * whole[node] + shares[node] // 50 for node in cards.nodes)
+
+            async def all_given() -> bool:
+                return await half_cards() >= 36
+
+            await eventually(all_given, PATIENCE_S)
+            await add_all(cards, here(cards, "last", container(core=50, memory=2), **spec))
+            await everybody_was_judged(cards, 41)
+            assert await half_cards() == 36
+    for of_node in (await cards.cards_by_node()).values():
+        assert all(milli <= 1000 for milli in of_node.values())
