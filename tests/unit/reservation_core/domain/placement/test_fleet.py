@@ -151,6 +151,39 @@ def test_what_is_taken_on_a_node_counts_as_soon_as_it_is_there() -> None:
     assert fleet.cpu_free[fleet.position("a")] == 7
 
 
+@given(
+    taken=st.lists(
+        st.tuples(
+            st.sampled_from(
+                [Task(3, 3, 1, milli, card_memory=of_card) for milli in (300, 500, 700) for of_card in (0, 4)]
+            )
+            | st.sampled_from([Task(3, 3, 0), Task(3, 3, 1), Task(3, 3, 2)]),
+            st.lists(st.sampled_from((0, 0, 1, 3)), min_size=2, max_size=2),
+        ),
+        max_size=8,
+    ),
+    card_memory=st.sampled_from((0, 10)),
+    cpu=st.sampled_from((7, 100)),
+    memory=st.sampled_from((7, 100)),
+)
+def test_taking_off_is_counting_anew(
+    taken: list[tuple[Task, list[int]]], card_memory: int, cpu: int, memory: int
+) -> None:
+    """Also where more is taken than there is, from cards that are not there, or twice from one."""
+    shape = NodeShape("a", cpu, memory, 3, "t4", card_memory=card_memory)
+    taking_off, counting_anew = Fleet(), Fleet()
+    taking_off.put(shape)
+    for number, (task, cards) in enumerate(taken):
+        for fleet in (taking_off, counting_anew):
+            fleet.take(str(number), task, Spot("a", tuple(cards[: task.cards])))
+    counting_anew.put(shape)
+    at, anew = taking_off.position("a"), counting_anew.position("a")
+    assert at is not None
+    assert anew is not None
+    assert taking_off.state_at(at) == counting_anew.state_at(anew)
+    assert taking_off.whole_free[at] == counting_anew.whole_free[anew]
+
+
 def test_exactly_what_is_left_fits() -> None:
     fleet = Fleet()
     fleet.put(NodeShape("a", 8, 8, 2, "t4", card_memory=8))
