@@ -1,6 +1,7 @@
 """`book create|list|show|extend|shorten|move|cancel|slots|waitlist|accept|decline|feed`."""
 
 import os
+from collections.abc import Callable
 from datetime import timedelta
 from itertools import islice
 from typing import Annotated, Any
@@ -100,19 +101,25 @@ def create(
         asked = fields | _times(start, end, duration, zone)
         return checked(BookingCreate, {name: value for name, value in asked.items() if value is not None})
 
-    wanted = request()
-    with client_for(ctx) as client:
-        book = client.bookings.would_book if dry_run else client.bookings.book
-        try:
-            made = book(wanted)
-        except ApiError as refusal:
-            if start.strip().lower() != "now" or not _is_past(refusal):
-                raise
-            made = book(request())  # the minute has turned on the way
+    made = _booked(ctx, request, dry_run=dry_run, starts_now=start.strip().lower() == "now")
     if isinstance(made, BookingSeries | SeriesVerdict):
         _show_series(made, output)
     else:
         _show_booking(made, output)
+
+
+def _booked(
+    ctx: typer.Context, request: Callable[[], BookingCreate], *, dry_run: bool, starts_now: bool
+) -> BookingOut | BookingSeries | BookingVerdict | SeriesVerdict:
+    wanted = request()
+    with client_for(ctx) as client:
+        book = client.bookings.would_book if dry_run else client.bookings.book
+        try:
+            return book(wanted)
+        except ApiError as refusal:
+            if not starts_now or not _is_past(refusal):
+                raise
+            return book(request())  # the minute has turned on the way
 
 
 @app.command("list")
