@@ -101,6 +101,7 @@ def scheduler_config(
         "podInitialBackoffSeconds": 1,
         "podMaxBackoffSeconds": 2,
         "extenders": extenders if extended else [],
+        **({"percentageOfNodesToScore": 100} if extended else {}),
     }
     binding = "shares-apart" if shares_apart else "binding-through-it" if bind else "binding-by-itself"
     file = server.folder / f"scheduler-{port}-{binding if extended else 'alone'}.json"

@@ -51,6 +51,7 @@ class CardCluster:
     ) -> str:
         """A node with cards of a device plugin, or `shared` ones of so many units of `memory` each; its name."""
         name = f"{self.prefix}-{len(self.nodes)}"
+        self.nodes.append(name)
         amounts = {"cpu": "64", "memory": "256Gi", "pods": "200"}
         if gpus:
             amounts[WHOLE] = str(gpus)
@@ -60,7 +61,6 @@ class CardCluster:
         ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "ok"}
         status = {"capacity": amounts, "allocatable": amounts, "conditions": [ready]}
         await self.client.call("POST", "/api/v1/nodes", {"metadata": {"name": name, "labels": labels}, "spec": {}})
-        self.nodes.append(name)
         await self.client.call("PATCH", f"/api/v1/nodes/{name}/status", {"status": status}, content_type=MERGE)
         await self.client.call("PATCH", f"/api/v1/nodes/{name}", {"spec": {"taints": None}}, content_type=MERGE)
         return name

@@ -62,7 +62,9 @@ def test_beside_its_scheduler_nobody_else_reaches_it() -> None:
     spec = one(documents, "Deployment", "gpu-admission")["spec"]["template"]["spec"]
     assert [each["name"] for each in spec["containers"]] == ["kube-scheduler", "gpu-admission"]
     assert not [each for each in spec["containers"] if "ports" in each]
-    extenders = configuration(documents)["extenders"]
+    said = configuration(documents)
+    assert said["percentageOfNodesToScore"] == 100
+    extenders = said["extenders"]
     assert {each["urlPrefix"] for each in extenders} == {"http://127.0.0.1:3456/scheduler"}
 
 

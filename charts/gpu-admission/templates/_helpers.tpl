@@ -83,6 +83,8 @@ leaderElection:
   leaderElect: true
   resourceNamespace: {{ include "gpu-dev.namespace" . }}
   resourceName: {{ .Values.scheduler.name }}
+# Else, from a hundred nodes on, it looks no further once it has found some, and asks about these alone.
+percentageOfNodesToScore: 100
 extenders:
   {{- $shares := list .Values.extender.shareResource .Values.extender.memoryResource | uniq }}
   {{- if eq (include "gpu-admission.bind" .) "all" }}

@@ -305,6 +305,21 @@ async def test_as_the_chart_has_it_a_pod_that_prefers_a_node_goes_there_where_ca
 
 
 @pytest.mark.parametrize("bind", ["shares", "all"])
+async def test_as_the_chart_has_it_the_only_node_that_does_is_found_among_many(
+    api_server: ApiServer, kube_scheduler: Path, cards: CardCluster, bind: str
+) -> None:
+    the_one, *_ = await asyncio.gather(
+        cards.add_node(gpus=8), *(cards.add_node(gpus=1, product="Tesla-T4") for _ in range(200))
+    )  # of more than 100 nodes kube-scheduler by itself asks about some only
+    await cards.put_quotas({cards.namespace: {"quota": {"H100": 8}}})
+    async with as_the_chart_has_it(api_server, kube_scheduler, cards, bind):
+        spec = {"schedulerName": own_scheduler(cards)}
+        await add_all(cards, *(here(cards, f"p{number}", container(gpu=1), **spec) for number in range(8)))
+        await everybody_was_judged(cards, 8)
+        assert await cards.bound() == {f"p{number}": the_one for number in range(8)}
+
+
+@pytest.mark.parametrize("bind", ["shares", "all"])
 async def test_as_the_chart_has_it_of_twenty_pods_at_once_a_quota_of_eight_lets_eight_through(
     api_server: ApiServer, kube_scheduler: Path, cards: CardCluster, bind: str
 ) -> None:

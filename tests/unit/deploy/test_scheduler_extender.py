@@ -32,7 +32,7 @@ ALL = [
 DEPLOYMENTS = [document for _, document in DOCUMENTS if document["kind"] == "Deployment"]
 
 # kubescheduler.config.k8s.io/v1, as far as it is used here: an unknown field ends kube-scheduler.
-CONFIGURATION = {"apiVersion", "kind", "profiles", "leaderElection", "extenders"}
+CONFIGURATION = {"apiVersion", "kind", "profiles", "leaderElection", "percentageOfNodesToScore", "extenders"}
 EXTENDER = {
     "urlPrefix", "filterVerb", "prioritizeVerb", "weight", "bindVerb", "preemptVerb", "enableHTTPS", "tlsConfig",
     "httpTimeout", "nodeCacheCapable", "managedResources", "ignorable",
@@ -82,6 +82,7 @@ def test_the_schedulers_configurations_are_known_to_kube_scheduler_and_to_us() -
     for each in found:
         assert each["apiVersion"] == "kubescheduler.config.k8s.io/v1"
         assert each.keys() <= CONFIGURATION
+        assert each["percentageOfNodesToScore"] == 100
         for extender in each["extenders"]:
             assert extender.keys() <= EXTENDER
             for verb in {"filterVerb", "prioritizeVerb", "bindVerb"} & extender.keys():
