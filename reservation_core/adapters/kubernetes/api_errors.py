@@ -61,7 +61,7 @@ def api_error(status: int, body: bytes) -> ApiError:
     """The error that an answer means: a Status object, or else whatever stands between us and the server."""
     try:
         said = as_mapping(json.loads(body))
-    except ValueError:
+    except (ValueError, RecursionError):
         said = {}
     return status_error(said if said.get("kind") == "Status" else {}, status)
 

@@ -36,6 +36,7 @@ class Connection:
     """A client with its pools of connections; one that is retired is closed when its last request has ended."""
 
     def __init__(self, access: Access) -> None:
+        """Raises OSError and ValueError for certificates and addresses that can't be used."""
         configuration = access.configuration
         self.fingerprint = access.fingerprint
         self.users = 0
@@ -45,13 +46,15 @@ class Connection:
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._host: str = configuration.host
         self._headers = headers_of_all(None)
+        self._server_name: str | None = configuration.tls_server_name
+        url = URL(self._host)
+        for name in (url.raw_host, self._server_name):
+            (name or "").encode("idna")  # as who looks it up does, and TLS
         context = RESTClientObject(configuration).ssl_context
         # Streams come and go; who calls bounds the rest.
         self._connector = aiohttp.TCPConnector(limit=0, ssl=context, socket_factory=self._open)
         self._rules = _rules(configuration)
         self._session: aiohttp.ClientSession | None = None
-        self._server_name: str | None = configuration.tls_server_name
-        url = URL(self._host)
         self._heads = RequestHeads(url)
         self._pool: HttpPool | None = None
         if _is_simple(url) and url.raw_host is not None and url.port is not None and not self._rules:
@@ -59,9 +62,10 @@ class Connection:
             self._pool = HttpPool(url.raw_host, url.port, tls, self._server_name, self._open)
 
     def use_token(self, token: str | None) -> None:
-        """Say from now on who asks; `token` with its scheme."""
-        self._headers = headers_of_all(token)
-        self._heads.say(self._headers)
+        """Say from now on who asks; `token` with its scheme. Raises ValueError for one of several lines."""
+        headers = headers_of_all(token)
+        self._heads.say(headers)
+        self._headers = headers
 
     async def ask(self, request: ApiRequest) -> Answer:
         """The whole answer, whatever it is. Waits as long as whoever asks does.

@@ -63,7 +63,8 @@ class HttpPool:
     async def ask(self, method: str, data: bytes) -> Answer:
         """Send `data`, a whole request of that method, and wait for its answer, for as long as whoever asks does.
 
-        Raises NotConnectedError where nothing was sent, and BrokenConnectionError where it may have been carried out.
+        Raises NotConnectedError where nothing was sent that does harm twice, and BrokenConnectionError where it may
+        have been carried out.
         """
         exchange = self._kept()
         if exchange is not None:
@@ -135,12 +136,19 @@ class HttpPool:
 
     async def _connect_to_one_of(self, addresses: list[aiohttp.AddrInfoType]) -> HttpExchange:
         loop = asyncio.get_running_loop()
+        tried: dict[socket.socket, aiohttp.AddrInfoType] = {}
+
+        def open_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+            opened = self._open_socket(address)
+            tried[opened] = address
+            return opened
+
         while True:
             opened = await aiohappyeyeballs.start_connection(
                 addresses,
                 happy_eyeballs_delay=_NEXT_ADDRESS_AFTER_S,
                 interleave=1,
-                socket_factory=self._open_socket,
+                socket_factory=open_socket,
             )
             try:
                 _, exchange = await loop.create_connection(
@@ -150,7 +158,7 @@ class HttpPool:
                     server_hostname=self._server_name,
                 )
             except OSError:  # whoever takes connections there is perhaps not the server, and another one is
-                aiohappyeyeballs.pop_addr_infos_interleave(addresses, 1)
+                addresses.remove(tried[opened])
                 if not addresses:
                     raise
             else:

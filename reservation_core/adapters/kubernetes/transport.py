@@ -17,7 +17,7 @@ import msgspec
 from reservation_core.adapters.kubernetes.api_errors import api_error
 from reservation_core.adapters.kubernetes.api_requests import JSON, Answer, ApiRequest, Query, body_of
 from reservation_core.adapters.kubernetes.connections import Connection, OpenAnswer
-from reservation_core.adapters.kubernetes.credentials import Credentials
+from reservation_core.adapters.kubernetes.credentials import Access, Credentials
 from reservation_core.adapters.kubernetes.http_pool import NotConnectedError
 from reservation_core.adapters.kubernetes.pacing import CreatePacing
 from reservation_core.ports.cluster import ClusterUnavailableError
@@ -76,7 +76,8 @@ class Transport:
     ) -> dict[str, Any]:
         """Ask, and give back the object that is answered. `pacing` says when, and hears what was pushed back.
 
-        `unanswered` is called when an attempt was sent and may be carried out later than the one that was answered.
+        `unanswered` is called when an attempt was sent and may be carried out later than the one that was answered;
+        not for what does no harm twice and was asked again at once (see http_pool.py).
         Answers with a status among `final` are not asked for again: they raise ApiError.
         """
         sent = None if body is None else body_of(body)
@@ -233,7 +234,7 @@ class Transport:
             return  # meanwhile
         former = connection = self._connection
         if connection is None or connection.fingerprint != access.fingerprint:
-            connection = Connection(access)
+            connection = self._connection_of(access)
         try:
             connection.use_token(access.configuration.api_key.get("BearerToken"))
         except ValueError:
@@ -244,6 +245,16 @@ class Transport:
         if former is not None and former is not connection:
             former.retired = True
             await former.close_if_unused()
+
+    def _connection_of(self, access: Access) -> Connection:
+        try:
+            return Connection(access)
+        except (OSError, ValueError) as problem:  # a certificate is there before its key, where both are replaced
+            # Without the problem's own words: a proxy's address may be among them.
+            raise ClusterUnavailableError(
+                f"The API server can't be asked with what {self._credentials.origin} says ({type(problem).__name__})."
+                " Check the address, and that certificates and keys are whole and belong together; then try again."
+            ) from None
 
 
 class _Chunks:

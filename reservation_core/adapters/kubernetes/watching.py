@@ -166,7 +166,7 @@ class PodWatch:
         """What one line of the watch has to tell."""
         try:
             event = as_mapping(json.loads(line))
-        except ValueError:
+        except (ValueError, RecursionError):
             raise ClusterUnavailableError("The watch on pods was answered with something that is not JSON.") from None
         thing, kind = as_mapping(event.get("object")), event.get("type")
         if kind == "ERROR":

@@ -111,11 +111,17 @@ async def test_an_answer_without_a_body_is_complete_with_its_head(world: World) 
 async def test_an_error_is_what_the_server_calls_it(world: World) -> None:
     transport, server = world.transport, world.server
     status = {"kind": "Status", "reason": "NotFound", "message": "no such pod"}
-    server.answers = [answer(status, code=404), b"HTTP/1.1 418 Teapot\r\nContent-Length: 3\r\n\r\n<a>"]
+    deep = b"[" * 100_000
+    server.answers = [
+        answer(status, code=404),
+        b"HTTP/1.1 418 Teapot\r\nContent-Length: 3\r\n\r\n<a>",
+        b"HTTP/1.1 422 Deep\r\nContent-Length: %d\r\n\r\n%s" % (len(deep), deep),
+    ]
     with pytest.raises(ApiError, match="404 NotFound: no such pod"):
         await bind(transport)
-    with pytest.raises(ApiError, match="418"):
-        await bind(transport)
+    for code in ("418", "422"):
+        with pytest.raises(ApiError, match=code):
+            await bind(transport)
     assert server.connections == 1
 
 
@@ -152,6 +158,22 @@ async def test_a_token_of_several_lines_is_told_and_not_sent(world: World) -> No
             await bind(transport)
         assert "secret" not in str(told.value)
     assert not server.asked
+    await transport.close()
+
+
+@in_both_worlds
+async def test_a_token_of_several_lines_that_comes_later_is_not_sent_either(world: World) -> None:
+    server = world.server
+    transport = world.way(60)
+    await bind(transport)
+    write_kubeconfig(world.folder / "another", server.url, "one\n\ntwo: secret", ca=world.ca)
+    server.answers = [answer({}, code=401)]
+    with pytest.raises(ClusterUnavailableError, match="more than one line"):
+        await bind(transport)
+    async with transport.stream("/a", idle_s=60) as chunks:
+        assert await anext(chunks) == b'{"said": "good"}'
+    await bind(transport)
+    assert {each.headers["authorization"] for each in server.asked} == {"Bearer token"}
     await transport.close()
 
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,6 +28,12 @@ def test_lines_come_whole_and_an_unfinished_one_not_at_all(lines: list[bytes], s
     for at in range(0, len(stream), size):
         found += splitter.feed(stream[at : at + size])
     assert found == [line for line in lines if line.strip()]
+
+
+@pytest.mark.parametrize("line", [b"{", b"\xff", b"[" * 100_000], ids=["cut", "no text", "deep"])
+def test_a_line_that_is_no_json_is_a_server_that_can_not_be_asked(line: bytes) -> None:
+    with pytest.raises(ClusterUnavailableError, match="not JSON"):
+        PodWatch(None, "/pods")._event(line)
 
 
 async def test_a_place_that_no_watch_can_go_on_from_is_given_up_for_a_new_list(monkeypatch) -> None:
