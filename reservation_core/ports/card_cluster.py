@@ -8,6 +8,8 @@ from reservation_core.domain.card_footprints import Footprint
 from reservation_core.domain.cards_in_use import CardNode, CardPod
 from reservation_core.ports.map_cluster import NamespaceSeen, NodeGone, PodGone, PodRef
 
+_LONGEST_VERSION = 20
+
 
 @dataclass(frozen=True, slots=True)
 class CardNodeSeen:
@@ -21,7 +23,8 @@ class CardPodSeen:
     """A pod that has not ended, as it is now; `node` None: it is on none.
 
     `footprint`: the cards that it is known to have. `marked`: somebody has written there which. `version` is that of
-    the object.
+    the object. `put_off`: its scheduler has written why it could not place it: a number, another one where it
+    has written something else; None: nothing.
     """
 
     pod: CardPod
@@ -29,6 +32,18 @@ class CardPodSeen:
     footprint: Footprint | None = None
     marked: bool = False
     version: str = ""
+    put_off: int | None = None
+
+    def was_put_off_since(self, asked: "CardPodSeen") -> bool:
+        """Whether its scheduler has written why it could not place it after it asked; `asked`: as it was then.
+
+        Where versions are no numbers, whatever is another reason than then is a newer one.
+        """
+        if self.put_off is None or self.put_off == asked.put_off:
+            return False
+        versions = (self.version, asked.version)
+        comparable = all(each.isdecimal() and len(each) <= _LONGEST_VERSION for each in versions)
+        return not comparable or int(self.version) > int(asked.version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +81,10 @@ class CardCluster(Protocol):
 
     def pod_of(self, thing: Mapping[str, Any]) -> CardPod:
         """A pod as a scheduler sends it. Whatever stands in it, nothing is raised."""
+        ...
+
+    def asked_of(self, thing: Mapping[str, Any]) -> CardPodSeen:
+        """The same with its version and with why it was put off before. It is on no node."""
         ...
 
     async def bind(self, pod: PodRef, node: str, marks: Mapping[str, str]) -> None:

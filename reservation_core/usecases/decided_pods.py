@@ -11,7 +11,7 @@ from math import inf
 
 import structlog
 
-from reservation_core.domain.cards_in_use import CardPod, CardsInUse
+from reservation_core.domain.cards_in_use import CardsInUse
 from reservation_core.ports.card_cluster import CardCluster, CardPodSeen
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.extender import BindRefusedError
@@ -24,16 +24,22 @@ _log = structlog.get_logger(__name__)
 @dataclass(slots=True)
 class Decision:
     """A pod's node, and what is to be written on the pod. `chosen`: by the question which nodes would do; no bind has
-    been asked of us."""
+    been asked of us; `asked` is the pod as it was then. `put_off`: its scheduler has given that up since, as far as
+    anybody can see."""
 
     pod: PodRef
     node: str
     marks: Mapping[str, str]
     since_s: float
-    chosen: bool = False
+    asked: CardPodSeen | None = None
+    put_off: bool = False
     calls: int = 0
     answered: bool = True
     unclear_until_s: float = -inf
+
+    @property
+    def chosen(self) -> bool:
+        return self.asked is not None
 
 
 class DecidedPods:
@@ -64,16 +70,34 @@ class DecidedPods:
         """A decision counts from now on. The cards are told by who decided."""
         self._by_uid[decision.pod.uid] = decision
 
-    def choose(self, pod: CardPod, node: str) -> None:
+    def choose(self, asked: CardPodSeen, node: str) -> None:
         """A scheduler that binds by itself is told this node alone: the pod counts there from now on.
 
         Asked about once more it may be given another, unless we bind it.
         """
+        pod = asked.pod
         former = self._by_uid.get(pod.uid)
         if (former is None or former.chosen) and not self._cards.is_bound(pod.uid):
             ref = PodRef(pod.namespace, pod.name, pod.uid)
-            self._by_uid[pod.uid] = Decision(ref, node, {}, self._now_s(), chosen=True)
+            self._by_uid[pod.uid] = Decision(ref, node, {}, self._now_s(), asked)
             self._cards.assume(pod, node, None)
+
+    def see(self, seen: CardPodSeen) -> None:
+        """A pod that is on no node, as it is now."""
+        decision = self._by_uid.get(seen.pod.uid)
+        if decision is not None and decision.asked is not None and seen.was_put_off_since(decision.asked):
+            self.put_off(seen.pod.uid)
+
+    def put_off(self, uid: str) -> None:
+        """The pod's scheduler has written that it could not place it, or has asked again and found no node.
+
+        A bind that it asked for may still be carried out: so the decision goes on counting for a while.
+        """
+        decision = self._by_uid.get(uid)
+        if decision is not None and decision.chosen and not decision.put_off:
+            decision.put_off = True
+            over_s = self._now_s() + self._rules.unclear_s
+            decision.since_s = max(decision.since_s, over_s - self._rules.assumed_s)
 
     def forget(self, uid: str) -> None:
         """The pod was seen on a node, or is gone."""
@@ -109,9 +133,15 @@ class DecidedPods:
         while True:
             await asyncio.sleep(min(1.0, self._rules.assumed_s / 4))
             for decision in list(self._by_uid.values()):
-                due_s = max(decision.unclear_until_s, decision.since_s + self._rules.assumed_s * decision.answered)
+                due_s = max(decision.unclear_until_s, decision.since_s + self._lasts_s(decision))
                 if not decision.calls and due_s <= self._now_s():
                     await self._found_out(decision)
+
+    def _lasts_s(self, decision: Decision) -> float:
+        if not decision.answered:
+            return 0
+        binds_itself = decision.chosen and not decision.put_off
+        return max(self._rules.assumed_s, self._rules.binding_s * binds_itself)
 
     async def _found_out(self, decision: Decision) -> bool:
         """Look a pod up whose bind is over one way or another; whether that could be done."""

@@ -35,6 +35,7 @@ from reservation_core.usecases.extend_rules import Counts, ExtendRules
 from reservation_core.usecases.keep_claims import ClaimKeeper
 from reservation_core.usecases.mark_bound_pods import BoundPodMarker
 from reservation_core.usecases.quota_source import QuotaSource
+from reservation_core.usecases.told_nodes import ToldNodes
 
 _log = structlog.get_logger(__name__)
 
@@ -63,7 +64,7 @@ class SchedulerExtender:
         self._leads_for_s = leads_for_s
         self._ledger_known = ledger_known
         self.quotas = QuotaSource(cluster, board.cards.usage)
-        self._claims = ClaimKeeper(cluster, board.cards, rules.claim_s)
+        self._claims = ClaimKeeper(cluster, board.cards, rules.claim_s, rules.binding_s)
         self._waiting: dict[str, CardPod] = {}
         self._learnt: set[str] = set()
         self.marker = BoundPodMarker(cluster, board, clock, lambda: self.synced)
@@ -76,6 +77,7 @@ class SchedulerExtender:
         self._others_until_s = -inf
         self.counts = Counts()
         self._decided = DecidedPods(cluster, board.cards, rules, self.counts)
+        self._told = ToldNodes()
 
     @property
     def synced(self) -> bool:
@@ -151,6 +153,7 @@ class SchedulerExtender:
             case PodGone(uid):
                 self._waiting.pop(uid, None)
                 self._decided.forget(uid)
+                self._told.forget(uid)
                 self._learnt.discard(uid)
                 self._cards.drop_pod(uid)
             case NamespaceSeen(name, enforced):
@@ -168,9 +171,12 @@ class SchedulerExtender:
         if seen.node is None:
             if not self._cards.is_bound(uid):  # else it is an older state
                 self._waiting[uid] = seen.pod
+                self._decided.see(seen)
+                self._claims.see(seen)
             return
         self._waiting.pop(uid, None)
         self._decided.forget(uid)
+        self._told.forget(uid)
         self._cards.put_bound(seen.pod, seen.node, seen.footprint)
         if self._rules.assume_at is AssumeAt.FILTER and seen.pod.asked.shares and not seen.marked:
             self.marker.put(seen)
@@ -201,14 +207,36 @@ class SchedulerExtender:
         return Filtered(found.fitting, found.failed, found.unresolvable)
 
     def choose(self, pod: Mapping[str, Any], nodes: Sequence[str]) -> Filtered:
-        """The same with the best of them alone, where candidates are told so. Raises NotSyncedError."""
+        """The same with the best of them alone, where candidates are told so: the best of those from which the pod has
+        not come back, while there are others. Raises NotSyncedError.
+
+        Who asks about a pod again is not about to bind it by what was told before.
+        """
         self._require_sync()
-        asking = self._cluster.pod_of(pod)
-        if self._rules.candidates is Candidates.ALL or asking.has_wishes or asking.asked.none:
-            return self.filter(pod, nodes)
-        found = self._board.choose(asking, nodes)
-        if found.fitting and self._rules.assume_at is AssumeAt.FILTER:
-            self._decided.choose(asking, found.fitting[0])
+        asked = self._cluster.asked_of(pod)
+        tells_all = self._rules.candidates is Candidates.ALL or asked.pod.has_wishes or asked.pod.asked.none
+        found = (self._all if tells_all else self._best)(asked, nodes)
+        if not found.fitting:
+            self._decided.put_off(asked.pod.uid)
+            self._claims.put_off(asked.pod.uid)
+        return found
+
+    def _all(self, asked: CardPodSeen, nodes: Sequence[str]) -> Filtered:
+        found = self._board.filter(asked.pod, nodes)
+        if self._rules.assume_at is AssumeAt.FILTER:
+            self._claims.claim(asked.pod, self._board.models_of(found.fitting), asked)
+        return Filtered(found.fitting, found.failed, found.unresolvable)
+
+    def _best(self, asked: CardPodSeen, nodes: Sequence[str]) -> Filtered:
+        asking = asked.pod
+        for among in self._told.rounds(asking.uid, nodes):
+            found = self._board.choose(asking, among)
+            if found.fitting:
+                break
+        if found.fitting and not self._cards.is_bound(asking.uid):
+            self._told.put(asking.uid, found.fitting[0])
+            if self._rules.assume_at is AssumeAt.FILTER:
+                self._decided.choose(asked, found.fitting[0])
         return Filtered(found.fitting, found.failed, found.unresolvable)
 
     def prioritize(self, pod: Mapping[str, Any], nodes: Sequence[str]) -> Sequence[int]:

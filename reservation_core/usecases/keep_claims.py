@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Collection
+from dataclasses import dataclass
 
 import structlog
 
@@ -14,24 +15,46 @@ from reservation_core.ports.map_cluster import PodRef
 _log = structlog.get_logger(__name__)
 
 
+@dataclass(slots=True)
+class _Passed:
+    pod: CardPod
+    asked: CardPodSeen | None
+    binding_until_s: float
+
+
 class ClaimKeeper:
-    """Claims last for `lasts_s` seconds.
+    """Claims last for `lasts_s` seconds; for `binding_s` where it would be seen that a scheduler has given a pod up.
 
     A watch may be silent for longer without anybody knowing: so a pod is looked up before its claim is over, and
     one that is on a node goes on counting till the watch tells.
     """
 
-    def __init__(self, cluster: CardCluster, cards: CardsInUse, lasts_s: float) -> None:
+    def __init__(self, cluster: CardCluster, cards: CardsInUse, lasts_s: float, binding_s: float) -> None:
         self._cluster = cluster
         self._cards = cards
         self._lasts_s = lasts_s
-        self._passed: dict[str, CardPod] = {}
+        self._binding_s = binding_s
+        self._passed: dict[str, _Passed] = {}
 
-    def claim(self, pod: CardPod, models: Collection[Model]) -> None:
-        """A pod has passed, for nodes of these models."""
+    def claim(self, pod: CardPod, models: Collection[Model], asked: CardPodSeen | None = None) -> None:
+        """A pod has passed, for nodes of these models. `asked`: as it was then, where its scheduler asks once and then
+        binds it, or says that it could not."""
         if models and not pod.asked.none:
-            self._passed[pod.uid] = pod
+            binding_s = self._binding_s if asked is not None else 0
+            self._passed[pod.uid] = _Passed(pod, asked, self._now_s() + binding_s)
             self._claim(pod, models)
+
+    def see(self, seen: CardPodSeen) -> None:
+        """A pod that is on no node, as it is now."""
+        passed = self._passed.get(seen.pod.uid)
+        if passed is not None and passed.asked is not None and seen.was_put_off_since(passed.asked):
+            self.put_off(seen.pod.uid)
+
+    def put_off(self, uid: str) -> None:
+        """The pod's scheduler is not about to bind it any more."""
+        passed = self._passed.get(uid)
+        if passed is not None:
+            passed.binding_until_s = self._now_s()
 
     async def run(self) -> None:
         """End claims until cancelled."""
@@ -47,9 +70,10 @@ class ClaimKeeper:
 
     async def _looked_up(self, uid: str) -> bool:
         """Whether it is known that the claim may end, or has been prolonged since the pod is on a node."""
-        pod = self._passed.get(uid)
-        if pod is None:
+        passed = self._passed.get(uid)
+        if passed is None:
             return True
+        pod = passed.pod
         ref = PodRef(pod.namespace, pod.name, uid)
         try:
             found = await self._cluster.look_at(ref)
@@ -57,7 +81,7 @@ class ClaimKeeper:
             _log.warning("whether a pod is bound is not known; it goes on counting", pod=str(ref), why=str(problem))
             self._claim(pod, self._cards.usage.claimed_by(uid))
             return False
-        if isinstance(found, CardPodSeen) and found.node is not None:
+        if isinstance(found, CardPodSeen) and (found.node is not None or passed.binding_until_s > self._now_s()):
             self._claim(pod, self._cards.usage.claimed_by(uid))
         return True
 

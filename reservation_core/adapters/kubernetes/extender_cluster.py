@@ -13,6 +13,7 @@ from reservation_core.adapters.kubernetes.extender_sights import (
     namespace_sight,
     node_sight,
     pod_sight,
+    put_off_of,
     quota_sight,
 )
 from reservation_core.adapters.kubernetes.marks import as_mapping
@@ -93,6 +94,11 @@ class KubernetesCardCluster:
         if thing is not self._last_asked[0]:
             self._last_asked = thing, self._waiting.known(thing) or card_pod(thing, self._rules)
         return self._last_asked[1]
+
+    def asked_of(self, thing: Mapping[str, Any]) -> CardPodSeen:
+        """The same with its version and with why it was put off before. It is on no node."""
+        version = as_mapping(thing.get("metadata")).get("resourceVersion")
+        return CardPodSeen(self.pod_of(thing), version=str(version or ""), put_off=put_off_of(thing))
 
     def _pod_sight(self, seen: Seen, rules: CardSightRules) -> CardSight:
         sight = pod_sight(seen, rules, self._brought.of(seen.uid))

@@ -9,6 +9,7 @@ from typing import Any
 from reservation_core.adapters.kubernetes.marks import GPU_INDICES, NODE_LINKS, as_mapping, pod_name_of, read_time
 from reservation_core.adapters.kubernetes.node_wishes import has_wishes
 from reservation_core.adapters.kubernetes.object_watch import Seen
+from reservation_core.adapters.kubernetes.pod_causes import condition
 from reservation_core.adapters.kubernetes.pod_requests import read_amounts
 from reservation_core.adapters.kubernetes.pod_statuses import is_finished
 from reservation_core.adapters.kubernetes.requested_cards import requested
@@ -110,7 +111,7 @@ def pod_sight(seen: Seen, rules: CardSightRules, brought: Mapping[str, str] | No
     pod = card_pod(seen.thing, rules)
     node, version = spec.get("nodeName"), str(metadata.get("resourceVersion") or "")
     if not isinstance(node, str) or not node:
-        return CardPodSeen(pod, version=version)
+        return CardPodSeen(pod, version=version, put_off=put_off_of(seen.thing))
     known = _known_beside(seen.thing, spec, rules)
     if known is not None and known[1] * WHOLE >= pod.asked.milli:  # what it asks a device plugin for, it has as well
         footprint, cards = known
@@ -121,6 +122,14 @@ def pod_sight(seen: Seen, rules: CardSightRules, brought: Mapping[str, str] | No
         return CardPodSeen(pod, intern(node), version=version)
     marked = any(name in marks for name in (CARDS, TIME, ASSIGNED))
     return CardPodSeen(pod, intern(node), read_footprint(pod.asked, marks), marked, version)
+
+
+def put_off_of(thing: Mapping[str, Any]) -> int | None:
+    """What its scheduler has written when it failed; beside the node that it is about to bind to it says nothing."""
+    said = condition(thing, "PodScheduled")
+    if said.get("status") != "False" or as_mapping(thing.get("status")).get("nominatedNodeName"):
+        return None
+    return hash(tuple(str(said.get(name)) for name in ("reason", "message", "lastTransitionTime")))
 
 
 def marks_on(thing: Mapping[str, Any]) -> dict[str, str]:

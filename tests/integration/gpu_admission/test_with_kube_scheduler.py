@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -211,7 +211,10 @@ class ChartSetUp:
             await self.cards.client.try_call("DELETE", lease, {})
 
 
-def chart_set_up(server: ApiServer, program: Path, cards: CardCluster, bind: str) -> ChartSetUp:
+def chart_set_up(
+    server: ApiServer, program: Path, cards: CardCluster, bind: str, client: Mapping[str, float] | None = None
+) -> ChartSetUp:
+    """`client`: how often its kube-scheduler may ask the API server."""
     port, name = own_port(), own_scheduler(cards)
     values = {"extender": {"port": port}, "scheduler": {"name": name, "bind": bind}}
     documents = render("gpu-admission", values, namespace="kube-system")
@@ -220,7 +223,8 @@ def chart_set_up(server: ApiServer, program: Path, cards: CardCluster, bind: str
     known = "GPU_DEV_ADMISSION__"
     settings = {each["name"].removeprefix(known): each["value"] for each in extender["env"] if known in each["name"]}
     config = yaml.safe_load(one(documents, "ConfigMap")["data"]["gpu-scheduler-config.yaml"])
-    config["clientConnection"] = {"kubeconfig": str(server.kubeconfig)}
+    config["clientConnection"] = {**config.get("clientConnection", {}), "kubeconfig": str(server.kubeconfig)}
+    config["clientConnection"] |= client or {}
     file = server.folder / f"{name}.yaml"
     file.write_text(yaml.safe_dump(config))
     return ChartSetUp(server, program, cards, port, tuple(extender["command"][3:]), settings, file)
@@ -337,6 +341,27 @@ async def test_as_the_chart_has_it_of_twenty_pods_at_once_a_quota_of_eight_lets_
         await cards.put_quotas({cards.namespace: {"quota": {"H100": 9}}})
         await cards.client.call("DELETE", f"{cards.path}/{next(iter(bound))}", {"gracePeriodSeconds": 0})
         assert len(await eventually_bound(cards, 9)) == 9
+
+
+async def test_as_the_chart_has_it_a_quota_holds_however_long_the_scheduler_takes_to_bind(
+    api_server: ApiServer, kube_scheduler: Path, cards: CardCluster
+) -> None:
+    await cards.add_node(gpus=16)
+    await cards.put_quotas({cards.namespace: {"quota": {"H100": 4}}})
+    chart = chart_set_up(api_server, kube_scheduler, cards, "shares", {"qps": 0.5, "burst": 1})
+    chart.settings["ASSUMED_S"] = "1"
+    spec = {"schedulerName": own_scheduler(cards)}
+    async with chart.extender() as running, chart.scheduler():
+        await add_all(cards, *(here(cards, f"p{number}", container(gpu=1), **spec) for number in range(4)))
+        await eventually_bound(cards, 2)  # and that one waited for two seconds, as do the next ones
+        await add_all(cards, *(here(cards, f"late-{number}", container(gpu=1), **spec) for number in range(4)))
+
+        async def all_are_known() -> bool:
+            return (await running.get("/metrics"))[1].count("gpu_dev_admission_assumed_pods 0.0") == 1
+
+        await everybody_was_judged(cards, 8)
+        await eventually(all_are_known, PATIENCE_S)
+        assert len(await cards.bound()) == 4
 
 
 @pytest.mark.parametrize("bind", ["shares", "all"])

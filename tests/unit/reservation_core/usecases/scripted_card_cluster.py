@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reservation_core.domain.card_footprints import Footprint
@@ -24,6 +24,7 @@ class Pod:
     node: str | None = None
     marks: Mapping[str, str] = field(default_factory=dict)
     version: int = 0
+    put_off: int | None = None
 
     @property
     def footprint(self) -> Footprint | None:
@@ -58,6 +59,12 @@ class Truth:
     def touch(self, uid: str) -> None:
         self.pods[uid].version += 1
         self._tell(sight(self.pods[uid]))
+
+    def put_off(self, uid: str) -> None:
+        """Its scheduler writes on it that it could not place it, and for another reason than before."""
+        pod = self.pods[uid]
+        pod.put_off = (pod.put_off or 0) + 1
+        self.touch(uid)
 
     def drop_pod(self, uid: str) -> None:
         del self.pods[uid]
@@ -135,7 +142,8 @@ def card_breaches(truth: Truth, node: str) -> list[str]:
 
 def sight(pod: Pod) -> CardPodSeen:
     marked = CARDS in pod.marks
-    return CardPodSeen(pod.pod, pod.node, pod.footprint if pod.node else None, marked, str(pod.version))
+    put_off = None if pod.node else pod.put_off
+    return CardPodSeen(pod.pod, pod.node, pod.footprint if pod.node else None, marked, str(pod.version), put_off)
 
 
 @dataclass
@@ -206,6 +214,12 @@ class View:
         pod = thing["pod"]
         assert isinstance(pod, CardPod)
         return pod
+
+    def asked_of(self, thing: Mapping[str, Any]) -> CardPodSeen:
+        """A scheduler here sees every change at once."""
+        pod = self.pod_of(thing)
+        there = self.truth.pods.get(pod.uid)
+        return CardPodSeen(pod) if there is None else replace(sight(there), pod=pod, node=None, footprint=None)
 
     async def bind(self, pod: PodRef, node: str, marks: Mapping[str, str]) -> None:
         self.bind_calls += 1
