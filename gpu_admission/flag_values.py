@@ -46,8 +46,8 @@ def duration(text: str) -> str:
 
 
 def trace_location(text: str) -> str:
-    """A line of a file."""
-    if _TRACE.fullmatch(text) is None:
+    """A line of a file, or none."""
+    if text and _TRACE.fullmatch(text) is None:
         raise ValueError("FILE:LINE")
     return text
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from gpu_admission import flag_values
 from gpu_admission.go_flags import Flag, read_flags
+from reservation_core.domain.placement.policy_names import DEFAULT_POLICY
 from reservation_core.runtime.log_files import LogPlaces
 from reservation_core.runtime.settings import LogLevel
 from reservation_core.runtime.settings_admission import AdmissionSettings
@@ -26,7 +27,7 @@ _SETTINGS: tuple[tuple[str, str, str, str, str, str], ...] = (
     ("kubeconfig", "FILE", "kubernetes", "kubeconfig", "a file",
      "how to reach the API server; without it as inside a cluster"),
     ("master", "URL", "kubernetes", "server", "a URL such as https://10.0.0.1:6443",
-     "the API server's address, instead of the kubeconfig's"),
+     "the API server's address, instead of the kubeconfig's; without one nobody in particular asks it"),
     ("tls-cert", "FILE", "admission", "tls_cert", "a file", "PEM: the certificate, its chain; without it plain HTTP"),
     ("tls-key", "FILE", "admission", "tls_key", "a file", "PEM: its key, without a password"),
     ("gpu-model-label", "LABEL", "admission", "model_label", "a label's name",
@@ -41,7 +42,8 @@ _SETTINGS: tuple[tuple[str, str, str, str, str, str], ...] = (
      "from when on cards count as a pod's: bind, or filter where the scheduler binds by itself (bind)"),
     ("candidates", "WHICH", "admission", "candidates", "all or best",
      "which of the nodes that would do kube-scheduler is told: all, or the best alone (all)"),
-    ("policy", "POLICY", "admission", "policy", "binpack, spread, fgd or priced", "how nodes and cards are chosen"),
+    ("policy", "POLICY", "admission", "policy", "binpack, spread, fgd or priced",
+     f"how nodes and cards are chosen: binpack, spread, fgd or priced ({DEFAULT_POLICY})"),
     ("leader-elect", "", "admission", "leader_elect", "true or false", "of several replicas one answers (false)"),
 )  # fmt: skip
 _SWITCHES = frozenset({"leader-elect"})

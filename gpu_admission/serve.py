@@ -84,8 +84,8 @@ async def _stop(server: QuietServer, condition: Condition, drain_s: float, stop:
 
 
 def _open(closing: AsyncExitStack, address: str, said_by: str) -> socket.socket:
-    """`:3456` is every address of this machine, as in Go."""
-    everywhere = "0.0.0.0"  # noqa: S104 - where it is asked for
+    """`:3456` is every address of this machine, of both kinds, as in Go."""
+    everywhere = "[::]" if socket.has_dualstack_ipv6() else "0.0.0.0"  # noqa: S104 - where it is asked for
     opened = open_socket(f"{everywhere}{address}" if address.startswith(":") else address, said_by)
     closing.callback(opened.close)
     return opened

@@ -6,6 +6,7 @@ again every minute, as tokens and certificates rotate, and at once when the serv
 
 import asyncio
 import hashlib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,7 +65,8 @@ class Credentials:
     ) -> None:
         """Choose the way: the kubeconfig, else the service account of this pod, else the user's own kubeconfig.
 
-        `server` is asked instead of the address that these say.
+        `server` is asked instead of the address that these say; where there is none of them, by nobody in particular,
+        as behind `kubectl proxy`.
         Raises KubeconfigError for a file that is missing, can't be read, or lacks what the context names.
         """
         self._context = context
@@ -73,14 +75,17 @@ class Credentials:
         self._files = service_account or ServiceAccountFiles()
         self._loader: Any = None
         self._known: Access | None = None
+        self._nobody = False
         self._paths: str | None
         if kubeconfig is not None:
             self._paths = str(kubeconfig)
         elif environment.get(SERVICE_HOST_ENV_NAME) and self._files.token.is_file():
             self._paths = None
         else:
-            self._paths = environment.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
-        if self._paths is not None:
+            usual = Path.home() / ".kube" / "config"
+            self._paths = environment.get("KUBECONFIG") or str(usual)
+            self._nobody = server is not None and self._paths == str(usual) and not os.path.lexists(usual)
+        if self._paths is not None and not self._nobody:
             self._loader = self._read_kubeconfig(self._paths)
 
     async def load(self, *, afresh: bool = False) -> Access:
@@ -94,7 +99,7 @@ class Credentials:
         try:
             if self._paths is None:
                 self._load_service_account(configuration)
-            else:
+            elif not self._nobody:
                 await self._load_kubeconfig(configuration, self._paths, afresh)
             if self._server is not None:
                 configuration.host = self._server.rstrip("/")
@@ -110,6 +115,8 @@ class Credentials:
     @property
     def origin(self) -> str:
         """Where the credentials come from, for people."""
+        if self._nobody:
+            return "the settings, which give no kubeconfig"
         return "this pod's service account" if self._paths is None else self._paths
 
     def _load_service_account(self, configuration: Any) -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import uuid
@@ -17,6 +18,7 @@ import pytest
 from tests.card_cluster import CardCluster, card_pod, container
 from tests.extender_process import ExtenderProcess, extender_process
 from tests.kubernetes.api_server import ApiServer
+from tests.ports import own_port
 from tests.waiting import eventually, eventually_sync
 
 PATIENCE_S = 120
@@ -133,14 +135,31 @@ def test_logs_go_to_files(api_server: ApiServer, tmp_path: Path) -> None:
     assert process.text() == (folder / "gpu_admission.log").read_text()
 
 
-def test_without_an_api_server_it_waits_and_answers_nothing(tmp_path: Path) -> None:
+@pytest.fixture
+def to_nobody(tmp_path: Path) -> Path:
+    """A kubeconfig for an API server that is not there."""
     config = {
         "apiVersion": "v1", "kind": "Config", "current-context": "c",
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
         "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}], "users": [{"name": "u", "user": {}}],
     }  # fmt: skip
     (tmp_path / "kubeconfig").write_text(json.dumps(config))
-    process = ExtenderProcess(tmp_path / "log", tmp_path / "kubeconfig")
+    return tmp_path / "kubeconfig"
+
+
+def test_an_address_without_a_host_is_every_address(to_nobody: Path, tmp_path: Path) -> None:
+    port = own_port()
+    process = ExtenderProcess(tmp_path / "log", to_nobody, f"--address=:{port}")
+    try:
+        eventually_sync(lambda: any(line["event"] == "listening" for line in process.log()), 120)
+        for host in ("127.0.0.1", "[::1]") if socket.has_dualstack_ipv6() else ("127.0.0.1",):
+            assert httpx.get(f"http://{host}:{port}/health", trust_env=False, timeout=60).status_code == 200
+    finally:
+        process.stop()
+
+
+def test_without_an_api_server_it_waits_and_answers_nothing(to_nobody: Path, tmp_path: Path) -> None:
+    process = ExtenderProcess(tmp_path / "log", to_nobody)
     try:
 
         def silent() -> httpx.Response | None:

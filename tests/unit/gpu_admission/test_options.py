@@ -66,6 +66,7 @@ def test_a_value_may_begin_with_a_dash_or_be_empty() -> None:
     assert settings("--kubeconfig=", "--master", "").kubernetes.kubeconfig is None
     assert settings("--log-dir", "-x").log_level == "INFO"
     assert read_options(["--log-dir", "-x"]).logs.folder == Path("-x")
+    assert read_options(["--log-backtrace-at=", "--vmodule="]).unheeded == {}
 
 
 @pytest.mark.parametrize(

@@ -173,3 +173,22 @@ async def test_a_server_that_is_named_is_asked_instead(tmp_path: Path) -> None:
     assert access.configuration.host == "https://10.0.0.1:6443"
     assert access.fingerprint != (await Credentials(path, None, {}).load()).fingerprint
     assert await token_of(credentials) == "Bearer first"
+
+
+async def test_who_names_a_server_alone_asks_it_as_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    credentials = Credentials(None, None, {}, server="http://127.0.0.1:8001")
+    access = await credentials.load()
+    assert (access.configuration.host, access.configuration.api_key) == ("http://127.0.0.1:8001", {})
+    (tmp_path / ".kube").mkdir()
+    kubeconfig(tmp_path / ".kube" / "config", {"token": "mine"})
+    assert await token_of(Credentials(None, None, {}, server="http://127.0.0.1:8001")) == "Bearer mine"
+
+
+@pytest.mark.parametrize("environment", [{}, {"KUBECONFIG": "/no/such/file"}])
+def test_where_nothing_says_where_to_go_that_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(KubeconfigError, match="There is no kubeconfig"):
+        Credentials(None, None, environment, server="http://127.0.0.1:8001" if environment else None)
