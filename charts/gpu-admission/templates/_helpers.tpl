@@ -83,6 +83,10 @@ leaderElection:
   leaderElect: true
   resourceNamespace: {{ include "gpu-dev.namespace" . }}
   resourceName: {{ .Values.scheduler.name }}
+# By itself it sends 50 requests a second: it would bind no more pods than so many, and the others would wait for that.
+clientConnection:
+  qps: 500
+  burst: 1000
 # Else, from a hundred nodes on, it looks no further once it has found some, and asks about these alone.
 percentageOfNodesToScore: 100
 extenders:

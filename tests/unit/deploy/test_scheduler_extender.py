@@ -32,7 +32,9 @@ ALL = [
 DEPLOYMENTS = [document for _, document in DOCUMENTS if document["kind"] == "Deployment"]
 
 # kubescheduler.config.k8s.io/v1, as far as it is used here: an unknown field ends kube-scheduler.
-CONFIGURATION = {"apiVersion", "kind", "profiles", "leaderElection", "percentageOfNodesToScore", "extenders"}
+CONFIGURATION = {
+    "apiVersion", "kind", "profiles", "leaderElection", "clientConnection", "percentageOfNodesToScore", "extenders",
+}  # fmt: skip
 EXTENDER = {
     "urlPrefix", "filterVerb", "prioritizeVerb", "weight", "bindVerb", "preemptVerb", "enableHTTPS", "tlsConfig",
     "httpTimeout", "nodeCacheCapable", "managedResources", "ignorable",
@@ -83,6 +85,8 @@ def test_the_schedulers_configurations_are_known_to_kube_scheduler_and_to_us() -
         assert each["apiVersion"] == "kubescheduler.config.k8s.io/v1"
         assert each.keys() <= CONFIGURATION
         assert each["percentageOfNodesToScore"] == 100
+        # As many as the guide says that it binds, and more: by itself it would bind 50.
+        assert each["clientConnection"]["burst"] >= each["clientConnection"]["qps"] > 360
         for extender in each["extenders"]:
             assert extender.keys() <= EXTENDER
             for verb in {"filterVerb", "prioritizeVerb", "bindVerb"} & extender.keys():
