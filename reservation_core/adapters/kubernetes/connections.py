@@ -43,6 +43,7 @@ class Connection:
         self.waits: set[asyncio.Timeout] = set()
         """The limits of those who wait for an answer, or for a stream's head."""
         self.retired = False
+        self._streams: set[aiohttp.ClientResponse] = set()
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._host: str = configuration.host
         self._headers = headers_of_all(None)
@@ -86,7 +87,16 @@ class Connection:
         """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_s, sock_read=request.idle_s)
         response = await self._send(request, timeout)
-        return OpenAnswer(self, response) if response.status < 300 else await _whole(response)
+        if response.status >= 300:
+            return await _whole(response)
+        self._streams.add(response)
+        return OpenAnswer(self, response)
+
+    async def let_go(self, stream: aiohttp.ClientResponse) -> None:
+        """One of its users has what it wanted of a stream."""
+        self._streams.discard(stream)
+        _cut(stream)
+        await self.leave()
 
     async def leave(self) -> None:
         """One of its users has what it wanted."""
@@ -102,8 +112,10 @@ class Connection:
     async def close(self) -> None:
         """Close all of its connections; returns when their sockets are closed, and at the latest after some seconds.
 
-        Who waits for an answer is not kept waiting, and its session is closed with its pool.
+        Who waits for an answer or reads a stream is not kept waiting, and its session is closed with its pool.
         """
+        for stream in self._streams:
+            _cut(stream)  # aiohttp's pool ends its connections without a word to who reads
         for limit in self.waits:
             if not limit.expired():
                 limit.reschedule(asyncio.get_running_loop().time())
@@ -158,8 +170,7 @@ class OpenAnswer(Answer):
 
     async def let_go(self) -> None:
         """Leave the answer where it is, and the connection to others."""
-        _cut(self.raw)
-        await self._connection.leave()
+        await self._connection.let_go(self.raw)
 
 
 async def _whole(response: aiohttp.ClientResponse) -> Answer:

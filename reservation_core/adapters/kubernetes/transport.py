@@ -50,6 +50,7 @@ class Transport:
         self._limit_s = 2.5 * timeout_s if limit_s is None else min(limit_s, 2.5 * timeout_s)
         self._timeout_s = timeout_s
         self._connection: Connection | None = None
+        self._retired: list[Connection] = []
         self._renewals = 0
         self._loaded_at = 0.0
         self._loading = asyncio.Lock()
@@ -113,9 +114,9 @@ class Transport:
     async def close(self) -> None:
         """Close all connections; whoever still waits for an answer gets ClusterUnavailableError."""
         self._closed = True
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            await connection.close()
+        connections = self._retired if self._connection is None else [*self._retired, self._connection]
+        self._connection, self._retired = None, []
+        await asyncio.gather(*(each.close() for each in connections))
 
     async def _ask(self, request: ApiRequest, pacing: CreatePacing | None) -> Answer:
         """The first good answer within the limit; an OpenAnswer has to be let go of."""
@@ -244,6 +245,7 @@ class Transport:
         self._connection, self._loaded_at = connection, asyncio.get_running_loop().time()
         if former is not None and former is not connection:
             former.retired = True
+            self._retired = [each for each in (*self._retired, former) if each.users]
             await former.close_if_unused()
 
     def _connection_of(self, access: Access) -> Connection:

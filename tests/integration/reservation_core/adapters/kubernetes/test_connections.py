@@ -19,7 +19,7 @@ from reservation_core.adapters.kubernetes.transport import Transport
 from reservation_core.ports.cluster import ClusterUnavailableError
 from tests.integration.reservation_core.adapters.kubernetes.conftest import transport_to
 from tests.kubernetes.kubeconfigs import write_kubeconfig
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 CYCLES = 50
 
@@ -230,6 +230,51 @@ def test_a_silent_network_keeps_no_socket_of_a_client_that_is_closed(
             assert open_sockets(server) == 0
 
     run(loop, open_cut_and_close())
+
+
+@LOOPS
+def test_who_reads_a_stream_of_a_client_that_is_closed_is_told(
+    certificate: tuple[Path, Path], tmp_path: Path, loop: Loop
+) -> None:
+    async def read_and_close() -> None:
+        async with serving(certificate) as server:
+            transport = transport_to(write_kubeconfig(tmp_path / "config", server.url, "token", ca=server.ca))
+            async with transport.stream("/api", query={"watch": True}, idle_s=3600) as chunks:
+                await anext(chunks)
+                following = asyncio.ensure_future(anext(chunks))
+                await asyncio.sleep(0)
+                await transport.close()
+                with pytest.raises(ClusterUnavailableError):
+                    await asyncio.wait_for(following, PATIENCE_S)
+
+    run(loop, read_and_close())
+
+
+@LOOPS
+def test_who_still_uses_a_client_that_was_replaced_does_not_outlast_the_end(
+    certificate: tuple[Path, Path], tmp_path: Path, loop: Loop
+) -> None:
+    async def rotate_and_close() -> None:
+        async with serving(certificate) as server:
+            config = tmp_path / "config"
+            write_kubeconfig(config, server.url, "token", ca=server.ca)
+            transport = transport_to(config, 3600)
+            async with transport.stream("/api", query={"watch": True}, idle_s=3600) as chunks:
+                await anext(chunks)
+                following = asyncio.ensure_future(anext(chunks))
+                asking = asyncio.create_task(transport.request("GET", "/silent"))
+                await eventually(lambda: server.silent)
+                write_kubeconfig(config, server.url, "token", ca=server.ca + b"\n")
+                await transport._load(afresh=True)
+                await transport.request("GET", "/api")
+                assert open_sockets(server) == 3
+                await transport.close()
+                assert open_sockets(server) == 0
+                for waiting in (following, asking):
+                    with pytest.raises(ClusterUnavailableError):
+                        await asyncio.wait_for(waiting, PATIENCE_S)
+
+    run(loop, rotate_and_close())
 
 
 @LOOPS
