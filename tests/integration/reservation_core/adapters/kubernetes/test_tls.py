@@ -12,6 +12,7 @@ import yaml
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from reservation_core.adapters.kubernetes import http_pool
 from reservation_core.adapters.kubernetes.transport import Transport
 from reservation_core.ports.cluster import ClusterUnavailableError
 from tests.integration.reservation_core.adapters.kubernetes.conftest import transport_to
@@ -107,6 +108,7 @@ async def test_an_address_where_somebody_else_answers_is_passed_by(
 
     broken = await asyncio.start_server(refuse, "127.0.0.2", port)
     monkeypatch.setattr(asyncio.base_events.BaseEventLoop, "getaddrinfo", found)
+    monkeypatch.setattr(http_pool, "_NEXT_ADDRESS_AFTER_S", 3600)
     transport = way(tmp_path, f"https://server.example:{port}", certificate, **{"tls-server-name": "127.0.0.1"})
     assert await ask(transport) == 0
     assert (visitors, len(server.asked)) == (1, 1)
@@ -134,6 +136,7 @@ async def test_where_somebody_else_answers_at_the_address_of_one_sort_the_other_
     except OSError:
         pytest.skip("this machine has no IPv6, or something listens there")
     monkeypatch.setattr(asyncio.base_events.BaseEventLoop, "getaddrinfo", found)
+    monkeypatch.setattr(http_pool, "_NEXT_ADDRESS_AFTER_S", 3600)
     transport = way(tmp_path, f"https://server.example:{port}", certificate, **{"tls-server-name": "127.0.0.1"})
     assert await ask(transport) == 0
     assert (visitors, len(server.asked)) == (1, 1)
