@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from reservation_core.domain.gpu_types import normalised_gpu_type
+from reservation_core.domain.gpu_types import OUR_WORDS, TypeWords
 from reservation_core.domain.model_quotas import NO_QUOTAS, ModelQuotas, NamespaceQuota
 from reservation_core.domain.placement.tasks import WHOLE
 
@@ -20,9 +20,9 @@ UNSEEN = Model("", "?")
 """Of a node that was never seen: what is there counts against every quota of its namespace."""
 
 
-def model_of(label: str) -> Model:
-    """A node's model by its label's value."""
-    return Model(label, normalised_gpu_type(label) if label else "")
+def model_of(label: str, words: TypeWords = OUR_WORDS) -> Model:
+    """A node's model by its label's value; `words` are the administrators' for types."""
+    return Model(label, words.of(label) if label else "")
 
 
 @dataclass(frozen=True, slots=True)

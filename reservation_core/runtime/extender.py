@@ -22,6 +22,7 @@ from reservation_core.adapters.kubernetes.transport import Transport
 from reservation_core.domain.asked_cards import CardResources
 from reservation_core.domain.cards_in_use import CardsInUse
 from reservation_core.domain.extender_board import ExtenderBoard
+from reservation_core.domain.gpu_types import TypeWords
 from reservation_core.domain.model_usage import ModelUsage
 from reservation_core.domain.placement.fleet import Fleet
 from reservation_core.domain.placement.policies import ranking_of
@@ -147,6 +148,7 @@ def _cluster(transport: Transport, settings: AdmissionSettings, events: EventWri
         rules.quota_name,
         rules.quota_key,
         settings.kubernetes.namespace,
+        words=TypeWords(settings.gpu.types),
     )
     return KubernetesCardCluster(transport, sights, events, rules.quota_namespace, rules.enforced_label)
 

@@ -56,6 +56,13 @@ def test_options_and_variables_are_known_to_the_extender(values: dict[str, Any])
     assert rules.leader_elect == alone
 
 
+def test_words_for_types_are_those_that_are_given() -> None:
+    container = extender_of(rendered({"extender": {"gpuTypes": {"NVIDIA-Odd-Card": "h100"}}}))
+    check_variables({"env": container["env"][1:]}, AdmissionSettings)
+    (told,) = [each["value"] for each in container["env"] if each["name"] == "GPU_DEV_GPU__TYPES"]
+    assert json.loads(told) == {"NVIDIA-Odd-Card": "h100"}
+
+
 def test_beside_its_scheduler_nobody_else_reaches_it() -> None:
     documents = rendered({})
     assert not [each for each in documents if each["kind"] in ("Service", "NetworkPolicy")]

@@ -20,6 +20,7 @@ from reservation_core.domain.cards_in_use import CardNode, CardPod
 from reservation_core.domain.enforcement_marks import BOOKING, OWNER, TERMINATE_AT
 from reservation_core.domain.extender_marks import ASSIGNED, CARDS, TIME, is_mark, read_footprint
 from reservation_core.domain.gpu_resources import is_gpu_resource
+from reservation_core.domain.gpu_types import OUR_WORDS, TypeWords
 from reservation_core.domain.map_marks import MAP_DEVICES, SCHEDULER_NAME
 from reservation_core.domain.model_usage import Model, model_of
 from reservation_core.domain.placement.link_words import BadLinksError, Links, read_links
@@ -37,7 +38,7 @@ _LONGEST = 253
 
 @dataclass(frozen=True, slots=True)
 class CardSightRules:
-    """What cards, models and pools are called; where our own jobs run, and who binds pods with scheduling maps."""
+    """How cards, models, types and pools are called; where our jobs run, and who binds pods with scheduling maps."""
 
     resources: CardResources = field(default_factory=CardResources)
     model_label: str = "nvidia.com/gpu.product"
@@ -46,6 +47,7 @@ class CardSightRules:
     quota_key: str = "gpu_quota"
     jobs_namespace: str = "gpu-dev"
     map_scheduler: str = SCHEDULER_NAME
+    words: TypeWords = OUR_WORDS
 
 
 def namespace_sight(seen: Seen, _rules: CardSightRules) -> CardSight:
@@ -74,7 +76,7 @@ def node_sight(seen: Seen, rules: CardSightRules) -> CardSight:
     return CardNodeSeen(
         CardNode(
             name=intern(seen.name),
-            model=_model(str(labels.get(rules.model_label) or "")),
+            model=_model(str(labels.get(rules.model_label) or ""), rules.words),
             pool=intern(str(labels.get(rules.pool_label) or "")),
             plugin_cards=min(plugin, _MOST_CARDS),
             share_cards=shares,
@@ -95,8 +97,8 @@ def _links(text: object) -> Links | None:
 
 
 @lru_cache(maxsize=4096)
-def _model(label: str) -> Model:
-    return model_of(label)
+def _model(label: str, words: TypeWords) -> Model:
+    return model_of(label, words)
 
 
 def pod_sight(seen: Seen, rules: CardSightRules, brought: Mapping[str, str] | None = None) -> CardSight:
@@ -111,7 +113,8 @@ def pod_sight(seen: Seen, rules: CardSightRules, brought: Mapping[str, str] | No
     pod = card_pod(seen.thing, rules)
     node, version = spec.get("nodeName"), str(metadata.get("resourceVersion") or "")
     if not isinstance(node, str) or not node:
-        return CardPodSeen(pod, version=version, put_off=put_off_of(seen.thing))
+        nominated = _nominated(seen.thing)
+        return CardPodSeen(pod, version=version, nominated=nominated, put_off=put_off_of(seen.thing))
     known = _known_beside(seen.thing, spec, rules)
     if known is not None and known[1] * WHOLE >= pod.asked.milli:  # what it asks a device plugin for, it has as well
         footprint, cards = known
@@ -127,9 +130,13 @@ def pod_sight(seen: Seen, rules: CardSightRules, brought: Mapping[str, str] | No
 def put_off_of(thing: Mapping[str, Any]) -> int | None:
     """What its scheduler has written when it failed; beside the node that it is about to bind to it says nothing."""
     said = condition(thing, "PodScheduled")
-    if said.get("status") != "False" or as_mapping(thing.get("status")).get("nominatedNodeName"):
+    if said.get("status") != "False" or _nominated(thing):
         return None
     return hash(tuple(str(said.get(name)) for name in ("reason", "message", "lastTransitionTime")))
+
+
+def _nominated(thing: Mapping[str, Any]) -> str | None:
+    return _text(as_mapping(thing.get("status")).get("nominatedNodeName")) or None
 
 
 def marks_on(thing: Mapping[str, Any]) -> dict[str, str]:

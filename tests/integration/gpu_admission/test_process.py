@@ -107,6 +107,21 @@ async def test_a_config_map_that_is_none_is_told_by_health(cards: CardCluster, c
     assert (await client.get("/health")).json()["problems"] == []
 
 
+async def test_a_quota_names_a_type_in_the_administrators_word(
+    api_server: ApiServer, cards: CardCluster, tmp_path: Path
+) -> None:
+    node, other = await cards.add_node(gpus=8), await cards.add_node(gpus=8, product="Tesla-T4")
+    await cards.put_quotas({cards.namespace: {"quota": {"Hopper": 2}}})
+    pod = await cards.add(card_pod("train-0", container(gpu=2)))
+    words = {"GPU_DEV_GPU__TYPES": json.dumps({"NVIDIA H100 80GB HBM3": "hopper"})}
+    quotas = {"GPU_DEV_ADMISSION__QUOTA_NAME": cards.quota_name}
+    with extender_process(tmp_path / "log", api_server.kubeconfig, **words, **quotas) as running:
+        question = {"Pod": pod, "Nodes": None, "NodeNames": [node, other]}
+        found = httpx.post(f"{running.url}/scheduler/predicates", json=question, trust_env=False, timeout=60).json()
+        assert found["NodeNames"] == [node]
+        assert "it may use Hopper" in found["FailedAndUnresolvableNodes"][other]
+
+
 def test_it_ends_in_order(process: ExtenderProcess) -> None:
     process.signal(signal.SIGTERM)
     assert process.process.wait(PATIENCE_S) == 0
