@@ -23,8 +23,8 @@ class CardPodSeen:
     """A pod that has not ended, as it is now; `node` None: it is on none.
 
     `footprint`: the cards that it is known to have. `marked`: somebody has written there which. `version` is that of
-    the object. `put_off`: its scheduler has written why it could not place it: a number, another one where it
-    has written something else; None: nothing.
+    the object. `nominated`: where its scheduler has said that it goes, before it is there. `put_off`: its scheduler has
+    written why it could not place it: a number, another one where it has written something else; None: nothing.
     """
 
     pod: CardPod
@@ -32,6 +32,7 @@ class CardPodSeen:
     footprint: Footprint | None = None
     marked: bool = False
     version: str = ""
+    nominated: str | None = None
     put_off: int | None = None
 
     def was_put_off_since(self, asked: "CardPodSeen") -> bool:

@@ -126,6 +126,13 @@ class SchedulerExtender:
         if self._rules.assume_at is AssumeAt.FILTER:
             self._others_until_s = self._now_s() + self._rules.unclear_s
 
+    @property
+    def _begins(self) -> bool:
+        """Whether whom a process before this one let through is still to be found."""
+        if self._rules.assume_at is AssumeAt.BIND:
+            return False
+        return not (self._listed and self._fresh) or self._now_s() < self._others_until_s
+
     def end(self) -> None:
         """Begin no more binds."""
         self._ending = True
@@ -173,6 +180,8 @@ class SchedulerExtender:
                 self._waiting[uid] = seen.pod
                 self._decided.see(seen)
                 self._claims.see(seen)
+                if seen.nominated is not None and self._begins and not seen.pod.asked.none:
+                    self._decided.choose(seen, seen.nominated)  # by a process before this one
             return
         self._waiting.pop(uid, None)
         self._decided.forget(uid)

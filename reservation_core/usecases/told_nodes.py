@@ -27,7 +27,8 @@ class ToldNodes:
         """
         told = self._by_uid.get(uid)
         if told is not None and len(nodes) > 1:
-            if left := tuple(name for name in nodes if name not in told):
+            known = frozenset(told)
+            if left := tuple(name for name in nodes if name not in known):
                 yield left
             if len(told) > 1:
                 yield tuple(name for name in nodes if name != told[-1])

@@ -24,6 +24,7 @@ class Pod:
     node: str | None = None
     marks: Mapping[str, str] = field(default_factory=dict)
     version: int = 0
+    nominated: str | None = None
     put_off: int | None = None
 
     @property
@@ -142,8 +143,10 @@ def card_breaches(truth: Truth, node: str) -> list[str]:
 
 def sight(pod: Pod) -> CardPodSeen:
     marked = CARDS in pod.marks
-    put_off = None if pod.node else pod.put_off
-    return CardPodSeen(pod.pod, pod.node, pod.footprint if pod.node else None, marked, str(pod.version), put_off)
+    if pod.node is None:
+        put_off = None if pod.nominated else pod.put_off
+        return CardPodSeen(pod.pod, version=str(pod.version), nominated=pod.nominated, put_off=put_off)
+    return CardPodSeen(pod.pod, pod.node, pod.footprint, marked, str(pod.version))
 
 
 @dataclass
@@ -158,6 +161,7 @@ class View:
     late: set[asyncio.Task[None]] = field(default_factory=set)
     told: list[str] = field(default_factory=list)
     bind_calls: int = 0
+    listed_after_s: float = 0
     problem: str | None = None
 
     def __post_init__(self) -> None:
@@ -169,7 +173,7 @@ class View:
         self.truth.watchers.append(self)
         while True:
             self._anew.clear()
-            await asyncio.sleep(self.chance.uniform(0, 0.5))
+            await asyncio.sleep(self.listed_after_s + self.chance.uniform(0, 0.5))
             self.queue = asyncio.Queue()
             self._list(handle)
             listed()

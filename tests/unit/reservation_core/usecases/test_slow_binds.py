@@ -113,6 +113,53 @@ def test_of_whom_nothing_is_heard_counts_no_more_in_the_end(rules: ExtendRules, 
     told(story, rules, asking)
 
 
+@pytest.mark.parametrize("lists", ["soon", "late"])
+@pytest.mark.parametrize("ends", ["bound", "put off"])
+def test_whom_its_scheduler_was_binding_when_we_began_counts_where_that_says_so(ends: str, lists: str) -> None:
+    async def work() -> None:
+        truth = world()
+        truth.add_pod(ONE)
+        truth.add_pod(OTHER)
+        truth.put_off("one")
+        truth.pods["one"].nominated = "n2"
+        view = View(truth, random.Random(1), lag_s=0)
+        if lists == "late":
+            view.listed_after_s = 20
+        replica = Replica(view, BEST_AT_ONCE)
+        await asyncio.sleep(25)
+        for _ in range(10):
+            assert replica.chosen(OTHER, "n2") == ()
+            await asyncio.sleep(10)
+        if ends == "bound":
+            truth.bind("one", "n2", {})
+            await asyncio.sleep(1)
+            assert replica.chosen(OTHER, "n2") == ()
+        else:
+            truth.pods["one"].nominated = None
+            truth.touch("one")
+            await asyncio.sleep(10)
+            assert replica.chosen(OTHER, "n2") == ("n2",)
+        assert truth.breaches == []
+        await replica.end()
+
+    run_virtually(work())
+
+
+def test_who_is_nominated_later_on_counts_where_it_was_told() -> None:
+    async def work() -> None:
+        truth = world()
+        replica = Replica(View(truth, random.Random(1), lag_s=0), BEST_AT_ONCE)
+        await asyncio.sleep(10)
+        truth.add_pod(ONE)
+        truth.pods["one"].nominated = "n2"  # others are evicted for it; it has not been asked about since
+        truth.touch("one")
+        await asyncio.sleep(1)
+        assert replica.extender.assumed == 0
+        await replica.end()
+
+    run_virtually(work())
+
+
 @pytest.mark.parametrize("assume_at", AssumeAt)
 def test_who_comes_back_from_its_node_is_told_another_and_at_last_the_first_again(assume_at: AssumeAt) -> None:
     async def work() -> None:

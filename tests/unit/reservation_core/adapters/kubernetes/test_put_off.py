@@ -57,6 +57,8 @@ def test_what_it_writes_when_it_fails_is_another_number_where_it_is_another_reas
 def test_as_a_scheduler_sends_it_it_is_as_the_watch_tells_of_it() -> None:
     for thing in (pod("7"), pod("8", "False", **NO_NODE)):
         assert asked(thing) == told(thing)
+        assert told(thing).nominated is None
+    assert told(pod("8", "False", nominated="n1", **NO_NODE)).nominated == "n1"
 
 
 def test_only_what_was_written_later_and_is_no_repetition_puts_it_off() -> None:
