@@ -160,7 +160,7 @@ class App:
             return self._closing(JSONResponse({"status": "draining"}, 503))
         why = self._running.extender.silence
         if why is not None:
-            return self._closing(JSONResponse({"status": "reading the cluster", "why": why}, 503))
+            return self._closing(JSONResponse({"status": "not ready", "why": why}, 503))
         ready = self._running.ready()
         return self._closing(JSONResponse({"status": "ready" if ready else "standing by"}, 200 if ready else 503))
 
