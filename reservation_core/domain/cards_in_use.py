@@ -114,8 +114,8 @@ class CardsInUse:
         self._kinds: dict[tuple[Model, str, int, int, int], int] = {}
         self._blocked: dict[str, int] = {}
         self._unsettled: set[str] = set()
-        self._overdrawn: set[str] = set()
-        """Nodes with fewer cards than their pods ask for: whoever goes there leaves some that are others'."""
+        self._left: set[str] = set()
+        """Nodes that somebody has left since they were settled: what is free there may be theirs who had too little."""
 
     def put_node(self, node: CardNode) -> None:
         """A node as it is now."""
@@ -252,6 +252,7 @@ class CardsInUse:
             node = self.nodes.get(name)
             if node is not None:
                 self._lay_out_anew(node)
+            self._left.discard(name)
 
     def _lay_out_anew(self, node: CardNode) -> None:
         there = self._on_node.get(node.name, {})
@@ -259,11 +260,8 @@ class CardsInUse:
         if len(new) == 1 and not there[new[0]].keys and self._put_beside(new[0], node):
             return
         footprints = self._laid_out(node)[1]
-        self._overdrawn.discard(node.name)
         for uid, held in there.items():
             footprint = footprints.get(uid, ())
-            if len(footprint) < held.pod.asked.plugin:
-                self._overdrawn.add(node.name)
             if footprint != held.laid_out:
                 self._take(uid, held, footprint, node.cards)
         promised = sorted(self.reserved.get(node.name, {}))
@@ -281,7 +279,7 @@ class CardsInUse:
             return False
         milli = self.fleet.milli_free[self.fleet.positions[node.name], : node.cards].tolist()
         free = [card for card, left in enumerate(milli) if left == WHOLE]
-        if node.name in self._overdrawn or len(free) < asked.plugin:
+        if node.name in self._left or len(free) < asked.plugin:
             return False
         self._take(uid, held, tuple(Taken(card, WHOLE) for card in free[: asked.plugin]), node.cards)
         return True
@@ -353,6 +351,7 @@ class CardsInUse:
             del self._on_node[held.node]
         self._give_back(uid, held, 0)
         self._unsettled.add(held.node)
+        self._left.add(held.node)
 
     def _give_back(self, uid: str, held: _Held, keep: int) -> None:
         for number in range(keep, held.keys):

@@ -127,6 +127,17 @@ def test_cards_that_somebody_leaves_where_there_were_too_few_are_those_of_who_st
     assert made.filter(whole("q", 3), ["w"]).fitting == ("w",)
 
 
+def test_a_share_that_had_too_little_has_no_more_than_it_asks_for_when_somebody_leaves() -> None:
+    made = board(replace(shares(cards=1), plugin_cards=1))
+    made.cards.put_bound(whole("x", 1), "s", None)
+    made.cards.put_bound(share("y", 600), "s", None)
+    assert made.filter(share("q", 1), ["s"]).fitting == ()
+    made.cards.drop_pod("x")
+    made.cards.put_bound(whole("z", 0), "s", None)  # one without cards comes in the same moment
+    assert made.filter(share("q", 400), ["s"]).fitting == ("s",)
+    assert made.filter(share("q", 401), ["s"]).fitting == ()
+
+
 def test_what_the_ledger_has_promised_is_kept_free() -> None:
     made = board(shares(), plugin())
     made.cards.reserve({"s": {0: promise("bk-1", 5)}, "w": {0: promise("bk-1", 5), 1: promise("bk-1", 5)}})
