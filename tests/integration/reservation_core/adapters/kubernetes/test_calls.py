@@ -125,6 +125,32 @@ async def test_an_error_is_what_the_server_calls_it(world: World) -> None:
     assert server.connections == 1
 
 
+@pytest.mark.parametrize(("code", "told"), [(500, 1), (502, 1), (503, 1), (504, 1), (429, 0), (401, 0)])
+@in_both_worlds
+async def test_who_answers_for_the_server_that_it_failed_may_speak_too_early(
+    world: World, code: int, told: int
+) -> None:
+    transport, server = world.transport, world.server
+    unanswered = Unanswered()
+    server.answers = [answer({}, code=code)]
+    assert await bind(transport, unanswered) == {"said": "good"}
+    assert (unanswered.times, len(server.asked)) == (told, 2)
+
+
+@in_both_worlds
+async def test_what_was_lost_before_a_refusal_is_told(world: World) -> None:
+    transport, server = world.transport, world.server
+
+    async def cut(_: Asked, writer: asyncio.StreamWriter) -> None:
+        writer.transport.abort()
+
+    unanswered = Unanswered()
+    server.answers = [cut, answer({}, code=404)]
+    with pytest.raises(ApiError, match="404"):
+        await bind(transport, unanswered)
+    assert unanswered.times == 1
+
+
 @pytest.mark.parametrize("code", [301, 302, 307, 308])
 @in_both_worlds
 async def test_where_the_server_sends_us_we_go(world: World, code: int) -> None:

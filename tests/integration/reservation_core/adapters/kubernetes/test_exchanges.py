@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import socket
+import struct
 
 import pytest
 
@@ -164,11 +166,18 @@ async def cut_in_the_chunks(_: Asked, writer: asyncio.StreamWriter) -> None:
     writer.close()
 
 
+async def reset_in_an_endless_body(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 200 OK\r\n\r\n" + GOOD.partition(b"\r\n\r\n")[2][:-1])
+    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
+
+
 BROKEN = {
     "cut": cut,
     "cut in the head": cut_in_the_head,
     "cut in the body": cut_in_the_body,
     "cut in the chunks": cut_in_the_chunks,
+    "reset in an endless body": reset_in_an_endless_body,
     "no HTTP": b"SSH-2.0-OpenSSH_9.2\r\n",
     "no number": b"HTTP/1.1 OK\r\n\r\n",
     "another protocol": b"HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: other\r\n\r\nother",
