@@ -15,11 +15,13 @@ import yaml
 from tests.admission_process import PATIENCE_S, AdmissionProcess, admission, scheduler_config
 from tests.card_cluster import CORE, WHOLE, CardCluster, card_pod, container
 from tests.chart.rendering import one, render
-from tests.kubernetes.api_client import JsonObject
+from tests.kubernetes.api_client import MERGE, JsonObject
 from tests.kubernetes.api_server import ApiServer
 from tests.kubernetes.kube_scheduler import kube_scheduler_of, started_kube_scheduler
 from tests.ports import own_port
 from tests.waiting import eventually
+
+SELECTED = "volume.kubernetes.io/selected-node"
 
 
 @pytest.fixture
@@ -420,3 +422,41 @@ async def test_as_the_chart_has_it_quotas_and_cards_hold_when_the_extender_is_ki
             assert await half_cards() == 36
     for of_node in (await cards.cards_by_node()).values():
         assert all(milli <= 1000 for milli in of_node.values())
+
+
+async def test_as_the_chart_has_it_a_volume_that_can_not_be_made_at_the_best_node_is_tried_at_others(
+    api_server: ApiServer, kube_scheduler: Path, cards: CardCluster
+) -> None:
+    """The test is who makes volumes, and succeeds at one node alone: a scheduler asks for that after our answer."""
+    nodes = [await cards.add_node(gpus=4) for _ in range(3)]
+    kind = {"provisioner": "registry.test/volumes", "volumeBindingMode": "WaitForFirstConsumer"}
+    classes, claims = (
+        "/apis/storage.k8s.io/v1/storageclasses",
+        f"/api/v1/namespaces/{cards.namespace}/persistentvolumeclaims",
+    )
+    await cards.client.call("POST", classes, {"metadata": {"name": cards.prefix}, **kind})
+    wanted = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    await cards.client.call(
+        "POST", claims, {"metadata": {"name": "data"}, "spec": {**wanted, "storageClassName": cards.prefix}}
+    )
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    spec = {"schedulerName": own_scheduler(cards), "volumes": volumes}
+    tried: list[str] = []
+
+    async def not_there() -> bool:
+        annotations = (await cards.client.call("GET", f"{claims}/data"))["metadata"].get("annotations", {})
+        node = annotations.get(SELECTED)
+        if node is not None:
+            tried.append(node)
+            none = {"metadata": {"annotations": {SELECTED: None}}}
+            await cards.client.call("PATCH", f"{claims}/data", none, content_type=MERGE)
+        return len(tried) == 4
+
+    try:
+        async with as_the_chart_has_it(api_server, kube_scheduler, cards, "shares"):
+            await add_all(cards, here(cards, "p", container(gpu=1), **spec))
+            await eventually(not_there, PATIENCE_S)
+    finally:
+        await cards.client.try_call("DELETE", f"{classes}/{cards.prefix}", {})
+    assert {*tried[:3]} == {*nodes}
+    assert tried[3] == tried[0]
