@@ -65,7 +65,7 @@ class AdmissionRules(BaseModel):
     assume_at: AssumeAt = AssumeAt.BIND
     # best: of the nodes that would do the best alone is told, unless the pod prefers some itself.
     candidates: Candidates = Candidates.ALL
-    assumed_s: Seconds = 30  # a pod that was given cards and is not seen bound for so long has none any more
+    assumed_s: Seconds = 30  # who is not seen bound for so long is looked up; see usecases.extend_rules
     # Only in namespaces with this label is it believed what the webhook wrote of owners and bookings.
     enforced_label: Annotated[str, Field(pattern=r"^[A-Za-z0-9][-A-Za-z0-9_./]{0,316}=[-A-Za-z0-9_.]{1,63}$")] = (
         "gpu-dev/enforce-bookings=true"
