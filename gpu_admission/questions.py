@@ -115,6 +115,8 @@ class Question:
             case _:  # it is in the log, and what went wrong is nobody's business
                 _log.error("call_failed", call=self._asked.call.value, exc_info=problem)
                 why = "something went wrong in gpu-admission; its log says what"
+        if outcome is Outcome.BAD_REQUEST:  # of such an answer a scheduler shows the status alone
+            _log.warning("question_refused", call=self._asked.call.value, status=status, why=why)
         self._metrics.called(self._asked.call, outcome, perf_counter() - started)
         return Told(status, self._asked.problem(why), last)
 

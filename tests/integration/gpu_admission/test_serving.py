@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
+from structlog.testing import capture_logs
 
 from tests.integration.gpu_admission.conftest import Served, served
 from tests.integration.gpu_admission.counting_extender import CountingExtender, node, pod
@@ -154,9 +155,14 @@ def test_bodies_are_bounded(extender: CountingExtender) -> None:
     with served(extender, max_body_bytes=limit, max_bytes_in_flight=limit) as running:
         large = b" " * (limit + 1)
         client = running.client()
-        answer = client.post("/scheduler/predicates", content=large, headers=JSON)
+        with capture_logs() as lines:
+            answer = client.post("/scheduler/predicates", content=large, headers=JSON)
         assert answer.status_code == 413
         assert "nodeCacheCapable: true" in answer.json()["Error"]
+        # kube-scheduler shows the status alone, so whoever looks for the reason finds it in the log.
+        (refused,) = [line for line in lines if line["event"] == "question_refused"]
+        assert (refused["log_level"], refused["call"], refused["status"]) == ("warning", "filter", 413)
+        assert refused["why"] == answer.json()["Error"]
         pieces = (b" " * 2**16 for _ in range(6))  # its length isn't announced
         assert running.client().post("/scheduler/predicates", content=pieces, headers=JSON).status_code == 413
         fits = json.dumps(by_name("n1")).encode()
