@@ -112,7 +112,13 @@ async def run_extender(settings: AdmissionSettings) -> AsyncIterator[RunningExte
         extender = SchedulerExtender(
             _cluster(transport, settings, events),
             board,
-            ExtendRules(rules.assume_at, rules.candidates, assumed_s=rules.assumed_s, claim_s=rules.assumed_s),
+            ExtendRules(
+                rules.assume_at,
+                rules.candidates,
+                assumed_s=rules.assumed_s,
+                claim_s=rules.assumed_s,
+                binding_s=rules.binding_s,
+            ),
             clock,
             lease.left_s if lease is not None else lambda: inf,
             ledger.known if ledger is not None else lambda: True,

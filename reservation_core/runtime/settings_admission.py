@@ -66,6 +66,8 @@ class AdmissionRules(BaseModel):
     # best: of the nodes that would do the best alone is told, unless the pod prefers some itself.
     candidates: Candidates = Candidates.ALL
     assumed_s: Seconds = 30  # who is not seen bound for so long is looked up; see usecases.extend_rules
+    # Whom kube-scheduler was told nodes for, and may be about to bind: it waits ten minutes for volumes.
+    binding_s: Annotated[float, Field(ge=1, le=3600)] = 660
     # Only in namespaces with this label is it believed what the webhook wrote of owners and bookings.
     enforced_label: Annotated[str, Field(pattern=r"^[A-Za-z0-9][-A-Za-z0-9_./]{0,316}=[-A-Za-z0-9_.]{1,63}$")] = (
         "gpu-dev/enforce-bookings=true"

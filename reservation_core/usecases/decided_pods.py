@@ -24,15 +24,19 @@ _log = structlog.get_logger(__name__)
 @dataclass(slots=True)
 class Decision:
     """A pod's node, and what is to be written on the pod. `chosen`: by the question which nodes would do; no bind has
-    been asked of us; `asked` is the pod as it was then. `put_off`: its scheduler has given that up since, as far as
-    anybody can see."""
+    been asked of us.
+
+    `asked` is the pod as it was then, and till `binding_until_s` its scheduler may be about to bind it, as far as
+    anybody can see. It is looked up all the same, not before `again_s`.
+    """
 
     pod: PodRef
     node: str
     marks: Mapping[str, str]
     since_s: float
     asked: CardPodSeen | None = None
-    put_off: bool = False
+    binding_until_s: float = -inf
+    again_s: float = -inf
     calls: int = 0
     answered: bool = True
     unclear_until_s: float = -inf
@@ -79,7 +83,8 @@ class DecidedPods:
         former = self._by_uid.get(pod.uid)
         if (former is None or former.chosen) and not self._cards.is_bound(pod.uid):
             ref = PodRef(pod.namespace, pod.name, pod.uid)
-            self._by_uid[pod.uid] = Decision(ref, node, {}, self._now_s(), asked)
+            begun_s = self._now_s()
+            self._by_uid[pod.uid] = Decision(ref, node, {}, begun_s, asked, begun_s + self._rules.binding_s)
             self._cards.assume(pod, node, None)
 
     def see(self, seen: CardPodSeen) -> None:
@@ -94,8 +99,8 @@ class DecidedPods:
         A bind that it asked for may still be carried out: so the decision goes on counting for a while.
         """
         decision = self._by_uid.get(uid)
-        if decision is not None and decision.chosen and not decision.put_off:
-            decision.put_off = True
+        if decision is not None and decision.binding_until_s > self._now_s():
+            decision.binding_until_s = decision.again_s = -inf
             over_s = self._now_s() + self._rules.unclear_s
             decision.since_s = max(decision.since_s, over_s - self._rules.assumed_s)
 
@@ -133,15 +138,10 @@ class DecidedPods:
         while True:
             await asyncio.sleep(min(1.0, self._rules.assumed_s / 4))
             for decision in list(self._by_uid.values()):
-                due_s = max(decision.unclear_until_s, decision.since_s + self._lasts_s(decision))
+                over_s = decision.since_s + self._rules.assumed_s * decision.answered
+                due_s = max(decision.unclear_until_s, decision.again_s, over_s)
                 if not decision.calls and due_s <= self._now_s():
                     await self._found_out(decision)
-
-    def _lasts_s(self, decision: Decision) -> float:
-        if not decision.answered:
-            return 0
-        binds_itself = decision.chosen and not decision.put_off
-        return max(self._rules.assumed_s, self._rules.binding_s * binds_itself)
 
     async def _found_out(self, decision: Decision) -> bool:
         """Look a pod up whose bind is over one way or another; whether that could be done."""
@@ -153,8 +153,12 @@ class DecidedPods:
             return False
         if self._by_uid.get(ref.uid) is not decision or decision.calls:
             return True
+        now_s = self._now_s()
         if isinstance(found, CardPodSeen) and found.node is not None:
-            decision.since_s, decision.answered = self._now_s(), True  # the watch will tell; until then it counts
+            decision.since_s, decision.answered = now_s, True  # the watch will tell; until then it counts
+            return True
+        if isinstance(found, CardPodSeen) and decision.binding_until_s > now_s:
+            decision.again_s = min(now_s + self._rules.assumed_s, decision.binding_until_s)
             return True
         if not decision.chosen:
             self._counts.given_up += 1

@@ -113,6 +113,21 @@ def test_of_whom_nothing_is_heard_counts_no_more_in_the_end(rules: ExtendRules, 
     told(story, rules, asking)
 
 
+@best
+def test_who_is_nowhere_counts_no_more_soon(rules: ExtendRules, asking: CardPod) -> None:
+    async def story(truth: Truth, replica: Replica, asking: CardPod) -> None:
+        nobody = replace(asking, uid="nobody", name="nobody")
+        truth.put_off(asking.uid)
+        await asyncio.sleep(40)
+        assert replica.chosen(nobody, "n2") == ("n2",)
+        await asyncio.sleep(20)
+        assert replica.chosen(OTHER, "n2") == ()
+        await asyncio.sleep(20)
+        assert replica.chosen(OTHER, "n2") == ("n2",)
+
+    told(story, rules, asking)
+
+
 @pytest.mark.parametrize("lists", ["soon", "late"])
 @pytest.mark.parametrize("ends", ["bound", "put off"])
 def test_whom_its_scheduler_was_binding_when_we_began_counts_where_that_says_so(ends: str, lists: str) -> None:
