@@ -51,7 +51,9 @@ def run_with_settings(
     except pydantic.ValidationError as error:
         for problem in error.errors(include_url=False, include_input=False):
             variable = "GPU_DEV_" + "__".join(str(part) for part in problem["loc"]).upper()
-            sys.stderr.write(f"{name}: {variable}: {problem['msg']}\n")
+            unknown = problem["type"] == "extra_forbidden"
+            said = "There is no such setting; correct its name, or take it away." if unknown else problem["msg"]
+            sys.stderr.write(f"{name}: {variable}: {said}\n")
         return 2
     except pydantic_settings.SettingsError as error:
         # A source of settings that can't be read at all, such as GPU_DEV_SECRETS_DIR naming a file.

@@ -4,7 +4,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from reservation_core.domain.placement.policy_names import DEFAULT_POLICY, PlacementPolicy
 from reservation_core.ports.extender import AssumeAt, Candidates
@@ -44,6 +44,9 @@ class ShareCards(StrEnum):
 
 class AdmissionRules(BaseModel):
     """Who is answered where, by what, and how long things may take. Times are in seconds."""
+
+    # A name that is not known is an error: a mistyped QUOTA_NAME would mean that nobody is limited.
+    model_config = ConfigDict(extra="forbid")
 
     address: Annotated[str, Field(min_length=3, max_length=300)] = "127.0.0.1:3456"
     debug_address: Annotated[str, Field(max_length=300)] = "127.0.0.1:3457"  # empty: no profiles

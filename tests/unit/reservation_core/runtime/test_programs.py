@@ -12,6 +12,7 @@ from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime import programs
 from reservation_core.runtime.programs import run_program
 from reservation_core.runtime.settings import CommonSettings, ExpirySettings
+from reservation_core.runtime.settings_admission import AdmissionSettings
 from reservation_core.runtime.settings_error import SettingsError
 
 
@@ -101,6 +102,19 @@ def test_a_bad_setting_is_named_and_its_value_is_not_shown(
     told = capsys.readouterr().err
     assert told.startswith("probe: GPU_DEV_DATABASE_POOL: ")
     assert "hunter2" not in told
+
+
+def test_a_setting_of_the_extender_that_does_not_exist_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GPU_DEV_ADMISSION__QUOTA_NAEM", "ours")
+
+    async def main(_settings: AdmissionSettings) -> None:
+        raise AssertionError("it began")
+
+    assert run_program("probe", "Probes.", AdmissionSettings, main, []) == 2
+    told = "There is no such setting; correct its name, or take it away."
+    assert capsys.readouterr().err == f"probe: GPU_DEV_ADMISSION__QUOTA_NAEM: {told}\n"
 
 
 @pytest.mark.parametrize("component", ["reservation_processor", "reservation_expiry", "availability_updater"])
