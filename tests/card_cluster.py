@@ -91,9 +91,9 @@ class CardCluster:
                     of_node[int(card)] = of_node.get(int(card), 0) + int(amount.partition("/")[0])
         return found
 
-    async def put_quotas(self, quotas: Mapping[str, Any] | str) -> None:
-        """Write the ConfigMap: quotas, or a text as it is."""
-        text = quotas if isinstance(quotas, str) else json.dumps(quotas)
+    async def put_quotas(self, quotas: Mapping[str, Any] | str | None) -> None:
+        """Write the ConfigMap: quotas, or a text as it is, or without its key."""
+        text = json.dumps(quotas) if isinstance(quotas, Mapping) else quotas
         path, data = "/api/v1/namespaces/kube-system/configmaps", {"gpu_quota": text}
         if not await self.client.try_call("PATCH", f"{path}/{self.quota_name}", {"data": data}, content_type=MERGE):
             await self.client.call("POST", path, {"metadata": {"name": self.quota_name}, "data": data})

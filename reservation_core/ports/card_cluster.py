@@ -49,9 +49,10 @@ class CardPodSeen:
 
 @dataclass(frozen=True, slots=True)
 class QuotasSeen:
-    """What the object of quotas holds; `text` None: nothing under the key that counts."""
+    """What the object of quotas holds under the `key` that counts; `text` None: nothing."""
 
     uid: str
+    key: str
     text: str | None
 
 

@@ -31,8 +31,8 @@ class QuotaSource:
         match sight:
             case QuotasGone():
                 self._none()
-            case QuotasSeen(uid, text):
-                self._some(uid, text)
+            case QuotasSeen():
+                self._some(sight)
             case _:
                 assert_never(sight)
 
@@ -42,11 +42,12 @@ class QuotaSource:
         self.known, self.problem, self._last = True, None, None
         self._usage.quotas = NO_QUOTAS
 
-    def _some(self, uid: str, text: str | None) -> None:
+    def _some(self, sight: QuotasSeen) -> None:
+        uid, text = sight.uid, sight.text
         if text is not None and text == self._last and self.known and self.problem is None:
             return
         try:
-            quotas = self._read(text)
+            quotas = self._read(sight)
         except BadQuotasError as problem:
             if str(problem) != self.problem:
                 self._reject(uid, str(problem))
@@ -66,7 +67,7 @@ class QuotaSource:
         self._cluster.tell_of_quotas(uid, "BadQuotas", f"The quotas can't be read: {problem}; {kept}.", warning=True)
 
     @staticmethod
-    def _read(text: str | None) -> ModelQuotas:
-        if text is None:
-            raise BadQuotasError("the key with the quotas is missing")
-        return read_quotas(text)
+    def _read(sight: QuotasSeen) -> ModelQuotas:
+        if sight.text is None:
+            raise BadQuotasError(f"they are to stand under the key {sight.key}, and there is none")
+        return read_quotas(sight.text)

@@ -60,7 +60,7 @@ def quota_sight(seen: Seen, rules: CardSightRules) -> CardSight:
     if seen.gone:
         return QuotasGone()
     text = as_mapping(seen.thing.get("data")).get(rules.quota_key)
-    return QuotasSeen(seen.uid, text if isinstance(text, str) else None)
+    return QuotasSeen(seen.uid, rules.quota_key, text if isinstance(text, str) else None)
 
 
 def node_sight(seen: Seen, rules: CardSightRules) -> CardSight:

@@ -177,6 +177,10 @@ async def test_broken_quotas_leave_the_last_ones_in_force_and_say_so(cards: Card
     await eventually(lambda: told("QuotasRead"), PATIENCE_S)
     await cards.put_quotas({cards.namespace: {"quota": {}}})
     await eventually(lambda: running.extender.filter(one, [node]).fitting == (), PATIENCE_S)
+    await cards.put_quotas(None)
+    await eventually(lambda: running.problems(), PATIENCE_S)
+    assert "under the key gpu_quota" in running.problems()[0]
+    assert running.extender.filter(one, [node]).fitting == ()
     await cards.drop_quotas()
     await eventually(lambda: running.extender.filter(two, [node]).fitting == (node,), PATIENCE_S)
 

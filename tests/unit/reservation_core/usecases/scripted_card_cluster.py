@@ -194,7 +194,7 @@ class View:
                     asked.cancel()
 
     def _list(self, handle: Callable[[CardSight], None]) -> None:
-        handle(QuotasGone() if self.truth.text is None else QuotasSeen("quotas", self.truth.text))
+        handle(QuotasGone() if self.truth.text is None else QuotasSeen("quotas", "gpu_quota", self.truth.text))
         for uid in sorted(self._known - set(self.truth.pods)):
             handle(PodGone(uid))
         for name in sorted(self._known_nodes - set(self.truth.nodes)):

@@ -142,8 +142,8 @@ def test_what_no_node_has_is_little_enough_to_be_added_up() -> None:
 
 
 def test_quotas_and_namespaces() -> None:
-    assert quota_sight(seen({"data": {"gpu_quota": "{}"}}), RULES) == QuotasSeen("uid-1", "{}")
-    assert quota_sight(seen({"data": {"other": "{}"}}), RULES) == QuotasSeen("uid-1", None)
+    assert quota_sight(seen({"data": {"gpu_quota": "{}"}}), RULES) == QuotasSeen("uid-1", "gpu_quota", "{}")
+    assert quota_sight(seen({"data": {"other": "{}"}}), RULES) == QuotasSeen("uid-1", "gpu_quota", None)
     assert quota_sight(seen({}, gone=True), RULES) == QuotasGone()
     assert namespace_sight(seen({}), RULES) == NamespaceSeen("thing", enforced=True)
     assert namespace_sight(seen({}, gone=True), RULES) == NamespaceSeen("thing", enforced=False)
