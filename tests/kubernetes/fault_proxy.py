@@ -174,10 +174,12 @@ class FaultProxy(Background):
                 self._is_up()
                 await asyncio.Event().wait()
             finally:
+                if self._site in self._runner.sites:
+                    await self._site.stop()
+                await _some_rounds()  # whoever was let in just now is known then, and is ended with the others
                 await self._cut_streams()
                 await self._runner.cleanup()
-        for _ in range(3):  # connections that were cut are closed in the loop's next rounds
-            await asyncio.sleep(0)
+        await _some_rounds()  # connections that were cut are closed then
 
     async def _listen(self) -> None:
         assert self._runner is not None
@@ -295,6 +297,12 @@ class FaultProxy(Background):
                 break_off(answer)
                 self._streams.pop(id(request), None)
             return response
+
+
+async def _some_rounds() -> None:
+    """Of the event loop."""
+    for _ in range(10):
+        await asyncio.sleep(0)
 
 
 def _answer(rule: Rule) -> web.Response:
