@@ -2,8 +2,8 @@
 
 Three ways of calling: as the chart sets it up (the best node alone is told, and kube-scheduler binds), told all nodes
 that would do and binding by itself (`--assume-at=filter`), and told all and binding through the extender. The same
-configuration but for that, on the same API server, in turns: the ratio of pods a second, from the first that is bound
-to the last. Nothing without KUBEBUILDER_ASSETS.
+configuration but for that, and that kube-scheduler looks at all nodes where it has an extender; on the same API server,
+in turns: the ratio of pods a second, from the first that is bound to the last. Nothing without KUBEBUILDER_ASSETS.
 """
 
 import asyncio

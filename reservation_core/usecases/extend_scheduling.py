@@ -209,11 +209,7 @@ class SchedulerExtender:
     def filter(self, pod: Mapping[str, Any], nodes: Sequence[str]) -> Filtered:
         """Which nodes would do. Raises NotSyncedError."""
         self._require_sync()
-        asking = self._cluster.pod_of(pod)
-        found = self._board.filter(asking, nodes)
-        if self._rules.assume_at is AssumeAt.FILTER:
-            self._claims.claim(asking, self._board.models_of(found.fitting))
-        return Filtered(found.fitting, found.failed, found.unresolvable)
+        return self._all(self._cluster.pod_of(pod), nodes)
 
     def choose(self, pod: Mapping[str, Any], nodes: Sequence[str]) -> Filtered:
         """The same with the best of them alone, where candidates are told so: the best of those from which the pod has
@@ -224,16 +220,16 @@ class SchedulerExtender:
         self._require_sync()
         asked = self._cluster.asked_of(pod)
         tells_all = self._rules.candidates is Candidates.ALL or asked.pod.has_wishes or asked.pod.asked.none
-        found = (self._all if tells_all else self._best)(asked, nodes)
+        found = self._all(asked.pod, nodes, asked) if tells_all else self._best(asked, nodes)
         if not found.fitting:
             self._decided.put_off(asked.pod.uid)
             self._claims.put_off(asked.pod.uid)
         return found
 
-    def _all(self, asked: CardPodSeen, nodes: Sequence[str]) -> Filtered:
-        found = self._board.filter(asked.pod, nodes)
+    def _all(self, asking: CardPod, nodes: Sequence[str], asked: CardPodSeen | None = None) -> Filtered:
+        found = self._board.filter(asking, nodes)
         if self._rules.assume_at is AssumeAt.FILTER:
-            self._claims.claim(asked.pod, self._board.models_of(found.fitting), asked)
+            self._claims.claim(asking, self._board.models_of(found.fitting), asked)
         return Filtered(found.fitting, found.failed, found.unresolvable)
 
     def _best(self, asked: CardPodSeen, nodes: Sequence[str]) -> Filtered:
