@@ -76,13 +76,23 @@ async def test_a_pod_that_comes_to_be_after_its_job_was_cancelled_is_ended_befor
         lost.times = 0
         [other] = await system.submit(system.new(system.records.workload(), gpus=4))
         await system.reaches(cancelled, JobStatus.CANCELLED)
-        assert system.kubelet.started == [f"{cancelled}-1-0"], "it was made late, and came before the other"
         await system.reaches(other, JobStatus.SUCCEEDED)
+        [late_made, other_made] = answered(system, "POST", PODS, 201)
+        [late_ended, *_] = answered(system, "DELETE", f"{PODS}/{cancelled}-1-0", 200)
+        assert late_made < late_ended < other_made
         assert (await system.job(cancelled)).reservation.attempt == 1
         await assert_nothing_left(system)
 
 
+def answered(system: KubernetesInstallation, method: str, path: str, *codes: int) -> list[float]:
+    """When requests were answered with one of the codes (with any, if none is given), in that order."""
+    return [
+        seen.at
+        for seen in system.proxy.requests
+        if seen.method == method and seen.path.partition("?")[0].endswith(path) and (not codes or seen.code in codes)
+    ]
+
+
 def all_were_answered(system: KubernetesInstallation) -> bool:
     """Whether what was late has come: only then is it known that nothing came of it."""
-    asked = [seen for seen in system.proxy.requests if seen.method == "POST" and seen.path.endswith(PODS)]
-    return len(asked) >= 3
+    return len(answered(system, "POST", PODS)) >= 3
