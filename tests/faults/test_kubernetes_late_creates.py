@@ -1,6 +1,8 @@
 """A create whose answer was lost or comes late, and a cancel: the job runs once at most, and its cards wait for it."""
 
+import time
 from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -73,13 +75,17 @@ async def test_a_pod_that_comes_to_be_after_its_job_was_cancelled_is_ended_befor
         [cancelled] = await system.submit(system.new(forever, gpus=4))
         await eventually(lambda: late.used)
         await system.cancel(cancelled)
-        lost.times = 0
         [other] = await system.submit(system.new(system.records.workload(), gpus=4))
+        await eventually(lambda: answered(system, "POST", PODS, 201))
+        lost.times = 0
         await system.reaches(cancelled, JobStatus.CANCELLED)
         await system.reaches(other, JobStatus.SUCCEEDED)
         [late_made, other_made] = answered(system, "POST", PODS, 201)
         [late_ended, *_] = answered(system, "DELETE", f"{PODS}/{cancelled}-1-0", 200)
         assert late_made < late_ended < other_made
+        cards = await system.rows("SELECT released_at FROM allocations WHERE reservation_id = :id", id=cancelled)
+        late_made_at = system.runtime.clock.now() - timedelta(seconds=time.monotonic() - late_made)
+        assert min(card.released_at for card in cards) > late_made_at
         assert (await system.job(cancelled)).reservation.attempt == 1
         await assert_nothing_left(system)
 
