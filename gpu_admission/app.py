@@ -65,6 +65,8 @@ class App:
                 Call.VOLCANO_PREDICATE, self._volcano_predicate, others, self._volcano_predicate_at_once
             ),
             "/scheduler/vprioritize": Asked(Call.VOLCANO_PRIORITIZE, self._volcano_prioritize, others),
+            "/scheduler/vallocate": Asked(Call.VOLCANO_ALLOCATE, self._volcano_allocate, others),
+            "/scheduler/vdeallocate": Asked(Call.VOLCANO_DEALLOCATE, self._volcano_deallocate, others),
         }
         self.questions = {path: Question(each, bodies, metrics, condition) for path, each in asked.items()}
         """What schedulers may ask, by path."""
@@ -144,6 +146,16 @@ class App:
         scores = self._running.extender.prioritize(asked.pod, asked.nodes)
         return volcano.written_scores(asked.nodes, scores), Outcome.ANSWERED
 
+    async def _volcano_allocate(self, body: bytes) -> Answer:
+        asked = await _read(volcano.read_allocation, body)
+        reason = self._running.extender.allocate(asked.pod, asked.node)
+        return volcano.written_allocation(reason), Outcome.ANSWERED if reason is None else Outcome.REFUSED
+
+    async def _volcano_deallocate(self, body: bytes) -> Answer:
+        asked = await _read(volcano.read_allocation, body)
+        self._running.extender.deallocate(asked.pod, waits=asked.waits)
+        return volcano.written_allocation(None), Outcome.ANSWERED
+
     # --- How the process is.
 
     async def _version(self, _request: Request) -> Response:
@@ -186,7 +198,8 @@ def _about(pod: object) -> dict[str, object]:
 
 async def _not_found(_request: Request, _error: Exception) -> Response:
     told = (
-        "there is nothing here; schedulers ask below /scheduler: predicates, priorities, bind, vpredicates, vprioritize"
+        "there is nothing here; schedulers ask below /scheduler: predicates, priorities, bind, vpredicates, "
+        "vprioritize, vallocate, vdeallocate"
     )
     return JSONResponse({"Error": told}, 404)
 

@@ -22,6 +22,8 @@ class Call(StrEnum):
     BIND = "bind"
     VOLCANO_PREDICATE = "volcano_predicate"
     VOLCANO_PRIORITIZE = "volcano_prioritize"
+    VOLCANO_ALLOCATE = "volcano_allocate"
+    VOLCANO_DEALLOCATE = "volcano_deallocate"
 
 
 class Outcome(StrEnum):

@@ -20,6 +20,8 @@ UNRESOLVABLE = 3
 _SCALE = 10
 """Volcano adds scores up as they are, and its own plugins give 0 to 100."""
 _NAME = 253
+_PENDING = 1
+"""A task's Status, in every Volcano that tells us of allocations (1.13 and newer)."""
 
 # What every Volcano since 1.7 sends of a task and of a node, and what has come and gone since.
 _OF_A_TASK = frozenset({"Resreq", "InitResreq", "LastTransaction", "VolumeReady", "BestEffort"})
@@ -43,6 +45,18 @@ class Prioritize:
 
     pod: Mapping[str, Any]
     nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """A task was allocated to that node within a session, or that was taken back (then `node` may be "").
+
+    `waits`: the task is as if nothing had been tried; a pod that is evicted from its node is not.
+    """
+
+    pod: Mapping[str, Any]
+    node: str
+    waits: bool
 
 
 def read_predicate(body: bytes) -> Predicate:
@@ -73,6 +87,26 @@ def read_prioritize(body: bytes) -> Prioritize:
     if nodes is None:
         raise BadJsonError("the body must be an object with task and nodes")
     return Prioritize(_pod_of(task), tuple(nodes))
+
+
+def read_allocation(body: bytes) -> Allocation:
+    """What comes by allocateFuncVerb and deallocateFuncVerb. Raises BadJsonError."""
+    walk = JsonWalk(body)
+    found = walk.value()
+    walk.end()
+    if not isinstance(found, dict):
+        raise BadJsonError("the body must be an object with task")
+    task = member(found, "task")
+    pod = _pod_of(task)
+    node = member(task, "NodeName") or ""
+    if not isinstance(node, str) or len(node) > _NAME:
+        raise BadJsonError(f"NodeName must be a text of at most {_NAME} characters")
+    return Allocation(pod, node, member(task, "Status") == _PENDING)
+
+
+def written_allocation(reason: str | None) -> bytes:
+    """The answer to both; with a reason the allocation is taken back."""
+    return b"{}" if reason is None else written_error(reason)
 
 
 def written_predicate(asked: Predicate, filtered: Filtered, shape: VolcanoShape) -> bytes:

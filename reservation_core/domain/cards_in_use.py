@@ -175,6 +175,11 @@ class CardsInUse:
         self.usage.claim(pod.uid, pod.namespace, models, milli, until_s)
         self.owners.claim(pod.owned, models, milli, until_s)
 
+    def drop_claim(self, uid: str) -> None:
+        """Nothing is claimed for a pod any more."""
+        self.usage.drop_claim(uid)
+        self.owners.drop_claim(uid)
+
     def end_claims(self, now_s: float) -> None:
         """Forget the claims whose time is over."""
         self.usage.end_claims(now_s)

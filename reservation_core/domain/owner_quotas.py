@@ -63,6 +63,10 @@ class OwnerQuotas:
         if _beside_the_ledger(pod):
             self._pods.claim(pod.uid, _key(pod.namespace, pod.owner), models, milli, until_s)
 
+    def drop_claim(self, uid: str) -> None:
+        """Nothing is claimed for a pod any more."""
+        self._pods.drop_claim(uid)
+
     def end_claims(self, now_s: float) -> None:
         """Forget the claims whose time is over."""
         self._pods.end_claims(now_s)

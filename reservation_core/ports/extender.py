@@ -77,5 +77,13 @@ class Extender(Protocol):
     def prioritize(self, pod: Mapping[str, Any], nodes: Sequence[str]) -> Sequence[int]:
         """How good each node is, 0 to 10. A look-up: no I/O, no side effects. Raises NotSyncedError."""
 
+    def allocate(self, pod: Mapping[str, Any], node: str) -> str | None:
+        """A scheduler that binds by itself has given a pod to a node, and may still take it back. Why it may not go
+        there, or None: then it counts there, and only there, from now on. No I/O. Raises NotSyncedError."""
+
+    def deallocate(self, pod: Mapping[str, Any], *, waits: bool) -> None:
+        """It has taken that back. `waits`: the pod is on no node and nobody has asked to bind it; else it counts till
+        it is seen to be gone. No I/O."""
+
     async def bind(self, binding: Binding) -> None:
         """Decide on cards, write the decision and bind. Raises NotSyncedError and BindRefusedError."""

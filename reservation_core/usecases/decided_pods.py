@@ -84,8 +84,20 @@ class DecidedPods:
         if (former is None or former.chosen) and not self._cards.is_bound(pod.uid):
             ref = PodRef(pod.namespace, pod.name, pod.uid)
             begun_s = self._now_s()
-            self._by_uid[pod.uid] = Decision(ref, node, {}, begun_s, asked, begun_s + self._rules.binding_s)
+            made = Decision(ref, node, {}, begun_s, asked, begun_s + self._rules.binding_s)
+            if former is not None:
+                made.unclear_until_s = begun_s + self._rules.unclear_s  # a bind by the former one may still come
+            self._by_uid[pod.uid] = made
             self._cards.assume(pod, node, None)
+
+    def take_back(self, uid: str) -> None:
+        """The pod's scheduler has taken its choice back before it asked anybody to bind the pod by it."""
+        decision = self._by_uid.get(uid)
+        if decision is not None and decision.chosen:
+            if decision.unclear_until_s > self._now_s():
+                self.put_off(uid)
+            else:
+                self._give_up(decision)
 
     def see(self, seen: CardPodSeen) -> None:
         """A pod that is on no node, as it is now."""

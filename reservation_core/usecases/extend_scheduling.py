@@ -9,12 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Any, assert_never
 
-import structlog
-
-from reservation_core.domain.card_footprints import Placed
 from reservation_core.domain.cards_in_use import CardPod
-from reservation_core.domain.extender_board import ExtenderBoard, Refused
-from reservation_core.domain.extender_marks import marks_of
+from reservation_core.domain.extender_board import ExtenderBoard
 from reservation_core.domain.map_placement import ReservedCards
 from reservation_core.ports.card_cluster import (
     CardCluster,
@@ -25,19 +21,15 @@ from reservation_core.ports.card_cluster import (
     QuotasSeen,
 )
 from reservation_core.ports.clock import Clock
-from reservation_core.ports.cluster import ClusterUnavailableError
-from reservation_core.ports.extender import AssumeAt, Binding, BindRefusedError, Candidates, Filtered, NotSyncedError
-from reservation_core.ports.map_cluster import BindRefusedError as RefusedByServerError
-from reservation_core.ports.map_cluster import NamespaceSeen, NodeGone, PodChangedError, PodGone, PodRef
-from reservation_core.usecases.binds_under_way import BindsUnderWay
-from reservation_core.usecases.decided_pods import DecidedPods, Decision
+from reservation_core.ports.extender import AssumeAt, Binding, Candidates, Filtered, NotSyncedError
+from reservation_core.ports.map_cluster import NamespaceSeen, NodeGone, PodGone
+from reservation_core.usecases.bind_pods import PodBinder
+from reservation_core.usecases.decided_pods import DecidedPods
 from reservation_core.usecases.extend_rules import Counts, ExtendRules
 from reservation_core.usecases.keep_claims import ClaimKeeper
 from reservation_core.usecases.mark_bound_pods import BoundPodMarker
 from reservation_core.usecases.quota_source import QuotaSource
 from reservation_core.usecases.told_nodes import ToldNodes
-
-_log = structlog.get_logger(__name__)
 
 
 class SchedulerExtender:
@@ -71,12 +63,10 @@ class SchedulerExtender:
         self._listed = False
         self._fresh = True
         self._reads_again = False
-        self._old_binds_over = asyncio.Event()
-        self._ending = False
-        self._under_way = BindsUnderWay(rules.binds_at_once, rules.pause_s)
         self._others_until_s = -inf
         self.counts = Counts()
         self._decided = DecidedPods(cluster, board.cards, rules, self.counts)
+        self._binder = PodBinder(cluster, board, rules, clock, self._decided, self._waiting, self.counts, leads_for_s)
         self._told = ToldNodes()
 
     @property
@@ -135,12 +125,12 @@ class SchedulerExtender:
 
     def end(self) -> None:
         """Begin no more binds."""
-        self._ending = True
+        self._binder.ending = True
 
     @property
     def settled(self) -> bool:
         """Whether nothing that was asked for can still be carried out."""
-        return self._ending and self._decided.settled
+        return self._binder.ending and self._decided.settled
 
     def reserve(self, reserved: ReservedCards) -> None:
         """Take in what the ledger has promised."""
@@ -193,23 +183,28 @@ class SchedulerExtender:
     def _all_seen(self) -> None:
         self._listed = self._fresh = True
         if self._reads_again:
-            self._old_binds_over.set()
+            self._binder.old_binds_over.set()
 
     # What is asked
 
     @property
     def busy(self) -> bool:
         """Whether many binds are under way."""
-        return self._under_way.many
+        return self._binder.under_way.many
 
     async def turn(self) -> None:
         """Wait while many binds are under way."""
-        await self._under_way.turn()
+        await self._binder.under_way.turn()
 
     def filter(self, pod: Mapping[str, Any], nodes: Sequence[str]) -> Filtered:
-        """Which nodes would do. Raises NotSyncedError."""
+        """Which nodes would do. Raises NotSyncedError.
+
+        Who asks about a pod again is not about to bind it by what it was allocated before.
+        """
         self._require_sync()
-        return self._all(self._cluster.pod_of(pod), nodes)
+        asking = self._cluster.pod_of(pod)
+        self._decided.put_off(asking.uid)
+        return self._all(asking, nodes)
 
     def choose(self, pod: Mapping[str, Any], nodes: Sequence[str]) -> Filtered:
         """The same with the best of them alone, where candidates are told so: the best of those from which the pod has
@@ -252,95 +247,28 @@ class SchedulerExtender:
     async def bind(self, binding: Binding) -> None:
         """Decide on cards, write the decision and bind. Raises NotSyncedError and BindRefusedError."""
         self._require_sync()
-        ref = PodRef(binding.namespace, binding.name, binding.uid)
-        pod = self._waiting.get(ref.uid) or await self._looked_up(ref, binding.node)
-        if pod is None:
-            return None
-        if not pod.asked.none:
-            await self._old_binds_over.wait()
-        await self._decided.wait_known_where(ref, binding.node)
+        await self._binder.bind(binding, self._require_sync)
+
+    def allocate(self, pod: Mapping[str, Any], node: str) -> str | None:
+        """A scheduler that binds by itself has given a pod to a node; it may still take it back. Why it may not go
+        there, or None: then it counts there, and nowhere else, from now on. Raises NotSyncedError."""
         self._require_sync()
-        begun = self._decide(ref, pod, binding.node)
-        return None if begun is None else await self._carry_out(begun)
+        asked = self._cluster.asked_of(pod)
+        found = self._board.filter(asked.pod, (node,))
+        if not found.fitting:
+            return found.unresolvable.get(node) or found.failed.get(node) or f"{node} was not judged"
+        if self._rules.assume_at is AssumeAt.FILTER and not asked.pod.asked.none:
+            self._claims.drop(asked.pod.uid)
+            self._decided.choose(asked, node)
+        return None
 
-    def _decide(self, ref: PodRef, pod: CardPod, node: str) -> Decision | None:
-        """From here on the decision counts. None: the pod is there already. Raises BindRefusedError."""
-        if self._cards.is_bound(ref.uid):
-            self._require_on(ref, self._cards.node_of(ref.uid), node)
-            return None
-        if self._ending:
-            raise BindRefusedError("gpu-admission is ending; ask again, another replica answers.")
-        begun = self._decided.bind_of(ref.uid)
-        if begun is not None and begun.node == node:
-            return begun  # asked once more: the same cards, whoever's call comes through
-        decision = self._board.decide(pod, node)
-        match decision:
-            case Refused(reason):
-                self.counts.refused += 1
-                raise BindRefusedError(reason)
-            case Placed():
-                marks = marks_of(decision, node, self._clock.now()) if pod.asked.shares else {}
-            case _:
-                assert_never(decision)
-        self._cards.assume(pod, node, decision.footprint if pod.asked.shares else None)
-        made = Decision(ref, node, marks, self._now_s())
-        self._decided.put(made)
-        return made
-
-    async def _carry_out(self, begun: Decision) -> None:
-        within_s = min(self._rules.bind_s, self._leads_for_s())
-        begun.calls += 1
-        self._under_way.begin()
-        try:
-            async with asyncio.timeout(within_s):
-                await self._cluster.bind(begun.pod, begun.node, begun.marks)
-        except (PodChangedError, RefusedByServerError) as problem:
-            self.counts.refused += 1
-            self._decided.refused(begun)
-            raise BindRefusedError(str(problem)) from problem
-        except (ClusterUnavailableError, TimeoutError) as problem:
-            self.counts.unanswered += 1
-            self._decided.unanswered(begun)
-            why = str(problem) or "no answer in time"
-            _log.warning("a bind was not answered", pod=str(begun.pod), why=why)
-            raise BindRefusedError(f"Whether {begun.pod} is bound to {begun.node} is not known: {why}") from problem
-        except asyncio.CancelledError:
-            self._decided.unanswered(begun)
-            raise
-        finally:
-            begun.calls -= 1
-            self._under_way.end()
-        self.counts.bound += 1
-        begun.since_s = self._now_s()
-        _log.debug("bound", pod=str(begun.pod), node=begun.node, cards=begun.marks)
-
-    async def _looked_up(self, ref: PodRef, node: str) -> CardPod | None:
-        """A pod that was not seen waiting; None for one that is on this node already. Raises BindRefusedError.
-
-        It is not taken in: of what the watch has not told it may never tell that it is gone.
-        """
-        if self._cards.is_bound(ref.uid):
-            self._require_on(ref, self._cards.node_of(ref.uid), node)
-            return None
-        try:
-            found = await self._cluster.look_at(ref)
-        except ClusterUnavailableError as problem:
-            raise BindRefusedError(f"{ref} could not be looked up: {problem}") from problem
-        match found:
-            case PodGone():
-                raise BindRefusedError(f"There is no pod {ref} of the uid {ref.uid} any more.")
-            case CardPodSeen():
-                if found.node is None:
-                    return found.pod
-                self._require_on(ref, found.node, node)
-                return None
-            case _:
-                assert_never(found)
-
-    @staticmethod
-    def _require_on(ref: PodRef, where: str | None, node: str) -> None:
-        if where != node:
-            raise BindRefusedError(f"{ref} is on {where} already.")
+    def deallocate(self, pod: Mapping[str, Any], *, waits: bool) -> None:
+        """It has taken it back: what was allocated counts no more. `waits`: the pod is not about to be bound; else
+        somebody may be ending it on its node, where it counts till it is gone."""
+        if waits:
+            uid = self._cluster.pod_of(pod).uid
+            self._claims.drop(uid)
+            self._decided.take_back(uid)
 
     # What is done beside
 
@@ -348,7 +276,7 @@ class SchedulerExtender:
         """What a process before this one asked for last may still be carried out: only after that, and when everything
         was read once more, something is bound. Where there is a lease it has seen to that."""
         if self._leads_for_s() < inf:
-            self._old_binds_over.set()
+            self._binder.old_binds_over.set()
             return
         await asyncio.sleep(self._rules.unclear_s)
         self._reads_again = True

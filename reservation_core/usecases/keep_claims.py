@@ -56,6 +56,11 @@ class ClaimKeeper:
         if passed is not None:
             passed.binding_until_s = self._now_s()
 
+    def drop(self, uid: str) -> None:
+        """It is known where the pod goes, or that it goes nowhere."""
+        self._passed.pop(uid, None)
+        self._cards.drop_claim(uid)
+
     async def run(self) -> None:
         """End claims until cancelled."""
         while True:

@@ -36,6 +36,7 @@ class CountingExtender:
     is_busy: bool = False
     trouble: list[str] = field(default_factory=list)
     asking: dict[str, int] = field(default_factory=dict)
+    allocated: dict[str, str] = field(default_factory=dict)
     asked: int = 0
 
     @property
@@ -78,6 +79,17 @@ class CountingExtender:
     def prioritize(self, pod: Mapping[str, Any], nodes: Sequence[str]) -> Sequence[int]:
         self._check()
         return [max(0, 10 - self.free.get(name, 0)) for name in nodes]
+
+    def allocate(self, pod: Mapping[str, Any], node: str) -> str | None:
+        found = self.filter(pod, (node,))
+        if node in found.fitting:
+            self.free[node] -= _gpus(pod)
+            self.allocated[pod["metadata"]["uid"]] = node
+        return found.failed.get(node) or found.unresolvable.get(node)
+
+    def deallocate(self, pod: Mapping[str, Any], *, waits: bool) -> None:
+        if waits and (node := self.allocated.pop(pod["metadata"]["uid"], None)) is not None:
+            self.free[node] += _gpus(pod)
 
     async def bind(self, binding: Binding) -> None:
         self._check()

@@ -1,0 +1,132 @@
+"""A real Volcano scheduler that calls the extender, on a real API server."""
+
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.admission_process import PATIENCE_S, admission
+from tests.card_cluster import CardCluster, card_pod, container
+from tests.kubernetes.api_client import JsonObject
+from tests.kubernetes.api_server import ApiServer
+from tests.kubernetes.volcano import POD_GROUPS, pod_group, started_volcano, volcano_of
+from tests.ports import own_port
+from tests.waiting import eventually
+
+GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "scheduler-extender.md"
+AS_DELIVERED = ("--assume-at=filter",)
+
+
+@pytest.fixture
+def volcano(api_server: ApiServer) -> Path:
+    program = volcano_of(api_server)
+    if program is None:
+        pytest.skip("KUBEBUILDER_ASSETS names no vc-scheduler")
+    return program
+
+
+@pytest.fixture
+async def cards(api_server: ApiServer, namespace: str) -> AsyncIterator[CardCluster]:
+    async with api_server.client() as client:
+        made = CardCluster(client, namespace)
+        yield made
+        await made.clean_up()
+
+
+def config(port: int, **arguments: object) -> str:
+    """What the guide has for Volcano's ConfigMap, with these arguments of the plugin; None: without it."""
+    [written] = re.findall(r"^```yaml\n(actions: .*?)^```", GUIDE.read_text(), re.DOTALL | re.MULTILINE)
+    read = yaml.safe_load(written)
+    [plugin] = [each for tier in read["tiers"] for each in tier["plugins"] if each["name"] == "extender"]
+    of_plugin = plugin["arguments"]
+    of_plugin["extender.urlPrefix"] = f"http://127.0.0.1:{port}/scheduler"
+    for name, value in arguments.items():
+        if value is None:
+            of_plugin.pop(f"extender.{name}", None)
+        else:
+            of_plugin[f"extender.{name}"] = value
+    return yaml.safe_dump(read)
+
+
+def member(cards: CardCluster, gang: str, name: str, **amounts: int) -> JsonObject:
+    made = card_pod(name, container(**amounts), nodeSelector={"test-nodes": cards.prefix}, schedulerName="volcano")
+    made["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": gang}
+    return made
+
+
+async def add_gang(cards: CardCluster, name: str, pods: int, **amounts: int) -> None:
+    """All of its pods or none; they are named `name-0`, `name-1` and so on."""
+    await cards.client.call("POST", POD_GROUPS.format(namespace=cards.namespace), pod_group(name, pods))
+    for number in range(pods):
+        await cards.add(member(cards, name, f"{name}-{number}", **amounts))
+
+
+async def eventually_bound(cards: CardCluster, count: int) -> dict[str, str]:
+    async def there() -> bool:
+        return len(await cards.bound()) >= count
+
+    await eventually(there, PATIENCE_S)
+    return await cards.bound()
+
+
+async def eventually_judged(cards: CardCluster, count: int) -> None:
+    """Wait until so many pods were told why they wait."""
+
+    async def judged() -> bool:
+        listed = (await cards.client.call("GET", cards.path))["items"]
+        return sum(1 for each in listed if each["status"].get("conditions")) >= count
+
+    await eventually(judged, PATIENCE_S)
+
+
+async def told(cards: CardCluster, name: str, what: str) -> None:
+    """Wait until a pod says so of why it waits."""
+
+    async def said() -> bool:
+        conditions = (await cards.read(name))["status"].get("conditions") or []
+        return any(each["type"] == "PodScheduled" and what in each.get("message", "") for each in conditions)
+
+    await eventually(said, PATIENCE_S)
+
+
+async def test_a_quota_lets_as_many_through_as_it_says_and_the_others_know_why(
+    api_server: ApiServer, volcano: Path, cards: CardCluster
+) -> None:
+    for _ in range(3):
+        await cards.add_node(gpus=8)
+    await cards.put_quotas({cards.namespace: {"quota": {"H100": 8}}})
+    port = own_port()
+    async with (
+        admission(api_server, port, *AS_DELIVERED, QUOTA_NAME=cards.quota_name),
+        started_volcano(api_server, volcano, cards.client, config(port)),
+    ):
+        for number in range(20):
+            await add_gang(cards, f"p{number}", 1, gpu=1)
+        bound = await eventually_bound(cards, 8)
+        for number in range(20):
+            if f"p{number}-0" not in bound:
+                await told(cards, f"p{number}-0", "has used 8 of its 8 H100; ask an administrator, or wait")
+        assert len(await cards.bound()) == 8
+        await cards.client.call("DELETE", f"{cards.path}/{next(iter(bound))}", {"gracePeriodSeconds": 0})
+        await cards.put_quotas({cards.namespace: {"quota": {"H100": 9}}})
+        await eventually_bound(cards, 9)
+
+
+async def test_a_gang_that_asks_for_more_than_there_is_quota_keeps_nobody_out(
+    api_server: ApiServer, volcano: Path, cards: CardCluster
+) -> None:
+    for _ in range(3):
+        await cards.add_node(gpus=8)
+    await cards.put_quotas({cards.namespace: {"quota": {"H100": 8}}})
+    port = own_port()
+    async with (
+        admission(api_server, port, *AS_DELIVERED, QUOTA_NAME=cards.quota_name),
+        started_volcano(api_server, volcano, cards.client, config(port)),
+    ):
+        await add_gang(cards, "large", 12, gpu=1)
+        await eventually_judged(cards, 12)
+        await add_gang(cards, "small", 8, gpu=1)
+        bound = await eventually_bound(cards, 8)
+        assert {name.partition("-")[0] for name in bound} == {"small"}
