@@ -90,6 +90,17 @@ def place(asked: AskedCards, free: FreeCards, first: tuple[int, ...] | None = No
     )
 
 
+def place_beside_plugin(asked: AskedCards, free: FreeCards, first: tuple[int, ...] | None = None) -> Placed | None:
+    """The same with the cards that a device plugin gives, which it names itself, and before the others."""
+    if len(free.whole()) < asked.plugin:
+        return None
+    if not asked.shares:
+        return Placed((), ())
+    if asked.plugin:
+        lay_out(AskedCards(plugin=asked.plugin), free, (), ())
+    return place(asked, free, first)
+
+
 def lay_out(asked: AskedCards, free: FreeCards, promised: Collection[int], own: Collection[int]) -> Footprint:
     """Where a pod that is on the node may be, when nobody knows: on free cards, those of its `own` promise first.
 

@@ -11,15 +11,22 @@ from itertools import compress
 import numpy as np
 from numpy.typing import NDArray
 
-from reservation_core.domain.asked_cards import AskedCards
 from reservation_core.domain.asked_nodes import UNKNOWN, AskedNodes
-from reservation_core.domain.card_footprints import FreeCards, Placed, lay_out, place
+from reservation_core.domain.card_footprints import FreeCards, Placed, place_beside_plugin
 from reservation_core.domain.cards_in_use import CardNode, CardPod, CardsInUse, Left
-from reservation_core.domain.extender_reasons import UNKNOWN_NODE, is_simple, lacking, never_fits, share_of
+from reservation_core.domain.extender_reasons import (
+    UNKNOWN_NODE,
+    is_simple,
+    lacking,
+    may_be_taken,
+    never_fits,
+    share_of,
+)
 from reservation_core.domain.model_usage import Model
 from reservation_core.domain.placement.fleet import Positions
 from reservation_core.domain.placement.ranking import Ranking
 from reservation_core.domain.placement.tasks import WHOLE, Task
+from reservation_core.domain.share_claims import ShareClaims, fit_in_any_order
 
 BEST = 10
 """The score of the best node; the worst has 0."""
@@ -70,6 +77,18 @@ class ExtenderBoard:
         if fits.all():
             return Verdict(tuple(nodes), {}, {})
         return self._told(pod, nodes, (at, kinds, fits), denials)
+
+    def beside_claims(self, pod: CardPod, found: Verdict, claims: ShareClaims) -> Verdict:
+        """What is left of a verdict where all who may come to a node do."""
+        if not pod.asked.shares:
+            return found
+        others = {name: claims.others(name, pod.uid) for name in found.fitting}
+        taken = {name for name, pods in others.items() if pods and not self._has_room_beside(pod, name, pods)}
+        if not taken:
+            return found
+        failed = {name: may_be_taken(len(others[name])) for name in found.fitting if name in taken}
+        fitting = tuple(name for name in found.fitting if name not in taken)
+        return Verdict(fitting, {**found.failed, **failed}, found.unresolvable)
 
     def choose(self, pod: CardPod, nodes: Sequence[str]) -> Verdict:
         """The best of the nodes that would do for a pod now; all for who asks for no cards; why, where none does.
@@ -208,24 +227,18 @@ class ExtenderBoard:
             free = self.cards.free_for(pod, self.cards.nodes[self.cards.fleet.name_at(int(at[number]))])
             alike = (tuple(free.milli), tuple(free.memory))
             if alike not in known:
-                known[alike] = self._placed(pod, free, None) is not None
+                known[alike] = place_beside_plugin(pod.asked, free) is not None
             able[number] = known[alike]
         return able
+
+    def _has_room_beside(self, pod: CardPod, name: str, others: Sequence[CardPod]) -> bool:
+        free = self.cards.free_for(pod, self.cards.nodes[name])
+        return fit_in_any_order([pod.asked, *(other.asked for other in others)], free)
 
     def _room(self, pod: CardPod, node: CardNode) -> Placed | None:
         """The cards that the pod would get on a node; of a device plugin's none are named."""
         free = self.cards.free_for(pod, node)
-        return self._placed(pod, free, self._chosen(pod, node, free))
-
-    @staticmethod
-    def _placed(pod: CardPod, free: FreeCards, chosen: tuple[int, ...] | None) -> Placed | None:
-        if len(free.whole()) < pod.asked.plugin:
-            return None
-        if not pod.asked.shares:
-            return Placed((), ())
-        if pod.asked.plugin:
-            lay_out(AskedCards(plugin=pod.asked.plugin), free, (), ())
-        return place(pod.asked, free, chosen)
+        return place_beside_plugin(pod.asked, free, self._chosen(pod, node, free))
 
     def _chosen(self, pod: CardPod, node: CardNode, free: FreeCards) -> tuple[int, ...] | None:
         """The policy's choice of cards, where it is asked for one and knows what is free."""

@@ -66,6 +66,13 @@ def lacking(asked: AskedCards, left: Left, promised: int) -> str:
     return _no_memory(part.memory, left.roomy, promised)
 
 
+@lru_cache(maxsize=1024)
+def may_be_taken(pods: int) -> str:
+    """Where there is room only if others that are just being scheduled go elsewhere."""
+    who = "another pod that is" if pods == 1 else f"{pods} other pods that are"
+    return f"the GPUs have no room for the pod beside {who} just being scheduled; wait"
+
+
 def share_of(asked: AskedCards) -> int:
     """The thousandths of one card that a pod asks for, if it asks for nothing else; else of a whole one."""
     return asked.parts[0].milli if asked.parts else WHOLE

@@ -11,6 +11,7 @@ from math import inf
 
 import structlog
 
+from reservation_core.domain.card_footprints import Footprint
 from reservation_core.domain.cards_in_use import CardsInUse
 from reservation_core.ports.card_cluster import CardCluster, CardPodSeen
 from reservation_core.ports.cluster import ClusterUnavailableError
@@ -74,8 +75,8 @@ class DecidedPods:
         """A decision counts from now on. The cards are told by who decided."""
         self._by_uid[decision.pod.uid] = decision
 
-    def choose(self, asked: CardPodSeen, node: str) -> None:
-        """A scheduler that binds by itself is told this node alone: the pod counts there from now on.
+    def choose(self, asked: CardPodSeen, node: str, footprint: Footprint | None = None) -> None:
+        """A scheduler that binds by itself is told this node alone: the pod counts there from now on, on those cards.
 
         Asked about once more it may be given another, unless we bind it.
         """
@@ -88,7 +89,7 @@ class DecidedPods:
             if former is not None:
                 made.unclear_until_s = begun_s + self._rules.unclear_s  # a bind by the former one may still come
             self._by_uid[pod.uid] = made
-            self._cards.assume(pod, node, None)
+            self._cards.assume(pod, node, footprint)
 
     def take_back(self, uid: str) -> None:
         """The pod's scheduler has taken its choice back before it asked anybody to bind the pod by it."""

@@ -10,8 +10,9 @@ from math import inf
 from typing import Any, assert_never
 
 from reservation_core.domain.cards_in_use import CardPod
-from reservation_core.domain.extender_board import ExtenderBoard
+from reservation_core.domain.extender_board import ExtenderBoard, Refused
 from reservation_core.domain.map_placement import ReservedCards
+from reservation_core.domain.share_claims import ShareClaims
 from reservation_core.ports.card_cluster import (
     CardCluster,
     CardNodeSeen,
@@ -57,6 +58,7 @@ class SchedulerExtender:
         self._ledger_known = ledger_known
         self.quotas = QuotaSource(cluster, board.cards.usage)
         self._claims = ClaimKeeper(cluster, board.cards, rules.claim_s, rules.binding_s)
+        self._shares = ShareClaims(board.cards.usage)
         self._waiting: dict[str, CardPod] = {}
         self._learnt: set[str] = set()
         self.marker = BoundPodMarker(cluster, board, clock, lambda: self.synced)
@@ -204,7 +206,12 @@ class SchedulerExtender:
         self._require_sync()
         asking = self._cluster.pod_of(pod)
         self._decided.put_off(asking.uid)
-        return self._all(asking, nodes)
+        found = self._board.filter(asking, nodes)
+        if self._rules.assume_at is AssumeAt.FILTER:
+            found = self._board.beside_claims(asking, found, self._shares)
+            self._claims.claim(asking, self._board.models_of(found.fitting))
+            self._shares.put(asking, found.fitting)
+        return Filtered(found.fitting, found.failed, found.unresolvable)
 
     def choose(self, pod: Mapping[str, Any], nodes: Sequence[str]) -> Filtered:
         """The same with the best of them alone, where candidates are told so: the best of those from which the pod has
@@ -215,16 +222,16 @@ class SchedulerExtender:
         self._require_sync()
         asked = self._cluster.asked_of(pod)
         tells_all = self._rules.candidates is Candidates.ALL or asked.pod.has_wishes or asked.pod.asked.none
-        found = self._all(asked.pod, nodes, asked) if tells_all else self._best(asked, nodes)
+        found = self._all(asked, nodes) if tells_all else self._best(asked, nodes)
         if not found.fitting:
             self._decided.put_off(asked.pod.uid)
             self._claims.put_off(asked.pod.uid)
         return found
 
-    def _all(self, asking: CardPod, nodes: Sequence[str], asked: CardPodSeen | None = None) -> Filtered:
-        found = self._board.filter(asking, nodes)
+    def _all(self, asked: CardPodSeen, nodes: Sequence[str]) -> Filtered:
+        found = self._board.filter(asked.pod, nodes)
         if self._rules.assume_at is AssumeAt.FILTER:
-            self._claims.claim(asking, self._board.models_of(found.fitting), asked)
+            self._claims.claim(asked.pod, self._board.models_of(found.fitting), asked)
         return Filtered(found.fitting, found.failed, found.unresolvable)
 
     def _best(self, asked: CardPodSeen, nodes: Sequence[str]) -> Filtered:
@@ -254,12 +261,12 @@ class SchedulerExtender:
         there, or None: then it counts there, and nowhere else, from now on. Raises NotSyncedError."""
         self._require_sync()
         asked = self._cluster.asked_of(pod)
-        found = self._board.filter(asked.pod, (node,))
-        if not found.fitting:
-            return found.unresolvable.get(node) or found.failed.get(node) or f"{node} was not judged"
+        decision = self._board.decide(asked.pod, node)
+        if isinstance(decision, Refused):
+            return decision.reason
         if self._rules.assume_at is AssumeAt.FILTER and not asked.pod.asked.none:
             self._claims.drop(asked.pod.uid)
-            self._decided.choose(asked, node)
+            self._decided.choose(asked, node, decision.footprint if asked.pod.asked.shares else None)
         return None
 
     def deallocate(self, pod: Mapping[str, Any], *, waits: bool) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import structlog
 
+from reservation_core.domain.card_footprints import Placed
 from reservation_core.domain.extender_board import ExtenderBoard
 from reservation_core.domain.extender_marks import marks_of
 from reservation_core.ports.card_cluster import CardCluster, CardPodSeen
@@ -35,6 +36,8 @@ class BoundPodMarker:
         if seen.pod.uid not in self._queued:
             self._queued.add(seen.pod.uid)
             self._to_mark.put_nowait(seen)
+            if self._may_write():
+                self._decide(seen)  # before anybody asks: who comes next is judged by it
 
     async def run(self) -> None:
         """Write until cancelled."""
@@ -60,18 +63,26 @@ class BoundPodMarker:
         return None
 
     async def _mark(self, seen: CardPodSeen) -> None:
-        cards, ref = self._board.cards, _ref(seen)
+        ref = _ref(seen)
         if seen.node is None or not self._is_there(seen):
             return  # it is gone
-        placed = self._board.cards_of(seen.pod, seen.node)
+        placed = self._decide(seen)
         if placed is None:
             self.without_room += 1
             what = f"No GPU of {seen.node} has room for {ref}: it was bound beside gpu-admission, or two were at once."
             self._cluster.tell_of_pod(ref, "NoCards", what)
             return
-        cards.put_bound(seen.pod, seen.node, placed.footprint)
         await self._cluster.mark(ref, seen.version, marks_of(placed, seen.node, self._clock.now()))
         self.marked += 1
+
+    def _decide(self, seen: CardPodSeen) -> Placed | None:
+        """The cards that a pod has on its node from now on; None where there is no room."""
+        if seen.node is None:
+            return None
+        placed = self._board.cards_of(seen.pod, seen.node)
+        if placed is not None:
+            self._board.cards.put_bound(seen.pod, seen.node, placed.footprint)
+        return placed
 
     def _is_there(self, seen: CardPodSeen) -> bool:
         cards, uid = self._board.cards, seen.pod.uid

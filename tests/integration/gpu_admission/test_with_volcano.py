@@ -130,3 +130,30 @@ async def test_a_gang_that_asks_for_more_than_there_is_quota_keeps_nobody_out(
         await add_gang(cards, "small", 8, gpu=1)
         bound = await eventually_bound(cards, 8)
         assert {name.partition("-")[0] for name in bound} == {"small"}
+
+
+@pytest.mark.parametrize("newer", [True, False], ids=["tells_of_allocations", "asks_only"])
+async def test_shares_share_cards_and_no_card_is_overdrawn(
+    api_server: ApiServer, volcano: Path, cards: CardCluster, newer: bool
+) -> None:
+    for _ in range(2):
+        await cards.add_node(shared=2, memory=100)
+    port = own_port()
+    verbs = {} if newer else {"allocateFuncVerb": None, "deallocateFuncVerb": None}
+    async with (
+        admission(api_server, port, *AS_DELIVERED, QUOTA_NAME=cards.quota_name),
+        started_volcano(api_server, volcano, cards.client, config(port, **verbs)),
+    ):
+        for number in range(8):
+            await add_gang(cards, f"p{number}", 1, core=60, memory=1)
+        bound = await eventually_bound(cards, 4)
+        for number in range(8):
+            if f"p{number}-0" not in bound:
+                await told(cards, f"p{number}-0", "card")
+        assert len(await cards.bound()) == 4
+
+        async def all_marked() -> bool:
+            found = await cards.cards_by_node()
+            return [sorted(of_node.values()) for of_node in found.values()] == [[600, 600], [600, 600]]
+
+        await eventually(all_marked, PATIENCE_S)

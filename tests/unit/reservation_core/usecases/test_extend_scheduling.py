@@ -208,7 +208,7 @@ def test_after_all_is_over_everything_that_is_left_is_given_and_nothing_stays_as
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_where_schedulers_bind_by_themselves_no_quota_is_passed_by_racing_pods(seed: int) -> None:
     async def work() -> None:
         chance = random.Random(seed)
@@ -237,10 +237,11 @@ def test_where_schedulers_bind_by_themselves_no_quota_is_passed_by_racing_pods(s
         assert truth.breaches == []
         for each in truth.pods.values():
             if each.node is not None and each.pod.asked.shares:
-                assert each.footprint is not None or any(each.pod.uid in told for told in view.told)
+                assert each.footprint is not None
+        assert view.told == []  # there was a card for each
         shared = [name for name, node in truth.models.items() if node.share_cards]
         for name in shared:
-            assert not [each for each in card_breaches(truth, name) if "has no cards" not in each]
+            assert card_breaches(truth, name) == []
         await replica.end()
 
     run_virtually(work())
