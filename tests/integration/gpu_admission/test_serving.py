@@ -74,6 +74,27 @@ def test_volcano_asks(client: httpx.Client) -> None:
     assert client.post("/scheduler/vprioritize", json=question).json() == {"nodeScore": {"n1": 20.0, "n3": 60.0}}
 
 
+def test_volcano_tells(client: httpx.Client, extender: CountingExtender) -> None:
+    def tell(what: str, name: str, status: int) -> httpx.Response:
+        task = {"Pod": pod(gpus=2), "NodeName": name, "Status": status}
+        return client.post(f"/scheduler/{what}", json={"task": task})
+
+    before = extender.free["n1"]
+    assert (tell("vallocate", "n1", 2).status_code, tell("vallocate", "n2", 2).json()) == (
+        200,
+        {"errorMessage": "n2 has 1 of 2"},
+    )
+    assert extender.free["n1"] == before - 2
+    assert tell("vdeallocate", "n1", 64).json() == {}  # evicted: it is there still
+    assert extender.free["n1"] == before - 2
+    assert tell("vdeallocate", "n1", 1).json() == {}
+    assert extender.free["n1"] == before
+    extender.synced = False
+    assert tell("vallocate", "n1", 2).status_code == 503
+    assert tell("vdeallocate", "n1", 1).status_code == 200
+    assert 'calls_total{call="volcano_allocate",outcome="refused"} 1.0' in client.get("/metrics").text
+
+
 def test_the_option_for_exact_shapes_counts(extender: CountingExtender) -> None:
     with served(extender, volcano_shape="v1.8") as running:
         question = {"task": {"Pod": pod(gpus=2)}, "node": {"Name": "n2"}}

@@ -11,7 +11,14 @@ from typing import Any
 import pytest
 
 from gpu_admission.json_walk import BadJsonError
-from gpu_admission.volcano import read_predicate, read_prioritize, written_predicate, written_scores
+from gpu_admission.volcano import (
+    read_allocation,
+    read_predicate,
+    read_prioritize,
+    written_allocation,
+    written_predicate,
+    written_scores,
+)
 from reservation_core.ports.extender import Filtered
 from reservation_core.runtime.settings_admission import VolcanoShape
 from tests.unit.gpu_admission.go_decoding import GoTypeError, ListOf, MapOf, Real, Struct, Text, Whole, decode
@@ -180,3 +187,34 @@ def test_half_a_question_is_told_what_it_lacks(body: bytes, told: str) -> None:
 def test_half_a_question_about_scores_is_told_what_it_lacks(body: bytes, told: str) -> None:
     with pytest.raises(BadJsonError, match=told):
         read_prioritize(body)
+
+
+def test_what_is_allocated_and_what_is_taken_back_is_read() -> None:
+    allocated = read_allocation(json.dumps({"task": {**TASK_1_12, "NodeName": "n1", "Status": 2}}).encode())
+    assert (allocated.pod, allocated.node, allocated.waits) == (POD, "n1", False)
+    taken_back = read_allocation(json.dumps({"task": {**TASK_1_12, "NodeName": "n1", "Status": 1}}).encode())
+    assert (taken_back.node, taken_back.waits) == ("n1", True)
+    evicted = read_allocation(json.dumps({"task": {**TASK_1_12, "NodeName": "n1", "Status": 64}}).encode())
+    assert not evicted.waits
+    unknown = read_allocation(json.dumps({"TASK": {"pod": POD}}).encode())
+    assert (unknown.node, unknown.waits) == ("", False)
+
+
+def test_an_allocation_is_answered_as_it_is_read() -> None:
+    reads = Struct({"errorMessage": Text()})
+    assert decode(written_allocation(None), reads)["errorMessage"] == ""
+    assert decode(written_allocation(REASON), reads)["errorMessage"] == REASON
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b"[]", "the body must be an object with task"),
+        (b"{}", "task must be an object"),
+        (json.dumps({"task": {"Pod": POD, "NodeName": 7}}).encode(), "NodeName must be a text of at most 253"),
+        (json.dumps({"task": {"Pod": POD, "NodeName": "n" * 254}}).encode(), "NodeName must be a text of at most 253"),
+    ],
+)
+def test_half_an_allocation_is_told_what_it_lacks(body: bytes, told: str) -> None:
+    with pytest.raises(BadJsonError, match=told):
+        read_allocation(body)
