@@ -265,7 +265,6 @@ class SchedulerExtender:
         if isinstance(decision, Refused):
             return decision.reason
         if self._rules.assume_at is AssumeAt.FILTER and not asked.pod.asked.none:
-            self._claims.drop(asked.pod.uid)
             self._decided.choose(asked, node, decision.footprint if asked.pod.asked.shares else None)
         return None
 
