@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal, Self, assert_never
 
-from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, Field, SecretStr, model_validator
+from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from reservation_core.adapters.kubernetes.attaching import GpuAttach, GpuPin
@@ -19,6 +19,7 @@ from reservation_core.domain.client_addresses import trusted_networks
 from reservation_core.domain.egress import egress_rules
 from reservation_core.domain.placement.policy_names import DEFAULT_POLICY, PlacementPolicy
 from reservation_core.runtime.settings_auth import AuthSettings
+from reservation_core.runtime.settings_section import Section
 from reservation_core.runtime.settings_web import WebSettings
 
 
@@ -104,7 +105,7 @@ Proxies = Annotated[
 ]
 
 
-class GpuSettings(BaseModel):
+class GpuSettings(Section):
     """How GPUs are found on nodes, and how pods get them."""
 
     attach: GpuAttach = GpuAttach.ENV
@@ -116,10 +117,10 @@ class GpuSettings(BaseModel):
     # The first of these labels that a node has says its type.
     type_labels: Names = ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "gpu-dev/gpu-type")
     # Product (lower case) to gpu_type, before the built-in table: {"nvidia-weird-card": "h100"}.
-    types: Annotated[dict[str, str], Field(max_length=1000)] = {}
+    types: dict[str, str] = Field(default_factory=dict, max_length=1000)
 
 
-class KubernetesSettings(BaseModel):
+class KubernetesSettings(Section):
     """How to reach the API server, and what pods are there."""
 
     kubeconfig: Path | None = None  # without one: inside a cluster its service account, else the usual ~/.kube/config
@@ -140,13 +141,13 @@ class KubernetesSettings(BaseModel):
     extension_room_s: Annotated[float, Field(ge=0, le=86_400 * 400)] = 86_400 * 30
 
 
-class PlacementSettings(BaseModel):
+class PlacementSettings(Section):
     """On which nodes jobs start, of those with enough free cards."""
 
     policy: PlacementPolicy = DEFAULT_POLICY
 
 
-class SmtpSettings(BaseModel):
+class SmtpSettings(Section):
     """The mail server that takes notices. Its password is a secret of its own: GPU_DEV_SMTP_PASSWORD, or a file."""
 
     host: Annotated[str, Field(min_length=1, max_length=253)] | None = None  # without one nobody is told by mail
@@ -156,7 +157,7 @@ class SmtpSettings(BaseModel):
     sender: Annotated[str, Field(max_length=254, pattern=r"^[!-?A-~]+@[A-Za-z0-9.-]+$")] | None = None
 
 
-class NoticeSettings(BaseModel):
+class NoticeSettings(Section):
     """How people are told, and where notices may go."""
 
     # Hosts, .domains, addresses and CIDR ranges that may be reached even where they are private or without TLS.
@@ -334,7 +335,7 @@ class NodeAgentSettings(CommonSettings):
     look_every_s: Seconds = 60
 
 
-class PodEndSettings(BaseModel):
+class PodEndSettings(Section):
     """How pods that people made are ended where bookings are enforced. Times are in seconds."""
 
     enabled: bool = False

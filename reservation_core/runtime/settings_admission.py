@@ -4,11 +4,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from reservation_core.domain.placement.policy_names import DEFAULT_POLICY, PlacementPolicy
 from reservation_core.ports.extender import AssumeAt, Candidates
 from reservation_core.runtime.settings import CommonSettings, Seconds
+from reservation_core.runtime.settings_section import Section
 
 _NAME = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 _OBJECT_NAME = r"^[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?$"
@@ -42,11 +43,8 @@ class ShareCards(StrEnum):
     POLICY = "policy"
 
 
-class AdmissionRules(BaseModel):
+class AdmissionRules(Section):
     """Who is answered where, by what, and how long things may take. Times are in seconds."""
-
-    # A name that is not known is an error: a mistyped QUOTA_NAME would mean that nobody is limited.
-    model_config = ConfigDict(extra="forbid")
 
     address: Annotated[str, Field(min_length=3, max_length=300)] = "127.0.0.1:3456"
     debug_address: Annotated[str, Field(max_length=300)] = "127.0.0.1:3457"  # empty: no profiles

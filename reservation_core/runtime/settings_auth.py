@@ -4,10 +4,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_settings import NoDecode
 
 from reservation_core.domain.aws_signed_requests import STS_HOST
+from reservation_core.runtime.settings_section import Section
 
 
 def _split(value: object) -> object:
@@ -40,7 +41,7 @@ _StsHosts = Annotated[
 ]
 
 
-class AuthSettings(BaseModel):
+class AuthSettings(Section):
     """How people sign in without a token that somebody gave them. Times are in seconds."""
 
     # TOML: issuers that are believed, and who is let in as whom. Without one nobody signs in so.

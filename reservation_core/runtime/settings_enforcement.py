@@ -3,13 +3,14 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field, SecretStr
+from pydantic import Field, SecretStr
 
 from reservation_core.domain.booking_enforcement import Place, Silence, Unbooked
 from reservation_core.runtime.settings import Names, Seconds
+from reservation_core.runtime.settings_section import Section
 
 
-class BookingEnforcement(BaseModel):
+class BookingEnforcement(Section):
     """What becomes of pods in namespaces where bookings are enforced, and who is asked. Times are in seconds."""
 
     # With it, `POST /enforce` is answered: for the namespaces that the API server's configuration chooses.

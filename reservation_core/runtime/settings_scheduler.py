@@ -2,16 +2,17 @@
 
 from typing import Annotated, Self
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 
 from reservation_core.domain.map_marks import SCHEDULER_NAME
 from reservation_core.domain.map_placement import Overlap
 from reservation_core.runtime.settings import CommonSettings, Seconds
+from reservation_core.runtime.settings_section import Section
 
 _NAME = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 
 
-class SchedulerRules(BaseModel):
+class SchedulerRules(Section):
     """Which pods are bound, and how. Times are in seconds."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?$")] = SCHEDULER_NAME

@@ -3,12 +3,14 @@
 from datetime import timedelta
 from typing import Annotated, Self
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
+
+from reservation_core.runtime.settings_section import Section
 
 _Url = Annotated[str, Field(pattern=r"^https?://[^\s/?#@]+$", max_length=300)]
 
 
-class WebSettings(BaseModel):
+class WebSettings(Section):
     """The pages. Times are in seconds."""
 
     enabled: bool = True

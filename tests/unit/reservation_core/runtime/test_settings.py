@@ -68,6 +68,15 @@ def test_lists_are_written_as_people_write_them(monkeypatch: pytest.MonkeyPatch,
     assert ExpirySettings().warn_before_s == (60, 20)
 
 
+@pytest.mark.parametrize("section", ["GPU", "KUBERNETES", "PLACEMENT", "SMTP", "NOTICES", "ENFORCEMENT", "AUTH", "WEB"])
+def test_a_mistyped_name_in_a_section_is_an_error(monkeypatch: pytest.MonkeyPatch, section: str) -> None:
+    monkeypatch.setenv(f"GPU_DEV_{section}__NAMESPCAE", "research")
+    with pytest.raises(pydantic.ValidationError) as raised:
+        StandaloneSettings()
+    [error] = raised.value.errors()
+    assert (error["type"], error["loc"]) == ("extra_forbidden", (section.lower(), "namespcae"))
+
+
 def test_no_warnings_are_an_empty_list(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPU_DEV_WARN_BEFORE_S", "")
     assert ExpirySettings().warn_before_s == ()
