@@ -6,13 +6,13 @@ and sent with every try. So a connection that breaks after the server acted neve
 
 import threading
 import time
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
 from socket import IPPROTO_TCP, SO_KEEPALIVE, SOL_SOCKET
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 import httpx
 from pydantic import BaseModel, ValidationError
@@ -20,6 +20,7 @@ from pydantic import BaseModel, ValidationError
 from gpu_dev.connection import Connection, is_loopback
 from gpu_dev.errors import ApiError, ClientError, NotLoggedInError, UnexpectedAnswerError, UnreachableError
 from reservation_core.contracts import Problem
+from reservation_core.domain.environment_proxies import proxy_for
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -34,6 +35,7 @@ _LATER = frozenset({
     HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT
 })  # fmt: skip
 _LONGEST_WAIT_S = 60
+_PORTS = {"http": 80, "https": 443}
 _SHOWN_CHARACTERS = 200
 
 
@@ -211,9 +213,9 @@ def _transport(server: str) -> httpx.HTTPTransport:
     """A transport that honours the environment's proxies for far servers, and never uses one for this machine's own."""
     url = urlsplit(server)
     host = url.hostname or ""
-    proxy = None
-    if not is_loopback(server) and not urllib.request.proxy_bypass(host):
-        proxy = urllib.request.getproxies().get(url.scheme)
+    proxy = (
+        None if is_loopback(server) else proxy_for(url.scheme, host, url.port or _PORTS.get(url.scheme), getproxies())
+    )
     options = [(SOL_SOCKET, SO_KEEPALIVE, 1), *((IPPROTO_TCP, name, value) for name, value in _LINUX_KEEPALIVE.items())]
     return httpx.HTTPTransport(proxy=proxy, socket_options=options)
 

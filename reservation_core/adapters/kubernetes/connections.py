@@ -13,10 +13,10 @@ import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
+from urllib.request import getproxies
 
 import aiohttp
 import structlog
-from aiohttp.helpers import get_env_proxy_for_url
 from kubernetes.aio.client.rest import RESTClientObject
 from yarl import URL
 
@@ -24,6 +24,7 @@ from reservation_core.adapters.kubernetes.api_requests import Answer, ApiRequest
 from reservation_core.adapters.kubernetes.credentials import Access
 from reservation_core.adapters.kubernetes.http_pool import HttpPool
 from reservation_core.adapters.kubernetes.request_heads import RequestHeads
+from reservation_core.domain.environment_proxies import proxy_for
 
 _FAREWELL_S = 1.0
 _LONGEST_LINE_BYTES = 2**21
@@ -209,16 +210,12 @@ def _sends_elsewhere(status: int) -> bool:
 def _rules(configuration: Any) -> dict[str, Any]:
     """What every request by aiohttp takes: the proxy for this server, the environment's where no other is configured.
 
-    Looked up once, as aiohttp would anew, in a thread, for every request. Nobody's .netrc is looked at for the server
-    itself, as kubectl does not either.
+    Looked up once, as aiohttp would anew, in a thread, for every request. Nobody's .netrc is looked at, as kubectl does
+    not either.
     """
     headers = {"proxy_headers": configuration.proxy_headers} if configuration.proxy_headers else {}
     if configuration.proxy:
         return {"proxy": configuration.proxy, **headers}
-    try:
-        proxy, login = get_env_proxy_for_url(URL(configuration.host))
-    except LookupError:
-        return {}
-    if login is not None:
-        proxy = proxy.with_user(login.login).with_password(login.password)
-    return {"proxy": proxy, **headers}
+    url = URL(configuration.host)
+    proxy = proxy_for(url.scheme, url.host or "", url.port, getproxies())
+    return {} if proxy is None else {"proxy": URL(proxy), **headers}
