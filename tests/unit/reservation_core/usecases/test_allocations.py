@@ -135,6 +135,17 @@ def test_what_may_have_been_bound_before_is_not_over_when_the_next_try_is_taken_
     told(story)
 
 
+def test_what_we_are_binding_is_not_taken_back() -> None:
+    async def story(_truth: Truth, replica: Replica) -> None:
+        binding = asyncio.create_task(replica.bind(ONE, "n2"))
+        await asyncio.sleep(0)
+        take_back(replica, ONE)
+        assert replica.fits(OTHER, "n2") == ()
+        await binding
+
+    told(story)
+
+
 @pytest.mark.parametrize("asked_again", [True, False])
 def test_what_is_never_bound_counts_no_more_in_the_end(asked_again: bool) -> None:
     async def story(_truth: Truth, replica: Replica) -> None:

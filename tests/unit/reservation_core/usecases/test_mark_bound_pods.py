@@ -5,6 +5,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from reservation_core.domain.extender_marks import CARDS
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.extender import AssumeAt
 from reservation_core.ports.map_cluster import PodRef
@@ -73,3 +74,44 @@ def test_a_pod_that_is_seen_before_its_node_gets_its_cards_when_that_is_there() 
         await replica.end()
 
     run_virtually(work())
+
+
+def test_who_is_seen_has_its_cards_before_they_are_written() -> None:
+    """In the order of their coming the three leave no card for another half; in another order they would."""
+
+    async def work() -> None:
+        truth = world()
+        names = [f"{name}-{milli}" for name, milli in (("c", 40), ("a", 50), ("b", 60))]
+        view = RefusingView(truth, random.Random(1), lag_s=0, refused=set(names))
+        replica = Replica(view, ExtendRules(AssumeAt.FILTER))
+        await asyncio.sleep(10)
+        for name in names:
+            truth.add_pod(pod(name, "c", core=int(name[2:])))
+            truth.pods[name].node = "n0"
+            truth.touch(name)
+        await asyncio.sleep(0.5)
+        assert replica.fits(pod("half", "c", core=50), "n0") == ()
+        await replica.end()
+
+    run_virtually(work())
+
+
+def test_before_all_was_seen_nobody_is_given_what_others_have() -> None:
+    async def work() -> None:
+        truth = world()
+        for name in ("unmarked", "marked"):
+            truth.add_pod(pod(name, "c", core=60))
+            truth.pods[name].node = "n0"
+        truth.pods["marked"].marks = {CARDS: "0=600"}
+        view = RefusingView(truth, random.Random(1), lag_s=0, refused={"unmarked"})
+        replica = Replica(view, ExtendRules(AssumeAt.FILTER))
+        await eventually_synced(replica)
+        assert replica.fits(pod("next", "c", core=60), "n0") == ()
+        await replica.end()
+
+    run_virtually(work())
+
+
+async def eventually_synced(replica: Replica) -> None:
+    while not replica.extender.synced:
+        await asyncio.sleep(0.01)
