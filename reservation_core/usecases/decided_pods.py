@@ -87,7 +87,8 @@ class DecidedPods:
             begun_s = self._now_s()
             made = Decision(ref, node, {}, begun_s, asked, begun_s + self._rules.binding_s)
             if former is not None:
-                made.unclear_until_s = begun_s + self._rules.unclear_s  # a bind by the former one may still come
+                self.put_off(pod.uid)
+                made.unclear_until_s = former.unclear_until_s  # till then a bind by the former one may still come
             self._by_uid[pod.uid] = made
             self._cards.assume(pod, node, footprint)
 
@@ -95,10 +96,10 @@ class DecidedPods:
         """The pod's scheduler has taken its choice back before it asked anybody to bind the pod by it."""
         decision = self._by_uid.get(uid)
         if decision is not None and decision.chosen:
-            if decision.unclear_until_s > self._now_s():
-                self.put_off(uid)
-            else:
+            if decision.unclear_until_s == -inf:
                 self._give_up(decision)
+            else:  # it may have been bound by an earlier one: it is looked up once that is over
+                decision.binding_until_s = decision.again_s = decision.since_s = -inf
 
     def see(self, seen: CardPodSeen) -> None:
         """A pod that is on no node, as it is now."""
@@ -114,8 +115,7 @@ class DecidedPods:
         decision = self._by_uid.get(uid)
         if decision is not None and decision.binding_until_s > self._now_s():
             decision.binding_until_s = decision.again_s = -inf
-            over_s = self._now_s() + self._rules.unclear_s
-            decision.since_s = max(decision.since_s, over_s - self._rules.assumed_s)
+            decision.unclear_until_s = self._now_s() + self._rules.unclear_s
 
     def forget(self, uid: str) -> None:
         """The pod was seen on a node, or is gone."""
