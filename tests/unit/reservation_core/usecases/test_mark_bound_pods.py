@@ -96,6 +96,7 @@ def test_who_is_seen_has_its_cards_before_they_are_written() -> None:
         view = HangingView(truth, random.Random(1), lag_s=0)
         replica = Replica(view, AT_FILTER)
         await asyncio.sleep(10)
+        bound(truth, "first", "n1")  # at which the writing hangs
         for name in names:
             truth.add_pod(pod(name, "c", core=int(name[2:])))
             truth.pods[name].node = "n0"
