@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reservation_core.domain.asked_cards import AskedCards
+from reservation_core.domain.cards_in_use import CardPod, CardsInUse
 from reservation_core.domain.limits import UNLIMITED, Policy, PolicyRule, Rules, Scope
-from reservation_core.domain.model_usage import UNSEEN, Model, model_of
+from reservation_core.domain.model_usage import UNSEEN, Model, ModelUsage, model_of
 from reservation_core.domain.owner_quotas import LedgerHoldings, OwnedPod, OwnerQuotas
 
 H100, PCIE, T4, BARE = (model_of(each) for each in ("NVIDIA-H100-80GB-HBM3", "NVIDIA-H100-PCIe", "Tesla-T4", ""))
@@ -47,6 +49,18 @@ def test_the_ledger_and_pods_beside_it_count_together() -> None:
     assert made.denial(pod("five"), 1500, H100) is None  # it counts already
     made.leave("one")
     assert made.denial(pod(), 1500, H100) is None
+
+
+def test_what_is_not_claimed_any_more_counts_for_nobody() -> None:
+    cards = CardsInUse(ModelUsage())
+    cards.owners.know(LedgerHoldings(Policy([rule(1, gpu_type="t4")]), {}))
+    cards.enforce("a", enforced=True)
+    claiming = CardPod("one", "a", "one", AskedCards(plugin=1), owner="ann")
+    cards.claim(claiming, [T4], 60)
+    assert cards.owners.denial(pod(), 1000, T4) is not None
+    cards.drop_claim("one")
+    assert cards.owners.denial(pod(), 1000, T4) is None
+    assert cards.usage.claims == 0
 
 
 def test_more_than_is_allowed_at_all_is_said_so() -> None:
