@@ -55,7 +55,7 @@ def test_what_is_not_claimed_any_more_counts_for_nobody() -> None:
     cards = CardsInUse(ModelUsage())
     cards.owners.know(LedgerHoldings(Policy([rule(1, gpu_type="t4")]), {}))
     cards.enforce("a", enforced=True)
-    claiming = CardPod("one", "a", "one", AskedCards(plugin=1), owner="ann")
+    claiming = CardPod("one", "a", "one", AskedCards(plugin=1, milli=1000), owner="ann")
     cards.claim(claiming, [T4], 60)
     assert cards.owners.denial(pod(), 1000, T4) is not None
     cards.drop_claim("one")
