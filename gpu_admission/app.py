@@ -148,7 +148,7 @@ class App:
 
     async def _volcano_allocate(self, body: bytes) -> Answer:
         asked = await _read(volcano.read_allocation, body)
-        reason = self._running.extender.allocate(asked.pod, asked.node)
+        reason = self._running.extender.allocate(asked.pod, asked.node, pipelined=asked.pipelined)
         return volcano.written_allocation(reason), Outcome.ANSWERED if reason is None else Outcome.REFUSED
 
     async def _volcano_deallocate(self, body: bytes) -> Answer:

@@ -20,7 +20,7 @@ UNRESOLVABLE = 3
 _SCALE = 10
 """Volcano adds scores up as they are, and its own plugins give 0 to 100."""
 _NAME = 253
-_PENDING = 1
+_PENDING, _PIPELINED = 1, 4
 """A task's Status, in every Volcano that tells us of allocations (1.13 and newer)."""
 
 # What every Volcano since 1.7 sends of a task and of a node, and what has come and gone since.
@@ -51,12 +51,14 @@ class Prioritize:
 class Allocation:
     """A task was allocated to that node within a session, or that was taken back (then `node` may be "").
 
-    `waits`: the task is as if nothing had been tried; a pod that is evicted from its node is not.
+    `waits`: the task is as if nothing had been tried; a pod that is evicted from its node is not. `pipelined`: it waits
+    for what others leave on that node, for the length of the session.
     """
 
     pod: Mapping[str, Any]
     node: str
     waits: bool
+    pipelined: bool
 
 
 def read_predicate(body: bytes) -> Predicate:
@@ -101,7 +103,8 @@ def read_allocation(body: bytes) -> Allocation:
     node = member(task, "NodeName") or ""
     if not isinstance(node, str) or len(node) > _NAME:
         raise BadJsonError(f"NodeName must be a text of at most {_NAME} characters")
-    return Allocation(pod, node, member(task, "Status") == _PENDING)
+    status = member(task, "Status")
+    return Allocation(pod, node, status == _PENDING, status == _PIPELINED)
 
 
 def written_allocation(reason: str | None) -> bytes:

@@ -77,9 +77,11 @@ class Extender(Protocol):
     def prioritize(self, pod: Mapping[str, Any], nodes: Sequence[str]) -> Sequence[int]:
         """How good each node is, 0 to 10. A look-up: no I/O, no side effects. Raises NotSyncedError."""
 
-    def allocate(self, pod: Mapping[str, Any], node: str) -> str | None:
+    def allocate(self, pod: Mapping[str, Any], node: str, *, pipelined: bool = False) -> str | None:
         """A scheduler that binds by itself has given a pod to a node, and may still take it back. Why it may not go
-        there, or None: then it counts there, and only there, from now on. No I/O. Raises NotSyncedError."""
+        there, or None: then it counts there, and only there, from now on. No I/O. Raises NotSyncedError.
+
+        `pipelined`: it is to wait there for what others leave, and will be asked about anew: so it does not count."""
 
     def deallocate(self, pod: Mapping[str, Any], *, waits: bool) -> None:
         """It has taken that back. `waits`: the pod is on no node and nobody has asked to bind it; else it counts till

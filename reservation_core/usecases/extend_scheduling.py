@@ -256,15 +256,19 @@ class SchedulerExtender:
         self._require_sync()
         await self._binder.bind(binding, self._require_sync)
 
-    def allocate(self, pod: Mapping[str, Any], node: str) -> str | None:
+    def allocate(self, pod: Mapping[str, Any], node: str, *, pipelined: bool = False) -> str | None:
         """A scheduler that binds by itself has given a pod to a node; it may still take it back. Why it may not go
-        there, or None: then it counts there, and nowhere else, from now on. Raises NotSyncedError."""
+        there, or None: then it counts there, and nowhere else, from now on. Raises NotSyncedError.
+
+        Who is `pipelined` does not count: nobody binds him by that, nor is it taken back."""
         self._require_sync()
         asked = self._cluster.asked_of(pod)
         decision = self._board.decide(asked.pod, node)
         if isinstance(decision, Refused):
             return decision.reason
-        if self._rules.assume_at is AssumeAt.FILTER and not asked.pod.asked.none:
+        if pipelined:
+            self._claims.drop(asked.pod.uid)
+        elif self._rules.assume_at is AssumeAt.FILTER and not asked.pod.asked.none:
             self._decided.choose(asked, node, decision.footprint if asked.pod.asked.shares else None)
         return None
 

@@ -80,9 +80,9 @@ class CountingExtender:
         self._check()
         return [max(0, 10 - self.free.get(name, 0)) for name in nodes]
 
-    def allocate(self, pod: Mapping[str, Any], node: str) -> str | None:
+    def allocate(self, pod: Mapping[str, Any], node: str, *, pipelined: bool = False) -> str | None:
         found = self.filter(pod, (node,))
-        if node in found.fitting:
+        if node in found.fitting and not pipelined:
             self.free[node] -= _gpus(pod)
             self.allocated[pod["metadata"]["uid"]] = node
         return found.failed.get(node) or found.unresolvable.get(node)

@@ -80,6 +80,8 @@ def test_volcano_tells(client: httpx.Client, extender: CountingExtender) -> None
         return client.post(f"/scheduler/{what}", json={"task": task})
 
     before = extender.free["n1"]
+    assert tell("vallocate", "n1", 4).json() == {}  # it waits there for others to leave, and is asked about anew
+    assert extender.free["n1"] == before
     assert (tell("vallocate", "n1", 2).status_code, tell("vallocate", "n2", 2).json()) == (
         200,
         {"errorMessage": "n2 has 1 of 2"},

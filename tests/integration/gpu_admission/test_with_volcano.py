@@ -35,10 +35,11 @@ async def cards(api_server: ApiServer, namespace: str) -> AsyncIterator[CardClus
         await made.clean_up()
 
 
-def config(port: int, **arguments: object) -> str:
+def config(port: int, actions: str | None = None, **arguments: object) -> str:
     """What the guide has for Volcano's ConfigMap, with these arguments of the plugin; None: without it."""
     [written] = re.findall(r"^```yaml\n(actions: .*?)^```", GUIDE.read_text(), re.DOTALL | re.MULTILINE)
     read = yaml.safe_load(written)
+    read["actions"] = actions or read["actions"]
     [plugin] = [each for tier in read["tiers"] for each in tier["plugins"] if each["name"] == "extender"]
     of_plugin = plugin["arguments"]
     of_plugin["extender.urlPrefix"] = f"http://127.0.0.1:{port}/scheduler"
@@ -114,8 +115,9 @@ async def test_a_quota_lets_as_many_through_as_it_says_and_the_others_know_why(
         await eventually_bound(cards, 9)
 
 
+@pytest.mark.parametrize("actions", [None, "enqueue, allocate, preempt, backfill"], ids=["as_in_the_guide", "preempt"])
 async def test_a_gang_that_asks_for_more_than_there_is_quota_keeps_nobody_out(
-    api_server: ApiServer, volcano: Path, cards: CardCluster
+    api_server: ApiServer, volcano: Path, cards: CardCluster, actions: str | None
 ) -> None:
     for _ in range(3):
         await cards.add_node(gpus=8)
@@ -123,7 +125,7 @@ async def test_a_gang_that_asks_for_more_than_there_is_quota_keeps_nobody_out(
     port = own_port()
     async with (
         admission(api_server, port, *AS_DELIVERED, QUOTA_NAME=cards.quota_name),
-        started_volcano(api_server, volcano, cards.client, config(port)),
+        started_volcano(api_server, volcano, cards.client, config(port, actions)),
     ):
         await add_gang(cards, "large", 12, gpu=1)
         await eventually_judged(cards, 12)

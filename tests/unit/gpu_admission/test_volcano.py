@@ -191,7 +191,8 @@ def test_half_a_question_about_scores_is_told_what_it_lacks(body: bytes, told: s
 
 def test_what_is_allocated_and_what_is_taken_back_is_read() -> None:
     allocated = read_allocation(json.dumps({"task": {**TASK_1_12, "NodeName": "n1", "Status": 2}}).encode())
-    assert (allocated.pod, allocated.node, allocated.waits) == (POD, "n1", False)
+    assert (allocated.pod, allocated.node, allocated.waits, allocated.pipelined) == (POD, "n1", False, False)
+    assert read_allocation(json.dumps({"task": {**TASK_1_12, "NodeName": "n1", "Status": 4}}).encode()).pipelined
     taken_back = read_allocation(json.dumps({"task": {**TASK_1_12, "NodeName": "n1", "Status": 1}}).encode())
     assert (taken_back.node, taken_back.waits) == ("n1", True)
     evicted = read_allocation(json.dumps({"task": {**TASK_1_12, "NodeName": "n1", "Status": 64}}).encode())

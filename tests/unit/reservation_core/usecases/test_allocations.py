@@ -46,8 +46,8 @@ def told_without_cards(story: Callable[[Truth, Replica], Awaitable[None]]) -> No
     told(without_breaches)
 
 
-def allocate(replica: Replica, asking: CardPod, node: str) -> str | None:
-    return replica.extender.allocate({"pod": asking}, node)
+def allocate(replica: Replica, asking: CardPod, node: str, *, pipelined: bool = False) -> str | None:
+    return replica.extender.allocate({"pod": asking}, node, pipelined=pipelined)
 
 
 def take_back(replica: Replica, asking: CardPod, *, waits: bool = True) -> None:
@@ -190,6 +190,19 @@ def test_who_is_tried_a_third_time_may_still_be_bound_as_it_was_tried_the_second
         assert replica.fits(OTHER, "n2") == ()
         await asyncio.sleep(4)
         assert replica.fits(OTHER, "n2") == ("n2",)
+
+    told(story)
+
+
+def test_who_only_waits_for_what_others_leave_is_judged_and_does_not_count() -> None:
+    async def story(_truth: Truth, replica: Replica) -> None:
+        assert replica.fits(ONE, "n2", "n3") == ("n2", "n3")
+        assert allocate(replica, ONE, "n2", pipelined=True) is None
+        assert replica.extender.assumed == replica.extender.claimed == 0
+        assert replica.fits(OTHER, "n2") == ("n2",)
+        assert allocate(replica, OTHER, "n2") is None
+        why = allocate(replica, ONE, "n2", pipelined=True)
+        assert why == "namespace a has used 2 of its 2 Tesla-T4; ask an administrator, or wait"
 
     told(story)
 
