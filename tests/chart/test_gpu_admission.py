@@ -51,7 +51,7 @@ def test_options_and_variables_are_known_to_the_extender(values: dict[str, Any])
     check_variables({"env": container["env"][1:]}, AdmissionSettings)
     rules = applied(read_options(container["command"][3:]), AdmissionSettings()).admission
     alone = any(each["kind"] == "Service" for each in rendered(values))
-    assert rules.address == ("0.0.0.0:3456" if alone else "127.0.0.1:3456")
+    assert rules.address == (":3456" if alone else "127.0.0.1:3456")
     assert rules.debug_address.startswith("127.0.0.1:")
     assert rules.leader_elect == alone
 

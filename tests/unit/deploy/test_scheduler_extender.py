@@ -73,8 +73,8 @@ def test_pods_are_restricted_and_start_what_there_is(deployment: dict[str, Any])
     assert ours["command"][:3] == ["python", "-m", "gpu_admission"]
     rules = applied(read_options(ours["command"][3:]), AdmissionSettings()).admission
     others = [each for each in pod["spec"]["containers"] if each is not ours]
-    # Beside its only scheduler it listens for nobody else.
-    assert rules.address.startswith("127.0.0.1:" if others else "0.0.0.0:")
+    # Beside its only scheduler it listens for nobody else; behind a Service by IPv4 and IPv6.
+    assert rules.address.startswith("127.0.0.1:" if others else ":")
     assert others or any(document["kind"] == "NetworkPolicy" for _, document in DOCUMENTS)
 
 
