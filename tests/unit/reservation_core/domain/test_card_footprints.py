@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reservation_core.domain.asked_cards import AskedCards, Earlier, Part
-from reservation_core.domain.card_footprints import FreeCards, Taken, lay_out, place
+from reservation_core.domain.card_footprints import FreeCards, Taken, lay_out, place, place_beside_plugin
 
 MEMORY = 16
 
@@ -32,6 +32,16 @@ def test_containers_get_cards_of_their_own_or_share_one() -> None:
     assert placed.containers == ((0, (0,)), (1, (1,)), (2, (0,)))
     assert placed.footprint == (Taken(0, 1000), Taken(1, 600))
     assert place(AskedCards(parts=(Part(0, 1, 600),) * 3), free(1000, 1000)) is None
+
+
+def test_a_share_keeps_off_the_cards_that_a_device_plugin_gives_to_the_same_pod() -> None:
+    asked = AskedCards(plugin=1, parts=(Part(0, 1, 500),))
+    placed = place_beside_plugin(asked, free(1000, 1000))
+    assert placed is not None
+    assert placed.footprint == (Taken(1, 500),)
+    assert place_beside_plugin(asked, free(1000)) is None
+    assert place_beside_plugin(asked, free(900, 900)) is None
+    assert place_beside_plugin(AskedCards(plugin=2), free(1000, 900)) is None
 
 
 def test_what_ends_before_the_others_begin_is_put_where_these_will_be() -> None:

@@ -2,11 +2,13 @@
 
 from itertools import permutations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reservation_core.domain.asked_cards import AskedCards, Part
-from reservation_core.domain.card_footprints import FreeCards, place
+from reservation_core.domain import share_claims
+from reservation_core.domain.asked_cards import AskedCards, Earlier, Part
+from reservation_core.domain.card_footprints import FreeCards, place, place_beside_plugin
 from reservation_core.domain.cards_in_use import CardPod
 from reservation_core.domain.model_usage import ModelUsage, model_of
 from reservation_core.domain.share_claims import ShareClaims, fit_in_any_order
@@ -29,6 +31,7 @@ def test_who_claims_nothing_any_more_counts_on_no_node() -> None:
         usage.claim(uid, "a", [MODEL], 500, until_s)
         claims.put(pod(uid), ["n1", "n2"])
     claims.put(pod("never claimed"), ["n1"])
+    usage.claim("whole", "a", [MODEL], 1000, 20.0)
     claims.put(CardPod("whole", "a", "whole", AskedCards(plugin=1)), ["n1"])
     assert [each.uid for each in claims.others("n1", "c")] == ["a", "b"]
     assert [each.uid for each in claims.others("n2", "a")] == ["b"]
@@ -48,22 +51,55 @@ def test_what_fits_in_one_order_and_not_in_another_does_not_fit() -> None:
     assert fit_in_any_order(asked, FreeCards([1000, 1000, 1000], [8, 8, 8], 8))
 
 
-def test_what_is_too_much_to_say_does_not_fit() -> None:
-    many = [share(10 + number) for number in range(30)]
-    assert not fit_in_any_order(many, FreeCards([1000] * 8, [8] * 8, 8))
-    alike = [share(100)] * 60
-    assert fit_in_any_order(alike, FreeCards([1000] * 8, [8] * 8, 8))
+def test_who_can_take_nothing_that_others_need_is_not_tried_in_all_orders(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(share_claims, "_TRIED", 0)
+    free = FreeCards([1000] * 8, [80] * 8, 80)
+    assert fit_in_any_order([share(10 + number, 1) for number in range(30)], free)
+    assert fit_in_any_order([share(600, 40)] * 8, free)
+    assert fit_in_any_order([share(1000, cards=4), share(1000, cards=2), AskedCards(plugin=2)], free)
+    assert not fit_in_any_order([share(300, 20)] * 17, free)  # that would have to be tried
 
 
-_ASKED = st.builds(share, st.sampled_from([200, 300, 400, 500, 600, 700, 1000]), st.integers(0, 3))
+def test_nodes_that_are_alike_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = [share(500), share(490), share(510), share(400)]
+    assert fit_in_any_order(asked, FreeCards([1000, 900], [8, 8], 8)) is False
+    monkeypatch.delattr(share_claims, "place_beside_plugin")
+    assert fit_in_any_order(asked[::-1], FreeCards([900, 1000], [8, 8], 8)) is False
 
 
-@given(st.lists(_ASKED, min_size=1, max_size=5), st.lists(st.sampled_from([1000, 700, 500]), min_size=1, max_size=3))
-@settings(max_examples=200, deadline=None)
-def test_it_is_what_trying_all_orders_finds(asked: list[AskedCards], cards: list[int]) -> None:
+def test_what_is_too_much_to_say_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    free = FreeCards([1000] * 8, [80] * 8, 80)
+    assert fit_in_any_order([share(100)] * 80, free)
+    assert fit_in_any_order([share(310, 20)] * 18, free)
+    monkeypatch.setattr(share_claims, "_TRIED", 3)
+    assert not fit_in_any_order([share(310, 20)] * 17, free)
+
+
+_MILLI = st.sampled_from([200, 300, 400, 500, 600, 700])
+_PART = st.builds(Part, st.just(0), st.just(1), _MILLI, st.integers(0, 3)) | st.builds(
+    Part, st.just(0), st.integers(1, 2)
+)
+_SIMPLE = st.builds(lambda part: AskedCards(parts=(part,)), _PART)
+_ANY = st.builds(
+    lambda plugin, parts, earlier: AskedCards(
+        plugin, tuple(parts), earlier=tuple(Earlier(part, 0) for part in earlier)
+    ),
+    st.integers(0, 1),
+    st.lists(_PART, min_size=1, max_size=2),
+    st.lists(_PART, max_size=1),
+)
+_FREE = st.lists(st.sampled_from([(1000, 4), (700, 3), (700, 1), (500, 4)]), min_size=1, max_size=3)
+
+
+@given(st.lists(_SIMPLE, min_size=1, max_size=5) | st.lists(_ANY, min_size=1, max_size=3), _FREE)
+@settings(max_examples=300, deadline=None)
+def test_it_is_what_trying_all_orders_finds(asked: list[AskedCards], cards: list[tuple[int, int]]) -> None:
+    def free() -> FreeCards:
+        return FreeCards([milli for milli, _ in cards], [memory for _, memory in cards], 4)
+
     def all_come(order: tuple[AskedCards, ...]) -> bool:
-        free = FreeCards(cards, [4] * len(cards), 4)
-        return all(place(each, free) is not None for each in order)
+        there = free()
+        return all(place_beside_plugin(each, there) is not None for each in order)
 
     some = [order for count in range(1, len(asked) + 1) for order in permutations(asked, count)]
-    assert fit_in_any_order(asked, FreeCards(cards, [4] * len(cards), 4)) == all(all_come(order) for order in some)
+    assert fit_in_any_order(asked, free()) == all(all_come(order) for order in some)

@@ -207,6 +207,30 @@ def test_who_only_waits_for_what_others_leave_is_judged_and_does_not_count() -> 
     told(story)
 
 
+def test_what_may_have_been_bound_is_not_over_by_being_given_elsewhere_without_a_question() -> None:
+    async def story(_truth: Truth, replica: Replica) -> None:
+        assert allocate(replica, ONE, "n2") is None
+        await asyncio.sleep(1)
+        assert allocate(replica, ONE, "n2") is None
+        take_back(replica, ONE)
+        await asyncio.sleep(RULES.unclear_s - 2)
+        assert replica.fits(OTHER, "n2") == ()
+
+    told(story)
+
+
+def test_who_is_on_its_node_and_is_not_evicted_after_all_is_waited_for_no_more() -> None:
+    async def story(truth: Truth, replica: Replica) -> None:
+        truth.bind("one", "n2", {})
+        await asyncio.sleep(1)
+        take_back(replica, ONE, waits=False)
+        assert allocate(replica, ONE, "n2") is None
+        assert replica.extender.assumed == 0
+        assert replica.fits(OTHER, "n2") == ()
+
+    told(story)
+
+
 @pytest.mark.parametrize("asked_again", [True, False])
 def test_what_is_never_bound_counts_no_more_in_the_end(asked_again: bool) -> None:
     async def story(_truth: Truth, replica: Replica) -> None:
@@ -275,6 +299,9 @@ def test_a_share_that_may_come_holds_room_on_each_of_its_nodes_until_it_is_somew
         assert set(found.failed.values()) == {
             "the GPUs have no room for the pod beside 2 other pods that are just being scheduled; wait"
         }
+        found = replica.extender.filter({"pod": shares[2]}, ("n0", "n2", "nowhere"))
+        assert [*found.failed] == ["nowhere", "n0"]
+        assert found.unresolvable == {"n2": "the node offers no shares of GPUs"}
         assert replica.fits(pod("small", "c", core=30), "n0") == ("n0",)
         assert replica.fits(pod("whole", "c", gpu=1), "n2") == ("n2",)
         for each in shares[:2]:
