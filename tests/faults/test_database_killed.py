@@ -192,10 +192,13 @@ async def everything_ends(system: System) -> None:
 
 async def test_a_processor_waits_for_a_database_that_is_away(system: System, server: EmbeddedPostgres) -> None:
     """Jobs that run meanwhile get their true end."""
+    gate = system.records.path.with_name("gate")
+    work = f'until [ -e "{gate}" ]; do sleep 0.05; done'
     with system.processor() as processor:
-        [job_id] = await system.submit(system.new(system.records.workload(4, work="sleep 1")))
+        [job_id] = await system.submit(system.new(system.records.workload(4, work=work)))
         await system.reaches(job_id, JobStatus.RUNNING)
         kill_all(server)
+        gate.touch()
         await eventually(lambda: not system.records.open())
         await asyncio.to_thread(start_again, server)
 

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -87,15 +88,23 @@ async def test_a_stopped_planner_wakes_up_too_late(system: System) -> None:
     await assert_never_doubled(system)
 
 
+async def submit_one_that_waits(system: System) -> tuple[list[str], Path]:
+    """A job that ends once the file is there: so it is seen to run, however late anybody looks."""
+    gate = system.records.path.with_name("gate")
+    work = f'until [ -e "{gate}" ]; do sleep 0.05; done'
+    return await system.submit(system.new(system.records.workload(work=work))), gate
+
+
 async def test_a_killed_planner_is_followed_when_its_lease_has_run_out(system: System) -> None:
     with system.processor(lease_s=LEASE_S) as first, system.processor(lease_s=LEASE_S) as second:
         await eventually(lambda: first.said(LEADING) or second.said(LEADING))
         leader, other = (first, second) if first.said(LEADING) else (second, first)
         await follows(system, other)
         epoch, _ = await lease(system)
-        [job_id] = await system.submit(system.new(system.records.workload(work="sleep 1")))
+        [job_id], gate = await submit_one_that_waits(system)
         await system.reaches(job_id, JobStatus.RUNNING)
         leader.end(signal.SIGKILL)
+        gate.touch()
         await leads(other)
         assert (await lease(system))[0] > epoch
         await system.reaches(job_id, JobStatus.SUCCEEDED)
@@ -109,9 +118,10 @@ async def test_a_planner_that_is_asked_to_go_hands_over_at_once(system: System) 
         # The successor asks often; what it must not have to wait for is the predecessor's lease.
         with system.processor(lease_s=LEASE_S) as second:
             await follows(system, second)
-            [job_id] = await system.submit(system.new(system.records.workload(work="sleep 1")))
+            [job_id], gate = await submit_one_that_waits(system)
             await system.reaches(job_id, JobStatus.RUNNING)
             assert first.end(signal.SIGTERM) == 0
+            gate.touch()
             await leads(second)
             await system.reaches(job_id, JobStatus.SUCCEEDED)
     await assert_never_doubled(system)

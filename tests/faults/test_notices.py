@@ -137,7 +137,8 @@ async def test_a_dead_endpoint_leaves_dead_letters_that_can_be_sent_again(system
 async def test_every_processor_delivers_and_each_notice_goes_out_once_when_nothing_fails(system: System) -> None:
     async with receiving() as receiver:
         await listening(system, receiver.url())
-        with system.processor(**QUICK), system.processor(**QUICK):
+        patient = {**QUICK, "notices__visibility_s": 120, "notices__timeout_s": 60}  # to be slow is not to fail
+        with system.processor(**patient), system.processor(**patient):
             expected = await cancelled(system, 30)
             await eventually(lambda: len(receiver.got) >= len(expected))
             await eventually(lambda: settled(system))

@@ -84,7 +84,11 @@ async def test_a_restored_ledger_takes_up_what_runs_and_gives_no_card_twice(
                 assert (cards_of(view), view.reservation.attempt) == (cards, 1)
             lost = (await system.reaches(old, JobStatus.FAILED)).reservation
             assert lost.reason.code is ReasonCode.POD_LOST
-            assert await reported(system) == [f"{new}-1-0"]
+
+            async def only_the_new_one_is_reported() -> bool:
+                return await reported(system) == [f"{new}-1-0"]
+
+            await eventually(only_the_new_one_is_reported)
             states = {(gpu.node, gpu.index): gpu.state.value for gpu in await gpus(system)}
             assert {states[card] for card in taken} == {"foreign"}
             given = cards_of(await system.reaches(eager, JobStatus.RUNNING))

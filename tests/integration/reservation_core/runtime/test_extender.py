@@ -267,6 +267,7 @@ async def test_a_pod_that_brings_its_cards_along_is_given_others_where_those_are
         said = (await cards.read(name))["metadata"]["annotations"]
         assert f"{said['tencent.com/predicate-gpu-idx-0']}=600" == said["gpu-dev/cards"]
         assert said["tencent.com/predicate-node"] == node
+    await eventually(lambda: running.numbers()["marked_total"] >= 2, PATIENCE_S)  # it hears of it after the server
     assert running.numbers()["marked_total"] == 2
 
 
