@@ -35,6 +35,10 @@ class ShareClaims:
             for node in nodes:
                 self._on_node.setdefault(node, {})[pod.uid] = pod
 
+    def forget_node(self, node: str) -> None:
+        """A node is gone: nobody comes to be there."""
+        self._on_node.pop(node, None)
+
     def others(self, node: str, uid: str) -> Sequence[CardPod]:
         """Who but this pod may come to be on a node, in the order of their uids."""
         there = self._on_node.get(node)

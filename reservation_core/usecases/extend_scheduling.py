@@ -147,6 +147,7 @@ class SchedulerExtender:
                 self._cards.put_node(node)
             case NodeGone(name):
                 self._cards.drop_node(name)
+                self._shares.forget_node(name)
             case CardPodSeen():
                 self._see_pod(sight)
             case PodGone(uid):

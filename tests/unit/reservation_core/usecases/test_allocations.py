@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reservation_core.domain.cards_in_use import CardPod
+from reservation_core.ports.card_cluster import CardNodeSeen
 from reservation_core.ports.extender import AssumeAt, NotSyncedError
+from reservation_core.ports.map_cluster import NodeGone
 from reservation_core.usecases.extend_rules import ExtendRules
 from tests.unit.reservation_core.usecases.scripted_card_cluster import Truth, View, card_breaches, quota_breaches
 from tests.unit.reservation_core.usecases.test_extend_scheduling import Replica, pod, world
@@ -312,6 +314,21 @@ def test_a_share_that_may_come_holds_room_on_each_of_its_nodes_until_it_is_somew
         await asyncio.sleep(40)
         assert replica.fits(shares[3], "n0", "n1") == ("n1",)
         assert replica.extender.claimed == 1
+
+    told_without_cards(story)
+
+
+def test_of_a_node_that_is_gone_nothing_is_remembered() -> None:
+    async def story(truth: Truth, replica: Replica) -> None:
+        shares = [pod(f"s{number}", "c", core=60) for number in range(3)]
+        for each in shares:
+            truth.add_pod(each)
+        for each in shares[:2]:
+            assert replica.fits(each, "n0") == ("n0",)
+        assert replica.fits(shares[2], "n0") == ()
+        replica.extender.see(NodeGone("n0"))
+        replica.extender.see(CardNodeSeen(truth.nodes["n0"]))  # a new one by the old name
+        assert replica.fits(shares[2], "n0") == ("n0",)
 
     told_without_cards(story)
 
