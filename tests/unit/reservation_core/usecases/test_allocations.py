@@ -276,6 +276,19 @@ def test_who_asks_for_no_cards_is_nobodys_business() -> None:
     told(story)
 
 
+def test_where_we_bind_an_allocation_is_judged_and_leaves_nothing_behind() -> None:
+    async def work() -> None:
+        truth = world()
+        replica = Replica(View(truth, random.Random(1), lag_s=0))
+        await asyncio.sleep(10)
+        assert allocate(replica, ONE, "n2") is None
+        assert allocate(replica, pod("great", gpu=3), "n2") is not None
+        assert replica.extender.assumed == 0
+        await replica.end()
+
+    run_virtually(work())
+
+
 def test_before_all_was_seen_nothing_is_allocated_and_all_can_be_taken_back() -> None:
     async def work() -> None:
         replica = Replica(View(world(), random.Random(1), lag_s=0), RULES)
