@@ -60,6 +60,15 @@ def test_who_can_take_nothing_that_others_need_is_not_tried_in_all_orders(monkey
     assert not fit_in_any_order([share(300, 20)] * 17, free)  # that would have to be tried
 
 
+def test_who_takes_one_unit_too_much_of_the_only_card_for_another_is_in_its_way() -> None:
+    cards = FreeCards([1000, 400], [8, 0], 8)  # only the second one's memory keeps a small one off it
+    assert fit_in_any_order([share(700), share(300, 1)], cards)
+    assert not fit_in_any_order([share(700), share(301, 1)], cards)
+    cards = FreeCards([1000, 50], [8, 8], 8)
+    assert fit_in_any_order([share(100, 7), share(100, 1)], cards)
+    assert not fit_in_any_order([share(100, 8), share(100, 1)], cards)
+
+
 def test_nodes_that_are_alike_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = [share(500), share(490), share(510), share(400)]
     assert fit_in_any_order(asked, FreeCards([1000, 900], [8, 8], 8)) is False
