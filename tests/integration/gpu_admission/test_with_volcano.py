@@ -32,6 +32,7 @@ async def cards(api_server: ApiServer, namespace: str) -> AsyncIterator[CardClus
     async with api_server.client() as client:
         made = CardCluster(client, namespace)
         yield made
+        await client.call("DELETE", made.path, {"gracePeriodSeconds": 0})  # Volcano's queue counts them for ever
         await made.clean_up()
 
 
