@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.kubernetes.api_client import MERGE, ApiClient, JsonObject
+from tests.waiting import eventually
 
 CORE = "tencent.com/vcuda-core"
 MEMORY = "tencent.com/vcuda-memory"
@@ -78,6 +79,15 @@ class CardCluster:
         """The pods that are on nodes, and these."""
         listed = (await self.client.call("GET", self.path))["items"]
         return {each["metadata"]["name"]: each["spec"]["nodeName"] for each in listed if each["spec"].get("nodeName")}
+
+    async def eventually_bound(self, count: int) -> dict[str, str]:
+        """The same, once there are so many."""
+
+        async def there() -> bool:
+            return len(await self.bound()) >= count
+
+        await eventually(there)
+        return await self.bound()
 
     async def cards_by_node(self) -> dict[str, dict[int, int]]:
         """What shares stand in the pods' annotations, in thousandths, by node and card."""

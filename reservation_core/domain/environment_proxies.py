@@ -1,7 +1,7 @@
 """Which proxy the environment names for an address, and what it excepts from that (`NO_PROXY`).
 
-Read as Go's programs read it, kubectl among them: in a cluster services are addressed by number, and what is excepted
-is a range of them (`10.96.0.0/12`), which urllib takes for a name.
+With ranges of addresses, as Go's programs have them, kubectl among them: in a cluster services are addressed by number,
+and what is excepted is a range (`10.96.0.0/12`), which urllib takes for a name.
 """
 
 from collections.abc import Mapping

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -15,7 +15,9 @@ import pytest
 from gpu_admission.serve import answer
 from reservation_core.runtime.serving import open_socket
 from reservation_core.runtime.settings_admission import AdmissionRules
+from tests.card_cluster import CardCluster
 from tests.integration.gpu_admission.counting_extender import CountingExtender
+from tests.kubernetes.api_server import ApiServer
 from tests.waiting import PATIENCE_S
 
 
@@ -99,3 +101,12 @@ def pair_folder(tmp_path: Path) -> Path:
     folder = tmp_path / "pair"
     folder.mkdir()
     return folder
+
+
+@pytest.fixture
+async def cards(api_server: ApiServer, namespace: str) -> AsyncIterator[CardCluster]:
+    async with api_server.client() as client:
+        made = CardCluster(client, namespace)
+        yield made
+        await client.call("DELETE", made.path, {"gracePeriodSeconds": 0})  # Volcano's queue counts them for ever
+        await made.clean_up()

@@ -25,14 +25,6 @@ PATIENCE_S = 120
 
 
 @pytest.fixture
-async def cards(api_server: ApiServer, namespace: str) -> AsyncIterator[CardCluster]:
-    async with api_server.client() as client:
-        made = CardCluster(client, namespace)
-        yield made
-        await made.clean_up()
-
-
-@pytest.fixture
 def process(api_server: ApiServer, cards: CardCluster, tmp_path: Path) -> Iterator[ExtenderProcess]:
     quotas = {"GPU_DEV_ADMISSION__QUOTA_NAME": cards.quota_name, "LOG_LEVEL": "4"}
     with extender_process(tmp_path / "admission.log", api_server.kubeconfig, **quotas) as running:

@@ -32,28 +32,12 @@ def kube_scheduler(api_server: ApiServer) -> Path:
     return program
 
 
-@pytest.fixture
-async def cards(api_server: ApiServer, namespace: str) -> AsyncIterator[CardCluster]:
-    async with api_server.client() as client:
-        made = CardCluster(client, namespace)
-        yield made
-        await made.clean_up()
-
-
 def here(cards: CardCluster, name: str, *containers: JsonObject, **spec: Any) -> JsonObject:
     return card_pod(name, *containers, nodeSelector={"test-nodes": cards.prefix}, **spec)
 
 
 async def add_all(cards: CardCluster, *pods: JsonObject) -> None:
     await asyncio.gather(*(cards.add(pod) for pod in pods))
-
-
-async def eventually_bound(cards: CardCluster, count: int) -> dict[str, str]:
-    async def there() -> bool:
-        return len(await cards.bound()) >= count
-
-    await eventually(there, PATIENCE_S)
-    return await cards.bound()
 
 
 async def why(cards: CardCluster, name: str) -> str:
@@ -84,7 +68,7 @@ async def test_of_a_hundred_pods_a_quota_of_eight_lets_eight_through_and_the_oth
         with started_kube_scheduler(api_server, kube_scheduler, scheduler_config(api_server, port, cached=cached)):
             await add_all(cards, *(here(cards, f"p{number}", container(gpu=1)) for number in range(100)))
             await everybody_was_judged(cards, 100)
-            bound = await eventually_bound(cards, 8)
+            bound = await cards.eventually_bound(8)
             assert len(bound) == 8
             left = next(f"p{number}" for number in range(100) if f"p{number}" not in bound)
 
@@ -94,7 +78,7 @@ async def test_of_a_hundred_pods_a_quota_of_eight_lets_eight_through_and_the_oth
             await eventually(told, PATIENCE_S)
             await cards.put_quotas({cards.namespace: {"quota": {"H100": 9}}})
             await cards.client.call("DELETE", f"{cards.path}/{next(iter(bound))}", {"gracePeriodSeconds": 0})
-            await eventually_bound(cards, 9)
+            await cards.eventually_bound(9)
 
 
 async def test_shares_share_cards_and_whole_ones_stay_whole(
@@ -117,9 +101,9 @@ async def test_shares_share_cards_and_whole_ones_stay_whole(
                 here(cards, "plugin", container(gpu=2)),
                 here(cards, "plain"),
             )
-            await eventually_bound(cards, 10)
+            await cards.eventually_bound(10)
             await add_all(cards, here(cards, "whole", container(core=100)))
-            bound = await eventually_bound(cards, 11)
+            bound = await cards.eventually_bound(11)
             by_node = await cards.cards_by_node()
             amounts = [milli for node in nodes for milli in by_node.get(node, {}).values()]
             # Eight quarters on at most three cards, however they are dealt out to two nodes, and a whole one.
@@ -148,10 +132,10 @@ async def test_killed_in_the_middle_of_binds_it_goes_on_where_it_was(
                         cards,
                         *(here(cards, f"p{number}", container(core=30, memory=1)) for number in range(pods)),
                     )
-                await eventually_bound(cards, limit)
+                await cards.eventually_bound(limit)
                 running.process.kill()
         async with admission(api_server, port, QUOTA_NAME=cards.quota_name):
-            await eventually_bound(cards, 16)
+            await cards.eventually_bound(16)
             await everybody_was_judged(cards, pods)
     assert len(await cards.bound()) == 16  # 16 x 0.3 of five cards
     for of_node in (await cards.cards_by_node()).values():
@@ -168,7 +152,7 @@ async def test_a_scheduler_that_binds_by_itself_keeps_to_quotas_and_has_its_pods
         with started_kube_scheduler(api_server, kube_scheduler, scheduler_config(api_server, port, bind=False)):
             await add_all(cards, *(here(cards, f"p{number}", container(core=50, memory=2)) for number in range(10)))
             await everybody_was_judged(cards, 10)
-            bound = await eventually_bound(cards, 4)
+            bound = await cards.eventually_bound(4)
             assert len(bound) == 4
 
             async def all_marked() -> bool:
@@ -268,14 +252,14 @@ async def test_as_the_chart_has_it_whole_cards_shares_and_both_are_bound_by_whom
     async with as_the_chart_has_it(api_server, kube_scheduler, cards, bind) as running:
         both = here(cards, "both", container("whole", gpu=1), container("share", core=50, memory=2), **spec)
         await add_all(cards, both)
-        await eventually_bound(cards, 1)  # first, for the only node that has a place for it may be taken by others
+        await cards.eventually_bound(1)  # first, for the only node that has a place for it may be taken by others
         await add_all(
             cards,
             *(here(cards, f"whole-{number}", container(gpu=1), **spec) for number in range(5)),
             *(here(cards, f"share-{number}", container(core=50, memory=2), **spec) for number in range(4)),
             here(cards, "without", **spec),
         )
-        bound = await eventually_bound(cards, 11)
+        bound = await cards.eventually_bound(11)
         assert bound["both"] == of_both
         assert {bound[f"whole-{number}"] for number in range(5)} <= {*plain, of_both}
         assert {bound[f"share-{number}"] for number in range(4)} <= {*shared, of_both}
@@ -306,7 +290,7 @@ async def test_as_the_chart_has_it_a_pod_that_prefers_a_node_goes_there_where_ca
             wish = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "preference": there}]}
             spec = {"schedulerName": own_scheduler(cards), "affinity": {"nodeAffinity": wish}}
             await add_all(cards, here(cards, f"p{number}", container(gpu=4), **spec))
-            bound = await eventually_bound(cards, number + 1)
+            bound = await cards.eventually_bound(number + 1)
             assert bound[f"p{number}"] == node
 
 
@@ -336,13 +320,13 @@ async def test_as_the_chart_has_it_of_twenty_pods_at_once_a_quota_of_eight_lets_
     async with as_the_chart_has_it(api_server, kube_scheduler, cards, bind):
         asked = [container(gpu=1), container(core=100, memory=4)]
         await add_all(cards, *(here(cards, f"p{number}", asked[number % 2], **spec) for number in range(20)))
-        await eventually_bound(cards, 8)
+        await cards.eventually_bound(8)
         await everybody_was_judged(cards, 20)
         bound = await cards.bound()
         assert len(bound) == 8
         await cards.put_quotas({cards.namespace: {"quota": {"H100": 9}}})
         await cards.client.call("DELETE", f"{cards.path}/{next(iter(bound))}", {"gracePeriodSeconds": 0})
-        assert len(await eventually_bound(cards, 9)) == 9
+        assert len(await cards.eventually_bound(9)) == 9
 
 
 async def test_as_the_chart_has_it_a_quota_holds_however_long_the_scheduler_takes_to_bind(
@@ -355,7 +339,7 @@ async def test_as_the_chart_has_it_a_quota_holds_however_long_the_scheduler_take
     spec = {"schedulerName": own_scheduler(cards)}
     async with chart.extender() as running, chart.scheduler():
         await add_all(cards, *(here(cards, f"p{number}", container(gpu=1), **spec) for number in range(4)))
-        await eventually_bound(cards, 2)  # and that one waited for two seconds, as do the next ones
+        await cards.eventually_bound(2)  # and that one waited for two seconds, as do the next ones
         await add_all(cards, *(here(cards, f"late-{number}", container(gpu=1), **spec) for number in range(4)))
 
         async def all_are_known() -> bool:
@@ -379,7 +363,7 @@ async def test_as_the_chart_has_it_a_burst_fills_all_cards_and_none_twice(
             *(here(cards, f"whole-{number}", container(gpu=1), **spec) for number in range(16)),
             *(here(cards, f"share-{number}", container(core=50, memory=2), **spec) for number in range(16)),
         )
-        await eventually_bound(cards, 32)
+        await cards.eventually_bound(32)
         assert {node: amount for node, amount in (await amounts_by_node(cards, WHOLE)).items() if amount} == plain
         full = {node: dict.fromkeys(range(count), 1000) for node, count in shared.items()}
         assert {node: dict(sorted(of_node.items())) for node, of_node in (await cards.cards_by_node()).items()} == full
@@ -405,7 +389,7 @@ async def test_as_the_chart_has_it_quotas_and_cards_hold_when_the_extender_is_ki
             async with chart.extender() as running:
                 names = range(20 * number, 20 * number + 20)
                 await add_all(cards, *(here(cards, f"p{name}", asked[name % 2], **spec) for name in names))
-                await eventually_bound(cards, reached)
+                await cards.eventually_bound(reached)
                 running.process.kill()
         async with chart.extender():
 

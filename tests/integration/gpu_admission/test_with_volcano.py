@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,6 @@ from tests.ports import own_port
 from tests.waiting import eventually
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "scheduler-extender.md"
-AS_DELIVERED = ("--assume-at=filter",)
 
 
 @pytest.fixture
@@ -25,15 +25,6 @@ def volcano(api_server: ApiServer) -> Path:
     if program is None:
         pytest.skip("KUBEBUILDER_ASSETS names no vc-scheduler")
     return program
-
-
-@pytest.fixture
-async def cards(api_server: ApiServer, namespace: str) -> AsyncIterator[CardCluster]:
-    async with api_server.client() as client:
-        made = CardCluster(client, namespace)
-        yield made
-        await client.call("DELETE", made.path, {"gracePeriodSeconds": 0})  # Volcano's queue counts them for ever
-        await made.clean_up()
 
 
 def config(port: int, actions: str | None = None, **arguments: object) -> str:
@@ -52,6 +43,19 @@ def config(port: int, actions: str | None = None, **arguments: object) -> str:
     return yaml.safe_dump(read)
 
 
+@asynccontextmanager
+async def at_work(
+    server: ApiServer, program: Path, cards: CardCluster, actions: str | None = None, **arguments: object
+) -> AsyncIterator[None]:
+    """The extender as it is delivered for Volcano, and a Volcano with `config` that calls it."""
+    port = own_port()
+    async with (
+        admission(server, port, "--assume-at=filter", QUOTA_NAME=cards.quota_name),
+        started_volcano(server, program, cards.client, config(port, actions, **arguments)),
+    ):
+        yield
+
+
 def member(cards: CardCluster, gang: str, name: str, **amounts: int) -> JsonObject:
     made = card_pod(name, container(**amounts), nodeSelector={"test-nodes": cards.prefix}, schedulerName="volcano")
     made["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": gang}
@@ -63,14 +67,6 @@ async def add_gang(cards: CardCluster, name: str, pods: int, **amounts: int) -> 
     await cards.client.call("POST", POD_GROUPS.format(namespace=cards.namespace), pod_group(name, pods))
     for number in range(pods):
         await cards.add(member(cards, name, f"{name}-{number}", **amounts))
-
-
-async def eventually_bound(cards: CardCluster, count: int) -> dict[str, str]:
-    async def there() -> bool:
-        return len(await cards.bound()) >= count
-
-    await eventually(there, PATIENCE_S)
-    return await cards.bound()
 
 
 async def eventually_judged(cards: CardCluster, count: int) -> None:
@@ -99,21 +95,17 @@ async def test_a_quota_lets_as_many_through_as_it_says_and_the_others_know_why(
     for _ in range(3):
         await cards.add_node(gpus=8)
     await cards.put_quotas({cards.namespace: {"quota": {"H100": 8}}})
-    port = own_port()
-    async with (
-        admission(api_server, port, *AS_DELIVERED, QUOTA_NAME=cards.quota_name),
-        started_volcano(api_server, volcano, cards.client, config(port)),
-    ):
+    async with at_work(api_server, volcano, cards):
         for number in range(20):
             await add_gang(cards, f"p{number}", 1, gpu=1)
-        bound = await eventually_bound(cards, 8)
+        bound = await cards.eventually_bound(8)
         for number in range(20):
             if f"p{number}-0" not in bound:
                 await told(cards, f"p{number}-0", "has used 8 of its 8 H100; ask an administrator, or wait")
         assert len(await cards.bound()) == 8
         await cards.client.call("DELETE", f"{cards.path}/{next(iter(bound))}", {"gracePeriodSeconds": 0})
         await cards.put_quotas({cards.namespace: {"quota": {"H100": 9}}})
-        await eventually_bound(cards, 9)
+        await cards.eventually_bound(9)
 
 
 @pytest.mark.parametrize("actions", [None, "enqueue, allocate, preempt, backfill"], ids=["as_in_the_guide", "preempt"])
@@ -123,15 +115,11 @@ async def test_a_gang_that_asks_for_more_than_there_is_quota_keeps_nobody_out(
     for _ in range(3):
         await cards.add_node(gpus=8)
     await cards.put_quotas({cards.namespace: {"quota": {"H100": 8}}})
-    port = own_port()
-    async with (
-        admission(api_server, port, *AS_DELIVERED, QUOTA_NAME=cards.quota_name),
-        started_volcano(api_server, volcano, cards.client, config(port, actions)),
-    ):
+    async with at_work(api_server, volcano, cards, actions):
         await add_gang(cards, "large", 12, gpu=1)
         await eventually_judged(cards, 12)
         await add_gang(cards, "small", 8, gpu=1)
-        bound = await eventually_bound(cards, 8)
+        bound = await cards.eventually_bound(8)
         assert {name.partition("-")[0] for name in bound} == {"small"}
 
 
@@ -141,15 +129,11 @@ async def test_shares_share_cards_and_no_card_is_overdrawn(
 ) -> None:
     for _ in range(2):
         await cards.add_node(shared=2, memory=100)
-    port = own_port()
     verbs = {} if newer else {"allocateFuncVerb": None, "deallocateFuncVerb": None}
-    async with (
-        admission(api_server, port, *AS_DELIVERED, QUOTA_NAME=cards.quota_name),
-        started_volcano(api_server, volcano, cards.client, config(port, **verbs)),
-    ):
+    async with at_work(api_server, volcano, cards, **verbs):
         for number in range(8):
             await add_gang(cards, f"p{number}", 1, core=60, memory=1)
-        bound = await eventually_bound(cards, 4)
+        bound = await cards.eventually_bound(4)
         for number in range(8):
             if f"p{number}-0" not in bound:
                 await told(cards, f"p{number}-0", "card")

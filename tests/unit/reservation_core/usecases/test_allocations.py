@@ -48,6 +48,14 @@ def told_without_cards(story: Callable[[Truth, Replica], Awaitable[None]]) -> No
     told(without_breaches)
 
 
+async def keeps_out_while_it_is_unclear(replica: Replica) -> None:
+    """What may still be bound counts for so long, and no longer."""
+    await asyncio.sleep(RULES.unclear_s - 2)
+    assert replica.fits(OTHER, "n2") == ()
+    await asyncio.sleep(4)
+    assert replica.fits(OTHER, "n2") == ("n2",)
+
+
 def allocate(replica: Replica, asking: CardPod, node: str, *, pipelined: bool = False) -> str | None:
     return replica.extender.allocate({"pod": asking}, node, pipelined=pipelined)
 
@@ -172,10 +180,7 @@ def test_what_may_have_been_bound_before_is_not_over_when_the_next_node_is_refus
         assert replica.fits(ONE, "n2") == ("n2",)
         assert allocate(replica, ONE, "nowhere") is not None
         take_back(replica, ONE)
-        await asyncio.sleep(RULES.unclear_s - 2)
-        assert replica.fits(OTHER, "n2") == ()
-        await asyncio.sleep(4)
-        assert replica.fits(OTHER, "n2") == ("n2",)
+        await keeps_out_while_it_is_unclear(replica)
 
     told(story)
 
@@ -188,10 +193,7 @@ def test_who_is_tried_a_third_time_may_still_be_bound_as_it_was_tried_the_second
             assert replica.fits(ONE, "n2") == ("n2",)
             assert allocate(replica, ONE, "n2") is None
         take_back(replica, ONE)
-        await asyncio.sleep(RULES.unclear_s - 2)
-        assert replica.fits(OTHER, "n2") == ()
-        await asyncio.sleep(4)
-        assert replica.fits(OTHER, "n2") == ("n2",)
+        await keeps_out_while_it_is_unclear(replica)
 
     told(story)
 
