@@ -3,7 +3,8 @@
 API service and processor run in processes of their own on a durable database; 8,000 cards have room for everybody. The
 processor plans and commits as always; pods are not started, since no single machine starts 500 processes a second and
 the figure ends at the allocation. Both ends are stamped with the machine's monotonic clock: the acknowledgement when
-the client has read it, the allocation when its commit has returned.
+the client has read it, the allocation when its commit has returned. The peer is a POST that does nothing, at the same
+rate over as many connections: from when a request was due to its answer.
 """
 
 import asyncio
@@ -14,9 +15,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -25,8 +26,10 @@ import uvloop
 
 from benchmarks.api_process import api_process
 from benchmarks.databases import add_cluster, database
+from benchmarks.do_nothing import POST, do_nothing
 from benchmarks.figures import Figure
 from benchmarks.load import post
+from benchmarks.references import against
 from benchmarks.submit_throughput import BODY
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.runtime.garbage import calm_garbage_collector
@@ -40,6 +43,7 @@ RATE = 500
 SECONDS = 5
 ROUNDS = 3
 CONNECTIONS = 32
+TARGET = 3.0
 _QUIET = {"resync_s": 3600, "start_allowance_s": 3600}
 
 
@@ -55,49 +59,66 @@ def measure() -> list[Figure]:
             env={**os.environ, "GPU_DEV_LOG_LEVEL": "WARNING"},
         )
         try:
-            with api_process("durable", url, Path(home)) as (address, token):
+            with api_process(url, Path(home)) as (address, token), do_nothing() as bare:
                 uvloop.run(_submit(address, token, seconds=1))  # warm
-                rounds = [uvloop.run(_submit(address, token, seconds=SECONDS)) for _ in range(ROUNDS)]
+                uvloop.run(_submit(bare.address, "none", seconds=1))
+                rounds, peers = [], []
+                for _ in range(ROUNDS):
+                    rounds.append(uvloop.run(_submit(address, token, seconds=SECONDS)))
+                    peers.append(uvloop.run(_submit(bare.address, "none", seconds=SECONDS)))
                 time.sleep(1)
         finally:
             processor.send_signal(signal.SIGTERM)
             processor.wait(30)
         allocated: dict[str, float] = json.loads(stamps.read_text())
-    for acknowledged in rounds:
-        waits = sorted(max(0.0, allocated[job] - at) * 1000 for job, at in acknowledged.items())
+    for answers in rounds:
+        waits = sorted(max(0.0, allocated[answer.body["id"]] - answer.at) * 1000 for answer in answers)
         p99s.append(waits[int(len(waits) * 0.99)])
         p50s.append(waits[len(waits) // 2])
+    bare_p99s = [sorted(answer.took_s * 1000 for answer in answers)[int(len(answers) * 0.99)] for answers in peers]
     detail = f"p50 {sorted(p50s)[ROUNDS // 2]:.1f} ms; {RATE * SECONDS} jobs a round"
-    return [Figure("submit to allocation, p99 at 500 jobs/s", " ms", p99s, 25, at_least=False, detail=detail)]
+    name = f"submit to allocation, p99 at {RATE} jobs/s"
+    return [against(name, p99s, bare_p99s, TARGET, unit=" ms", of=f"{POST}, p99", detail=detail)]
 
 
-async def _submit(address: str, token: str, *, seconds: float) -> dict[str, float]:
-    """Send at a fixed rate whatever the answers do; when each job was acknowledged."""
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """When an answer was read (monotonic), how long after its request was due, and what it says."""
+
+    at: float
+    took_s: float
+    body: Mapping[str, Any]
+
+
+async def _submit(address: str, token: str, *, seconds: float) -> list[_Answer]:
+    """Send at a fixed rate whatever the answers do."""
     parts = urlsplit(address)
     request = post(address, "/v1/jobs", BODY, token)
     free: asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = asyncio.Queue()
     for _ in range(CONNECTIONS):
         free.put_nowait(await asyncio.open_connection(parts.hostname, parts.port))
-    acknowledged: dict[str, float] = {}
+    answers: list[_Answer] = []
 
-    async def one() -> None:
+    async def one(due: float) -> None:
         reader, writer = await free.get()
         writer.write(request)
         head = await reader.readuntil(b"\r\n\r\n")
         length = int(head.lower().split(b"content-length:", 1)[1].split(b"\r\n", 1)[0])
         body = await reader.readexactly(length)
-        acknowledged[json.loads(body)["id"]] = time.monotonic()
+        at = time.monotonic()
+        answers.append(_Answer(at, loop.time() - due, json.loads(body)))
         free.put_nowait((reader, writer))
 
     loop = asyncio.get_running_loop()
     started = loop.time()
     async with asyncio.TaskGroup() as group:
         for n in range(int(RATE * seconds)):
-            await asyncio.sleep(max(0.0, started + n / RATE - loop.time()))
-            group.create_task(one())
+            due = started + n / RATE
+            await asyncio.sleep(max(0.0, due - loop.time()))
+            group.create_task(one(due))
     while not free.empty():
         free.get_nowait()[1].close()
-    return acknowledged
+    return answers
 
 
 async def _process(url: str, home: Path, stamps: Path) -> None:

@@ -1,9 +1,8 @@
-"""The API service in a process of its own, and its peer: a POST of the same framework that does nothing.
+"""The API service in a process of its own.
 
-`python -m benchmarks.api_process durable|nothing DATABASE_URL HOME` prints the base URL and serves until SIGTERM.
+`python -m benchmarks.api_process DATABASE_URL HOME` prints the base URL and a token, and serves until SIGTERM.
 """
 
-import asyncio
 import os
 import subprocess
 import sys
@@ -11,9 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import uvicorn
 import uvloop
-from fastapi import FastAPI
 
 from api_service.app import create_app
 from api_service.server import serve
@@ -49,27 +46,11 @@ async def _token(runtime: Runtime) -> str:
     return secret
 
 
-async def _nothing() -> None:
-    app = FastAPI()
-
-    @app.post("/v1/jobs", status_code=202)
-    async def nothing() -> dict[str, str]:
-        return {"status": "queued"}
-
-    config = uvicorn.Config(app, port=0, http="httptools", log_config=None, access_log=False)
-    server = uvicorn.Server(config)
-    serving = asyncio.create_task(server.serve())
-    while not server.started:
-        await asyncio.sleep(0.01)
-    print(f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}", "none", flush=True)
-    await serving
-
-
 @contextmanager
-def api_process(kind: str, url: str, home: Path) -> Iterator[tuple[str, str]]:
+def api_process(url: str, home: Path) -> Iterator[tuple[str, str]]:
     """Run one; its base URL and a token."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.api_process", kind, url, str(home)],
+        [sys.executable, "-m", "benchmarks.api_process", url, str(home)],
         stdout=subprocess.PIPE,
         # All open pages of a measurement are one person's.
         env={**os.environ, "GPU_DEV_LOG_LEVEL": "WARNING", "GPU_DEV_WEB__STREAMS_PER_USER": "10000"},
@@ -86,5 +67,5 @@ def api_process(kind: str, url: str, home: Path) -> Iterator[tuple[str, str]]:
 
 
 if __name__ == "__main__":
-    kind, database_url, home_folder = sys.argv[1:]
-    uvloop.run(_nothing() if kind == "nothing" else _durable(database_url, Path(home_folder)))
+    database_url, home_folder = sys.argv[1:]
+    uvloop.run(_durable(database_url, Path(home_folder)))

@@ -6,6 +6,7 @@ from collections import Counter
 
 from benchmarks.figures import Figure
 from benchmarks.fragmentation_replay import Trace, arrivals, load
+from benchmarks.references import LOOP, against, loop_ms
 from reservation_core.domain.placement.fleet import Fleet
 from reservation_core.domain.placement.policies import ranking_of
 from reservation_core.domain.placement.policy_names import DEFAULT_POLICY, PlacementPolicy
@@ -36,10 +37,10 @@ def look_up_times() -> list[Figure]:
                 Task(dice.randrange(1, 16_000), dice.randrange(1, 60_000), 1, 10 * dice.randrange(1, 100)),
             )
         )
-    name = "fitting and scores of 1,213 nodes"
+    name, loop = "fitting and scores of 1,213 nodes", [loop_ms()]
     return [
-        Figure(f"{name}, kind of task that came before", " ms", [_p99(known)], 3, at_least=False),
-        Figure(f"{name}, share never asked for before", " ms", [_p99(unseen)], 5, at_least=False),
+        against(f"{name}, kind of task that came before", [_p99(known)], loop, 0.16, unit=" ms", of=LOOP),
+        against(f"{name}, share never asked for before", [_p99(unseen)], loop, 0.27, unit=" ms", of=LOOP),
     ]
 
 

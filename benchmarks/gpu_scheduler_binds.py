@@ -22,8 +22,10 @@ from typing import Any
 
 import psutil
 
+from benchmarks.do_nothing import SERVER, do_nothing
 from benchmarks.figures import Figure
-from benchmarks.kubernetes_cluster import ASSETS, GPUS_PER_NODE, add_nodes, at_once, real_api_server, remove_pods
+from benchmarks.kubernetes_cluster import ASSETS, GPUS_PER_NODE, add_nodes, ask, at_once, real_api_server, remove_pods
+from benchmarks.references import against
 from reservation_core.domain.admission import Operation, Patched, PodReview
 from reservation_core.domain.injection import InjectionRules, injection
 from reservation_core.domain.known_maps import KnownMaps
@@ -35,8 +37,9 @@ PODS = 1000
 WAITING = 5000
 SET = 50
 ROUNDS = 3
-TARGET_PER_S = 200.0
-TARGET_MB = 200.0
+PARALLEL = 32
+TARGET = 0.2
+TARGET_MEMORY = 5.0
 _LOOK_S = 0.02
 _PATIENCE_S = 120.0
 _MAPS = KnownMaps()
@@ -49,10 +52,11 @@ def measure() -> list[Figure]:
         return []
     with real_api_server() as server, tempfile.TemporaryDirectory() as folder:
         asyncio.run(add_nodes(server, NODES))
-        rates, peers = [], []
+        rates, bare_rates, peers = [], [], []
         program = kube_scheduler_of(server)
         for number in range(ROUNDS):
             rates.append(_bound_a_second(server, f"mapped-{number}", _mapped, partial(scheduler, server, Path(folder))))
+            bare_rates.append(_bare_pods_a_second(server, f"bare-{number}"))
             if program is not None:
                 peer = partial(started_kube_scheduler, server, program)
                 peers.append(_bound_a_second(server, f"asking-{number}", _asking, peer))
@@ -62,9 +66,19 @@ def measure() -> list[Figure]:
         if peers
         else "no kube-scheduler"
     )
+    with do_nothing() as bare:
+        bare_memory = [bare.memory_mb]
+    created = "bare pods created with nodeName"
     return [
-        Figure("mapped pods bound", "/s", rates, TARGET_PER_S, at_least=True, detail=beside),
-        Figure(f"scheduler with {WAITING:,} pods that wait", " MB", [memory], TARGET_MB, at_least=False),
+        against("mapped pods bound", rates, bare_rates, TARGET, unit="/s", of=created, at_least=True, detail=beside),
+        against(
+            f"scheduler with {WAITING:,} pods that wait",
+            [memory],
+            bare_memory,
+            TARGET_MEMORY,
+            unit=" MB (PSS)",
+            of=SERVER,
+        ),
     ]
 
 
@@ -85,6 +99,13 @@ def scheduler(server: ApiServer, folder: Path) -> Iterator[tuple[psutil.Process,
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(60)
+
+
+def _bare_pods_a_second(server: ApiServer, namespace: str) -> float:
+    asyncio.run(make_namespace(server, namespace))
+    seconds, _ = ask("bare", server.kubeconfig, namespace, NODES, PODS, PARALLEL, PARALLEL)
+    asyncio.run(remove_pods(server, namespace))
+    return PODS / seconds
 
 
 def _bound_a_second(
@@ -135,7 +156,7 @@ def _memory_with_many_waiting(server: ApiServer, folder: Path) -> float:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"{_metric(port, 'told_total'):.0f} of {WAITING} pods were told why they wait")
             time.sleep(0.2)
-        return float(process.memory_full_info().pss) / 2**20
+        return float(process.memory_full_info().pss) / 1e6
 
 
 def _metric(port: int, name: str) -> float:

@@ -25,6 +25,7 @@ import uvloop
 from benchmarks.api_process import api_process
 from benchmarks.cpu_times import CLIENT, cpu_times, spent
 from benchmarks.databases import database
+from benchmarks.do_nothing import SERVER, do_nothing
 from benchmarks.figures import Figure
 from benchmarks.kubernetes_cluster import (
     ASSETS,
@@ -40,6 +41,7 @@ from benchmarks.kubernetes_cluster import (
     remove_pods,
 )
 from benchmarks.load import post
+from benchmarks.references import LOOP, against, loop_ms
 from reservation_core.adapters.kubernetes.transport import MERGE_PATCH
 from tests.kubernetes.api_server import ApiServer, make_namespace
 from tests.kubernetes.emulated_store import stamp, utc_now
@@ -136,7 +138,7 @@ def _jobs(server: ApiServer, home: Path, number: int) -> _Seen:
     namespace = f"jobs-{number}"
     with database() as url:
         uvloop.run(add_inventory(server, url, namespace, home))
-        with processor(server, url, namespace, home), api_process("durable", url, home) as (address, token):
+        with processor(server, url, namespace, home), api_process(url, home) as (address, token):
             uvloop.run(_submit_until_bound(server, namespace, address, token, WARM))
             before = cpu_times()
             seconds = uvloop.run(_submit_until_bound(server, namespace, address, token, JOBS, already=WARM))
@@ -150,7 +152,7 @@ def _submitted_before(server: ApiServer, home: Path, number: int) -> _Seen:
     namespace = f"before-{number}"
     with database() as url:
         uvloop.run(add_inventory(server, url, namespace, home))
-        with api_process("durable", url, home) as (address, token):
+        with api_process(url, home) as (address, token):
             uvloop.run(_submit(address, token, JOBS))
         with processor(server, url, namespace, home):
             rate = uvloop.run(bound_a_second(server, namespace, JOBS))
@@ -193,7 +195,7 @@ def _at_rest(server: ApiServer, home: Path) -> list[Figure]:
         uvloop.run(add_inventory(server, url, namespace, home))
         with (
             processor(server, url, namespace, home) as process,
-            api_process("durable", url, home) as (address, token),
+            api_process(url, home) as (address, token),
         ):
             uvloop.run(_submit_until_bound(server, namespace, address, token, RUNNING))
             uvloop.run(_let_all_run(server, namespace))
@@ -201,9 +203,13 @@ def _at_rest(server: ApiServer, home: Path) -> list[Figure]:
             relists = ask("relist", server.kubeconfig, namespace, RELISTS)
             memory = [process.memory_full_info().pss / 1e6]
     uvloop.run(remove_pods(server, namespace))
+    loops = [loop_ms() / 1000] * len(relists)
+    with do_nothing() as bare:
+        bare_memory = [bare.memory_mb]
+    name = f"memory of the processor with {RUNNING} running pods"
     return [
-        Figure(f"memory of the processor with {RUNNING} running pods (PSS)", " MB", memory, 300, at_least=False),
-        Figure(f"listing {RUNNING} running pods anew", " s", relists, 2, at_least=False),
+        against(name, memory, bare_memory, 7.5, unit=" MB (PSS)", of=SERVER),
+        against(f"listing {RUNNING} running pods anew", relists, loops, 105, unit=" s", of=LOOP),
     ]
 
 

@@ -23,7 +23,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from benchmarks.api_process import api_process
 from benchmarks.calendar_reads import fill
 from benchmarks.databases import add_cluster, database, engine
+from benchmarks.do_nothing import SERVER, do_nothing
 from benchmarks.figures import Figure
+from benchmarks.references import LOOP, against, loop_ms
 
 NODES, GPUS_PER_NODE = 500, 8
 ROUNDS = 5
@@ -31,7 +33,6 @@ CALLS = 40
 STREAMS = 500
 IDLE_S = 20.0
 _WARM = 5
-_MIB = 2**20
 
 # Every third card is held by a job of one of forty people; of the last type all are.
 HOLD = """
@@ -70,7 +71,7 @@ def measure() -> list[Figure]:
         uvloop.run(add_cluster(url, nodes=NODES, gpus_per_node=GPUS_PER_NODE))
         uvloop.run(fill(url))
         uvloop.run(_hold(url))
-        with api_process("durable", url, Path(home)) as (address, token):
+        with api_process(url, Path(home)) as (address, token):
             cookie = asyncio.run(_sign_in(address, token))
             # First: memory that other requests have left would be taken for these.
             idle = asyncio.run(_idle(address, cookie))
@@ -100,6 +101,7 @@ async def _now(address: str, cookie: str, url: str) -> Figure:
     headers = {"Cookie": cookie, "Accept": "text/html", "Accept-Encoding": "gzip"}
     opened = engine(url)
     fresh: list[list[float]] = []
+    loops: list[float] = []
     still: list[float] = []
     parts: list[float] = []
     sizes: dict[str, int] = {}
@@ -117,6 +119,7 @@ async def _now(address: str, cookie: str, url: str) -> Figure:
             shown = await page()
         spent = _cpu_s(_service()), _postgres_s()
         for round_ in range(ROUNDS):
+            loops.append(loop_ms())
             fresh.append([])
             for call in range(CALLS):
                 await _change(opened, round_ * CALLS + call)
@@ -139,7 +142,7 @@ async def _now(address: str, cookie: str, url: str) -> Figure:
         f"processor time for a page of either kind {own:.0f} ms, of PostgreSQL {beside:.0f} ms; 20,000 bookings"
     )
     p95s = [_percentile(times, 95) for times in fresh]
-    return Figure("now_4000, p95 of the page after a change", " ms", p95s, 150, at_least=False, detail=detail)
+    return against("now_4000, p95 of the page after a change", p95s, loops, 8, unit=" ms", of=LOOP, detail=detail)
 
 
 async def _get(client: httpx.AsyncClient, path: str, sizes: dict[str, int]) -> str:
@@ -173,15 +176,17 @@ async def _idle(address: str, cookie: str) -> list[Figure]:
     postgres = _postgres_s()
     await asyncio.sleep(IDLE_S)
     taken = time.monotonic() - at
-    share = (_cpu_s(service) - spent) / taken * 100
+    busy_ms = (_cpu_s(service) - spent) / taken * 1000
     beside = (_postgres_s() - postgres) / taken * 100
-    memory = (service.memory_info().rss - before) / _MIB
+    memory = (service.memory_info().rss - before) / 1e6
     for writer in writers:
         writer.close()
+    with do_nothing() as bare:
+        bare_memory = [bare.memory_mb]
     detail = f"{STREAMS} connections; PostgreSQL beside it {beside:.1f} %"
     return [
-        Figure("sse_idle, memory", " MB", [memory * _MIB / 1e6], 100, at_least=False),
-        Figure("sse_idle, of a core", " %", [share], 10, at_least=False, detail=detail),
+        against("sse_idle, memory", [memory], bare_memory, 2.5, unit=" MB", of=SERVER),
+        against("sse_idle, processor time a second", [busy_ms], [loop_ms()], 5, unit=" ms", of=LOOP, detail=detail),
     ]
 
 

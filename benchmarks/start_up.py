@@ -12,7 +12,9 @@ from pathlib import Path
 import httpx
 import psutil
 
+from benchmarks.do_nothing import SERVER, do_nothing
 from benchmarks.figures import Figure
+from benchmarks.references import against
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
 
 ROUNDS = 3
@@ -24,18 +26,23 @@ def measure() -> list[Figure]:
     """A first start makes the home; then so many more."""
     starts: list[float] = []
     memory: list[float] = []
+    bare_starts: list[float] = []
+    bare_memory: list[float] = []
     with tempfile.TemporaryDirectory() as home:
         _one(Path(home), rest_s=0)
         try:
             for _ in range(ROUNDS):
+                with do_nothing() as bare:
+                    bare_starts.append(bare.start_s)
+                    bare_memory.append(bare.memory_mb)
                 seconds, megabytes = _one(Path(home), rest_s=REST_S)
                 starts.append(seconds)
                 memory.append(megabytes)
         finally:
             EmbeddedPostgres(Path(home)).destroy()  # its files may lie elsewhere
     return [
-        Figure("start-up to /readyz 200, second run", " s", starts, 5, at_least=False),
-        Figure("memory at rest, all processes (proportional set size)", " MB", memory, 400, at_least=False),
+        against("start-up to /readyz 200, second run", starts, bare_starts, 12, unit=" s", of=SERVER),
+        against("memory at rest, all processes", memory, bare_memory, 10, unit=" MB (PSS)", of=SERVER),
     ]
 
 

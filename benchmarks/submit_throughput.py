@@ -8,6 +8,7 @@ import uvloop
 
 from benchmarks.api_process import api_process
 from benchmarks.databases import database
+from benchmarks.do_nothing import do_nothing
 from benchmarks.figures import Figure
 from benchmarks.load import closed_loop, post
 
@@ -26,18 +27,18 @@ def measure() -> list[Figure]:
     with (
         tempfile.TemporaryDirectory() as home,
         database() as url,
-        api_process("durable", url, Path(home)) as (address, token),
-        api_process("nothing", url, Path(home)) as (peer, _),
+        api_process(url, Path(home)) as (address, token),
+        do_nothing() as bare,
     ):
 
         def rate(where: str) -> float:
             request = post(where, "/v1/jobs", BODY, token)
             return uvloop.run(closed_loop(where, request, connections=CONNECTIONS, seconds=SECONDS))
 
-        rate(peer)
+        rate(bare.address)
         rate(address)
         for _ in range(ROUNDS):
-            nothing.append(rate(peer))
+            nothing.append(rate(bare.address))
             durable.append(rate(address))
     ratios = [ours / theirs for ours, theirs in zip(durable, nothing, strict=True)]
     detail = f"durable {sorted(durable)[ROUNDS // 2]:.0f}/s, do-nothing {sorted(nothing)[ROUNDS // 2]:.0f}/s"
