@@ -443,4 +443,5 @@ async def test_as_the_chart_has_it_a_volume_that_can_not_be_made_at_the_best_nod
     finally:
         await cards.client.try_call("DELETE", f"{classes}/{cards.prefix}", {})
     assert {*tried[:3]} == {*nodes}
-    assert tried[3] == tried[0]
+    # A new round begins with the best of all nodes but the last one; equal nodes are in no order.
+    assert tried[3] != tried[2]
