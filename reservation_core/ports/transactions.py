@@ -35,7 +35,14 @@ T = TypeVar("T")
 
 
 class DatabaseUnavailableError(Exception):
-    """The database could not be reached or went away; nothing of the transaction is known to have happened."""
+    """The database can't do this now; nothing of the transaction is known to have happened, and a later try may do.
+
+    It could not be reached or went away, unless the error is of one of the classes below.
+    """
+
+
+class StatementRefusedError(DatabaseUnavailableError):
+    """The database was reached and refused: it is read-only or full, a statement was cancelled or timed out, say."""
 
 
 class TransactionLostError(DatabaseUnavailableError):

@@ -25,6 +25,7 @@ from reservation_core.domain.replicas import ReplicationLag, ServerProgress, Sta
 from reservation_core.ports.transactions import (
     DatabaseUnavailableError,
     Reads,
+    StatementRefusedError,
     TransactionLostError,
     UnitOfWork,
     UnitOfWorkFactory,
@@ -122,6 +123,10 @@ class ReplicaReads:
             except TransactionLostError:
                 # It went on replaying, which what was read here stood in the way of.
                 why = PassedOver.FAILED
+            except StatementRefusedError as error:
+                # It is there, and others' reads may go well.
+                why = PassedOver.FAILED
+                _log.warning("replica_failed", error=str(error), exc_info=error)
             except (DatabaseUnavailableError, _OtherError) as error:
                 why = PassedOver.FAILED
                 self._leave(error)
