@@ -39,7 +39,7 @@ def _facts(job: Job) -> list[str]:
         f"It asks for {wanted_gpus(job.gpus, job.gpu_type, job.nodes)}{where}{whose}.",
     ]
     if job.status is JobStatus.QUEUED:
-        place = "not known yet" if job.queue_position is None else str(job.queue_position)
+        place = "waiting for its place" if job.queue_position is None else str(job.queue_position)
         start = local_time(job.estimated_start_at) or "not known yet"
         facts += [f"Place in line: {place}.", f"Estimated start: {start}."]
     if job.allocations:

@@ -22,9 +22,10 @@ def waiting_line(job: Job) -> str:
     """What a job is doing now, in one line."""
     match job.status:
         case JobStatus.QUEUED:
-            parts = ["waiting"]
-            if job.queue_position is not None:
-                parts.append(f"place {job.queue_position} in line")
+            if job.queue_position is None:
+                parts = ["waiting for its place"]
+            else:
+                parts = ["waiting", f"place {job.queue_position} in line"]
             if job.estimated_start_at is not None:
                 parts.append(f"starts about {local_time(job.estimated_start_at)}")
             return f"{', '.join(parts)} ({job.reason.code.value}: {job.reason.detail})"

@@ -54,6 +54,7 @@ def rfc3339(value: datetime) -> str:
 
 Text = Annotated[str, Field(strict=True), AfterValidator(_clean)]
 Time = Annotated[AwareDatetime, PlainSerializer(rfc3339, return_type=str, when_used="json")]
+Place = Annotated[int, Field(ge=1)]
 Duration = Annotated[
     timedelta,
     BeforeValidator(_seconds, json_schema_input_type=int | str),
@@ -161,7 +162,7 @@ class Job(Wire):
     duration: timedelta
     priority: int
     created_at: Time
-    queue_position: int | None
+    queue_position: Place | None
     estimated_start_at: Time | None
     promised_start_at: Time | None = None
     started_at: Time | None
@@ -229,7 +230,7 @@ class QueueEntry(Wire):
     id: str
     user: str
     name: str | None
-    queue_position: int | None
+    queue_position: Place | None
     reason: ReasonOut
     gpus: int
     gpu_type: str | None

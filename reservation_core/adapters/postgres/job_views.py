@@ -1,8 +1,11 @@
-"""Jobs as people read them: with place in line, reason, estimated start and GPUs."""
+"""Jobs as people read them: with place in line, reason, estimated start and GPUs.
+
+The planner alone estimates: a start is its slot in the ledger, or what `domain.forecast` said of a job without one. A
+job that the planner has not looked at has no estimate and no place.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any
 
@@ -11,13 +14,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.adapters.postgres.rows import allocated_gpu_of, reservation_of
-from reservation_core.domain.model import JobStatus, Reason, ReasonCode
+from reservation_core.domain.model import Reason, ReasonCode
 from reservation_core.ports.reservations import JobFilter, JobView
 
 _FIRST_PRIORITY = -(2**31)
 _LAST_SEQ = 2**63 - 1
 
-_WORK = "The estimate is all the work before it, shared by all usable cards; it becomes exact as the job comes nearer."
 _SLOT = "GPUs are kept for it from its estimated start on; it may start sooner."
 
 
@@ -81,14 +83,14 @@ class JobViews:
                 reservation_id: tuple(allocated_gpu_of(row) for row in group)
                 for reservation_id, group in groupby(found.mappings(), key=lambda row: row["reservation_id"])
             }
-        # A booking has a line of its own: nobody outside it is before its jobs.
-        beyond = await self._beyond_the_plan(
-            [r for r in rows if r.status == "queued" and r.position is None and r.booking_id is None]
+        # A booking has a line of its own, and the planner tells everybody in it.
+        places = await self._places_behind_the_told(
+            [row for row in rows if row.status == "queued" and row.position is None and row.booking_id is None]
         )
-        return [beyond.get(row.id) or _view(row, allocations.get(row.id, ())) for row in rows]
+        return [_view(row, places.get(row.id), allocations.get(row.id, ())) for row in rows]
 
-    async def _beyond_the_plan(self, rows: Sequence[Row[Any]]) -> dict[str, JobView]:
-        """Jobs not estimated one by one: place and start from the work before them in their line."""
+    async def _places_behind_the_told(self, rows: Sequence[Row[Any]]) -> dict[str, int]:
+        """Places of jobs too far behind to be told one: those told come first, then the order of the line."""
         if not rows:
             return {}
         ordered = sorted(rows, key=lambda row: (row.line_type, row.line_priority, row.seq))
@@ -97,7 +99,7 @@ class JobViews:
             previous = ordered[i - 1] if i and ordered[i - 1].line_type == row.line_type else None
             froms.append((_FIRST_PRIORITY, 0) if previous is None else (previous.line_priority, previous.seq))
         found = await self._connection.execute(
-            statement("places_in_line"),
+            statement("places_behind_the_told"),
             {
                 "ids": [row.id for row in ordered],
                 "types": [row.line_type for row in ordered],
@@ -105,43 +107,29 @@ class JobViews:
                 "seqs": [row.seq for row in ordered],
                 "from_priorities": [priority for priority, _ in froms],
                 "from_seqs": [seq for _, seq in froms],
+                "slotted": [row.slot_start is not None for row in ordered],
             },
         )
         parts = {row.id: row for row in found}
-        pools = {row.gpu_type: row for row in await self._connection.execute(statement("usable_cards"))}
-        now = (await self._connection.execute(statement("transaction_time"))).scalar_one()
-        views = {}
-        jobs, work = 0, 0.0
+        places: dict[str, int] = {}
+        jobs = 0
         for i, row in enumerate(ordered):
             if i and ordered[i - 1].line_type != row.line_type:
-                jobs, work = 0, 0.0
+                jobs = 0
             jobs += parts[row.id].jobs
-            work += float(parts[row.id].work)
-            own = row.gpus * row.nodes * row.duration.total_seconds()
-            wanted = [pool for gpu_type, pool in pools.items() if row.gpu_type in (None, gpu_type)]
-            views[row.id] = _beyond(row, jobs, work - own, wanted, now)
-        return views
+            if parts[row.id].placed:
+                places[row.id] = jobs + parts[row.id].told_behind
+        return places
 
 
-def _view(row: Row[Any], allocations: tuple[Any, ...]) -> JobView:
+def _view(row: Row[Any], place: int | None, allocations: tuple[Any, ...]) -> JobView:
     reservation = reservation_of(row._mapping)  # noqa: SLF001 -- public, by its documentation
     if row.wait_code is not None:
         again = f" {reservation.reason.detail}" if reservation.reason.code is ReasonCode.REQUEUED else ""
         reservation = replace(reservation, reason=Reason(ReasonCode(row.wait_code), row.wait_reason + again))
+    elif place is not None and place > 1:
+        detail = f"{place - 1} jobs stand before it in this line." + ("" if row.slot_start is None else f" {_SLOT}")
+        reservation = replace(reservation, reason=Reason(ReasonCode.BEHIND_IN_LINE, detail))
     # The slot in the ledger is what holds; what was told last may be older.
     estimate = row.estimated_start_at if row.slot_start is None else row.slot_start
-    return JobView(reservation, row.position, estimate, allocations, row.promised_start_at)
-
-
-def _beyond(row: Row[Any], place: int, work_before: float, pools: Sequence[Row[Any]], now: datetime) -> JobView:
-    reservation = reservation_of(row._mapping)  # noqa: SLF001 -- public, by its documentation
-    if reservation.status is JobStatus.QUEUED and place > 1:
-        detail = f"{place - 1} jobs stand before it in this line. {_WORK if row.slot_start is None else _SLOT}"
-        reservation = replace(reservation, reason=Reason(ReasonCode.BEHIND_IN_LINE, detail))
-    if row.slot_start is not None:
-        return JobView(reservation, place, row.slot_start, (), row.promised_start_at)
-    usable = sum(pool.cards for pool in pools)
-    fits_now = place == 1 and sum(pool.free for pool in pools) >= row.gpus * row.nodes
-    promised = 0.0 if fits_now else float(sum(pool.promised for pool in pools))
-    estimate = now + timedelta(seconds=(promised + work_before) / usable) if usable else None
-    return JobView(reservation, place, estimate, (), row.promised_start_at)
+    return JobView(reservation, row.position if place is None else place, estimate, allocations, row.promised_start_at)

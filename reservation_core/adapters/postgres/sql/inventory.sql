@@ -73,12 +73,14 @@ SELECT gpu_links, array_agg(name) AS names FROM nodes WHERE gpu_links IS NOT NUL
 SELECT n.name AS node, g.index AS card_index, g.uuid, g.gpu_type, g.memory_bytes,
        CASE WHEN h.kind = 'maintenance' THEN 'maintenance' WHEN c.condition <> 'usable' THEN c.condition
             WHEN h.id IS NULL THEN 'free' ELSE 'held' END AS state,
-       h.id AS holder_id, h.user_name AS holder_user, h.user_id AS holder_user_id, h.free_at
+       h.id AS holder_id, h.user_name AS holder_user, h.user_id AS holder_user_id,
+       -- Nobody knows when a pod ends that should have.
+       CASE WHEN h.until <= statement_timestamp() THEN h.until ELSE card_free_from(g.id, h.until) END AS free_at
 FROM nodes n
 JOIN gpus g ON g.node_id = n.id
 JOIN card_conditions c ON c.gpu_id = g.id
 LEFT JOIN LATERAL (
-    SELECT r.id, r.kind, r.user_id, u.name AS user_name, upper(a.during) AS free_at
+    SELECT r.id, r.kind, r.user_id, u.name AS user_name, upper(a.during) AS until
     FROM allocations a
     JOIN reservations r ON r.id = a.reservation_id
     JOIN users u ON u.id = r.user_id

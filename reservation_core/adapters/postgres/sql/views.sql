@@ -67,32 +67,33 @@ LEFT JOIN wait_estimates e ON e.reservation_id = r.id
 LEFT JOIN start_promises p ON p.reservation_id = r.id
 ORDER BY r.line_priority, r.seq LIMIT :limit;
 
--- name: places_in_line
--- For jobs beyond the planned part of a line: how many stand up to and including each, and their work in GPU-seconds.
--- The keys of one line come in order, so every part of the line is walked once.
-SELECT k.id, part.jobs, part.work
+-- name: places_behind_the_told
+-- For jobs that the planner has told no place: how many stand in their line up to and including each, how many that were
+-- told a place come after it by key (shares order equals), and whether it has a place by now: the planner has given it a
+-- slot, or has told others something since it came. The keys of one line come in order: each part is walked once.
+WITH told AS MATERIALIZED (
+    SELECT r.line_type, r.line_priority, r.seq, e.planned_at
+    FROM wait_estimates e JOIN reservations r ON r.id = e.reservation_id
+    WHERE r.status = 'queued' AND r.booking_id IS NULL
+)
+SELECT k.id, part.jobs,
+       (SELECT count(*) FROM told t
+        WHERE t.line_type = k.line_type AND (t.line_priority, t.seq) > (k.line_priority, k.seq)) AS told_behind,
+       EXISTS (
+           SELECT FROM reservations r
+           WHERE r.id = k.id AND r.status = 'queued'
+             AND (k.slotted OR r.changed_at <= (SELECT max(planned_at) FROM told))
+       ) AS placed
 FROM unnest(CAST(:ids AS text[]), CAST(:types AS text[]), CAST(:priorities AS integer[]), CAST(:seqs AS bigint[]),
-            CAST(:from_priorities AS integer[]), CAST(:from_seqs AS bigint[]))
-     AS k (id, line_type, line_priority, seq, from_priority, from_seq)
+            CAST(:from_priorities AS integer[]), CAST(:from_seqs AS bigint[]), CAST(:slotted AS boolean[]))
+     AS k (id, line_type, line_priority, seq, from_priority, from_seq, slotted)
 CROSS JOIN LATERAL (
-    SELECT count(*) AS jobs, coalesce(sum(r.gpus * r.nodes * extract(epoch FROM r.duration)), 0) AS work
+    SELECT count(*) AS jobs
     FROM reservations r
     WHERE r.status = 'queued' AND r.booking_id IS NULL AND r.line_type = k.line_type
       AND (r.line_priority, r.seq) > (k.from_priority, k.from_seq)
       AND (r.line_priority, r.seq) <= (k.line_priority, k.seq)
 ) part;
-
--- name: usable_cards
--- Of each type: how many cards could take a job at all, how many of them are free, and the GPU-seconds still promised.
-SELECT c.gpu_type, count(*) AS cards, count(*) FILTER (WHERE a.gpu_id IS NULL) AS free,
-       coalesce(sum(greatest(extract(epoch FROM a.free_at - now()), 0)), 0) AS promised
-FROM card_conditions c
-JOIN node_conditions s ON s.node_id = c.node_id
-LEFT JOIN (
-    SELECT gpu_id, max(upper(during)) AS free_at FROM allocations WHERE released_at IS NULL GROUP BY gpu_id
-) a ON a.gpu_id = c.gpu_id
-WHERE c.condition = 'usable' AND s.available
-GROUP BY c.gpu_type;
 
 -- name: waiting_totals
 -- How many wait for each requested type.
@@ -102,7 +103,3 @@ FROM reservations WHERE status = 'queued' AND booking_id IS NULL GROUP BY line_t
 -- name: user_id_of_name
 -- A user's key.
 SELECT id FROM users WHERE name = :name;
-
--- name: transaction_time
--- The database's clock, for estimates made while reading.
-SELECT now();

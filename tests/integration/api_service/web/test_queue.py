@@ -27,9 +27,15 @@ async def test_ones_own_jobs_with_place_and_reason(
     page = await (await browsing("alice")).get("/queue")
     told = words(page)
     assert f"/jobs/{hers['id']}" in page
-    assert "her work" in told
-    assert "is number 2 in line" in told
-    assert "1 jobs stand before it in this line." in told
+    assert "her work is waiting for its place." in told
+    await execute(
+        runtime,
+        "INSERT INTO wait_estimates (reservation_id, position, reason_code, reason, planned_at) "
+        "VALUES (:id, 2, 'behind_in_line', 'Others stand before it.', now())",
+        id=hers["id"],
+    )
+    told = words(await (await browsing("alice")).get("/queue"))
+    assert "her work is number 2 in line. Others stand before it." in told
     assert "2 jobs wait for 3 h100" in told
     assert "his work" not in page
     assert "bob" not in told

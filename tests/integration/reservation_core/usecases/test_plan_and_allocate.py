@@ -3,13 +3,13 @@
 import asyncio
 from dataclasses import replace
 from datetime import datetime, timedelta
-from itertools import pairwise
 
 import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from reservation_core.domain.model import JobStatus
+from reservation_core.domain.model import JobStatus, Role
+from reservation_core.ports.identities import Principal
 from reservation_core.ports.planning import LostLeadershipError
 from reservation_core.ports.queues import QueueName
 from reservation_core.ports.transactions import UnitOfWork
@@ -157,23 +157,42 @@ async def test_messages_that_can_not_be_read_go_to_the_dead_letters_and_stop_nob
 
 
 async def test_places_and_estimates_go_on_beyond_the_estimated_part(world: World) -> None:
-    world.rules = replace(world.rules, estimates=3)
+    """Beyond those told one by one, a start is the slot in the ledger, and places go on after those told."""
+    world.rules = replace(world.rules, estimates=3, promises=6)
     await world.ran(gpus=2, nodes=2)
     ids = await many(world, 8, gpus=2, nodes=2)
-    await world.plan()
+    await world.plan(slots=True)
     views = [await world.view(job_id) for job_id in ids]
     assert [view.queue_position for view in views] == list(range(1, 9))
     estimates = [view.estimated_start_at for view in views]
-    assert all(estimates[3:])
-    # The first three are the plan's own; those beyond share the work before them by the database's clock.
-    assert estimates[:3] == [world.clock.now() + HOUR + i * (HOUR + ALLOWANCE) for i in range(3)]
-    gaps = [later - sooner for sooner, later in pairwise(estimates[3:])]  # type: ignore[operator]
-    assert all(abs(gap - HOUR) < timedelta(minutes=1) for gap in gaps)
+    assert estimates[:6] == [world.clock.now() + HOUR + i * (HOUR + ALLOWANCE) for i in range(6)]
+    assert estimates[6:] == [None, None]
     assert {view.reservation.reason.code.value for view in views[1:]} == {"behind_in_line"}
     async with world.uow() as uow:
         line = await uow.reservations.waiting_views(None, limit=100, after=None)
     assert [view.reservation.id for view in line] == ids
     assert [view.queue_position for view in line] == list(range(1, 9))
+
+
+async def test_no_two_have_one_place_where_shares_order_the_line_otherwise(world: World) -> None:
+    """Who came first but has had much stands behind those told, and is counted there."""
+    world.rules = replace(world.rules, estimates=2)
+    await world.ran(gpus=2, nodes=2)
+    async with world.uow() as uow:
+        other = await uow.identities.create_user("bob", Role.USER, world.clock.now())
+    ids = await many(world, 3, gpus=2, nodes=2)
+    bobs = replace(world, who=Principal(other.id, other.name, other.role, "tok-b", None))
+    ids += await many(bobs, 2, gpus=2, nodes=2)
+    planner = await world.planner()
+    planner.set_shares({world.who.user_id: 1, other.id: 0})
+    await planner.cycle()
+    while await planner.give_slots():
+        pass
+    await planner.publish_estimates()
+    async with world.uow() as uow:
+        line = await uow.reservations.waiting_views(None, limit=100, after=None)
+    places = {view.reservation.id: view.queue_position for view in line}
+    assert [places[job_id] for job_id in ids] == [3, 4, 5, 1, 2]
 
 
 async def test_who_is_passed_by_many_is_told_so(world: World) -> None:

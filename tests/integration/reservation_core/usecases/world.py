@@ -76,10 +76,12 @@ class World:
         assert epoch is not None
         return Planner(self.uow, self.clock, epoch, self.rules)
 
-    async def plan(self) -> None:
-        """One cycle of a fresh planner, and what it tells those who wait."""
+    async def plan(self, *, slots: bool = False) -> None:
+        """One cycle of a fresh planner, `slots` where wanted, and what it tells those who wait."""
         planner = await self.planner()
         await planner.cycle()
+        while slots:
+            slots = await planner.give_slots()
         await planner.publish_estimates()
 
     async def started(self, **fields: object) -> str:
