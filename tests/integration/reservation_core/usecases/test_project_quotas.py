@@ -49,17 +49,20 @@ async def most_at_once(bookings: BookingWorld) -> int:
     return most
 
 
+_WAITS = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+
+
 async def a_lock_is_waited_for(bookings: BookingWorld) -> None:
     """Somebody waits for somebody's lock."""
 
     async def waited_for() -> bool:
-        return bool(
-            await bookings.rows(
-                "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-            )
-        )
+        return bool(await bookings.rows(_WAITS))
 
     await eventually(waited_for)
+
+
+async def _done_or_waits(bookings: BookingWorld, task: asyncio.Task[None]) -> bool:
+    return task.done() or bool(await bookings.rows(_WAITS))
 
 
 async def extended(world: World, job_id: str, hours: int) -> None:
@@ -264,6 +267,28 @@ async def test_an_extension_waits_for_a_booking_of_another_member(bookings: Book
     with pytest.raises(NotPermittedError) as refused:
         await extension
     assert [broken.code for broken in refused.value.broken_rules] == ["max_gpus"]
+
+
+@pytest.mark.parametrize("project", [None, "vision"])
+async def test_of_two_extensions_at_once_the_second_sees_the_first(bookings: BookingWorld, project: str | None) -> None:
+    """Of one user, or of two members of a project: both read what is held, and one would miss what the other adds."""
+    alice, bob = await members(bookings, "bob")
+    other = alice if project is None else bob
+    first, second = await alice.ran(project=project), await other.ran(project=project)
+    # Each has 62 minutes by now; an hour more is allowed to one.
+    await rule(bookings.world, Scope(user="alice") if project is None else VISION, max_gpu_hours_per_week=3.2)
+
+    async with alice.uow() as uow:
+        await extend(uow, alice.who, first, HOUR, None, 240 * HOUR, alice.clock.now())
+        racing = asyncio.create_task(extended(other, second, 1))
+        # Without the lock it is done before the first has committed.
+        await eventually(lambda: _done_or_waits(bookings, racing))
+        assert not racing.done()
+    with pytest.raises(NotPermittedError) as refused:
+        await racing
+    assert [broken.code for broken in refused.value.broken_rules] == ["max_gpu_hours_per_week"]
+    assert (await alice.row(first)).duration == 2 * HOUR
+    assert (await other.row(second)).duration == HOUR
 
 
 async def test_a_job_that_is_tried_again_is_still_for_its_project(bookings: BookingWorld) -> None:
