@@ -120,6 +120,17 @@ async def test_overlap_may_be_allowed(cluster: Cluster, start: Starter, overlap:
     await cluster.eventually_on("first-0", name)
     await cluster.add(admitted(pod("second-0", "0=node1:0,1")))
     await cluster.eventually_on("second-0", name)
+    await cluster.add(admitted(pod("third-0", "0=node1:2")))
+    await cluster.eventually_on("third-0", name)
+    path = f"/apis/events.k8s.io/v1/namespaces/{cluster.namespace}/events"
+
+    async def told() -> bool:
+        found = (await cluster.client.call("GET", path))["items"]
+        seen = {(each["regarding"]["name"], each["reason"]) for each in found}
+        scheduled = {("first-0", "Scheduled"), ("second-0", "Scheduled"), ("third-0", "Scheduled")}
+        return seen == scheduled | ({("second-0", "DeviceShared")} if overlap == "warn" else set())
+
+    await eventually(told)
 
 
 async def test_two_peoples_pods_share_no_card_whatever_their_maps_say(cluster: Cluster, start: Starter) -> None:

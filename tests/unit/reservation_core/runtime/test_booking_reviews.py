@@ -7,6 +7,7 @@ from pathlib import Path
 import pydantic
 import pytest
 import yaml
+from structlog.testing import capture_logs
 
 from reservation_core.runtime.booking_reviews import open_booking_reviewer
 from reservation_core.runtime.settings_error import SettingsError
@@ -73,12 +74,21 @@ async def test_addresses_that_can_not_be_asked(given: Set, url: str, expected: s
 
 
 @pytest.mark.parametrize(
-    ("url", "shape"),
-    [(OWN, "auto"), (f"{OWN}/", "auto"), ("http://maia/maia-api/gpu-schedulability/", "auto"), ("https://a/b", "seed")],
+    ("url", "shape", "asked_as"),
+    [
+        (OWN, "auto", "own"),
+        (f"{OWN}/", "auto", "own"),
+        ("http://maia/maia-api/gpu-schedulability/", "auto", "seed"),
+        (OWN, "seed", "seed"),
+        ("https://a/b", "seed", "seed"),
+        ("https://a/b", "own", "own"),
+    ],
 )
-async def test_addresses_that_can(given: Set, url: str, shape: str) -> None:
-    async with open_booking_reviewer(given(API_URL=url, API_TOKEN="t", API_SHAPE=shape), Unheard()):
-        pass
+async def test_addresses_that_can(given: Set, url: str, shape: str, asked_as: str) -> None:
+    with capture_logs() as lines:
+        async with open_booking_reviewer(given(API_URL=url, API_TOKEN="t", API_SHAPE=shape), Unheard()):
+            pass
+    assert [line["shape"] for line in lines if line["event"] == "bookings_enforced"] == [asked_as]
 
 
 async def test_one_token_and_one_only(given: Set, tmp_path: Path) -> None:

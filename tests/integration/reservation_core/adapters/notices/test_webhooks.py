@@ -79,6 +79,7 @@ async def test_slack_gets_text_that_mentions_nobody(receiver: Receiver) -> None:
 async def test_taken(receiver: Receiver, status: int) -> None:
     receiver.statuses = [status]
     await sender().send(destination(receiver.url()), NOTICE)
+    assert (len(receiver.got), receiver.statuses) == (1, [])
 
 
 @pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504])
