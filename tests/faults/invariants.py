@@ -7,16 +7,19 @@ from tests.waiting import eventually
 
 _HELD_TWICE = """
 SELECT a.gpu_id, a.reservation_id, b.reservation_id FROM allocations a JOIN allocations b
-ON a.gpu_id = b.gpu_id AND a.id < b.id
+ON a.gpu_id = b.gpu_id AND a.id < b.id AND a.reservation_id LIKE 'job-%' AND b.reservation_id LIKE 'job-%'
 AND tstzrange(a.created_at, coalesce(a.released_at, 'infinity'))
     && tstzrange(b.created_at, coalesce(b.released_at, 'infinity'))
 """
 _PROMISED_TWICE = """
 SELECT a.gpu_id, a.reservation_id, b.reservation_id FROM allocations a JOIN allocations b
 ON a.gpu_id = b.gpu_id AND a.id < b.id AND a.during && b.during
+AND a.booking_id IS DISTINCT FROM b.reservation_id AND b.booking_id IS DISTINCT FROM a.reservation_id
 """
-_OPEN = "SELECT reservation_id FROM allocations WHERE held OR released_at IS NULL"
-_UNFINISHED = "SELECT id, status, reason_code, outcome, attempt, ends_at FROM reservations WHERE finished_at IS NULL"
+_OPEN = "SELECT reservation_id FROM allocations WHERE held OR (released_at IS NULL AND reservation_id NOT LIKE 'bkg-%')"
+_UNFINISHED = """
+SELECT id, status, reason_code, outcome, attempt, ends_at FROM reservations WHERE finished_at IS NULL AND kind = 'job'
+"""
 _SHORT = """
 SELECT r.id FROM reservations r WHERE r.attempt > 0 AND r.gpus * r.nodes <>
 (SELECT count(*) FROM allocations a WHERE a.reservation_id = r.id AND a.attempt = r.attempt)
@@ -67,5 +70,5 @@ async def left_over(system: System) -> dict[str, object]:
 
 async def outcomes(system: System) -> dict[str, tuple[JobStatus, int | None]]:
     """How every job stands: id to (status, exit code)."""
-    rows = await system.rows("SELECT id, status, exit_code FROM reservations")
+    rows = await system.rows("SELECT id, status, exit_code FROM reservations WHERE kind = 'job'")
     return {row.id: (JobStatus(row.status), row.exit_code) for row in rows}

@@ -113,11 +113,11 @@ class System:
             if process.returncode() is None:
                 process.end(signal.SIGKILL)
 
-    def new(self, workload: Mapping[str, object], **fields: object) -> NewReservation:
-        """A job as it would be stored."""
+    def new(self, workload: Mapping[str, object], *, who: Principal | None = None, **fields: object) -> NewReservation:
+        """A job as it would be stored, of the owner or somebody else."""
         request = JobSubmit.model_validate({"gpus": 1, "duration": 600, "workload": dict(workload), **fields})
         runtime = self.runtime
-        return prepare(request, self.owner, ids=runtime.ids, longest=LONGEST, now=runtime.clock.now())
+        return prepare(request, who or self.owner, ids=runtime.ids, longest=LONGEST, now=runtime.clock.now())
 
     async def submit(self, *jobs: NewReservation) -> list[str]:
         """Store jobs in one transaction; returns their ids."""

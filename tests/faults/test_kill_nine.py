@@ -1,4 +1,7 @@
-"""`kill -9` of the processor at every step of a job's way; a normal one then brings everything to its true end."""
+"""`kill -9` of the processor at every step of a job's way; a normal one then brings everything to its true end.
+
+Beside the jobs there are bookings, a quota that is asked for too much, extensions and cancels: see `calendar_life`.
+"""
 
 import asyncio
 import signal
@@ -9,6 +12,8 @@ from dataclasses import dataclass
 import pytest
 
 from reservation_core.domain.model import JobStatus
+from tests.faults import calendar_life
+from tests.faults.calendar_life import CalendarLife
 from tests.faults.crashing_processor import LAST_WORDS
 from tests.faults.invariants import assert_never_doubled, assert_nothing_left, left_over, outcomes
 from tests.faults.system import QUICK, System
@@ -42,6 +47,7 @@ class Jobs:
     expected: dict[str, tuple[JobStatus, int | None]]
     short: frozenset[str]
     cancelled: str
+    calendar: CalendarLife
 
 
 async def submit_some(system: System) -> Jobs:
@@ -62,13 +68,18 @@ async def submit_some(system: System) -> Jobs:
         good: (done, 0), bad: (failed, 3), gang: (done, 0), long: (failed, 5), waiting: (done, 0),
         cancelled: (JobStatus.CANCELLED, None), expiring: (JobStatus.EXPIRED, None),
     }  # fmt: skip
-    return Jobs(expected, frozenset({good, bad, gang, long, waiting}), cancelled)
+    calendar = await calendar_life.begin(system)
+    await calendar_life.extended(system, calendar, waiting)
+    expected |= dict.fromkeys(calendar.quota_jobs, (done, 0))
+    return Jobs(expected, frozenset({good, bad, gang, long, waiting, *calendar.quota_jobs}), cancelled, calendar)
 
 
 async def go_on(system: System, jobs: Jobs) -> None:
     """What users and the expiry do meanwhile: cancel what runs, end what is due."""
     await system.expire()
+    await calendar_life.go_on(system, jobs.calendar)
     if await system.status(jobs.cancelled) is JobStatus.RUNNING:
+        await calendar_life.extended(system, jobs.calendar, jobs.cancelled)
         await system.cancel(jobs.cancelled)
 
 
@@ -85,7 +96,7 @@ async def assert_converges(system: System, jobs: Jobs) -> None:
 
     async def ended() -> bool:
         await go_on(system, jobs)
-        return await system.all_final()
+        return await system.all_final() and await calendar_life.ended_within(system, jobs.calendar) is not None
 
     try:
         async with asyncio.timeout(CONVERGES_WITHIN_S):
@@ -94,11 +105,13 @@ async def assert_converges(system: System, jobs: Jobs) -> None:
     except TimeoutError as late:
         raise AssertionError(f"not converged: {await left_over(system)}") from late
     seen = await outcomes(system)
-    assert seen.keys() == jobs.expected.keys()
+    within = await calendar_life.ended_within(system, jobs.calendar)
+    assert seen.keys() == {*jobs.expected, within}
     for job_id, (status, exit_code) in jobs.expected.items():
         assert seen[job_id][0] is status
         assert exit_code is None or seen[job_id][1] == exit_code
     await assert_never_doubled(system)
+    await calendar_life.assert_calendar_held(system, jobs.calendar)
 
 
 async def die(system: System, jobs: Jobs, moment: str, times: int, **settings: object) -> None:
