@@ -1,0 +1,143 @@
+"""A long trial of the deployed set of processes: kills, stalls, SQLSTATEs and clock steps under load, then the checks.
+
+`python -m tests.faults.campaign --minutes 30 --seed 1` runs two APIs and two processors as programs, and the expiry and
+the updater as often as the chart does, on a durable PostgreSQL of its own; it exits with 0 when nothing was violated.
+One harm follows the other, with time to recover between some of them. Run by hand: it takes as long as it is told to.
+"""
+
+import argparse
+import asyncio
+import json
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
+from reservation_core.adapters.postgres.migrating import upgrade
+from standalone.administrator import ensure_admin_token
+from tests.faults.campaign_harms import Harms
+from tests.faults.campaign_load import Load
+from tests.faults.campaign_processes import Processes
+from tests.faults.invariants import assert_never_doubled, assert_nothing_left, left_over
+from tests.faults.system import System, open_system
+from tests.waiting import eventually
+
+GPUS = "a=h100:8;b=h100:8"
+SETTINGS: dict[str, object] = {"end_grace_s": 3, "start_allowance_s": 20}
+DURABLE = {"fsync": "on", "full_page_writes": "on", "max_connections": "150"}
+CONVERGES_WITHIN_S = 600.0
+
+_CHECKS = {
+    "missed promises without a word": """
+        SELECT p.reservation_id, p.promised_start_at, r.started_at, r.finished_at
+        FROM start_promises p JOIN reservations r ON r.id = p.reservation_id
+        WHERE coalesce(r.started_at, r.finished_at) > p.promised_start_at + interval '2 seconds'
+          AND NOT EXISTS (
+            SELECT FROM events e WHERE e.reservation_id = p.reservation_id AND e.kind = 'start_promise_missed')""",
+    "expired early": """
+        SELECT id, duration, started_at, finished_at FROM reservations
+        WHERE status = 'expired' AND booking_id IS NULL
+          AND finished_at < started_at + duration - interval '1 second'""",
+}
+
+
+async def run(minutes: float, seed: int, folder: Path) -> bool:
+    """Whether nothing was violated."""
+    server = EmbeddedPostgres(folder / "pg", settings=DURABLE)
+    server.start()
+    try:
+        await upgrade(server.url)
+        async with open_system(server.url, folder, GPUS) as system:
+            return await _tried(system, server, minutes, seed)
+    finally:
+        server.destroy()
+
+
+async def _tried(system: System, server: EmbeddedPostgres, minutes: float, seed: int) -> bool:
+    await ensure_admin_token(system.runtime.uow, system.runtime.ids, system.home, system.runtime.clock.now())
+    token = (system.home / "admin-token").read_text().strip()
+    violations: list[str] = []
+    processes = Processes(system, SETTINGS, violations)
+    load = Load(system, processes.apis, token, seed, violations)
+    harms = Harms(system, server, processes, seed)
+    await harms.prepare()
+    async with processes.running():
+        working = asyncio.create_task(load.keep())
+        watching = asyncio.create_task(processes.watch())
+        until = time.monotonic() + minutes * 60
+        while time.monotonic() < until and not working.done():
+            await harms.next()
+        await harms.over()
+        load.stop()
+        await working
+        watching.cancel()
+        violations += await _judged(system, load)
+    told = {
+        "minutes": minutes, "seed": seed, "harms": dict(harms.done), "submitted": len(load.acknowledged),
+        "answers": {str(status): count for status, count in sorted(load.answers.items())},
+        "outcomes": dict(Counter(str(row.status) for row in await system.rows(_OUTCOMES))),
+        "promises": [tuple(row) for row in await system.rows(_PROMISES)],
+        "looks": dict(processes.looks), "violations": violations,
+    }  # fmt: skip
+    print(json.dumps(told, indent=1, default=str), flush=True)
+    return not violations
+
+
+_OUTCOMES = "SELECT status FROM reservations WHERE kind = 'job'"
+_PROMISES = """
+SELECT count(*) AS promised,
+       (SELECT count(*) FROM events WHERE kind = 'start_promise_missed') AS recorded_as_missed
+FROM start_promises
+"""
+
+
+async def _judged(system: System, load: Load) -> list[str]:
+    """What is wrong now that everything has had time to end."""
+    found = []
+    try:
+        await eventually(system.all_final, timeout=CONVERGES_WITHIN_S)
+        await assert_nothing_left(system)
+    except AssertionError as error:
+        found.append(f"not converged: {error}; left: {await left_over(system)}")
+    try:
+        await assert_never_doubled(system)
+    except AssertionError as error:
+        found.append(f"a GPU had two holders: {error}")
+    if doubled := load.doubled():
+        found.append(f"jobs met another on their GPU: {doubled}")
+    stored = {row.id for row in await system.rows("SELECT id FROM reservations WHERE kind = 'job'")}
+    if lost := load.acknowledged - stored:
+        found.append(f"acknowledged and lost: {sorted(lost)}")
+    for name, sql in _CHECKS.items():
+        if rows := await system.rows(sql):
+            found.append(f"{name}: {[tuple(map(str, row)) for row in rows]}")
+    return found
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run; 0 when nothing was violated."""
+    parser = argparse.ArgumentParser(prog="python -m tests.faults.campaign", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=30)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--keep", action="store_true", help="keep the folder with the logs")
+    chosen = parser.parse_args(arguments)
+    folder = Path(tempfile.mkdtemp(prefix="campaign-"))
+    folder.chmod(0o711)
+    print(f"logs in {folder}", flush=True)
+    passed = False
+    try:
+        passed = asyncio.run(run(chosen.minutes, chosen.seed, folder))
+    finally:
+        if passed and not chosen.keep:
+            shutil.rmtree(folder, ignore_errors=True)
+    return 0 if passed else 1
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    sys.exit(main(sys.argv[1:]))
