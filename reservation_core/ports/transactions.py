@@ -151,6 +151,13 @@ class UnitOfWorkFactory(Protocol):
         """
         ...
 
+    def bounded(self, *, connection: timedelta, statement: timedelta) -> "UnitOfWorkFactory":
+        """The same with bounds of its own: on the wait for a connection, and on each statement.
+
+        Beyond these the unit of work fails with DatabaseUnavailableError.
+        """
+        ...
+
 
 class Reads(Protocol):
     """Does work that only reads, wherever that is as good as at the primary."""

@@ -10,6 +10,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from reservation_core.adapters.postgres.driver_errors import told_as_unavailable
 from reservation_core.ports.transactions import DatabaseUnavailableError, TransactionLostError
 
+LEDGER_STATEMENT_S = 10.0
+"""For a statement of these readings: what takes longer is asked again, on another connection where need be."""
 _log = structlog.get_logger(__name__)
 T = TypeVar("T")
 

@@ -155,6 +155,9 @@ class _WatchedUnitsOfWork:
         async with self._inner.hold_pods(reservation_ids, patience=patience) as held:
             yield _WatchedHeldPods(held, self._listener)  # type: ignore[misc]
 
+    def bounded(self, *, connection: timedelta, statement: timedelta) -> UnitOfWorkFactory:
+        return _WatchedUnitsOfWork(self._inner.bounded(connection=connection, statement=statement), self._listener)
+
 
 @asynccontextmanager
 async def _heard(opened: AbstractAsyncContextManager[UnitOfWork], listener: Listener) -> AsyncIterator[UnitOfWork]:

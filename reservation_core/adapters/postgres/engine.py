@@ -1,10 +1,23 @@
 """Connections to PostgreSQL: the pool of an engine, and single connections for listening."""
 
-from typing import Any
+from typing import Any, cast
 
 import asyncpg
-from sqlalchemy import URL, make_url
+from sqlalchemy import URL, Connection, event, make_url
+from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from reservation_core.adapters.postgres.bounded_connections import (
+    CONNECT_S,
+    PROVE_S,
+    STATEMENT_S,
+    BoundedConnection,
+)
+
+STATEMENT_OPTION = "statement_s"
+"""The execution option that says how long a statement of a connection may take, in seconds."""
+# The server ends a statement that its client has given up, or did not live to give up, so much later by itself.
+_SERVER_LATER_S = 15.0
 
 # What a URL may say that is meant for SQLAlchemy and that asyncpg itself does not know.
 _FOR_THE_POOL_ALONE = frozenset({"prepared_statement_cache_size"})
@@ -17,10 +30,15 @@ def engine_url(url: str) -> URL:
     return parts if mode is None else parts.difference_update_query(["sslmode"]).update_query_dict({"ssl": mode})
 
 
-def open_engine(url: str, *, pool: int, application: str, read_only: bool = False) -> AsyncEngine:
-    """A pool of at most `pool` connections. `application` names them in pg_stat_activity."""
+def open_engine(
+    url: str, *, pool: int, application: str, read_only: bool = False, statement_s: float = STATEMENT_S
+) -> AsyncEngine:
+    """A pool of at most `pool` connections. `application` names them in pg_stat_activity.
+
+    A statement may take `statement_s` seconds, unless the execution option STATEMENT_OPTION says otherwise.
+    """
     reading = {"default_transaction_read_only": "on"} if read_only else {}
-    return create_async_engine(
+    engine = create_async_engine(
         engine_url(url),
         pool_size=pool,
         max_overflow=0,
@@ -28,6 +46,9 @@ def open_engine(url: str, *, pool: int, application: str, read_only: bool = Fals
         # Parameters hold people's variables and the digests of their tokens: no error text may show them.
         hide_parameters=True,
         connect_args={
+            **found_dead_soon(),
+            # While a connection is set up; after that it is what the unit of work says.
+            "command_timeout": PROVE_S,
             "server_settings": {
                 "application_name": application,
                 "timezone": "UTC",
@@ -49,12 +70,52 @@ def open_engine(url: str, *, pool: int, application: str, read_only: bool = Fals
             },
         },
     )
+    _watch_over(engine, statement_s)
+    return engine
+
+
+def _watch_over(engine: AsyncEngine, statement_s: float) -> None:
+    """Hand out no connection that is known to be dead, and bound the statements of those that are handed out."""
+    silent_at = float("-inf")
+
+    def fell_silent(at: float) -> None:
+        nonlocal silent_at
+        silent_at = at
+
+    def connected(adapted: Any, _record: object) -> None:
+        driver: BoundedConnection = adapted.driver_connection
+        driver.on_silence = fell_silent
+        # Not with the server_settings: poolers refuse a connection that says what they were not told to expect.
+        milliseconds = round((statement_s + _SERVER_LATER_S) * 1000)
+        adapted.run_async(lambda opened: opened.execute(f"SET statement_timeout = {milliseconds}"))
+
+    def checked_out(adapted: Any, _record: object, _proxy: object) -> None:
+        driver: BoundedConnection = adapted.driver_connection
+        if driver.is_closed():
+            raise DisconnectionError("the connection ended while nobody used it")
+        if driver.opened_at <= silent_at:
+            # One of its time fell silent, and it is likely to be as dead. Asking it would take as long again.
+            driver.terminate()
+            raise DisconnectionError("another connection of its time fell silent")
+
+    def begun(connection: Connection) -> None:
+        driver = cast("BoundedConnection", connection.connection.driver_connection)
+        driver.bound_statements(connection.get_execution_options().get(STATEMENT_OPTION, statement_s))
+
+    event.listen(engine.sync_engine, "connect", connected)
+    event.listen(engine.sync_engine, "checkout", checked_out)
+    event.listen(engine.sync_engine, "engine_connect", begun)
 
 
 async def open_connection(url: str, application: str) -> asyncpg.Connection:
     """One connection outside the pool, for LISTEN and NOTIFY."""
     where = {**_connect_arguments(url), "server_settings": {"application_name": application}}
-    return await asyncpg.connect(**{"timeout": 10, **where})
+    return await asyncpg.connect(**{**found_dead_soon(), "command_timeout": PROVE_S, **where})
+
+
+def found_dead_soon() -> dict[str, Any]:
+    """What the driver is given so that a connection to nobody is not waited for, nor one to a server that is gone."""
+    return {"connection_class": BoundedConnection, "timeout": CONNECT_S}
 
 
 def _connect_arguments(url: str) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """One transaction, and every repository on it. Nobody commits but this."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -18,6 +19,7 @@ from reservation_core.adapters.postgres.bookings import PostgresBookings
 from reservation_core.adapters.postgres.calendar_due import PostgresCalendarDue
 from reservation_core.adapters.postgres.calendar_feeds import PostgresCalendarFeeds
 from reservation_core.adapters.postgres.driver_errors import told_as_unavailable
+from reservation_core.adapters.postgres.engine import STATEMENT_OPTION
 from reservation_core.adapters.postgres.entitlements import PostgresEntitlements
 from reservation_core.adapters.postgres.events import PostgresEvents
 from reservation_core.adapters.postgres.idempotency import PostgresIdempotency
@@ -224,8 +226,11 @@ class PostgresHeldPods:
 class PostgresUnitsOfWork:
     """See ports.transactions.UnitOfWorkFactory. Wake-ups go out after commit."""
 
-    def __init__(self, engine: AsyncEngine, client: PGMQueue, wakeups: PostgresWakeups) -> None:
+    def __init__(
+        self, engine: AsyncEngine, client: PGMQueue, wakeups: PostgresWakeups, connection_s: float | None = None
+    ) -> None:
         self._engine = engine
+        self._connection_s = connection_s
         self._each_by_itself = engine.execution_options(isolation_level=_EACH_BY_ITSELF)
         self._client = client
         self._wakeups = wakeups
@@ -233,13 +238,22 @@ class PostgresUnitsOfWork:
     @asynccontextmanager
     async def __call__(self, *, one_statement: bool = False) -> AsyncIterator[UnitOfWork]:
         """A transaction, or with `one_statement` one for each statement."""
-        opened = self._each_by_itself.connect() if one_statement else self._engine.begin()
+        opened = (self._each_by_itself if one_statement else self._engine).connect()
         with told_as_unavailable() as reached:
-            async with opened as connection:
+            async with AsyncExitStack() as closing:
+                async with asyncio.timeout(self._connection_s):
+                    connection = await closing.enter_async_context(opened)
                 reached.connected = True
+                if not one_statement:
+                    await closing.enter_async_context(connection.begin())
                 uow = self.on(connection)
                 yield uow
         self.wake(uow)
+
+    def bounded(self, *, connection: timedelta, statement: timedelta) -> "PostgresUnitsOfWork":
+        """See ports.transactions.UnitOfWorkFactory."""
+        engine = self._engine.execution_options(**{STATEMENT_OPTION: statement.total_seconds()})
+        return PostgresUnitsOfWork(engine, self._client, self._wakeups, connection.total_seconds())
 
     @asynccontextmanager
     async def hold_pods(

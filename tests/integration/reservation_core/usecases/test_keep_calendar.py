@@ -40,6 +40,9 @@ class Counting:
     ) -> AbstractAsyncContextManager[HeldPods]:
         raise NotImplementedError
 
+    def bounded(self, *, connection: timedelta, statement: timedelta) -> UnitOfWorkFactory:
+        raise NotImplementedError
+
 
 async def look(bookings: BookingWorld, uow: UnitOfWorkFactory | None = None) -> CalendarReport:
     """One look, as the leader does it."""
