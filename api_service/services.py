@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 import structlog
@@ -20,7 +20,7 @@ from api_service.submission import SubmissionWriter
 from reservation_core.ports.identities import Principal
 from reservation_core.ports.reservations import NewReservation, Submitted
 from reservation_core.ports.transactions import DatabaseUnavailableError, Reads
-from reservation_core.runtime.reading import PrimaryReads
+from reservation_core.runtime.reading import PrimaryReads, units_for_reads, units_for_requests
 from reservation_core.runtime.settings import ApiSettings
 from reservation_core.runtime.sign_in import SigningIn, open_signing_in
 from reservation_core.runtime.wiring import Runtime
@@ -64,7 +64,8 @@ class Services:
         reads: Reads | None = None,
     ) -> "Services":
         """Put them together; nothing runs yet. Raises SettingsError."""
-        reads = reads or PrimaryReads(runtime.uow)
+        reads = reads or PrimaryReads(units_for_reads(runtime.uow, settings))
+        runtime = replace(runtime, uow=units_for_requests(runtime.uow, settings))
 
         async def store(batch: Sequence[NewReservation]) -> list[Submitted]:
             return await submit(runtime.uow, batch, runtime.clock.now())
@@ -88,7 +89,7 @@ class Services:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Run what works in the background; on the way out write what was accepted, then stop."""
-        writer = asyncio.create_task(self.submissions.run())
+        writer = asyncio.create_task(kept_going("submissions", self.submissions.run))
         background = [
             asyncio.create_task(kept_going("wake-ups", self.wakeups.run)),
             asyncio.create_task(kept_going("last uses of tokens", self._write_last_used)),

@@ -21,6 +21,8 @@ from reservation_core.ports.transactions import DatabaseUnavailableError
 
 _MAX_WAITING = 10_000
 _WORTH_A_COMMIT = 8
+_LONG_S = 1.0
+"""Many times what a commit takes: who has waited so long while one failed is told, too."""
 _log = structlog.get_logger(__name__)
 
 Store = Callable[[Sequence[NewReservation]], Awaitable[list[Submitted]]]
@@ -30,6 +32,7 @@ Store = Callable[[Sequence[NewReservation]], Awaitable[list[Submitted]]]
 class _Pending:
     new: NewReservation
     answer: "asyncio.Future[Submitted]"
+    since: float
 
 
 class SubmissionWriter:
@@ -52,7 +55,8 @@ class SubmissionWriter:
         if self._closing or len(self._waiting) >= _MAX_WAITING:
             detail = "The server can't take jobs at this moment. Send the request again in a few seconds."
             raise ProblemError(503, "unavailable", detail, headers={"Retry-After": "2"})
-        pending = _Pending(new, asyncio.get_running_loop().create_future())
+        loop = asyncio.get_running_loop()
+        pending = _Pending(new, loop.create_future(), loop.time())
         self._waiting.append(pending)
         self._arrived.set()
         return await pending.answer
@@ -103,6 +107,7 @@ class SubmissionWriter:
             # Trying each by itself would only wait longer for the same answer.
             for pending in batch:
                 _fail(pending, error)
+            self._fail_those_waiting_long(error)
         except Exception as error:  # noqa: BLE001 - every failure is handed to those who wait for it
             if len(batch) == 1:
                 _fail(batch[0], error)
@@ -115,6 +120,12 @@ class SubmissionWriter:
             for pending, answer in zip(batch, answers, strict=True):
                 if not pending.answer.done():
                     pending.answer.set_result(answer)
+
+    def _fail_those_waiting_long(self, error: DatabaseUnavailableError) -> None:
+        """They have waited for this batch already; waiting for the next as well would be too much."""
+        now = asyncio.get_running_loop().time()
+        while self._waiting and now - self._waiting[0].since > _LONG_S:
+            _fail(self._waiting.popleft(), error)
 
 
 def _fail(pending: _Pending, error: Exception) -> None:

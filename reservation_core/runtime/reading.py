@@ -257,17 +257,33 @@ class ReplicaReads:
             trying.exception()  # nobody asks for it any more
 
 
+def units_for_requests(uow: UnitOfWorkFactory, settings: ApiSettings) -> UnitOfWorkFactory:
+    """Units of work for which a request waits no longer than the settings say."""
+    patience = timedelta(seconds=settings.database_patience_s)
+    return uow.bounded(connection=patience, statement=patience)
+
+
+def units_for_reads(uow: UnitOfWorkFactory, settings: ApiSettings) -> UnitOfWorkFactory:
+    """The same for what reads much: its statements may take longer."""
+    return uow.bounded(
+        connection=timedelta(seconds=settings.database_patience_s),
+        statement=timedelta(seconds=settings.database_read_patience_s),
+    )
+
+
 @asynccontextmanager
 async def open_reads(settings: ApiSettings, runtime: Runtime, *, application: str = "gpu-dev") -> AsyncIterator[Reads]:
     """What the settings say, while the block runs. Raises SettingsError for a URL that can't be read."""
+    primary = units_for_reads(runtime.uow, settings)
     if settings.database_replica_url is None:
-        yield PrimaryReads(runtime.uow)
+        yield PrimaryReads(primary)
         return
     url = readable_url("GPU_DEV_DATABASE_REPLICA_URL", settings.database_replica_url)
     engine = open_engine(url, pool=settings.database_pool, application=f"{application}-reads", read_only=True)
     try:
         replica = unit_of_work_factory(engine, await open_client(engine), PostgresWakeups(url, application))
-        reads = ReplicaReads(runtime.uow, replica, timedelta(seconds=settings.database_replica_wait_s))
+        wait = timedelta(seconds=settings.database_replica_wait_s)
+        reads = ReplicaReads(primary, units_for_reads(replica, settings), wait)
         async with beside(reads.keep(), name="replica"):
             yield reads
         await reads.close()

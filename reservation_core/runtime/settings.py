@@ -190,6 +190,8 @@ class CommonSettings(BaseSettings):
     database_url: SecretStr | None = None
     # Pod operations hold a connection each while the cluster works; planner, lease and requests need theirs beside.
     database_pool: Annotated[int, Field(ge=1, le=200)] = 20
+    # So long a program that looks once and ends (expiry, updater) waits at its start for a database that is away.
+    database_wait_s: Annotated[float, Field(ge=0, le=3600)] = 30
     cluster: ClusterKind = ClusterKind.LOCAL
     local_gpus: str | None = None
     gpu: GpuSettings = Field(default_factory=GpuSettings)
@@ -241,6 +243,10 @@ class ApiSettings(GraceSettings, WaitlistSettings):
     database_replica_url: Annotated[SecretStr | None, BeforeValidator(_none_if_empty)] = None
     # So long a read waits until the replica has all that the primary has; after that the primary answers.
     database_replica_wait_s: Annotated[float, Field(gt=0, le=5)] = 0.25
+    # So long a request waits for a connection to the database, and for each of its answers; after that it gets 503.
+    database_patience_s: Annotated[float, Field(ge=0.1, le=60)] = 4
+    # So long for an answer to what reads much: lists, free time, usage, metrics.
+    database_read_patience_s: Annotated[float, Field(ge=0.1, le=60)] = 30
     # Proxies, by address or CIDR range, whose X-Forwarded-For is believed; nobody else's is.
     trusted_proxies: Proxies = ()
     max_body_bytes: Annotated[int, Field(ge=1024, le=16 * 2**20)] = 256 * 1024

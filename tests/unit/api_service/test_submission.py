@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from api_service import submission
 from api_service.problems import ProblemError
 from api_service.submission import SubmissionWriter
 from reservation_core.ports.reservations import NewReservation, Submitted
@@ -124,3 +125,26 @@ async def test_a_few_share_one_commit() -> None:
     store = Store()
     await _submit_all(store, [_new(number) for number in range(8)])
     assert [len(batch) for batch in store.batches] == [8]
+
+
+async def test_who_has_waited_long_while_the_database_did_not_answer_waits_for_no_second_try(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = Store()
+    writer = SubmissionWriter(store, 100)
+    running = asyncio.create_task(writer.run())
+    first = asyncio.create_task(writer.submit(_new(1, name="away")))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    second = asyncio.create_task(writer.submit(_new(2)))
+    await asyncio.sleep(0)
+    monkeypatch.setattr(submission, "_LONG_S", -1.0)  # however short it was
+    store.go.set()
+    for submitted in (first, second):
+        with pytest.raises(DatabaseUnavailableError):
+            await submitted
+    assert len(store.batches) == 1
+    monkeypatch.undo()
+    assert await writer.submit(_new(3)) == Submitted("job-3")
+    writer.close()
+    await running
