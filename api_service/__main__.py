@@ -1,9 +1,13 @@
 """`python -m api_service`: the API as a process of its own."""
 
 import sys
+from contextlib import AsyncExitStack
+from functools import partial
 
 from api_service.app import create_app
 from api_service.server import serve
+from reservation_core.ports.transactions import DatabaseUnavailableError
+from reservation_core.runtime.companions import beside
 from reservation_core.runtime.policy_file import take_over
 from reservation_core.runtime.programs import run_program
 from reservation_core.runtime.reading import open_reads
@@ -14,10 +18,17 @@ from reservation_core.runtime.wiring import open_runtime
 
 async def _run(settings: ApiSettings) -> None:
     stop = stop_on_signals()
-    async with open_runtime(settings, application="gpu-dev-api") as runtime:
-        await take_over(runtime, settings.policy_file)
-        async with open_reads(settings, runtime, application="gpu-dev-api") as reads:
-            await serve(create_app(runtime, settings, reads=reads), settings.listen, stop=stop)
+    async with open_runtime(settings, application="gpu-dev-api") as runtime, AsyncExitStack() as closing:
+        taking_over = partial(take_over, runtime, settings.policy_file)
+        try:
+            await taking_over()
+        except DatabaseUnavailableError:
+            # Whoever asks meanwhile is told that the database is away, and whoever watches over the process that it
+            # lives: it serves, and takes the file over as soon as it can.
+            later = runtime.loops["policy_file"].keep(taking_over, stop=stop)
+            await closing.enter_async_context(beside(later, name="policy file"))
+        reads = await closing.enter_async_context(open_reads(settings, runtime, application="gpu-dev-api"))
+        await serve(create_app(runtime, settings, reads=reads), settings.listen, stop=stop)
 
 
 def main() -> int:

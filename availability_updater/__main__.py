@@ -12,7 +12,8 @@ from reservation_core.runtime.wiring import open_runtime
 
 async def main(settings: UpdaterSettings) -> None:
     """Look once."""
-    async with open_runtime(settings, application="availability_updater") as runtime:
+    wait_s = settings.database_wait_s
+    async with open_runtime(settings, application="availability_updater", wait_s=wait_s) as runtime:
         await run_once(runtime)
 
 

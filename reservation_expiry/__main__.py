@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> int:
 
 
 async def _look(settings: ExpirySettings) -> None:
-    async with open_runtime(settings, application=PROGRAM) as runtime:
+    async with open_runtime(settings, application=PROGRAM, wait_s=settings.database_wait_s) as runtime:
         await run_once(runtime, settings)
 
 

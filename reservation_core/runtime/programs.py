@@ -15,6 +15,7 @@ from reservation_core.runtime.log_files import LogPlaces
 from reservation_core.runtime.logs import configure
 from reservation_core.runtime.settings import CommonSettings
 from reservation_core.runtime.settings_error import SettingsError
+from reservation_core.runtime.start_waiting import StopAskedError
 
 S = TypeVar("S", bound=CommonSettings)
 
@@ -64,6 +65,8 @@ def run_with_settings(
     configure(settings, handlers)
     try:
         uvloop.run(_awaited(main, settings))
+    except StopAskedError:
+        return 0
     except _TOLD as error:
         return _told(name, error)
     except ExceptionGroup as group:

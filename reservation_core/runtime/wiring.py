@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import assert_never
 
 from pydantic import SecretStr
@@ -23,8 +23,10 @@ from reservation_core.ports.ids import IdSource
 from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWorkFactory
 from reservation_core.ports.wakeups import Wakeups
 from reservation_core.runtime.companions import beside
+from reservation_core.runtime.loops import Loops
 from reservation_core.runtime.settings import ClusterKind, CommonSettings
 from reservation_core.runtime.settings_error import SettingsError
+from reservation_core.runtime.start_waiting import once_there
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,7 @@ class Runtime:
     clock: Clock
     ids: IdSource
     cluster: Cluster
+    loops: Loops = field(default_factory=Loops)
 
 
 def database_url_of(settings: CommonSettings) -> str:
@@ -91,10 +94,16 @@ def _open_kubernetes(settings: CommonSettings, clock: Clock) -> Cluster:
 
 @asynccontextmanager
 async def open_runtime(
-    settings: CommonSettings, database_url: str | None = None, *, application: str = "gpu-dev"
+    settings: CommonSettings,
+    database_url: str | None = None,
+    *,
+    application: str = "gpu-dev",
+    wait_s: float | None = None,
 ) -> AsyncIterator[Runtime]:
     """Everything a process needs, while the block runs. The database must have been migrated.
 
+    While the database is away it is waited for, for `wait_s` seconds at most; then DatabaseUnavailableError is raised.
+    With None nothing waits for it: the process goes on, and does its work when the database is there.
     When the task for wake-ups dies of an error, the block is cancelled and that error raised.
     """
     url = database_url or database_url_of(settings)
@@ -102,9 +111,12 @@ async def open_runtime(
         engine = open_engine(url, pool=settings.database_pool, application=application)
         closing.push_async_callback(engine.dispose)
         clock = SharedClock(engine, SystemClock())
-        # Without a database there is nothing yet that could be due.
-        with suppress(DatabaseUnavailableError):
-            await clock.ask()
+        if wait_s is None:
+            # Without a database there is nothing yet that could be due.
+            with suppress(DatabaseUnavailableError):
+                await clock.ask()
+        else:
+            await once_there(clock.ask, longest_s=wait_s)
         cluster = open_cluster(settings, clock)
         closing.push_async_callback(cluster.close)
         wakeups = PostgresWakeups(url, application)

@@ -12,11 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy
+from sqlalchemy import URL
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from sqlalchemy.pool import NullPool
 
-from reservation_core.adapters.postgres.engine import engine_url
+from reservation_core.adapters.postgres.driver_errors import sqlstate, told_as_unavailable
+from reservation_core.adapters.postgres.engine import engine_url, found_dead_soon
+from reservation_core.ports.transactions import DatabaseUnavailableError
 
 OLDEST_SERVER = 15
 
@@ -24,14 +27,14 @@ OLDEST_SERVER = 15
 _MIGRATION_LOCK = 0x67_70_75_64_65_76
 
 # The server starts or stops, or refuses connections because it has too many.
-_NOT_YET = frozenset({"57P03", "57P01", "53300"})
+_NO_CONNECTIONS_YET = frozenset({"57P03", "57P01", "53300"})
 
 
 class MigrationError(Exception):
     """The database can't be migrated or asked; the text says why and what to do."""
 
 
-class DatabaseAwayError(MigrationError):
+class DatabaseAwayError(MigrationError, DatabaseUnavailableError):
     """The database does not answer, or not yet: worth another try."""
 
 
@@ -93,21 +96,31 @@ async def downgrade(url: str, revision: str) -> None:
 async def _connect(url: str) -> AsyncIterator[AsyncConnection]:
     """One connection and one transaction; database errors become MigrationError without the URL's secrets."""
     target = engine_url(url)
-    engine = create_async_engine(target, poolclass=NullPool)
+    # Without a bound on statements: a migration takes as long as it takes.
+    engine = create_async_engine(target, poolclass=NullPool, connect_args=found_dead_soon())
     try:
-        async with engine.begin() as connection:
-            yield connection
-    except OSError as error:
-        shown = target.render_as_string(hide_password=True)
-        raise DatabaseAwayError(
-            f"The database at {shown} can't be reached ({error}). Is it running, and is GPU_DEV_DATABASE_URL right?"
-        ) from error
+        with told_as_unavailable() as reached:
+            async with engine.begin() as connection:
+                reached.connected = True
+                yield connection
+    except DatabaseUnavailableError as error:
+        raise _away(error, target) from error.__cause__
     except DBAPIError as error:
-        if getattr(error.orig, "sqlstate", None) in _NOT_YET:
-            raise DatabaseAwayError(f"The database does not take connections yet: {error.orig}.") from error
         raise MigrationError(f"The database refused: {error.orig}. Nothing of this run was kept.") from error
     finally:
         await engine.dispose()
+
+
+def _away(error: DatabaseUnavailableError, target: URL) -> DatabaseAwayError:
+    cause = error.__cause__
+    if isinstance(cause, OSError):
+        shown, why = target.render_as_string(hide_password=True), str(cause) or type(cause).__name__
+        return DatabaseAwayError(
+            f"The database at {shown} can't be reached ({why}). Is it running, and is GPU_DEV_DATABASE_URL right?"
+        )
+    if sqlstate(error if cause is None else cause) in _NO_CONNECTIONS_YET:
+        return DatabaseAwayError(f"The database does not take connections yet: {getattr(cause, 'orig', cause)}.")
+    return DatabaseAwayError(f"Not now: {error}. Nothing of this run was kept.")
 
 
 async def _current(connection: AsyncConnection) -> str | None:

@@ -14,6 +14,7 @@ from reservation_core.runtime.programs import run_program
 from reservation_core.runtime.settings import CommonSettings, ExpirySettings
 from reservation_core.runtime.settings_admission import AdmissionSettings
 from reservation_core.runtime.settings_error import SettingsError
+from reservation_core.runtime.start_waiting import StopAskedError
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +50,11 @@ def test_trouble_is_told_in_one_line(error: Exception, code: int, capsys: pytest
     told = capsys.readouterr().err
     assert told.startswith(f"probe: {error}")
     assert told.count("\n") == 1
+
+
+def test_one_that_was_asked_to_stop_while_it_waited_ends_in_order(capsys: pytest.CaptureFixture[str]) -> None:
+    assert code_of(StopAskedError()) == 0
+    assert capsys.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize(
@@ -124,6 +130,20 @@ def test_every_component_has_its_help(component: str) -> None:
     assert f"python -m {component}" in done.stdout
 
 
+def test_one_that_looks_once_waits_a_while_for_the_database(tmp_path: Path) -> None:
+    given = {"GPU_DEV_DATABASE_URL": "postgresql://127.0.0.1:1/x", "GPU_DEV_HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-m", "reservation_expiry"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, **given, "GPU_DEV_DATABASE_WAIT_S": "1"},
+    )
+    assert done.returncode == 1
+    assert done.stderr.count("waiting to start") == 1, done.stderr
+    assert done.stderr.splitlines()[-1].startswith("reservation_expiry: the database is not available")
+
+
 @pytest.mark.parametrize(
     ("name", "value", "code"),
     [
@@ -142,7 +162,7 @@ def test_a_component_that_can_not_start_says_why_in_one_line(tmp_path: Path, nam
         capture_output=True,
         text=True,
         timeout=300,
-        env={**os.environ, "GPU_DEV_LOG_LEVEL": "ERROR", **given},
+        env={**os.environ, "GPU_DEV_LOG_LEVEL": "ERROR", "GPU_DEV_DATABASE_WAIT_S": "0", **given},
     )
     assert done.returncode == code
     assert done.stderr.count("\n") == 1, done.stderr
