@@ -1,41 +1,55 @@
-"""Running the components side by side: all of them, or none.
+"""Running the components side by side, and starting again each that ends.
 
-When one ends before it was asked to, for whatever reason, the others are stopped in order and the process fails: a
-system of which a part is dead would accept work that nobody does.
+What goes wrong in one of them ends neither the others nor the process: jobs of hundreds of people hang on it. Only a
+component that can't even start, for its settings or for a mistake in the program, ends the process, which says why.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
-from typing import Any
 
 import structlog
 
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.transactions import DatabaseUnavailableError
+from reservation_core.runtime.loops import Loop, Loops
 from reservation_core.runtime.settings_error import SettingsError
 
+CAN_NOT_START_S = 1.0
+"""A component that fails within this time of its first start can't start; later it has worked, and is started again."""
+LONGEST_PAUSE_S = 30.0
 _PATIENCE = timedelta(seconds=20)
+_PASSES = (ClusterUnavailableError, DatabaseUnavailableError)
 
 _log = structlog.get_logger(__name__)
 
+Start = Callable[[], Awaitable[None]]
+"""Runs a component until the process is to end."""
+
 
 class ComponentFailedError(Exception):
-    """A component ended although nobody had asked it to."""
+    """A component can't start, or ended although nothing had asked it to; the text says why."""
+
+
+class _CanNotStartError(Exception):
+    """What ends the process; the component's own error is the cause."""
 
 
 async def run_together(
-    components: dict[str, Coroutine[Any, Any, None]], stop: asyncio.Event, *, patience: timedelta = _PATIENCE
+    components: Mapping[str, Start], stop: asyncio.Event, loops: Loops, *, patience: timedelta = _PATIENCE
 ) -> None:
-    """Run all components until `stop` is set and they have ended.
+    """Run all components until `stop` is set and they have ended; one that ends before is started again.
 
-    They get `patience` for that and are cancelled after it. Raises ComponentFailedError, with the component's own error
-    as its cause, when one fails or ends early, and SettingsError as it is.
+    They get `patience` for their end and are cancelled after it. Each is a loop of `loops` by its name, so that the
+    metrics and `/readyz` tell how often it failed. When one can't start, `stop` is set and all end in order. Raises
+    SettingsError where a setting is the reason, or else ComponentFailedError.
     """
-    tasks = {asyncio.create_task(component, name=name) for name, component in components.items()}
+    tasks = {
+        asyncio.create_task(_kept(name, start, stop, loops[name.lower().replace(" ", "_")]), name=name)
+        for name, start in components.items()
+    }
     try:
-        ended, running = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        early = next(iter(ended)) if not stop.is_set() else None
+        _, running = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         stop.set()
         if running:
             _, running = await asyncio.wait(running, timeout=patience.total_seconds())
@@ -47,37 +61,57 @@ async def run_together(
         await asyncio.gather(*tasks, return_exceptions=True)
     failed = [task for task in tasks if not task.cancelled() and task.exception() is not None]
     for task in failed:
-        if isinstance(task.exception(), SettingsError):
-            continue  # told in plain words, not with a traceback
-        _log.error("a component failed", component=task.get_name(), exc_info=task.exception())
-    first = early if early is not None and early in failed else next(iter(failed), None)
-    if first is not None:
-        error = first.exception()
-        if isinstance(error, SettingsError):
-            raise error
-        raise ComponentFailedError(f"The {first.get_name()} failed: {type(error).__name__}: {error}") from error
-    if early is not None:
-        raise ComponentFailedError(f"The {early.get_name()} ended by itself, which it never should.")
+        reason = _reason(task.exception())
+        if isinstance(reason, SettingsError):
+            raise reason
+        _log.error("a component can't start", component=task.get_name(), exc_info=reason)
+    for task in failed:
+        reason = _reason(task.exception())
+        shown = str(reason) if isinstance(reason, ComponentFailedError) else f"{type(reason).__name__}: {reason}"
+        raise ComponentFailedError(f"The {task.get_name()} can't start: {shown}") from reason
 
 
-async def every(period: timedelta, act: Callable[[], Awaitable[object]], stop: asyncio.Event) -> None:
-    """Act once each `period` until `stop` is set, first after one period.
+async def _kept(name: str, start: Start, stop: asyncio.Event, loop: Loop) -> None:
+    """Run a component until `stop`, again and again. Raises _CanNotStartError."""
+    clock = asyncio.get_running_loop().time
+    tries = 0
 
-    What the cluster or the database can't do just now is done at the next turn: what is acted on is the state, not the
-    occasion. Everything else travels.
-    """
-    while True:
+    async def run() -> None:
+        nonlocal tries
+        tries += 1
+        begun = clock()
         try:
-            await asyncio.wait_for(stop.wait(), period.total_seconds())
-        except TimeoutError:
-            try:
-                await act()
-            except* (ClusterUnavailableError, DatabaseUnavailableError) as errors:
-                _log.warning("not now; trying again at the next turn", error=_said(errors))
-        else:
-            return
+            await _until(stop, start, name)
+        except Exception as error:
+            if tries == 1 and _can_not_start(error, clock() - begun):
+                raise _CanNotStartError from error
+            raise
+
+    await loop.keep(run, longest_s=LONGEST_PAUSE_S, ends=(_CanNotStartError,), stop=stop)
 
 
-def _said(error: BaseException) -> str:
-    """An error's own words; for a group of errors, the first one's."""
-    return _said(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else str(error)
+async def _until(stop: asyncio.Event, start: Start, name: str) -> None:
+    await start()
+    if not stop.is_set():
+        raise ComponentFailedError(f"The {name} ended by itself, which it never should.")
+
+
+def _can_not_start(error: Exception, after_s: float) -> bool:
+    if _settings_error(error) is not None:
+        return True
+    if isinstance(error, ExceptionGroup):
+        _, error_left = error.split(_PASSES)
+        return error_left is not None and after_s < CAN_NOT_START_S
+    return not isinstance(error, _PASSES) and after_s < CAN_NOT_START_S
+
+
+def _reason(error: BaseException | None) -> BaseException | None:
+    """The component's own error; of several, the setting that is wrong."""
+    cause = error.__cause__ if isinstance(error, _CanNotStartError) else error
+    return _settings_error(cause) or cause
+
+
+def _settings_error(error: BaseException | None) -> SettingsError | None:
+    if isinstance(error, BaseExceptionGroup):
+        return next((found for inner in error.exceptions if (found := _settings_error(inner)) is not None), None)
+    return error if isinstance(error, SettingsError) else None

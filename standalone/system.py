@@ -4,8 +4,8 @@ import asyncio
 import os
 import shlex
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import assert_never
@@ -17,22 +17,25 @@ from api_service.server import serve
 from availability_updater.update import run_once as update_once
 from reservation_core.adapters.local.inventory import SIMULATED_LABEL
 from reservation_core.adapters.postgres.embedded.abandoned import abandoned_databases
+from reservation_core.adapters.postgres.embedded.errors import EmbeddedPostgresError, GivenUpError
 from reservation_core.adapters.postgres.embedded.lock import FolderLock
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
 from reservation_core.adapters.postgres.migrating import upgrade
 from reservation_core.domain.asked_again import AskedAgain
 from reservation_core.domain.model import NodeReport
+from reservation_core.runtime.loops import Loop
 from reservation_core.runtime.policy_file import take_over
 from reservation_core.runtime.reading import open_reads
 from reservation_core.runtime.settings import ClusterKind, StandaloneSettings
 from reservation_core.runtime.shutdown import stop_on_signals
+from reservation_core.runtime.start_waiting import StopAskedError, once_there
 from reservation_core.runtime.wiring import Runtime, open_runtime
 from reservation_expiry.expire import ends_pods
 from reservation_expiry.expire import run_once as expire_once
 from reservation_expiry.expire import watch as end_pods
 from reservation_processor.process import run as process
 from standalone.administrator import AdminToken, ensure_admin_token
-from standalone.components import ComponentFailedError, every, run_together
+from standalone.components import LONGEST_PAUSE_S, Start, run_together
 
 _LOOK_AFTER_DATABASE = timedelta(seconds=0.5)
 
@@ -40,9 +43,9 @@ _log = structlog.get_logger(__name__)
 
 
 async def run_system(settings: StandaloneSettings) -> None:
-    """Run everything until SIGTERM or SIGINT.
+    """Run everything until SIGTERM or SIGINT; while the database or the cluster is away at the start, wait for it.
 
-    Raises AlreadyInUseError, EmbeddedPostgresError, MigrationError, ComponentFailedError.
+    Raises AlreadyInUseError, EmbeddedPostgresError, MigrationError, ComponentFailedError, StopAskedError.
     """
     settings = settings.model_copy(update={"home": settings.home.absolute()})
     _make_home(settings.home)
@@ -51,8 +54,8 @@ async def run_system(settings: StandaloneSettings) -> None:
     try:
         server = None if settings.database_url is not None else EmbeddedPostgres(settings.home)
         stop = stop_on_signals(at_once=None if server is None else server.ask_to_stop)
-        async with _database(settings, server) as url:
-            await upgrade(url)
+        async with _database(settings, server, stop) as url:
+            await once_there(lambda: upgrade(url), stop=stop)
             async with open_runtime(settings, url, application="gpu-dev-standalone") as runtime:
                 await _run(runtime, settings, server, stop)
     finally:
@@ -65,16 +68,23 @@ def _make_home(home: Path) -> None:
 
 
 @asynccontextmanager
-async def _database(settings: StandaloneSettings, server: EmbeddedPostgres | None) -> AsyncIterator[str]:
-    """The database's URL, with the embedded server running for as long as the block does when there is one."""
+async def _database(
+    settings: StandaloneSettings, server: EmbeddedPostgres | None, stop: asyncio.Event
+) -> AsyncIterator[str]:
+    """The database's URL, with the embedded server running for as long as the block does when there is one.
+
+    Raises StopAskedError when `stop` comes before the server is up.
+    """
     if settings.database_url is not None:
         yield settings.database_url.get_secret_value()
     elif server is not None:
         tell_of_leftovers()
-        # In this thread, not on another: nothing else has to be served yet, and a signal ends it all.
-        server.start()
         try:
+            # On another thread: after a crash it may take minutes, and a signal has to be heard meanwhile.
+            await asyncio.to_thread(server.start, stop.is_set)
             yield server.url
+        except GivenUpError as error:
+            raise StopAskedError from error
         finally:
             await asyncio.to_thread(server.stop)
 
@@ -94,59 +104,78 @@ async def _run(
     runtime: Runtime, settings: StandaloneSettings, server: EmbeddedPostgres | None, stop: asyncio.Event
 ) -> None:
     # Before anything listens: the first job must not be told that there are no GPUs.
-    await take_over(runtime, settings.policy_file)
-    await update_once(runtime)
-    token = await ensure_admin_token(runtime.uow, runtime.ids, settings.home, runtime.clock.now())
-    nodes = await runtime.cluster.list_nodes()
-
-    asked = AskedAgain(timedelta(seconds=settings.ending_patience_s))
-
-    async def expire() -> None:
-        await expire_once(runtime, settings, watched=True, asked=asked)
-
-    async def update() -> None:
-        await update_once(runtime)
+    await once_there(lambda: take_over(runtime, settings.policy_file), stop=stop)
+    await once_there(lambda: update_once(runtime), stop=stop)
+    token = await once_there(
+        lambda: ensure_admin_token(runtime.uow, runtime.ids, settings.home, runtime.clock.now()), stop=stop
+    )
+    nodes = await once_there(runtime.cluster.list_nodes, stop=stop)
 
     def greet(url: str) -> None:
         sys.stdout.write(greeting(url, settings, token, nodes))
         sys.stdout.flush()
 
-    async def api() -> None:
-        async with open_reads(settings, runtime, application="gpu-dev-standalone") as reads:
-            await serve(create_app(runtime, settings, reads=reads), settings.listen, stop=stop, ready=greet)
-
-    components = {
-        "API": api(),
-        "processor": process(runtime, settings, stop),
-        "expiry": every(timedelta(seconds=settings.expire_every_s), expire, stop),
-        "updater": every(timedelta(seconds=settings.update_every_s), update, stop),
-    }
+    asked = AskedAgain(timedelta(seconds=settings.ending_patience_s))
+    components: dict[str, Start] = {
+        "API": Api(runtime, settings, stop, greet).run,
+        "processor": lambda: process(runtime, settings, stop),
+        "expiry": lambda: runtime.loops["expire"].repeat(
+            lambda: expire_once(runtime, settings, watched=True, asked=asked),
+            rest_s=settings.expire_every_s, rests_first=True, stop=stop,
+        ),
+        "updater": lambda: runtime.loops["update"].repeat(
+            lambda: update_once(runtime), rest_s=settings.update_every_s, rests_first=True, stop=stop
+        ),
+    }  # fmt: skip
     if ends_pods(settings):
-        components["ending of pods"] = end_pods(runtime, settings, stop)
+        components["ending of pods"] = lambda: end_pods(runtime, settings, stop)
     if server is not None:
-        components["database server"] = watch(server, stop)
-    try:
-        await run_together(components, stop)
-    except ComponentFailedError as error:
-        if server is not None and not server.alive():
-            # Whichever component met it first: this is the cause.
-            raise ComponentFailedError(_database_ended(server)) from error
-        raise
+        components["database server"] = lambda: keep_server(server, runtime.loops["postgresql"], stop)
+    await run_together(components, stop, runtime.loops)
     _log.info("ended in order; running jobs go on and are taken up at the next start")
 
 
-async def watch(server: EmbeddedPostgres, stop: asyncio.Event) -> None:
-    """Fail when the database server ends before we stop it."""
+class Api:
+    """The API as a component: one that is started again listens where it listened before."""
+
+    def __init__(
+        self, runtime: Runtime, settings: StandaloneSettings, stop: asyncio.Event, ready: Callable[[str], None]
+    ) -> None:
+        self._runtime = runtime
+        self._settings = settings
+        self._stop = stop
+        self._ready = ready
+        self._listen = settings.listen
+        self._was_up = False
+
+    async def run(self) -> None:
+        """Serve until `stop`."""
+        async with open_reads(self._settings, self._runtime, application="gpu-dev-standalone") as reads:
+            app = create_app(self._runtime, self._settings, reads=reads)
+            await serve(app, self._listen, stop=self._stop, ready=self._listening)
+
+    def _listening(self, url: str) -> None:
+        if not self._was_up:
+            self._was_up = True
+            self._listen = url.partition("://")[2]
+            self._ready(url)
+
+
+async def keep_server(server: EmbeddedPostgres, loop: Loop, stop: asyncio.Event) -> None:
+    """Start the database server again whenever it ends before `stop`."""
 
     async def look() -> None:
-        if not server.alive():
-            raise ComponentFailedError(_database_ended(server))
+        if server.alive():
+            return
+        loop.failed(EmbeddedPostgresError(f"The database server ended by itself; {server.log} may say why."))
+        _log.error("the database server has ended; starting it again", log=str(server.log))
+        with suppress(GivenUpError):
+            await asyncio.to_thread(server.start_again, stop.is_set)
+            _log.info("the database server is back")
 
-    await every(_LOOK_AFTER_DATABASE, look, stop)
-
-
-def _database_ended(server: EmbeddedPostgres) -> str:
-    return f"The database server ended by itself; {server.log} may say why. Start the system again."
+    await loop.repeat(
+        look, rest_s=_LOOK_AFTER_DATABASE.total_seconds(), rests_first=True, longest_s=LONGEST_PAUSE_S, stop=stop
+    )
 
 
 def greeting(url: str, settings: StandaloneSettings, token: AdminToken, nodes: list[NodeReport]) -> str:

@@ -90,8 +90,9 @@ class Loop:
         settled_s: float = SETTLED_S,
         longest_s: float = LONGEST_PAUSE_S,
         ends: tuple[type[Exception], ...] = (),
+        stop: asyncio.Event | None = None,
     ) -> None:
-        """Do `run`, which goes on until it is cancelled or ends by itself; begin it again whenever it fails.
+        """Do `run`, which goes on until it is cancelled or ends by itself; begin it again when it fails before `stop`.
 
         It goes well when it has not failed for `settled_s` seconds, or calls `went_well` earlier. All else as `repeat`.
         """
@@ -106,8 +107,7 @@ class Loop:
 
         again_s: float | None = 0.0
         with self._going():
-            while again_s is not None:
-                await _paused(again_s, None)
+            while again_s is not None and await _paused(again_s, stop):
                 again_s = await self._tried(settling, backoff, longest_s, ends)
 
     def went_well(self) -> None:

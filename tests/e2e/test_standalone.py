@@ -7,8 +7,12 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import httpx
+import psutil
+import psycopg
 import pytest
 
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
@@ -70,13 +74,100 @@ def test_running_jobs_survive_kill_9_of_the_system_and_are_taken_up_again(system
         assert states == {"free"}
 
 
-def test_when_the_database_server_dies_the_system_ends_with_an_error(system: SystemProcess) -> None:
+def test_whatever_happens_to_the_database_the_system_goes_on_and_runs_the_next_job(system: SystemProcess) -> None:
+    gate = system.home.parent / "gate"
+    with system.start() as http:
+        lasting = system.submit(http, 1, "sh", "-c", f'until [ -e "{gate}" ]; do sleep 0.1; done; exit 3')
+        eventually_sync(lambda: http.get(f"/v1/jobs/{lasting}").json()["status"] == "running")
+        server = EmbeddedPostgres(system.home)
+        with psycopg.connect(server.libpq_url, autocommit=True) as database:
+            # As a managed server does when its disk is full.
+            database.execute("ALTER SYSTEM SET default_transaction_read_only = on")
+            database.execute("SELECT pg_reload_conf()")
+            job = {"gpus": 1, "duration": 300, "workload": {"command": ["true"]}}
+            eventually_sync(lambda: http.post("/v1/jobs", json=job).status_code == 503)
+            eventually_sync(lambda: system.log.count("not now; trying again") >= 3)  # its loops have met it, too
+            database.execute("SET default_transaction_read_only = off")
+            database.execute("ALTER SYSTEM RESET default_transaction_read_only")
+            database.execute("SELECT pg_reload_conf()")
+            works(system, http)
+
+            for ending in ("pg_cancel_backend", "pg_terminate_backend"):
+                others = "SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = 'gpu_dev'"
+                for _ in range(20):
+                    database.execute(f"SELECT {ending}(pid) FROM ({others}) AS others".encode())
+                works(system, http)
+
+        first = server.pid
+        assert first is not None
+        for process in [*psutil.Process(first).children(), psutil.Process(first)]:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        eventually_sync(lambda: server.pid not in (None, first))
+        works(system, http)
+        assert http.get(f"/v1/jobs/{lasting}").json()["status"] == "running"
+        gate.touch()
+        assert ended(http, lasting)["exit_code"] == 3
+        eventually_sync(lambda: http.get("/readyz").status_code == 200)
+    assert system.process.poll() is None
+    assert system.end(signal.SIGTERM) == 0, system.log
+    assert server.pid is None
+    assert "unforeseen_error" not in system.log
+
+
+def works(system: SystemProcess, http: httpx.Client) -> None:
+    """A job that is submitted now runs; until the server takes one it says 503 and nothing else."""
+
+    def taken() -> str | None:
+        job = {"gpus": 1, "duration": 300, "workload": {"command": ["true"]}}
+        answer = http.post("/v1/jobs", json=job)
+        assert answer.status_code in (202, 503), answer.text
+        return answer.json()["id"] if answer.status_code == 202 else None
+
+    job = eventually_sync(taken)
+    assert job is not None
+
+    def done() -> bool:
+        answer = http.get(f"/v1/jobs/{job}")
+        assert answer.status_code in (200, 503), answer.text
+        return answer.status_code == 200 and answer.json()["status"] == "succeeded"
+
+    system.jobs.append(job)
+    eventually_sync(done)
+
+
+def test_a_database_that_is_not_there_yet_is_waited_for(tmp_path: Path) -> None:
+    system = SystemProcess(tmp_path / "home", GPU_DEV_DATABASE_URL="postgresql://me@127.0.0.1:1/none")
+    try:
+        system.launch()
+        eventually_sync(lambda: "waiting to start" in system.log)
+        assert system.process.poll() is None
+        assert system.end(signal.SIGTERM) == 0, system.log
+        assert "Traceback" not in system.log
+    finally:
+        system.clear()
+
+
+def test_a_second_signal_ends_it_at_once(system: SystemProcess) -> None:
     system.start().close()
+    # A database server that is stopped can't be shut down in order: that would take a minute.
     pid = EmbeddedPostgres(system.home).pid
     assert pid is not None
-    os.kill(pid, signal.SIGKILL)
-    assert system.wait() == 1
-    assert system.log.splitlines()[-1].startswith("standalone: The database server ended by itself;")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        system.process.send_signal(signal.SIGINT)
+        eventually_sync(lambda: "shutting down" in system.log.lower() or _asked_to_stop(system))
+        assert system.end(signal.SIGINT) == 128 + signal.SIGINT
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def _asked_to_stop(system: SystemProcess) -> bool:
+    """It takes no connections any more."""
+    try:
+        return httpx.get(f"{system.url}/healthz", trust_env=False).status_code != 200
+    except httpx.TransportError:
+        return True
 
 
 def test_a_second_system_in_the_same_home_is_refused_and_told_who_is_there(system: SystemProcess) -> None:

@@ -1,6 +1,7 @@
-"""Components run together, or not at all."""
+"""Components run together: one that ends is started again, and only one that can't start ends them all."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 import pytest
@@ -8,67 +9,80 @@ from structlog.testing import capture_logs
 
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.transactions import DatabaseUnavailableError
+from reservation_core.runtime import loops as loops_module
+from reservation_core.runtime.loops import Loops
 from reservation_core.runtime.settings_error import SettingsError
-from standalone.components import ComponentFailedError, every, run_together
+from standalone import components
+from standalone.components import ComponentFailedError, run_together
+from tests.waiting import eventually
 
 
-async def waits(stop: asyncio.Event, ended: list[str]) -> None:
-    await stop.wait()
-    ended.append("in order")
+@pytest.fixture(autouse=True)
+def brief_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loops_module, "FIRST_PAUSE_S", 0.001)
+
+
+def waits(stop: asyncio.Event, ended: list[str]) -> Callable[[], Awaitable[None]]:
+    async def run() -> None:
+        ended.append("begun")
+        await stop.wait()
+        ended.append("in order")
+
+    return run
+
+
+class Failing:
+    """Fails each time that it is told to, after it has worked; else it works until `stop`."""
+
+    def __init__(self, stop: asyncio.Event) -> None:
+        self._stop = stop
+        self.starts = 0
+        self.next: asyncio.Queue[Exception | None] = asyncio.Queue()
+
+    async def run(self) -> None:
+        self.starts += 1
+        told, stopped = asyncio.ensure_future(self.next.get()), asyncio.ensure_future(self._stop.wait())
+        await asyncio.wait((told, stopped), return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if self._stop.is_set():
+            told.cancel()
+        elif (error := told.result()) is not None:
+            raise error
 
 
 async def test_all_end_in_order_when_asked() -> None:
     stop, ended = asyncio.Event(), list[str]()
-    asyncio.get_running_loop().call_soon(stop.set)
-    await run_together({"one": waits(stop, ended), "two": waits(stop, ended)}, stop)
+    running = asyncio.create_task(run_together({"one": waits(stop, ended), "two": waits(stop, ended)}, stop, Loops()))
+    await eventually(lambda: ended == ["begun", "begun"])
+    ended.clear()
+    stop.set()
+    await running
     assert ended == ["in order", "in order"]
 
 
-async def test_the_failure_of_one_ends_all_and_is_told() -> None:
-    stop, ended = asyncio.Event(), list[str]()
-
-    async def fails() -> None:
-        raise ZeroDivisionError("no such luck")
-
-    with pytest.raises(ComponentFailedError, match="The broken failed: ZeroDivisionError: no such luck") as caught:
-        await run_together({"sound": waits(stop, ended), "broken": fails()}, stop)
-    assert isinstance(caught.value.__cause__, ZeroDivisionError)
-    assert ended == ["in order"]
-
-
-async def test_a_component_that_just_ends_is_a_failure_too() -> None:
-    stop, ended = asyncio.Event(), list[str]()
-
-    async def returns() -> None:
-        return
-
-    with pytest.raises(ComponentFailedError, match="The quitter ended by itself"):
-        await run_together({"sound": waits(stop, ended), "quitter": returns()}, stop)
-    assert ended == ["in order"]
-
-
-async def test_one_that_does_not_end_is_cancelled() -> None:
-    stop, cancelled = asyncio.Event(), list[bool]()
-
-    async def hangs() -> None:
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            cancelled.append(True)
-            raise
-
-    stop_soon = asyncio.get_running_loop().call_soon
-    stop_soon(stop.set)
-    await run_together({"hangs": hangs(), "sound": waits(stop, [])}, stop, patience=timedelta(milliseconds=10))
-    assert cancelled == [True]
-
-
-async def test_unusable_settings_keep_their_own_words() -> None:
-    async def refuses() -> None:
-        raise SettingsError("choose another port")
-
-    with pytest.raises(SettingsError, match="choose another port"):
-        await run_together({"API": refuses()}, asyncio.Event())
+async def test_one_that_has_worked_is_started_again_whatever_it_fails_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(components, "CAN_NOT_START_S", 0.0)
+    stop, ended, loops = asyncio.Event(), list[str](), Loops()
+    failing = Failing(stop)
+    running = asyncio.create_task(
+        run_together({"sound": waits(stop, ended), "Ending of pods": failing.run}, stop, loops)
+    )
+    errors = [
+        ZeroDivisionError("no such luck"),
+        None,  # it just ends
+        ExceptionGroup("tasks", [DatabaseUnavailableError("away"), KeyError("mistake")]),
+        SettingsError("that port is taken now"),
+    ]
+    for count, error in enumerate(errors, 1):
+        failing.next.put_nowait(error)
+        await eventually(lambda count=count: failing.starts == count + 1)
+    assert not running.done()
+    assert loops["ending_of_pods"].failures == len(errors)
+    assert loops["ending_of_pods"].failing_since is not None
+    assert loops["sound"].failures == 0
+    stop.set()
+    await running
+    assert ended == ["begun", "in order"]
 
 
 @pytest.mark.parametrize(
@@ -80,25 +94,57 @@ async def test_unusable_settings_keep_their_own_words() -> None:
     ],
     ids=lambda trouble: type(trouble).__name__,
 )
-async def test_a_timer_goes_on_when_somebody_is_away_and_fails_with_anything_else(trouble: Exception) -> None:
-    stop, calls = asyncio.Event(), list[int]()
-
-    async def act() -> None:
-        calls.append(1)
-        if len(calls) < 3:
-            raise trouble
-        raise ZeroDivisionError
-
-    with capture_logs() as told, pytest.raises(ZeroDivisionError):
-        await every(timedelta(milliseconds=1), act, stop)
-    assert len(calls) == 3
-    assert [(line["log_level"], line["error"]) for line in told] == [("warning", "not now")] * 2
+async def test_trouble_that_passes_ends_nothing_even_at_the_start(trouble: Exception) -> None:
+    stop = asyncio.Event()
+    failing = Failing(stop)
+    failing.next.put_nowait(trouble)
+    running = asyncio.create_task(run_together({"processor": failing.run}, stop, Loops()))
+    await eventually(lambda: failing.starts == 2)
+    stop.set()
+    await running
 
 
-async def test_a_mistake_beside_an_absence_is_not_hidden_by_it() -> None:
-    async def act() -> None:
-        raise ExceptionGroup("tasks", [DatabaseUnavailableError("not now"), ZeroDivisionError()])
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ZeroDivisionError("no such luck"), "The broken can't start: ZeroDivisionError: no such luck"),
+        (ExceptionGroup("tasks", [DatabaseUnavailableError("away"), KeyError("x")]), "The broken can't start: "),
+        (None, "The broken can't start: The broken ended by itself"),
+    ],
+)
+async def test_one_that_can_not_start_ends_all_and_says_why_once(error: Exception | None, words: str) -> None:
+    stop, ended = asyncio.Event(), list[str]()
+    failing = Failing(stop)
+    failing.next.put_nowait(error)
+    with capture_logs() as logs, pytest.raises(ComponentFailedError, match=words):
+        await run_together({"sound": waits(stop, ended), "broken": failing.run}, stop, Loops())
+    assert failing.starts == 1
+    assert ended == ["begun", "in order"]
+    assert [line["component"] for line in logs] == ["broken"]
 
-    with pytest.raises(ExceptionGroup) as caught:
-        await every(timedelta(milliseconds=1), act, asyncio.Event())
-    assert caught.group_contains(ZeroDivisionError)
+
+@pytest.mark.parametrize("grouped", [False, True])
+async def test_unusable_settings_at_the_start_keep_their_own_words(grouped: bool) -> None:
+    async def refuses() -> None:
+        error = SettingsError("choose another port")
+        raise ExceptionGroup("tasks", [DatabaseUnavailableError("away"), error]) if grouped else error
+
+    with capture_logs() as logs, pytest.raises(SettingsError, match="choose another port"):
+        await run_together({"API": refuses}, asyncio.Event(), Loops())
+    assert logs == []
+
+
+async def test_one_that_does_not_end_is_cancelled() -> None:
+    stop, cancelled = asyncio.Event(), list[bool]()
+
+    async def hangs() -> None:
+        stop.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.append(True)
+            raise
+
+    patience = timedelta(milliseconds=10)
+    await run_together({"hangs": hangs, "sound": waits(stop, [])}, stop, Loops(), patience=patience)
+    assert cancelled == [True]

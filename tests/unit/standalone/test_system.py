@@ -1,18 +1,23 @@
 """What the composed system watches and says."""
 
 import asyncio
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import cast
 
 import pytest
 from structlog.testing import capture_logs
 
 from reservation_core.adapters.local.inventory import parse_gpus
+from reservation_core.adapters.postgres.embedded.errors import EmbeddedPostgresError
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
+from reservation_core.runtime import loops as loops_module
+from reservation_core.runtime.loops import Loops
 from reservation_core.runtime.settings import ClusterKind, StandaloneSettings
 from standalone import system
 from standalone.administrator import AdminToken
-from standalone.components import ComponentFailedError
+from tests.waiting import eventually
 
 
 @pytest.fixture(autouse=True)
@@ -20,9 +25,36 @@ def look_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(system, "_LOOK_AFTER_DATABASE", timedelta(milliseconds=1))
 
 
-async def test_a_database_server_that_is_gone_is_noticed(tmp_path: Path) -> None:
-    with pytest.raises(ComponentFailedError, match="The database server ended by itself"):
-        await system.watch(EmbeddedPostgres(tmp_path), asyncio.Event())
+class Server:
+    """An embedded server that is dead until it has been started often enough."""
+
+    log = Path("server.log")
+
+    def __init__(self, failures: int) -> None:
+        self._failures = failures
+        self.starts = 0
+
+    def alive(self) -> bool:
+        return self.starts > self._failures
+
+    def start_again(self, given_up: Callable[[], bool]) -> None:
+        assert not given_up()
+        self.starts += 1
+        if not self.alive():
+            raise EmbeddedPostgresError("no space")
+
+
+async def test_a_database_server_that_has_ended_is_started_again_until_it_lives(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loops_module, "FIRST_PAUSE_S", 0.001)
+    server, stop, loop = Server(failures=2), asyncio.Event(), Loops()["postgresql"]
+    keeping = asyncio.create_task(system.keep_server(cast("EmbeddedPostgres", server), loop, stop))
+    await eventually(lambda: server.alive() and loop.failing_since is None)
+    assert server.starts == 3
+    assert loop.failures == 5  # found dead three times, and twice it did not start
+    stop.set()
+    await keeping
 
 
 def test_the_greeting_tells_the_url_the_token_file_and_that_cards_are_simulated(tmp_path: Path) -> None:

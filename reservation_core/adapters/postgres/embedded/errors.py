@@ -7,3 +7,7 @@ class EmbeddedPostgresError(Exception):
 
 class AlreadyInUseError(EmbeddedPostgresError):
     """Another process works in the same home."""
+
+
+class GivenUpError(EmbeddedPostgresError):
+    """Nobody waits any more for a server that is coming up."""

@@ -10,14 +10,14 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import quote
 
 from reservation_core.adapters.postgres.embedded import layout as layouts
 from reservation_core.adapters.postgres.embedded import postmaster
 from reservation_core.adapters.postgres.embedded.account import server_account
-from reservation_core.adapters.postgres.embedded.errors import EmbeddedPostgresError
+from reservation_core.adapters.postgres.embedded.errors import EmbeddedPostgresError, GivenUpError
 from reservation_core.adapters.postgres.embedded.layout import Layout
 from reservation_core.adapters.postgres.embedded.lock import FolderLock
 
@@ -74,11 +74,12 @@ class EmbeddedPostgres:
         self._lock: FolderLock | None = None
         self._child: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> str:
+    def start(self, given_up: Callable[[], bool] = lambda: False) -> str:
         """Start the server, or take over one that a predecessor left running; returns `url`.
 
         Creates the database cluster the first time. Raises AlreadyInUseError when another process holds this home,
-        EmbeddedPostgresError when the server doesn't come up.
+        EmbeddedPostgresError when the server doesn't come up, GivenUpError once `given_up` says that nobody waits for
+        it any more: `stop` then stops what has come up of it.
         """
         self._home.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
         layout = layouts.prepare(self._home, server_account())
@@ -89,12 +90,23 @@ class EmbeddedPostgres:
                 _initialise(layout)
             _check_version(layout)
             self._layout = layout
-            self._bring_up(layout)
+            self._lock = lock
+            self._bring_up(layout, given_up)
+        except GivenUpError:
+            raise
         except BaseException:
+            self._lock = None
             lock.release()
             raise
-        self._lock = lock
         return self.url
+
+    def start_again(self, given_up: Callable[[], bool] = lambda: False) -> None:
+        """Start a server that has ended by itself; the folder stays ours meanwhile. Raises as `start` does."""
+        if self._layout is None or self._lock is None:
+            raise EmbeddedPostgresError(f"The database of {self._home} was not started here.")
+        if self._child is not None and self._child.poll() is not None:
+            self._child = None
+        self._bring_up(self._layout, given_up)
 
     def stop(self) -> None:
         """Shut the server down in order (open transactions are rolled back) and wait until it is gone."""
@@ -172,10 +184,12 @@ class EmbeddedPostgres:
         layout = self._layout or layouts.existing(self._home, server_account())
         return None if layout is None else postmaster.find(layout.data)
 
-    def _bring_up(self, layout: Layout) -> None:
+    def _bring_up(self, layout: Layout, given_up: Callable[[], bool]) -> None:
         """Adopt a server that is there, or start one; returns when it takes connections."""
         deadline = time.monotonic() + _START_TIMEOUT_S
         while time.monotonic() < deadline:
+            if given_up():
+                raise GivenUpError("Nobody waits for the database server any more.")
             found = postmaster.find(layout.data)
             if found is not None and found.ready:
                 return
