@@ -46,6 +46,8 @@ from reservation_core.ports.wakeups import Channel
 
 _TRANSACTION = "READ COMMITTED"
 _EACH_BY_ITSELF = "AUTOCOMMIT"
+# For a statement that no BEGIN goes before, which would have found a silent server: such statements are short.
+_ALONE_S = 15.0
 
 
 class PostgresUnitOfWork:
@@ -227,11 +229,18 @@ class PostgresUnitsOfWork:
     """See ports.transactions.UnitOfWorkFactory. Wake-ups go out after commit."""
 
     def __init__(
-        self, engine: AsyncEngine, client: PGMQueue, wakeups: PostgresWakeups, connection_s: float | None = None
+        self,
+        engine: AsyncEngine,
+        client: PGMQueue,
+        wakeups: PostgresWakeups,
+        *,
+        connection_s: float | None = None,
+        alone_s: float = _ALONE_S,
     ) -> None:
         self._engine = engine
         self._connection_s = connection_s
-        self._each_by_itself = engine.execution_options(isolation_level=_EACH_BY_ITSELF)
+        self._holding = engine.execution_options(isolation_level=_EACH_BY_ITSELF)
+        self._each_by_itself = self._holding.execution_options(**{STATEMENT_OPTION: alone_s})
         self._client = client
         self._wakeups = wakeups
 
@@ -253,7 +262,13 @@ class PostgresUnitsOfWork:
     def bounded(self, *, connection: timedelta, statement: timedelta) -> "PostgresUnitsOfWork":
         """See ports.transactions.UnitOfWorkFactory."""
         engine = self._engine.execution_options(**{STATEMENT_OPTION: statement.total_seconds()})
-        return PostgresUnitsOfWork(engine, self._client, self._wakeups, connection.total_seconds())
+        return PostgresUnitsOfWork(
+            engine,
+            self._client,
+            self._wakeups,
+            connection_s=connection.total_seconds(),
+            alone_s=min(connection, statement).total_seconds(),
+        )
 
     @asynccontextmanager
     async def hold_pods(
@@ -262,7 +277,7 @@ class PostgresUnitsOfWork:
         """Pod locks, on a connection that is taken from the pool while the block runs."""
         async with AsyncExitStack() as closing:
             with told_as_unavailable() as reached:
-                connection = await closing.enter_async_context(self._each_by_itself.connect())
+                connection = await closing.enter_async_context(self._holding.connect())
                 reached.connected = True
                 ids = await closing.enter_async_context(held(connection, reservation_ids, patience))
             yield PostgresHeldPods(connection, self, ids)
