@@ -5,7 +5,7 @@ import os
 import shlex
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import assert_never
@@ -23,6 +23,7 @@ from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
 from reservation_core.adapters.postgres.migrating import upgrade
 from reservation_core.domain.asked_again import AskedAgain
 from reservation_core.domain.model import NodeReport
+from reservation_core.runtime.companions import beside
 from reservation_core.runtime.loops import Loop
 from reservation_core.runtime.policy_file import take_over
 from reservation_core.runtime.reading import open_reads
@@ -55,9 +56,14 @@ async def run_system(settings: StandaloneSettings) -> None:
         server = None if settings.database_url is not None else EmbeddedPostgres(settings.home)
         stop = stop_on_signals(at_once=None if server is None else server.ask_to_stop)
         async with _database(settings, server, stop) as url:
-            await once_there(lambda: upgrade(url), stop=stop)
-            async with open_runtime(settings, url, application="gpu-dev-standalone") as runtime:
-                await _run(runtime, settings, server, stop)
+            await once_there(lambda: _upgrade(url, server, stop), stop=stop)
+            async with AsyncExitStack() as closing:
+                opening = open_runtime(settings, url, application="gpu-dev-standalone")
+                runtime = await closing.enter_async_context(opening)
+                if server is not None:
+                    keeping = keep_server(server, runtime.loops["postgresql"], stop)
+                    await closing.enter_async_context(beside(keeping, name="database server"))
+                await _run(runtime, settings, stop)
     finally:
         lock.release()
 
@@ -89,6 +95,12 @@ async def _database(
             await asyncio.to_thread(server.stop)
 
 
+async def _upgrade(url: str, server: EmbeddedPostgres | None, stop: asyncio.Event) -> None:
+    if server is not None and not server.alive():
+        await asyncio.to_thread(server.start_again, stop.is_set)
+    await upgrade(url)
+
+
 def tell_of_leftovers() -> None:
     """Name the folders of databases whose homes are gone; only a person knows whether one is still wanted."""
     left = abandoned_databases()
@@ -100,9 +112,7 @@ def tell_of_leftovers() -> None:
         )
 
 
-async def _run(
-    runtime: Runtime, settings: StandaloneSettings, server: EmbeddedPostgres | None, stop: asyncio.Event
-) -> None:
+async def _run(runtime: Runtime, settings: StandaloneSettings, stop: asyncio.Event) -> None:
     # Before anything listens: the first job must not be told that there are no GPUs.
     await once_there(lambda: take_over(runtime, settings.policy_file), stop=stop)
     await once_there(lambda: update_once(runtime), stop=stop)
@@ -129,8 +139,6 @@ async def _run(
     }  # fmt: skip
     if ends_pods(settings):
         components["ending of pods"] = lambda: end_pods(runtime, settings, stop)
-    if server is not None:
-        components["database server"] = lambda: keep_server(server, runtime.loops["postgresql"], stop)
     await run_together(components, stop, runtime.loops)
     _log.info("ended in order; running jobs go on and are taken up at the next start")
 
