@@ -111,14 +111,15 @@ async def open_runtime(
         engine = open_engine(url, pool=settings.database_pool, application=application)
         closing.push_async_callback(engine.dispose)
         clock = SharedClock(engine, SystemClock())
+        # First what only a person can mend: it is told also while the database is away.
+        cluster = open_cluster(settings, clock)
+        closing.push_async_callback(cluster.close)
         if wait_s is None:
             # Without a database there is nothing yet that could be due.
             with suppress(DatabaseUnavailableError):
                 await clock.ask()
         else:
             await once_there(clock.ask, longest_s=wait_s)
-        cluster = open_cluster(settings, clock)
-        closing.push_async_callback(cluster.close)
         wakeups = PostgresWakeups(url, application)
         await closing.enter_async_context(beside(wakeups.run(), name="wake-ups"))
         await closing.enter_async_context(beside(clock.keep(), name="clock"))
