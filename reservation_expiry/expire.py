@@ -32,9 +32,9 @@ async def run_once(
         runtime.clock,
         ExpiryRules(
             warn_before_s=settings.warn_before_s,
-            start_allowance=timedelta(seconds=settings.start_allowance_s),
+            start_allowance=settings.start_allowance,
             max_starts=settings.max_starts,
-            ending_patience=timedelta(seconds=settings.ending_patience_s),
+            ending_patience=settings.ending_patience,
             idempotency_keep=timedelta(seconds=settings.idempotency_keep_s),
             log_keep=timedelta(seconds=settings.log_keep_s),
         ),

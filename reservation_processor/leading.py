@@ -1,4 +1,4 @@
-"""Leadership: one processor at a time holds the lease, plans, follows pods, resyncs, and keeps the calendar."""
+"""Leadership: one processor at a time holds the lease, plans, follows pods, ends jobs, resyncs, keeps the calendar."""
 
 import asyncio
 import os
@@ -10,6 +10,7 @@ from datetime import timedelta
 
 import structlog
 
+from reservation_core.domain.asked_again import AskedAgain
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.planning import LostLeadershipError
 from reservation_core.ports.transactions import DatabaseUnavailableError
@@ -23,6 +24,7 @@ from reservation_core.usecases.resync import Resync, ResyncReport, ResyncRules
 from reservation_core.usecases.usage import share_ranks
 from reservation_processor.belts import BELT
 from reservation_processor.calendar_keeping import look, sum_up, waitlist_of
+from reservation_processor.ending import end_on_time, repair
 from reservation_processor.following import follow
 
 _log = structlog.get_logger(__name__)
@@ -57,6 +59,7 @@ async def _term(runtime: Runtime, settings: ProcessorSettings, epoch: int, ttl: 
     """One term of office: ends with `stop`, or with LostLeadershipError in a group."""
     comparison = resync_of(runtime, settings)
     waitlist = waitlist_of(runtime, settings)
+    asked = AskedAgain(settings.ending_patience)
     accounted = asyncio.Event()
     async with asyncio.TaskGroup() as group:
         tasks = [
@@ -65,6 +68,8 @@ async def _term(runtime: Runtime, settings: ProcessorSettings, epoch: int, ttl: 
                 forever(lambda: follow(runtime, settings.max_starts, settings.end_grace)), name="follower"
             ),
             group.create_task(_resync(runtime, settings, comparison, accounted), name="resync"),
+            group.create_task(forever(lambda: end_on_time(runtime, settings)), name="ends"),
+            group.create_task(forever(lambda: repair(runtime, settings, asked)), name="repair"),
             group.create_task(forever(lambda: look(runtime, settings, waitlist)), name="calendar"),
             group.create_task(forever(lambda: sum_up(runtime)), name="sums"),
             group.create_task(_renew(runtime, epoch, ttl), name="lease"),

@@ -124,6 +124,10 @@ class Reservations(Protocol):
         """Running past their end."""
         ...
 
+    async def next_end(self) -> datetime | None:
+        """When the next of those that run has to end, in the past while it is due; None when none runs."""
+        ...
+
     async def warnable(self, now: datetime, thresholds_s: Sequence[int], limit: int) -> list[str]:
         """Running, with a warning due that was not given yet."""
         ...

@@ -235,6 +235,25 @@ class CalendarSettings(WaitlistSettings):
         return None if self.no_show_grace_s is None else timedelta(seconds=self.no_show_grace_s)
 
 
+class EndSettings(CalendarSettings):
+    """Whoever ends jobs, warns before, and gives up starts: the leading processor, and the expiry behind it."""
+
+    warn_before_s: WarningTimes = (1800, 900, 300)
+    start_allowance_s: Seconds = 120
+    max_starts: Annotated[int, Field(ge=1, le=100)] = 3
+    ending_patience_s: Seconds = 60
+
+    @property
+    def start_allowance(self) -> timedelta:
+        """How long pods may take from allocation to running."""
+        return timedelta(seconds=self.start_allowance_s)
+
+    @property
+    def ending_patience(self) -> timedelta:
+        """After how long pods that should end are asked again."""
+        return timedelta(seconds=self.ending_patience_s)
+
+
 class ApiSettings(GraceSettings, WaitlistSettings):
     """The API service."""
 
@@ -268,17 +287,15 @@ class ApiSettings(GraceSettings, WaitlistSettings):
         return timedelta(seconds=self.max_duration_s)
 
 
-class ProcessorSettings(GraceSettings, CalendarSettings):
+class ProcessorSettings(GraceSettings, EndSettings):
     """The reservation processor."""
 
     health_listen: HealthListen = None  # a processor within `make up` has the API's
-    start_allowance_s: Seconds = 120
     lease_s: Seconds = 3
     sweep_s: Seconds = 0.5
     resync_s: Seconds | None = None  # by default 5 s on a local cluster, 60 s on Kubernetes, which tells of changes
     reload_s: Seconds = 60
     unknown_pods: UnknownPods = UnknownPods.REPORT
-    max_starts: Annotated[int, Field(ge=1, le=100)] = 3
     log_keep_lines: Annotated[int, Field(ge=0, le=100_000)] = 1000
     plan_batch: Annotated[int, Field(ge=1, le=100_000)] = 1000
     plan_window: Annotated[int, Field(ge=10, le=1_000_000)] = 20_000
@@ -299,11 +316,6 @@ class ProcessorSettings(GraceSettings, CalendarSettings):
     notices: NoticeSettings = Field(default_factory=NoticeSettings)
     smtp: SmtpSettings = Field(default_factory=SmtpSettings)
     smtp_password: SecretStr | None = None
-
-    @property
-    def start_allowance(self) -> timedelta:
-        """How long pods may take from allocation to running."""
-        return timedelta(seconds=self.start_allowance_s)
 
     @property
     def resync_every(self) -> timedelta:
@@ -369,15 +381,11 @@ class PodEndSettings(Section):
         return self
 
 
-class ExpirySettings(CalendarSettings):
+class ExpirySettings(EndSettings):
     """The reservation expiry."""
 
     health_listen: HealthListen = None  # with --watch
     enforcement: PodEndSettings = Field(default_factory=PodEndSettings)
-    warn_before_s: WarningTimes = (1800, 900, 300)
-    start_allowance_s: Seconds = 120
-    max_starts: Annotated[int, Field(ge=1, le=100)] = 3
-    ending_patience_s: Seconds = 60
     idempotency_keep_s: Seconds = 86_400
     log_keep_s: Seconds = 86_400 * 7
 
@@ -386,4 +394,4 @@ class StandaloneSettings(ApiSettings, ProcessorSettings, ExpirySettings, Updater
     """All in one process."""
 
     update_every_s: Seconds = 30
-    expire_every_s: Seconds = 1
+    expire_every_s: Seconds = 60  # behind the processor, which ends what is due by itself

@@ -1,4 +1,8 @@
-"""Ending what is due, warning before, repairing what is stuck. Level-triggered: a missed run is made up by the next."""
+"""Ending what is due, warning before, repairing what is stuck. Level-triggered: a missed run is made up by the next.
+
+The leading processor does this as soon as something is due, and `reservation_expiry` from a timer behind it: both may
+look at the same time, since each row is decided under its lock from what it is then.
+"""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -20,6 +24,15 @@ EventOf = Callable[[Reservation, datetime], Event | None]
 
 
 @dataclass(frozen=True, slots=True)
+class RepairRules:
+    """How long starts and ends may take, and how often a start is tried."""
+
+    start_allowance: timedelta
+    max_starts: int
+    ending_patience: timedelta
+
+
+@dataclass(frozen=True, slots=True)
 class ExpiryRules:
     """When to warn (seconds before the end), how long things may take and are kept, and how often a start is tried."""
 
@@ -29,6 +42,35 @@ class ExpiryRules:
     ending_patience: timedelta
     idempotency_keep: timedelta
     log_keep: timedelta
+
+    @property
+    def repair(self) -> RepairRules:
+        """The part about what is stuck."""
+        return RepairRules(self.start_allowance, self.max_starts, self.ending_patience)
+
+
+@dataclass(frozen=True, slots=True)
+class EndReport:
+    """What one look at the clock did; `next_end` is when the next running job has to end, None without one."""
+
+    ended: int
+    warned: int
+    next_end: datetime | None
+
+    def __bool__(self) -> bool:
+        return bool(self.ended or self.warned)
+
+
+@dataclass(frozen=True, slots=True)
+class RepairReport:
+    """What one repair did. `unknown` starts are late, and the cluster could not be asked about them."""
+
+    timed_out: int
+    unknown: int
+    resent: int
+
+    def __bool__(self) -> bool:
+        return bool(self.timed_out or self.unknown or self.resent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +95,21 @@ async def expire(
     the same `asked` each time, so that pods that do not end are not asked for at every look.
     """
     asked = asked or AskedAgain(rules.ending_patience)
-    ended = await _each_batch(uow_factory, clock, _due, lambda _row, _now: EndReached())
-    warned = await _each_batch(
-        uow_factory, clock, _warnable(rules.warn_before_s), _warning(sorted(rules.warn_before_s))
-    )
-    timed_out, unknown, resent = await _repair_stuck(uow_factory, cluster, clock, rules, asked)
+    ends = await end_due(uow_factory, clock, rules.warn_before_s)
+    repair = await repair_stuck(uow_factory, cluster, clock, rules.repair, asked)
     async with uow_factory() as uow:
         keys = await uow.idempotency.forget(clock.now() - rules.idempotency_keep)
     async with uow_factory() as uow:
         logs = await uow.pod_logs.forget(clock.now() - rules.log_keep)
-    return ExpiryReport(ended, warned, timed_out, unknown, resent, keys, logs)
+    return ExpiryReport(ends.ended, ends.warned, repair.timed_out, repair.unknown, repair.resent, keys, logs)
+
+
+async def end_due(uow_factory: UnitOfWorkFactory, clock: Clock, warn_before_s: Sequence[int]) -> EndReport:
+    """End every job whose end has come, and warn those whose end is near (`warn_before_s`: seconds before it)."""
+    ended = await _each_batch(uow_factory, clock, _due, lambda _row, _now: EndReached())
+    warned = await _each_batch(uow_factory, clock, _warnable(warn_before_s), _warning(sorted(warn_before_s)))
+    async with uow_factory(one_statement=True) as uow:
+        return EndReport(ended, warned, await uow.reservations.next_end())
 
 
 async def _due(uow: UnitOfWork, now: datetime) -> list[str]:
@@ -108,10 +155,10 @@ async def _each_batch(uow_factory: UnitOfWorkFactory, clock: Clock, find: Finder
             return done
 
 
-async def _repair_stuck(
-    uow_factory: UnitOfWorkFactory, cluster: Cluster, clock: Clock, rules: ExpiryRules, asked: AskedAgain
-) -> tuple[int, int, int]:
-    """How many starts timed out, of how many nothing could be learned, and how many operations were sent again."""
+async def repair_stuck(
+    uow_factory: UnitOfWorkFactory, cluster: Cluster, clock: Clock, rules: RepairRules, asked: AskedAgain
+) -> RepairReport:
+    """Give up starts that take too long, and ask again for the end of pods that don't end (see `expire`)."""
     now = clock.now()
     async with uow_factory() as uow:
         ids = await uow.reservations.stuck(
@@ -124,16 +171,16 @@ async def _repair_stuck(
             uow.wake(Channel.POD_OPERATIONS)
     late = [row for row in rows.values() if row.status is JobStatus.STARTING]
     if not late:
-        return 0, 0, resent
+        return RepairReport(0, 0, resent)
     try:
         listing = await cluster.list_pods()
     except ClusterUnavailableError:
         # Their pods may run since long ago: only nobody could see it. They are looked at again in the next run.
-        return 0, len(late), resent
+        return RepairReport(0, len(late), resent)
     since = now - rules.start_allowance
     timed_out = {row.id: row.version for row in late if _has_had_its_time(row, listing.pods, since)}
     if not timed_out:
-        return 0, 0, resent
+        return RepairReport(0, 0, resent)
     event = StartTimedOut(rules.start_allowance, rules.max_starts)
     # While a create is under way its pod may come to be at any moment; it is left to the next run. And one that was
     # carried out since the list above is seen in this one: none comes to be while its lock is held here.
@@ -141,7 +188,7 @@ async def _repair_stuck(
         try:
             pods = (await cluster.list_pods()).pods if held.ids else ()
         except ClusterUnavailableError:
-            return 0, len(late), resent
+            return RepairReport(0, len(late), resent)
         async with held.work() as uow:
             locked = await uow.reservations.lock(sorted(held.ids)) if held.ids else {}
             now = clock.now()
@@ -152,7 +199,7 @@ async def _repair_stuck(
             ]
             changes = [change for change in decided if change is not None]
             await carry_out(uow, changes)
-    return len(changes), 0, resent
+    return RepairReport(len(changes), 0, resent)
 
 
 def _has_had_its_time(row: Reservation, pods: Sequence[PodStatus], since: datetime) -> bool:

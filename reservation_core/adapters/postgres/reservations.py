@@ -279,6 +279,12 @@ class PostgresReservations(JobViews):
         found = await self._connection.execute(statement("due_reservations"), {"now": now, "limit": limit})
         return [row.id for row in found]
 
+    async def next_end(self) -> datetime | None:
+        """When the next of those that run has to end."""
+        [row] = await direct.fetch(self._connection, "next_end", {})
+        ends_at: datetime | None = row["ends_at"]
+        return ends_at
+
     async def warnable(self, now: datetime, thresholds_s: Sequence[int], limit: int) -> list[str]:
         """Running, with a warning due."""
         if not thresholds_s:

@@ -153,19 +153,43 @@ async def test_a_waiting_job_is_cancelled_at_once(runtime: Runtime, alice: Princ
     assert (await job(runtime, job_id)).allocations == ()
 
 
-async def test_a_job_past_its_end_expires_after_a_warning(runtime: Runtime, alice: Principal) -> None:
+async def test_a_processor_alone_ends_a_job_past_its_end(runtime: Runtime, alice: Principal) -> None:
+    """The expiry comes once a minute where the chart runs it: an end does not wait for that."""
+    async with processor(runtime):
+        job_id = await submitted(runtime, alice, "sleep", "600", duration=2)
+        await reaches(runtime, job_id, JobStatus.EXPIRED)
+    view = await job(runtime, job_id)
+    assert view.reservation.reason.code.value == "duration_reached"
+    assert {gpu.state.value for gpu in await gpus(runtime)} == {"free"}
+
+
+async def test_an_expiry_that_looks_at_the_same_time_ends_nothing_twice(runtime: Runtime, alice: Principal) -> None:
     async with processor(runtime):
         job_id = await submitted(runtime, alice, "sleep", "600", duration=2)
         await reaches(runtime, job_id, JobStatus.RUNNING)
 
         async def ended() -> bool:
-            await expire_once(runtime, SETTINGS)
+            await asyncio.gather(*(expire_once(runtime, SETTINGS) for _ in range(3)))
             return await status(runtime, job_id) is JobStatus.EXPIRED
 
         await eventually(ended)
-    view = await job(runtime, job_id)
-    assert view.reservation.reason.code.value == "duration_reached"
-    assert {gpu.state.value for gpu in await gpus(runtime)} == {"free"}
+    async with runtime.uow() as uow:
+        events = await uow.events.of_reservation(job_id, 0, 100)
+    assert [event.kind for event in events].count("end_reached") == 1
+
+
+async def test_a_start_that_never_comes_about_is_given_up_by_a_processor_alone(
+    runtime: Runtime, alice: Principal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def forgets(*_: object) -> None:
+        """A cluster that makes nothing of what it took."""
+
+    monkeypatch.setattr(runtime.cluster, "create_pod", forgets)
+    settings = SETTINGS.model_copy(update={"start_allowance_s": 0.5, "max_starts": 1})
+    async with processor(runtime, settings):
+        job_id = await submitted(runtime, alice, "true")
+        await reaches(runtime, job_id, JobStatus.FAILED)
+    assert (await job(runtime, job_id)).reservation.reason.code.value == "start_timeout"
 
 
 async def test_warnings_are_given_once_each(runtime: Runtime, alice: Principal) -> None:
@@ -174,7 +198,6 @@ async def test_warnings_are_given_once_each(runtime: Runtime, alice: Principal) 
         await reaches(runtime, job_id, JobStatus.RUNNING)
 
         async def warned() -> bool:
-            await expire_once(runtime, SETTINGS)
             async with runtime.uow() as uow:
                 events = await uow.events.of_reservation(job_id, 0, 100)
             return "end_warning" in [event.kind for event in events]

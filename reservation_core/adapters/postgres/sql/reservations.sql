@@ -157,6 +157,10 @@ ORDER BY i.place;
 SELECT id FROM reservations WHERE status = 'running' AND ends_at <= CAST(:now AS timestamptz)
 ORDER BY ends_at LIMIT :limit;
 
+-- name: next_end
+-- When the next of those that run has to end.
+SELECT min(ends_at) AS ends_at FROM reservations WHERE status = 'running';
+
 -- name: warnable_reservations
 -- Running, near enough to their end for a warning that was not given yet.
 SELECT r.id FROM reservations r
