@@ -99,7 +99,7 @@ class Planning(Protocol):
         ...
 
     async def record_late_starts(self, late: Sequence[LateStart], now: datetime) -> None:
-        """Record `start_promise_missed` for each of these that waits past its promise, once in its life."""
+        """Record `start_promise_missed` for each of these that waits past its promise, once for each promise."""
         ...
 
     async def publish_estimates(self, epoch: int, estimates: Sequence[WaitEstimate], now: datetime) -> None:

@@ -19,6 +19,7 @@ from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.lifecycle import ALLOCATION
 from reservation_core.domain.model import Gpu, GpuCondition, Node
 from reservation_core.domain.plan import Commitment, LateStart, Slot, Start, WaitEstimate, Waiting
+from reservation_core.domain.promises import SLACK
 from reservation_core.ports.planning import LostLeadershipError, PlanningSnapshot, PlanOutcome
 
 _FIRST = (-(2**31), 0)
@@ -184,7 +185,7 @@ class PostgresPlanning:
         return frozenset(row["ids"])
 
     async def record_late_starts(self, late: Sequence[LateStart], now: datetime) -> None:
-        """Note for each of these whose promise is past that it was not held, once."""
+        """Record for each of these whose promise has passed that it was missed, once for each promise."""
         await self._connection.execute(
             statement("record_late_starts"),
             {
@@ -192,6 +193,7 @@ class PostgresPlanning:
                 "becauses": [each.because for each in late],
                 "lates": [json.dumps(each.late) for each in late],
                 "now": now,
+                "slack_s": SLACK.total_seconds(),
             },
         )
 

@@ -28,6 +28,7 @@ from reservation_core.domain.changes import (
 )
 from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.model import AllocatedGpu, JobStatus, Reservation
+from reservation_core.domain.promises import GIVEN_LATE, NEVER_STARTED, PODS_SLACK, RAN_LATE, SLACK, WaitEnd, wait_end
 from reservation_core.ports.queues import Queue, QueueName
 from reservation_core.ports.reservations import NewReservation, Submitted, UnknownCardError
 
@@ -127,6 +128,7 @@ class PostgresReservations(JobViews):
             },
         )
         _assert_count(result, len(rows))
+        await self._record_missed_starts(changes)
         left_line = [
             c.after.id
             for c in changes
@@ -144,6 +146,27 @@ class PostgresReservations(JobViews):
         }
         if back_in_line:
             await self._connection.execute(statement("unsettle_users"), {"ids": sorted(back_in_line)})
+
+    async def _record_missed_starts(self, changes: Sequence[Change]) -> None:
+        """Call it before promises are forgotten: an extension does not undo that the start is late already."""
+        ends = [end for change in changes if (end := wait_end(change)) is not None]
+        anew = [c for c in changes for e in c.effects if isinstance(e, PlanAnew)]
+        ends += [WaitEnd(change.after.id, change.at, started=False) for change in anew]
+        if ends:
+            await self._connection.execute(
+                statement("record_missed_starts"),
+                {
+                    "ids": [end.id for end in ends],
+                    "ats": [end.at for end in ends],
+                    "starteds": [end.started for end in ends],
+                    "now": changes[0].at,
+                    "slack_s": SLACK.total_seconds(),
+                    "pods_slack_s": PODS_SLACK.total_seconds(),
+                    "given_late": GIVEN_LATE,
+                    "ran_late": RAN_LATE,
+                    "never_started": NEVER_STARTED,
+                },
+            )
 
     async def _update_ledger(self, changes: Sequence[Change]) -> None:
         ends = [(c, e.to) for c in changes for e in c.effects if isinstance(e, SetRangeEnd)]

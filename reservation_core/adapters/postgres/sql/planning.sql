@@ -138,7 +138,7 @@ SELECT EXISTS (SELECT FROM fence) AS leads, (SELECT coalesce(array_agg(id), '{}'
 -- name: commit_slots
 -- Give waiting jobs their slots in place of those they had, under the fence (see check_epoch). Who has left the line or
 -- was changed meanwhile is left out, and so is who is just being changed: whoever does that decides about the slot, too.
--- The first slot is the promise. When a slot had to be moved beyond it, that is told, once for each job.
+-- The first slot is the promise. When a slot had to be moved beyond it, that is recorded, once for each promise.
 WITH fence AS (
     SELECT epoch FROM planner_lease WHERE epoch = :epoch FOR SHARE
 ), input AS MATERIALIZED (
@@ -170,27 +170,59 @@ WITH fence AS (
     SELECT w.id, i.starts_at, clock_timestamp() FROM waiting w JOIN input i ON i.id = w.id WHERE i.placed
     ON CONFLICT (reservation_id) DO NOTHING
 ), missed AS (
+    UPDATE start_promises p SET missed_at = :now
+    FROM waiting w JOIN input i ON i.id = w.id
+    WHERE p.reservation_id = w.id AND p.missed_at IS NULL AND (NOT i.placed OR i.starts_at > p.promised_start_at)
+    RETURNING p.reservation_id, p.promised_start_at, i.because, CASE WHEN i.placed THEN i.starts_at END AS estimated
+), recorded AS (
     INSERT INTO events (reservation_id, at, actor, kind, reason, data)
-    SELECT w.id, :now, 'planner', 'start_promise_missed', i.because,
-           jsonb_build_object('promised_start_at', p.promised_start_at, 'because', i.because, 'estimated_start_at',
-                              CASE WHEN i.placed THEN i.starts_at END)
-    FROM waiting w JOIN input i ON i.id = w.id JOIN start_promises p ON p.reservation_id = w.id
-    WHERE (NOT i.placed OR i.starts_at > p.promised_start_at)
-      AND NOT EXISTS (SELECT FROM events e WHERE e.reservation_id = w.id AND e.kind = 'start_promise_missed')
+    SELECT reservation_id, :now, 'planner', 'start_promise_missed', because,
+           jsonb_build_object('promised_start_at', promised_start_at, 'because', because,
+                              'estimated_start_at', estimated)
+    FROM missed
 )
 SELECT EXISTS (SELECT FROM fence) AS leads, (SELECT coalesce(array_agg(id), '{}') FROM waiting) AS ids,
        (SELECT count(*) FROM placed) AS cards;
 
 -- name: record_late_starts
--- The time that these were promised has come, and others still have their cards: told once for each job.
+-- The time that these were promised has passed, and others still have their cards: recorded once for each promise.
+WITH missed AS (
+    UPDATE start_promises p SET missed_at = :now
+    FROM unnest(CAST(:ids AS text[]), CAST(:becauses AS text[]), CAST(:lates AS text[])) AS i (id, because, late)
+    JOIN reservations r ON r.id = i.id AND r.status = 'queued'
+    WHERE p.reservation_id = i.id AND p.missed_at IS NULL
+      AND p.promised_start_at < clock_timestamp() - make_interval(secs => :slack_s)
+    RETURNING p.reservation_id, p.promised_start_at, i.because, i.late
+)
 INSERT INTO events (reservation_id, at, actor, kind, reason, data)
-SELECT r.id, :now, 'planner', 'start_promise_missed', i.because,
-       jsonb_build_object('promised_start_at', p.promised_start_at, 'because', i.because, 'late', CAST(i.late AS jsonb))
-FROM unnest(CAST(:ids AS text[]), CAST(:becauses AS text[]), CAST(:lates AS text[])) AS i (id, because, late)
-JOIN reservations r ON r.id = i.id AND r.status = 'queued'
-JOIN start_promises p ON p.reservation_id = i.id
-WHERE p.promised_start_at < clock_timestamp()
-  AND NOT EXISTS (SELECT FROM events e WHERE e.reservation_id = i.id AND e.kind = 'start_promise_missed');
+SELECT reservation_id, :now, 'planner', 'start_promise_missed', because,
+       jsonb_build_object('promised_start_at', promised_start_at, 'because', because, 'late', CAST(late AS jsonb))
+FROM missed;
+
+-- name: record_missed_starts
+-- These wait for their start no longer: they run since, or are over at the given time. Those that were promised an
+-- earlier one, and of which nobody noticed so far (nothing planned, say), are recorded, once for each promise. Pods of
+-- those that were given their GPUs in time have some more time to begin.
+WITH ended AS (
+    SELECT i.id, i.at, i.started, EXISTS (
+        SELECT FROM allocations a JOIN reservations r ON r.id = a.reservation_id AND r.attempt = a.attempt
+        WHERE a.reservation_id = i.id AND NOT a.planned
+          AND lower(a.during) <= p.promised_start_at + make_interval(secs => :slack_s)) AS given
+    FROM unnest(CAST(:ids AS text[]), CAST(:ats AS timestamptz[]), CAST(:starteds AS boolean[])) AS i (id, at, started)
+    JOIN start_promises p ON p.reservation_id = i.id
+    WHERE p.promised_start_at < i.at - make_interval(secs => :slack_s)
+), missed AS (
+    UPDATE start_promises p SET missed_at = :now
+    FROM ended e
+    WHERE p.reservation_id = e.id AND p.missed_at IS NULL
+      AND (NOT e.given OR p.promised_start_at < e.at - make_interval(secs => :pods_slack_s))
+    RETURNING p.reservation_id, p.promised_start_at, CASE WHEN e.started THEN e.at END AS started_at,
+              CASE WHEN NOT e.started THEN :never_started WHEN e.given THEN :ran_late ELSE :given_late END AS because
+)
+INSERT INTO events (reservation_id, at, actor, kind, reason, data)
+SELECT reservation_id, :now, 'system', 'start_promise_missed', because,
+       jsonb_build_object('promised_start_at', promised_start_at, 'because', because, 'started_at', started_at)
+FROM missed;
 
 -- name: forget_messages
 -- Forget messages that need no reading (their form is that of contracts.JobMessage; others stay, to be found wanting).

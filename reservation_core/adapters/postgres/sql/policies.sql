@@ -186,17 +186,19 @@ GROUP BY u.name, x.project, x.gpu_type;
 SELECT id, name FROM users WHERE id = ANY(CAST(:ids AS bigint[]));
 
 -- name: drop_slots_over_quota
--- What waiting jobs were promised that their owners' quotas don't allow any more: told once for each job.
+-- What waiting jobs were promised that their owners' quotas don't allow any more: recorded once for each promise.
 WITH dropped AS (
     DELETE FROM allocations WHERE reservation_id = ANY(CAST(:ids AS text[])) AND planned RETURNING reservation_id
+), missed AS (
+    UPDATE start_promises p SET missed_at = CAST(:now AS timestamptz)
+    FROM unnest(CAST(:ids AS text[]), CAST(:becauses AS text[])) AS i (id, because)
+    WHERE p.reservation_id = i.id AND p.missed_at IS NULL AND i.id IN (SELECT reservation_id FROM dropped)
+    RETURNING p.reservation_id, p.promised_start_at, i.because
 )
 INSERT INTO events (reservation_id, at, actor, kind, reason, data)
-SELECT p.reservation_id, CAST(:now AS timestamptz), 'planner', 'start_promise_missed', i.because,
-       jsonb_build_object('promised_start_at', p.promised_start_at, 'because', i.because)
-FROM unnest(CAST(:ids AS text[]), CAST(:becauses AS text[])) AS i (id, because)
-JOIN start_promises p ON p.reservation_id = i.id
-WHERE i.id IN (SELECT reservation_id FROM dropped)
-  AND NOT EXISTS (SELECT FROM events e WHERE e.reservation_id = i.id AND e.kind = 'start_promise_missed');
+SELECT reservation_id, CAST(:now AS timestamptz), 'planner', 'start_promise_missed', because,
+       jsonb_build_object('promised_start_at', promised_start_at, 'because', because)
+FROM missed;
 
 -- name: quota_open_bookings
 -- Bookings of a user and a project that are not over.

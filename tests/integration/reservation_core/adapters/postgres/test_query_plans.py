@@ -47,6 +47,7 @@ FROM generate_series(1, 20000) i;
 INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, created_at)
 SELECT 'job-' || i * 400, 1, i, 0, tstzrange('2030-01-01 11:00Z', '2030-01-01 13:00Z'), true, now()
 FROM generate_series(1, 80) i;
+INSERT INTO start_promises (reservation_id, promised_start_at, made_at) SELECT id, now(), now() FROM reservations;
 INSERT INTO events (reservation_id, at, actor, kind)
 SELECT 'job-' || 1 + i % 34000, now(), 'system', 'started' FROM generate_series(1, 60000) i;
 INSERT INTO notice_targets (id, user_id, channel, address, created_at, verified_at)
@@ -63,6 +64,22 @@ CASES: list[tuple[str, dict[str, Any], set[str]]] = [
     ("waiting_totals", {}, {"reservations_line"}),
     ("view_waiting", {"user_id": None, "after_priority": -9, "after_seq": 0, "limit": 5}, {"reservations_line"}),
     ("due_reservations", {"now": NOW, "limit": 100}, {"reservations_ends"}),
+    ("next_end", {}, {"reservations_ends"}),
+    (
+        "record_missed_starts",
+        {
+            "ids": [f"job-{number}" for number in range(20)],
+            "ats": [NOW] * 20,
+            "starteds": [True] * 20,
+            "now": NOW,
+            "slack_s": 2.0,
+            "pods_slack_s": 5.0,
+            "given_late": "a",
+            "ran_late": "b",
+            "never_started": "c",
+        },
+        {"start_promises_pkey"},
+    ),
     (
         "warnable_reservations",
         {"now": NOW, "thresholds": [300, 900], "farthest_s": 900.0, "limit": 100},
@@ -111,7 +128,7 @@ CASES: list[tuple[str, dict[str, Any], set[str]]] = [
 WALKS = {"more_waiting", "waiting_windows"}
 # A page of each line is sorted with those of the others, never the lines themselves (6,000 jobs here).
 PAGES = {"view_waiting"}
-LARGE = {"reservations", "events", "tokens", "idempotency_keys", "allocations", "given_back"}
+LARGE = {"reservations", "events", "tokens", "idempotency_keys", "allocations", "given_back", "start_promises"}
 
 
 def nodes_of(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
