@@ -34,7 +34,7 @@ async def run_once(
             warn_before_s=settings.warn_before_s,
             start_allowance=settings.start_allowance,
             max_starts=settings.max_starts,
-            ending_patience=settings.ending_patience,
+            ending_patience=timedelta(seconds=settings.ending_patience_s),
             idempotency_keep=timedelta(seconds=settings.idempotency_keep_s),
             log_keep=timedelta(seconds=settings.log_keep_s),
         ),

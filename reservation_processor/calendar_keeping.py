@@ -28,7 +28,7 @@ def waitlist_of(runtime: Runtime, settings: ProcessorSettings) -> Waitlist:
 async def look(runtime: Runtime, settings: ProcessorSettings, waitlist: Waitlist) -> None:
     """Look once, then rest."""
     keeping = BookingKeeping(BookingRules(settings.starting_soon_s, settings.ending_soon_s), settings.no_show_grace)
-    report = await keep_calendar(runtime.uow, runtime.ids, keeping, waitlist, settings.end_grace)
+    report = await keep_calendar(runtime.uow, runtime.ids, keeping, waitlist, settings.turnaround)
     if report:
         _log.info("calendar", **asdict(report))
     await asyncio.sleep(EVERY_S)

@@ -1,7 +1,7 @@
 """The leader's look at the clock: jobs end on time, however seldom the expiry runs."""
 
 import asyncio
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import structlog
 
@@ -37,7 +37,8 @@ async def repair(runtime: Runtime, settings: ProcessorSettings, asked: AskedAgai
 
     Apart from `end_on_time`: a cluster that does not answer keeps no job from its end.
     """
-    rules = RepairRules(settings.start_allowance, settings.max_starts, settings.ending_patience)
+    patience = timedelta(seconds=settings.ending_patience_s)
+    rules = RepairRules(settings.start_allowance, settings.max_starts, patience)
     report = await until_not_lost(lambda: repair_stuck(runtime.uow, runtime.cluster, runtime.clock, rules, asked))
     if report:
         _log.warning("repaired", timed_out=report.timed_out, unknown=report.unknown, resent=report.resent)

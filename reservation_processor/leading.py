@@ -59,13 +59,13 @@ async def _term(runtime: Runtime, settings: ProcessorSettings, epoch: int, ttl: 
     """One term of office: ends with `stop`, or with LostLeadershipError in a group."""
     comparison = resync_of(runtime, settings)
     waitlist = waitlist_of(runtime, settings)
-    asked = AskedAgain(settings.ending_patience)
+    asked = AskedAgain(timedelta(seconds=settings.ending_patience_s))
     accounted = asyncio.Event()
     async with asyncio.TaskGroup() as group:
         tasks = [
             group.create_task(_plan(runtime, settings, epoch, accounted), name="planner"),
             group.create_task(
-                forever(lambda: follow(runtime, settings.max_starts, settings.end_grace)), name="follower"
+                forever(lambda: follow(runtime, settings.max_starts, settings.turnaround)), name="follower"
             ),
             group.create_task(_resync(runtime, settings, comparison, accounted), name="resync"),
             group.create_task(forever(lambda: end_on_time(runtime, settings)), name="ends"),
@@ -92,7 +92,8 @@ async def _plan(runtime: Runtime, settings: ProcessorSettings, epoch: int, accou
         runtime.clock,
         epoch,
         PlannerRules(
-            start_allowance=settings.start_allowance,
+            # Who starts as late as that still ends, and is gone, before what comes next.
+            start_allowance=settings.start_allowance + settings.turnaround,
             window=settings.plan_window,
             batch=settings.plan_batch,
             messages=_MESSAGES,

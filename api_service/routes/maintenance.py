@@ -47,7 +47,7 @@ async def plan(request: Request, services: Served, caller: Caller) -> Response:
     """Administrators only. Bookings there move to other GPUs where that is possible and are cancelled or cut where it
     is not; running jobs are told and end before the window; what was planned for waiting jobs is planned anew."""
     body = await bodies.read(request, MaintenanceCreate, limit=services.settings.max_body_bytes)
-    runtime, grace = services.runtime, services.settings.end_grace
+    runtime, grace = services.runtime, services.settings.turnaround
     if body.dry_run:
         found = await until_not_lost(lambda: preview_window(runtime.uow, caller, body, runtime.ids, grace))
         shown = presenting_maintenance.window(found, caller, planned_only=True)

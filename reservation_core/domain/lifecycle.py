@@ -149,7 +149,9 @@ def _running(reservation: Reservation, event: PodsRunning, now: datetime) -> tup
     ends_at = started_at + reservation.duration
     range_end = ends_at + event.turnaround
     if reservation.range_end is not None:
-        ends_at = min(ends_at, _latest_end(reservation, reservation.range_end, started_at, event))
+        # What follows begins when the range is over: by then the pods have to be gone.
+        in_time = reservation.range_end - event.turnaround
+        ends_at = min(ends_at, in_time if in_time > started_at else reservation.range_end)
         range_end = min(range_end, reservation.range_end)
     after = replace(
         reservation,
@@ -161,13 +163,6 @@ def _running(reservation: Reservation, event: PodsRunning, now: datetime) -> tup
     )
     # What the start did not need goes back to the calendar, and the planner may have a use for it.
     return after, (SetRangeEnd(range_end), WakePlanner(), Record("started"))
-
-
-def _latest_end(reservation: Reservation, range_end: datetime, started_at: datetime, event: PodsRunning) -> datetime:
-    """When what runs has to end for its cards to be free when its range is over."""
-    # A range outside of bookings was made longer than the job; a booking ends when it ends, and then others begin.
-    in_time = range_end if reservation.booking_id is None else range_end - event.turnaround
-    return in_time if in_time > started_at else range_end
 
 
 def _finished(reservation: Reservation, event: PodsFinished, now: datetime) -> tuple[Reservation, tuple[Effect, ...]]:

@@ -204,11 +204,25 @@ class GraceSettings(CommonSettings):
     """Whoever has to know how long pods take to end."""
 
     end_grace_s: Seconds = 10
+    release_s: Annotated[float, Field(ge=0, le=3600)] | None = None  # until pods are seen to be gone, after that
 
     @property
     def end_grace(self) -> timedelta:
         """How long pods have between SIGTERM and SIGKILL."""
         return timedelta(seconds=self.end_grace_s)
+
+    @property
+    def turnaround(self) -> timedelta:
+        """How long after a job's end its GPUs may not be free yet: what follows is promised them only then."""
+        if self.release_s is not None:
+            return self.end_grace + timedelta(seconds=self.release_s)
+        match self.cluster:
+            case ClusterKind.LOCAL:
+                return self.end_grace
+            case ClusterKind.KUBERNETES:
+                return self.end_grace + timedelta(seconds=2)
+            case _:
+                assert_never(self.cluster)
 
 
 class WaitlistSettings(CommonSettings):
@@ -247,11 +261,6 @@ class EndSettings(CalendarSettings):
     def start_allowance(self) -> timedelta:
         """How long pods may take from allocation to running."""
         return timedelta(seconds=self.start_allowance_s)
-
-    @property
-    def ending_patience(self) -> timedelta:
-        """After how long pods that should end are asked again."""
-        return timedelta(seconds=self.ending_patience_s)
 
 
 class ApiSettings(GraceSettings, WaitlistSettings):

@@ -33,6 +33,8 @@ _FULL_READS = 10
 class PlannerRules:
     """How the planner works: sizes of what it reads and writes at once, and its timing.
 
+    A job's range is `start_allowance` longer than the job.
+
     The first `promises` of the line get slots. Every `estimate_every` at most `slot_batches` times `slot_batch` jobs
     are looked at for that, and starts go on between the batches. A batch is over after `slot_time`, too: meanwhile
     nothing else happens in this process. `policy` says on which nodes jobs start.

@@ -110,7 +110,7 @@ def test_what_runs_keeps_its_cards_until_its_pods_are_gone_but_not_beyond_its_ra
     assert effects[0] == SetRangeEnd(begun + HOUR + grace)
     short = replace(starting(), range_end=begun + HOUR + timedelta(seconds=3))
     after, _ = transition(short, PodsRunning(begun, grace), begun)
-    assert (after.ends_at, after.range_end) == (begun + HOUR, short.range_end)
+    assert (after.ends_at, after.range_end) == (short.range_end - grace, short.range_end)
 
 
 def test_running_pods_make_it_run_and_give_back_what_the_start_did_not_need() -> None:

@@ -152,3 +152,11 @@ def test_rows_and_pods_are_compared_as_often_as_the_cluster_needs_it(given: dict
 def test_lists_below_a_section_are_written_as_people_write_them(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("GPU_DEV_GPU__RESOURCE_NAMES", text)
     assert CommonSettings().gpu.resource_names == ("a.example/gpu", "b.example/gpu")
+
+
+@pytest.mark.parametrize(
+    ("given", "turnaround_s"),
+    [({"cluster": "local"}, 10), ({"cluster": "kubernetes"}, 12), ({"cluster": "kubernetes", "release_s": 5}, 15)],
+)
+def test_gpus_are_free_when_pods_are_known_to_be_gone(given: dict[str, object], turnaround_s: int) -> None:
+    assert ProcessorSettings.model_validate(given).turnaround == timedelta(seconds=turnaround_s)
