@@ -16,6 +16,8 @@ from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
 
 LOADED = [
+    "api_service.app",
+    "availability_updater.update",
     "gpu_scheduler.health",
     "kubernetes.aio.client",
     "reservation_core.runtime.kubernetes",

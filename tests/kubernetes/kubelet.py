@@ -65,6 +65,7 @@ class Kubelet(Background):
         self.server = server
         self.namespace = namespace
         self.pretend_s = pretend_s
+        self.report_delay_s = 0.0  # how much later than it happens a node agent says that a container runs or is over
         self.started: list[str] = []
         self.double_use: list[str] = []
         self._specs = {spec.name: spec for spec in nodes}

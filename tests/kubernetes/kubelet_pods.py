@@ -294,6 +294,7 @@ class PodWorker:
 
     async def _say(self, status: JsonObject) -> None:
         """Write the pod's status, once the node answers; a pod that is not there any more has none."""
+        await asyncio.sleep(self.kubelet.report_delay_s)
         await self.node.answering.wait()
         if self._gone:
             return
