@@ -3,7 +3,7 @@
 from alembic import op
 
 revision = "0022_missed_starts"
-down_revision = "0020_cordons_and_audit"
+down_revision = "0026_estimates"
 branch_labels = None
 depends_on = None
 
