@@ -125,7 +125,7 @@ async def _run(runtime: Runtime, settings: StandaloneSettings, stop: asyncio.Eve
         sys.stdout.write(greeting(url, settings, token, nodes))
         sys.stdout.flush()
 
-    asked = AskedAgain(settings.ending_patience)
+    asked = AskedAgain(timedelta(seconds=settings.ending_patience_s))
     components: dict[str, Start] = {
         "API": Api(runtime, settings, stop, greet).run,
         "processor": lambda: process(runtime, settings, stop),
