@@ -36,7 +36,7 @@ _CHECKS = {
     "missed promises without a word": """
         SELECT p.reservation_id, p.promised_start_at, r.started_at, r.finished_at
         FROM start_promises p JOIN reservations r ON r.id = p.reservation_id
-        WHERE coalesce(r.started_at, r.finished_at) > p.promised_start_at + interval '2 seconds'
+        WHERE coalesce(r.started_at, r.finished_at) > p.promised_start_at + interval '5 seconds'
           AND NOT EXISTS (
             SELECT FROM events e WHERE e.reservation_id = p.reservation_id AND e.kind = 'start_promise_missed')""",
     "expired early": """
