@@ -40,12 +40,12 @@ async def run_together(
 ) -> None:
     """Run all components until `stop` is set and they have ended; one that ends before is started again.
 
-    They get `patience` for their end and are cancelled after it. Each is a loop of `loops` by its name, so that the
-    metrics and `/readyz` tell how often it failed. When one can't start, `stop` is set and all end in order. Raises
+    They get `patience` for their end and are cancelled after it. Each is a loop of `loops` (see `loop_name`), so that
+    the metrics and `/readyz` tell how often it failed. When one can't start, `stop` is set and all end in order. Raises
     SettingsError where a setting is the reason, or else ComponentFailedError.
     """
     tasks = {
-        asyncio.create_task(_kept(name, start, stop, loops[name.lower().replace(" ", "_")]), name=name)
+        asyncio.create_task(_kept(name, start, stop, loops[loop_name(name)]), name=name)
         for name, start in components.items()
     }
     try:
@@ -69,6 +69,11 @@ async def run_together(
         reason = _reason(task.exception())
         shown = str(reason) if isinstance(reason, ComponentFailedError) else f"{type(reason).__name__}: {reason}"
         raise ComponentFailedError(f"The {task.get_name()} can't start: {shown}") from reason
+
+
+def loop_name(component: str) -> str:
+    """What metrics and `/readyz` call a component: `component_ending_of_pods`."""
+    return f"component_{component.lower().replace(' ', '_')}"
 
 
 async def _kept(name: str, start: Start, stop: asyncio.Event, loop: Loop) -> None:

@@ -61,7 +61,7 @@ async def run_system(settings: StandaloneSettings) -> None:
                 opening = open_runtime(settings, url, application="gpu-dev-standalone")
                 runtime = await closing.enter_async_context(opening)
                 if server is not None:
-                    keeping = keep_server(server, runtime.loops["postgresql"], stop)
+                    keeping = keep_server(server, runtime.loops["database_server"], stop)
                     await closing.enter_async_context(beside(keeping, name="database server"))
                 await _run(runtime, settings, stop)
     finally:
@@ -129,11 +129,11 @@ async def _run(runtime: Runtime, settings: StandaloneSettings, stop: asyncio.Eve
     components: dict[str, Start] = {
         "API": Api(runtime, settings, stop, greet).run,
         "processor": lambda: process(runtime, settings, stop),
-        "expiry": lambda: runtime.loops["expire"].repeat(
+        "expiry": lambda: runtime.loops["expiry"].repeat(
             lambda: expire_once(runtime, settings, watched=True, asked=asked),
             rest_s=settings.expire_every_s, rests_first=True, stop=stop,
         ),
-        "updater": lambda: runtime.loops["update"].repeat(
+        "updater": lambda: runtime.loops["updater"].repeat(
             lambda: update_once(runtime), rest_s=settings.update_every_s, rests_first=True, stop=stop
         ),
     }  # fmt: skip

@@ -77,9 +77,9 @@ async def test_one_that_has_worked_is_started_again_whatever_it_fails_with(monke
         failing.next.put_nowait(error)
         await eventually(lambda count=count: failing.starts == count + 1)
     assert not running.done()
-    assert loops["ending_of_pods"].failures == len(errors)
-    assert loops["ending_of_pods"].failing_since is not None
-    assert loops["sound"].failures == 0
+    assert loops["component_ending_of_pods"].failures == len(errors)
+    assert loops["component_ending_of_pods"].failing_since is not None
+    assert loops["component_sound"].failures == 0
     stop.set()
     await running
     assert ended == ["begun", "in order"]

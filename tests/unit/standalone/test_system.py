@@ -48,7 +48,7 @@ async def test_a_database_server_that_has_ended_is_started_again_until_it_lives(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(loops_module, "FIRST_PAUSE_S", 0.001)
-    server, stop, loop = Server(failures=2), asyncio.Event(), Loops()["postgresql"]
+    server, stop, loop = Server(failures=2), asyncio.Event(), Loops()["database_server"]
     keeping = asyncio.create_task(system.keep_server(cast("EmbeddedPostgres", server), loop, stop))
     await eventually(lambda: server.alive() and loop.failing_since is None)
     assert server.starts == 3
