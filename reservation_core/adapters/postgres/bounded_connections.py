@@ -48,10 +48,18 @@ class BoundedConnection(asyncpg.Connection):  # type: ignore[misc]
             self._config = self._config._replace(command_timeout=seconds)
 
     async def execute(self, query: str, *args: Any, timeout: float | None = None) -> str:
-        """As the driver's, but for the statement that begins a transaction."""
+        """As the driver's, but for the statement that begins a transaction: without an answer the connection ends."""
         if timeout is None and query.startswith("BEGIN"):
-            timeout = min(PROVE_S, self._config.command_timeout or PROVE_S)
+            return await self._begin(query)
         status: str = await super().execute(query, *args, timeout=timeout)
+        return status
+
+    async def _begin(self, query: str) -> str:
+        try:
+            status: str = await super().execute(query, timeout=min(PROVE_S, self._config.command_timeout or PROVE_S))
+        except TimeoutError:
+            self._fall_silent()
+            raise
         return status
 
     async def close(self, *, timeout: float | None = None) -> None:
@@ -64,9 +72,12 @@ class BoundedConnection(asyncpg.Connection):  # type: ignore[misc]
 
     def _end_unless(self, done: "asyncio.Future[None]") -> None:
         if not done.done():
-            self.terminate()
-            if self.on_silence is not None:
-                self.on_silence(self._loop.time())
+            self._fall_silent()
+
+    def _fall_silent(self) -> None:
+        self.terminate()
+        if self.on_silence is not None:
+            self.on_silence(self._loop.time())
 
 
 def _probe_when_idle(opened: Any) -> None:
