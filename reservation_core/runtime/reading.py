@@ -274,16 +274,15 @@ def units_for_reads(uow: UnitOfWorkFactory, settings: ApiSettings) -> UnitOfWork
 @asynccontextmanager
 async def open_reads(settings: ApiSettings, runtime: Runtime, *, application: str = "gpu-dev") -> AsyncIterator[Reads]:
     """What the settings say, while the block runs. Raises SettingsError for a URL that can't be read."""
-    primary = units_for_reads(runtime.uow, settings)
     if settings.database_replica_url is None:
-        yield PrimaryReads(primary)
+        yield PrimaryReads(units_for_reads(runtime.uow, settings))
         return
     url = readable_url("GPU_DEV_DATABASE_REPLICA_URL", settings.database_replica_url)
     engine = open_engine(url, pool=settings.database_pool, application=f"{application}-reads", read_only=True)
     try:
         replica = unit_of_work_factory(engine, await open_client(engine), PostgresWakeups(url, application))
         wait = timedelta(seconds=settings.database_replica_wait_s)
-        reads = ReplicaReads(primary, units_for_reads(replica, settings), wait)
+        reads = ReplicaReads(units_for_reads(runtime.uow, settings), units_for_reads(replica, settings), wait)
         async with beside(reads.keep(), name="replica"):
             yield reads
         await reads.close()
