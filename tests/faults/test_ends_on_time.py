@@ -29,6 +29,7 @@ JOBS = int(os.environ.get("FAULTS_TIMELY_JOBS", "200"))
 GRACE_S = 3.0
 LATE_S = 2.0
 DELAY_S = 1.0
+AROUND_S = 3.0
 DURATION_S = 3
 # As short as a busy machine allows: bookings can begin soon on GPUs that jobs use until then.
 SETTINGS: dict[str, object] = {"end_grace_s": GRACE_S, "start_allowance_s": 20}
@@ -138,7 +139,11 @@ async def submit_as_gpus_end(deployment: Deployment, jobs: int) -> None:
 async def assert_on_time(deployment: Deployment, grace_s: float = GRACE_S, more_s: float = 0.0) -> dict[str, Any]:
     """Every promised start and every end was on time, as far as the machine was; answers what was seen."""
     starts, ends = await moments(deployment.system, _STARTS), await moments(deployment.system, _ENDS)
-    slowness = deployment.reference.slowness
+
+    def slowness(since_s: float, until_s: float) -> float:
+        """Of the machine then, and just before and after: what is measured is a sample."""
+        return deployment.reference.slowness(since_s - AROUND_S, until_s + AROUND_S)
+
     too_late = [each for each in starts if each.late > (LATE_S + more_s) * slowness(each.due, each.at)]
     too_long = [each for each in ends if each.late > grace_s + (LATE_S + more_s) * slowness(each.due, each.at)]
     seen = {
