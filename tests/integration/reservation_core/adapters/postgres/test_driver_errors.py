@@ -22,6 +22,7 @@ from reservation_core.ports.transactions import (
     UnitOfWorkFactory,
 )
 from tests.integration.reservation_core.adapters.postgres.conftest import Seed
+from tests.postgres_fault_proxy import fault_proxy
 from tests.waiting import eventually
 
 AWAY = ["08000", "08003", "08006", "08P01", "25P03", "25P04", "53300", "57P01", "57P02", "57P03", "57P04", "57P05"]
@@ -162,3 +163,22 @@ async def test_a_schema_that_was_changed_under_a_prepared_statement_will_pass(
     assert isinstance(caught.value.__cause__, DBAPIError)
     async with units(one_statement=one_statement) as uow:
         await connection_of(uow).execute(query)
+
+
+@pytest.mark.parametrize("sqlstate", ["57014", "53200", "XX000", "25006"])
+async def test_a_connection_whose_begin_failed_is_not_handed_to_the_next(database_url: str, sqlstate: str) -> None:
+    async with fault_proxy(database_url) as proxy:
+        engine = open_engine(proxy.url, pool=1, application="test")
+        units = unit_of_work_factory(engine, cast("PGMQueue", None), PostgresWakeups(database_url, "test"))
+        try:
+            async with units() as uow:
+                await uow.now()
+            proxy.answer(sqlstate)
+            with pytest.raises(DatabaseUnavailableError):
+                async with units() as uow:
+                    await uow.now()
+            proxy.heal()
+            async with units() as uow:
+                assert await uow.now()
+        finally:
+            await engine.dispose()
