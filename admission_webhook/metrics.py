@@ -7,6 +7,9 @@ from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
+from reservation_core.runtime.loop_metrics import LoopCollector
+from reservation_core.runtime.loops import Loops
+
 QuestionOutcome = Literal["answered", "silent", "refused"]
 Outcome = Literal["untouched", "patched", "denied", "not_a_pod", "bad_request", "busy", "error"]
 _OUTCOMES: tuple[Outcome, ...] = ("untouched", "patched", "denied", "not_a_pod", "bad_request", "busy", "error")
@@ -14,10 +17,12 @@ _BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.015, 0.025, 0.05, 0.1, 0.2, 0.5
 
 
 class Metrics:
-    """The process's metrics, in a registry of their own."""
+    """The process's metrics, in a registry of their own; `loops` are the process's loops, which are among them."""
 
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
+        self.loops = Loops()
+        registry.register(LoopCollector(self.loops))
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
         GCCollector(registry=registry)

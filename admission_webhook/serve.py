@@ -52,7 +52,7 @@ async def _serve(chosen: argparse.Namespace, settings: WebhookSettings) -> None:
     metrics = Metrics()
     opened = open_socket(chosen.listen, "--listen")
     try:
-        async with open_reviewers(settings, metrics) as reviewers:
+        async with open_reviewers(settings, metrics, metrics.loops) as reviewers:
             await serve(reviewers, metrics, opened, (chosen.tls_cert, chosen.tls_key), settings, stop)
     finally:
         opened.close()
@@ -95,7 +95,8 @@ async def serve(
 
     stopping = asyncio.create_task(stop_in_order())
     try:
-        async with beside(certificate.watch(settings.webhook.certificate_look_s), name="certificate"):
+        looking = metrics.loops.keep("certificate", partial(certificate.watch, settings.webhook.certificate_look_s))
+        async with beside(looking, name="certificate"):
             await server.serve(sockets=[opened])
     finally:
         stopping.cancel()

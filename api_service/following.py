@@ -9,7 +9,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractContextManager, aclosing
 from datetime import timedelta
 
-import structlog
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -19,8 +18,6 @@ from reservation_core.ports.wakeups import Channel, Wakeups
 
 SWEEP_S = 1.0
 RECHECK_S = 15.0
-_RETRY_S = 1.0
-_log = structlog.get_logger(__name__)
 
 
 class SharedWakeups:
@@ -32,16 +29,11 @@ class SharedWakeups:
         self.stopping = asyncio.Event()
 
     async def run(self) -> None:
-        """Pass wake-ups on until cancelled. Without a database, streams live by their sweep until it is back."""
-        while True:
-            try:
-                async with self._wakeups.subscribe(Channel.EVENTS) as subscription:
-                    while True:
-                        if await subscription.wait(timedelta(seconds=30)):
-                            self._ring()
-            except (DatabaseUnavailableError, OSError) as error:
-                _log.warning("events_not_heard", error=type(error).__name__)
-                await asyncio.sleep(_RETRY_S)
+        """Pass wake-ups on until cancelled. Without it, streams live by their sweep."""
+        async with self._wakeups.subscribe(Channel.EVENTS) as subscription:
+            while True:
+                if await subscription.wait(timedelta(seconds=30)):
+                    self._ring()
 
     def stop(self) -> None:
         """End all streams: the process is about to."""

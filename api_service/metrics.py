@@ -20,6 +20,8 @@ from api_service.replica_metrics import ReplicaCollector
 from reservation_core.domain.sign_in import SignInMethod
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.transactions import DatabaseUnavailableError, Reads, UnitOfWork
+from reservation_core.runtime.loop_metrics import LoopCollector
+from reservation_core.runtime.loops import Loops
 from reservation_core.runtime.reading import ReplicaReads
 
 _REUSE_S = 1.0
@@ -49,7 +51,9 @@ SignInWay = SignInMethod | Literal["token"]
 class Metrics:
     """The process's metrics, in a registry of their own so that several applications can live in one process."""
 
-    def __init__(self, reads: Reads, clock: Clock, *, settled: timedelta = _SETTLED) -> None:
+    def __init__(
+        self, reads: Reads, clock: Clock, *, settled: timedelta = _SETTLED, loops: Loops | None = None
+    ) -> None:
         self._reads = reads
         self._clock = clock
         self._settled = settled
@@ -61,6 +65,8 @@ class Metrics:
         registry = self._registry = CollectorRegistry()
         if isinstance(reads, ReplicaReads):
             registry.register(ReplicaCollector(reads.use))
+        if loops is not None:
+            registry.register(LoopCollector(loops))
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
         GCCollector(registry=registry)

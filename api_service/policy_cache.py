@@ -5,15 +5,12 @@ this process changes holds at once. Quotas never rest on it: they are decided fr
 is remembered along with it, of those who have named one: the database says it again as it stores a job.
 """
 
-import asyncio
 from collections.abc import Set
 
-import structlog
-
 from reservation_core.domain.limits import Policy
-from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWorkFactory
+from reservation_core.ports.transactions import UnitOfWorkFactory
+from reservation_core.runtime.loops import Loop
 
-_log = structlog.get_logger(__name__)
 _SHORTEST_S = 0.2
 
 
@@ -56,14 +53,9 @@ class PolicyCache:
             self._projects[user_id] = found
         return project in found
 
-    async def run(self) -> None:
-        """Keep it fresh, for ever. While the database is away, what was read last holds."""
-        while True:
-            try:
-                await self._read()
-            except DatabaseUnavailableError as error:
-                _log.warning("policy_not_read", error=str(error))
-            await asyncio.sleep(self._every_s)
+    async def run(self, loop: Loop) -> None:
+        """Keep it fresh, for ever. While the database is away, what was read last holds. `loop` is this one's."""
+        await loop.repeat(self._read, rest_s=self._every_s)
 
     async def _read(self) -> Policy:
         forgotten = self._forgotten

@@ -10,7 +10,6 @@ import structlog
 from fastapi import Depends, Request
 
 from api_service.auth import Authenticator
-from api_service.background import kept_going
 from api_service.following import SharedWakeups
 from api_service.metrics import Metrics
 from api_service.open_streams import OpenStreams
@@ -77,7 +76,7 @@ class Services:
             authenticator=Authenticator(runtime.uow, runtime.ids, runtime.clock, settings.token_cache_s),
             submissions=SubmissionWriter(store, settings.submit_batch),
             wakeups=SharedWakeups(runtime.wakeups),
-            metrics=Metrics(reads, runtime.clock),
+            metrics=Metrics(reads, runtime.clock, loops=runtime.loops),
             policy=PolicyCache(runtime.uow, settings.token_cache_s),
             waitlist=Waitlist(runtime.uow, runtime.ids, settings.offer),
             signing_in=signing_in or open_signing_in(settings, runtime),
@@ -89,11 +88,15 @@ class Services:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Run what works in the background; on the way out write what was accepted, then stop."""
-        writer = asyncio.create_task(kept_going("submissions", self.submissions.run))
+        loops = self.runtime.loops
+        writer = asyncio.create_task(loops.keep("submissions", self.submissions.run))
+        token_uses = loops["token_uses"].repeat(
+            self.authenticator.write_last_used, rest_s=LAST_USED_EVERY_S, rests_first=True
+        )
         background = [
-            asyncio.create_task(kept_going("wake-ups", self.wakeups.run)),
-            asyncio.create_task(kept_going("last uses of tokens", self._write_last_used)),
-            asyncio.create_task(kept_going("policy", self.policy.run)),
+            asyncio.create_task(loops.keep("streams", self.wakeups.run)),
+            asyncio.create_task(token_uses),
+            asyncio.create_task(self.policy.run(loops["policy"])),
         ]
         try:
             yield
@@ -116,14 +119,6 @@ class Services:
             await self.waitlist.serve()
         except DatabaseUnavailableError as error:
             _log.warning("waitlist_not_served", error=str(error))
-
-    async def _write_last_used(self) -> None:
-        while True:
-            await asyncio.sleep(LAST_USED_EVERY_S)
-            try:
-                await self.authenticator.write_last_used()
-            except DatabaseUnavailableError as error:
-                _log.warning("last_used_not_written", error=str(error))
 
 
 def services_of(request: Request) -> Services:

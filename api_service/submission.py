@@ -72,7 +72,13 @@ class SubmissionWriter:
                 # Requests that the same turn of the loop brought in are taken along.
                 await asyncio.sleep(0)
                 continue
-            await self._write(self._take())
+            batch = self._take()
+            try:
+                await self._write(batch)
+            except Exception as error:
+                for pending in batch:  # nobody waits for ever for what nobody does any more
+                    _fail(pending, error)
+                raise
 
     def close(self) -> None:
         """Take nothing more; `run` returns once what waits is written."""

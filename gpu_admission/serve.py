@@ -4,6 +4,7 @@ import asyncio
 import socket
 from contextlib import AsyncExitStack
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import structlog
@@ -19,6 +20,7 @@ from gpu_admission.questions import Condition
 from reservation_core.runtime.companions import beside
 from reservation_core.runtime.extender import run_extender
 from reservation_core.runtime.garbage import calm_garbage_collector
+from reservation_core.runtime.loops import Loops
 from reservation_core.runtime.serving import QuietServer, address_of, open_socket, quiet_config
 from reservation_core.runtime.serving_certificate import ServingCertificate
 from reservation_core.runtime.settings_admission import AdmissionRules, AdmissionSettings
@@ -59,7 +61,8 @@ async def answer(
             )
             certificate.look()
             secured = {"ssl_context_factory": lambda _config, _default: certificate.context}
-            await closing.enter_async_context(beside(certificate.watch(rules.certificate_look_s), name="certificate"))
+            looking = Loops().keep("certificate", partial(certificate.watch, rules.certificate_look_s))
+            await closing.enter_async_context(beside(looking, name="certificate"))
         address = address_of(opened, "https" if secured else "http")
         answering = _configured(app.asgi(), rules, **secured)
         answering.http = question_protocol(app.questions, condition, rules.body_s)  # type: ignore[assignment]

@@ -9,6 +9,7 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
+from reservation_core.runtime.loop_metrics import LoopCollector
 from reservation_core.runtime.map_scheduling import RunningScheduler
 
 SERVICE = "gpu-scheduler"
@@ -22,17 +23,20 @@ def create_app(running: RunningScheduler) -> FastAPI:
     PlatformCollector(registry=registry)
     GCCollector(registry=registry)
     registry.register(_Scheduler(running))
+    registry.register(LoopCollector(running.loops))
 
     @app.get("/health")
     async def health() -> Response:
-        """A process whose event loop hangs does not answer; one of whose parts has failed ends."""
+        """A process whose event loop hangs does not answer."""
         return JSONResponse({"service": SERVICE, "status": "healthy"})
 
     @app.get("/ready")
     async def ready() -> Response:
         """Ready once everything was seen; who has the lease does not matter: a standby is as ready."""
         listed = running.scheduler.listed
-        return JSONResponse({"status": "ready" if listed else "reading nodes and pods"}, 200 if listed else 503)
+        failing = [str(loop) for loop in running.loops.failing()]
+        told = {"status": "ready" if listed else "reading nodes and pods", **({"failing": failing} if failing else {})}
+        return JSONResponse(told, 200 if listed else 503)
 
     @app.get("/metrics")
     async def metrics() -> Response:

@@ -64,7 +64,7 @@ async def watch(runtime: Runtime, settings: ExpirySettings, stop: asyncio.Event)
         raise SettingsError(
             "There is nothing to watch: set GPU_DEV_CLUSTER=kubernetes and GPU_DEV_ENFORCEMENT__ENABLED=true"
         )
-    await keep_ending_pods(runtime.uow, settings, stop)
+    await keep_ending_pods(runtime.uow, settings, stop, runtime.loops)
 
 
 async def _end_pods(runtime: Runtime, settings: ExpirySettings) -> None:

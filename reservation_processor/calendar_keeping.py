@@ -1,6 +1,5 @@
 """The leader's look at the calendar: bookings begin and end on time, however seldom the expiry runs."""
 
-import asyncio
 from dataclasses import asdict
 
 import structlog
@@ -13,7 +12,7 @@ from reservation_core.usecases.keep_calendar import keep_calendar
 from reservation_core.usecases.usage import sum_up_given_back
 from reservation_core.usecases.waitlist import Waitlist
 
-EVERY_S = 1.0
+LOOK_EVERY_S = 1.0
 SERVE_AT_MOST_S = 0.25
 SUM_UP_EVERY_S = 30.0
 
@@ -26,15 +25,13 @@ def waitlist_of(runtime: Runtime, settings: ProcessorSettings) -> Waitlist:
 
 
 async def look(runtime: Runtime, settings: ProcessorSettings, waitlist: Waitlist) -> None:
-    """Look once, then rest."""
+    """Look once."""
     keeping = BookingKeeping(BookingRules(settings.starting_soon_s, settings.ending_soon_s), settings.no_show_grace)
     report = await keep_calendar(runtime.uow, runtime.ids, keeping, waitlist, settings.turnaround)
     if report:
         _log.info("calendar", **asdict(report))
-    await asyncio.sleep(EVERY_S)
 
 
 async def sum_up(runtime: Runtime) -> None:
-    """Sum up once what was given back, then rest: what is not summed yet counts as well, and only takes longer."""
+    """Sum up once what was given back: what is not summed yet counts as well, and only takes longer."""
     await sum_up_given_back(runtime.uow)
-    await asyncio.sleep(SUM_UP_EVERY_S)

@@ -4,55 +4,55 @@ import asyncio
 import os
 import secrets
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from contextlib import AsyncExitStack
 from datetime import timedelta
 
 import structlog
 
 from reservation_core.domain.asked_again import AskedAgain
-from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.planning import LostLeadershipError
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.ports.wakeups import Channel, Subscription
-from reservation_core.runtime.backoff import Backoff
 from reservation_core.runtime.companions import beside
+from reservation_core.runtime.loops import Loop
 from reservation_core.runtime.settings import ProcessorSettings, UnknownPods
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.plan_and_allocate import Planner, PlannerRules
 from reservation_core.usecases.resync import Resync, ResyncReport, ResyncRules
 from reservation_core.usecases.usage import share_ranks
 from reservation_processor.belts import BELT
-from reservation_processor.calendar_keeping import look, sum_up, waitlist_of
+from reservation_processor.calendar_keeping import LOOK_EVERY_S, SUM_UP_EVERY_S, look, sum_up, waitlist_of
 from reservation_processor.ending import end_on_time, repair
 from reservation_processor.following import follow
 
 _log = structlog.get_logger(__name__)
 _MESSAGES = 1000
 _CONFLICT_PAUSE_S = 0.05
-FIRST_PAUSE_S = 0.5
-LONGEST_PAUSE_S = 5.0
+_END = (LostLeadershipError,)
+"""What ends a term; all else is tried again."""
 
 
 async def lead(runtime: Runtime, settings: ProcessorSettings, stop: asyncio.Event) -> None:
     """Become the leader whenever nobody is, until `stop`."""
     holder = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
     ttl = timedelta(seconds=settings.lease_s)
-    while not stop.is_set():
-        try:
-            async with runtime.uow() as uow:
-                epoch = await uow.planning.acquire(holder, ttl)
-        except DatabaseUnavailableError as error:
-            _log.warning("the database is not available; trying again", error=str(error))
-            epoch = None
+    leadership = runtime.loops["leadership"]
+
+    async def once() -> None:
+        async with runtime.uow() as uow:
+            epoch = await uow.planning.acquire(holder, ttl)
+        leadership.went_well()
         if epoch is None:
             await pause(stop, settings.lease_s / 4)
-            continue
+            return
         _log.info("leading", epoch=epoch)
         try:
             await _term(runtime, settings, epoch, ttl, stop)
         except* LostLeadershipError:
             _log.warning("another processor leads now", epoch=epoch)
+
+    await leadership.repeat(once, longest_s=settings.lease_s / 4, stop=stop)
 
 
 async def _term(runtime: Runtime, settings: ProcessorSettings, epoch: int, ttl: timedelta, stop: asyncio.Event) -> None:
@@ -61,17 +61,25 @@ async def _term(runtime: Runtime, settings: ProcessorSettings, epoch: int, ttl: 
     waitlist = waitlist_of(runtime, settings)
     asked = AskedAgain(timedelta(seconds=settings.ending_patience_s))
     accounted = asyncio.Event()
+    loops = runtime.loops
+
+    def follow_pods() -> Awaitable[None]:
+        return follow(runtime, settings.max_starts, settings.turnaround)
+
+    def look_at_calendar() -> Awaitable[None]:
+        return look(runtime, settings, waitlist)
+
     async with asyncio.TaskGroup() as group:
         tasks = [
             group.create_task(_plan(runtime, settings, epoch, accounted), name="planner"),
-            group.create_task(
-                forever(lambda: follow(runtime, settings.max_starts, settings.turnaround)), name="follower"
-            ),
+            group.create_task(loops["follower"].keep(follow_pods), name="follower"),
             group.create_task(_resync(runtime, settings, comparison, accounted), name="resync"),
-            group.create_task(forever(lambda: end_on_time(runtime, settings)), name="ends"),
-            group.create_task(forever(lambda: repair(runtime, settings, asked)), name="repair"),
-            group.create_task(forever(lambda: look(runtime, settings, waitlist)), name="calendar"),
-            group.create_task(forever(lambda: sum_up(runtime)), name="sums"),
+            group.create_task(loops["ends"].repeat(lambda: end_on_time(runtime, settings)), name="ends"),
+            group.create_task(loops["repair"].repeat(lambda: repair(runtime, settings, asked)), name="repair"),
+            group.create_task(
+                loops["calendar"].repeat(look_at_calendar, rest_s=LOOK_EVERY_S, ends=_END), name="calendar"
+            ),
+            group.create_task(loops["usage_sums"].repeat(lambda: sum_up(runtime), rest_s=SUM_UP_EVERY_S), name="sums"),
             group.create_task(_renew(runtime, epoch, ttl), name="lease"),
         ]
         await stop.wait()
@@ -112,7 +120,9 @@ async def _plan(runtime: Runtime, settings: ProcessorSettings, epoch: int, accou
     async with runtime.wakeups.subscribe(Channel.GPU_JOBS) as subscription, AsyncExitStack() as beside_it:
         if settings.fair_share_half_life_s:
             await beside_it.enter_async_context(beside(_share(runtime, settings, planner), name="fair shares"))
-        await forever(lambda: _plan_once(planner, subscription, timedelta(seconds=settings.sweep_s)))
+        loop = runtime.loops["planner"]
+        sweep = timedelta(seconds=settings.sweep_s)
+        await loop.repeat(lambda: _plan_once(planner, loop, subscription, sweep), ends=_END)
 
 
 async def _share(runtime: Runtime, settings: ProcessorSettings, planner: Planner) -> None:
@@ -121,18 +131,23 @@ async def _share(runtime: Runtime, settings: ProcessorSettings, planner: Planner
 
     async def once() -> None:
         planner.set_shares(await share_ranks(runtime.uow, half_life, runtime.clock.now()))
-        await asyncio.sleep(settings.fair_share_every_s)
 
-    await forever(once)
+    await runtime.loops["fair_shares"].repeat(once, rest_s=settings.fair_share_every_s)
 
 
-async def _plan_once(planner: Planner, subscription: Subscription, sweep: timedelta) -> None:
-    outcome = await planner.cycle()
-    if outcome.conflict:
-        _log.warning("the ledger refused a plan; planning anew")
-        await asyncio.sleep(_CONFLICT_PAUSE_S)
-    more_slots = await planner.give_slots()
-    await planner.publish_estimates()
+async def _plan_once(planner: Planner, loop: Loop, subscription: Subscription, sweep: timedelta) -> None:
+    try:
+        outcome = await planner.cycle()
+        if outcome.conflict:
+            _log.warning("the ledger refused a plan; planning anew")
+            await asyncio.sleep(_CONFLICT_PAUSE_S)
+        more_slots = await planner.give_slots()
+        await planner.publish_estimates()
+    except Exception:
+        # The picture may hold what was never written, or be what made it fail.
+        planner.read_anew()
+        raise
+    loop.went_well()
     if not (outcome.more or more_slots):
         await subscription.wait(sweep)
 
@@ -152,6 +167,7 @@ def resync_of(runtime: Runtime, settings: ProcessorSettings) -> Resync:
 
 
 async def _resync(runtime: Runtime, settings: ProcessorSettings, comparison: Resync, accounted: asyncio.Event) -> None:
+    loop = runtime.loops["resync"]
     async with runtime.wakeups.subscribe(Channel.RESYNC) as subscription:
 
         async def once() -> None:
@@ -159,9 +175,10 @@ async def _resync(runtime: Runtime, settings: ProcessorSettings, comparison: Res
                 tell(await comparison.account())
                 accounted.set()
             tell(await comparison.once())
+            loop.went_well()
             await subscription.wait(settings.resync_every)
 
-        await forever(once)
+        await loop.repeat(once, ends=_END)
 
 
 def tell(report: ResyncReport) -> None:
@@ -180,40 +197,13 @@ def tell(report: ResyncReport) -> None:
 
 async def _renew(runtime: Runtime, epoch: int, ttl: timedelta) -> None:
     async def once() -> None:
-        await asyncio.sleep(ttl.total_seconds() / 3)
         async with runtime.uow() as uow:
             if not await uow.planning.renew(epoch, ttl):
                 raise LostLeadershipError(f"epoch {epoch} is over")
 
     # Whoever waits longer than this before the next try has lost the lease by then.
-    await forever(once, longest_s=ttl.total_seconds() / 3)
-
-
-async def forever(step: Callable[[], Awaitable[None]], *, longest_s: float = LONGEST_PAUSE_S) -> None:
-    """Repeat; what the database or the cluster can't do now is tried again after a growing pause, all else travels.
-
-    A step that went well, or for longer than `longest_s`, lets the pauses begin with the shortest again. A task that
-    was cancelled ends, also when its step told that as an error: a group of tasks does if one of them fails then.
-    """
-    backoff = Backoff(FIRST_PAUSE_S, longest_s)
-    clock = asyncio.get_running_loop().time
-    task = asyncio.current_task()
-    while task is None or not task.cancelling():
-        begun = clock()
-        again_s: float | None = None
-        try:
-            await step()
-        except* (DatabaseUnavailableError, ClusterUnavailableError) as errors:
-            if clock() - begun > longest_s:
-                backoff.reset()
-            again_s = backoff.next()
-            _log.warning("not now; trying again", error=str(errors.exceptions[0]), again_s=round(again_s, 1))
-        if again_s is None:
-            backoff.reset()
-        elif task is None or not task.cancelling():
-            # Not above: a cancellation there would come out in a group, as if it were an error.
-            await asyncio.sleep(again_s)
-    raise asyncio.CancelledError
+    third_s = ttl.total_seconds() / 3
+    await runtime.loops["lease"].repeat(once, rest_s=third_s, rests_first=True, longest_s=third_s, ends=_END)
 
 
 async def pause(stop: asyncio.Event, seconds: float) -> None:

@@ -33,5 +33,6 @@ async def notify(runtime: Runtime, settings: NoticeSettings, senders: NoticeSend
             sweep=timedelta(seconds=settings.sweep_s),
         ),
         TokenBucket(settings.per_s, burst=settings.parallel),
+        loops=runtime.loops,
     )
     await consumer.run(runtime.wakeups, Channel.NOTIFICATIONS, stop)

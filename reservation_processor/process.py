@@ -6,14 +6,10 @@ from contextlib import suppress
 from datetime import timedelta
 
 import pydantic
-import structlog
 
 from reservation_core.contracts import PodOperation
-from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.queues import QueuedMessage, QueueName
-from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.ports.wakeups import Channel
-from reservation_core.runtime.backoff import Backoff
 from reservation_core.runtime.consumer import Consumer, ConsumerRules
 from reservation_core.runtime.garbage import calm_garbage_collector
 from reservation_core.runtime.notices import notice_senders
@@ -23,14 +19,12 @@ from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.launch import LaunchRules, perform
 from reservation_core.usecases.launch_together import create_together
 from reservation_processor.belts import BELT
-from reservation_processor.leading import FIRST_PAUSE_S, LONGEST_PAUSE_S, lead, pause, resync_of, tell
+from reservation_processor.leading import lead, resync_of, tell
 from reservation_processor.notifying import notify
-
-_log = structlog.get_logger(__name__)
 
 
 async def run(runtime: Runtime, settings: ProcessorSettings, stop: asyncio.Event) -> None:
-    """Work until `stop` is set; then finish what is under way. Any error that can't be handled ends it."""
+    """Work until `stop` is set; then finish what is under way. Raises SettingsError."""
     calm_garbage_collector(in_small_parts=True)
     senders = notice_senders(settings, runtime.clock)
     if not await _accounted(runtime, settings, stop):
@@ -47,16 +41,15 @@ async def _accounted(runtime: Runtime, settings: ProcessorSettings, stop: asynci
     What waits in the queues of a ledger from a backup may ask for pods on cards that are held.
     """
     comparison = resync_of(runtime, settings)
-    backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
-    while not stop.is_set():
-        try:
-            tell(await comparison.account())
-        except (ClusterUnavailableError, DatabaseUnavailableError) as error:
-            _log.warning("waiting to see what pods there are", error=str(error))
-            await pause(stop, backoff.next())
-        else:
-            return True
-    return False
+    seen = False
+
+    async def once() -> None:
+        nonlocal seen
+        tell(await comparison.account())
+        seen = True
+
+    await runtime.loops["first_look"].keep(once, stop=stop)
+    return seen and not stop.is_set()
 
 
 async def _operate(runtime: Runtime, settings: ProcessorSettings, stop: asyncio.Event) -> None:
@@ -95,5 +88,6 @@ async def _operate(runtime: Runtime, settings: ProcessorSettings, stop: asyncio.
         ),
         TokenBucket(settings.pod_operations_per_s, burst=settings.pod_operations_parallel),
         handle_together,
+        runtime.loops,
     )
     await consumer.run(runtime.wakeups, Channel.POD_OPERATIONS, stop)

@@ -27,7 +27,10 @@ async def healthz() -> Response:
 
 @router.get("/readyz", summary="Can it serve?", response_class=PlainTextResponse, responses=_NOT_READY)
 async def readyz(services: Served) -> Response:
-    """200 when the database answers; 503 when it does not, or the server is stopping."""
+    """200 when the database answers; 503 when it does not, or the server is stopping.
+
+    What fails in the background is named in further lines, and changes nothing: requests are answered all the same.
+    """
     if services.wakeups.stopping.is_set():
         raise _not_ready("stopping", "The server is stopping.")
     try:
@@ -37,7 +40,7 @@ async def readyz(services: Served) -> Response:
         raise _not_ready(
             "database_unavailable", "The database does not answer. Look at its log and at GPU_DEV_DATABASE_URL."
         ) from error
-    return PlainTextResponse("ready\n")
+    return PlainTextResponse("\n".join(["ready", *map(str, services.runtime.loops.failing())]) + "\n")
 
 
 @router.get("/metrics", summary="Metrics for Prometheus", response_class=PlainTextResponse)

@@ -10,12 +10,11 @@ from collections.abc import AsyncGenerator, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from secrets import token_hex
 
-import structlog
-
 from api_service.following import SharedWakeups
 from api_service.web.event_ids import SeenIds
 from reservation_core.ports.events import Recorded
-from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWorkFactory
+from reservation_core.ports.transactions import UnitOfWorkFactory
+from reservation_core.runtime.loops import Loop
 
 PAUSE_S = 0.5
 """Between two looks: a page hears of a change twice a second at most."""
@@ -26,7 +25,6 @@ _LOOK_BACK = 500
 _PAGE = 2000
 _TOPICS_KEPT = 10_000
 _MOST_DIGITS = 15
-_log = structlog.get_logger(__name__)
 
 
 def topics_of(recorded: Recorded) -> frozenset[str]:
@@ -113,23 +111,26 @@ class LiveTopics:
         """How far pages are told by now: what is read after this, and subscribed from here, misses nothing."""
         return "" if self._seen is None else f"{self._since}.{self._looks}"
 
-    async def run(self) -> None:
-        """Look and tell until cancelled. Nothing is read while no page is open."""
-        while True:
+    async def run(self, loop: Loop) -> None:
+        """Look and tell until cancelled. Nothing is read while no page is open.
+
+        While looks fail, pages stay as they are; what happened meanwhile is read by the next that goes well.
+        """
+
+        async def once() -> None:
             if not self._open:
                 self._first.clear()
                 self._seen = None
+                loop.went_well()
                 await self._first.wait()
             ticket = self._wakeups.ticket()
-            try:
-                behind = await self._look()
-            except DatabaseUnavailableError as error:
-                # Pages stay as they are until it is back; what happened meanwhile is read then.
-                _log.warning("changes_not_read", error=str(error))
-                behind = False
+            behind = await self._look()
+            loop.went_well()
             await asyncio.sleep(0 if behind else PAUSE_S)
             if not behind:
                 await self._wakeups.wait(ticket, SWEEP_S)
+
+        await loop.repeat(once)
 
     async def _look(self) -> bool:
         """Read what is new, and tell it; whether there is more than was read."""

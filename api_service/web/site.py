@@ -14,7 +14,6 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from api_service.background import kept_going
 from api_service.problems import MEDIA_TYPE, ProblemError, of_exception, respond
 from api_service.services import Services
 from api_service.web import csrf
@@ -53,7 +52,7 @@ class Site:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Tell open pages of what changes, for as long as the block runs."""
-        telling = asyncio.create_task(kept_going("open pages", self._live.run))
+        telling = asyncio.create_task(self._live.run(self._services.runtime.loops["open_pages"]))
         try:
             yield
         finally:

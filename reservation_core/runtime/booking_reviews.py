@@ -3,6 +3,7 @@
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -16,6 +17,7 @@ from reservation_core.domain.known_standings import MemoryRules
 from reservation_core.domain.pod_owners import OwnerRules
 from reservation_core.ports.standings import SourceSilentError
 from reservation_core.runtime.companions import beside
+from reservation_core.runtime.loops import Loops
 from reservation_core.runtime.owners_file import OwnersFile
 from reservation_core.runtime.settings_enforcement import BookingEnforcement
 from reservation_core.runtime.settings_error import SettingsError
@@ -41,8 +43,11 @@ class EnforcementTold(Protocol):
 
 
 @asynccontextmanager
-async def open_booking_reviewer(settings: WebhookSettings, told: EnforcementTold) -> AsyncIterator[BookingReviewer]:
+async def open_booking_reviewer(
+    settings: WebhookSettings, told: EnforcementTold, loops: Loops | None = None
+) -> AsyncIterator[BookingReviewer]:
     """The reviewer, with what is asked ahead in the background. Raises SettingsError."""
+    loops = Loops() if loops is None else loops
     # Loaded only where bookings are enforced.
     from reservation_core.adapters.schedulability.answers import Shape  # noqa: PLC0415
     from reservation_core.adapters.schedulability.client import Service, open_schedulability  # noqa: PLC0415
@@ -57,11 +62,13 @@ async def open_booking_reviewer(settings: WebhookSettings, told: EnforcementTold
             file = OwnersFile(chosen.owners_file, told.owners_usable)
             file.load()
             owners = file.rules
-            await stack.enter_async_context(beside(file.watch(chosen.owners_look_s), name="owners file"))
+            await stack.enter_async_context(
+                beside(loops.keep("owners_file", partial(file.watch, chosen.owners_look_s)), name="owners file")
+            )
         client = await stack.enter_async_context(open_schedulability(service))
         memory = MemoryRules(fresh_s=chosen.fresh_s, kept_s=max(chosen.last_known_s, chosen.fresh_s))
         standings = FollowedStandings(client, memory, clock, told.asked)
-        await stack.enter_async_context(beside(standings.follow(), name="standings"))
+        await stack.enter_async_context(beside(loops.keep("standings", standings.follow), name="standings"))
         _log.info("bookings_enforced", shape=service.shape.value, unbooked=chosen.unbooked, silence=chosen.silence)
         yield BookingReviewer(standings, owners, _rules(settings), clock)
 

@@ -17,6 +17,7 @@ from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.queues import HopelessError, NotYetError, QueuedMessage, QueueName, TryAgainError
 from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel, Subscription, Wakeups
+from reservation_core.runtime.loops import Loops
 from reservation_core.runtime.messages_in_hand import MessagesInHand
 from reservation_core.runtime.pacing import TokenBucket
 
@@ -55,6 +56,7 @@ class Consumer:
         rules: ConsumerRules,
         pace: TokenBucket,
         together: TogetherHandler | None = None,
+        loops: Loops | None = None,
     ) -> None:
         self._uow = uow_factory
         self._queue = queue
@@ -65,14 +67,20 @@ class Consumer:
         self._running: dict[asyncio.Task[None], int] = {}  # with how many messages each is about
         self._turns = asyncio.Semaphore(rules.parallel)  # each turn holds a connection
         self._groups = asyncio.Semaphore(_GROUPS)  # and so does each group, however few its messages are
-        self._messages = MessagesInHand(uow_factory, queue, rules.visibility)
+        loops = Loops() if loops is None else loops
+        self._loop = loops[queue.value]
+        self._messages = MessagesInHand(uow_factory, queue, rules.visibility, loops)
 
     async def run(self, wakeups: Wakeups, channel: Channel, stop: asyncio.Event) -> None:
-        """Consume until `stop`. An error that is not a message's own travels up."""
+        """Consume until `stop`."""
         async with wakeups.subscribe(channel) as subscription, self._messages.cared_for(), asyncio.TaskGroup() as group:
-            while not stop.is_set():
+
+            async def once() -> None:
                 if not await self._fill(group):
+                    self._loop.went_well()
                     await self._idle(subscription, stop)
+
+            await self._loop.repeat(once, stop=stop)
 
     async def _fill(self, group: asyncio.TaskGroup) -> bool:
         """Start what there is room for; false when the queue had nothing."""
@@ -81,11 +89,7 @@ class Consumer:
         if room <= 0:
             await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
             return True
-        try:
-            messages = await self._messages.take(room)
-        except DatabaseUnavailableError as error:
-            _log.warning("the database is not available; trying again", queue=self._queue.value, error=str(error))
-            return False
+        messages = await self._messages.take(room)
         if self._together is None:
             for message in messages:
                 await self._pace.take()

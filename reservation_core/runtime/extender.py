@@ -6,7 +6,8 @@ import secrets
 import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ from reservation_core.ports.extender import Extender
 from reservation_core.runtime.companions import beside
 from reservation_core.runtime.kubernetes import open_transport
 from reservation_core.runtime.lease_namespace import lease_namespace
+from reservation_core.runtime.loops import Loops
 from reservation_core.runtime.settings_admission import AdmissionSettings, ShareCards
 from reservation_core.runtime.settings_error import SettingsError
 from reservation_core.usecases.extend_rules import ExtendRules
@@ -51,6 +53,7 @@ class RunningExtender:
     scheduling: SchedulerExtender
     lease: Lease | None
     events: EventWriter
+    loops: Loops = field(default_factory=Loops)
 
     @property
     def extender(self) -> Extender:
@@ -68,6 +71,7 @@ class RunningExtender:
             found.append(f"The GPU quotas can't be read: {problem}.")
         if (problem := self.scheduling.interruption) is not None:
             found.append(f"What is known of the cluster may be out of date: {problem.rstrip('.')}. It goes on trying.")
+        found += [f"A loop fails and is tried again: {loop}." for loop in self.loops.failing()]
         return found
 
     def numbers(self) -> Mapping[str, float]:
@@ -88,6 +92,7 @@ class RunningExtender:
             "marked_total": scheduling.marker.marked,
             "without_room_total": scheduling.marker.without_room,
             "events_left_out_total": self.events.left_out,
+            "loop_failures_total": sum(loop.failures for loop in self.loops),
         }
 
 
@@ -95,9 +100,9 @@ class RunningExtender:
 async def run_extender(settings: AdmissionSettings) -> AsyncIterator[RunningExtender]:
     """An extender that follows the cluster as long as the block runs.
 
-    Raises SettingsError for a kubeconfig that can't be used. An error of any of its parts ends the block.
+    Raises SettingsError for a kubeconfig that can't be used.
     """
-    rules = settings.admission
+    rules, loops = settings.admission, Loops()
     try:
         transport = open_transport(settings)
     except KubeconfigError as error:
@@ -124,18 +129,19 @@ async def run_extender(settings: AdmissionSettings) -> AsyncIterator[RunningExte
             ledger.known if ledger is not None else lambda: True,
         )
         if ledger is not None:
-            promised = ledger.promised.keep(extender.reserve, lambda: None)
+            promised = ledger.promised.keep(loops["promised_cards"], extender.reserve, lambda: None)
             await closing.enter_async_context(beside(promised, name="promised"))
-            holdings = ledger.holdings.keep(board.cards.owners.know, lambda: None)
+            holdings = ledger.holdings.keep(loops["holdings"], board.cards.owners.know, lambda: None)
             await closing.enter_async_context(beside(holdings, name="holdings"))
-        await closing.enter_async_context(beside(events.run(), name="events"))
+        await closing.enter_async_context(beside(loops.keep("events", events.run), name="events"))
         if lease is not None:
-            keeping = lease.keep(extender.lead, lambda: extender.settled)
+            keeping = loops.keep("lease", partial(lease.keep, extender.lead, lambda: extender.settled))
             await closing.enter_async_context(beside(keeping, name="lease"))
-        await closing.enter_async_context(beside(_reconsider(board, extender), name="reconsider"))
-        await closing.enter_async_context(beside(extender.run(), name="extender"))
+        reconsidering = loops.keep("reconsider", partial(_reconsider, board, extender))
+        await closing.enter_async_context(beside(reconsidering, name="reconsider"))
+        await closing.enter_async_context(beside(extender.run(loops.keep), name="extender"))
         closing.callback(extender.end)
-        yield RunningExtender(extender, lease, events)
+        yield RunningExtender(extender, lease, events, loops)
 
 
 def _board(settings: AdmissionSettings) -> ExtenderBoard:

@@ -5,42 +5,67 @@ import asyncio
 import structlog
 from fastapi import FastAPI
 from fastapi.responses import PlainTextResponse, Response
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.platform_collector import PlatformCollector
+from prometheus_client.process_collector import ProcessCollector
 
 from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWorkFactory
+from reservation_core.runtime.loop_metrics import LoopCollector
+from reservation_core.runtime.loops import PATIENCE_S, Loops
 from reservation_core.runtime.serving import QuietServer, address_of, open_socket, quiet_config
 
-_PATIENCE_S = 3
+_ANSWER_S = 3
 _STOP_PATIENCE_S = 2
 _log = structlog.get_logger(__name__)
 
 
-def create_app(uow_factory: UnitOfWorkFactory) -> FastAPI:
-    """The ASGI application."""
+def create_app(uow_factory: UnitOfWorkFactory, loops: Loops) -> FastAPI:
+    """The ASGI application. `loops` are those of the process."""
     app = FastAPI(title="GPU Dev Server: health", docs_url=None, redoc_url=None, openapi_url=None)
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    GCCollector(registry=registry)
+    registry.register(LoopCollector(loops))
 
     @app.get("/healthz")
     async def healthz() -> Response:
-        """A process whose event loop hangs does not answer; one of whose parts has failed ends."""
+        """A process whose event loop hangs does not answer."""
         return PlainTextResponse("alive\n")
 
     @app.get("/readyz")
     async def readyz() -> Response:
-        """Ready while the database answers; who leads does not matter: one that stands by is as ready."""
+        """Ready while the database answers and no loop has failed for PATIENCE_S; every loop that fails is named.
+
+        Who leads does not matter: a process that stands by is as ready.
+        """
+        failing = [str(loop) for loop in loops.failing()]
         try:
-            async with asyncio.timeout(_PATIENCE_S), uow_factory() as uow:
+            async with asyncio.timeout(_ANSWER_S), uow_factory() as uow:
                 await uow.identities.users(after=None, limit=1)
         except (DatabaseUnavailableError, TimeoutError):
-            return PlainTextResponse("The database does not answer.\n", 503)
-        return PlainTextResponse("ready\n")
+            return _lines("The database does not answer.", *failing, status=503)
+        if loops.failing(PATIENCE_S):
+            return _lines(f"A loop has failed for more than {PATIENCE_S:g} s.", *failing, status=503)
+        return _lines("ready", *failing)
+
+    @app.get("/metrics")
+    async def metrics() -> Response:
+        return Response(generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     return app
 
 
-async def serve_health(uow_factory: UnitOfWorkFactory, listen: str) -> None:
+def _lines(*lines: str, status: int = 200) -> Response:
+    return PlainTextResponse("".join(f"{line}\n" for line in lines), status)
+
+
+async def serve_health(uow_factory: UnitOfWorkFactory, loops: Loops, listen: str) -> None:
     """Answer until cancelled. Raises ListenError."""
     opened = open_socket(listen, "GPU_DEV_HEALTH_LISTEN")
     try:
-        config = quiet_config(create_app(uow_factory), stop_patience_s=_STOP_PATIENCE_S, lifespan="off")
+        config = quiet_config(create_app(uow_factory, loops), stop_patience_s=_STOP_PATIENCE_S, lifespan="off")
         await QuietServer(config, lambda: _log.info("health_listening", address=address_of(opened))).serve([opened])
     finally:
         opened.close()

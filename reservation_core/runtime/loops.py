@@ -195,9 +195,9 @@ class Loops:
     """All loops of a process, by name. `now` is the time in UTC, `counted` a clock in seconds that nobody sets."""
 
     def __init__(
-        self, now: Callable[[], datetime] = SystemClock().now, counted: Callable[[], float] = time.monotonic
+        self, now: Callable[[], datetime] | None = None, counted: Callable[[], float] = time.monotonic
     ) -> None:
-        self._now = now
+        self._now = SystemClock().now if now is None else now
         self._counted = counted
         self._loops: dict[str, Loop] = {}
 
@@ -209,6 +209,10 @@ class Loops:
 
     def __iter__(self) -> Iterator[Loop]:
         return iter([*self._loops.values()])
+
+    async def keep(self, name: str, run: Callable[[], Awaitable[object]]) -> None:
+        """Run it until cancelled; begin it again whenever it fails. See ports.keeping.Keep."""
+        await self[name].keep(run)
 
     def failing(self, longer_than_s: float = 0.0) -> list[Loop]:
         """Those in which no step has gone well for longer than this; the longest first."""

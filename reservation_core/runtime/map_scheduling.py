@@ -6,6 +6,7 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from reservation_core.adapters.clock import SystemClock
@@ -17,6 +18,7 @@ from reservation_core.adapters.kubernetes.map_sights import SightRules
 from reservation_core.runtime.companions import beside
 from reservation_core.runtime.kubernetes import open_transport
 from reservation_core.runtime.lease_namespace import lease_namespace
+from reservation_core.runtime.loops import Loops
 from reservation_core.runtime.settings_error import SettingsError
 from reservation_core.runtime.settings_scheduler import SchedulerSettings
 from reservation_core.usecases.bind_mapped_pods import BindRules, MapScheduler
@@ -29,20 +31,21 @@ _CONTROLLER = "gpu-scheduler"
 
 @dataclass(frozen=True, slots=True)
 class RunningScheduler:
-    """The scheduler, its lease, and who writes its Events."""
+    """The scheduler, its lease, who writes its Events, and how its loops go."""
 
     scheduler: MapScheduler
     lease: Lease
     events: EventWriter
+    loops: Loops
 
 
 @asynccontextmanager
 async def run_map_scheduler(settings: SchedulerSettings) -> AsyncIterator[RunningScheduler]:
     """A scheduler that follows the cluster, and binds while it has the lease, as long as the block runs.
 
-    Raises SettingsError for a kubeconfig that can't be used. An error of any of its parts ends the block.
+    Raises SettingsError for a kubeconfig that can't be used.
     """
-    rules = settings.scheduler
+    rules, loops = settings.scheduler, Loops()
     try:
         transport = open_transport(settings)
     except KubeconfigError as error:
@@ -66,14 +69,16 @@ async def run_map_scheduler(settings: SchedulerSettings) -> AsyncIterator[Runnin
             lambda: lease.left_s() if promised is None or promised.known() else 0.0,
         )
         if promised is not None:
-            reading = promised.keep(scheduler.reserve, scheduler.look_again)
+            reading = promised.keep(loops["promised_cards"], scheduler.reserve, scheduler.look_again)
             await closing.enter_async_context(beside(reading, name="promised cards"))
-        await closing.enter_async_context(beside(events.run(), name="events"))
-        await closing.enter_async_context(beside(lease.keep(scheduler.lead, lambda: scheduler.settled), name="lease"))
-        await closing.enter_async_context(beside(_sweep(scheduler, rules.sweep_s), name="sweep"))
-        await closing.enter_async_context(beside(scheduler.run(), name="scheduler"))
+        await closing.enter_async_context(beside(loops.keep("events", events.run), name="events"))
+        keeping = loops.keep("lease", partial(lease.keep, scheduler.lead, lambda: scheduler.settled))
+        await closing.enter_async_context(beside(keeping, name="lease"))
+        sweeping = loops.keep("sweep", partial(_sweep, scheduler, rules.sweep_s))
+        await closing.enter_async_context(beside(sweeping, name="sweep"))
+        await closing.enter_async_context(beside(scheduler.run(loops.keep), name="scheduler"))
         closing.push_async_callback(scheduler.settle)
-        yield RunningScheduler(scheduler, lease, events)
+        yield RunningScheduler(scheduler, lease, events, loops)
 
 
 @asynccontextmanager

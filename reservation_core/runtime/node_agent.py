@@ -6,6 +6,7 @@ from reservation_core.adapters.kubernetes.credentials import KubeconfigError
 from reservation_core.adapters.kubernetes.node_agent import NodeAgent, NodeAgentError
 from reservation_core.adapters.local.inventory import BadGpusSettingError, Inventory
 from reservation_core.runtime.kubernetes import open_transport
+from reservation_core.runtime.loops import Loops
 from reservation_core.runtime.settings import NodeAgentSettings
 from reservation_core.runtime.settings_error import SettingsError
 from reservation_core.runtime.shutdown import stop_on_signals
@@ -26,7 +27,12 @@ async def run_node_agent(settings: NodeAgentSettings, *, once: bool) -> None:
             if once:
                 await agent.look()
             else:
-                await agent.run(stop_on_signals(), settings.look_every_s)
+                stop = stop_on_signals()
+                await agent.look()
+                every_s = settings.look_every_s
+                await Loops()["node_cards"].repeat(
+                    agent.look_again, rest_s=every_s, rests_first=True, longest_s=every_s, stop=stop
+                )
         finally:
             await transport.close()
             await asyncio.to_thread(inventory.close)

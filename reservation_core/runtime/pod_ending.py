@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import asdict
 from datetime import timedelta
+from functools import partial
 
 import structlog
 
@@ -18,10 +19,11 @@ from reservation_core.adapters.kubernetes.leases import Lease, LeaseRules
 from reservation_core.adapters.kubernetes.transport import Transport
 from reservation_core.domain.gpu_types import TypeWords
 from reservation_core.domain.pod_endings import EndRules, GuardedPod
-from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWorkFactory
+from reservation_core.ports.transactions import UnitOfWorkFactory
 from reservation_core.runtime.companions import beside
 from reservation_core.runtime.kubernetes import open_transport
 from reservation_core.runtime.lease_namespace import lease_namespace
+from reservation_core.runtime.loops import Loop, Loops
 from reservation_core.runtime.settings import ExpirySettings
 from reservation_core.runtime.settings_error import SettingsError
 from reservation_core.usecases.end_pods import EndReport, PodEnder, PodEndRules
@@ -51,7 +53,7 @@ async def end_pods_once(uow: UnitOfWorkFactory, settings: ExpirySettings) -> End
     return report
 
 
-async def keep_ending_pods(uow: UnitOfWorkFactory, settings: ExpirySettings, stop: asyncio.Event) -> None:
+async def keep_ending_pods(uow: UnitOfWorkFactory, settings: ExpirySettings, stop: asyncio.Event, loops: Loops) -> None:
     """Follow all pods, and do what is due while the lease is held, until `stop` is set. Raises SettingsError."""
     rules, transport = settings.enforcement, _transport(settings)
     async with AsyncExitStack() as closing:
@@ -63,9 +65,10 @@ async def keep_ending_pods(uow: UnitOfWorkFactory, settings: ExpirySettings, sto
             f"{socket.gethostname()}_{secrets.token_hex(6)}",
             LeaseRules(rules.lease_s, rules.renew_within_s, rules.retry_s),
         )  # fmt: skip
-        watching = _Watching(PodEnder(uow, pods, _rules(settings)), lease, rules.look_s)
-        await closing.enter_async_context(beside(events.run(), name="events"))
-        await closing.enter_async_context(beside(lease.keep(watching.look_soon, lambda: True), name="lease"))
+        watching = _Watching(PodEnder(uow, pods, _rules(settings)), lease, rules.look_s, loops["ending_pods"])
+        await closing.enter_async_context(beside(loops.keep("events", events.run), name="events"))
+        keeping = loops.keep("pod_ending_lease", partial(lease.keep, watching.look_soon, lambda: True))
+        await closing.enter_async_context(beside(keeping, name="lease"))
         await closing.enter_async_context(beside(watching.run(pods), name="ending pods"))
         await stop.wait()
 
@@ -73,10 +76,11 @@ async def keep_ending_pods(uow: UnitOfWorkFactory, settings: ExpirySettings, sto
 class _Watching:
     """Looks when something has changed, and every `look_s` in any case: bookings change, and time passes."""
 
-    def __init__(self, ender: PodEnder, lease: Lease, look_s: float) -> None:
+    def __init__(self, ender: PodEnder, lease: Lease, look_s: float, loop: Loop) -> None:
         self._ender = ender
         self._lease = lease
         self._look_s = look_s
+        self._loop = loop
         self._soon = asyncio.Event()
         self._pods: Mapping[str, GuardedPod] | None = None
 
@@ -85,14 +89,19 @@ class _Watching:
 
     async def run(self, pods: KubernetesGuardedPods) -> None:
         """Until cancelled. Whoever gets the lease lists everything anew: who was gone before must be missed."""
-        while True:
+
+        async def once() -> None:
             await self._next_look()
-            if self._lease.holds() and await self._begun():
-                async with beside(pods.follow(self._show), name="following pods"):
-                    while self._lease.holds():
-                        await self._look()
-                        await self._next_look()
-                self._pods = None
+            if not self._lease.holds():
+                return
+            await self._ender.begin()
+            self._pods = None
+            async with beside(pods.follow(self._show), name="following pods"):
+                while self._lease.holds():
+                    await self._look()
+                    await self._next_look()
+
+        await self._loop.repeat(once)
 
     async def _next_look(self) -> None:
         await asyncio.sleep(_SHORTEST_S)
@@ -104,21 +113,15 @@ class _Watching:
         self._pods = pods
         self._soon.set()
 
-    async def _begun(self) -> bool:
-        try:
-            await self._ender.begin()
-        except DatabaseUnavailableError as error:
-            _log.warning("not now; trying again", error=str(error))
-            return False
-        return True
-
     async def _look(self) -> None:
         if self._pods is None:
             return
         try:
             _told(await self._ender.run(dict(self._pods)))
-        except DatabaseUnavailableError as error:
-            _log.warning("not now; trying again at the next look", error=str(error))
+        except Exception as error:  # noqa: BLE001 - the next look tries again, on pods that are followed on
+            self._loop.failed(error)
+        else:
+            self._loop.went_well()
 
 
 def _told(report: EndReport) -> EndReport:

@@ -31,6 +31,7 @@ from reservation_core.ports.transactions import (
     UnitOfWorkFactory,
 )
 from reservation_core.runtime.companions import beside
+from reservation_core.runtime.loops import Loop
 from reservation_core.runtime.settings import ApiSettings
 from reservation_core.runtime.wiring import Runtime, readable_url
 
@@ -139,11 +140,9 @@ class ReplicaReads:
         self.use.passed_over[why] += 1
         return await self._at_primary(work)
 
-    async def keep(self) -> None:
-        """Look whether the replica can be used, once a second, for ever."""
-        while True:
-            await self._look()
-            await asyncio.sleep(self._every_s)
+    async def keep(self, loop: Loop) -> None:
+        """Look whether the replica can be used, once a second, for ever. `loop` is this look's."""
+        await loop.repeat(self._look, rest_s=self._every_s)
 
     async def close(self) -> None:
         """Wait until what was given up has let go of its connections. Begin nothing afterwards."""
@@ -283,7 +282,7 @@ async def open_reads(settings: ApiSettings, runtime: Runtime, *, application: st
         replica = unit_of_work_factory(engine, await open_client(engine), PostgresWakeups(url, application))
         wait = timedelta(seconds=settings.database_replica_wait_s)
         reads = ReplicaReads(units_for_reads(runtime.uow, settings), units_for_reads(replica, settings), wait)
-        async with beside(reads.keep(), name="replica"):
+        async with beside(reads.keep(runtime.loops["replica"]), name="replica"):
             yield reads
         await reads.close()
     finally:

@@ -26,6 +26,7 @@ from reservation_core.domain.serving_certificates import RenewalRules
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.serving_certificates import ChangedMeanwhileError
 from reservation_core.runtime.kubernetes import open_transport
+from reservation_core.runtime.loops import Loops
 from reservation_core.runtime.settings import CommonSettings
 from reservation_core.runtime.settings_error import SettingsError
 from reservation_core.usecases.keep_certificates import keep_certificates
@@ -64,12 +65,14 @@ async def keep_secret(
         if stop is None:
             await _once(store, rules, clock)
             return
-        while not stop.is_set():
+
+        async def once() -> None:
             try:
                 await keep_certificates(store, rules, clock.now())
-            except (ChangedMeanwhileError, ClusterUnavailableError) as problem:
-                _log.warning("the webhook's certificates could not be kept; trying again", why=str(problem))
-            await _set_within(stop, every_s)
+            except ChangedMeanwhileError as problem:
+                raise ClusterUnavailableError(f"the webhook's certificates were changed meanwhile: {problem}") from None
+
+        await Loops()["certificates"].repeat(once, rest_s=every_s, longest_s=every_s, stop=stop)
     finally:
         await transport.close()
 
@@ -84,14 +87,6 @@ async def _once(store: SecretCertificates, rules: RenewalRules, clock: SystemClo
             continue
         return
     raise ClusterUnavailableError("The webhook's certificates are changed by others all the time")
-
-
-async def _set_within(stop: asyncio.Event, seconds: float) -> None:
-    try:
-        async with asyncio.timeout(seconds):
-            await stop.wait()
-    except TimeoutError:
-        return
 
 
 def write_files(folder: Path, namespace: str, secret: str, names: frozenset[str], valid_for: timedelta) -> None:

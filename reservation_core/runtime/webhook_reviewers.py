@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 
 from reservation_core.ports.reviewers import PodReviewer
 from reservation_core.runtime.booking_reviews import EnforcementTold, open_booking_reviewer
+from reservation_core.runtime.loops import Loops
 from reservation_core.runtime.settings_webhook import WebhookSettings
 from reservation_core.usecases.review_pod import MapReviewer, VisibleCardsReviewer
 
@@ -14,7 +15,7 @@ ENFORCE = "/enforce"
 
 @asynccontextmanager
 async def open_reviewers(
-    settings: WebhookSettings, told: EnforcementTold
+    settings: WebhookSettings, told: EnforcementTold, loops: Loops | None = None
 ) -> AsyncIterator[Mapping[str, Sequence[PodReviewer]]]:
     """The reviewers of each path, in the order in which they are asked: the map first, for others judge what it makes
     of the pod. Raises SettingsError."""
@@ -22,5 +23,5 @@ async def open_reviewers(
     if not settings.webhook.enforce_bookings:
         yield {MUTATE: (by_map, by_label)}
         return
-    async with open_booking_reviewer(settings, told) as by_booking:
+    async with open_booking_reviewer(settings, told, loops) as by_booking:
         yield {MUTATE: (by_map, by_label), ENFORCE: (by_map, by_booking)}

@@ -14,7 +14,7 @@ from reservation_core.adapters.local.cluster import LocalCluster
 from reservation_core.adapters.local.inventory import BadGpusSettingError
 from reservation_core.adapters.pgmq.queue import open_client
 from reservation_core.adapters.postgres.engine import engine_url, open_engine
-from reservation_core.adapters.postgres.shared_clock import SharedClock
+from reservation_core.adapters.postgres.shared_clock import ASK_EVERY_S, SharedClock
 from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
 from reservation_core.adapters.postgres.wakeups import PostgresWakeups
 from reservation_core.ports.clock import Clock
@@ -104,7 +104,6 @@ async def open_runtime(
 
     While the database is away it is waited for, for `wait_s` seconds at most; then DatabaseUnavailableError is raised.
     With None nothing waits for it: the process goes on, and does its work when the database is there.
-    When the task for wake-ups dies of an error, the block is cancelled and that error raised.
     """
     url = database_url or database_url_of(settings)
     async with AsyncExitStack() as closing:
@@ -121,7 +120,10 @@ async def open_runtime(
         else:
             await once_there(clock.ask, longest_s=wait_s)
         wakeups = PostgresWakeups(url, application)
-        await closing.enter_async_context(beside(wakeups.run(), name="wake-ups"))
-        await closing.enter_async_context(beside(clock.keep(), name="clock"))
+        loops = Loops(clock.now)
+        hearing = loops["wake_ups"]
+        await closing.enter_async_context(beside(hearing.keep(lambda: wakeups.run(hearing.went_well)), name="wake-ups"))
+        keeping_time = loops["clock"].repeat(clock.ask, rest_s=ASK_EVERY_S, rests_first=True, longest_s=ASK_EVERY_S)
+        await closing.enter_async_context(beside(keeping_time, name="clock"))
         client = await open_client(engine)
-        yield Runtime(unit_of_work_factory(engine, client, wakeups), wakeups, clock, RandomIds(), cluster)
+        yield Runtime(unit_of_work_factory(engine, client, wakeups), wakeups, clock, RandomIds(), cluster, loops)

@@ -16,6 +16,7 @@ import structlog
 
 from reservation_core.domain.map_placement import Bind, Board, MappedPod, Overlap, ReservedCards, Wait
 from reservation_core.ports.cluster import ClusterUnavailableError
+from reservation_core.ports.keeping import Keep, not_kept
 from reservation_core.ports.map_cluster import (
     BindRefusedError,
     MapCluster,
@@ -111,13 +112,20 @@ class MapScheduler:
         """How many pods wait."""
         return len(self._waiting)
 
-    async def run(self) -> None:
-        """Follow and bind until cancelled."""
+    async def run(self, keep: Keep = not_kept) -> None:
+        """Follow and bind until cancelled; `keep` begins each of its parts again that fails."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._cluster.follow(self.see, self._all_seen), name="follow")
-            group.create_task(self._decide(group), name="decide")
+            group.create_task(keep("follow", self._follow), name="follow")
+            group.create_task(keep("decide", lambda: self._decide(group)), name="decide")
             for _ in range(self._rules.tellers):
-                group.create_task(self._tell_who_waits(), name="tell")
+                group.create_task(keep("tell", self._tell_who_waits), name="tell")
+
+    async def _follow(self) -> None:
+        try:
+            await self._cluster.follow(self.see, self._all_seen)
+        except Exception:
+            self._fresh = False  # what is in memory is not all that there is: nothing is decided on it
+            raise
 
     def lead(self) -> None:
         """It leads from now on. Nothing is decided before everything was read anew."""
@@ -235,7 +243,11 @@ class MapScheduler:
                 if looked % _AT_A_TIME == 0:
                     await asyncio.sleep(0)
                 await self._turns.acquire()
-                found = self._next()
+                try:
+                    found = self._next()
+                except BaseException:
+                    self._turns.release()
+                    raise
                 if found is None:
                     self._turns.release()
                 else:
@@ -307,6 +319,10 @@ class MapScheduler:
         except (ClusterUnavailableError, TimeoutError) as problem:
             self._is_unclear()
             return problem
+        except Exception as problem:  # noqa: BLE001 - whatever it is, it is this pod's: others are bound all the same
+            self._is_unclear()
+            _log.exception("a bind failed", pod=str(pod))
+            return problem
         except asyncio.CancelledError:
             self._is_unclear()
             raise
@@ -325,6 +341,8 @@ class MapScheduler:
                     return
             except ClusterUnavailableError as problem:
                 _log.warning("whether a pod is bound is not known; asking again", pod=str(pod), why=str(problem))
+            except Exception:  # noqa: BLE001 - it is logged, and not known is not known
+                _log.exception("whether a pod is bound could not be asked", pod=str(pod))
 
     def _give_up(self, uid: str) -> None:
         """A pod that was not bound as far as is known: it waits again. Bound after all, it is seen to be."""
@@ -368,6 +386,9 @@ class MapScheduler:
         except ClusterUnavailableError as problem:
             _log.warning("a pod could not be told why it waits", pod=str(waiting.pod), why=str(problem))
             waiting.told = None  # the next look tells again
+        except Exception:
+            waiting.told = None
+            raise
         else:
             self._cluster.tell_event(waiting.pod, "FailedScheduling", decision.message, warning=True)
 

@@ -23,6 +23,7 @@ from reservation_core.ports.card_cluster import (
 )
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.extender import AssumeAt, Binding, Candidates, Filtered, NotSyncedError
+from reservation_core.ports.keeping import Keep, not_kept
 from reservation_core.ports.map_cluster import NamespaceSeen, NodeGone, PodGone
 from reservation_core.usecases.bind_pods import PodBinder
 from reservation_core.usecases.decided_pods import DecidedPods
@@ -96,15 +97,22 @@ class SchedulerExtender:
         """What keeps it from following the cluster now."""
         return self._cluster.problem
 
-    async def run(self) -> None:
-        """Follow the cluster until cancelled."""
+    async def run(self, keep: Keep = not_kept) -> None:
+        """Follow the cluster until cancelled; `keep` begins each of its parts again that fails."""
         self._others_may_bind()
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._cluster.follow(self.see, self._all_seen), name="follow")
-            group.create_task(self._wait_for_old_binds(), name="old binds")
-            group.create_task(self._decided.run(), name="assumed pods")
-            group.create_task(self._claims.run(), name="claims")
-            group.create_task(self.marker.run(), name="mark")
+            group.create_task(keep("follow", self._follow), name="follow")
+            group.create_task(keep("old_binds", self._wait_for_old_binds), name="old binds")
+            group.create_task(keep("assumed_pods", self._decided.run), name="assumed pods")
+            group.create_task(keep("claims", self._claims.run), name="claims")
+            group.create_task(keep("mark", self.marker.run), name="mark")
+
+    async def _follow(self) -> None:
+        try:
+            await self._cluster.follow(self.see, self._all_seen)
+        except Exception:
+            self._fresh = False  # what is in memory is not all that there is: nothing is answered by it
+            raise
 
     def lead(self) -> None:
         """It leads from now on. Nothing is answered before everything was read anew: what the leader before bound last

@@ -43,7 +43,11 @@ class BoundPodMarker:
         """Write until cancelled."""
         while True:
             seen = await self._to_mark.get()
-            left = await self._try(seen) if self._may_write() else seen
+            try:
+                left = await self._try(seen) if self._may_write() else seen
+            except BaseException:
+                asyncio.get_running_loop().call_later(_AGAIN_S, self._to_mark.put_nowait, seen)
+                raise
             if left is None:
                 self._queued.discard(seen.pod.uid)
             else:  # meanwhile it is the others' turn

@@ -106,6 +106,11 @@ class Planner:
             if self._state is not None:
                 self._state.set_shares(ranks)
 
+    def read_anew(self) -> None:
+        """Something went wrong: trust nothing that is in memory. The next cycle reads all of it from the database."""
+        self._state = None
+        self._slot_batches = 0
+
     async def cycle(self) -> CycleOutcome:
         """Read, decide, commit. Raises LostLeadershipError when another planner has taken over."""
         now = self._clock.now()

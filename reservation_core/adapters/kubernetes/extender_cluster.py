@@ -56,14 +56,22 @@ class KubernetesCardCluster:
         self._quota_namespace = quota_namespace
         self._enforced_label = enforced_label
         self._following = SightsFollowing[CardSight]()
-        self._watches: list[ObjectWatch] = []
+        self._kinds: list[Followed[CardSight]] = []
         nothing: Mapping[str, Any] = {}
         self._last_asked = nothing, card_pod(nothing, rules)
         self._waiting = WaitingPods()
         self._brought = BroughtMarks()
 
     async def follow(self, handle: Callable[[CardSight], None], listed: Callable[[], None]) -> None:
-        """Tell of everything once, then that this was all, then of every change, until cancelled."""
+        """Tell of everything once, then that this was all, then of every change, until cancelled.
+
+        Begun again after it failed, it tells what has gone meanwhile, too.
+        """
+        if not self._kinds:
+            self._kinds = self._all_kinds()
+        await self._following.follow(self._kinds, handle, listed)
+
+    def _all_kinds(self) -> list[Followed[CardSight]]:
         quotas = f"/api/v1/namespaces/{self._quota_namespace}/configmaps"
         by_name = {"fieldSelector": f"metadata.name={self._rules.quota_name}"}
         kinds = [
@@ -74,13 +82,12 @@ class KubernetesCardCluster:
         if self._enforced_label is not None:
             enforced = {"labelSelector": self._enforced_label}
             kinds.append(self._followed(ObjectWatch(self._transport, "/api/v1/namespaces", enforced), namespace_sight))
-        self._watches = [kind.watch for kind in kinds]
-        await self._following.follow(kinds, handle, listed)
+        return kinds
 
     @property
     def problem(self) -> str | None:
         """What keeps it from following the cluster, None where nothing does."""
-        return next((each.problem for each in self._watches if each.problem is not None), None)
+        return next((kind.watch.problem for kind in self._kinds if kind.watch.problem is not None), None)
 
     def read_anew(self) -> None:
         """Have `follow` begin with new lists, asked for after this call."""

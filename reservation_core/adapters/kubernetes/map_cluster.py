@@ -34,16 +34,24 @@ class KubernetesMapCluster:
         self._events = events
         self._clock = clock
         self._following = SightsFollowing[Sight]()
+        self._kinds: list[Followed[Sight]] = []
 
     async def follow(self, handle: Callable[[Sight], None], listed: Callable[[], None]) -> None:
-        """Tell of all nodes and pods once, then that this was all, then of every change, until cancelled."""
+        """Tell of all nodes and pods once, then that this was all, then of every change, until cancelled.
+
+        Begun again after it failed, it tells what has gone meanwhile, too.
+        """
+        if not self._kinds:
+            self._kinds = self._all_kinds()
+        await self._following.follow(self._kinds, handle, listed)
+
+    def _all_kinds(self) -> list[Followed[Sight]]:
         enforced = {"labelSelector": self._rules.enforced_label}
-        kinds = [
+        return [
             self._followed(ObjectWatch(self._transport, "/api/v1/namespaces", enforced), namespace_sight),
             self._followed(ObjectWatch(self._transport, "/api/v1/nodes"), node_sight),
             self._followed(ObjectWatch(self._transport, "/api/v1/pods", _NOT_ENDED), pod_sight),
         ]
-        await self._following.follow(kinds, handle, listed)
 
     def read_anew(self) -> None:
         """Have `follow` begin with new lists, asked for after this call."""

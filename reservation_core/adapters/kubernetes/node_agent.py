@@ -81,17 +81,15 @@ class NodeAgent:
             raise ClusterUnavailableError(f"The API server refused to change node {self._node}: {problem}") from problem
         return True
 
-    async def run(self, stop: asyncio.Event, every_s: float) -> None:
-        """Look every `every_s` seconds until `stop`. Only what is wrong at the first look is raised."""
-        self._tell(await self.look())
-        while not await _set_within(stop, every_s):
-            try:
-                self._tell(await self.look())
-            except (NodeAgentError, ClusterUnavailableError) as problem:
-                # What was written stays: the node's own state says whether it is to be used.
-                _log.warning("the node's cards could not be written; trying again", node=self._node, why=str(problem))
-
-    def _tell(self, written: bool) -> None:
+    async def look_again(self) -> None:
+        """Look, where NodeAgentError will pass too: what was written stays, and the node's own state says whether it
+        is to be used. Raises ClusterUnavailableError."""
+        try:
+            written = await self.look()
+        except NodeAgentError as problem:
+            raise ClusterUnavailableError(
+                f"The cards of node {self._node} could not be written: {problem}"
+            ) from problem
         if written:
             _log.info("the node's cards were written", node=self._node)
 
@@ -124,11 +122,3 @@ class NodeAgent:
             for gpu in report.gpus
             if gpu.uuid is not None
         ]
-
-
-async def _set_within(stop: asyncio.Event, seconds: float) -> bool:
-    try:
-        async with asyncio.timeout(seconds):
-            return await stop.wait()
-    except TimeoutError:
-        return False

@@ -4,7 +4,6 @@ Components run on several machines whose clocks differ and are set now and then;
 all. So the time is asked of the database, and from then on only counted: a step of a machine's clock changes nothing.
 """
 
-import asyncio
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -15,9 +14,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from reservation_core.adapters.postgres.driver_errors import told_as_unavailable
 from reservation_core.ports.clock import Clock
-from reservation_core.ports.transactions import DatabaseUnavailableError
 
-_EVERY_S = 30.0
+ASK_EVERY_S = 30.0
+"""How often the database is asked what time it is."""
 _QUESTIONS = 3
 _WORTH_SAYING = timedelta(seconds=5)
 _log = structlog.get_logger(__name__)
@@ -64,12 +63,3 @@ class SharedClock:
             if abs(off) >= _WORTH_SAYING:
                 _log.warning("the database's clock is another; its time counts", off_s=round(off.total_seconds(), 1))
             self._at, self._then = at, then
-
-    async def keep(self) -> None:
-        """Ask every now and then, for ever."""
-        while True:
-            await asyncio.sleep(_EVERY_S)
-            try:
-                await self.ask()
-            except DatabaseUnavailableError as error:
-                _log.warning("the database could not be asked what time it is; counting on", error=str(error))

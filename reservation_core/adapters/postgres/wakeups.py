@@ -2,32 +2,26 @@
 
 A NOTIFY inside the transaction would serialise all commits, and PGMQ's own trigger locks one row per queue. Here the
 committing process only marks a channel; one task sends what is marked. Listeners in the same process are woken at once.
-A lost wake-up costs a sweep's time, nothing else, so a broken connection is reopened without ado.
+A lost wake-up costs a sweep's time, nothing else: the caller begins this again when its connection breaks. A connection
+that is dead without a word is found by asking the server something every few seconds.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 
 import asyncpg
-import structlog
 
+from reservation_core.adapters.postgres.driver_errors import told_as_unavailable
 from reservation_core.adapters.postgres.engine import open_connection
 from reservation_core.ports.wakeups import Channel
 
-_log = structlog.get_logger(__name__)
-_RECONNECT_S = 0.5
 _REST_S = 0.004
+_BEAT_S = 5.0
+_ANSWER_S = 5.0
+"""Whoever does not answer for so long is gone."""
 _NOTIFY = "SELECT pg_notify(channel, '') FROM unnest($1::text[]) AS marked (channel)"
-# InternalClientError: the driver lost its connection in the middle of something and no longer knows where it is.
-_CONNECTION_ERRORS = (
-    OSError,
-    asyncpg.PostgresError,
-    asyncpg.InterfaceError,
-    asyncpg.InternalClientError,
-    TimeoutError,
-)
 
 
 class ChannelSubscription:
@@ -79,44 +73,57 @@ class PostgresWakeups:
         finally:
             self._subscriptions[channel].remove(subscription)
 
-    async def run(self) -> None:
-        """Send what is marked and receive what others send, until cancelled."""
-        while True:
+    async def run(self, listening: Callable[[], None] = lambda: None) -> None:
+        """Send what is marked and receive what others send, on one connection, until cancelled.
+
+        `listening` is called once others are heard. Raises DatabaseUnavailableError when the connection can't be had
+        or is lost.
+        """
+        with told_as_unavailable() as reached:
+            connection = await open_connection(self._url, self._application)
+            reached.connected = True
             try:
-                await self._run_connected()
-            except _CONNECTION_ERRORS as error:
-                _log.warning("wake-ups are interrupted; sweeps go on", error=type(error).__name__)
-                await asyncio.sleep(_RECONNECT_S)
+                lost = asyncio.Event()
+                async with asyncio.timeout(_ANSWER_S):
+                    await self._listen(connection, lost)
+                listening()
+                while not lost.is_set():
+                    await self._send_marked(connection)
+            finally:
+                connection.terminate()
+            raise ConnectionError("the server closed the connection")
 
-    async def _run_connected(self) -> None:
-        connection = await open_connection(self._url, self._application)
-        try:
-            self._backend_pid = connection.get_server_pid()
-            lost = asyncio.Event()
+    async def _listen(self, connection: asyncpg.Connection, lost: asyncio.Event) -> None:
+        self._backend_pid = connection.get_server_pid()
 
-            def closed(_connection: object) -> None:
-                lost.set()
-                self._something_marked.set()
+        def closed(_connection: object) -> None:
+            lost.set()
+            self._something_marked.set()
 
-            connection.add_termination_listener(closed)
-            for channel in Channel:
-                await connection.add_listener(channel.value, self._listener(channel))
-            # Whatever came while nobody listened is found by looking once.
-            for subscriptions in self._subscriptions.values():
-                for subscription in subscriptions:
-                    subscription.wake()
-            while True:
+        connection.add_termination_listener(closed)
+        for channel in Channel:
+            await connection.add_listener(channel.value, self._listener(channel))
+        # Whatever came while nobody listened is found by looking once.
+        for subscriptions in self._subscriptions.values():
+            for subscription in subscriptions:
+                subscription.wake()
+        # And what could not be sent before is sent now.
+        self._something_marked.set()
+
+    async def _send_marked(self, connection: asyncpg.Connection) -> None:
+        """Send what is marked next; nothing when nothing is for a while, to see whether the connection still stands."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_BEAT_S):
                 await self._something_marked.wait()
-                self._something_marked.clear()
-                if lost.is_set():
-                    break
-                marked, self._marked = self._marked, set()
-                await connection.fetch(_NOTIFY, [channel.value for channel in marked])
-                # Under load everything that is marked in the next moments shares one statement.
-                await asyncio.sleep(_REST_S)
-        finally:
-            connection.terminate()
-        raise ConnectionError("the server closed the connection")
+        self._something_marked.clear()
+        marked, self._marked = self._marked, set()
+        try:
+            await connection.fetch(_NOTIFY, [channel.value for channel in marked], timeout=_ANSWER_S)
+        except BaseException:
+            self._marked |= marked
+            raise
+        # Under load everything that is marked in the next moments shares one statement.
+        await asyncio.sleep(_REST_S)
 
     def _listener(self, channel: Channel) -> Callable[[object, int, str, object], None]:
         def received(_connection: object, pid: int, _channel: str, _payload: object) -> None:

@@ -124,3 +124,13 @@ def test_addresses_that_cant_be_listened_on_are_refused_with_the_remedy() -> Non
         ):
             with pytest.raises(ListenError, match="GPU_DEV_LISTEN"):
                 open_socket(listen)
+
+
+async def test_what_fails_in_the_background_is_named_and_the_api_stays_ready(
+    app: FastAPI, alice: httpx.AsyncClient
+) -> None:
+    app.state.services.runtime.loops["something"].failed(DatabaseUnavailableError("away"))
+    ready = await alice.get("/readyz")
+    assert (ready.status_code, ready.text.splitlines()[0]) == (200, "ready")
+    assert "something: failing since" in ready.text
+    assert 'gpu_dev_loop_failures_total{loop="something"} 1.0' in (await alice.get("/metrics")).text

@@ -1,6 +1,7 @@
 """Cards that the ledger has for somebody are not a map's to take; and nothing is bound while nobody can say which."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from urllib.parse import parse_qs, urlsplit
@@ -8,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from reservation_core.adapters.postgres.engine import open_engine
-from tests.integration.gpu_scheduler.conftest import Cluster, Starter, admitted, pod
+from tests.integration.gpu_scheduler.conftest import Cluster, Process, Starter, admitted, pod
 from tests.integration.reservation_core.adapters.postgres.conftest import Seed
 from tests.waiting import eventually
 
@@ -115,6 +116,13 @@ async def test_reserved_cards_are_kept_off_until_they_are_let_go(
     assert await cluster.node_of("held-0") is None
 
 
+async def readings_failed(process: Process, times: int) -> bool:
+    """Whether reading the promised cards has failed so often."""
+    text = (await process.get("/metrics"))[1]
+    found = re.search(r'^gpu_dev_loop_failures_total\{loop="promised_cards"\} (\S+)$', text, re.MULTILINE)
+    return found is not None and float(found[1]) >= times
+
+
 async def test_while_nobody_can_say_which_cards_are_promised_nothing_is_bound(
     cluster: Cluster, start: Starter, door: tuple[Door, str]
 ) -> None:
@@ -126,10 +134,10 @@ async def test_while_nobody_can_say_which_cards_are_promised_nothing_is_bound(
     await cluster.add(admitted(pod("before-0", "0=node1:0")))
     await cluster.eventually_on("before-0", name)
     await way.shut()
-    await eventually(lambda: len(process.logged("the promised cards could not be read; trying again")) > 10)
+    await eventually(lambda: readings_failed(process, 5))
     await cluster.add(admitted(pod("meanwhile-0", "0=node1:1")))
-    told = len(process.logged("the promised cards could not be read; trying again"))
-    await eventually(lambda: len(process.logged("the promised cards could not be read; trying again")) > told + 5)
+    await eventually(lambda: readings_failed(process, 10))
+    assert "promised_cards: failing since" in (await process.get("/ready"))[1]
     assert await cluster.node_of("meanwhile-0") is None
     await eventually(process.leading)
     await way.open()

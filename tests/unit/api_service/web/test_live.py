@@ -14,6 +14,7 @@ from api_service.web.live import LiveTopics, Subscription, messages, topics_of
 from reservation_core.ports.events import Recorded
 from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWorkFactory
 from reservation_core.ports.wakeups import Wakeups
+from reservation_core.runtime.loops import Loops
 from tests.virtual_time import run_virtually
 
 LONG_S = 10.0
@@ -68,7 +69,7 @@ def _virtually(story: Callable[[LiveTopics, Record], Awaitable[None]]) -> None:
     async def told() -> None:
         record = Record()
         live = LiveTopics(cast("UnitOfWorkFactory", record.uow), SharedWakeups(cast("Wakeups", Silent())))
-        running = asyncio.create_task(live.run())
+        running = asyncio.create_task(live.run(Loops()["open_pages"]))
         try:
             await story(live, record)
         finally:
