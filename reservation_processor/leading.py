@@ -48,7 +48,8 @@ async def lead(runtime: Runtime, settings: ProcessorSettings, stop: asyncio.Even
             return
         _log.info("leading", epoch=epoch)
         try:
-            await _term(runtime, settings, epoch, ttl, stop)
+            with runtime.leading(epoch):
+                await _term(runtime, settings, epoch, ttl, stop)
         except* LostLeadershipError:
             _log.warning("another processor leads now", epoch=epoch)
 

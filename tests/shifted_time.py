@@ -64,6 +64,14 @@ class ShiftedTime:
             await connection.close()
         self.shift += by
 
+    async def step_database(self, by: timedelta) -> None:
+        """Set the database's clock alone, forward or back, as an administrator would."""
+        connection = await asyncpg.connect(self._url)
+        try:
+            await connection.execute("UPDATE test_clock.shift SET by = by + $1", by)
+        finally:
+            await connection.close()
+
 
 class ShiftedCluster:
     """A cluster whose pods live in the shifted time: each begins by the shift at its creation, and ends by the shift at

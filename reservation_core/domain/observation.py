@@ -32,7 +32,8 @@ def told_whole(status: PodStatus) -> list[PodStatus]:
     failed_to_start = status.reason is not None and status.reason.code is ReasonCode.START_FAILED
     if status.phase is not PodPhase.FINISHED or status.started_at is None or failed_to_start:
         return [status]
-    return [PodStatus(status.name, PodPhase.RUNNING, started_at=status.started_at), status]
+    begun = PodStatus(status.name, PodPhase.RUNNING, started_at=status.started_at, holding=status.holding)
+    return [begun, status]
 
 
 def needs_look(row: Reservation, status: PodStatus) -> bool:
@@ -104,13 +105,20 @@ def _of_pod(row: Reservation, status: PodStatus, reason: Reason) -> Reason:
 def _running(row: Reservation, status: PodStatus, own: Sequence[PodStatus], now: datetime) -> Event | None:
     if row.status is not JobStatus.STARTING and row.outcome is not JobStatus.QUEUED:
         return None
-    at = status.started_at or now
+    at = began(status) or now
     if row.nodes > 1:
         begun = [pod for pod in own if pod.phase in (PodPhase.RUNNING, PodPhase.FINISHED)]
         if len(begun) < row.nodes:
             return None
-        at = max((pod.started_at for pod in begun if pod.started_at is not None), default=at)
+        at = max((start for pod in begun if (start := began(pod)) is not None), default=at)
     return PodsRunning(at)
+
+
+def began(status: PodStatus) -> datetime | None:
+    """When a pod began to run: not before it was given its cards, whatever its node's clock says."""
+    if status.started_at is None or status.holding is None:
+        return status.started_at
+    return max(status.started_at, status.holding.starts_at)
 
 
 def _failed(status: PodStatus) -> bool:
@@ -129,7 +137,7 @@ def _finished(row: Reservation, status: PodStatus, own: Sequence[PodStatus], now
     return PodsFinished(
         at=status.finished_at or now,
         exit_code=status.exit_code,
-        started_at=status.started_at,
+        started_at=began(status),
         reason=None if status.reason is None else _of_pod(row, status, status.reason),
         pod=None if row.nodes == 1 else str(status.name),
     )

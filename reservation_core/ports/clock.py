@@ -1,5 +1,6 @@
 """Where the time comes from."""
 
+from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Protocol
 
@@ -9,4 +10,12 @@ class Clock(Protocol):
 
     def now(self) -> datetime:
         """The current time, timezone-aware UTC."""
+        ...
+
+
+class StepKeeper(Protocol):
+    """Keeps the ledger's time even when the database's clock steps."""
+
+    def leading(self, epoch: int) -> AbstractContextManager[None]:
+        """While the block runs, this process leads in `epoch` and makes up for steps of the database's clock."""
         ...

@@ -1,7 +1,7 @@
 """Which adapters a process works with, opened and closed together."""
 
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -14,10 +14,10 @@ from reservation_core.adapters.local.cluster import LocalCluster
 from reservation_core.adapters.local.inventory import BadGpusSettingError
 from reservation_core.adapters.pgmq.queue import open_client
 from reservation_core.adapters.postgres.engine import engine_url, open_engine
-from reservation_core.adapters.postgres.shared_clock import ASK_EVERY_S, SharedClock
+from reservation_core.adapters.postgres.shared_clock import SharedClock
 from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
 from reservation_core.adapters.postgres.wakeups import PostgresWakeups
-from reservation_core.ports.clock import Clock
+from reservation_core.ports.clock import Clock, StepKeeper
 from reservation_core.ports.cluster import Cluster
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWorkFactory
@@ -39,6 +39,11 @@ class Runtime:
     ids: IdSource
     cluster: Cluster
     loops: Loops = field(default_factory=Loops)
+    steps: StepKeeper | None = None
+
+    def leading(self, epoch: int) -> AbstractContextManager[None]:
+        """While the block runs, this process leads in `epoch` and makes up for steps of the database's clock."""
+        return nullcontext() if self.steps is None else self.steps.leading(epoch)
 
 
 def database_url_of(settings: CommonSettings) -> str:
@@ -68,8 +73,7 @@ def open_cluster(settings: CommonSettings, clock: Clock) -> Cluster:
     match settings.cluster:
         case ClusterKind.LOCAL:
             try:
-                # It compares with the times of files, which are this machine's.
-                return LocalCluster(settings.home, settings.local_gpus, SystemClock())
+                return LocalCluster(settings.home, settings.local_gpus, SystemClock(), clock)
             except BadGpusSettingError as error:
                 raise SettingsError(str(error)) from error
         case ClusterKind.KUBERNETES:
@@ -116,14 +120,15 @@ async def open_runtime(
         if wait_s is None:
             # Without a database there is nothing yet that could be due.
             with suppress(DatabaseUnavailableError):
-                await clock.ask()
+                await clock.begin()
         else:
-            await once_there(clock.ask, longest_s=wait_s)
+            await once_there(clock.begin, longest_s=wait_s)
         wakeups = PostgresWakeups(url, application)
         loops = Loops(clock.now)
         hearing = loops["wake_ups"]
         await closing.enter_async_context(beside(hearing.keep(lambda: wakeups.run(hearing.went_well)), name="wake-ups"))
-        keeping_time = loops["clock"].repeat(clock.ask, rest_s=ASK_EVERY_S, rests_first=True, longest_s=ASK_EVERY_S)
+        keeping_time = loops["clock"].repeat(clock.ask_next)
         await closing.enter_async_context(beside(keeping_time, name="clock"))
         client = await open_client(engine)
-        yield Runtime(unit_of_work_factory(engine, client, wakeups), wakeups, clock, RandomIds(), cluster, loops)
+        uow = unit_of_work_factory(engine, client, wakeups, clock)
+        yield Runtime(uow, wakeups, clock, RandomIds(), cluster, loops, steps=clock)

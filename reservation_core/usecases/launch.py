@@ -14,6 +14,7 @@ from reservation_core.contracts import PodOperation
 from reservation_core.domain.changes import Event, PodsGone, PodsRunning, StartDelayed, StartFailed, StartRefused
 from reservation_core.domain.lifecycle import decide
 from reservation_core.domain.model import JobStatus, PodName, PodPhase, PodStatus, Reason, ReasonCode, Reservation
+from reservation_core.domain.observation import began
 from reservation_core.domain.pods import pod_names, pod_specs
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster, PodNotNowError, PodRefusedError
@@ -168,7 +169,7 @@ async def _note_late_start(held: HeldPods, reservation: Reservation, pods: Seque
     ]
     if reservation.outcome is not JobStatus.QUEUED or len(begun) < reservation.nodes:
         return
-    at = max((pod.started_at for pod in begun if pod.started_at is not None), default=clock.now())
+    at = max((at for pod in begun if (at := began(pod)) is not None), default=clock.now())
     await _change(held, reservation.id, PodsRunning(at), clock)
 
 

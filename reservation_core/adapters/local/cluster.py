@@ -18,6 +18,7 @@ from typing import ParamSpec, TypeVar
 
 from reservation_core.adapters.local import supervisor
 from reservation_core.adapters.local.inventory import Inventory
+from reservation_core.adapters.local.machine_times import MachineTimes
 from reservation_core.adapters.local.pod_directories import PodDirectories, is_pod_name
 from reservation_core.domain.model import NodeReport, PodName, PodPhase, PodSpec, PodStatus, Reason, ReasonCode
 from reservation_core.ports.clock import Clock
@@ -39,12 +40,13 @@ _INTERPRETER_ENV = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 class LocalCluster:
     """Runs pods below `home` (GPU_DEV_HOME). `gpus` is GPU_DEV_LOCAL_GPUS, or None for the cards that NVML reports.
 
+    `clock` is the machine's own, for the times of files. Pods report their times by `ledger`, by default `clock`.
     Raises BadGpusSettingError for a setting that can't be understood.
     """
 
-    def __init__(self, home: Path, gpus: str | None, clock: Clock) -> None:
+    def __init__(self, home: Path, gpus: str | None, clock: Clock, ledger: Clock | None = None) -> None:
         self._inventory = Inventory(gpus)
-        self._pods = PodDirectories(home)
+        self._pods = PodDirectories(home, MachineTimes(clock, ledger or clock))
         self._clock = clock
         self._launchers = ThreadPoolExecutor(_LAUNCHERS, thread_name_prefix="local-cluster-launch")
         self._workers = ThreadPoolExecutor(4, thread_name_prefix="local-cluster")

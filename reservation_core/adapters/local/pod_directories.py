@@ -23,6 +23,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from reservation_core.adapters.local.machine_times import MachineTimes
 from reservation_core.adapters.local.pod_files import as_json, tidy, write_atomically
 from reservation_core.adapters.local.processes import MARKER, ProcessId, end_strays, is_running, send_signal
 from reservation_core.domain.model import PodHolding, PodName, PodPhase, PodSpec, PodStatus, Reason, ReasonCode
@@ -44,7 +45,8 @@ def is_pod_name(name: str) -> bool:
 class PodDirectories:
     """The directories below `home`. Any method may raise OSError; none takes an error for «gone»."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, times: MachineTimes) -> None:
+        self._times = times
         self.home = home.absolute()
         self.pods = self.home / "pods"
         self.tombstones = self.home / "tombstones"
@@ -72,19 +74,20 @@ class PodDirectories:
 
         Raises PodRefusedError for what no process can be given.
         """
-        name = str(spec.name)
-        if not is_pod_name(name):
-            raise PodRefusedError(Reason(ReasonCode.START_FAILED, f"{name!r} is no name for a pod."))
-        if (self.tombstones / name).exists():
+        pod = str(spec.name)
+        if not is_pod_name(pod):
+            raise PodRefusedError(Reason(ReasonCode.START_FAILED, f"{pod!r} is no name for a pod."))
+        if (self.tombstones / pod).exists():
             return False
-        directory = self.pods / name
+        directory = self.pods / pod
         if directory.exists():
             return not (directory / "started").exists()
         content = _spec_fields(spec)
-        staging = Path(tempfile.mkdtemp(prefix=f"{name}.", dir=self._staging))
+        staging = Path(tempfile.mkdtemp(prefix=f"{pod}.", dir=self._staging))
         try:
             _write(staging / "spec", content)
-            _write(staging / "deadline", repr(spec.deadline.timestamp()).encode())
+            for name, at in self._deadline_files(spec.deadline):
+                _write(staging / name, at)
             _write(staging / "lock", b"")
             _write(staging / "holding", _holding_document(spec))
             # Room to ask for the end with: a disk that the workload filled must not keep its GPUs.
@@ -112,7 +115,7 @@ class PodDirectories:
         state = _read_json(directory / "state.json")
         if state is None and not (directory / "started").exists():
             return self._not_started(name)
-        status = _status_from(directory, state)
+        status = self._status_from(directory, state)
         supervisor = _process(state, "supervisor")
         if supervisor is None or not is_running(supervisor):
             return self._without_supervisor(name, status, state)
@@ -151,7 +154,13 @@ class PodDirectories:
     def move_deadline(self, name: str, deadline: datetime) -> None:
         """Change when the supervisor ends the pod by itself. Unknown names are nothing."""
         with contextlib.suppress(FileNotFoundError):
-            write_atomically(str(self.pods / name / "deadline"), repr(deadline.timestamp()).encode())
+            for file, at in self._deadline_files(deadline):
+                write_atomically(str(self.pods / name / file), at)
+
+    def _deadline_files(self, deadline: datetime) -> list[tuple[str, bytes]]:
+        """The deadline in seconds since 1970, for supervisors that know no other time, and since the boot."""
+        by_clock, since_boot = self._times.machine_time(deadline)
+        return [("deadline", repr(by_clock).encode()), ("deadline_boot", repr(since_boot).encode())]
 
     def prune(self, now: datetime) -> None:
         """Forget pods that have been gone for a day, and what was left half made."""
@@ -172,12 +181,17 @@ class PodDirectories:
         return PodStatus(
             PodName.parse(directory.name),
             PodPhase.FINISHED,
-            started_at=_time(ended["started_at"]),
-            finished_at=_time(ended["finished_at"]),
+            started_at=self._times.ledger_time(ended, "started_at"),
+            finished_at=self._times.ledger_time(ended, "finished_at"),
             exit_code=ended["exit_code"],
             reason=reason,
             holding=_holding(directory),
         )
+
+    def _status_from(self, directory: Path, state: dict[str, Any] | None) -> PodStatus:
+        started_at = None if state is None else self._times.ledger_time(state, "started_at")
+        phase = PodPhase.PENDING if started_at is None else PodPhase.RUNNING
+        return PodStatus(PodName.parse(directory.name), phase, started_at=started_at, holding=_holding(directory))
 
     def _not_started(self, name: str) -> PodStatus | None:
         directory = self.pods / name
@@ -205,10 +219,12 @@ class PodDirectories:
                 return ended
             if not end_strays(name, self.log(name), _process(state, "workload"), _STRAYS_PATIENCE_S):
                 return status
-            started = None if status.started_at is None else status.started_at.timestamp()
+            said = state or {}
             fields: dict[str, str | float | bool | None] = {
                 "exit_code": None,
-                "started_at": started,
+                "started_at": said.get("started_at"),
+                "started_at_boot": said.get("started_at_boot"),
+                "boot_id": said.get("boot_id"),
                 "finished_at": None,
                 "reason": ReasonCode.POD_LOST.value,
                 "detail": _LOST,
@@ -296,12 +312,6 @@ def _process(state: dict[str, Any] | None, who: str) -> ProcessId | None:
     return ProcessId(state[f"{who}_pid"], state[f"{who}_ticks"], state["boot_id"])
 
 
-def _status_from(directory: Path, state: dict[str, Any] | None) -> PodStatus:
-    started_at = None if state is None else _time(state["started_at"])
-    phase = PodPhase.PENDING if started_at is None else PodPhase.RUNNING
-    return PodStatus(PodName.parse(directory.name), phase, started_at=started_at, holding=_holding(directory))
-
-
 def _holding_document(spec: PodSpec) -> bytes:
     """What a ledger that has forgotten the pod learns from it; nothing of it is a user's."""
     times = [None if at is None else at.timestamp() for at in (spec.starts_at, spec.ends_at)]
@@ -328,7 +338,3 @@ def _holding(directory: Path) -> PodHolding | None:
         starts_at=datetime.fromtimestamp(said["starts_at"], UTC),
         ends_at=datetime.fromtimestamp(said["ends_at"], UTC),
     )
-
-
-def _time(seconds: float | None) -> datetime | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

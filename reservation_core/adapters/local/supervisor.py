@@ -32,6 +32,8 @@ except ImportError:
 
 sys.path.append(os.path.abspath(__file__ + "/../../../.."))  # `-I -S` leaves the standard library alone there
 
+from reservation_core.adapters.boot_time import seconds_since_boot
+from reservation_core.adapters.local.kernel import boot_id
 from reservation_core.adapters.local.pod_files import (
     as_json,
     read_seconds,
@@ -88,7 +90,10 @@ def finish(pod: PodProcess, exit_code: int | None, reason: str | None, detail: s
     fields = {
         "exit_code": exit_code,
         "started_at": pod.started_at,
+        "started_at_boot": pod.started_at_boot,
         "finished_at": time.time(),
+        "finished_at_boot": seconds_since_boot(),
+        "boot_id": boot_id(),
         "reason": reason,
         "detail": detail,
     }

@@ -12,6 +12,7 @@ try:
 except ImportError:
     import signal
 
+from reservation_core.adapters.boot_time import seconds_since_boot
 from reservation_core.adapters.local.kernel import (
     PR_SET_CHILD_SUBREAPER,
     PR_SET_PDEATHSIG,
@@ -53,6 +54,7 @@ class PodProcess:
         self.status: int | None = None
         self.childless = True
         self.started_at: float | None = None
+        self.started_at_boot: float | None = None
 
     def write_state(self) -> None:
         """Say who runs. `started_at` is null until the command itself runs."""
@@ -65,13 +67,18 @@ class PodProcess:
             "boot_id": boot_id(),
             "contained": self.contained,
             "started_at": self.started_at,
+            "started_at_boot": self.started_at_boot,
         }
         write_atomically(self.dir + "/state.json", as_json(fields))
+
+    def note_start(self) -> None:
+        """It runs from now on."""
+        self.started_at, self.started_at_boot = time.time(), seconds_since_boot()
 
     def start(self, umask: int) -> tuple[int, str] | None:
         """Start the workload. Returns None when it runs, or (exit code, why it can't)."""
         if not self.spec.command:
-            self.started_at = time.time()
+            self.note_start()
             self.write_state()
             return None
         go_read, go_write = os.pipe()
@@ -90,7 +97,7 @@ class PodProcess:
         os.close(go_write)
         with open(error_read, "rb") as file:
             error = file.read()
-        self.started_at = time.time()
+        self.note_start()
         if error:
             code, _, detail = error.decode("utf-8", "replace").partition(" ")
             return int(code), detail
@@ -158,10 +165,18 @@ class PodProcess:
                 return None
             if ending.asked:
                 return "asked"
-            left = (read_seconds(self.dir + "/deadline") or float("inf")) - time.time()
+            left = self.seconds_left()
             if left <= 0:
                 return "duration_reached"
             self.sleep(min(left, LONGEST_SLEEP_S))
+
+    def seconds_left(self) -> float:
+        """Until its deadline, by the clock that nobody sets."""
+        counted = read_seconds(self.dir + "/deadline_boot")
+        if counted is not None:
+            return counted - seconds_since_boot()
+        # An older control plane made it.
+        return (read_seconds(self.dir + "/deadline") or float("inf")) - time.time()
 
     def terminate(self, grace_s: float) -> None:
         """SIGTERM to the workload's group and wait for its end, at most `grace_s`."""

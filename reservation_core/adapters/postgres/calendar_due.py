@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres import direct
+from reservation_core.adapters.postgres.shared_clock import SharedClock, counted_by
 from reservation_core.domain.booking_life import BookingRules
 from reservation_core.ports.calendar_work import CalendarWork
 
@@ -15,12 +16,13 @@ _QUESTIONS = ("unsettled_users", "left_over_jobs", "due_bookings", "due_windows"
 class PostgresCalendarDue:
     """See ports.calendar_work.CalendarDue."""
 
-    def __init__(self, connection: AsyncConnection) -> None:
+    def __init__(self, connection: AsyncConnection, clock: SharedClock | None = None) -> None:
         self._connection = connection
+        self._counted = counted_by(clock)
 
     async def work(self, rules: BookingRules) -> CalendarWork:
         """What there is to do by the database's clock."""
-        [clock] = await direct.fetch(self._connection, "database_time", {})
+        [clock] = await direct.fetch(self._connection, "database_time", {"counted": self._counted()})
         found = await direct.which_find(self._connection, _QUESTIONS, due_parameters(rules, clock["now"], 1))
         return CalendarWork(
             disabled_users=found["unsettled_users"],
@@ -33,7 +35,7 @@ class PostgresCalendarDue:
 
     async def is_led(self) -> bool:
         """Whether the planner's lease is somebody's."""
-        [row] = await direct.fetch(self._connection, "lease_is_held", {})
+        [row] = await direct.fetch(self._connection, "lease_is_held", {"counted": self._counted()})
         return bool(row["held"])
 
 

@@ -14,7 +14,9 @@ from reservation_core.adapters.postgres import direct
 from reservation_core.adapters.postgres.node_links import node_links
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.adapters.postgres.reservations import LEDGER_CONSTRAINTS, violates
+from reservation_core.adapters.postgres.shared_clock import SharedClock, counted_by
 from reservation_core.adapters.postgres.silent_sessions import row_unless_held_up
+from reservation_core.domain.clock_steps import LONGEST_LEASE
 from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.lifecycle import ALLOCATION
 from reservation_core.domain.model import Gpu, GpuCondition, Node
@@ -31,18 +33,29 @@ CLEARED = "Its slot had to make room for something that could not be put off."
 class PostgresPlanning:
     """See ports.planning.Planning."""
 
-    def __init__(self, connection: AsyncConnection) -> None:
+    def __init__(self, connection: AsyncConnection, clock: SharedClock | None = None) -> None:
         self._connection = connection
+        self._clock = clock
+        self._counted = counted_by(clock)
 
     async def acquire(self, holder: str, ttl: timedelta) -> int | None:
         """Become the planner; None when somebody else is."""
-        given = {"holder": holder, "ttl_s": ttl.total_seconds()}
+        given = {
+            "holder": holder,
+            "ttl_s": ttl.total_seconds(),
+            "longest_s": LONGEST_LEASE.total_seconds(),
+            "counted": self._counted(),
+        }
         found = await row_unless_held_up(self._connection, "acquire_lease", given)
-        return None if found is None else int(found.epoch)
+        if found is None:
+            return None
+        if found.back_s is not None and self._clock is not None:
+            await self._clock.hold_unseen(self._connection, found.epoch, timedelta(seconds=-found.back_s))
+        return int(found.epoch)
 
     async def renew(self, epoch: int, ttl: timedelta) -> bool:
         """Stay the planner; false when somebody else is by now."""
-        given = {"epoch": epoch, "ttl_s": ttl.total_seconds()}
+        given = {"epoch": epoch, "ttl_s": ttl.total_seconds(), "counted": self._counted()}
         return await row_unless_held_up(self._connection, "renew_lease", given) is not None
 
     async def release(self, epoch: int) -> None:
@@ -141,12 +154,17 @@ class PostgresPlanning:
                     "epoch": epoch,
                     "handled": list(handled),
                     "slotted": [start.id for start in starts if start.had_slot],
+                    "counted": self._counted(),
                 },
             )
         except IntegrityError as error:
             if violates(error, *LEDGER_CONSTRAINTS):
                 raise CalendarConflictError("The ledger refused the plan: a GPU is not free. Plan again.") from error
             raise
+        if row["over"]:
+            if self._clock is not None:
+                self._clock.doubt()
+            raise CalendarConflictError("What was planned is over by now. Plan again.")
         if not row["leads"]:
             raise _lost(epoch)
         started = frozenset(row["ids"])
@@ -158,6 +176,8 @@ class PostgresPlanning:
     async def commit_slots(self, epoch: int, slots: Sequence[Slot], now: datetime) -> frozenset[str]:
         """Write slots and promises, if this is still the planner and the ledger agrees."""
         placed = [(slot.id, gpu.gpu_id, gpu.rank) for slot in slots for gpu in slot.gpus]
+        if any(slot.gpus and slot.end <= slot.start for slot in slots):
+            raise CalendarConflictError("A slot would end before it begins. Plan again.")
         try:
             [row] = await direct.fetch(
                 self._connection,
@@ -174,6 +194,7 @@ class PostgresPlanning:
                     "ranks": [rank for _, _, rank in placed],
                     "epoch": epoch,
                     "now": now,
+                    "counted": self._counted(),
                 },
             )
         except IntegrityError as error:
@@ -194,6 +215,7 @@ class PostgresPlanning:
                 "lates": [json.dumps(each.late) for each in late],
                 "now": now,
                 "slack_s": SLACK.total_seconds(),
+                "counted": self._counted(),
             },
         )
 

@@ -13,6 +13,7 @@ from reservation_core.adapters.postgres.events import ReservationEvent, record_a
 from reservation_core.adapters.postgres.job_views import JobViews
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.adapters.postgres.rows import allocated_gpu_of, reservation_of, seconds
+from reservation_core.adapters.postgres.shared_clock import SharedClock, counted_by
 from reservation_core.contracts import JobMessage, PodOperation
 from reservation_core.domain.changes import (
     AvoidNodes,
@@ -58,10 +59,11 @@ def violates(error: IntegrityError, *constraints: str) -> bool:
 class PostgresReservations(JobViews):
     """See ports.reservations.Reservations."""
 
-    def __init__(self, connection: AsyncConnection, queue: Queue) -> None:
+    def __init__(self, connection: AsyncConnection, queue: Queue, clock: SharedClock | None = None) -> None:
         super().__init__(connection)
         self._connection = connection
         self._queue = queue
+        self._counted = counted_by(clock)
 
     async def submit(self, batch: Sequence[NewReservation], now: datetime) -> list[Submitted]:
         """Store a batch in one statement, then look up what repeated Idempotency-Keys were answered with."""
@@ -182,13 +184,18 @@ class PostgresReservations(JobViews):
             await self._connection.execute(statement("avoid_nodes"), {"ids": failed_there})
         released = [c.after.id for c in changes for e in c.effects if isinstance(e, ReleaseGpus)]
         if released:
-            await self._connection.execute(statement("release_allocations"), {"ids": released})
+            parameters = {"ids": released, "counted": self._counted()}
+            await self._connection.execute(statement("release_allocations"), parameters)
         await self._take_cards(changes)
 
     async def _move_range_ends(self, ends: Sequence[tuple[Change, datetime]]) -> None:
         await self._connection.execute(
             statement("move_range_ends"),
-            {"ids": [c.after.id for c, _ in ends], "range_ends": [to for _, to in ends]},
+            {
+                "ids": [c.after.id for c, _ in ends],
+                "range_ends": [to for _, to in ends],
+                "counted": self._counted(),
+            },
         )
 
     async def _lengthen(self, ends: Sequence[tuple[Change, datetime]]) -> None:
@@ -252,6 +259,7 @@ class PostgresReservations(JobViews):
                     "indices": [card.index for _, _, card in taken],
                     "ranks": [card.rank for _, _, card in taken],
                     "range_ends": [until for _, until, _ in taken],
+                    "counted": self._counted(),
                 },
             )
         except IntegrityError as error:

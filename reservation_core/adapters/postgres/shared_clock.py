@@ -1,65 +1,204 @@
-"""The database's clock, as a process reads it between two questions to the database.
+"""The ledger's time, as a process counts it between two questions to the database.
 
 Components run on several machines whose clocks differ and are set now and then; what is due for one must be due for
 all. So the time is asked of the database, and from then on only counted: a step of a machine's clock changes nothing.
+
+The database's own clock may step, too. A process that was there before sees it at its next question and counts on; the
+leader writes down how far the clock stepped, and the ledger's time goes on evenly for all (see migration 0021).
 """
 
-import time
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import assert_never
 
 import structlog
-from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from reservation_core.adapters.boot_time import seconds_since_boot
 from reservation_core.adapters.postgres.driver_errors import told_as_unavailable
+from reservation_core.adapters.postgres.queries import statement
+from reservation_core.domain.clock_steps import HELD_AT_MOST, LONGEST_LEASE, STEP, Verdict, verdict
 from reservation_core.ports.clock import Clock
 
-ASK_EVERY_S = 30.0
+ASK_EVERY_S = 1.0
 """How often the database is asked what time it is."""
 _QUESTIONS = 3
-_WORTH_SAYING = timedelta(seconds=5)
+_CONFIRMED_WITHIN_S = 3.0
+_ASKED_AGAIN_AFTER_S = 0.25
 _log = structlog.get_logger(__name__)
 
 
-def seconds_since_boot() -> float:
-    """A clock that nobody sets, which goes on while the machine sleeps where there is such a one."""
-    if hasattr(time, "CLOCK_BOOTTIME"):
-        return time.clock_gettime(time.CLOCK_BOOTTIME)
-    return time.monotonic()
+def counted_by(clock: "SharedClock | None") -> Callable[[], datetime | None]:
+    """What statements are given as `:counted`: the time that a process has counted, or None if it counts none."""
+    return _nothing if clock is None else clock.counted
+
+
+def _nothing() -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """The time that the database told, when that was by the own count, and how long the question took in seconds."""
+
+    then: datetime
+    at: float
+    took: float
 
 
 class SharedClock:
-    """See ports.clock.Clock. Until the database has answered once, it is the machine's own clock, read at the start."""
+    """See ports.clock.Clock and StepKeeper.
+
+    Until the database has answered once, it is the machine's own clock, read at the start.
+    """
 
     def __init__(self, engine: AsyncEngine, machine: Clock, counted: Callable[[], float] = seconds_since_boot) -> None:
-        self._engine = engine
+        self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._counted = counted
         self._at = counted()
         self._then = machine.now()
+        self._known = False
+        self._epoch: int | None = None
+        self._pending_since: float | None = None
+        self._doubted = asyncio.Event()
 
     def now(self) -> datetime:
         """The current time, UTC."""
         return self._then + timedelta(seconds=self._counted() - self._at)
 
+    def counted(self) -> datetime | None:
+        """The current time; None while the database has not told any."""
+        return self.now() if self._known else None
+
+    def judged(self, at: datetime) -> datetime:
+        """Return `at`, just read from the database; after a step of its clock the counted time, and ask again."""
+        if not self._known or abs(at - self.now()) < STEP:
+            return at
+        self.doubt()
+        return self.now()
+
+    def doubt(self) -> None:
+        """Ask the database at once: something was not as it should be at this time."""
+        self._doubted.set()
+
+    @contextmanager
+    def leading(self, epoch: int) -> Iterator[None]:
+        """While the block runs, make up for steps of the database's clock as leader of this epoch."""
+        self._epoch = epoch
+        self.doubt()
+        try:
+            yield
+        finally:
+            self._epoch = None
+
+    async def begin(self) -> None:
+        """Take over the ledger's time for the first time, if need be after a moment's wait for the leader.
+
+        A leader makes up for a step within a second or so. Raises DatabaseUnavailableError.
+        """
+        until = self._counted() + _CONFIRMED_WITHIN_S
+        async with self._connected() as connection:
+            while True:
+                found = await connection.execute(
+                    statement("ledger_time_is_confirmed"), {"longest_s": LONGEST_LEASE.total_seconds()}
+                )
+                if found.scalar_one() or self._counted() >= until:
+                    break
+                await asyncio.sleep(_ASKED_AGAIN_AFTER_S)
+            self._take(await self._question(connection))
+
+    async def adopt(self) -> None:
+        """Go by the database's time from now on, whatever it is. Raises DatabaseUnavailableError."""
+        async with self._connected() as connection:
+            self._take(await self._question(connection))
+
     async def ask(self) -> None:
-        """Ask the database what time it is; of several answers the one that came soonest counts.
+        """Ask the database what time it is, and do about it what is to be done.
 
         Raises DatabaseUnavailableError; the time goes on as it was then.
         """
-        best: tuple[float, float, datetime] | None = None
+        async with self._connected() as connection:
+            answer = await self._question(connection)
+            if not self._known:
+                self._take(answer)
+                return
+            off = answer.then + timedelta(seconds=self._counted() - answer.at) - self.now()
+            if abs(off) < STEP:
+                self._pending_since = None
+            elif self._pending_since is None:
+                self._pending_since = answer.at
+                _log.warning("the database's time differs from the counted time", by_s=round(off.total_seconds(), 1))
+            pending = timedelta(seconds=0 if self._pending_since is None else answer.at - self._pending_since)
+            took = timedelta(seconds=answer.took)
+            epoch = self._epoch
+            match verdict(off, took, pending, leads=epoch is not None):
+                case Verdict.IGNORE | Verdict.COUNT_ON:
+                    return
+                case Verdict.ADOPT:
+                    self._take(answer)
+                case Verdict.MAKE_UP if epoch is not None:
+                    await self._make_up(connection, epoch, off)
+                case Verdict.MAKE_UP:
+                    return
+                case unknown:
+                    assert_never(unknown)
+
+    async def ask_next(self) -> None:
+        """Ask when a second has gone by, or when the time is in doubt. Raises what `ask` raises."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ASK_EVERY_S):
+                await self._doubted.wait()
+        self._doubted.clear()
+        await self.ask()
+
+    async def hold_unseen(self, connection: AsyncConnection, epoch: int, off: timedelta) -> None:
+        """Correct a step that happened while no process ran, in the transaction of `connection`.
+
+        `off` is by how much the clock stepped at least. The next answer of the database is adopted.
+        """
+        await self._hold(connection, epoch, off)
+        self._known = False
+        self.doubt()
+
+    async def _make_up(self, connection: AsyncConnection, epoch: int, off: timedelta) -> None:
+        held = await self._hold(connection, epoch, off)
+        if held is None:
+            return  # another process leads by now
+        self._pending_since = None
+        if not held:
+            self._take(await self._question(connection))
+
+    async def _hold(self, connection: AsyncConnection, epoch: int, off: timedelta) -> bool | None:
+        """Whether the ledger's time goes on as before; None if this process does not lead any more."""
+        parameters = {"epoch": epoch, "by_s": off.total_seconds(), "most_s": HELD_AT_MOST.total_seconds()}
+        held: bool | None = (await connection.execute(statement("hold_ledger_time"), parameters)).scalar_one_or_none()
+        if held is not None:
+            _log.warning("the database's clock has stepped", by_s=round(off.total_seconds(), 1), held=held)
+        return held
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncIterator[AsyncConnection]:
         with told_as_unavailable() as reached:
             async with self._engine.connect() as connection:
                 reached.connected = True
-                for _ in range(_QUESTIONS):
-                    before = self._counted()
-                    then: datetime = (await connection.execute(text("SELECT clock_timestamp()"))).scalar_one()
-                    took = self._counted() - before
-                    if best is None or took < best[0]:
-                        best = (took, before + took / 2, then.astimezone(UTC))
-        if best is not None:
-            _, at, then = best
-            off = then + timedelta(seconds=self._counted() - at) - self.now()
-            if abs(off) >= _WORTH_SAYING:
-                _log.warning("the database's clock is another; its time counts", off_s=round(off.total_seconds(), 1))
-            self._at, self._then = at, then
+                yield connection
+
+    async def _question(self, connection: AsyncConnection) -> _Answer:
+        """Of several answers the one that came soonest; of later ones, one is enough."""
+        answers = []
+        for _ in range(1 if self._known else _QUESTIONS):
+            before = self._counted()
+            then: datetime = (await connection.execute(statement("ledger_time"))).scalar_one()
+            took = self._counted() - before
+            answers.append(_Answer(then.astimezone(UTC), before + took / 2, took))
+        return min(answers, key=lambda answer: answer.took)
+
+    def _take(self, answer: _Answer) -> None:
+        off = answer.then + timedelta(seconds=self._counted() - answer.at) - self.now()
+        if abs(off) >= STEP:
+            _log.warning("the database's time is another; it counts", off_s=round(off.total_seconds(), 1))
+        self._at, self._then, self._known = answer.at, answer.then, True
+        self._pending_since = None

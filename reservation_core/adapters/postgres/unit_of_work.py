@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 
 from pgmq.sqlalchemy_async_queue import PGMQueue
-from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from reservation_core.adapters.pgmq.queue import PgmqQueue
@@ -36,6 +35,7 @@ from reservation_core.adapters.postgres.policies import PostgresPolicies
 from reservation_core.adapters.postgres.projects import PostgresProjects
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.adapters.postgres.reservations import PostgresReservations
+from reservation_core.adapters.postgres.shared_clock import SharedClock
 from reservation_core.adapters.postgres.unknown_pods import PostgresUnknownPods
 from reservation_core.adapters.postgres.usage import PostgresUsage
 from reservation_core.adapters.postgres.used_proofs import PostgresUsedProofs
@@ -53,9 +53,10 @@ _ALONE_S = 15.0
 class PostgresUnitOfWork:
     """See ports.transactions.UnitOfWork."""
 
-    def __init__(self, connection: AsyncConnection, client: PGMQueue) -> None:
+    def __init__(self, connection: AsyncConnection, client: PGMQueue, clock: SharedClock | None = None) -> None:
         self._connection = connection
         self._client = client
+        self._clock = clock
         self.wakes: set[Channel] = set()
 
     @cached_property
@@ -66,12 +67,12 @@ class PostgresUnitOfWork:
     @cached_property
     def reservations(self) -> PostgresReservations:
         """Reservations and their ledger."""
-        return PostgresReservations(self._connection, self.queue)
+        return PostgresReservations(self._connection, self.queue, self._clock)
 
     @cached_property
     def planning(self) -> PostgresPlanning:
         """The planner's reads and writes."""
-        return PostgresPlanning(self._connection)
+        return PostgresPlanning(self._connection, self._clock)
 
     @cached_property
     def events(self) -> PostgresEvents:
@@ -136,7 +137,7 @@ class PostgresUnitOfWork:
     @cached_property
     def calendar_due(self) -> PostgresCalendarDue:
         """What is due in the calendar."""
-        return PostgresCalendarDue(self._connection)
+        return PostgresCalendarDue(self._connection, self._clock)
 
     @cached_property
     def calendar_feeds(self) -> PostgresCalendarFeeds:
@@ -144,10 +145,10 @@ class PostgresUnitOfWork:
         return PostgresCalendarFeeds(self._connection)
 
     async def now(self) -> datetime:
-        """The database's time, in UTC."""
-        found = await self._connection.execute(text("SELECT clock_timestamp()"))
-        at: datetime = found.scalar_one()
-        return at.astimezone(UTC)
+        """The ledger's time, in UTC."""
+        found = await self._connection.execute(statement("ledger_time"))
+        at: datetime = found.scalar_one().astimezone(UTC)
+        return at if self._clock is None else self._clock.judged(at)
 
     async def progress(self) -> ServerProgress:
         """How far this server is."""
@@ -233,10 +234,12 @@ class PostgresUnitsOfWork:
         engine: AsyncEngine,
         client: PGMQueue,
         wakeups: PostgresWakeups,
+        clock: SharedClock | None = None,
         *,
         connection_s: float | None = None,
         alone_s: float = _ALONE_S,
     ) -> None:
+        self._clock = clock
         self._engine = engine
         self._connection_s = connection_s
         self._holding = engine.execution_options(isolation_level=_EACH_BY_ITSELF)
@@ -266,6 +269,7 @@ class PostgresUnitsOfWork:
             engine,
             self._client,
             self._wakeups,
+            self._clock,
             connection_s=connection.total_seconds(),
             alone_s=min(connection, statement).total_seconds(),
         )
@@ -284,7 +288,7 @@ class PostgresUnitsOfWork:
 
     def on(self, connection: AsyncConnection) -> PostgresUnitOfWork:
         """The repositories on a connection."""
-        return PostgresUnitOfWork(connection, self._client)
+        return PostgresUnitOfWork(connection, self._client, self._clock)
 
     def wake(self, uow: PostgresUnitOfWork) -> None:
         """Tell listeners what was committed."""
@@ -292,6 +296,11 @@ class PostgresUnitsOfWork:
             self._wakeups.wake(channel)
 
 
-def unit_of_work_factory(engine: AsyncEngine, client: PGMQueue, wakeups: PostgresWakeups) -> UnitOfWorkFactory:
-    """Transactions on an engine; their wake-ups go out after commit."""
-    return PostgresUnitsOfWork(engine, client, wakeups)
+def unit_of_work_factory(
+    engine: AsyncEngine, client: PGMQueue, wakeups: PostgresWakeups, clock: SharedClock | None = None
+) -> UnitOfWorkFactory:
+    """Transactions on an engine; their wake-ups go out after commit.
+
+    Where the database's time is not what `clock` has counted, `clock` counts; without one, the database's time does.
+    """
+    return PostgresUnitsOfWork(engine, client, wakeups, clock)

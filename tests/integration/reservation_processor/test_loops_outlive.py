@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from api_service.services import Services
 from api_service.web.live import LiveTopics
 from availability_updater.update import run_once as update_once
+from reservation_core.adapters.postgres import shared_clock
 from reservation_core.adapters.postgres.engine import open_engine
 from reservation_core.contracts import JobSubmit
 from reservation_core.domain.model import JobStatus, Role
@@ -58,7 +59,7 @@ async def whole(
     """All loops of a system in one process, at work behind the proxy; none may have ended when the test has."""
     monkeypatch.setattr(leading, "SUM_UP_EVERY_S", OFTEN_S)
     monkeypatch.setattr(ending, "REPAIR_EVERY_S", OFTEN_S)
-    monkeypatch.setattr(wiring, "ASK_EVERY_S", OFTEN_S)
+    monkeypatch.setattr(shared_clock, "ASK_EVERY_S", OFTEN_S)
     monkeypatch.setattr(wiring, "open_engine", bounded_engine)
     settings = StandaloneSettings(
         home=tmp_path / "home", local_gpus="h100:2", database_pool=20, lease_s=3, sweep_s=0.2, resync_s=0.3,

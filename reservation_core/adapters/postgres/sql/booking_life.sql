@@ -100,7 +100,7 @@ WHERE a.reservation_id = i.id AND a.released_at IS NULL AND lower(a.during) >= i
 -- What open rows have after a time; `closing` says that they are over with it.
 UPDATE allocations a
 SET during = tstzrange(lower(a.during), least(upper(a.during), i.at)),
-    released_at = CASE WHEN i.closing THEN clock_timestamp() END
+    released_at = CASE WHEN i.closing THEN (SELECT ledger_now()) END
 FROM unnest(CAST(:ids AS text[]), CAST(:ats AS timestamptz[]), CAST(:closing AS boolean[])) AS i (id, at, closing)
 WHERE a.reservation_id = i.id AND a.released_at IS NULL;
 
@@ -108,7 +108,7 @@ WHERE a.reservation_id = i.id AND a.released_at IS NULL;
 -- Cards for what is left of a booking's slot.
 INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, created_at)
 SELECT r.id, r.attempt, i.gpu_id, i.rank,
-       tstzrange(greatest(b.starts_at, i.begins), b.ends_at), false, clock_timestamp()
+       tstzrange(greatest(b.starts_at, i.begins), b.ends_at), false, (SELECT ledger_now())
 FROM unnest(CAST(:ids AS text[]), CAST(:gpu_ids AS bigint[]), CAST(:ranks AS integer[]),
             CAST(:begins AS timestamptz[])) AS i (id, gpu_id, rank, begins)
 JOIN reservations r ON r.id = i.id

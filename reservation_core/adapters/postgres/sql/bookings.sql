@@ -16,7 +16,7 @@ WITH ranges AS (
     GROUP BY gpu_id
 ), overruns AS (
     SELECT gpu_id FROM allocations
-    WHERE held AND upper(during) <= clock_timestamp() AND coalesce(booking_id, '') <> ALL (CAST(:without AS text[]))
+    WHERE held AND upper(during) <= (SELECT ledger_now()) AND coalesce(booking_id, '') <> ALL (CAST(:without AS text[]))
 )
 SELECT c.gpu_id, c.node, c.index AS card_index, c.gpu_type,
        s.available AND g.condition IN ('usable', 'foreign') AS bookable,

@@ -5,7 +5,7 @@
 -- card by card. Removed nodes, and cards of these, are there while somebody holds them.
 WITH touching AS MATERIALIZED (
     SELECT a.gpu_id, a.booking_id, a.held, lower(a.during) AS starts_at,
-           a.held OR a.during @> statement_timestamp() AS has_it, r.kind,
+           a.held OR a.during @> (SELECT ledger_now()) AS has_it, r.kind,
            json_build_array(r.id, r.kind, r.user_id, u.name,
                             CAST(extract(epoch FROM lower(a.during)) * 1000000 AS bigint),
                             CAST(extract(epoch FROM upper(a.during)) * 1000000 AS bigint)) AS hold
@@ -13,8 +13,8 @@ WITH touching AS MATERIALIZED (
     JOIN reservations r ON r.id = a.reservation_id
     JOIN users u ON u.id = r.user_id
     WHERE a.released_at IS NULL
-      AND (a.held OR a.during && tstzrange(statement_timestamp(),
-                                           statement_timestamp() + make_interval(secs => :within_s)))
+      AND (a.held OR a.during && tstzrange((SELECT ledger_now()),
+                                           (SELECT ledger_now()) + make_interval(secs => :within_s)))
 ), holders AS (
     SELECT DISTINCT ON (gpu_id) gpu_id, kind, hold FROM touching
     WHERE has_it ORDER BY gpu_id, held DESC, booking_id IS NULL

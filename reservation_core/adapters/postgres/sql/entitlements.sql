@@ -4,7 +4,7 @@
 SELECT r.id, g.gpu_type, count(*) AS gpus, upper(a.during) AS until,
        (SELECT count(DISTINCT n.gpu_id) FROM allocations n
         WHERE n.booking_id = r.id AND n.released_at IS NULL AND NOT n.planned
-          AND (n.held OR n.during @> clock_timestamp()))
+          AND (n.held OR n.during @> (SELECT ledger_now())))
        + (SELECT coalesce(sum(m.gpus), 0) FROM admissions m
           WHERE m.booking_id = r.id AND m.ended_at IS NULL
             AND m.pod_uid IS DISTINCT FROM CAST(:but_for AS text)) AS used
@@ -12,7 +12,7 @@ FROM reservations r
 JOIN allocations a ON a.reservation_id = r.id AND a.released_at IS NULL AND NOT a.planned
 JOIN gpus g ON g.id = a.gpu_id
 WHERE r.user_id = :user_id AND r.kind = 'booking' AND r.status IN ('confirmed', 'active')
-  AND a.during @> clock_timestamp()
+  AND a.during @> (SELECT ledger_now())
 GROUP BY r.id, g.gpu_type, upper(a.during)
 ORDER BY until DESC, r.id;
 
@@ -25,11 +25,11 @@ FROM (
            count(*) FILTER (WHERE NOT EXISTS (
                SELECT 1 FROM allocations j
                WHERE j.gpu_id = a.gpu_id AND j.reservation_id <> a.reservation_id AND j.released_at IS NULL
-                 AND NOT j.planned AND (j.held OR j.during @> clock_timestamp()))) AS unused
+                 AND NOT j.planned AND (j.held OR j.during @> (SELECT ledger_now())))) AS unused
     FROM allocations a
     JOIN gpus g ON g.id = a.gpu_id AND g.gpu_type = :gpu_type
     JOIN nodes n ON n.id = g.node_id
-    WHERE a.reservation_id = :booking_id AND a.released_at IS NULL AND NOT a.planned AND a.during @> clock_timestamp()
+    WHERE a.reservation_id = :booking_id AND a.released_at IS NULL AND NOT a.planned AND a.during @> (SELECT ledger_now())
     GROUP BY n.name
 ) c
 LEFT JOIN (
@@ -45,8 +45,8 @@ ORDER BY c.name;
 -- not know are on them is not asked: such a pod may be the asker's own.
 WITH taken AS (
     SELECT a.gpu_id,
-           bool_or(a.held OR (a.booking_id IS NULL AND a.during @> clock_timestamp())) AS now,
-           min(lower(a.during)) FILTER (WHERE a.booking_id IS NULL AND lower(a.during) > clock_timestamp()) AS next
+           bool_or(a.held OR (a.booking_id IS NULL AND a.during @> (SELECT ledger_now()))) AS now,
+           min(lower(a.during)) FILTER (WHERE a.booking_id IS NULL AND lower(a.during) > (SELECT ledger_now())) AS next
     FROM allocations a WHERE a.released_at IS NULL
     GROUP BY a.gpu_id
 )
@@ -67,5 +67,5 @@ SELECT n.name AS node, g.index AS card, coalesce(a.booking_id, a.reservation_id)
 FROM allocations a
 JOIN gpus g ON g.id = a.gpu_id
 JOIN nodes n ON n.id = g.node_id AND n.removed_at IS NULL
-WHERE a.released_at IS NULL AND NOT a.planned AND (a.held OR (a.booking_id IS NULL AND upper(a.during) > clock_timestamp()))
+WHERE a.released_at IS NULL AND NOT a.planned AND (a.held OR (a.booking_id IS NULL AND upper(a.during) > (SELECT ledger_now())))
 ORDER BY n.name, g.index, lower(a.during);

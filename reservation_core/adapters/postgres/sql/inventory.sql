@@ -75,7 +75,7 @@ SELECT n.name AS node, g.index AS card_index, g.uuid, g.gpu_type, g.memory_bytes
             WHEN h.id IS NULL THEN 'free' ELSE 'held' END AS state,
        h.id AS holder_id, h.user_name AS holder_user, h.user_id AS holder_user_id,
        -- Nobody knows when a pod ends that should have.
-       CASE WHEN h.until <= statement_timestamp() THEN h.until ELSE card_free_from(g.id, h.until) END AS free_at
+       CASE WHEN h.until <= (SELECT ledger_now()) THEN h.until ELSE card_free_from(g.id, h.until) END AS free_at
 FROM nodes n
 JOIN gpus g ON g.node_id = n.id
 JOIN card_conditions c ON c.gpu_id = g.id
@@ -84,7 +84,7 @@ LEFT JOIN LATERAL (
     FROM allocations a
     JOIN reservations r ON r.id = a.reservation_id
     JOIN users u ON u.id = r.user_id
-    WHERE a.gpu_id = g.id AND a.released_at IS NULL AND (a.held OR a.during @> statement_timestamp())
+    WHERE a.gpu_id = g.id AND a.released_at IS NULL AND (a.held OR a.during @> (SELECT ledger_now()))
     ORDER BY a.held DESC, a.booking_id IS NULL
     LIMIT 1
 ) h ON true
@@ -106,7 +106,7 @@ CROSS JOIN LATERAL (
     FROM (
         SELECT gpus.gpu_type, conditions.condition, EXISTS (
             SELECT 1 FROM allocations a
-            WHERE a.gpu_id = gpus.id AND a.released_at IS NULL AND (a.held OR a.during @> statement_timestamp())
+            WHERE a.gpu_id = gpus.id AND a.released_at IS NULL AND (a.held OR a.during @> (SELECT ledger_now()))
         ) AS in_use
         FROM gpus JOIN card_conditions conditions ON conditions.gpu_id = gpus.id WHERE gpus.node_id = n.id
     ) g
@@ -128,7 +128,7 @@ FROM (
         SELECT count(*) > 0 AS in_use,
                count(*) > 0 AND bool_and(a.reservation_id LIKE 'mnt-%') AS maintained
         FROM allocations a
-        WHERE a.gpu_id = gpus.id AND a.released_at IS NULL AND (a.held OR a.during @> statement_timestamp())
+        WHERE a.gpu_id = gpus.id AND a.released_at IS NULL AND (a.held OR a.during @> (SELECT ledger_now()))
     ) u
 ) g
 WHERE g.removed_at IS NULL OR g.in_use

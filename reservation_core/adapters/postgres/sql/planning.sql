@@ -1,13 +1,21 @@
 -- name: acquire_lease
--- Become the planner if nobody is, or if the lease ran out.
-UPDATE planner_lease SET epoch = epoch + 1, holder = :holder,
-       expires_at = clock_timestamp() + make_interval(secs => :ttl_s)
-WHERE expires_at < clock_timestamp() OR holder = :holder
-RETURNING epoch;
+-- Become the planner if nobody is, or if the lease ran out by the time that this process has counted, which no step of a
+-- clock moves. A lease that ends later than any can is one of before a step back that no process has seen: `back_s` says
+-- how far the time is behind that of its last renewal.
+UPDATE planner_lease p SET epoch = p.epoch + 1, holder = :holder,
+       expires_at = t.counted + make_interval(secs => CAST(:ttl_s AS float8))
+FROM (SELECT expires_at AS former FROM planner_lease FOR UPDATE) AS l,
+     (SELECT coalesce(CAST(:counted AS timestamptz), at) AS counted, at FROM (SELECT ledger_now() AS at) AS now) AS t
+WHERE l.former < t.counted OR p.holder = :holder
+   OR (l.former > t.counted + make_interval(secs => CAST(:longest_s AS float8) + CAST(:ttl_s AS float8)) AND l.former <> 'infinity'
+       AND abs(extract(epoch FROM t.at - t.counted)) < 1)
+RETURNING p.epoch, CASE WHEN l.former > t.counted + make_interval(secs => CAST(:longest_s AS float8) + CAST(:ttl_s AS float8)) AND l.former <> 'infinity'
+                        THEN CAST(extract(epoch FROM l.former - t.counted) AS float8) - CAST(:ttl_s AS float8) END AS back_s;
 
 -- name: renew_lease
 -- Stay the planner.
-UPDATE planner_lease SET expires_at = clock_timestamp() + make_interval(secs => :ttl_s)
+UPDATE planner_lease
+SET expires_at = coalesce(CAST(:counted AS timestamptz), (SELECT ledger_now())) + make_interval(secs => :ttl_s)
 WHERE epoch = :epoch RETURNING epoch;
 
 -- name: release_lease
@@ -88,9 +96,15 @@ ORDER BY line_type, line_priority, seq LIMIT :limit;
 -- Allocate: rows that still wait as they were when planned (an extension in between makes another job of it) move to
 -- starting, with their GPUs, events and create messages, in one statement. Where a range begins and where it is closed
 -- is stamped by the database's clock: with those of several machines, the next could begin before the last has ended.
--- Nothing happens but under the fence (see check_epoch). The messages that led to the plan are forgotten along with it.
-WITH fence AS (
-    SELECT epoch FROM planner_lease WHERE epoch = :epoch FOR SHARE
+-- Where it has just stepped, what the caller has counted counts. Nothing happens but under the fence (see check_epoch),
+-- and where a range would end before it begins: the plan is older than what it gives, or made by another time. The
+-- messages that led to the plan are forgotten along with it.
+WITH time AS MATERIALIZED (
+    SELECT t.at, EXISTS (SELECT FROM unnest(CAST(:range_ends AS timestamptz[])) AS i (range_end)
+                         WHERE i.range_end <= t.at) AS over
+    FROM (SELECT ledger_time(CAST(:counted AS timestamptz)) AS at) AS t
+), fence AS (
+    SELECT epoch FROM planner_lease WHERE epoch = :epoch AND NOT (SELECT over FROM time) FOR SHARE
 ), started AS (
     UPDATE reservations r
     SET status = :after, reason_code = :reason_code, reason = i.reason, attempt = r.attempt + 1,
@@ -112,9 +126,9 @@ WITH fence AS (
 ), placed AS (
     -- Their own slots are gone before: the count is taken once, before the first row is written.
     INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, booking_id, created_at)
-    SELECT s.id, s.attempt, g.gpu_id, g.rank, tstzrange(clock_timestamp(), s.range_end), true, s.booking_id,
-           clock_timestamp()
-    FROM started s
+    SELECT s.id, s.attempt, g.gpu_id, g.rank, tstzrange(t.at, s.range_end), true, s.booking_id, t.at
+    FROM time t
+    CROSS JOIN started s
     JOIN unnest(CAST(:gpu_owners AS text[]), CAST(:gpu_ids AS bigint[]), CAST(:ranks AS integer[]))
          AS g (reservation_id, gpu_id, rank) ON g.reservation_id = s.id
     WHERE (SELECT count(*) FROM slots) >= 0
@@ -131,15 +145,19 @@ WITH fence AS (
 ), forgotten_messages AS (
     SELECT pgmq.delete('gpu_jobs', CAST(:handled AS bigint[])) FROM fence
 )
-SELECT EXISTS (SELECT FROM fence) AS leads, (SELECT coalesce(array_agg(id), '{}') FROM started) AS ids,
+SELECT EXISTS (SELECT FROM fence) AS leads, (SELECT over FROM time) AS over,
+       (SELECT coalesce(array_agg(id), '{}') FROM started) AS ids,
        (SELECT count(*) FROM placed) AS cards, (SELECT count(*) FROM sent) AS sent,
        (SELECT count(*) FROM forgotten_messages) AS handled;
 
 -- name: commit_slots
 -- Give waiting jobs their slots in place of those they had, under the fence (see check_epoch). Who has left the line or
 -- was changed meanwhile is left out, and so is who is just being changed: whoever does that decides about the slot, too.
--- The first slot is the promise. When a slot had to be moved beyond it, that is recorded, once for each promise.
-WITH fence AS (
+-- The first slot is the promise. When a slot had to be moved beyond it, that is recorded, once for each promise, and with it
+-- a step of the clock since the promise.
+WITH time AS MATERIALIZED (
+    SELECT ledger_time(CAST(:counted AS timestamptz)) AS at
+), fence AS (
     SELECT epoch FROM planner_lease WHERE epoch = :epoch FOR SHARE
 ), input AS MATERIALIZED (
     SELECT * FROM unnest(CAST(:ids AS text[]), CAST(:versions AS integer[]), CAST(:starts AS timestamptz[]),
@@ -158,7 +176,7 @@ WITH fence AS (
     -- All slots that move are gone before: the count is taken once, before the first row is written.
     INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, planned, booking_id, created_at)
     SELECT w.id, w.attempt + 1, g.gpu_id, g.rank, tstzrange(i.starts_at, i.ends_at), false, true, w.booking_id,
-           clock_timestamp()
+           (SELECT at FROM time)
     FROM waiting w
     JOIN input i ON i.id = w.id
     JOIN unnest(CAST(:gpu_owners AS text[]), CAST(:gpu_ids AS bigint[]), CAST(:ranks AS integer[]))
@@ -167,17 +185,18 @@ WITH fence AS (
     RETURNING reservation_id
 ), promised AS (
     INSERT INTO start_promises (reservation_id, promised_start_at, made_at)
-    SELECT w.id, i.starts_at, clock_timestamp() FROM waiting w JOIN input i ON i.id = w.id WHERE i.placed
+    SELECT w.id, i.starts_at, (SELECT at FROM time) FROM waiting w JOIN input i ON i.id = w.id WHERE i.placed
     ON CONFLICT (reservation_id) DO NOTHING
 ), missed AS (
     UPDATE start_promises p SET missed_at = :now
     FROM waiting w JOIN input i ON i.id = w.id
     WHERE p.reservation_id = w.id AND p.missed_at IS NULL AND (NOT i.placed OR i.starts_at > p.promised_start_at)
-    RETURNING p.reservation_id, p.promised_start_at, i.because, CASE WHEN i.placed THEN i.starts_at END AS estimated
+    RETURNING p.reservation_id, p.promised_start_at, i.because, CASE WHEN i.placed THEN i.starts_at END AS estimated,
+              (SELECT s.because FROM clock_steps s WHERE s.at > p.made_at) AS step
 ), recorded AS (
     INSERT INTO events (reservation_id, at, actor, kind, reason, data)
-    SELECT reservation_id, :now, 'planner', 'start_promise_missed', because,
-           jsonb_build_object('promised_start_at', promised_start_at, 'because', because,
+    SELECT reservation_id, :now, 'planner', 'start_promise_missed', concat_ws(' ', because, step),
+           jsonb_build_object('promised_start_at', promised_start_at, 'because', concat_ws(' ', because, step),
                               'estimated_start_at', estimated)
     FROM missed
 )
@@ -191,8 +210,9 @@ WITH missed AS (
     FROM unnest(CAST(:ids AS text[]), CAST(:becauses AS text[]), CAST(:lates AS text[])) AS i (id, because, late)
     JOIN reservations r ON r.id = i.id AND r.status = 'queued'
     WHERE p.reservation_id = i.id AND p.missed_at IS NULL
-      AND p.promised_start_at < clock_timestamp() - make_interval(secs => :slack_s)
-    RETURNING p.reservation_id, p.promised_start_at, i.because, i.late
+      AND p.promised_start_at < (SELECT ledger_time(CAST(:counted AS timestamptz))) - make_interval(secs => :slack_s)
+    RETURNING p.reservation_id, p.promised_start_at, i.late,
+              concat_ws(' ', i.because, (SELECT s.because FROM clock_steps s WHERE s.at > p.made_at)) AS because
 )
 INSERT INTO events (reservation_id, at, actor, kind, reason, data)
 SELECT reservation_id, :now, 'planner', 'start_promise_missed', because,
@@ -217,7 +237,8 @@ WITH ended AS (
     WHERE p.reservation_id = e.id AND p.missed_at IS NULL
       AND (NOT e.given OR p.promised_start_at < e.at - make_interval(secs => :pods_slack_s))
     RETURNING p.reservation_id, p.promised_start_at, CASE WHEN e.started THEN e.at END AS started_at,
-              CASE WHEN NOT e.started THEN :never_started WHEN e.given THEN :ran_late ELSE :given_late END AS because
+              concat_ws(' ', CASE WHEN NOT e.started THEN :never_started WHEN e.given THEN :ran_late ELSE :given_late END,
+                        (SELECT s.because FROM clock_steps s WHERE s.at > p.made_at)) AS because
 )
 INSERT INTO events (reservation_id, at, actor, kind, reason, data)
 SELECT reservation_id, :now, 'system', 'start_promise_missed', because,

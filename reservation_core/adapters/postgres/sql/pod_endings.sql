@@ -20,13 +20,13 @@ WHERE b.id = ANY(CAST(:ids AS text[]));
 SELECT a.reservation_id AS id, CAST(NULL AS text) AS job, count(DISTINCT a.gpu_id) AS cards, min(lower(a.during)) AS began
 FROM allocations a
 WHERE a.reservation_id = ANY(CAST(:ids AS text[])) AND a.released_at IS NULL AND NOT a.planned
-  AND a.during @> clock_timestamp()
+  AND a.during @> (SELECT ledger_now())
 GROUP BY a.reservation_id
 UNION ALL
 SELECT a.booking_id, a.reservation_id, count(DISTINCT a.gpu_id), min(lower(a.during))
 FROM allocations a
 WHERE a.booking_id = ANY(CAST(:ids AS text[])) AND a.released_at IS NULL AND NOT a.planned
-  AND (a.held OR a.during @> clock_timestamp())
+  AND (a.held OR a.during @> (SELECT ledger_now()))
 GROUP BY a.booking_id, a.reservation_id
 ORDER BY id, job;
 
@@ -37,8 +37,8 @@ SELECT n.name AS node, g.index AS card, g.gpu_type,
        (SELECT min(a.reservation_id) FROM allocations a JOIN reservations r ON r.id = a.reservation_id
         WHERE a.gpu_id = g.id AND a.released_at IS NULL AND NOT a.planned AND a.booking_id IS NULL
           AND r.kind <> 'maintenance'
-          AND lower(a.during) <= clock_timestamp() + CAST(:lead AS interval)
-          AND (a.held OR upper(a.during) > clock_timestamp())) AS needed_by
+          AND lower(a.during) <= (SELECT ledger_now()) + CAST(:lead AS interval)
+          AND (a.held OR upper(a.during) > (SELECT ledger_now()))) AS needed_by
 FROM gpus g JOIN nodes n ON n.id = g.node_id AND n.removed_at IS NULL
 WHERE n.name = ANY(CAST(:nodes AS text[])) AND g.condition IN ('usable', 'foreign')
 ORDER BY n.name, g.index;

@@ -136,7 +136,7 @@ JOIN reservations r ON r.id = a.reservation_id
 JOIN users u ON u.id = r.user_id
 JOIN gpus g ON g.id = a.gpu_id
 WHERE a.released_at IS NULL AND r.kind IN ('job', 'booking') AND a.booking_id IS NULL AND NOT a.planned
-  AND (a.held OR a.during @> clock_timestamp())
+  AND (a.held OR a.during @> (SELECT ledger_now()))
 GROUP BY u.name, g.gpu_type;
 
 -- name: quota_spent_of_all

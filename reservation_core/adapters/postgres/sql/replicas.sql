@@ -8,7 +8,7 @@ SELECT in_recovery AS follows,
        system.system_identifier AS system,
        CASE WHEN in_recovery THEN lpad(upper(to_hex(checkpoint.timeline_id)), 8, '0')
             ELSE substr(pg_walfile_name(pg_current_wal_flush_lsn()), 1, 8) END AS timeline,
-       clock_timestamp() AS at
+       ledger_now() AS at
 FROM (SELECT pg_is_in_recovery() AS in_recovery) AS role,
      pg_control_system() AS system,
      pg_control_checkpoint() AS checkpoint;

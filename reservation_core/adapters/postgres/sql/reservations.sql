@@ -68,7 +68,9 @@ DELETE FROM wait_estimates WHERE reservation_id = ANY(CAST(:ids AS text[]));
 -- The open rows of these reservations now end then; an empty range is not a range.
 UPDATE allocations a
 SET during = tstzrange(lower(a.during), greatest(i.range_end, lower(a.during) + interval '1 microsecond')),
-    created_at = CASE WHEN i.range_end > upper(a.during) THEN clock_timestamp() ELSE a.created_at END
+    created_at = CASE WHEN i.range_end > upper(a.during) THEN
+                      (SELECT ledger_time(CAST(:counted AS timestamptz)))
+                      ELSE a.created_at END
 FROM unnest(CAST(:ids AS text[]), CAST(:range_ends AS timestamptz[])) AS i (id, range_end)
 WHERE a.reservation_id = i.id AND a.released_at IS NULL AND NOT a.planned;
 
@@ -95,9 +97,10 @@ ORDER BY starts_at LIMIT 1;
 -- Close the open rows: the hold is over, and what lay in the future goes back to the calendar. The database's clock, as
 -- where ranges begin (see commit_starts).
 UPDATE allocations a
-SET held = false, released_at = clock_timestamp(),
+SET held = false, released_at = t.at,
     during = tstzrange(lower(a.during),
-                       least(upper(a.during), greatest(clock_timestamp(), lower(a.during) + interval '1 microsecond')))
+                       least(upper(a.during), greatest(t.at, lower(a.during) + interval '1 microsecond')))
+FROM (SELECT ledger_time(CAST(:counted AS timestamptz)) AS at) AS t
 WHERE a.reservation_id = ANY(CAST(:ids AS text[])) AND a.released_at IS NULL;
 
 -- name: avoid_nodes
@@ -134,7 +137,7 @@ FROM ids HAVING count(*) > 0;
 INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, created_at)
 SELECT i.id, i.attempt, g.id, i.rank,
        tstzrange(t.at, greatest(i.range_end, t.at + interval '1 second')), true, t.at
-FROM (SELECT clock_timestamp() AS at) AS t
+FROM (SELECT ledger_time(CAST(:counted AS timestamptz)) AS at) AS t
 CROSS JOIN unnest(CAST(:ids AS text[]), CAST(:attempts AS integer[]), CAST(:nodes AS text[]),
                   CAST(:indices AS integer[]), CAST(:ranks AS integer[]), CAST(:range_ends AS timestamptz[]))
      AS i (id, attempt, node, index, rank, range_end)

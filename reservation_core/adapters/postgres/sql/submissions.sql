@@ -55,7 +55,7 @@ SELECT id FROM users WHERE id = ANY(CAST(:ids AS bigint[])) AND disabled_at IS N
 
 -- name: bookings_named
 -- The bookings that jobs named which could not be stored.
-SELECT r.id, r.user_id, r.status, r.project, k.ends_at <= clock_timestamp() AS over
+SELECT r.id, r.user_id, r.status, r.project, k.ends_at <= (SELECT ledger_now()) AS over
 FROM reservations r JOIN bookings k ON k.id = r.id WHERE r.id = ANY(CAST(:ids AS text[]));
 
 -- name: stored_answers

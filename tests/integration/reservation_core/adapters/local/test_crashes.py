@@ -20,6 +20,7 @@ from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.local import supervisor
 from reservation_core.adapters.local.cluster import LocalCluster
 from reservation_core.adapters.local.kernel import boot_id, start_ticks
+from reservation_core.adapters.local.machine_times import MachineTimes
 from reservation_core.adapters.local.pod_directories import PodDirectories
 from reservation_core.domain.model import PodPhase, PodSpec, ReasonCode
 from reservation_core.ports.cluster import ClusterUnavailableError
@@ -90,7 +91,7 @@ def supervisor_of(home: Path, spec: PodSpec) -> psutil.Process:
 
 
 def prepared(home: Path) -> PodDirectories:
-    pods = PodDirectories(home)
+    pods = PodDirectories(home, MachineTimes(SystemClock(), SystemClock()))
     pods.prepare()
     return pods
 

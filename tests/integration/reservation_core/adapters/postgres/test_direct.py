@@ -37,7 +37,9 @@ async def test_both_ways_find_the_same(engine: AsyncEngine, seed: Seed) -> None:
 async def test_in_a_transaction_it_belongs_to_it(engine: AsyncEngine, seed: Seed) -> None:
     """Even the first statement of one: what it wrote goes when the transaction is rolled back."""
     async with engine.connect() as connection:
-        assert await direct.fetch(connection, "acquire_lease", {"holder": "me", "ttl_s": 60.0})
+        assert await direct.fetch(
+            connection, "acquire_lease", {"holder": "me", "ttl_s": 60.0, "longest_s": 60.0, "counted": None}
+        )
         await connection.rollback()
     assert await seed.rows("SELECT epoch, holder FROM planner_lease") == [{"epoch": 0, "holder": None}]
 

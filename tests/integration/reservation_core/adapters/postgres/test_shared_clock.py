@@ -1,17 +1,27 @@
 """The database's clock decides, whatever the machine's own says."""
 
+import asyncio
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from reservation_core.adapters.postgres.engine import open_engine
+from reservation_core.adapters.postgres.planning import PostgresPlanning
 from reservation_core.adapters.postgres.shared_clock import SharedClock
+from reservation_core.domain.clock_steps import PATIENCE
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.settings import ExpirySettings
 from reservation_core.runtime.wiring import open_runtime
 from tests.clocks import START, SettableClock
 from tests.database_clock import DatabaseClock
+
+SECOND = timedelta(seconds=1)
+FIVE_MINUTES = timedelta(minutes=5)
+HALF = timedelta(seconds=0.5)
 
 
 class Counted:
@@ -76,3 +86,140 @@ async def test_every_component_reads_it(database_url: str, tmp_path: Path) -> No
     async with open_runtime(settings, database_url) as runtime:
         assert abs(runtime.clock.now() - START) < timedelta(minutes=5)
         assert abs(datetime.now(UTC) - START) > timedelta(days=100)
+
+
+class Leader:
+    """A clock that leads on a database whose clock a test sets."""
+
+    def __init__(self, engine: AsyncEngine, url: str, time: DatabaseClock) -> None:
+        self.engine, self.url, self.time = engine, url, time
+        self.counted = Counted()
+        self.clock = SharedClock(engine, SettableClock(), self.counted)
+
+    async def go_on(self, by: timedelta) -> None:
+        """Time passes for all."""
+        self.counted.seconds += by.total_seconds()
+        await self.time.go_on(by)
+
+    async def ledger_now(self) -> datetime:
+        """What time it is for the ledger."""
+        async with self.engine.connect() as connection:
+            found: datetime = (await connection.execute(text("SELECT ledger_now()"))).scalar_one()
+        return found
+
+    async def acquire(self) -> int:
+        """Take the lease."""
+        async with self.engine.begin() as connection:
+            epoch = await PostgresPlanning(connection, self.clock).acquire("leader", timedelta(seconds=3))
+        assert epoch is not None
+        return epoch
+
+
+@pytest.fixture
+async def leader(database_url: str) -> AsyncIterator[Leader]:
+    """A clock in agreement with the database."""
+    time = await DatabaseClock.install(database_url, START)
+    engine = open_engine(database_url, pool=2, application="test")
+    leader = Leader(engine, database_url, time)
+    await leader.clock.begin()
+    yield leader
+    await engine.dispose()
+
+
+@pytest.mark.parametrize("by", [FIVE_MINUTES, -FIVE_MINUTES])
+async def test_a_step_of_the_databases_clock_is_none_of_the_ledgers(leader: Leader, by: timedelta) -> None:
+    """It is made up for by a thousandth of the time that goes by: after 500 s by half a second."""
+    epoch = await leader.acquire()
+    await leader.time.go_on(by)
+    assert await leader.ledger_now() == START + by
+    with leader.clock.leading(epoch):
+        await leader.clock.ask()
+    assert leader.clock.now() == START
+    assert await leader.ledger_now() == START
+    await leader.go_on(timedelta(seconds=500))
+    assert await leader.ledger_now() == START + timedelta(seconds=500) + (HALF if by > timedelta(0) else -HALF)
+    late = SharedClock(leader.engine, SettableClock(START - by))
+    await late.adopt()
+    assert abs(late.now() - await leader.ledger_now()) < FIVE_MINUTES / 2
+
+
+@pytest.mark.parametrize("by", [FIVE_MINUTES, -FIVE_MINUTES])
+async def test_without_the_lease_a_step_is_counted_over_and_adopted_in_the_end(leader: Leader, by: timedelta) -> None:
+    await leader.time.go_on(by)
+    await leader.clock.ask()
+    assert leader.clock.now() == START
+    assert leader.clock.judged(START + by) == START
+    await leader.go_on(PATIENCE)
+    await leader.clock.ask()
+    assert leader.clock.now() == START + PATIENCE + by
+
+
+async def test_a_former_leader_makes_up_for_nothing(leader: Leader) -> None:
+    epoch = await leader.acquire()
+    await leader.acquire()
+    await leader.time.go_on(FIVE_MINUTES)
+    with leader.clock.leading(epoch):
+        await leader.clock.ask()
+    assert await leader.ledger_now() == START + FIVE_MINUTES
+
+
+async def test_a_step_that_would_put_bookings_off_for_too_long_is_adopted(leader: Leader) -> None:
+    epoch = await leader.acquire()
+    with leader.clock.leading(epoch):
+        await leader.time.go_on(2 * FIVE_MINUTES)
+        await leader.clock.ask()
+        assert leader.clock.now() == START
+        await leader.time.go_on(FIVE_MINUTES)
+        await leader.clock.ask()
+        assert abs(leader.clock.now() - START - FIVE_MINUTES) < SECOND
+
+
+async def test_messages_are_not_hidden_by_a_step_back(leader: Leader) -> None:
+    epoch = await leader.acquire()
+    sent = "INSERT INTO pgmq.q_pod_operations (vt, message) SELECT clock_timestamp(), '{}'"
+    async with leader.engine.begin() as connection:
+        await connection.execute(text(sent))
+    await leader.time.go_on(-FIVE_MINUTES)
+    visible = text("SELECT count(*) FROM pgmq.read('pod_operations', 1, 10)")
+    async with leader.engine.begin() as connection:
+        assert (await connection.execute(visible)).scalar_one() == 0
+    with leader.clock.leading(epoch):
+        await leader.clock.ask()
+    async with leader.engine.begin() as connection:
+        assert (await connection.execute(visible)).scalar_one() == 1
+
+
+async def test_the_lease_runs_out_by_what_is_counted(leader: Leader) -> None:
+    """A step back keeps nobody from leading, a step forward takes the lease from nobody."""
+    await leader.acquire()
+    for by in (FIVE_MINUTES, -2 * FIVE_MINUTES):
+        await leader.time.go_on(by)
+        async with leader.engine.begin() as connection:
+            assert await PostgresPlanning(connection, leader.clock).acquire("other", SECOND * 3) is None
+    leader.counted.seconds += 4
+    async with leader.engine.begin() as connection:
+        assert await PostgresPlanning(connection, leader.clock).acquire("other", SECOND * 3) is not None
+
+
+async def test_a_step_back_that_nobody_saw_does_not_put_the_ledgers_time_back(leader: Leader) -> None:
+    """The last renewal of the lease is not in the future."""
+    await leader.acquire()
+    await leader.time.go_on(-FIVE_MINUTES)
+    later = SharedClock(leader.engine, SettableClock(), Counted())
+    await later.adopt()
+    async with leader.engine.begin() as connection:
+        assert await PostgresPlanning(connection, later).acquire("other", SECOND * 3) is not None
+    await later.ask()
+    assert later.now() == START
+
+
+@pytest.mark.parametrize("by", [FIVE_MINUTES, -FIVE_MINUTES])
+async def test_a_process_that_begins_after_a_step_waits_for_the_leader(leader: Leader, by: timedelta) -> None:
+    epoch = await leader.acquire()
+    await leader.time.go_on(by)
+    late = SharedClock(leader.engine, SettableClock())
+    begins = asyncio.create_task(late.begin())
+    with leader.clock.leading(epoch):
+        await leader.clock.ask()
+    await begins
+    assert abs(late.now() - START) < FIVE_MINUTES / 2
