@@ -287,3 +287,34 @@ async def test_a_batch_of_slots_is_over_after_its_time_and_the_next_goes_on(
     assert given == jobs[:2]
     await plan(world, planner)
     assert [await slot(world, job) is not None for job in jobs] == [True] * 5
+
+
+async def test_a_start_that_would_be_over_before_it_begins_is_planned_again(bookings: BookingWorld) -> None:
+    """The database's clock is far ahead of the planner's: the job goes on waiting, and starts when they agree."""
+    world = bookings.world
+    job = await world.submitted()
+    await bookings.time.go_on(timedelta(days=2))
+    planner = await world.planner()
+    for _ in range(2):
+        outcome = await planner.cycle()
+        assert (outcome.conflict, outcome.started) == (True, 0)
+        assert (await world.row(job)).status is JobStatus.QUEUED
+    world.clock.go_on(timedelta(days=2))
+    assert (await planner.cycle()).started == 1
+
+
+async def test_a_missed_start_names_a_step_of_the_clock_since_its_promise(world: World) -> None:
+    await world.ran(**WHOLE)
+    waits = await world.submitted(**WHOLE)
+    planner = await plan(world)
+    async with world.uow() as uow:
+        await uow._connection.execute(
+            text("UPDATE ledger_clock SET stepped_at = clock_timestamp() + interval '1 s', stepped_by_s = 300")
+        )
+        await uow._connection.execute(
+            text("UPDATE start_promises SET promised_start_at = promised_start_at - interval '20 years'")
+        )
+    world.clock.go_on(2 * HOUR)
+    await plan(world, planner)
+    [missed] = [event for event in await world.events(waits) if event.kind == "start_promise_missed"]
+    assert "clock stepped by 300 s" in missed.data["because"]
