@@ -13,6 +13,7 @@ from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.log_files import LogPlaces
 from reservation_core.runtime.logs import configure
+from reservation_core.runtime.open_files import raise_open_files
 from reservation_core.runtime.settings import CommonSettings
 from reservation_core.runtime.settings_error import SettingsError
 from reservation_core.runtime.start_waiting import StopAskedError
@@ -63,6 +64,7 @@ def run_with_settings(
     except SettingsError as error:
         return _told(name, error)
     configure(settings, handlers)
+    raise_open_files()
     try:
         uvloop.run(_awaited(main, settings))
     except StopAskedError:

@@ -24,6 +24,7 @@ from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOf
 from reservation_core.ports.wakeups import Wakeups
 from reservation_core.runtime.companions import beside
 from reservation_core.runtime.loops import Loops
+from reservation_core.runtime.open_files import soft_limit_before
 from reservation_core.runtime.settings import ClusterKind, CommonSettings
 from reservation_core.runtime.settings_error import SettingsError
 from reservation_core.runtime.start_waiting import once_there
@@ -73,7 +74,9 @@ def open_cluster(settings: CommonSettings, clock: Clock) -> Cluster:
     match settings.cluster:
         case ClusterKind.LOCAL:
             try:
-                return LocalCluster(settings.home, settings.local_gpus, SystemClock(), clock)
+                return LocalCluster(
+                    settings.home, settings.local_gpus, SystemClock(), clock, open_files=soft_limit_before()
+                )
             except BadGpusSettingError as error:
                 raise SettingsError(str(error)) from error
         case ClusterKind.KUBERNETES:

@@ -41,13 +41,17 @@ class LocalCluster:
     """Runs pods below `home` (GPU_DEV_HOME). `gpus` is GPU_DEV_LOCAL_GPUS, or None for the cards that NVML reports.
 
     `clock` is the machine's own, for the times of files. Pods report their times by `ledger`, by default `clock`.
+    `open_files`: the soft limit of open files that pods start with; None: this process's own.
     Raises BadGpusSettingError for a setting that can't be understood.
     """
 
-    def __init__(self, home: Path, gpus: str | None, clock: Clock, ledger: Clock | None = None) -> None:
+    def __init__(
+        self, home: Path, gpus: str | None, clock: Clock, ledger: Clock | None = None, *, open_files: int | None = None
+    ) -> None:
         self._inventory = Inventory(gpus)
         self._pods = PodDirectories(home, MachineTimes(clock, ledger or clock))
         self._clock = clock
+        self._open_files = open_files
         self._launchers = ThreadPoolExecutor(_LAUNCHERS, thread_name_prefix="local-cluster-launch")
         self._workers = ThreadPoolExecutor(4, thread_name_prefix="local-cluster")
         self._watchers: set[_Watched] = set()
@@ -227,6 +231,8 @@ class LocalCluster:
             return
         name = str(spec.name)
         arguments = [str(self._pods.pods / name), str(self._pods.tombstones / name), str(self._pods.log(name))]
+        if self._open_files is not None:
+            arguments.append(str(self._open_files))
         try:
             launched = subprocess.run(  # our own program, and no text of a user's in argv
                 [sys.executable, "-I", "-S", supervisor.__file__, *arguments],

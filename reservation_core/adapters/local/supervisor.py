@@ -1,8 +1,9 @@
 """The process that stands over one pod: it starts the workload, ends it, and writes down how it ended.
 
-Run as `python -I -S supervisor.py POD_DIR TOMBSTONE LOG`. It starts once per pod, so it imports little of the standard
-library and of ours only the three modules written for it. It lives in a session of its own and does not need whoever
-started it: a control plane that was killed finds it again through the pod's directory:
+Run as `python -I -S supervisor.py POD_DIR TOMBSTONE LOG [OPEN_FILES]`, where OPEN_FILES is the soft limit that the
+workload starts with. It starts once per pod, so it imports little of the standard library and of ours only the three
+modules written for it. It lives in a session of its own and does not need whoever started it: a control plane that was
+killed finds it again through the pod's directory:
 
 - `lock`      an exclusive flock for as long as the supervisor lives. Whoever holds it owns the pod.
 - `started`   created once (O_EXCL) before anything runs; where it exists nothing is ever started again.
@@ -22,6 +23,7 @@ only the workload's process group is ended, and state.json says `"contained": fa
 
 import fcntl
 import os
+import resource
 import sys
 import time
 
@@ -203,7 +205,9 @@ def own(pod_dir: str, tombstone: str, log: str, ready: int) -> None:
 
 def main() -> None:
     """Leave a detached supervisor behind and print what became of it: `started`, `exists`, `gone` or `failed …`."""
-    pod_dir, tombstone, log = sys.argv[1:]
+    pod_dir, tombstone, log, *open_files = sys.argv[1:]
+    for soft in open_files:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (int(soft), resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     read, write = os.pipe()
     if os.fork() == 0:
         os.close(read)
