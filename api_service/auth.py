@@ -38,18 +38,30 @@ class Authenticator:
 
     async def principal(self, header: str | None) -> Principal:
         """Whose call this is. Raises ProblemError (401) without a valid credential."""
-        secret = _secret_in(header)
-        digest = self._ids.digest(secret)
+        digest = self._ids.digest(_secret_in(header))
         now = self._clock.now()
-        known = self._known.get(digest)
-        if known is not None and asyncio.get_running_loop().time() < known[1]:
-            principal: Principal | None = known[0]
-        else:
-            principal = await self._look_up_once(digest, now)
-        if principal is None or (principal.expires_at is not None and principal.expires_at <= now):
+        principal = self._fresh(digest) or await self._look_up_once(digest, now)
+        if principal is None or _is_over(principal, now):
             raise _unauthenticated("invalid_token", UnknownCallerError().detail)
         self._used[principal.token_id] = now
         return principal
+
+    def remembered(self, header: str) -> Principal | None:
+        """Whose call this is where that needs no lookup; None also for what is no valid credential."""
+        secret = _bearer(header)
+        principal = None if secret is None else self._fresh(self._ids.digest(secret))
+        if principal is None:
+            return None
+        now = self._clock.now()
+        if _is_over(principal, now):
+            return None
+        self._used[principal.token_id] = now
+        return principal
+
+    def was_right(self, header: str) -> bool:
+        """Whether the credential was valid when it was last looked up, as far as that is remembered."""
+        secret = _bearer(header)
+        return secret is not None and self._ids.digest(secret) in self._known
 
     def forget_token(self, token_id: str) -> None:
         """A token was revoked here: stop believing it, and browsers' sessions that were begun with it, at once."""
@@ -76,6 +88,10 @@ class Authenticator:
         self._looking.clear()
         self._known = {digest: known for digest, known in self._known.items() if not gone(known[0])}
 
+    def _fresh(self, digest: bytes) -> Principal | None:
+        known = self._known.get(digest)
+        return known[0] if known is not None and asyncio.get_running_loop().time() < known[1] else None
+
     async def _look_up_once(self, digest: bytes, now: datetime) -> Principal | None:
         """Callers with the same token at the same time share one lookup."""
         looking = self._looking.get(digest)
@@ -96,7 +112,9 @@ class Authenticator:
         revocations = self._revocations
         async with self._uow() as uow:
             principal = await uow.identities.principal(digest, now)
-        if principal is not None and revocations == self._revocations:
+        if principal is None:
+            self._known.pop(digest, None)
+        elif revocations == self._revocations:
             if len(self._known) >= _MAX_REMEMBERED:
                 self._known.clear()
             self._known[digest] = (principal, asyncio.get_running_loop().time() + self._ttl_s)
@@ -106,11 +124,21 @@ class Authenticator:
 def _secret_in(header: str | None) -> str:
     if header is None:
         raise _unauthenticated(None, "Send a token: `Authorization: Bearer <token>`. `gpu-dev login` stores one.")
-    scheme, _, secret = header.partition(" ")
-    secret = secret.strip()
-    if scheme.lower() != "bearer" or not 0 < len(secret) <= _MAX_SECRET or not secret.isascii():
+    secret = _bearer(header)
+    if secret is None:
         raise _unauthenticated("invalid_request", "The Authorization header must read `Bearer <token>`.")
     return secret
+
+
+def _bearer(header: str) -> str | None:
+    """The secret of a well-formed header."""
+    scheme, _, secret = header.partition(" ")
+    secret = secret.strip()
+    return secret if scheme.lower() == "bearer" and 0 < len(secret) <= _MAX_SECRET and secret.isascii() else None
+
+
+def _is_over(principal: Principal, now: datetime) -> bool:
+    return principal.expires_at is not None and principal.expires_at <= now
 
 
 def _unauthenticated(error: str | None, detail: str) -> ProblemError:

@@ -87,8 +87,8 @@ _ETAG = {"description": "The version, for If-Match.", "schema": {"type": "string
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The problems a route under /v1 answers with; 401, 405, 422, 500 and 503 belong to all."""
-    every = sorted({401, 422, 503, *statuses})
+    """The problems a route under /v1 answers with; 401, 405, 422, 429, 500 and 503 belong to all."""
+    every = sorted({401, 422, 429, 503, *statuses})
     return {
         status: {
             "description": _EXPLAINED[status],

@@ -84,7 +84,7 @@ class Gate:
 
         try:
             if scope["path"].startswith(PROTECTED) and scope["path"] not in _WITHOUT_TOKEN:
-                principal = await self._services.authenticator.principal(_authorization(scope))
+                principal = await self._services.token_pace.principal(scope, _authorization(scope))
                 _refuse_services_elsewhere(principal, scope["path"])
                 scope["principal"] = principal
             if scope["query_string"]:

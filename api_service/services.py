@@ -16,6 +16,7 @@ from api_service.open_streams import OpenStreams
 from api_service.policy_cache import PolicyCache
 from api_service.sign_in_pace import SignInPace
 from api_service.submission import SubmissionWriter
+from api_service.token_pace import TokenPace
 from reservation_core.ports.identities import Principal
 from reservation_core.ports.reservations import NewReservation, Submitted
 from reservation_core.ports.transactions import DatabaseUnavailableError, Reads
@@ -43,6 +44,7 @@ class Services:
     reads: Reads
     settings: ApiSettings
     authenticator: Authenticator
+    token_pace: TokenPace
     submissions: SubmissionWriter
     wakeups: SharedWakeups
     metrics: Metrics
@@ -69,11 +71,13 @@ class Services:
         async def store(batch: Sequence[NewReservation]) -> list[Submitted]:
             return await submit(runtime.uow, batch, runtime.clock.now())
 
+        authenticator = Authenticator(runtime.uow, runtime.ids, runtime.clock, settings.token_cache_s)
         return cls(
             runtime=runtime,
             reads=reads,
             settings=settings,
-            authenticator=Authenticator(runtime.uow, runtime.ids, runtime.clock, settings.token_cache_s),
+            authenticator=authenticator,
+            token_pace=TokenPace(settings, authenticator),
             submissions=SubmissionWriter(store, settings.submit_batch),
             wakeups=SharedWakeups(runtime.wakeups),
             metrics=Metrics(reads, runtime.clock, loops=runtime.loops),

@@ -10,6 +10,7 @@ from reservation_core.domain.errors import NotLetInError, ProofRefusedError
 
 _PROBLEMS: Mapping[str, SignInOutcome] = {
     "too_many_sign_ins": SignInOutcome.TOO_MANY,
+    "too_many_wrong_tokens": SignInOutcome.TOO_MANY,
     "proof_unavailable": SignInOutcome.UNAVAILABLE,
     "sign_in_refused": SignInOutcome.REFUSED,
 }

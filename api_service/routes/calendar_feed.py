@@ -11,10 +11,10 @@ from api_service.gate import FEED
 from api_service.idempotency import Answer, once
 from api_service.preconditions import is_known
 from api_service.problems import ProblemError
-from api_service.services import Caller, Served
+from api_service.services import Caller, Served, Services
 from reservation_core.contracts_bookings import FeedCreated
 from reservation_core.ports.transactions import UnitOfWork
-from reservation_core.usecases.calendar_feed import MOST, make_feed, read_feed, remove_feed
+from reservation_core.usecases.calendar_feed import MOST, Feed, make_feed, read_feed, remove_feed
 
 router = APIRouter(tags=["bookings"])
 
@@ -69,7 +69,7 @@ async def delete_feed(services: Served, caller: Caller) -> Response:
     response_class=Response,
     summary="Your bookings as iCalendar",
     responses={
-        **problems(),
+        **problems(429),
         **stream("text/calendar", f"Your bookings, from 90 days ago on; of more than {MOST} the latest.", _EXAMPLE),
         304: {"description": "It is as the ETag in If-None-Match says."},
     },
@@ -83,13 +83,7 @@ async def get_feed(
     ] = None,
 ) -> Response:
     """For calendar programs: they send nothing but this address. It reads, and changes nothing."""
-    found = None
-    if token is not None and token.isascii():
-        secret = token
-        found = await services.reads(lambda uow: read_feed(uow, secret, services.runtime.ids))
-    if found is None:
-        detail = "This calendar address does not work, or no longer. POST /v1/bookings/feed makes a new one."
-        raise ProblemError(401, "unauthenticated", detail, headers={"WWW-Authenticate": 'Bearer realm="gpu-dev"'})
+    found = await _read(request, services, token or "")
     tag = calendar_file.tag_of(found.user, found.bookings)
     # It may be kept by who asked, and is asked for again each time.
     headers = {"Cache-Control": "private, no-cache", "ETag": tag}
@@ -97,3 +91,15 @@ async def get_feed(
         return Response(status_code=304, headers=headers)
     body = calendar_file.calendar_of(found.user, found.bookings, found.now)
     return Response(body, media_type=calendar_file.MEDIA_TYPE, headers=headers)
+
+
+async def _read(request: Request, services: Services, secret: str) -> Feed:
+    """The bookings behind an address. Raises ProblemError: 401 where it does not work, 429 for too many of these."""
+    async with services.token_pace.checking(request.scope):
+        found = None
+        if secret.isascii():
+            found = await services.reads(lambda uow: read_feed(uow, secret, services.runtime.ids))
+        if found is None:
+            detail = "This calendar address does not work, or no longer. POST /v1/bookings/feed makes a new one."
+            raise ProblemError(401, "unauthenticated", detail, headers={"WWW-Authenticate": 'Bearer realm="gpu-dev"'})
+        return found

@@ -75,7 +75,7 @@ async def ask_as_of_old(request: Request, services: Served) -> Response:
     body = await bodies.read(request, SeedSchedulabilityAsk, limit=services.settings.max_body_bytes)
     given = headers.values(request.scope, b"authorization")
     credential = given[0] if given else None if body.token is None else f"Bearer {body.token}"
-    caller = await services.authenticator.principal(credential)
+    caller = await services.token_pace.principal(request.scope, credential)
     now = services.runtime.clock.now()
 
     async def act(uow: UnitOfWork) -> Answer:

@@ -116,8 +116,10 @@ class Site:
         if secret is None:
             return None
         try:
-            principal = await self._services.authenticator.principal(f"Bearer {secret}")
-        except ProblemError:
+            principal = await self._services.token_pace.principal(request.scope, f"Bearer {secret}")
+        except ProblemError as problem:
+            if problem.status == HTTPStatus.TOO_MANY_REQUESTS:
+                raise
             return None  # over, or never was one: they sign in again
         if principal.role is Role.SERVICE:
             return None  # no session begins with it, but a cookie holds what its browser was told to send

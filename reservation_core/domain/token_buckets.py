@@ -40,13 +40,26 @@ class TokenBuckets:
         self._forget_full(now)
         if key not in self._buckets and len(self._buckets) >= self._most:
             key = _Rest
-        left, at = self._buckets.get(key, (float(self._pace.burst), now))
-        left = min(float(self._pace.burst), left + (now - at) * self._pace.per_s)
+        left = self._left(key, now)
         if left < 1:
-            return (1 - left) / self._pace.per_s
+            return self._wait(left)
         self._buckets[key] = (left - 1, now)
         self._buckets.move_to_end(key)
         return 0.0
+
+    def wait(self, key: Hashable, now: float) -> float:
+        """In how many seconds there will be a token; 0 when there is one. Nothing is taken."""
+        self._forget_full(now)
+        if key not in self._buckets and len(self._buckets) >= self._most:
+            key = _Rest
+        return self._wait(self._left(key, now))
+
+    def _left(self, key: Hashable, now: float) -> float:
+        left, at = self._buckets.get(key, (float(self._pace.burst), now))
+        return min(float(self._pace.burst), left + (now - at) * self._pace.per_s)
+
+    def _wait(self, left: float) -> float:
+        return 0.0 if left >= 1 else (1 - left) / self._pace.per_s
 
     def _forget_full(self, now: float) -> None:
         # One that nobody has used for so long is full, however empty it was.

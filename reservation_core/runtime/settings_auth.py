@@ -59,6 +59,9 @@ class AuthSettings(Section):
     # How often one address may try in the long run, and how often at once; each API process counts for itself.
     address_per_s: Annotated[float, Field(ge=0.01, le=10_000)] = 2
     address_burst: Annotated[int, Field(ge=1, le=100_000)] = 60
+    # How many wrong tokens an address may send in the long run, and at once; right ones are never held up by these.
+    wrong_tokens_per_s: Annotated[float, Field(ge=0.01, le=10_000)] = 2
+    wrong_tokens_burst: Annotated[int, Field(ge=1, le=100_000)] = 100
     # The same for the word of each: of every host of AWS's, of the issuers, of the cluster.
     voucher_per_s: Annotated[float, Field(ge=0.01, le=10_000)] = 50
     voucher_burst: Annotated[int, Field(ge=1, le=100_000)] = 200

@@ -1,5 +1,6 @@
 """Signing in with a token, signing out, and the time zone."""
 
+from http import HTTPStatus
 from zoneinfo import available_timezones
 
 from starlette.responses import Response
@@ -51,8 +52,10 @@ async def _begun(visit: Visit, secret: str | None) -> WebSession:
         raise _NotSignedInError(SignInOutcome.MALFORMED, detail)
     services = visit.services
     try:
-        shown = await services.authenticator.principal(f"Bearer {secret}")
+        shown = await services.token_pace.principal(visit.request.scope, f"Bearer {secret}")
     except ProblemError as error:
+        if error.status == HTTPStatus.TOO_MANY_REQUESTS:
+            raise
         detail = "This token is not valid: it is misspelt, expired or revoked. Ask for a new one."
         raise _NotSignedInError(SignInOutcome.REFUSED, detail) from error
     try:
