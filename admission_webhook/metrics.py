@@ -6,6 +6,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
 
 from reservation_core.runtime.loop_metrics import LoopCollector
 from reservation_core.runtime.loops import Loops
@@ -72,6 +73,10 @@ class Metrics:
     def owners_usable(self, usable: bool) -> None:
         """Whether the owners file, as it is now, is the one in use."""
         self._owners.set(usable)
+
+    def show(self, collector: Collector) -> None:
+        """Add what another part of the process counts."""
+        self._registry.register(collector)
 
     def text(self) -> bytes:
         """The exposition."""

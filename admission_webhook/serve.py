@@ -16,8 +16,10 @@ from admission_webhook.app import Condition, create_app
 from admission_webhook.bodies import BodyLimits
 from admission_webhook.metrics import Metrics
 from reservation_core.ports.reviewers import PodReviewer
+from reservation_core.runtime.bounded_protocol import ServerBounds
 from reservation_core.runtime.companions import beside
 from reservation_core.runtime.garbage import calm_garbage_collector
+from reservation_core.runtime.http_collector import HttpCollector
 from reservation_core.runtime.programs import run_with_settings
 from reservation_core.runtime.serving import QuietServer, address_of, open_socket, quiet_config
 from reservation_core.runtime.serving_certificate import ServingCertificate
@@ -31,6 +33,7 @@ STOP_PATIENCE_S = 10
 IDLE_S = 120
 """How long a connection may be idle. API servers close theirs after 90 s: a server that is first may close one just as
 a review comes, which then fails."""
+CONNECTIONS = 1024
 _BACKLOG = 2048
 _log = structlog.get_logger(__name__)
 
@@ -81,8 +84,12 @@ async def serve(
     chosen = settings.webhook
     limits = BodyLimits(chosen.max_body_bytes, chosen.max_bytes_in_flight, patience_s=chosen.body_s)
     app = create_app(reviewers, condition, metrics, limits)
+    bounds = ServerBounds(settings.http.limits(CONNECTIONS))
+    metrics.show(HttpCollector(bounds))
     server = QuietServer(
-        _configured(app, certificate), lambda: _log.info("webhook_listening", address=address_of(opened, "https"))
+        _configured(app, certificate),
+        lambda: _log.info("webhook_listening", address=address_of(opened, "https")),
+        bounds,
     )
     calm_garbage_collector()
 

@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
 
 from api_service.replica_metrics import ReplicaCollector
 from reservation_core.domain.sign_in import SignInMethod
@@ -129,6 +130,10 @@ class Metrics:
     def sign_in(self, way: SignInWay | None, outcome: SignInOutcome) -> None:
         """Count one try to sign in; `way` where it got as far as to say one."""
         self._sign_ins.labels("unknown" if way is None else str(way), outcome.value).inc()
+
+    def show(self, collector: Collector) -> None:
+        """Add what another part of the process counts."""
+        self._registry.register(collector)
 
     def unforeseen_error(self) -> None:
         """Count an exception that nobody expected."""

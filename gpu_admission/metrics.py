@@ -66,6 +66,10 @@ class Metrics:
         """The certificate in use ends at `at`, in seconds since 1970."""
         self._ends.set(at)
 
+    def show(self, collector: Collector) -> None:
+        """Add what another part of the process counts."""
+        self._registry.register(collector)
+
     def text(self) -> bytes:
         """The exposition."""
         return generate_latest(self._registry)

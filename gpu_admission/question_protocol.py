@@ -11,9 +11,9 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
-from gpu_admission.patient_protocol import PatientProtocol
 from gpu_admission.questions import Condition, Question, Told
 from gpu_admission.usual_heads import UsualHeads
+from reservation_core.runtime.bounded_protocol import BoundedProtocol, ServerBounds
 
 
 class _UnderWay:
@@ -39,16 +39,22 @@ class _NobodyWaits:
 _NOBODY_WAITS = _NobodyWaits()
 
 
-class QuestionProtocol(PatientProtocol):
-    """`heads` know the questions by their paths, for all connections."""
+class QuestionProtocol(BoundedProtocol):
+    """`heads` know the questions by their paths, for all connections; a usual question's body has `patience_s`."""
 
-    def __init__(self, heads: UsualHeads[Question], condition: Condition, *args: Any, **more: Any) -> None:
-        super().__init__(*args, **more)
+    def __init__(
+        self,
+        heads: UsualHeads[Question],
+        condition: Condition,
+        patience_s: float,
+        bounds: ServerBounds,
+        **more: Any,
+    ) -> None:
+        super().__init__(bounds, **more)
         self._heads = heads
         self._condition = condition
+        self._patience_s = patience_s
         self._usual: _UnderWay | None = None
-        self._between_messages = True
-        self._used_at = 0.0
         self._idle: asyncio.TimerHandle | None = None
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -57,19 +63,8 @@ class QuestionProtocol(PatientProtocol):
             self._idle.cancel()
         super().connection_lost(exc)
 
-    def on_message_begin(self) -> None:
-        """The server's parser is in a message."""
-        self._between_messages = False
-        super().on_message_begin()
-
-    def on_message_complete(self) -> None:
-        """The server's parser is at the end of one."""
-        self._between_messages = True
-        super().on_message_complete()
-
     def data_received(self, data: bytes) -> None:
         """Take usual questions for ourselves, and leave all else to the server."""
-        self._used_at = self.loop.time()
         while data and not self.transport.is_closing():
             usual = self._usual
             if usual is not None and usual.lacks:
@@ -84,12 +79,11 @@ class QuestionProtocol(PatientProtocol):
     def _may_begin(self) -> bool:
         before: Any = self.cycle
         return (
-            self._between_messages
+            self.between_messages
             and (before is None or before.response_complete)
             and not self.pipeline
             and not self.flow.write_paused
             and not self._condition.draining
-            and (self.limit_concurrency is None or len(self.connections) < self.limit_concurrency)
         )
 
     def _begin(self, question: Question, begins: int, ends: int, data: bytes) -> bytes:
@@ -100,7 +94,7 @@ class QuestionProtocol(PatientProtocol):
         if lacks > 0:
             self._usual = usual = _UnderWay(question, data[begins:], lacks)
             self.cycle = usual  # type: ignore[assignment]
-            self._await_body(self._is_late)
+            self._late = self.loop.call_later(self._patience_s, self._is_late)
             return b""
         body = data[begins:ends]
         told = question.told_at_once(body)
@@ -122,7 +116,7 @@ class QuestionProtocol(PatientProtocol):
         usual.lacks -= len(usual.parts[-1])
         if usual.lacks:
             return b""
-        self._body_came()
+        self._stop_waiting()
         body = b"".join(usual.parts)
         told = usual.question.told_at_once(body)
         if told is None:
@@ -140,6 +134,7 @@ class QuestionProtocol(PatientProtocol):
         task.add_done_callback(self.tasks.discard)
 
     def _is_late(self) -> None:
+        self._late = None
         usual = self._usual
         if usual is not None and usual.lacks:
             self._tell(usual, usual.question.too_late())
@@ -164,21 +159,21 @@ class QuestionProtocol(PatientProtocol):
 
     def _look_idle(self) -> None:
         """Close a connection on which nothing has come for long. The server does so itself after its own answers."""
-        left_s = self._used_at + self.timeout_keep_alive - self.loop.time()
+        left_s = self.used_at + self.timeout_keep_alive - self.loop.time()
         before: Any = self.cycle
         if left_s > 0 or not (before is None or before.response_complete):
             self._idle = self.loop.call_later(max(left_s, 1.0), self._look_idle)
         else:
-            self.transport.close()
+            self.timeout_keep_alive_handler()
 
 
 def question_protocol(
     questions: Mapping[str, Question], condition: Condition, patience_s: float
-) -> Callable[..., asyncio.Protocol]:
-    """What makes these connections; heads, bodies and new connections have so many seconds each."""
+) -> Callable[..., BoundedProtocol]:
+    """What makes these connections; the bodies of usual questions have so many seconds each."""
     heads = UsualHeads({path.encode(): question for path, question in questions.items()})
 
-    def made(*args: Any, **more: Any) -> asyncio.Protocol:
-        return QuestionProtocol(heads, condition, patience_s, *args, **more)
+    def made(bounds: ServerBounds, **more: Any) -> BoundedProtocol:
+        return QuestionProtocol(heads, condition, patience_s, bounds, **more)
 
     return made

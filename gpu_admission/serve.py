@@ -14,20 +14,23 @@ from gpu_admission.app import Answering, App
 from gpu_admission.bodies import Bodies
 from gpu_admission.debug_app import create_debug_app
 from gpu_admission.metrics import Metrics
-from gpu_admission.patient_protocol import patient_protocol
 from gpu_admission.question_protocol import question_protocol
 from gpu_admission.questions import Condition
+from reservation_core.runtime.bounded_protocol import ServerBounds
 from reservation_core.runtime.companions import beside
 from reservation_core.runtime.extender import run_extender
 from reservation_core.runtime.garbage import calm_garbage_collector
+from reservation_core.runtime.http_collector import HttpCollector
 from reservation_core.runtime.loops import Loops
 from reservation_core.runtime.serving import QuietServer, address_of, open_socket, quiet_config
 from reservation_core.runtime.serving_certificate import ServingCertificate
 from reservation_core.runtime.settings_admission import AdmissionRules, AdmissionSettings
+from reservation_core.runtime.settings_http import HttpSettings
 
 _STOP_PATIENCE_S = 10
 _BACKLOG = 2048
-_CONNECTIONS = 500
+CONNECTIONS = 500
+_DEBUG_CONNECTIONS = 16
 _log = structlog.get_logger(__name__)
 
 
@@ -38,7 +41,7 @@ async def serve(settings: AdmissionSettings, stop: asyncio.Event) -> None:
         opened = _open(closing, rules.address, "--address")
         debugging = _open(closing, rules.debug_address, "--pprofAddress") if rules.debug_address else None
         running = await closing.enter_async_context(run_extender(settings))
-        await answer(running, opened, debugging, rules, stop)
+        await answer(running, opened, debugging, rules, settings.http, stop)
 
 
 async def answer(
@@ -46,6 +49,7 @@ async def answer(
     opened: socket.socket,
     debugging: socket.socket | None,
     rules: AdmissionRules,
+    http: HttpSettings,
     stop: asyncio.Event,
 ) -> None:
     """Answer schedulers on one listening socket, and who debugs on the other, until `stop` is set."""
@@ -64,13 +68,21 @@ async def answer(
             looking = Loops().keep("certificate", partial(certificate.watch, rules.certificate_look_s))
             await closing.enter_async_context(beside(looking, name="certificate"))
         address = address_of(opened, "https" if secured else "http")
-        answering = _configured(app.asgi(), rules, **secured)
-        answering.http = question_protocol(app.questions, condition, rules.body_s)  # type: ignore[assignment]
-        server = QuietServer(answering, lambda: _log.info("listening", address=address))
+        # A whole request, its head included, must come within `body_s`.
+        http = http.model_copy(update={"head_s": min(http.head_s, rules.body_s)})
+        bounds = ServerBounds(http.limits(CONNECTIONS))
+        metrics.show(HttpCollector(bounds))
+        server = QuietServer(
+            _configured(app.asgi(), rules, **secured),
+            lambda: _log.info("listening", address=address),
+            bounds,
+            protocol=question_protocol(app.questions, condition, rules.body_s),
+        )
         if debugging is not None:
             shown = QuietServer(
                 _configured(create_debug_app(stop), rules),
                 lambda: _log.info("debug_listening", address=address_of(debugging)),
+                ServerBounds(http.limits(_DEBUG_CONNECTIONS)),
             )
             await closing.enter_async_context(beside(shown.serve(sockets=[debugging]), name="debug"))
             closing.callback(setattr, shown, "should_exit", True)
@@ -95,17 +107,14 @@ def _open(closing: AsyncExitStack, address: str, said_by: str) -> socket.socket:
 
 
 def _configured(app: Any, rules: AdmissionRules, **more: Any) -> uvicorn.Config:
-    config = quiet_config(
+    return quiet_config(
         app,
         stop_patience_s=_STOP_PATIENCE_S,
         lifespan="off",
         backlog=_BACKLOG,
-        limit_concurrency=_CONNECTIONS,
         timeout_keep_alive=rules.idle_s,
         **more,
     )
-    config.http = patient_protocol(rules.body_s)  # type: ignore[assignment]
-    return config
 
 
 def _seconds(at: datetime) -> float:

@@ -9,6 +9,7 @@ from pathlib import Path
 import structlog
 
 from gpu_scheduler.health import create_app
+from reservation_core.runtime.bounded_protocol import ServerBounds
 from reservation_core.runtime.garbage import calm_garbage_collector
 from reservation_core.runtime.map_scheduling import run_map_scheduler
 from reservation_core.runtime.programs import run_with_settings, settings_told
@@ -17,6 +18,7 @@ from reservation_core.runtime.settings_scheduler import SchedulerSettings
 from reservation_core.runtime.shutdown import stop_on_signals
 
 PROGRAM = "gpu_scheduler"
+_CONNECTIONS = 64
 _STOP_PATIENCE_S = 5
 _log = structlog.get_logger(__name__)
 
@@ -50,7 +52,11 @@ async def _run(kubeconfig: Path | None, listen: str, settings: SchedulerSettings
     try:
         async with run_map_scheduler(settings) as running:
             config = quiet_config(create_app(running), stop_patience_s=_STOP_PATIENCE_S, lifespan="off")
-            server = QuietServer(config, lambda: _log.info("health_listening", address=address_of(opened)))
+            server = QuietServer(
+                config,
+                lambda: _log.info("health_listening", address=address_of(opened)),
+                ServerBounds(settings.http.limits(_CONNECTIONS)),
+            )
             calm_garbage_collector()
             stopping = asyncio.create_task(_stop(server, stop))
             try:

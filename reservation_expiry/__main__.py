@@ -42,7 +42,9 @@ async def _watch(settings: ExpirySettings) -> None:
     listen, stop = settings.health_listen, stop_on_signals()
     async with (
         open_runtime(settings, application=f"{PROGRAM}-watch") as runtime,
-        nullcontext() if listen is None else beside(serve_health(runtime.uow, runtime.loops, listen), name="health"),
+        nullcontext()
+        if listen is None
+        else beside(serve_health(runtime.uow, runtime.loops, listen, settings.http), name="health"),
     ):
         await watch(runtime, settings, stop)
 

@@ -16,9 +16,8 @@ async def main(settings: ProcessorSettings) -> None:
     """Process until SIGTERM or SIGINT."""
     async with open_runtime(settings, application="reservation_processor") as runtime:
         listen, stop = settings.health_listen, stop_on_signals()
-        async with (
-            nullcontext() if listen is None else beside(serve_health(runtime.uow, runtime.loops, listen), name="health")
-        ):
+        health = None if listen is None else serve_health(runtime.uow, runtime.loops, listen, settings.http)
+        async with nullcontext() if health is None else beside(health, name="health"):
             await run(runtime, settings, stop)
 
 

@@ -48,6 +48,15 @@ def source_of(peer: str | None, forwarded: Sequence[str], trusted: Sequence[Netw
     return _key(here)
 
 
+def counted_source(peer: str, proxies: Sequence[Network]) -> str | None:
+    """Under which source a connection from an address counts; None for this machine and for proxies of ours, behind
+    which many clients are."""
+    address = _parsed(peer)
+    if address is None or address.is_loopback or _is_of(address, proxies):
+        return None
+    return _key(address)
+
+
 def _parsed(text: str) -> Address | None:
     """An address, also with a port behind it as some proxies write it."""
     text = text.strip()

@@ -11,12 +11,15 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
 from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWorkFactory
+from reservation_core.runtime.bounded_protocol import ServerBounds
 from reservation_core.runtime.loop_metrics import LoopCollector
 from reservation_core.runtime.loops import PATIENCE_S, Loops
 from reservation_core.runtime.serving import QuietServer, address_of, open_socket, quiet_config
+from reservation_core.runtime.settings_http import HttpSettings
 
 _ANSWER_S = 3
 _STOP_PATIENCE_S = 2
+CONNECTIONS = 64
 _log = structlog.get_logger(__name__)
 
 
@@ -61,11 +64,16 @@ def _lines(*lines: str, status: int = 200) -> Response:
     return PlainTextResponse("".join(f"{line}\n" for line in lines), status)
 
 
-async def serve_health(uow_factory: UnitOfWorkFactory, loops: Loops, listen: str) -> None:
+async def serve_health(uow_factory: UnitOfWorkFactory, loops: Loops, listen: str, http: HttpSettings) -> None:
     """Answer until cancelled. Raises ListenError."""
     opened = open_socket(listen, "GPU_DEV_HEALTH_LISTEN")
     try:
         config = quiet_config(create_app(uow_factory, loops), stop_patience_s=_STOP_PATIENCE_S, lifespan="off")
-        await QuietServer(config, lambda: _log.info("health_listening", address=address_of(opened))).serve([opened])
+        server = QuietServer(
+            config,
+            lambda: _log.info("health_listening", address=address_of(opened)),
+            ServerBounds(http.limits(CONNECTIONS)),
+        )
+        await server.serve([opened])
     finally:
         opened.close()

@@ -1,12 +1,16 @@
 """Serving HTTP inside a program that has its own event loop and its own signals: the listening socket, the server."""
 
+import asyncio
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import uvicorn
 
+from reservation_core.domain.client_addresses import Network
+from reservation_core.runtime.bounded_listener import BoundedListener
+from reservation_core.runtime.bounded_protocol import BoundedProtocol, ServerBounds
 from reservation_core.runtime.settings_error import SettingsError
 
 
@@ -33,11 +37,26 @@ def quiet_config(app: Any, *, stop_patience_s: int, **more: Any) -> uvicorn.Conf
 
 
 class QuietServer(uvicorn.Server):
-    """Leaves signals to the program that it runs in, and says when it accepts connections."""
+    """Leaves signals to the program that it runs in, says when it accepts connections, and keeps them within bounds.
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+    `protocol` makes a connection of the bounds and of what uvicorn gives. Connections from `proxies` are bounded only
+    in all.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        ready: Callable[[], None],
+        bounds: ServerBounds,
+        *,
+        protocol: Callable[..., BoundedProtocol] = BoundedProtocol,
+        proxies: Sequence[Network] = (),
+    ) -> None:
         super().__init__(config)
         self._ready = ready
+        self._bounds = bounds
+        self._protocol = protocol
+        self._proxies = proxies
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -45,10 +64,27 @@ class QuietServer(uvicorn.Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """As usual, and then tell."""
-        await super().startup(sockets)
-        if self.started:
-            self._ready()
+        """Start the application; then accept connections from the sockets, and tell."""
+        await super().startup([])
+        if not self.started:
+            return
+        listeners = [
+            BoundedListener(opened, self._bounds, self._new_protocol, self.config.ssl, self._proxies)
+            for opened in sockets or []
+        ]
+        for listener in listeners:
+            listener.start(self.config.backlog)
+        self.servers = listeners  # type: ignore[assignment]  # they are closed, and their end is awaited
+        self._ready()
+
+    def _new_protocol(self) -> BoundedProtocol:
+        return self._protocol(
+            self._bounds,
+            config=self.config,
+            server_state=self.server_state,
+            app_state=self.lifespan.state,
+            _loop=asyncio.get_running_loop(),
+        )
 
 
 def open_socket(listen: str, said_by: str = "GPU_DEV_LISTEN") -> socket.socket:

@@ -19,6 +19,7 @@ from reservation_core.domain.client_addresses import trusted_networks
 from reservation_core.domain.egress import egress_rules
 from reservation_core.domain.placement.policy_names import DEFAULT_POLICY, PlacementPolicy
 from reservation_core.runtime.settings_auth import AuthSettings
+from reservation_core.runtime.settings_http import HttpSettings
 from reservation_core.runtime.settings_section import Section
 from reservation_core.runtime.settings_web import WebSettings
 
@@ -196,6 +197,7 @@ class CommonSettings(BaseSettings):
     local_gpus: str | None = None
     gpu: GpuSettings = Field(default_factory=GpuSettings)
     kubernetes: KubernetesSettings = Field(default_factory=KubernetesSettings)
+    http: HttpSettings = Field(default_factory=HttpSettings)
     log_level: LogLevel = "INFO"
     log_json: bool = True
 

@@ -15,6 +15,7 @@ import pytest
 from gpu_admission.serve import answer
 from reservation_core.runtime.serving import open_socket
 from reservation_core.runtime.settings_admission import AdmissionRules
+from reservation_core.runtime.settings_http import HttpSettings
 from tests.card_cluster import CardCluster
 from tests.integration.gpu_admission.counting_extender import CountingExtender
 from tests.kubernetes.api_server import ApiServer
@@ -48,7 +49,7 @@ class Served:
 
 
 @contextmanager
-def served(extender: CountingExtender, **rules: Any) -> Iterator[Served]:
+def served(extender: CountingExtender, http: HttpSettings | None = None, **rules: Any) -> Iterator[Served]:
     """Serve until the block's end."""
     settled = AdmissionRules(**{"drain_s": 0, **rules})
     loop = asyncio.new_event_loop()
@@ -62,7 +63,8 @@ def served(extender: CountingExtender, **rules: Any) -> Iterator[Served]:
     def stopped() -> None:
         loop.call_soon_threadsafe(stop.set)
 
-    ended = asyncio.run_coroutine_threadsafe(answer(extender, opened, debugging, settled, stop), loop)
+    serving = answer(extender, opened, debugging, settled, http or HttpSettings(), stop)
+    ended = asyncio.run_coroutine_threadsafe(serving, loop)
     made = Served(extender, opened.getsockname()[1], debugging.getsockname()[1], stopped, ended, loop)
     made.scheme = "http" if settled.tls_cert is None else "https"
     try:

@@ -1,0 +1,56 @@
+"""What an HTTP server of ours takes from clients before it knows who they are, and why it refuses the rest."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Refusal(StrEnum):
+    """Why a request or a connection was refused; the metric `gpu_dev_http_refused_total` counts by these."""
+
+    MALFORMED = "malformed"
+    HEAD_TOO_LARGE = "head_too_large"
+    TOO_MANY_FIELDS = "too_many_fields"
+    URL_TOO_LONG = "url_too_long"
+    HEAD_TOO_SLOW = "head_too_slow"
+    BODY_TOO_SLOW = "body_too_slow"
+    READER_TOO_SLOW = "reader_too_slow"
+    TOO_MANY_PIPELINED = "too_many_pipelined"
+    HANDSHAKE = "tls_handshake"
+    SERVER_FULL = "server_full"
+    ADDRESS_FULL = "address_full"
+    DISPLACED = "displaced"
+    NO_DESCRIPTORS = "no_descriptors"
+
+
+@dataclass(frozen=True, slots=True)
+class HttpLimits:
+    """Limits of one server. Sizes are in bytes, times in seconds.
+
+    `head_s` counts from the first byte of a request (of a new connection: from its accept) to the head's end; with TLS
+    the handshake has as long. `body_s` bounds a body's time, `body_bytes_per_s` its rate once `body_grace_s` are over;
+    time in which the application does not read counts for neither. A client that takes nothing of its response for
+    `reader_s` is disconnected. `connections` are all of the server's, `connections_per_address` those of one address.
+    """
+
+    connections: int
+    connections_per_address: int
+    head_bytes: int = 16 * 1024
+    head_fields: int = 100
+    head_s: float = 10
+    url_bytes: int = 8 * 1024
+    body_s: float = 300
+    body_bytes_per_s: float = 1024
+    body_grace_s: float = 10
+    reader_s: float = 60
+
+    def body_is_late(self, received: int, elapsed_s: float) -> bool:
+        """Whether a body of which so many bytes have come in so many seconds takes too long."""
+        return elapsed_s >= self.body_s or received < (elapsed_s - self.body_grace_s) * self.body_bytes_per_s
+
+
+def connections_that_fit(wanted: int, descriptors: int, reserved: int) -> int:
+    """How many connections a server may hold in a process that may open so many descriptors.
+
+    What the process needs for the database, the cluster and files stays free: `reserved`, and a quarter at least.
+    """
+    return max(1, min(wanted, descriptors - max(reserved, descriptors // 4)))

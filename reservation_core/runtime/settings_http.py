@@ -1,0 +1,50 @@
+"""Settings of every HTTP server: what it takes from clients before it knows who they are."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from reservation_core.domain.http_limits import HttpLimits, connections_that_fit
+from reservation_core.runtime.open_files import open_files
+from reservation_core.runtime.settings_section import Section
+
+_Connections = Annotated[int, Field(ge=1, le=100_000)] | None
+
+
+class HttpSettings(Section):
+    """Limits of the API, the admission webhook, the scheduler extender and the health ports alike.
+
+    Sizes are in bytes, times in seconds.
+    """
+
+    head_bytes: Annotated[int, Field(ge=2048, le=256 * 1024)] = 16 * 1024
+    head_fields: Annotated[int, Field(ge=10, le=1000)] = 100
+    head_s: Annotated[float, Field(gt=0, le=300)] = 10
+    url_bytes: Annotated[int, Field(ge=256, le=64 * 1024)] = 8 * 1024
+    body_s: Annotated[float, Field(gt=0, le=86_400)] = 300
+    # How fast a body must come on average, the first seconds not counted.
+    body_bytes_per_s: Annotated[float, Field(ge=0, le=1e9)] = 1024
+    body_grace_s: Annotated[float, Field(ge=0, le=3600)] = 10
+    reader_s: Annotated[float, Field(gt=0, le=86_400)] = 60  # a client that takes nothing of its response for so long
+    # None: 4096 for the API, 1024 for the webhook, 500 for the extender, 64 for a health port.
+    max_connections: _Connections = None
+    # None: a quarter of all. Connections from this machine and from trusted proxies are bounded only in all.
+    max_connections_per_address: _Connections = None
+    # So many descriptors, and a quarter of all at least, are kept free of connections: for database, cluster and files.
+    reserved_files: Annotated[int, Field(ge=16, le=100_000)] = 256
+
+    def limits(self, connections: int) -> HttpLimits:
+        """The limits of a server in this process that holds so many connections unless the settings say otherwise."""
+        most = connections_that_fit(self.max_connections or connections, open_files(), self.reserved_files)
+        return HttpLimits(
+            connections=most,
+            connections_per_address=min(most, self.max_connections_per_address or max(1, most // 4)),
+            head_bytes=self.head_bytes,
+            head_fields=self.head_fields,
+            head_s=self.head_s,
+            url_bytes=self.url_bytes,
+            body_s=self.body_s,
+            body_bytes_per_s=self.body_bytes_per_s,
+            body_grace_s=self.body_grace_s,
+            reader_s=self.reader_s,
+        )
