@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from api_service.web.rest_calls import RestCalls, RestProblemError
 
+_MINUTE = timedelta(minutes=1)
 _TOLD_BY_SERVER = (400, 403, 404, 409, 422)
 
 
@@ -43,8 +45,8 @@ class Prospects:
     in_booking: bool = False
 
 
-async def prospects_of(rest: RestCalls, body: Mapping[str, Any]) -> Prospects:
-    """Ask REST. Nothing is kept of the question."""
+async def prospects_of(rest: RestCalls, body: Mapping[str, Any], start_allowance: timedelta) -> Prospects:
+    """Ask REST. Nothing is kept of the question. A job needs its GPUs for `start_allowance` beside its duration."""
     try:
         explained = await rest.post("/v1/policy/explain", body)
     except RestProblemError as problem:
@@ -53,7 +55,7 @@ async def prospects_of(rest: RestCalls, body: Mapping[str, Any]) -> Prospects:
         return Prospects(known=True, problem=problem)
     rules = [str(rule["detail"]) for rule in explained["broken_rules"]]
     in_booking = body.get("booking_id") is not None
-    start = None if in_booking else await _start(rest, body)
+    start = None if in_booking else await _start(rest, body, start_allowance)
     shares = shares_of(explained["limits"], body)
     return Prospects(known=True, rules=rules, shares=shares, start=start, in_booking=in_booking)
 
@@ -78,11 +80,12 @@ def shares_of(limits: Sequence[Mapping[str, Any]], body: Mapping[str, Any]) -> l
     return found
 
 
-async def _start(rest: RestCalls, body: Mapping[str, Any]) -> str | None:
+async def _start(rest: RestCalls, body: Mapping[str, Any], start_allowance: timedelta) -> str | None:
     query = {name: body.get(name) for name in ("gpus", "gpu_type", "nodes", "duration")}
     duration = query["duration"]
     if isinstance(duration, int):
-        query["duration"] = -(-duration // 60) * 60  # the calendar knows minutes
+        needed = timedelta(seconds=duration) + start_allowance
+        query["duration"] = -(-needed // _MINUTE) * 60  # the calendar knows minutes
     try:
         found = await rest.get("/v1/bookings/slots", {**query, "limit": 1})
     except RestProblemError as problem:

@@ -203,10 +203,16 @@ class CommonSettings(BaseSettings):
 
 
 class GraceSettings(CommonSettings):
-    """Whoever has to know how long pods take to end."""
+    """Whoever has to know how long pods take to start and to end."""
 
+    start_allowance_s: Seconds = 120
     end_grace_s: Seconds = 10
     release_s: Annotated[float, Field(ge=0, le=3600)] | None = None  # until pods are seen to be gone, after that
+
+    @property
+    def start_allowance(self) -> timedelta:
+        """How long pods may take from allocation to running."""
+        return timedelta(seconds=self.start_allowance_s)
 
     @property
     def end_grace(self) -> timedelta:

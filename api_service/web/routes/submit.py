@@ -81,8 +81,9 @@ async def _form_page(
 
 
 async def _verdict(visit: Visit, typed: TypedJob) -> dict[str, Any]:
-    found = Prospects() if typed.wrong else await prospects_of(visit.rest, typed.body)
-    base = visit.services.settings.web.public_url or str(visit.request.base_url).rstrip("/")
+    settings = visit.services.settings
+    found = Prospects() if typed.wrong else await prospects_of(visit.rest, typed.body, settings.start_allowance)
+    base = settings.web.public_url or str(visit.request.base_url).rstrip("/")
     return {
         "wrong": typed.wrong,
         "prospects": found,

@@ -1,11 +1,12 @@
 """Submitting, the list and a job's page, as a browser without scripts has them."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
 
 from reservation_core.runtime.wiring import Runtime
-from tests.integration.api_service.calendars import execute
+from tests.integration.api_service.calendars import add_nodes, execute
 from tests.integration.api_service.web.browsing import Browser, words
 from tests.integration.api_service.web.conftest import SignedIn
 
@@ -67,6 +68,28 @@ async def test_the_verdict_comes_before_anything_is_sent(browsing: SignedIn, ali
     assert "Allowed" in words(response.text)
     assert "gpu-dev run --gpus 1 --for 1h -- nvidia-smi -L" in words(response.text)
     assert (await alice.get("/v1/jobs")).json()["items"] == []
+
+
+async def test_the_verdict_counts_the_time_that_pods_take_to_start(
+    browsing: SignedIn, alice: httpx.AsyncClient, runtime: Runtime
+) -> None:
+    """Between now and a booking of all GPUs lies an hour and a bit: the planner starts no job of an hour there."""
+    await add_nodes(runtime, titan=("h100", 1))
+    start = (datetime.now(UTC) + timedelta(minutes=62)).replace(second=0, microsecond=0)
+    booked = {"gpus": 1, "start": start.isoformat(), "duration": "PT5H"}
+    assert (await alice.post("/v1/bookings", json=booked)).status_code == 201
+    browser = await browsing("alice")
+
+    async def verdict(duration: str) -> str:
+        response = await browser.client.post(
+            "/submit/verdict",
+            data={"gpus": "1", "duration": duration, "command": "true"},
+            headers={"HX-Request": "true", "X-CSRF-Token": await browser.token("/submit")},
+        )
+        return words(response.text)
+
+    assert "The calendar has room for it now" in await verdict("55m")
+    assert "it waits in line until then" in await verdict("1h")
 
 
 async def test_a_job_like_one_before(browsing: SignedIn, alice: httpx.AsyncClient) -> None:
