@@ -141,6 +141,20 @@ async def test_a_deposed_planner_writes_nothing(world: World) -> None:
     assert await world.depth("gpu_jobs") > 0
 
 
+async def test_a_deposed_planner_gives_no_slots(world: World) -> None:
+    await world.ran(gpus=2, nodes=2)
+    old = await world.planner()
+    job_id = await world.submitted()
+    await old.cycle()
+    await world.planner()
+    with pytest.raises(LostLeadershipError):
+        await old.give_slots()
+    async with world.uow() as uow:
+        found = await uow._connection.execute(text("SELECT count(*) FROM allocations WHERE planned"))
+        assert found.scalar_one() == 0
+    assert (await world.view(job_id)).promised_start_at is None
+
+
 async def test_messages_that_can_not_be_read_go_to_the_dead_letters_and_stop_nobody(world: World) -> None:
     world.rules = replace(world.rules, max_reads=1)
     async with world.uow() as uow:

@@ -43,6 +43,52 @@ async def test_two_cards_have_two_calendars(seed) -> None:
         await seed.allocate("job-a", card)
 
 
+async def a_booking_with_two_jobs(seed):
+    """A booking of one card for an hour, and two jobs that may run in it; returns the card."""
+    card = await two_jobs_one_card(seed)
+    user = await seed.run("SELECT id FROM users")
+    await seed.job("bkg-a", user, "active", kind="booking")
+    await seed.allocate("bkg-a", card, held=False)
+    return card
+
+
+async def lay_within(seed, job: str, card: int, first: float, last: float) -> None:
+    """A row of a job within the booking, in hours of it."""
+    await seed.run(
+        LEDGER.replace("created_at", "created_at, booking_id")
+        + "VALUES (:job, 1, :gpu, 0, tstzrange(:start, :end), false, :start, 'bkg-a')",
+        job=job, gpu=card, start=seed.now + first * seed.hour, end=seed.now + last * seed.hour,
+    )  # fmt: skip
+
+
+async def test_within_a_booking_no_two_have_a_card_at_once(seed) -> None:
+    card = await a_booking_with_two_jobs(seed)
+    await lay_within(seed, "job-a", card, 0, 0.5)
+    with pytest.raises(IntegrityError, match="allocations_calendar_in_bookings"):
+        await lay_within(seed, "job-b", card, 0.25, 0.75)
+    await lay_within(seed, "job-b", card, 0.5, 1)
+
+
+async def test_nothing_within_a_booking_lies_outside_its_time(seed) -> None:
+    card = await a_booking_with_two_jobs(seed)
+    with pytest.raises(IntegrityError, match="is not booked by bkg-a"):
+        await lay_within(seed, "job-a", card, 0.5, 1.5)
+    [other] = await seed.node("node-b", cards=1)
+    with pytest.raises(IntegrityError, match="is not booked by bkg-a"):
+        await lay_within(seed, "job-a", other, 0, 0.5)
+
+
+async def test_a_booking_covers_what_lies_within_it(seed) -> None:
+    card = await a_booking_with_two_jobs(seed)
+    await lay_within(seed, "job-a", card, 0, 0.75)
+    shrink = "UPDATE allocations SET during = tstzrange(:start, :end) WHERE reservation_id = 'bkg-a'"
+    with pytest.raises(IntegrityError, match="would lie outside"):
+        await seed.run(shrink, start=seed.now, end=seed.now + seed.hour / 2)
+    with pytest.raises(IntegrityError, match="would lie outside"):
+        await seed.run("DELETE FROM allocations WHERE reservation_id = 'bkg-a'")
+    await seed.run(shrink, start=seed.now, end=seed.now + 0.75 * seed.hour)
+
+
 async def test_a_card_is_held_once_even_in_different_ranges(seed) -> None:
     card = await two_jobs_one_card(seed)
     await seed.allocate("job-a", card)
