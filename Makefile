@@ -3,12 +3,13 @@
 #   make demo  the same, runs a job over REST, checks what it saw, and ends by itself
 #   make test  all tests              ARGS="-k name" passes arguments on, here and for bench
 #   make explore the property tests with other examples each time; ARGS="--hypothesis-seed=N" repeats one
+#   make mutants each guard broken once: tests must go red      ARGS="extend" tries those with this word in their names
 #   make check format, lint, types, import rules
 #   make web   the scripts of the web pages, with Node.js 18+; `make up` does it by itself where that is there
 #   make bench the benchmarks
 # Paths are relative throughout, so that the folder's own path may hold spaces.
 
-.PHONY: help up demo test explore check lint types imports collect bench lock format web web-where-possible manifests \
+.PHONY: help up demo test explore mutants check lint types imports collect bench lock format web web-where-possible manifests \
 	images push sign clean
 .DEFAULT_GOAL := help
 .SUFFIXES:
@@ -38,6 +39,9 @@ test: $(DEV) ## every test
 
 explore: $(DEV) ## the property tests with other examples than those of `make test`
 	@GPU_DEV_TESTS_EXPLORE=yes $(PY) -m pytest -m hypothesis $(WORKERS) $(ARGS)
+
+mutants: $(DEV) ## break each guard once and see its tests go red (half an hour on two cores)
+	@$(PY) -m tests.mutants $(ARGS)
 
 check: lint types imports ## format, lint, types, import rules
 

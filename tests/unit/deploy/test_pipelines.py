@@ -14,6 +14,7 @@ import yaml
 
 ROOT = Path(__file__).parents[3]
 WORKFLOW = ROOT / ".github" / "workflows" / "ci.yml"
+WEEKLY = WORKFLOW.with_name("mutants.yml")
 PUSH, SIGN = ROOT / "deploy" / "images" / "push.sh", ROOT / "deploy" / "images" / "sign.sh"
 GIVEN = {"REGISTRY": "registry.test:5000/team/", "TAG": "1.2.3", "BASE_IMAGE": f"python@sha256:{'0' * 64}"}
 GIVEN |= {"NODE_IMAGE": f"node@sha256:{'1' * 64}"}
@@ -33,7 +34,9 @@ def gitlab() -> dict[str, Any]:
 
 
 def gitlab_jobs() -> dict[str, dict[str, Any]]:
-    return {name: each for name, each in gitlab().items() if isinstance(each, dict) and "script" in each}
+    """Those of every commit; `mutants` has a schedule of its own."""
+    jobs = {name: each for name, each in gitlab().items() if isinstance(each, dict) and "script" in each}
+    return {name: job for name, job in jobs.items() if name != "mutants"}
 
 
 def commands(job: dict[str, Any]) -> list[str]:
@@ -53,6 +56,18 @@ def test_both_lint_test_build_push_and_sign_by_what_there_is(jobs: dict[str, dic
     assert {each for names in made.values() for each in names} <= make_targets()
 
 
+def test_each_guard_is_broken_weekly_and_not_at_every_commit() -> None:
+    weekly = yaml.safe_load(WEEKLY.read_text())
+    assert [commands(job)[-1] for job in weekly["jobs"].values()] == ["make mutants"]
+    assert weekly["permissions"] == {"contents": "read"}
+    # YAML takes the bare word `on` for a truth.
+    assert {*weekly[True]} == {"schedule", "workflow_dispatch"}
+    job = gitlab()["mutants"]
+    assert job["script"] == ["make mutants"]
+    assert job["rules"] == [{"if": '$CI_PIPELINE_SOURCE == "schedule"'}]
+    assert "mutants" in make_targets()
+
+
 def test_nothing_is_published_untested_or_untagged() -> None:
     publish = github()["jobs"]["publish"]
     assert {*publish["needs"]} == {"lint", "test", "build"}
@@ -68,8 +83,9 @@ def test_nothing_is_published_untested_or_untagged() -> None:
 
 def test_what_others_have_made_is_named_by_its_commit() -> None:
     """A tag can be moved, and what runs here can push images."""
-    lines = [line for line in WORKFLOW.read_text().splitlines() if "uses:" in line]
-    assert lines
+    texts = [path.read_text() for path in (WORKFLOW, WEEKLY)]
+    lines = [line for text in texts for line in text.splitlines() if "uses:" in line]
+    assert len(lines) > 2
     for line in lines:
         assert re.fullmatch(r" +- uses: [a-z-]+/[a-z-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line), line
 

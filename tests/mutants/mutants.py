@@ -1,0 +1,7 @@
+"""All mutants, in the order of the page."""
+
+from tests.mutants.flow_mutants import FLOWS
+from tests.mutants.ledger_mutants import LEDGER
+from tests.mutants.rule_mutants import RULES
+
+MUTANTS = (*LEDGER, *FLOWS, *RULES)
