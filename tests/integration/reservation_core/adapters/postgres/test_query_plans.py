@@ -52,6 +52,8 @@ INSERT INTO events (reservation_id, at, actor, kind)
 SELECT 'job-' || 1 + i % 34000, now(), 'system', 'started' FROM generate_series(1, 60000) i;
 INSERT INTO notice_targets (id, user_id, channel, address, created_at, verified_at)
 SELECT 'ntg-' || i, 1 + i % 200, 'slack', 'https://h.example', now(), now() FROM generate_series(1, 2000) i;
+INSERT INTO wait_estimates (reservation_id, position, reason_code, reason, planned_at)
+SELECT 'job-' || 34000 + i, i, 'behind_in_line', 'A reason.', now() FROM generate_series(1, 500) i;
 INSERT INTO idempotency_keys (user_id, key, request_hash, created_at)
 SELECT 1 + i % 200, 'key-' || i, sha256('x'), now() FROM generate_series(1, 20000) i;
 ANALYZE;
@@ -62,6 +64,19 @@ CASES: list[tuple[str, dict[str, Any], set[str]]] = [
     ("more_waiting", ONE_LINE, {"reservations_line"}),
     ("waiting_windows", {"limit": 100}, {"reservations_line"}),
     ("waiting_totals", {}, {"reservations_line"}),
+    (
+        "places_behind_the_told",
+        {
+            "ids": ["job-39999"],
+            "types": ["h100"],
+            "priorities": [0],
+            "seqs": [39_999],
+            "from_priorities": [-9],
+            "from_seqs": [0],
+            "slotted": [False],
+        },
+        {"reservations_line", "reservations_pkey"},
+    ),
     ("view_waiting", {"user_id": None, "after_priority": -9, "after_seq": 0, "limit": 5}, {"reservations_line"}),
     ("due_reservations", {"now": NOW, "limit": 100}, {"reservations_ends"}),
     ("next_end", {}, {"reservations_ends"}),
