@@ -250,4 +250,28 @@ FLOWS = (
         "    if False:",
         (LOGIN + "::test_disabled_users_stay_out_and_names_with_a_meaning_are_nobodys",),
     ),
+    Mutant(
+        "a deadlock is an answer",
+        "A request that the database ended in favour of others is done again",
+        CODE + "repeat.py",
+        "        except TransactionLostError:\n            continue\n",
+        "        except TransactionLostError:\n            raise\n",
+        ("tests/integration/api_service/test_deadlocks.py",),
+    ),
+    Mutant(
+        "a lost deadline stays lost",
+        "The cluster keeps a deadline by itself, and the resync tells it again",
+        CODE + "resync.py",
+        "        await self._tell_deadlines(live.values())\n",
+        "",
+        (USECASES + "test_resync.py::test_a_lost_deadline_is_told_again_once",),
+    ),
+    Mutant(
+        "any algorithm signs",
+        "ID tokens are signed by algorithms that are pinned",
+        "reservation_core/adapters/identity/oidc.py",
+        " or algorithm not in issuer.algorithms:",
+        ":",
+        ("tests/integration/api_service/test_login_id_tokens.py",),
+    ),
 )

@@ -225,4 +225,12 @@ RULES = (
         "if False:",
         ("tests/integration/api_service/test_login_id_tokens.py",),
     ),
+    Mutant(
+        "a server id that is not signed",
+        "The header that names this server is signed",
+        CODE + "aws_signed_requests.py",
+        "if missing := sorted(needed - set(names)):",
+        "if missing := sorted(needed & set()):",
+        (LOGIN + "::test_a_presigned_address_without_our_name_in_the_signature_goes_nowhere",),
+    ),
 )
