@@ -220,12 +220,12 @@ LEDGER = (
         (USECASES + "test_slots.py",),
     ),
     Mutant(
-        "a slot is written under a change",
-        "Who is just being changed is given no slot: whoever does that decides about it",
+        "a slot for what was asked before",
+        "A slot is written only for a job that is as it was when the slot was found",
         SQL + "planning.sql",
         "AND EXISTS (SELECT FROM input i WHERE i.id = r.id AND (i.version IS NULL OR i.version = r.version))",
         "",
-        (USECASES + "test_slots.py", USECASES + "test_extend.py"),
+        (USECASES + "test_slots.py::test_a_slot_found_for_what_a_job_asked_before_is_not_written",),
     ),
     Mutant(
         "a place before the planner has looked",

@@ -162,6 +162,21 @@ async def test_who_asks_for_more_while_waiting_is_promised_anew(world: World) ->
     assert (await slot(world, first) or (None, None, 0))[2] == 4
 
 
+async def test_a_slot_found_for_what_a_job_asked_before_is_not_written(world: World) -> None:
+    await world.ran(gpus=2, nodes=2)
+    job_id = await world.submitted()
+    planner = await world.planner()
+    await planner.cycle()
+    async with world.uow() as uow:
+        await extend(uow, world.who, job_id, HOUR, None, LONGEST, world.clock.now())
+    await planner.give_slots()
+    assert await slot(world, job_id) is None
+    await plan(world, planner)
+    found = await slot(world, job_id)
+    assert found is not None
+    assert found[1] - found[0] == 2 * HOUR + ALLOWANCE
+
+
 async def test_a_promise_that_is_not_held_is_an_event_once_and_says_because_of_whom_in_the_record(
     bookings: BookingWorld,
 ) -> None:
