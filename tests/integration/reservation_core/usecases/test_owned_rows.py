@@ -7,12 +7,14 @@ from datetime import timedelta
 import pytest
 
 from reservation_core.domain.changes import CancelRequested, ExtendRequested
+from reservation_core.domain.errors import NotFoundError
 from reservation_core.domain.lifecycle import decide
 from reservation_core.domain.model import JobStatus
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.cancel import cancel
 from reservation_core.usecases.cancel_booking import cancel_booking
 from reservation_core.usecases.changing import carry_out
+from reservation_core.usecases.extend import extend
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, BookingWorld
 from tests.waiting import eventually
@@ -96,3 +98,19 @@ async def test_a_cancel_of_a_waiting_job_leaves_no_slot(bookings: BookingWorld) 
         assert change is not None
         await carry_out(uow, [change])
     assert await bookings.rows(count, id=job_id) == [{"n": 0}]
+
+
+async def test_whether_a_job_of_others_is_over_or_has_changed_is_not_told(bookings: BookingWorld) -> None:
+    """Not even by another error than the one for what does not exist."""
+    world = bookings.world
+    bob = await bookings.person("bob")
+    job_id = await world.submitted()
+    async with world.uow() as uow:
+        await cancel(uow, world.who, job_id, None, world.clock.now())
+    for version in (None, 99):
+        with pytest.raises(NotFoundError):
+            async with world.uow() as uow:
+                await cancel(uow, bob, job_id, version, world.clock.now())
+        with pytest.raises(NotFoundError):
+            async with world.uow() as uow:
+                await extend(uow, bob, job_id, HOUR, version, 24 * HOUR, world.clock.now())

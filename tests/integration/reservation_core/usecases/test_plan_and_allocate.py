@@ -116,6 +116,12 @@ async def test_a_ledger_that_disagrees_wins(world: World) -> None:
     assert (await planner.cycle()).conflict
     assert not (await planner.cycle()).conflict
     assert (await world.row(job_id)).status is JobStatus.QUEUED
+    # The planner does not take it for started: it starts when there is room.
+    async with world.uow() as uow:
+        await uow._connection.execute(text("DELETE FROM allocations WHERE reservation_id = :id"), {"id": other})
+        await uow.queue.send(QueueName.GPU_JOBS, [{"v": 1, "kind": "changed", "id": other}])
+    await drained(planner)
+    assert (await world.row(job_id)).status is JobStatus.STARTING
 
 
 async def test_a_cancelled_job_is_not_started_by_a_plan_made_before(world: World) -> None:
