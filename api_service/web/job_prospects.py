@@ -45,8 +45,11 @@ class Prospects:
     in_booking: bool = False
 
 
-async def prospects_of(rest: RestCalls, body: Mapping[str, Any], start_allowance: timedelta) -> Prospects:
-    """Ask REST. Nothing is kept of the question. A job needs its GPUs for `start_allowance` beside its duration."""
+async def prospects_of(rest: RestCalls, body: Mapping[str, Any], beside: timedelta) -> Prospects:
+    """Ask REST. Nothing is kept of the question.
+
+    A job has its GPUs for `beside` longer than its duration: until its pods run, and until they are gone.
+    """
     try:
         explained = await rest.post("/v1/policy/explain", body)
     except RestProblemError as problem:
@@ -55,7 +58,7 @@ async def prospects_of(rest: RestCalls, body: Mapping[str, Any], start_allowance
         return Prospects(known=True, problem=problem)
     rules = [str(rule["detail"]) for rule in explained["broken_rules"]]
     in_booking = body.get("booking_id") is not None
-    start = None if in_booking else await _start(rest, body, start_allowance)
+    start = None if in_booking else await _start(rest, body, beside)
     shares = shares_of(explained["limits"], body)
     return Prospects(known=True, rules=rules, shares=shares, start=start, in_booking=in_booking)
 
@@ -80,11 +83,11 @@ def shares_of(limits: Sequence[Mapping[str, Any]], body: Mapping[str, Any]) -> l
     return found
 
 
-async def _start(rest: RestCalls, body: Mapping[str, Any], start_allowance: timedelta) -> str | None:
+async def _start(rest: RestCalls, body: Mapping[str, Any], beside: timedelta) -> str | None:
     query = {name: body.get(name) for name in ("gpus", "gpu_type", "nodes", "duration")}
     duration = query["duration"]
     if isinstance(duration, int):
-        needed = timedelta(seconds=duration) + start_allowance
+        needed = timedelta(seconds=duration) + beside
         query["duration"] = -(-needed // _MINUTE) * 60  # the calendar knows minutes
     try:
         found = await rest.get("/v1/bookings/slots", {**query, "limit": 1})

@@ -202,17 +202,22 @@ class CommonSettings(BaseSettings):
     log_json: bool = True
 
 
-class GraceSettings(CommonSettings):
-    """Whoever has to know how long pods take to start and to end."""
+class StartSettings(CommonSettings):
+    """Whoever has to know how long pods take to start."""
 
     start_allowance_s: Seconds = 120
-    end_grace_s: Seconds = 10
-    release_s: Annotated[float, Field(ge=0, le=3600)] | None = None  # until pods are seen to be gone, after that
 
     @property
     def start_allowance(self) -> timedelta:
         """How long pods may take from allocation to running."""
         return timedelta(seconds=self.start_allowance_s)
+
+
+class GraceSettings(StartSettings):
+    """Whoever has to know how long pods take to end, too."""
+
+    end_grace_s: Seconds = 10
+    release_s: Annotated[float, Field(ge=0, le=3600)] | None = None  # until pods are seen to be gone, after that
 
     @property
     def end_grace(self) -> timedelta:
@@ -257,18 +262,12 @@ class CalendarSettings(WaitlistSettings):
         return None if self.no_show_grace_s is None else timedelta(seconds=self.no_show_grace_s)
 
 
-class EndSettings(CalendarSettings):
+class EndSettings(StartSettings, CalendarSettings):
     """Whoever ends jobs, warns before, and gives up starts: the leading processor, and the expiry behind it."""
 
     warn_before_s: WarningTimes = (1800, 900, 300)
-    start_allowance_s: Seconds = 120
     max_starts: Annotated[int, Field(ge=1, le=100)] = 3
     ending_patience_s: Seconds = 60
-
-    @property
-    def start_allowance(self) -> timedelta:
-        """How long pods may take from allocation to running."""
-        return timedelta(seconds=self.start_allowance_s)
 
 
 class ApiSettings(GraceSettings, WaitlistSettings):

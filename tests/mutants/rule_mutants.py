@@ -44,12 +44,12 @@ RULES = (
         (LIFE + "::test_what_is_over_is_not_cancelled",),
     ),
     Mutant(
-        "a job in a booking ends with the range",
-        "What runs in a booking ends in time for whoever comes after it",
+        "a job ends with its range",
+        "A job ends early enough for its pods to be gone when its range is over",
         CODE + "lifecycle.py",
-        "in_time = range_end if reservation.booking_id is None else range_end - event.turnaround",
-        "in_time = range_end",
-        (LIFE + "::test_what_runs_in_a_booking_ends_in_time_for_who_comes_after_it",),
+        "in_time = reservation.range_end - event.turnaround",
+        "in_time = reservation.range_end",
+        (LIFE,),
     ),
     Mutant(
         "starts without bound",
@@ -68,10 +68,7 @@ RULES = (
         CODE + "starts.py",
         "        and status.started_at is None\n",
         "",
-        (
-            "tests/integration/reservation_core/usecases/test_observe.py",
-            "tests/unit/reservation_core/adapters/kubernetes/test_pod_statuses.py",
-        ),
+        (DOMAIN + "test_starts.py",),
     ),
     Mutant(
         "an overrun is free",

@@ -82,7 +82,8 @@ async def _form_page(
 
 async def _verdict(visit: Visit, typed: TypedJob) -> dict[str, Any]:
     settings = visit.services.settings
-    found = Prospects() if typed.wrong else await prospects_of(visit.rest, typed.body, settings.start_allowance)
+    beside = settings.start_allowance + settings.turnaround
+    found = Prospects() if typed.wrong else await prospects_of(visit.rest, typed.body, beside)
     base = settings.web.public_url or str(visit.request.base_url).rstrip("/")
     return {
         "wrong": typed.wrong,

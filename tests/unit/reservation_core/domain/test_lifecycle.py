@@ -255,6 +255,12 @@ def test_gone_pods_give_the_gpus_back_and_end_it_for_good(event: Event, status: 
     assert effects == (ReleaseGpus(), WakePlanner(), Record(status.value))
 
 
+def test_nothing_is_let_go_while_a_pod_that_was_asked_for_may_come() -> None:
+    row = replace(ending(), unsettled_until=T0 + HOUR)
+    assert transition(row, PodsGone(), T0 + HOUR - timedelta(microseconds=1)) == (row, ())
+    assert transition(row, PodsGone(), T0 + HOUR)[0].status is JobStatus.CANCELLED
+
+
 @pytest.mark.parametrize("row", [queued(), starting(), running(), final()])
 def test_gone_pods_release_nothing_of_others(row: Reservation) -> None:
     assert transition(row, PodsGone(), T0) == (row, ())
