@@ -100,7 +100,7 @@ RULES = (
         CODE + "policy.py",
         "return pools if horizon is None or job.key <= horizon else []",
         "return pools",
-        (ORACLE, DOMAIN + "test_planning_deltas.py"),
+        (DOMAIN + "test_policy.py::test_nobody_starts_before_those_of_any_type_who_may_come_first",),
     ),
     Mutant(
         "a slot starts under a pod",

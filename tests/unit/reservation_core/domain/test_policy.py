@@ -121,6 +121,15 @@ def test_the_first_waits_for_gpus_and_the_others_behind_it() -> None:
     assert [each.id for each in state.estimates(T0, 2)] == ["job-1", "job-2"]
 
 
+def test_nobody_starts_before_those_of_any_type_who_may_come_first() -> None:
+    """Of the line of any type only the first part is known: who stands in the rest may come before job-5."""
+    waiting = [job(1), job(2, gpu_type=None), job(5)]
+    state = PlanningState((node("n0", 3),), (), waiting, frozenset({"h100"}))
+    assert {start.id for start in state.plan_starts(T0, 10)} == {"job-1", "job-2"}
+    state.refill(None, [], complete=True)
+    assert [start.id for start in state.plan_starts(T0, 10)] == ["job-5"]
+
+
 def test_a_greater_priority_goes_first_and_then_who_came_first() -> None:
     state = state_of([node("a", 2)], [], [job(1), job(2), job(3, priority=5)])
     assert started(state) == ["job-3", "job-1"]
