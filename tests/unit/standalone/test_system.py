@@ -1,7 +1,8 @@
 """What the composed system watches and says."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import cast
@@ -15,6 +16,7 @@ from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
 from reservation_core.runtime import loops as loops_module
 from reservation_core.runtime.loops import Loops
 from reservation_core.runtime.settings import ClusterKind, StandaloneSettings
+from reservation_core.runtime.wiring import Runtime
 from standalone import system
 from standalone.administrator import AdminToken
 from tests.waiting import eventually
@@ -55,6 +57,31 @@ async def test_a_database_server_that_has_ended_is_started_again_until_it_lives(
     assert loop.failures == 5  # found dead three times, and twice it did not start
     stop.set()
     await keeping
+
+
+async def test_an_api_that_is_started_again_listens_where_it_did_and_greets_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    listened, greeted = list[str](), list[str]()
+
+    @asynccontextmanager
+    async def reads(*_arguments: object, **_more: object) -> AsyncIterator[None]:
+        yield
+
+    async def serve(_app: object, listen: str, *, stop: asyncio.Event, ready: Callable[[str], None]) -> None:
+        assert not stop.is_set()
+        listened.append(listen)
+        ready("http://127.0.0.1:4711")
+
+    monkeypatch.setattr(system, "open_reads", reads)
+    monkeypatch.setattr(system, "create_app", lambda *_arguments, **_more: None)
+    monkeypatch.setattr(system, "serve", serve)
+    settings = StandaloneSettings(listen="127.0.0.1:0")
+    api = system.Api(cast("Runtime", None), settings, asyncio.Event(), greeted.append)
+    await api.run()
+    await api.run()
+    assert listened == ["127.0.0.1:0", "127.0.0.1:4711"]
+    assert greeted == ["http://127.0.0.1:4711"]
 
 
 def test_the_greeting_tells_the_url_the_token_file_and_that_cards_are_simulated(tmp_path: Path) -> None:
