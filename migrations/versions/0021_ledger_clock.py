@@ -7,7 +7,7 @@ from alembic import op
 from reservation_core.adapters.postgres.scripts import execute_script
 
 revision = "0021_ledger_clock"
-down_revision = "0022_missed_starts"
+down_revision = "0020_cordons_and_audit"
 branch_labels = None
 depends_on = None
 

@@ -3,7 +3,7 @@
 from alembic import op
 
 revision = "0022_missed_starts"
-down_revision = "0026_estimates"
+down_revision = "0021_ledger_clock"
 branch_labels = None
 depends_on = None
 
