@@ -1,0 +1,276 @@
+"""Every statement that runs on a timer, at a scrape or for a list, with values for each of its filters.
+
+A statement of `reservation_core/adapters/postgres/sql` is either in `repeated`, or in `BY_KEY`: it touches only rows
+whose keys it is given, or none at all, so that no history makes it longer. The test of query plans and the benchmark
+`history` take their statements from here; one that is in neither fails that test.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+Values = Mapping[str, Any]
+
+BY_KEY = frozenset(
+    """
+    take_reports_in_turn booked_slots admissions_of_pods end_admissions add_admissions record_admissions
+    subject_is_of_user hold_planning update_booking_reservations update_bookings drop_slots_beyond give_back_unbegun
+    give_back_rest hold_booked_cards link_started_job lock_calendar add_series add_bookings lock_bookings
+    project_of_booking booking_cards bookings_of_series jobs_within taken_within write_booking write_booking_times
+    drop_plans_within move_booked_cards drop_booked_cards place_booked_cards cut_within close_booked_cards
+    record_booking put_feed remove_feed feed_owner check_deferred_constraints database_time lease_is_held
+    append_event claim_key answer_of_key store_answer principal_of_digest create_user user_by_name disable_user
+    settle_user unsettle_users create_token forget_sign_ins revoke_token touch_tokens lock_inventory write_nodes
+    write_gpus touch_nodes record_inventory_events lock_node fence_node unfence_node cordon_node uncordon_node
+    nodes_without_power add_window add_to_window lock_window update_window close_window late_on_window
+    cards_for_maintenance live_jobs_within drop_slots_for_maintenance lock_whose_notices add_notice_target
+    notice_target lock_notice_target remove_notice_target verify_notice_target claim_notice_test notice_preferences
+    count_preferences_up forget_notice_preferences add_notice_preferences notice_destination notice_occasion
+    note_notice_delivered note_notice_failed acquire_lease renew_lease release_lease check_epoch commit_starts
+    commit_slots record_late_starts take_turn_at_ending_pods booked_times booked_cards remember_pods forget_pods
+    record_pod_endings try_pod_locks bound_lock_wait wait_for_pod_lock give_back_pod_locks kept_pod_logs
+    keep_pod_logs pod_log_tail policy_revision lock_policy_rule put_policy_rule delete_policy_rules lock_policy_file
+    keep_policy_file lock_quota_users lock_quota_projects names_of_users drop_slots_over_quota create_project
+    project_by_name delete_project add_project_member remove_project_member projects_of_user read_messages
+    delete_messages server_progress update_reservations unsettle_reservations settle_reservations forget_waiting
+    move_range_ends in_the_way release_allocations avoid_nodes clear_slots_on take_cards record_reservation_events
+    resend_pod_operations end_silent_sessions submit_reservations disabled_of bookings_named stored_answers
+    report_unknown_pods forget_unknown_pods request_end_of_unknown_pod cards_for_unknown_pod lock_fair_shares
+    forget_fair_shares use_proof user_id_of_name transaction_time
+    """.split()  # noqa: SIM905 - names, one after the other
+)
+
+
+def repeated(now: datetime, gpus: int, newest: int) -> dict[str, list[Values]]:
+    """Statements by name, each with the values that it is tried with: one set for each filter and each page.
+
+    `now` is that of the history (see `benchmarks.history`), `gpus` how many the present has, `newest` the id of the
+    newest event. Users 1 to 3 have rows.
+    """
+    return {
+        **_planner(now),
+        **_calendar(now, gpus),
+        **_timers(now, newest),
+        **_scrapes(now, newest),
+        **_jobs(),
+        **_lists(now),
+        **_usage(now),
+        **_quotas(now),
+    }
+
+
+def _planner(now: datetime) -> dict[str, list[Values]]:
+    return {
+        "planning_gpus": [{}],
+        "open_allocations": [{}],
+        "open_allocations_of": [{"ids": ["job-r00000001", "bkg-l00000001"]}],
+        "waiting_of": [{"ids": ["job-w00000001", "job-h000000004"]}],
+        "waiting_windows": [{"limit": 100}],
+        "waiting_apart": [{}],
+        "more_waiting": [{"line_type": "h100", "after_priority": -4, "after_seq": 0, "limit": 100}],
+        "forget_messages": [{"epoch": 0, "limit": 1000}],
+        "publish_estimates": [
+            {"ids": ["job-w00000001"], "positions": [1], "reason_codes": ["waiting_for_gpus"], "reasons": ["It waits."],
+             "estimated": [now], "now": now}
+        ],
+        "node_links": [{}],
+        "policy_rules": [{}],
+    }  # fmt: skip
+
+
+def _calendar(now: datetime, gpus: int) -> dict[str, list[Values]]:
+    day = timedelta(days=1)
+    booked: dict[str, Any] = {
+        "after_start": None, "after_id": None, "from": now, "to": None, "longest_s": 90 * 86_400.0, "user_id": None,
+        "only_own": False, "user": None, "statuses": None, "limit": 100,
+    }  # fmt: skip
+    entries: dict[str, Any] = {
+        "start": now, "end": now + 7 * day, "gpu_ids": list(range(1, min(gpus, 200) + 1)), "only_of": None,
+        "longest_s": 90 * 86_400.0,
+    }  # fmt: skip
+    due = {
+        "now": now, "look_ahead": now + day, "starting_soon": [900.0, 86_400.0], "ending_soon": [900.0], "limit": 500,
+    }  # fmt: skip
+    window = {"only": None, "before_seq": None, "open_only": False, "limit": 50}
+    return {
+        "due_bookings": [due],
+        "booking_facts": [{"ids": ["bkg-l00000000", "bkg-h000000005"]}],
+        "left_over_jobs": [{"now": now, "limit": 500}],
+        "waitlist_mark": [{}],
+        "waitlist": [{"limit": 100}],
+        "open_booking_counts": [{}],
+        "somebody_waits": [{}],
+        "bookable_cards": [{"start": now, "end": now + 7 * day, "without": []}],
+        "booking_views": [{"ids": ["bkg-l00000000", "bkg-h000000005"]}],
+        "list_bookings": [
+            booked,
+            {**booked, "to": now + 7 * day},
+            {**booked, "from": now - 200 * day},
+            {**booked, "from": now - 200 * day, "after_start": now - 199 * day, "after_id": ""},
+            {**booked, "user_id": 2},
+            {**booked, "user_id": 2, "only_own": True},
+            {**booked, "user_id": 2, "only_own": True, "from": now - 365 * day},
+            {**booked, "user": "person-3"},
+            {**booked, "user": "person-3", "from": now - 365 * day},
+            {**booked, "user": "nobody", "from": now - 365 * day},
+            {**booked, "statuses": ["active"]},
+            {**booked, "statuses": ["waiting"], "from": now - 365 * day},
+            {**booked, "statuses": ["released"], "from": now - 365 * day},
+            {**booked, "statuses": ["released"], "from": now - 365 * day, "user": "person-3"},
+        ],
+        "calendar_entries": [entries, {**entries, "only_of": 2}, {**entries, "start": now - 7 * day, "end": now}],
+        "feed_bookings": [
+            {"user_id": 2, "from": now - 30 * day, "statuses": ["confirmed", "active", "ended"], "limit": 1000}
+        ],
+        "hold_bookings_of_pods": [
+            {"ids": ["bkg-l00000000"], "earliest": now - day, "now": now, "users": ["person-2", "person-3"]}
+        ],
+        "taken_by_others": [{"gpu_ids": [1, 2, 3, 4], "start": now, "end": now + day}],
+        "joined_cards": [{"now": now}],
+        "due_windows": [{"now": now}],
+        "window_views": [window, {**window, "open_only": True}, {**window, "before_seq": 5}],
+        "nodes_now": [{"within_s": 86_400.0}],
+        "needed_cards": [{"nodes": ["node-00001", "node-00002"], "lead": timedelta(minutes=10)}],
+        "remembered_pods": [{}],
+    }
+
+
+def _timers(now: datetime, newest: int) -> dict[str, list[Values]]:
+    return {
+        "due_reservations": [{"now": now, "limit": 100}],
+        "warnable_reservations": [{"now": now, "thresholds": [300, 900], "farthest_s": 900.0, "limit": 100}],
+        "stuck_reservations": [{"starting_before": now, "ending_before": now, "limit": 100}],
+        "live_reservations": [{}],
+        "lock_reservations": [{"ids": ["job-r00000001", "job-h000000004"]}],
+        "get_reservations": [{"ids": ["job-r00000001", "job-h000000004"]}],
+        "reservation_allocations": [{"ids": ["job-r00000001", "job-h000000004"]}],
+        "reservations_without_power": [{}],
+        "known_nodes": [{}],
+        "known_gpus": [{"now": now}],
+        "unsettled_users": [{}],
+        "forget_keys": [{"before": now - timedelta(days=1)}],
+        "forget_pod_logs": [{"before": now - timedelta(days=7)}],
+        "sum_up_given_back": [{"before": now, "limit": 100}],
+        "bring_shares_up": [
+            {"as_of": now - timedelta(seconds=30), "now": now, "half_life_s": 604_800.0, "rate_s": 872_541.0,
+             "age_s": 30.0}
+        ],
+        "fair_shares": [{}],
+        "unknown_pods_of": [{"reservation_ids": ["job-r00000001"]}],
+        "newest_event": [{}],
+        "events_standing": [{}],
+        "estimates_as_of": [{}],
+        "events_after": [{"after_id": newest - 100, "limit": 2000, "late": [1, 2]}],
+    }  # fmt: skip
+
+
+def _scrapes(now: datetime, newest: int) -> dict[str, list[Values]]:
+    return {
+        "unended_job_counts": [{}],
+        "newest_settled_event": [{"settled_before": now}],
+        "ended_jobs": [{"after_event": newest - 100, "up_to_event": newest, "limit": 5000}],
+        "calendar_events": [{"after_event": newest - 100, "up_to_event": newest}],
+        "gpu_counts": [{}],
+        "count_unknown_pods": [{}],
+    }
+
+
+_FINAL = ["succeeded", "failed", "cancelled", "expired"]
+_LIVE = ["queued", "starting", "running", "ending"]
+
+
+def _jobs() -> dict[str, list[Values]]:
+    last = 2**63 - 1
+    each: list[list[str] | None] = [None, *([status] for status in _LIVE + _FINAL), _LIVE, ["queued", "failed"]]
+    every = [{"before_seq": seq, "statuses": statuses, "limit": 101} for statuses in each for seq in (last, 5000)]
+    return {
+        "view_reservation": [{"id": "job-h000000004", "user_id": None}],
+        "view_reservations": every,
+        "view_user_reservations": [values | {"user_id": 2} for values in every],
+        "view_waiting": [
+            {"user_id": user, "after_priority": -9, "after_seq": 0, "limit": 50} for user in (None, 2)
+        ],
+        "places_in_line": [
+            {"ids": ["job-w00000300"], "types": ["h100"], "priorities": [0], "seqs": [last],
+             "from_priorities": [-9], "from_seqs": [0]}
+        ],
+        "usable_cards": [{}],
+        "waiting_totals": [{}],
+    }  # fmt: skip
+
+
+def _lists(now: datetime) -> dict[str, list[Values]]:
+    span: dict[str, Any] = {
+        "from": None, "to": None, "before_at": None, "before_id": None, "kinds": None, "actor": None, "limit": 101,
+    }  # fmt: skip
+    looked = {"scanned": 200_000}
+    half = now - timedelta(days=180)
+    audits: list[Values] = [
+        span,
+        {**span, "to": half},
+        {**span, "from": half, "to": half + timedelta(days=1)},
+        {**span, "before_at": half, "before_id": 1000},
+        {**span, "kinds": ["started"]},
+        {**span, "kinds": ["token_created"]},
+        {**span, "actor": "person-3"},
+        {**span, "actor": "nobody"},
+        {**span, "kinds": ["booking_cancelled"], "actor": "person-3", "to": half},
+    ]
+    belongings = [{"user_id": 2, "limit": 100}]
+    return {
+        "events_of_reservation": [{"reservation_id": "job-h000000004", "after_id": 0, "limit": 100}],
+        "events_newest_first": [{**values, **looked} for values in audits],
+        "oldest_event_looked_at": [
+            {key: values[key] for key in ("from", "to", "before_at", "before_id")} | looked for values in audits[:4]
+        ],
+        "events_of_subject": [
+            {**span, "subject": "job-h000000004"},
+            {**span, "subject": "node-00001"},
+            {**span, "subject": "node-00001", "kinds": ["node_changed"], "from": half},
+        ],
+        "waiting_of_user": belongings,
+        "open_of_user": belongings,
+        "left_of_user": belongings,
+        "fellows_of_user": [{"user_id": 2}],
+        "users_by_name": [{"after": "", "limit": 100}],
+        "tokens_of_user": [{"user_id": 2, "after": "", "limit": 100}],
+        "tokens_of_everybody": [{"after": "", "limit": 100}],
+        "notice_targets_of_user": [{"user_id": 2, "after": "", "limit": 100}],
+        "notice_targets_of_everybody": [{"after": "", "limit": 100}],
+        "projects_by_name": [{"after": "", "user_id": user, "limit": 100} for user in (None, 2)],
+        "gpu_views": [{"after_node": "node-00002", "after_index": 3, "limit": 100}],
+        "node_views": [
+            {"after": "", "only": None, "limit": 100},
+            {"after": "", "only": "node-00001", "limit": 1},
+        ],
+        "unknown_pods_page": [{"after": "", "limit": 100}],
+        "entitlements_of_user": [{"user_id": 2, "but_for": None}],
+        "nodes_of_booking": [{"gpu_type": "h100", "booking_id": "bkg-l00000000", "but_for": None}],
+        "free_of_types": [{"gpus": 1, "gpu_type": kind} for kind in (None, "h100")],
+        "promised_cards": [{}],
+    }
+
+
+def _usage(now: datetime) -> dict[str, list[Values]]:
+    year = now - timedelta(days=365)
+    base: dict[str, Any] = {"start": year, "end": now, "step": now - year, "user_id": None}
+    return {"usage_report": [{**base, "by": by} for by in ("user", "project", "gpu_type")]}
+
+
+def _quotas(now: datetime) -> dict[str, list[Values]]:
+    week = now - timedelta(days=7)
+    whose: dict[str, Any] = {"promised": True, "user_ids": None, "projects": None}
+    return {
+        "quota_holdings": [
+            {"user_id": 2, "project": project, "known_from": week, "now": now} for project in (None, "project-2")
+        ],
+        "quota_open_of_all": [
+            {**whose, "now": now},
+            {**whose, "now": now, "user_ids": [2], "projects": ["project-2"]},
+        ],
+        "open_reservations": [{}],
+        "quota_held_now": [{}],
+        "quota_spent_of_all": [{"since": week, "now": now}],
+        "quota_spent_of_these": [{"since": week, "now": now, "user_ids": [2], "projects": ["project-2"]}],
+        "quota_open_bookings": [{"user_id": 2, "project": project} for project in (None, "project-2")],
+    }  # fmt: skip
