@@ -47,7 +47,7 @@ async def explain(connection: AsyncConnection, name: str, values: Mapping[str, A
     [[found]] = await _fetch(connection, f"EXPLAIN (ANALYZE, BUFFERS, FORMAT json) EXECUTE explained{arguments}")
     await inner.rollback()
     await _script(connection, "DEALLOCATE explained")
-    [document] = json.loads(found)
+    [document] = json.loads(found) if isinstance(found, str) else found
     plan = document["Plan"]
     return Explained(plan, plan["Shared Hit Blocks"] + plan["Shared Read Blocks"], document["Execution Time"])
 

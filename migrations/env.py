@@ -1,6 +1,7 @@
 """Alembic's entry: runs the revisions on the connection that `reservation_core.adapters.postgres.migrating` hands over.
 
-All pending revisions run in one transaction: a migration happens whole or not at all.
+Revisions that are run together are one transaction: they happen whole or not at all. On a connection in autocommit mode
+there is none, and the revision's steps are repeated when they broke off.
 """
 
 from alembic import context

@@ -2,10 +2,13 @@
 
 The revisions are the files of `migrations/versions`, in the order of their names. `is_current` and `status` read only
 those names and one row, so that a process that starts on an up-to-date database never loads Alembic.
-Migrators that run at the same time wait for each other, and all revisions of one run are one transaction.
+Migrators that run at the same time wait for each other. Revisions that follow each other are one transaction, but for
+those that say `outside_transaction = True`: their steps run one by one, beside a service that goes on (indexes of full
+tables are built CONCURRENTLY), and such a revision is repeated from its beginning when it broke off.
 """
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +17,7 @@ from typing import Any
 import sqlalchemy
 from sqlalchemy import URL
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
 from reservation_core.adapters.postgres.driver_errors import sqlstate, told_as_unavailable
@@ -25,6 +28,7 @@ OLDEST_SERVER = 15
 
 # Any number will do as long as all migrators use the same: «gpudev» in ASCII.
 _MIGRATION_LOCK = 0x67_70_75_64_65_76
+_TURN_POLL_S = 0.1
 
 # The server starts or stops, or refuses connections because it has too many.
 _NO_CONNECTIONS_YET = frozenset({"57P03", "57P01", "53300"})
@@ -68,41 +72,77 @@ async def is_current(connection: AsyncConnection) -> bool:
 
 async def status(url: str) -> MigrationStatus:
     """How far the database is. Raises MigrationError, also when a newer program has migrated it."""
-    async with _connect(url) as connection:
+    async with _engine(url) as engine, engine.connect() as connection:
         return _status(await _current(connection))
 
 
 async def upgrade(url: str) -> None:
-    """Bring the database to the newest revision; nothing to do is fine. Raises MigrationError."""
-    async with _connect(url) as connection:
-        await _require_server(connection)
-        await _wait_for_turn(connection)
-        if _status(await _current(connection)).pending:
-            await _run(connection, "upgrade", "head")
+    """Bring the database to the newest revision; nothing to do is fine. Raises MigrationError.
+
+    What fails is not kept; the revisions before it are, if they were no part of its transaction.
+    """
+    async with _engine(url) as engine, _turn(engine) as turn:
+        for revisions_together in _together(_status(await _current(turn)).pending):
+            await _upgrade(engine, revisions_together)
+
+
+async def _upgrade(engine: AsyncEngine, together: Sequence[str]) -> None:
+    if _runs_outside(together[-1]):
+        async with engine.connect() as connection:
+            await connection.execution_options(isolation_level="AUTOCOMMIT")
+            # An index of a full table takes its time.
+            await connection.exec_driver_sql("SET statement_timeout = 0")
+            await _run(connection, "upgrade", together[-1])
+    else:
+        async with engine.begin() as connection:
+            await _run(connection, "upgrade", together[-1])
 
 
 async def downgrade(url: str, revision: str) -> None:
     """Go back to a revision, or to `base`, which drops everything. DATA IS LOST. Raises MigrationError."""
     if revision != "base" and revision not in revisions():
         raise MigrationError(f"There is no revision {revision}; choose one of: base, {', '.join(revisions())}.")
-    async with _connect(url) as connection:
-        await _require_server(connection)
-        await _wait_for_turn(connection)
-        if _status(await _current(connection)).current is not None:
-            await _run(connection, "downgrade", revision)
+    async with _engine(url) as engine, _turn(engine) as turn:
+        if _status(await _current(turn)).current is not None:
+            async with engine.begin() as connection:
+                await _run(connection, "downgrade", revision)
+
+
+def _together(pending: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Revisions that are one transaction, in order; one that runs outside of any is by itself."""
+    group: list[str] = []
+    for revision in pending:
+        if _runs_outside(revision):
+            if group:
+                yield group
+            yield [revision]
+            group = []
+        else:
+            group.append(revision)
+    if group:
+        yield group
+
+
+def _runs_outside(revision: str) -> bool:
+    """Whether a revision says `outside_transaction = True`. Read from its text: Alembic need not be loaded for it."""
+    text = (migrations_folder() / "versions" / f"{revision}.py").read_text(encoding="utf-8")
+    return "\noutside_transaction = True\n" in text
 
 
 @asynccontextmanager
-async def _connect(url: str) -> AsyncIterator[AsyncConnection]:
-    """One connection and one transaction; database errors become MigrationError without the URL's secrets."""
+async def _engine(url: str) -> AsyncIterator[AsyncEngine]:
+    """Connections to a database; its errors become MigrationError without the URL's secrets."""
     target = engine_url(url)
     # Without a bound on statements: a migration takes as long as it takes.
     engine = create_async_engine(target, poolclass=NullPool, connect_args=found_dead_soon())
     try:
         with told_as_unavailable() as reached:
-            async with engine.begin() as connection:
+
+            @sqlalchemy.event.listens_for(engine.sync_engine, "connect")
+            def _note_connection(*_: object) -> None:
                 reached.connected = True
-                yield connection
+
+            yield engine
     except DatabaseUnavailableError as error:
         raise _away(error, target) from error.__cause__
     except DBAPIError as error:
@@ -155,11 +195,20 @@ def check_server_version(number: int) -> None:
         )
 
 
-async def _wait_for_turn(connection: AsyncConnection) -> None:
-    """Hold the migrators' lock until the transaction ends: the second one then finds the work done."""
-    await connection.execute(
-        sqlalchemy.text("SELECT pg_advisory_xact_lock(CAST(:key AS bigint))"), {"key": _MIGRATION_LOCK}
-    )
+@asynccontextmanager
+async def _turn(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+    """Hold the migrators' lock, on a connection in autocommit mode: the second migrator finds the work done.
+
+    It is asked for again and again: whoever waited for it within a statement would have a snapshot, and building an
+    index CONCURRENTLY waits for all of those.
+    """
+    async with engine.connect() as connection:
+        await connection.execution_options(isolation_level="AUTOCOMMIT")
+        await _require_server(connection)
+        ask = sqlalchemy.text("SELECT pg_try_advisory_lock(CAST(:key AS bigint))")
+        while not await connection.scalar(ask, {"key": _MIGRATION_LOCK}):  # noqa: ASYNC110 - nobody in here tells us
+            await asyncio.sleep(_TURN_POLL_S)
+        yield connection
 
 
 async def _run(connection: AsyncConnection, action: str, revision: str) -> None:
@@ -184,4 +233,6 @@ async def _run(connection: AsyncConnection, action: str, revision: str) -> None:
     except PostgresError as error:
         hint = getattr(error, "hint", None)
         advice = f" Hint: {hint}" if hint else ""
-        raise MigrationError(f"The {action} failed: {error}.{advice} Nothing of this run was kept.") from error
+        in_steps = action == "upgrade" and _runs_outside(revision)
+        kept = "Steps before it were kept: migrate again to go on." if in_steps else "Nothing of this run was kept."
+        raise MigrationError(f"The {action} failed: {error}.{advice} {kept}") from error

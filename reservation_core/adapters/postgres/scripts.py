@@ -1,4 +1,7 @@
-"""SQL scripts of many statements, run whole inside the transaction of a migration."""
+"""SQL scripts of many statements, run whole inside the transaction of a migration, or step by step outside of one.
+
+What runs outside a transaction must be safe to repeat: a migration that broke off begins again.
+"""
 
 from typing import Any
 
@@ -25,6 +28,47 @@ def execute_script(connection: sqlalchemy.Connection, sql: str) -> None:
     # SQLAlchemy's pool proxy does not declare the method that its asyncpg adapter has.
     adapter: Any = connection.connection.dbapi_connection
     adapter.run_async(run)
+
+
+def execute_outside(connection: sqlalchemy.Connection, sql: str) -> str:
+    """Run a statement, or a script that begins and ends its transactions itself, on a connection in autocommit mode.
+
+    Returns the last command's tag, such as `UPDATE 5000`. Raises what asyncpg raises.
+    """
+
+    async def run(driver: Any) -> str:
+        if driver.is_in_transaction():
+            raise RuntimeError("A step that must run outside a transaction was called within one.")
+        return str(await driver.execute(sql, timeout=None))
+
+    adapter: Any = connection.connection.dbapi_connection
+    return str(adapter.run_async(run))
+
+
+def execute_batches(connection: sqlalchemy.Connection, sql: str) -> None:
+    """Run a statement that changes some rows at a time, outside a transaction, until none are left."""
+    while not execute_outside(connection, sql).endswith(" 0"):
+        pass
+
+
+def build_index(connection: sqlalchemy.Connection, name: str, definition: str) -> None:
+    """CREATE INDEX CONCURRENTLY `name` ON `definition`, outside a transaction: writers of the table go on meanwhile.
+
+    A valid index of this name stays. One that was broken off while it was built is invalid: it is made again.
+    """
+    valid = connection.exec_driver_sql(
+        "SELECT i.indisvalid FROM pg_index i WHERE i.indexrelid = to_regclass($1)", (name,)
+    ).scalar_one_or_none()
+    if valid:
+        return
+    if valid is not None:
+        drop_index(connection, name)
+    execute_outside(connection, f"CREATE INDEX CONCURRENTLY {name} ON {definition}")
+
+
+def drop_index(connection: sqlalchemy.Connection, name: str) -> None:
+    """Drop an index outside a transaction, if it is there; nobody waits for it."""
+    execute_outside(connection, f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
 
 
 def available_extension(connection: sqlalchemy.Connection, name: str) -> str | None:
