@@ -4,7 +4,6 @@ The rows are consistent (no GPU twice, every reservation with its ledger rows an
 the product's own use cases. Triggers don't fire while the past is written, which takes a superuser.
 """
 
-import asyncio
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,9 +11,12 @@ from pathlib import Path
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from benchmarks.databases import engine
+from reservation_core.adapters.postgres.engine import open_engine
 from reservation_core.adapters.postgres.queries import load
+from reservation_core.adapters.postgres.usage import PostgresUsage
 
 _GPUS_PER_NODE = 8
+_AT_ONCE = 2_000
 _STATEMENTS = load([Path(__file__).with_suffix(".sql")])
 
 
@@ -25,6 +27,7 @@ class Present:
     nodes: int = 125
     users: int = 200
     running: int = 500
+    active: int = 300
     waiting: int = 2_000
     bookings: int = 10_000
 
@@ -44,7 +47,7 @@ class Past:
     days: int = 365
 
 
-SMALL_PRESENT = Present(nodes=25, users=50, running=100, waiting=300, bookings=2_000)
+SMALL_PRESENT = Present(nodes=25, users=50, running=100, active=50, waiting=300, bookings=2_000)
 SMALL_PAST = Past(jobs=100_000, bookings=20_000, events=500_000)
 """A tenth of everything: for tests, built within seconds."""
 
@@ -60,12 +63,13 @@ async def add_present(url: str, present: Present, now: datetime | None = None) -
         "nodes": present.nodes,
         "gpus": present.gpus,
         "running": present.running,
+        "active": present.active,
         "waiting": present.waiting,
         "bookings": present.bookings,
     }
     await _execute(
         url,
-        ["history_people", "history_nodes", "present_running", "present_waiting", "present_bookings"],
+        ["history_people", "history_nodes", "present_running", "present_waiting", "present_active", "present_bookings"],
         values,
     )
 
@@ -89,7 +93,7 @@ async def add_past(url: str, present: Present, past: Past, now: datetime | None 
     }
     await _execute(
         url,
-        ["past_slots", "past_bookings", "past_jobs", "past_events", "past_given_back"],
+        ["past_slots", "past_bookings", "past_jobs", "past_events", "past_given_back", "past_usage_pending"],
         values,
         without_triggers=True,
     )
@@ -105,11 +109,17 @@ async def _execute(url: str, names: list[str], values: dict[str, object], *, wit
             await connection.exec_driver_sql("SET LOCAL work_mem = '256MB'")
             for name in names:
                 await _one(connection, name, values)
-        async with opened.connect() as connection:
-            autocommit = await connection.execution_options(isolation_level="AUTOCOMMIT")
-            await autocommit.exec_driver_sql("VACUUM ANALYZE")
     finally:
         await opened.dispose()
+    await _vacuum(url)
+
+
+async def _vacuum(url: str) -> None:
+    opened = engine(url)
+    async with opened.connect() as connection:
+        autocommit = await connection.execution_options(isolation_level="AUTOCOMMIT")
+        await autocommit.exec_driver_sql("VACUUM ANALYZE")
+    await opened.dispose()
 
 
 async def _one(connection: AsyncConnection, name: str, values: dict[str, object]) -> None:
@@ -118,12 +128,24 @@ async def _one(connection: AsyncConnection, name: str, values: dict[str, object]
     await connection.execute(statement, {key: value for key, value in values.items() if key in wanted})
 
 
-def build(url: str, present: Present, past: Past | None, now: datetime | None = None) -> None:
+async def sum_up(url: str) -> None:
+    """Bring up the sums that quotas and reports of usage read, as the leader does it."""
+    opened = open_engine(url, pool=1, application="benchmarks")
+    before = datetime.now(UTC)
+    try:
+        for summing in (PostgresUsage.sum_up_given_back, PostgresUsage.sum_up_usage):
+            summed = _AT_ONCE
+            while summed == _AT_ONCE:
+                async with opened.begin() as connection:
+                    summed = await summing(PostgresUsage(connection), before, _AT_ONCE)
+    finally:
+        await opened.dispose()
+
+
+async def build(url: str, present: Present, past: Past | None, now: datetime | None = None) -> None:
     """A present, and a past behind it unless that is None, with sums: everything at once."""
-    asyncio.run(_build(url, present, past, now))
-
-
-async def _build(url: str, present: Present, past: Past | None, now: datetime | None) -> None:
     await add_present(url, present, now)
     if past is not None:
         await add_past(url, present, past, now)
+        await sum_up(url)
+        await _vacuum(url)

@@ -62,6 +62,26 @@ SELECT id, place, 'waiting_for_gpus', 'Waits for GPUs.', CAST(:now AS timestampt
        CAST(:now AS timestamptz)
 FROM told WHERE place <= 500;
 
+-- name: present_active
+-- Bookings whose time it is, on the GPUs after those of the running jobs; two of three are used, by a pod of others.
+WITH placed AS (
+    SELECT id AS gpu_id, gpu_type, 'bkg-a' || lpad(CAST(id AS text), 8, '0') AS id, 1 + id % CAST(:users AS integer) AS user_id,
+           date_trunc('minute', CAST(:now AS timestamptz)) - interval '1 hour' AS starts_at,
+           date_trunc('minute', CAST(:now AS timestamptz)) + interval '5 hours' AS ends_at
+    FROM gpus WHERE id > :running AND id <= CAST(:running AS bigint) + CAST(:active AS bigint)
+), rows AS (
+    INSERT INTO reservations (id, kind, user_id, status, reason_code, reason, gpus, gpu_type, nodes, duration, priority,
+                              workload, created_at, changed_at, started_at)
+    SELECT id, 'booking', user_id, 'active', 'booking_started', 'Its time has come.', 1, gpu_type, 1, ends_at - starts_at, 0,
+           '{}', starts_at - interval '1 day', starts_at, starts_at
+    FROM placed ORDER BY id
+), booked AS (
+    INSERT INTO bookings (id, starts_at, ends_at, used_at, release_at, user_id, status)
+    SELECT id, starts_at, ends_at, CASE WHEN gpu_id % 3 > 0 THEN starts_at END, ends_at, user_id, 'active' FROM placed
+)
+INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, created_at)
+SELECT id, 0, gpu_id, 0, tstzrange(starts_at, ends_at), false, starts_at FROM placed;
+
 -- name: present_bookings
 -- Bookings ahead, spread over all GPUs and the next 80 days; few are near.
 WITH slots AS (
@@ -83,7 +103,7 @@ WITH slots AS (
            CAST(:now AS timestamptz) - interval '1 hour', CAST(:now AS timestamptz) - interval '1 hour'
     FROM timed ORDER BY id
 ), booked AS (
-    INSERT INTO bookings (id, starts_at, ends_at) SELECT id, starts_at, ends_at FROM timed
+    INSERT INTO bookings (id, starts_at, ends_at, user_id, status) SELECT id, starts_at, ends_at, user_id, 'confirmed' FROM timed
 )
 INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, created_at)
 SELECT id, 0, gpu_id, 0, tstzrange(starts_at, ends_at), false, CAST(:now AS timestamptz) - interval '1 hour' FROM timed;
@@ -113,8 +133,9 @@ WITH rows AS (
            ends_at - starts_at, 0, '{}', starts_at - interval '1 day', ends_at, 3, starts_at, ends_at
     FROM past_slots WHERE booked ORDER BY n
 ), booked AS (
-    INSERT INTO bookings (id, starts_at, ends_at, used_at)
-    SELECT 'bkg-h' || digits, starts_at, ends_at, CASE WHEN n % 4 <> 0 THEN starts_at + interval '1 minute' END
+    INSERT INTO bookings (id, starts_at, ends_at, used_at, user_id, status)
+    SELECT 'bkg-h' || digits, starts_at, ends_at, CASE WHEN n % 4 <> 0 THEN starts_at + interval '1 minute' END, user_id,
+           'ended'
     FROM past_slots WHERE booked ORDER BY n
 ), admitted AS (
     INSERT INTO admissions (booking_id, pod_uid, namespace, name, gpus, admitted_at, ended_at, recorded_at)
@@ -186,3 +207,8 @@ ORDER BY at;
 INSERT INTO given_back (allocation_id, user_id, project)
 SELECT a.id, r.user_id, r.project FROM allocations a JOIN reservations r ON r.id = a.reservation_id
 WHERE a.released_at IS NOT NULL AND a.booking_id IS NULL;
+
+-- name: past_usage_pending
+-- The same of usage.
+INSERT INTO usage_pending (reservation_id)
+SELECT DISTINCT reservation_id FROM allocations WHERE released_at IS NOT NULL AND booking_id IS NULL;

@@ -9,6 +9,9 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from reservation_core.adapters.postgres.audit import LOOKED_AT
+from reservation_core.domain.usage import partition_steps, steps_of
+
 Values = Mapping[str, Any]
 
 BY_KEY = frozenset(
@@ -81,12 +84,11 @@ def _planner(now: datetime) -> dict[str, list[Values]]:
 def _calendar(now: datetime, gpus: int) -> dict[str, list[Values]]:
     day = timedelta(days=1)
     booked: dict[str, Any] = {
-        "after_start": None, "after_id": None, "from": now, "to": None, "longest_s": 90 * 86_400.0, "user_id": None,
-        "only_own": False, "user": None, "statuses": None, "limit": 100,
+        "after_start": None, "after_id": None, "from": now, "to": None, "user_id": None, "only_own": False,
+        "user": None, "statuses": None, "limit": 100,
     }  # fmt: skip
     entries: dict[str, Any] = {
         "start": now, "end": now + 7 * day, "gpu_ids": list(range(1, min(gpus, 200) + 1)), "only_of": None,
-        "longest_s": 90 * 86_400.0,
     }  # fmt: skip
     due = {
         "now": now, "look_ahead": now + day, "starting_soon": [900.0, 86_400.0], "ending_soon": [900.0], "limit": 500,
@@ -120,7 +122,13 @@ def _calendar(now: datetime, gpus: int) -> dict[str, list[Values]]:
         ],
         "calendar_entries": [entries, {**entries, "only_of": 2}, {**entries, "start": now - 7 * day, "end": now}],
         "feed_bookings": [
-            {"user_id": 2, "from": now - 30 * day, "statuses": ["confirmed", "active", "ended"], "limit": 1000}
+            {
+                "user_id": 2,
+                "from": now - 30 * day,
+                "longest_s": 90 * 86_400.0,
+                "statuses": ["confirmed", "active", "ended"],
+                "limit": 1000,
+            }
         ],
         "hold_bookings_of_pods": [
             {"ids": ["bkg-l00000000"], "earliest": now - day, "now": now, "users": ["person-2", "person-3"]}
@@ -185,8 +193,7 @@ def _jobs() -> dict[str, list[Values]]:
     every = [{"before_seq": seq, "statuses": statuses, "limit": 101} for statuses in each for seq in (last, 5000)]
     return {
         "view_reservation": [{"id": "job-h000000004", "user_id": None}],
-        "view_reservations": every,
-        "view_user_reservations": [values | {"user_id": 2} for values in every],
+        "view_reservations": [values | {"user_id": user} for user in (None, 2) for values in every],
         "view_waiting": [
             {"user_id": user, "after_priority": -9, "after_seq": 0, "limit": 50} for user in (None, 2)
         ],
@@ -203,7 +210,7 @@ def _lists(now: datetime) -> dict[str, list[Values]]:
     span: dict[str, Any] = {
         "from": None, "to": None, "before_at": None, "before_id": None, "kinds": None, "actor": None, "limit": 101,
     }  # fmt: skip
-    looked = {"scanned": 200_000}
+    looked = {"scanned": LOOKED_AT}
     half = now - timedelta(days=180)
     audits: list[Values] = [
         span,
@@ -253,8 +260,43 @@ def _lists(now: datetime) -> dict[str, list[Values]]:
 
 def _usage(now: datetime) -> dict[str, list[Values]]:
     year = now - timedelta(days=365)
-    base: dict[str, Any] = {"start": year, "end": now, "step": now - year, "user_id": None}
-    return {"usage_report": [{**base, "by": by} for by in ("user", "project", "gpu_type")]}
+    day = timedelta(days=1)
+    midnight = now.replace(hour=5, minute=0, second=0, microsecond=0)
+    spans = [
+        (year, now, now - year),
+        (now - 7 * day, now, 7 * day),
+        (midnight - 364 * day, now, 7 * day),
+        (midnight - 90 * day, now, day),
+        (midnight - timedelta(hours=47), now, timedelta(hours=1)),
+        (year + timedelta(minutes=30), now, 10 * day),
+    ]
+    reports = [usage_values(start, end, step) for start, end, step in spans]
+    return {
+        "usage_report": [
+            {**report, "by": by, "user_id": user}
+            for report in reports
+            for by, user in (("user", None), ("project", None), ("gpu_type", None), ("user", 2))
+        ],
+        "settled_usage": [{"before": now, "limit": 1000}],
+        "sum_up_usage": [{"ids": []}],
+    }
+
+
+def usage_values(start: datetime, end: datetime, step: timedelta) -> dict[str, Any]:
+    """What a report of usage is asked with, but for by what and whose."""
+    edges, summed = partition_steps(steps_of(start, end, step))
+    return {
+        "start": start,
+        "end": end,
+        "step": step,
+        "edge_steps": [edge.step for edge in edges],
+        "edge_starts": [edge.start for edge in edges],
+        "edge_ends": [edge.end for edge in edges],
+        "sum_steps": [part.step for part in summed],
+        "sum_spans": [part.span.value for part in summed],
+        "sum_starts": [part.start for part in summed],
+        "sum_ends": [part.end for part in summed],
+    }
 
 
 def _quotas(now: datetime) -> dict[str, list[Values]]:

@@ -52,7 +52,8 @@ WITH spans AS (
     SELECT h.hour, a.reservation_id, a.gpu_id, r.kind, r.status, g.gpu_type, r.user_id, r.project,
            greatest(lower(a.during), h.hour) AS s, least(upper(a.during), h.hour + interval '1 hour') AS e,
            CASE WHEN a.attempt = r.attempt THEN r.started_at END AS ran_from,
-           a.attempt < r.attempt OR r.started_at IS NULL AS never_ran
+           a.attempt < r.attempt OR r.started_at IS NULL AS never_ran,
+           EXISTS (SELECT FROM admissions m WHERE m.booking_id = r.id) AS has_pods
     FROM unnest(ids) AS i (id)
     JOIN reservations r ON r.id = i.id AND r.kind IN ('job', 'booking')
     JOIN allocations a ON a.reservation_id = r.id
@@ -68,33 +69,35 @@ WITH spans AS (
       AND (SELECT b.used_at IS NULL FROM bookings b WHERE b.id = r.id)
       AND NOT EXISTS (SELECT FROM reservations j WHERE j.booking_id = r.id AND j.started_at IS NOT NULL)
       AND NOT EXISTS (SELECT FROM admissions m WHERE m.booking_id = r.id)
-), within AS (
-    SELECT j.booking_id, n.gpu_id, greatest(lower(n.during), j.started_at) AS s, upper(n.during) AS e
-    FROM reservations j JOIN allocations n ON n.reservation_id = j.id AND n.attempt = j.attempt
-    WHERE j.booking_id = ANY (ids) AND n.booking_id = j.booking_id AND NOT n.planned AND j.started_at IS NOT NULL
 ), measured AS (
     SELECT x.*, extract(epoch FROM x.e - x.s) AS held,
            CASE WHEN x.kind = 'job' THEN
                greatest(extract(epoch FROM x.e - greatest(x.s, x.ran_from)), 0) * CAST(x.ran_from IS NOT NULL AS integer)
            ELSE (
-               SELECT coalesce(sum(greatest(extract(epoch FROM least(w.e, x.e) - greatest(w.s, x.s)), 0)), 0)
-               FROM within w WHERE w.booking_id = x.reservation_id AND w.gpu_id = x.gpu_id
+               SELECT coalesce(sum(greatest(extract(epoch FROM
+                          least(upper(n.during), x.e) - greatest(lower(n.during), j.started_at, x.s)), 0)), 0)
+               FROM reservations j JOIN allocations n ON n.reservation_id = j.id AND n.attempt = j.attempt
+               WHERE j.booking_id = x.reservation_id AND n.booking_id = x.reservation_id AND n.gpu_id = x.gpu_id
+                 AND NOT n.planned AND j.started_at IS NOT NULL
            ) END AS used,
            CASE WHEN x.kind = 'job' THEN x.never_ran ELSE x.reservation_id IN (SELECT id FROM wasted) END AS is_wasted
     FROM spans x
 ), admitted AS (
     SELECT DISTINCT x.hour, x.reservation_id, x.user_id, x.project, x.gpu_type
-    FROM spans x WHERE x.kind = 'booking' AND EXISTS (SELECT FROM admissions m WHERE m.booking_id = x.reservation_id)
+    FROM spans x WHERE x.kind = 'booking' AND x.has_pods
 ), edges AS (
     SELECT x.hour, x.reservation_id, x.s AS begins, x.e AS ends, 1 AS cards, 0 AS pods
-    FROM spans x JOIN admitted d USING (hour, reservation_id)
+    FROM spans x WHERE x.kind = 'booking' AND x.has_pods
     UNION ALL
-    SELECT x.hour, x.reservation_id, greatest(w.s, x.s), least(w.e, x.e), -1, 0
-    FROM spans x JOIN admitted d USING (hour, reservation_id)
-    JOIN within w ON w.booking_id = x.reservation_id AND w.gpu_id = x.gpu_id
+    SELECT x.hour, x.reservation_id, greatest(lower(n.during), j.started_at, x.s), least(upper(n.during), x.e), -1, 0
+    FROM spans x
+    JOIN reservations j ON j.booking_id = x.reservation_id AND j.started_at IS NOT NULL
+    JOIN allocations n ON n.reservation_id = j.id AND n.attempt = j.attempt
+     AND n.booking_id = x.reservation_id AND n.gpu_id = x.gpu_id AND NOT n.planned
+    WHERE x.kind = 'booking' AND x.has_pods
     UNION ALL
     SELECT d.hour, m.booking_id, greatest(m.admitted_at, d.hour), least(m.ended_at, d.hour + interval '1 hour'), 0, m.gpus
-    FROM admissions m JOIN admitted d ON d.reservation_id = m.booking_id
+    FROM admitted d JOIN admissions m ON m.booking_id = d.reservation_id
 ), moments AS (
     SELECT hour, reservation_id, at, lead(at) OVER line AS until, sum(sum(cards)) OVER line AS cards,
            sum(sum(pods)) OVER line AS pods

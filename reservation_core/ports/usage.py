@@ -39,3 +39,10 @@ class Usage(Protocol):
         Only what had ended by `before`.
         """
         ...
+
+    async def sum_up_usage(self, before: datetime, limit: int) -> int:
+        """Sum up the usage of at most `limit` reservations that were over by `before`; returns how many they were.
+
+        Reports are the same before and after; they only become shorter to make.
+        """
+        ...

@@ -1,4 +1,4 @@
-"""Who held GPUs for how long: reports, one's own or for administrators everybody's; fair share, and sums by week."""
+"""Who held GPUs for how long: reports, one's own or for administrators everybody's; fair share, and sums."""
 
 from datetime import datetime, timedelta
 
@@ -10,6 +10,7 @@ from reservation_core.ports.usage import SUMMED_AFTER
 from reservation_core.usecases.owned import visible_user
 
 _SUMMED_AT_ONCE = 20_000
+_RESERVATIONS_AT_ONCE = 1_000
 
 
 async def report(
@@ -47,4 +48,15 @@ async def sum_up_given_back(uow_factory: UnitOfWorkFactory) -> int:
             rows = await uow.usage.sum_up_given_back(await uow.now() - SUMMED_AFTER, _SUMMED_AT_ONCE)
         summed += rows
         if rows < _SUMMED_AT_ONCE:
+            return summed
+
+
+async def sum_up_usage(uow_factory: UnitOfWorkFactory) -> int:
+    """Add reservations that were over a while ago to the sums that reports read; returns how many they were."""
+    summed = 0
+    while True:
+        async with uow_factory() as uow:
+            found = await uow.usage.sum_up_usage(await uow.now() - SUMMED_AFTER, _RESERVATIONS_AT_ONCE)
+        summed += found
+        if found < _RESERVATIONS_AT_ONCE:
             return summed

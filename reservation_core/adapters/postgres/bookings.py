@@ -166,7 +166,6 @@ class PostgresBookings:
                 "after_start": None if after is None else after[0],
                 "after_id": "" if after is None else after[1],
                 "from": which.from_,
-                "longest_s": LONGEST_BOOKING.total_seconds(),
                 "to": which.to,
                 "user_id": which.user_id,
                 "only_own": which.only_own,
@@ -186,7 +185,6 @@ class PostgresBookings:
             {
                 "start": start,
                 "end": end,
-                "longest_s": LONGEST_BOOKING.total_seconds(),
                 "gpu_ids": list(gpu_ids),
                 "only_of": only_of,
             },
@@ -206,7 +204,13 @@ class PostgresBookings:
         """By start and id."""
         found = await self._connection.execute(
             statement("feed_bookings"),
-            {"user_id": user_id, "from": from_, "statuses": sorted(statuses), "limit": limit},
+            {
+                "user_id": user_id,
+                "from": from_,
+                "longest_s": LONGEST_BOOKING.total_seconds(),
+                "statuses": sorted(statuses),
+                "limit": limit,
+            },
         )
         return await self._whole([row.id for row in found])
 

@@ -67,6 +67,8 @@ def open_engine(
                 # Our statements take arrays and use the same index whatever is in them; planning the long ones anew for
                 # every call would cost as much as running them.
                 "plan_cache_mode": "force_generic_plan",
+                # They take milliseconds; compiling one takes up to 200, and is tried as soon as tables are large.
+                "jit": "off",
                 **reading,
             },
         },

@@ -51,12 +51,7 @@ class JobViews:
             if named_id is None or user_id not in (None, named_id):
                 return []
             user_id = named_id
-        if user_id is None:
-            found = await self._connection.execute(statement("view_reservations"), parameters)
-        else:
-            found = await self._connection.execute(
-                statement("view_user_reservations"), {**parameters, "user_id": user_id}
-            )
+        found = await self._connection.execute(statement("view_reservations"), {**parameters, "user_id": user_id})
         return await self._views(found.all())
 
     async def waiting_views(self, user_id: int | None, *, limit: int, after: tuple[int, int] | None) -> list[JobView]:

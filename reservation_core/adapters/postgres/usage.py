@@ -6,7 +6,15 @@ from math import log
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.queries import statement
-from reservation_core.domain.usage import GpuTime, UsageBy, UsageLine, UsageReport, UsageSeries, steps_of
+from reservation_core.domain.usage import (
+    GpuTime,
+    UsageBy,
+    UsageLine,
+    UsageReport,
+    UsageSeries,
+    partition_steps,
+    steps_of,
+)
 
 _HALF_LIVES_BACK = 40
 """What is older weighs less than a billionth: it is not looked for."""
@@ -36,9 +44,23 @@ class PostgresUsage:
         end = min(end, now)
         if end <= start:
             return UsageSeries(())
+        edges, summed = partition_steps(steps_of(start, end, step))
         found = await self._connection.execute(
             statement("usage_report"),
-            {"by": by.value, "start": start, "end": end, "step": step, "user_id": user_id},
+            {
+                "by": by.value,
+                "start": start,
+                "end": end,
+                "step": step,
+                "user_id": user_id,
+                "edge_steps": [edge.step for edge in edges],
+                "edge_starts": [edge.start for edge in edges],
+                "edge_ends": [edge.end for edge in edges],
+                "sum_steps": [part.step for part in summed],
+                "sum_spans": [part.span.value for part in summed],
+                "sum_starts": [part.start for part in summed],
+                "sum_ends": [part.end for part in summed],
+            },
         )
         lines: dict[str | None, list[GpuTime]] = {}
         for row in found:
@@ -77,3 +99,11 @@ class PostgresUsage:
         """Move rows that are not in the sums yet into them."""
         found = await self._connection.execute(statement("sum_up_given_back"), {"before": before, "limit": limit})
         return int(found.scalar_one())
+
+    async def sum_up_usage(self, before: datetime, limit: int) -> int:
+        """Move reservations that were over by then into the sums of their hours, days and months."""
+        found = await self._connection.execute(statement("settled_usage"), {"before": before, "limit": limit})
+        ids = list(found.scalars())
+        if ids:
+            await self._connection.execute(statement("sum_up_usage"), {"ids": ids})
+        return len(ids)

@@ -7,12 +7,13 @@ SELECT pg_advisory_xact_lock(hashtextextended('admissions', 0));
 -- name: hold_bookings_of_pods
 -- Bookings that are named, and those of some users whose slot it is or was lately; whoever changes one waits.
 SELECT r.id FROM reservations r
-WHERE r.kind = 'booking' AND (
-    r.id = ANY(CAST(:ids AS text[]))
-    OR r.id IN (
-        SELECT b.id FROM bookings b JOIN reservations o ON o.id = b.id JOIN users u ON u.id = o.user_id
-        WHERE b.ends_at > CAST(:earliest AS timestamptz) AND b.starts_at <= CAST(:now AS timestamptz)
-          AND u.name = ANY(CAST(:users AS text[]))))
+WHERE r.kind = 'booking' AND r.id = ANY (ARRAY(
+    SELECT unnest(CAST(:ids AS text[]))
+    UNION
+    SELECT b.id FROM users u JOIN bookings b ON b.user_id = u.id
+    WHERE u.name = ANY(CAST(:users AS text[]))
+      AND tstzrange(b.starts_at, b.ends_at) &&
+          tstzrange(least(CAST(:earliest AS timestamptz), CAST(:now AS timestamptz)), CAST(:now AS timestamptz), '[]')))
 ORDER BY r.id FOR SHARE;
 
 -- name: booked_slots

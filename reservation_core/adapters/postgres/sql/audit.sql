@@ -23,12 +23,17 @@ ORDER BY at DESC, id DESC OFFSET CAST(:scanned AS bigint) - 1 LIMIT 1;
 SELECT id, reservation_id, subject, at, actor, kind, before, after, reason_code, reason, data
 FROM (
     SELECT * FROM events WHERE reservation_id = CAST(:subject AS text)
+      AND at >= coalesce(CAST(:from AS timestamptz), '-infinity') AND at < coalesce(CAST(:to AS timestamptz), 'infinity')
+      AND (at, id) < (coalesce(CAST(:before_at AS timestamptz), 'infinity'), coalesce(CAST(:before_id AS bigint), 0))
     UNION ALL
-    SELECT * FROM events WHERE subject = CAST(:subject AS text)
+    (SELECT * FROM events WHERE subject = CAST(:subject AS text)
+      AND at >= coalesce(CAST(:from AS timestamptz), '-infinity') AND at < coalesce(CAST(:to AS timestamptz), 'infinity')
+      AND (at, id) < (coalesce(CAST(:before_at AS timestamptz), 'infinity'), coalesce(CAST(:before_id AS bigint), 0))
+      AND (CAST(:kinds AS text[]) IS NULL OR kind = ANY(CAST(:kinds AS text[])))
+      AND (CAST(:actor AS text) IS NULL OR actor = CAST(:actor AS text))
+     ORDER BY subject DESC, at DESC, id DESC LIMIT :limit)
 ) AS about
-WHERE at >= coalesce(CAST(:from AS timestamptz), '-infinity') AND at < coalesce(CAST(:to AS timestamptz), 'infinity')
-  AND (at, id) < (coalesce(CAST(:before_at AS timestamptz), 'infinity'), coalesce(CAST(:before_id AS bigint), 0))
-  AND (CAST(:kinds AS text[]) IS NULL OR kind = ANY(CAST(:kinds AS text[])))
+WHERE (CAST(:kinds AS text[]) IS NULL OR kind = ANY(CAST(:kinds AS text[])))
   AND (CAST(:actor AS text) IS NULL OR actor = CAST(:actor AS text))
 ORDER BY at DESC, id DESC LIMIT :limit;
 

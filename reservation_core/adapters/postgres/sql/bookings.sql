@@ -56,8 +56,8 @@ WITH input AS (
     FROM input ORDER BY starts_at
     RETURNING id
 ), booked AS (
-    INSERT INTO bookings (id, starts_at, ends_at, node_id, series_id, occurrence, auto_accept, waits_until)
-    SELECT i.id, i.starts_at, i.ends_at, n.id, i.series_id, i.occurrence, i.auto_accept, i.waits_until
+    INSERT INTO bookings (id, starts_at, ends_at, node_id, series_id, occurrence, auto_accept, waits_until, user_id, status)
+    SELECT i.id, i.starts_at, i.ends_at, n.id, i.series_id, i.occurrence, i.auto_accept, i.waits_until, i.user_id, i.status
     FROM input i LEFT JOIN nodes n ON n.name = i.node
 ), placed AS (
     INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, created_at)
@@ -112,19 +112,44 @@ WHERE a.reservation_id = ANY(CAST(:ids AS text[]))
 ORDER BY a.reservation_id, a.rank, g.index;
 
 -- name: list_bookings
--- Ids of bookings by start and id: one's own, and of others those that take or took cards. None is longer than 90 days,
--- so that those which began long before need not be looked at.
-SELECT b.id
-FROM bookings b JOIN reservations r ON r.id = b.id
-WHERE (CAST(:after_start AS timestamptz) IS NULL OR (b.starts_at, b.id) > (CAST(:after_start AS timestamptz), :after_id))
-  AND b.ends_at > CAST(:from AS timestamptz)
-  AND b.starts_at > CAST(:from AS timestamptz) - make_interval(secs => :longest_s) - interval '1 day'
-  AND (CAST(:to AS timestamptz) IS NULL OR b.starts_at < CAST(:to AS timestamptz))
-  AND (CAST(:user_id AS bigint) IS NULL OR r.user_id = CAST(:user_id AS bigint)
-       OR (NOT :only_own AND r.status IN ('offered', 'confirmed', 'active', 'ended')))
-  AND (CAST(:user AS text) IS NULL OR r.user_id = (SELECT id FROM users WHERE name = CAST(:user AS text)))
-  AND (CAST(:statuses AS text[]) IS NULL OR r.status = ANY(CAST(:statuses AS text[])))
-ORDER BY b.starts_at, b.id LIMIT :limit;
+-- Ids of bookings by start and id: one's own, and of others those that take or took cards. Those that had begun before
+-- are found by their times, the others in their order, by whom or which statuses they are asked for.
+WITH asked AS (
+    SELECT (SELECT id FROM users WHERE name = CAST(:user AS text)) AS named,
+           CASE WHEN CAST(:user AS text) IS NOT NULL THEN coalesce((SELECT id FROM users WHERE name = CAST(:user AS text)), 0)
+                WHEN :only_own THEN CAST(:user_id AS bigint) END AS whose,
+           greatest(CAST(:from AS timestamptz), CAST(:after_start AS timestamptz)) AS beyond
+), visible AS NOT MATERIALIZED (
+    SELECT b.id, b.starts_at, b.ends_at, b.user_id, b.status
+    FROM bookings b
+    WHERE (CAST(:after_start AS timestamptz) IS NULL OR (b.starts_at, b.id) > (CAST(:after_start AS timestamptz), :after_id))
+      AND (CAST(:to AS timestamptz) IS NULL OR b.starts_at < CAST(:to AS timestamptz))
+      AND (CAST(:user_id AS bigint) IS NULL OR b.user_id = CAST(:user_id AS bigint)
+           OR (NOT :only_own AND b.status IN ('offered', 'confirmed', 'active', 'ended')))
+      AND (CAST(:user AS text) IS NULL OR b.user_id = (SELECT named FROM asked))
+      AND (CAST(:statuses AS text[]) IS NULL OR b.status = ANY(CAST(:statuses AS text[])))
+)
+SELECT id FROM (
+    SELECT id, starts_at FROM visible
+    WHERE tstzrange(starts_at, ends_at) @> CAST(:from AS timestamptz)
+    UNION ALL
+    (SELECT id, starts_at FROM visible
+     WHERE CAST(:statuses AS text[]) IS NULL AND (SELECT whose FROM asked) IS NULL
+       AND starts_at > CAST(:from AS timestamptz) AND starts_at >= (SELECT beyond FROM asked)
+     ORDER BY starts_at, id LIMIT :limit)
+    UNION ALL
+    (SELECT v.id, v.starts_at FROM unnest(CAST(:statuses AS text[])) AS s (status) CROSS JOIN LATERAL (
+         SELECT id, starts_at FROM visible
+         WHERE status = s.status AND (SELECT whose FROM asked) IS NULL
+           AND starts_at > CAST(:from AS timestamptz) AND starts_at >= (SELECT beyond FROM asked)
+         ORDER BY starts_at, id LIMIT :limit) v)
+    UNION ALL
+    (SELECT id, starts_at FROM visible
+     WHERE user_id = (SELECT whose FROM asked)
+       AND starts_at > CAST(:from AS timestamptz) AND starts_at >= (SELECT beyond FROM asked)
+     ORDER BY starts_at, id LIMIT :limit)
+) AS found
+ORDER BY starts_at, id LIMIT :limit;
 
 -- name: bookings_of_series
 -- Those of a series that are not over, from an occurrence on.

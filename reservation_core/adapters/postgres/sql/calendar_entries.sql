@@ -1,13 +1,12 @@
 -- name: calendar_entries
 -- What has one of these cards within a time, with these cards of it. Bookings are found by their own times, also those
--- that are over; of all else only what is open. None is longer than 90 days (see list_bookings), but maintenance may be.
+-- that are over; of all else only what is open.
 WITH booked AS MATERIALIZED (
     SELECT b.id, b.starts_at, b.ends_at, b.series_id
-    FROM bookings b JOIN reservations r ON r.id = b.id
-    WHERE (CAST(:only_of AS bigint) IS NULL OR r.user_id = CAST(:only_of AS bigint))
-      AND r.status IN ('offered', 'confirmed', 'active', 'ended')
-      AND b.ends_at > CAST(:start AS timestamptz) AND b.starts_at < CAST(:end AS timestamptz)
-      AND b.starts_at > CAST(:start AS timestamptz) - make_interval(secs => :longest_s) - interval '1 day'
+    FROM bookings b
+    WHERE (CAST(:only_of AS bigint) IS NULL OR b.user_id = CAST(:only_of AS bigint))
+      AND b.status IN ('offered', 'confirmed', 'active', 'ended')
+      AND tstzrange(b.starts_at, b.ends_at) && tstzrange(CAST(:start AS timestamptz), CAST(:end AS timestamptz))
 ), had AS (
     SELECT b.id, false AS planned, b.starts_at, b.ends_at, b.series_id,
            array_agg(a.gpu_id ORDER BY a.gpu_id) AS gpu_ids

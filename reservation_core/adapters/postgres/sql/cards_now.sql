@@ -9,12 +9,15 @@ WITH touching AS MATERIALIZED (
            json_build_array(r.id, r.kind, r.user_id, u.name,
                             CAST(extract(epoch FROM lower(a.during)) * 1000000 AS bigint),
                             CAST(extract(epoch FROM upper(a.during)) * 1000000 AS bigint)) AS hold
-    FROM allocations a
+    FROM (
+        SELECT * FROM allocations WHERE held
+        UNION ALL
+        SELECT * FROM allocations
+        WHERE released_at IS NULL AND NOT held AND upper(during) > (SELECT ledger_now())
+          AND lower(during) < (SELECT ledger_now()) + make_interval(secs => :within_s)
+    ) a
     JOIN reservations r ON r.id = a.reservation_id
     JOIN users u ON u.id = r.user_id
-    WHERE a.released_at IS NULL
-      AND (a.held OR a.during && tstzrange((SELECT ledger_now()),
-                                           (SELECT ledger_now()) + make_interval(secs => :within_s)))
 ), holders AS (
     SELECT DISTINCT ON (gpu_id) gpu_id, kind, hold FROM touching
     WHERE has_it ORDER BY gpu_id, held DESC, booking_id IS NULL

@@ -11,9 +11,11 @@ FROM nodes;
 -- name: known_gpus
 -- Every card ever seen, and whether somebody of ours has it now.
 SELECT n.name AS node, g.index AS card_index, g.gpu_type, g.uuid, g.memory_bytes, g.condition,
-       EXISTS (
-           SELECT 1 FROM allocations a
-           WHERE a.gpu_id = g.id AND a.released_at IS NULL AND (a.held OR a.during @> CAST(:now AS timestamptz))
+       EXISTS (SELECT FROM allocations a WHERE a.gpu_id = g.id AND a.held)
+       OR EXISTS (
+           SELECT FROM allocations a
+           WHERE a.gpu_id = g.id AND a.released_at IS NULL AND lower(a.during) <= CAST(:now AS timestamptz)
+             AND upper(a.during) > CAST(:now AS timestamptz)
        ) AS in_use
 FROM gpus g JOIN nodes n ON n.id = g.node_id;
 
@@ -104,10 +106,13 @@ CROSS JOIN LATERAL (
            count(*) FILTER (WHERE g.condition = 'usable' AND NOT g.in_use) AS free,
            coalesce(bool_or(g.in_use), false) AS in_use
     FROM (
-        SELECT gpus.gpu_type, conditions.condition, EXISTS (
-            SELECT 1 FROM allocations a
-            WHERE a.gpu_id = gpus.id AND a.released_at IS NULL AND (a.held OR a.during @> (SELECT ledger_now()))
-        ) AS in_use
+        SELECT gpus.gpu_type, conditions.condition,
+               EXISTS (SELECT FROM allocations a WHERE a.gpu_id = gpus.id AND a.held)
+               OR EXISTS (
+                   SELECT FROM allocations a
+                   WHERE a.gpu_id = gpus.id AND a.released_at IS NULL AND lower(a.during) <= (SELECT ledger_now())
+                     AND upper(a.during) > (SELECT ledger_now())
+               ) AS in_use
         FROM gpus JOIN card_conditions conditions ON conditions.gpu_id = gpus.id WHERE gpus.node_id = n.id
     ) g
 ) c
@@ -127,8 +132,13 @@ FROM (
     CROSS JOIN LATERAL (
         SELECT count(*) > 0 AS in_use,
                count(*) > 0 AND bool_and(a.reservation_id LIKE 'mnt-%') AS maintained
-        FROM allocations a
-        WHERE a.gpu_id = gpus.id AND a.released_at IS NULL AND (a.held OR a.during @> (SELECT ledger_now()))
+        FROM (
+            SELECT reservation_id FROM allocations WHERE gpu_id = gpus.id AND held
+            UNION ALL
+            SELECT reservation_id FROM allocations
+            WHERE gpu_id = gpus.id AND released_at IS NULL AND NOT held AND lower(during) <= (SELECT ledger_now())
+              AND upper(during) > (SELECT ledger_now())
+        ) a
     ) u
 ) g
 WHERE g.removed_at IS NULL OR g.in_use

@@ -1,11 +1,15 @@
 -- What metrics are made of. Every statement is answered from an index, however many jobs there were.
 
 -- name: unended_job_counts
--- Jobs that wait or hold GPUs, by status; the partial indexes of the line and of live jobs answer each half.
-SELECT status, count(*) AS jobs FROM reservations WHERE status = 'queued' AND kind = 'job' GROUP BY status
-UNION ALL
-SELECT status, count(*) AS jobs FROM reservations
-WHERE status IN ('starting', 'running', 'ending') AND kind = 'job' GROUP BY status;
+-- Jobs that wait or hold GPUs, by status: each line of the sum is answered by a partial index. Only jobs have these.
+SELECT status, sum(jobs) AS jobs FROM (
+    SELECT status, count(*) AS jobs FROM reservations WHERE status = 'queued' AND booking_id IS NULL GROUP BY status
+    UNION ALL
+    SELECT status, count(*) FROM reservations
+    WHERE status = 'queued' AND booking_id IS NOT NULL AND status IN ('queued', 'starting', 'running') GROUP BY status
+    UNION ALL
+    SELECT status, count(*) FROM reservations WHERE status IN ('starting', 'running', 'ending') GROUP BY status
+) AS counted GROUP BY status;
 
 -- name: newest_settled_event
 -- The newest event before a time, walking the record backwards from its end.

@@ -1,16 +1,25 @@
 -- name: usage_report
--- GPU-seconds held, used and wasted in [start, end), step by step, by the ledger (see domain.usage for the words). What runs
--- within a booking is found through the booking's own rows, card by card; pods of others under one are counted beside it.
-WITH spans AS (
-    SELECT p.step, p.starts_at, p.ends_at, a.reservation_id, a.gpu_id, r.kind, r.status, g.gpu_type, u.name AS user_name, r.project,
-           greatest(lower(a.during), p.starts_at) AS s, least(upper(a.during), p.ends_at) AS e,
-           CASE WHEN a.attempt = r.attempt THEN r.started_at END AS ran_from,
-           a.released_at IS NOT NULL AND (a.attempt < r.attempt OR r.started_at IS NULL) AS never_ran
+-- GPU-seconds held, used and wasted in [start, end), step by step (see domain.usage for the words). What is settled comes
+-- from the sums of whole hours, days and months; of what is left of the steps beside these, and of all that is open or
+-- pending, the ledger is read (see migration 0023). What runs within a booking is found through the booking's own rows, card
+-- by card; pods of others under one are counted beside it. A piece is a step, or a part of one that no sum covers.
+WITH pieces AS (
+    SELECT * FROM unnest(CAST(:edge_steps AS integer[]), CAST(:edge_starts AS timestamptz[]), CAST(:edge_ends AS timestamptz[]))
+         WITH ORDINALITY AS e (step, starts_at, ends_at, number)
+), rows AS MATERIALIZED (
+    SELECT a.id, a.during, a.reservation_id, a.gpu_id, a.attempt, a.released_at
     FROM allocations a
-    JOIN reservations r ON r.id = a.reservation_id
-    JOIN users u ON u.id = r.user_id
-    JOIN gpus g ON g.id = a.gpu_id
-    -- The steps it touches, by their numbers, and one on either side: what a division rounds away must not be missed.
+    WHERE a.released_at IS NULL AND lower(a.during) < CAST(:end AS timestamptz) AND upper(a.during) > CAST(:start AS timestamptz)
+      AND a.booking_id IS NULL AND NOT a.planned
+    UNION ALL
+    SELECT a.id, a.during, a.reservation_id, a.gpu_id, a.attempt, a.released_at
+    FROM usage_pending p JOIN allocations a ON a.reservation_id = p.reservation_id
+    WHERE a.released_at IS NOT NULL AND a.during && tstzrange(CAST(:start AS timestamptz), CAST(:end AS timestamptz))
+      AND a.booking_id IS NULL
+), parts AS MATERIALIZED (
+    -- The steps that a row touches, by their numbers, and one on either side: what a division rounds away must not be missed.
+    SELECT p.step, 0 AS piece, p.starts_at, p.ends_at, a.*
+    FROM rows a
     CROSS JOIN LATERAL (
         SELECT n AS step, CAST(:start AS timestamptz) + n * CAST(:step AS interval) AS starts_at,
                least(CAST(:start AS timestamptz) + (n + 1) * CAST(:step AS interval), CAST(:end AS timestamptz)) AS ends_at
@@ -23,10 +32,22 @@ WITH spans AS (
                 / extract(epoch FROM CAST(:step AS interval))) AS integer)
         ) AS n
     ) p
-    WHERE a.during && tstzrange(CAST(:start AS timestamptz), CAST(:end AS timestamptz))
-      AND p.starts_at < CAST(:end AS timestamptz) AND a.during && tstzrange(p.starts_at, p.ends_at)
-      AND a.booking_id IS NULL AND NOT a.planned AND r.kind IN ('job', 'booking')
-      AND (CAST(:user_id AS bigint) IS NULL OR r.user_id = CAST(:user_id AS bigint))
+    WHERE p.starts_at < CAST(:end AS timestamptz) AND a.during && tstzrange(p.starts_at, p.ends_at)
+    UNION ALL
+    SELECT p.step, CAST(p.number AS integer), p.starts_at, p.ends_at,
+           a.id, a.during, a.reservation_id, a.gpu_id, a.attempt, a.released_at
+    FROM pieces p
+    JOIN allocations a ON a.released_at IS NOT NULL AND a.booking_id IS NULL AND a.during && tstzrange(p.starts_at, p.ends_at)
+    WHERE NOT EXISTS (SELECT FROM usage_pending w WHERE w.reservation_id = a.reservation_id)
+), spans AS (
+    SELECT a.step, a.piece, a.starts_at, a.ends_at, a.reservation_id, a.gpu_id, r.kind, r.status, g.gpu_type, r.user_id, r.project,
+           greatest(lower(a.during), a.starts_at) AS s, least(upper(a.during), a.ends_at) AS e,
+           CASE WHEN a.attempt = r.attempt THEN r.started_at END AS ran_from,
+           a.released_at IS NOT NULL AND (a.attempt < r.attempt OR r.started_at IS NULL) AS never_ran
+    FROM parts a
+    JOIN reservations r ON r.id = a.reservation_id
+    JOIN gpus g ON g.id = a.gpu_id
+    WHERE r.kind IN ('job', 'booking') AND (CAST(:user_id AS bigint) IS NULL OR r.user_id = CAST(:user_id AS bigint))
 ), measured AS (
     SELECT x.*,
            extract(epoch FROM x.e - x.s) AS held,
@@ -35,9 +56,9 @@ WITH spans AS (
            ELSE (
                SELECT coalesce(sum(greatest(extract(epoch FROM
                           least(upper(n.during), x.e) - greatest(lower(n.during), j.started_at, x.s)), 0)), 0)
-               FROM allocations n JOIN reservations j ON j.id = n.reservation_id AND j.attempt = n.attempt
-               WHERE n.booking_id = x.reservation_id AND n.gpu_id = x.gpu_id AND NOT n.planned
-                 AND j.started_at IS NOT NULL
+               FROM reservations j JOIN allocations n ON n.reservation_id = j.id AND n.attempt = j.attempt
+               WHERE j.booking_id = x.reservation_id AND n.booking_id = x.reservation_id AND n.gpu_id = x.gpu_id
+                 AND NOT n.planned AND j.started_at IS NOT NULL
            ) END AS used,
            CASE WHEN x.kind = 'job' THEN x.never_ran
                 ELSE x.status IN ('ended', 'released', 'cancelled', 'expired')
@@ -50,40 +71,71 @@ WITH spans AS (
 ), admitted AS (
     -- Which cards of a booking the pods of others are on is not known: they count where its jobs leave cards, and never
     -- for more than it has at that moment.
-    SELECT DISTINCT x.step, x.starts_at, x.ends_at, x.reservation_id, x.user_name, x.project, x.gpu_type
+    SELECT DISTINCT x.step, x.piece, x.starts_at, x.ends_at, x.reservation_id, x.user_id, x.project, x.gpu_type
     FROM spans x WHERE x.kind = 'booking' AND EXISTS (SELECT FROM admissions m WHERE m.booking_id = x.reservation_id)
 ), edges AS (
-    SELECT x.step, x.reservation_id, x.s AS begins, x.e AS ends, 1 AS cards, 0 AS pods
-    FROM spans x JOIN admitted USING (step, reservation_id)
+    SELECT x.step, x.piece, x.reservation_id, x.s AS begins, x.e AS ends, 1 AS cards, 0 AS pods
+    FROM spans x JOIN admitted USING (step, piece, reservation_id)
     UNION ALL
-    SELECT x.step, x.reservation_id, greatest(lower(n.during), j.started_at, x.s), least(upper(n.during), x.e), -1, 0
-    FROM spans x JOIN admitted USING (step, reservation_id)
-    JOIN allocations n ON n.booking_id = x.reservation_id AND n.gpu_id = x.gpu_id AND NOT n.planned
-    JOIN reservations j ON j.id = n.reservation_id AND j.attempt = n.attempt AND j.started_at IS NOT NULL
+    SELECT x.step, x.piece, x.reservation_id, greatest(lower(n.during), j.started_at, x.s), least(upper(n.during), x.e), -1, 0
+    FROM spans x JOIN admitted USING (step, piece, reservation_id)
+    JOIN reservations j ON j.booking_id = x.reservation_id AND j.started_at IS NOT NULL
+    JOIN allocations n ON n.reservation_id = j.id AND n.attempt = j.attempt
+     AND n.booking_id = x.reservation_id AND n.gpu_id = x.gpu_id AND NOT n.planned
     UNION ALL
-    SELECT d.step, m.booking_id, greatest(m.admitted_at, d.starts_at), least(m.ended_at, d.ends_at), 0, m.gpus
-    FROM admissions m JOIN admitted d ON d.reservation_id = m.booking_id
+    SELECT d.step, d.piece, m.booking_id, greatest(m.admitted_at, d.starts_at), least(m.ended_at, d.ends_at), 0, m.gpus
+    FROM admitted d JOIN admissions m ON m.booking_id = d.reservation_id
 ), moments AS (
-    SELECT step, reservation_id, at, lead(at) OVER line AS until, sum(sum(cards)) OVER line AS cards,
+    SELECT step, piece, reservation_id, at, lead(at) OVER line AS until, sum(sum(cards)) OVER line AS cards,
            sum(sum(pods)) OVER line AS pods
     FROM (
-        SELECT step, reservation_id, begins AS at, cards, pods FROM edges WHERE begins < ends
+        SELECT step, piece, reservation_id, begins AS at, cards, pods FROM edges WHERE begins < ends
         UNION ALL
-        SELECT step, reservation_id, ends, -cards, -pods FROM edges WHERE begins < ends
-    ) AS each
-    GROUP BY step, reservation_id, at WINDOW line AS (PARTITION BY step, reservation_id ORDER BY at)
+        SELECT step, piece, reservation_id, ends, -cards, -pods FROM edges WHERE begins < ends
+    ) AS changes
+    GROUP BY step, piece, reservation_id, at WINDOW line AS (PARTITION BY step, piece, reservation_id ORDER BY at)
 ), used_by_others AS (
-    SELECT step, reservation_id, sum(extract(epoch FROM until - at) * least(cards, pods)) AS used
-    FROM moments WHERE until IS NOT NULL GROUP BY step, reservation_id
+    SELECT step, piece, reservation_id, sum(extract(epoch FROM until - at) * least(cards, pods)) AS used
+    FROM moments WHERE until IS NOT NULL GROUP BY step, piece, reservation_id
+), summed AS (
+    SELECT c.step, s.user_id, s.project, s.gpu_type, sum(s.held_us) * 0.000001 AS held, sum(s.used_us) * 0.000001 AS used,
+           sum(s.wasted_us) * 0.000001 AS wasted
+    FROM unnest(CAST(:sum_steps AS integer[]), CAST(:sum_spans AS text[]), CAST(:sum_starts AS timestamptz[]),
+                CAST(:sum_ends AS timestamptz[])) AS c (step, span, starts_at, ends_at)
+    JOIN usage_sums s ON s.span = c.span AND s.starts_at >= c.starts_at AND s.starts_at < c.ends_at
+    WHERE s.held_us > 0 AND (CAST(:user_id AS bigint) IS NULL OR s.user_id = CAST(:user_id AS bigint))
+    GROUP BY c.step, s.user_id, s.project, s.gpu_type
 )
-SELECT step, CASE CAST(:by AS text) WHEN 'user' THEN user_name WHEN 'project' THEN project ELSE gpu_type END AS key,
-       sum(held) AS held, sum(used) AS used, coalesce(sum(held - used) FILTER (WHERE is_wasted), 0) AS wasted
+SELECT step, CASE CAST(:by AS text) WHEN 'user' THEN u.name WHEN 'project' THEN project ELSE gpu_type END AS key,
+       sum(held) AS held, sum(used) AS used, sum(wasted) AS wasted
 FROM (
-    SELECT step, user_name, project, gpu_type, held, used, is_wasted FROM measured
+    SELECT step, user_id, project, gpu_type, held, used, CASE WHEN is_wasted THEN held - used ELSE 0 END AS wasted
+    FROM measured
     UNION ALL
-    SELECT step, user_name, project, gpu_type, 0, used, false FROM used_by_others JOIN admitted USING (step, reservation_id)
-) AS parts
+    SELECT step, user_id, project, gpu_type, 0, used, 0
+    FROM used_by_others JOIN admitted USING (step, piece, reservation_id)
+    UNION ALL
+    SELECT step, user_id, project, gpu_type, held, used, wasted FROM summed
+) AS whole JOIN users u ON u.id = user_id
 GROUP BY 1, 2;
+
+-- name: settled_usage
+-- Pending reservations of whose usage nothing can change any more but by a correction. They are locked: who corrects one
+-- of them waits (see reopen_usage).
+SELECT p.reservation_id
+FROM usage_pending p JOIN reservations r ON r.id = p.reservation_id
+WHERE r.finished_at <= CAST(:before AS timestamptz)
+  AND NOT EXISTS (SELECT FROM allocations a WHERE a.reservation_id = r.id AND a.released_at IS NULL)
+  AND NOT EXISTS (SELECT FROM allocations n WHERE n.booking_id = r.id AND n.released_at IS NULL)
+  AND NOT EXISTS (SELECT FROM reservations j WHERE j.booking_id = r.id AND j.status IN ('queued', 'starting', 'running', 'ending'))
+ORDER BY p.reservation_id LIMIT :limit FOR UPDATE OF p SKIP LOCKED;
+
+-- name: sum_up_usage
+-- Move what these come to into the sums. A statement of its own: it sees all that was corrected before they were locked.
+WITH moved AS (
+    DELETE FROM usage_pending WHERE reservation_id = ANY(CAST(:ids AS text[]))
+)
+SELECT add_to_usage_sums(CAST(:ids AS text[]), 1);
 
 -- name: lock_fair_shares
 -- Up to when what was held is counted, and by which half-life; whoever counts on waits.

@@ -11,32 +11,48 @@ LEFT JOIN start_promises p ON p.reservation_id = r.id
 WHERE r.id = :id AND (CAST(:user_id AS bigint) IS NULL OR r.user_id = :user_id) AND r.kind = 'job';
 
 -- name: view_reservations
--- Everybody's jobs, newest first.
+-- Jobs, newest first: everybody's or (with `user_id`) one user's, of all statuses or of some. Of the four parts one or
+-- two are executed, each by an index in the order of the page: jobs that are not over are few, however many there were.
+WITH page AS MATERIALIZED (
+    (SELECT id, seq FROM reservations
+     WHERE CAST(:user_id AS bigint) IS NULL AND CAST(:statuses AS text[]) IS NULL
+       AND kind = 'job' AND seq < :before_seq
+     ORDER BY seq DESC LIMIT :limit)
+    UNION ALL
+    (SELECT id, seq FROM reservations
+     WHERE user_id = CAST(:user_id AS bigint) AND CAST(:statuses AS text[]) IS NULL
+       AND kind = 'job' AND seq < :before_seq
+     ORDER BY seq DESC LIMIT :limit)
+    UNION ALL
+    (SELECT id, seq FROM reservations
+     WHERE CAST(:statuses AS text[]) && ARRAY['queued', 'starting', 'running', 'ending']
+       AND (CAST(:user_id AS bigint) IS NULL OR user_id = CAST(:user_id AS bigint))
+       AND kind = 'job' AND finished_at IS NULL AND status = ANY(CAST(:statuses AS text[])) AND seq < :before_seq
+     ORDER BY seq DESC LIMIT :limit)
+    UNION ALL
+    (SELECT r.id, r.seq FROM unnest(CAST(:statuses AS text[])) AS s (status) CROSS JOIN LATERAL (
+         SELECT id, seq FROM reservations
+         WHERE CAST(:user_id AS bigint) IS NULL
+           AND kind = 'job' AND finished_at IS NOT NULL AND status = s.status AND seq < :before_seq
+         ORDER BY status DESC, seq DESC LIMIT :limit) r)
+    UNION ALL
+    (SELECT r.id, r.seq FROM unnest(CAST(:statuses AS text[])) AS s (status) CROSS JOIN LATERAL (
+         SELECT id, seq FROM reservations
+         WHERE user_id = CAST(:user_id AS bigint)
+           AND kind = 'job' AND finished_at IS NOT NULL AND status = s.status AND seq < :before_seq
+         ORDER BY user_id DESC, status DESC, seq DESC LIMIT :limit) r)
+)
 SELECT r.*, u.name AS user_name, e.position, e.estimated_start_at, e.reason_code AS wait_code, e.reason AS wait_reason,
        p.promised_start_at, (
            SELECT lower(a.during) FROM allocations a
            WHERE a.reservation_id = r.id AND a.planned AND r.status = 'queued' LIMIT 1
        ) AS slot_start
-FROM reservations r JOIN users u ON u.id = r.user_id
+FROM (SELECT id FROM page ORDER BY seq DESC LIMIT :limit) of
+JOIN reservations r ON r.id = of.id
+JOIN users u ON u.id = r.user_id
 LEFT JOIN wait_estimates e ON e.reservation_id = r.id AND r.status = 'queued'
 LEFT JOIN start_promises p ON p.reservation_id = r.id
-WHERE r.kind = 'job' AND r.seq < :before_seq
-  AND (CAST(:statuses AS text[]) IS NULL OR r.status = ANY(CAST(:statuses AS text[])))
-ORDER BY r.seq DESC LIMIT :limit;
-
--- name: view_user_reservations
--- One user's jobs, newest first.
-SELECT r.*, u.name AS user_name, e.position, e.estimated_start_at, e.reason_code AS wait_code, e.reason AS wait_reason,
-       p.promised_start_at, (
-           SELECT lower(a.during) FROM allocations a
-           WHERE a.reservation_id = r.id AND a.planned AND r.status = 'queued' LIMIT 1
-       ) AS slot_start
-FROM reservations r JOIN users u ON u.id = r.user_id
-LEFT JOIN wait_estimates e ON e.reservation_id = r.id AND r.status = 'queued'
-LEFT JOIN start_promises p ON p.reservation_id = r.id
-WHERE r.kind = 'job' AND r.user_id = :user_id AND r.seq < :before_seq
-  AND (CAST(:statuses AS text[]) IS NULL OR r.status = ANY(CAST(:statuses AS text[])))
-ORDER BY r.seq DESC LIMIT :limit;
+ORDER BY r.seq DESC;
 
 -- name: view_waiting
 -- Who waits, in line order; a null user sees everybody. The lines of all types are merged from the beginning of each, so
