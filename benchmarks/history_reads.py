@@ -137,7 +137,7 @@ def _calendar(now: datetime, gpus: int) -> dict[str, list[Values]]:
         "joined_cards": [{"now": now}],
         "due_windows": [{"now": now}],
         "window_views": [window, {**window, "open_only": True}, {**window, "before_seq": 5}],
-        "nodes_now": [{"within_s": 86_400.0}],
+        "nodes_now": [{"within_s": 3600.0}],
         "needed_cards": [{"nodes": ["node-00001", "node-00002"], "lead": timedelta(minutes=10)}],
         "remembered_pods": [{}],
     }
@@ -247,7 +247,7 @@ def _lists(now: datetime) -> dict[str, list[Values]]:
         "projects_by_name": [{"after": "", "user_id": user, "limit": 100} for user in (None, 2)],
         "gpu_views": [{"after_node": "node-00002", "after_index": 3, "limit": 100}],
         "node_views": [
-            {"after": "", "only": None, "limit": 100},
+            {"after": "", "only": None, "limit": 50},
             {"after": "", "only": "node-00001", "limit": 1},
         ],
         "unknown_pods_page": [{"after": "", "limit": 100}],

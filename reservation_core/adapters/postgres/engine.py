@@ -69,6 +69,10 @@ def open_engine(
                 "plan_cache_mode": "force_generic_plan",
                 # They take milliseconds; compiling one takes up to 200, and is tried as soon as tables are large.
                 "jit": "off",
+                # The same of processes that help with one: all that is read is small and found by an index, also where
+                # a plan that must fit all values expects a third of a table.
+                "max_parallel_workers_per_gather": "0",
+                "random_page_cost": "1.1",
                 **reading,
             },
         },

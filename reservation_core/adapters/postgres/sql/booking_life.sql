@@ -10,10 +10,10 @@ SELECT epoch FROM planner_lease FOR NO KEY UPDATE;
 -- after `look_ahead`: they are not even read, however many there are.
 SELECT r.id
 FROM (
-    SELECT id FROM bookings WHERE status IN ('confirmed', 'active') AND starts_at <= CAST(:look_ahead AS timestamptz)
+    SELECT * FROM bookings WHERE status IN ('confirmed', 'active') AND starts_at <= CAST(:look_ahead AS timestamptz)
     UNION ALL
-    SELECT id FROM bookings WHERE status IN ('waiting', 'offered')
-) near JOIN reservations r ON r.id = near.id JOIN bookings b ON b.id = r.id
+    SELECT * FROM bookings WHERE status IN ('waiting', 'offered')
+) b JOIN reservations r ON r.id = b.id
 WHERE r.kind <> 'job' AND r.status IN ('waiting', 'offered', 'confirmed', 'active') AND CASE r.status
     WHEN 'waiting' THEN least(b.waits_until, b.starts_at) <= CAST(:now AS timestamptz)
     WHEN 'offered' THEN least(b.offer_until, b.starts_at) <= CAST(:now AS timestamptz)

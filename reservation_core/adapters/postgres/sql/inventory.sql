@@ -121,25 +121,25 @@ WHERE n.name > :after AND (CAST(:only AS text) IS NULL OR n.name = :only)
 ORDER BY n.name LIMIT :limit;
 
 -- name: gpu_counts
--- How many cards of each type are in each state, apart from those of removed nodes that nobody holds.
+-- How many cards of each type are in each state, apart from those of removed nodes that nobody holds. All rows of now are
+-- read in one go, not card by card.
+WITH taken AS (
+    SELECT gpu_id, bool_and(reservation_id LIKE 'mnt-%') AS maintained FROM (
+        SELECT gpu_id, reservation_id FROM allocations WHERE held
+        UNION ALL
+        SELECT gpu_id, reservation_id FROM allocations
+        WHERE released_at IS NULL AND NOT held AND lower(during) <= (SELECT ledger_now())
+          AND upper(during) > (SELECT ledger_now())
+    ) AS now GROUP BY gpu_id
+)
 SELECT g.gpu_type, g.state, count(*) AS cards
 FROM (
-    SELECT gpus.gpu_type, nodes.removed_at, u.in_use,
-           CASE WHEN u.maintained THEN 'maintenance' WHEN c.condition <> 'usable' THEN c.condition
-                WHEN u.in_use THEN 'held' ELSE 'free' END AS state
+    SELECT gpus.gpu_type, nodes.removed_at, t.gpu_id IS NOT NULL AS in_use,
+           CASE WHEN t.maintained THEN 'maintenance' WHEN c.condition <> 'usable' THEN c.condition
+                WHEN t.gpu_id IS NOT NULL THEN 'held' ELSE 'free' END AS state
     FROM gpus JOIN nodes ON nodes.id = gpus.node_id
     JOIN card_conditions c ON c.gpu_id = gpus.id
-    CROSS JOIN LATERAL (
-        SELECT count(*) > 0 AS in_use,
-               count(*) > 0 AND bool_and(a.reservation_id LIKE 'mnt-%') AS maintained
-        FROM (
-            SELECT reservation_id FROM allocations WHERE gpu_id = gpus.id AND held
-            UNION ALL
-            SELECT reservation_id FROM allocations
-            WHERE gpu_id = gpus.id AND released_at IS NULL AND NOT held AND lower(during) <= (SELECT ledger_now())
-              AND upper(during) > (SELECT ledger_now())
-        ) a
-    ) u
+    LEFT JOIN taken t ON t.gpu_id = gpus.id
 ) g
 WHERE g.removed_at IS NULL OR g.in_use
 GROUP BY g.gpu_type, g.state ORDER BY g.gpu_type, g.state;

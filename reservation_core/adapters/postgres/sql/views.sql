@@ -13,6 +13,8 @@ WHERE r.id = :id AND (CAST(:user_id AS bigint) IS NULL OR r.user_id = :user_id) 
 -- name: view_reservations
 -- Jobs, newest first: everybody's or (with `user_id`) one user's, of all statuses or of some. Of the four parts one or
 -- two are executed, each by an index in the order of the page: jobs that are not over are few, however many there were.
+-- Of the others, an equation of the status would let the planner take the index of all jobs, and walk the whole history
+-- for a status that few had.
 WITH page AS MATERIALIZED (
     (SELECT id, seq FROM reservations
      WHERE CAST(:user_id AS bigint) IS NULL AND CAST(:statuses AS text[]) IS NULL
@@ -32,15 +34,15 @@ WITH page AS MATERIALIZED (
     UNION ALL
     (SELECT r.id, r.seq FROM unnest(CAST(:statuses AS text[])) AS s (status) CROSS JOIN LATERAL (
          SELECT id, seq FROM reservations
-         WHERE CAST(:user_id AS bigint) IS NULL
-           AND kind = 'job' AND finished_at IS NOT NULL AND status = s.status AND seq < :before_seq
+         WHERE CAST(:user_id AS bigint) IS NULL AND kind = 'job' AND finished_at IS NOT NULL
+           AND status >= s.status AND (status, seq) < (s.status, :before_seq)
          ORDER BY status DESC, seq DESC LIMIT :limit) r)
     UNION ALL
     (SELECT r.id, r.seq FROM unnest(CAST(:statuses AS text[])) AS s (status) CROSS JOIN LATERAL (
          SELECT id, seq FROM reservations
-         WHERE user_id = CAST(:user_id AS bigint)
-           AND kind = 'job' AND finished_at IS NOT NULL AND status = s.status AND seq < :before_seq
-         ORDER BY user_id DESC, status DESC, seq DESC LIMIT :limit) r)
+         WHERE user_id = CAST(:user_id AS bigint) AND kind = 'job' AND finished_at IS NOT NULL
+           AND status >= s.status AND (status, seq) < (s.status, :before_seq)
+         ORDER BY status DESC, seq DESC LIMIT :limit) r)
 )
 SELECT r.*, u.name AS user_name, e.position, e.estimated_start_at, e.reason_code AS wait_code, e.reason AS wait_reason,
        p.promised_start_at, (
