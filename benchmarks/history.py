@@ -93,7 +93,15 @@ async def add_past(url: str, present: Present, past: Past, now: datetime | None 
     }
     await _execute(
         url,
-        ["past_slots", "past_bookings", "past_jobs", "past_events", "past_given_back", "past_usage_pending"],
+        [
+            "past_slots",
+            "past_bookings",
+            "past_jobs",
+            "past_events",
+            "past_given_back",
+            "past_usage_pending",
+            "past_tokens",
+        ],
         values,
         without_triggers=True,
     )
@@ -140,6 +148,7 @@ async def sum_up(url: str) -> None:
                     summed = await summing(PostgresUsage(connection), before, _AT_ONCE)
     finally:
         await opened.dispose()
+    await _vacuum(url)
 
 
 async def build(url: str, present: Present, past: Past | None, now: datetime | None = None) -> None:
@@ -148,4 +157,3 @@ async def build(url: str, present: Present, past: Past | None, now: datetime | N
     if past is not None:
         await add_past(url, present, past, now)
         await sum_up(url)
-        await _vacuum(url)

@@ -212,3 +212,15 @@ WHERE a.released_at IS NOT NULL AND a.booking_id IS NULL;
 -- The same of usage.
 INSERT INTO usage_pending (reservation_id)
 SELECT DISTINCT reservation_id FROM allocations WHERE released_at IS NOT NULL AND booking_id IS NULL;
+
+-- name: past_tokens
+-- Tokens of sign-ins, and of what was asked lately the keys.
+WITH signed_in AS (
+    INSERT INTO tokens (id, user_id, digest, created_at, expires_at, method)
+    SELECT 'tok-h' || n, 1 + n % CAST(:users AS bigint), sha256(CAST(CAST(n AS text) AS bytea)), at, at + interval '12 hours', 'oidc'
+    FROM (SELECT n, CAST(:from AS timestamptz) + n * (CAST(:until AS timestamptz) - CAST(:from AS timestamptz)) / 20000 AS at
+          FROM generate_series(1, 20000) n) AS numbered
+)
+INSERT INTO idempotency_keys (user_id, key, request_hash, status, answer, created_at)
+SELECT 1 + n % CAST(:users AS bigint), 'key-h' || n, sha256(CAST(CAST(n AS text) AS bytea)), 202, '', CAST(:until AS timestamptz)
+FROM generate_series(1, 20000) n;

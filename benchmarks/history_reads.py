@@ -268,7 +268,6 @@ def _usage(now: datetime) -> dict[str, list[Values]]:
         (midnight - 364 * day, now, 7 * day),
         (midnight - 90 * day, now, day),
         (midnight - timedelta(hours=47), now, timedelta(hours=1)),
-        (year + timedelta(minutes=30), now, 10 * day),
     ]
     reports = [usage_values(start, end, step) for start, end, step in spans]
     return {
