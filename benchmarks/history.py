@@ -11,6 +11,7 @@ from pathlib import Path
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from benchmarks.databases import engine
+from benchmarks.figures import Figure
 from reservation_core.adapters.postgres.engine import open_engine
 from reservation_core.adapters.postgres.queries import load
 from reservation_core.adapters.postgres.usage import PostgresUsage
@@ -157,3 +158,10 @@ async def build(url: str, present: Present, past: Past | None, now: datetime | N
     if past is not None:
         await add_past(url, present, past, now)
         await sum_up(url)
+
+
+def measure() -> list[Figure]:
+    """The benchmark `history`."""
+    from benchmarks.history_figures import measure as figures  # noqa: PLC0415 - it builds with this module
+
+    return figures()
