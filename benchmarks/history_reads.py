@@ -39,7 +39,8 @@ BY_KEY = frozenset(
     move_range_ends in_the_way release_allocations avoid_nodes clear_slots_on take_cards record_reservation_events
     resend_pod_operations end_silent_sessions submit_reservations disabled_of bookings_named stored_answers
     report_unknown_pods forget_unknown_pods request_end_of_unknown_pod cards_for_unknown_pod lock_fair_shares
-    forget_fair_shares use_proof user_id_of_name transaction_time
+    forget_fair_shares use_proof user_id_of_name
+    record_missed_starts
     """.split()  # noqa: SIM905 - names, one after the other
 )
 
@@ -146,6 +147,7 @@ def _calendar(now: datetime, gpus: int) -> dict[str, list[Values]]:
 def _timers(now: datetime, newest: int) -> dict[str, list[Values]]:
     return {
         "due_reservations": [{"now": now, "limit": 100}],
+        "next_end": [{}],
         "warnable_reservations": [{"now": now, "thresholds": [300, 900], "farthest_s": 900.0, "limit": 100}],
         "stuck_reservations": [{"starting_before": now, "ending_before": now, "limit": 100}],
         "live_reservations": [{}],
@@ -197,11 +199,10 @@ def _jobs() -> dict[str, list[Values]]:
         "view_waiting": [
             {"user_id": user, "after_priority": -9, "after_seq": 0, "limit": 50} for user in (None, 2)
         ],
-        "places_in_line": [
+        "places_behind_the_told": [
             {"ids": ["job-w00000300"], "types": ["h100"], "priorities": [0], "seqs": [last],
-             "from_priorities": [-9], "from_seqs": [0]}
+             "from_priorities": [-9], "from_seqs": [0], "slotted": [False]}
         ],
-        "usable_cards": [{}],
         "waiting_totals": [{}],
     }  # fmt: skip
 

@@ -16,7 +16,7 @@ from reservation_core.adapters.postgres.scripts import (
 )
 
 revision = "0023_long_history"
-down_revision = "0020_cordons_and_audit"
+down_revision = "0022_missed_starts"
 branch_labels = None
 depends_on = None
 
