@@ -12,7 +12,7 @@ import structlog
 from api_service.following import SWEEP_S
 from api_service.services import Services
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus, PodName, Reservation
-from reservation_core.ports.cluster import ClusterUnavailableError
+from reservation_core.ports.cluster import ClusterUnavailableError, LeftOut
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.backoff import Backoff
 
@@ -42,12 +42,15 @@ class _PodLog:
         chunks = self._cluster.pod_logs(str(self._name), follow=follow)
         try:
             async for chunk in chunks:
-                fresh = chunk[max(self._passed - position, 0) :]
-                position += len(chunk)
-                self._passed = max(self._passed, position)
-                if fresh:
-                    self._last = (self._last + fresh)[-_OVERLAP:]
-                    yield fresh
+                begin = position
+                position += chunk.left_out if isinstance(chunk, LeftOut) else len(chunk)
+                count = position - max(self._passed, begin)
+                if count <= 0:
+                    continue
+                self._passed = position
+                fresh = _end_of(chunk, count)
+                self._last = (self._last + fresh)[-_OVERLAP:]
+                yield fresh
         finally:
             await _close(chunks)
         if position == 0 and not follow and self._cluster.forgets_logs:
@@ -205,6 +208,13 @@ async def _lines(pod: _PodLog, rank: int, *, follow: bool) -> AsyncGenerator[byt
                 partial = b""
     if partial:
         yield mark + partial + b"\n"
+
+
+def _end_of(chunk: bytes, count: int) -> bytes:
+    """What stands for the last `count` bytes that a chunk stands for."""
+    if not isinstance(chunk, LeftOut):
+        return chunk[-count:]
+    return chunk if count == chunk.left_out else LeftOut(count)
 
 
 def _beyond(last: bytes, tail: bytes) -> bytes:

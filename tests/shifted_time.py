@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 import asyncpg
 
 from reservation_core.domain.model import NodeReport, PodName, PodSpec, PodStatus
-from reservation_core.ports.cluster import Cluster, PodListing
+from reservation_core.ports.cluster import Cluster, PodListing, TrimmedLogs
 
 _INSTALL = """
 CREATE SCHEMA test_clock;
@@ -131,6 +131,11 @@ class ShiftedCluster:
     def pod_logs(self, name: str, *, follow: bool, tail_lines: int | None = None) -> AsyncIterator[bytes]:
         """The same output."""
         return self._cluster.pod_logs(name, follow=follow, tail_lines=tail_lines)
+
+    async def trim_logs(self, *, written_before: datetime | None, most_bytes: int | None) -> TrimmedLogs:
+        """Files have the real time."""
+        before = None if written_before is None else written_before - self._time.shift
+        return await self._cluster.trim_logs(written_before=before, most_bytes=most_bytes)
 
     async def close(self) -> None:
         """Let go of it."""

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import Protocol, Self
 
 from reservation_core.domain.model import ForeignPod, NodeReport, PodName, PodSpec, PodStatus, Reason
 
@@ -34,6 +34,32 @@ class PodListing:
 
     pods: tuple[PodStatus, ...]
     foreign: tuple[ForeignPod, ...] = field(default=())
+
+
+class LeftOut(bytes):
+    """A line of a log that stands for `left_out` bytes which the pod printed and which are not kept."""
+
+    left_out: int
+
+    def __new__(cls, left_out: int, *, begins_line: bool = True) -> Self:
+        """Write the line; `begins_line`: what comes before it ends with one."""
+        text = f"gpu-dev: {left_out} bytes of output are left out here: the log had reached its size limit.\n"
+        line = super().__new__(cls, ("" if begins_line else "\n").encode() + text.encode())
+        line.left_out = left_out
+        return line
+
+
+@dataclass(frozen=True, slots=True)
+class TrimmedLogs:
+    """What became of the logs that the cluster itself keeps. Sizes are in bytes.
+
+    `oldest_at`: when the oldest of those that are left was last written.
+    """
+
+    removed: int = 0
+    removed_bytes: int = 0
+    kept_bytes: int = 0
+    oldest_at: datetime | None = None
 
 
 class Cluster(Protocol):
@@ -99,7 +125,15 @@ class Cluster(Protocol):
     def pod_logs(self, name: str, *, follow: bool, tail_lines: int | None = None) -> AsyncIterator[bytes]:
         """What the pod has printed so far (its last `tail_lines`); with `follow` also what it goes on to print.
 
+        A LeftOut stands where the cluster did not keep everything.
         Works for pods that are gone as long as their output is kept; empty for a pod that never was.
+        """
+        ...
+
+    async def trim_logs(self, *, written_before: datetime | None, most_bytes: int | None) -> TrimmedLogs:
+        """Remove logs of pods that are gone: those last written before a time, and the oldest until all fit.
+
+        Where running pods alone have printed too much, their logs are cut; no pod is ended for it. None: no bound.
         """
         ...
 

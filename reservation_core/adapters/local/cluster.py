@@ -12,17 +12,18 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta
-from os import SEEK_END, environ
+from os import environ
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from reservation_core.adapters.local import supervisor
+from reservation_core.adapters.local import log_reading, supervisor
 from reservation_core.adapters.local.inventory import Inventory
+from reservation_core.adapters.local.log_trimming import trim_logs
 from reservation_core.adapters.local.machine_times import MachineTimes
 from reservation_core.adapters.local.pod_directories import PodDirectories, is_pod_name
 from reservation_core.domain.model import NodeReport, PodName, PodPhase, PodSpec, PodStatus, Reason, ReasonCode
 from reservation_core.ports.clock import Clock
-from reservation_core.ports.cluster import ClusterUnavailableError, PodListing, PodRefusedError
+from reservation_core.ports.cluster import ClusterUnavailableError, LeftOut, PodListing, PodRefusedError, TrimmedLogs
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -31,7 +32,6 @@ _LOOK_EVERY_S = 0.1
 _SWEEP_EVERY = 20  # looks between two looks at pods that have finished
 _LAUNCH_PATIENCE_S = 30.0
 _PRUNE_EVERY = timedelta(hours=1)
-_LOG_CHUNK = 64 * 1024
 _LAUNCHERS = 8
 # What an interpreter may need to find its own libraries; nothing else of this process reaches a supervisor.
 _INTERPRETER_ENV = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
@@ -41,14 +41,23 @@ class LocalCluster:
     """Runs pods below `home` (GPU_DEV_HOME). `gpus` is GPU_DEV_LOCAL_GPUS, or None for the cards that NVML reports.
 
     `clock` is the machine's own, for the times of files. Pods report their times by `ledger`, by default `clock`.
-    `open_files`: the soft limit of open files that pods start with; None: this process's own.
+    `open_files`: the soft limit of open files that pods start with; None: this process's own. `log_bytes_per_job` is how
+    much is kept of what one attempt of a job prints, all its pods together; 0: all of it.
     Raises BadGpusSettingError for a setting that can't be understood.
     """
 
     def __init__(
-        self, home: Path, gpus: str | None, clock: Clock, ledger: Clock | None = None, *, open_files: int | None = None
+        self,
+        home: Path,
+        gpus: str | None,
+        clock: Clock,
+        ledger: Clock | None = None,
+        *,
+        open_files: int | None = None,
+        log_bytes_per_job: int = 0,
     ) -> None:
         self._inventory = Inventory(gpus)
+        self._log_bytes_per_job = log_bytes_per_job
         self._pods = PodDirectories(home, MachineTimes(clock, ledger or clock))
         self._clock = clock
         self._open_files = open_files
@@ -147,16 +156,23 @@ class LocalCluster:
     async def pod_logs(self, name: str, *, follow: bool, tail_lines: int | None = None) -> AsyncIterator[bytes]:
         """What the pod has printed, in chunks of at most 64 KiB; with `follow` until it has ended."""
         known = is_pod_name(name)
-        offset = await self._call(self._tail_offset, name, tail_lines) if known and tail_lines is not None else 0
+        log = self._pods.log(name) if known else self._pods.logs
+        offset = 0 if tail_lines is None or not known else await self._call(log_reading.last_lines, log, tail_lines)
+        ends_line = True
         while known:
             # Asked before reading: what is printed before the end is there to be read after it.
             over = not follow or await self._call(self._is_over, name)
-            while chunk := await self._call(self._read_log, name, offset):
-                offset += len(chunk)
+            while chunk := await self._call(log_reading.read_from, log, offset, ends_line):
+                offset += chunk.left_out if isinstance(chunk, LeftOut) else len(chunk)
+                ends_line = chunk.endswith(b"\n")
                 yield chunk
             if over:
                 return
             await asyncio.sleep(_LOOK_EVERY_S)
+
+    async def trim_logs(self, *, written_before: datetime | None, most_bytes: int | None) -> TrimmedLogs:
+        """Remove old logs, and cut those of running pods where these alone are too much; noticed within 30 s."""
+        return await self._call(trim_logs, self._pods, written_before, most_bytes)
 
     async def close(self) -> None:
         """Let go of threads and the driver; pods go on, watchers end with ClusterUnavailableError."""
@@ -203,36 +219,13 @@ class LocalCluster:
         status = self._pods.observe(name)
         return status is None or status.phase is PodPhase.FINISHED
 
-    def _read_log(self, name: str, offset: int) -> bytes:
-        try:
-            with self._pods.log(name).open("rb") as file:
-                file.seek(offset)
-                return file.read(_LOG_CHUNK)
-        except FileNotFoundError:
-            return b""
-
-    def _tail_offset(self, name: str, lines: int) -> int:
-        """Where the last `lines` lines begin; a line that has not ended yet counts."""
-        try:
-            with self._pods.log(name).open("rb") as file:
-                start = end = file.seek(0, SEEK_END)
-                tail = b""
-                while start > 0 and tail[:-1].count(b"\n") < lines:
-                    start = max(0, start - _LOG_CHUNK)
-                    file.seek(start)
-                    tail = file.read(end - start)
-        except FileNotFoundError:
-            return 0
-        kept = tail.splitlines(keepends=True)[-lines:] if lines > 0 else []
-        return end - sum(map(len, kept))
-
     def _create(self, spec: PodSpec) -> None:
         if not self._pods.publish(spec):
             return
         name = str(spec.name)
         arguments = [str(self._pods.pods / name), str(self._pods.tombstones / name), str(self._pods.log(name))]
-        if self._open_files is not None:
-            arguments.append(str(self._open_files))
+        log_limit = max(1, self._log_bytes_per_job // spec.pods) if self._log_bytes_per_job else 0
+        arguments += [str(log_limit), str(self._open_files or 0)]
         try:
             launched = subprocess.run(  # our own program, and no text of a user's in argv
                 [sys.executable, "-I", "-S", supervisor.__file__, *arguments],

@@ -1,8 +1,9 @@
 """What the local cluster keeps on disk: a directory per pod while it exists, then a tombstone, and its log.
 
 `pods/<name>/` is there while the pod exists (`supervisor.py` says what is in it), `tombstones/<name>/` for a day after
-it is gone, `logs/<name>.log` from its start on. A pod's directory appears whole (made in `staging/`, then renamed) and
-goes in one step (renamed to its tombstone), so that whoever is killed in between leaves nothing half done.
+it is gone, its log (see `bounded_log`) from its start on in `logs/`. A pod's directory appears whole (made in
+`staging/`, then renamed) and goes in one step (renamed to its tombstone), so that whoever is killed in between leaves
+nothing half done.
 
 Who may do what: the holder of the flock on `pods/<name>/lock` owns the pod. That is its supervisor as long as it lives;
 only without one may anybody else end its strays, write its `exit.json` or remove it. All methods block.
@@ -24,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from reservation_core.adapters.local.machine_times import MachineTimes
-from reservation_core.adapters.local.pod_files import as_json, tidy, write_atomically
+from reservation_core.adapters.local.pod_files import OUTPUT, as_json, tidy, write_atomically
 from reservation_core.adapters.local.processes import MARKER, ProcessId, end_strays, is_running, send_signal
 from reservation_core.domain.model import PodHolding, PodName, PodPhase, PodSpec, PodStatus, Reason, ReasonCode
 from reservation_core.ports.cluster import PodRefusedError
@@ -217,7 +218,7 @@ class PodDirectories:
             ended = self._ended(directory)
             if ended is not None:
                 return ended
-            if not end_strays(name, self.log(name), _process(state, "workload"), _STRAYS_PATIENCE_S):
+            if not end_strays(name, directory / OUTPUT, _process(state, "workload"), _STRAYS_PATIENCE_S):
                 return status
             said = state or {}
             fields: dict[str, str | float | bool | None] = {

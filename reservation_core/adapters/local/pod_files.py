@@ -13,6 +13,8 @@ except ImportError:
     from json import dumps as quoted
 
 EXIT_FILE_ROOM = 4096
+OUTPUT = "output"
+"""The pipe that a pod prints into."""
 
 
 class Spec:

@@ -73,16 +73,17 @@ def belongs_to_a_pod(pid: int) -> bool:
     return any(_marker(member.pid) is not None for member in family)
 
 
-def end_strays(pod: str, log: Path, workload: ProcessId | None, patience_s: float) -> bool:
+def end_strays(pod: str, output: Path, workload: ProcessId | None, patience_s: float) -> bool:
     """SIGKILL what is left of a pod whose supervisor died. Blocks; returns whether provably nothing is left.
 
-    Found are processes that carry the pod's marker, belong to the workload's session, print into the pod's log, or come
-    from one of these. Out of reach is only a daemon that gave up all of that, and only once its supervisor was killed.
+    Found are processes that carry the pod's marker, belong to the workload's session, print into the pod's output, or
+    come from one of these. Out of reach is only a daemon that gave up all of that, and only once its supervisor was
+    killed.
     """
     until = time.monotonic() + patience_s
     pause = 0.002
     while True:
-        strays = _strays(pod, log, workload)
+        strays = _strays(pod, output, workload)
         if not strays:
             return True
         for stray in strays:
@@ -121,7 +122,7 @@ def _process_table() -> dict[int, _Seen]:
     return table
 
 
-def _strays(pod: str, log: Path, workload: ProcessId | None) -> list[ProcessId]:
+def _strays(pod: str, output: Path, workload: ProcessId | None) -> list[ProcessId]:
     table = _process_table()
     leader = None if workload is None else _session_of(workload, table)
     found = {
@@ -129,7 +130,7 @@ def _strays(pod: str, log: Path, workload: ProcessId | None) -> list[ProcessId]:
         for pid, seen in table.items()
         if (leader is not None and seen.session == leader.pid and (seen.id.ticks or 0) >= (leader.ticks or 0))
         or _marker(pid) == pod
-        or _prints_into(pid, log)
+        or _prints_into(pid, output)
     }
     return [table[pid].id for pid in _with_children(found, table) if pid != os.getpid()]
 
@@ -165,9 +166,9 @@ def _marker(pid: int) -> str | None:
     return None
 
 
-def _prints_into(pid: int, log: Path) -> bool:
+def _prints_into(pid: int, output: Path) -> bool:
     for number in (1, 2):
         with contextlib.suppress(OSError):
-            if Path(f"/proc/{pid}/fd/{number}").readlink() == log:
+            if Path(f"/proc/{pid}/fd/{number}").readlink() == output:
                 return True
     return False

@@ -1,9 +1,9 @@
 """The process that stands over one pod: it starts the workload, ends it, and writes down how it ended.
 
-Run as `python -I -S supervisor.py POD_DIR TOMBSTONE LOG [OPEN_FILES]`, where OPEN_FILES is the soft limit that the
-workload starts with. It starts once per pod, so it imports little of the standard library and of ours only the three
-modules written for it. It lives in a session of its own and does not need whoever started it: a control plane that was
-killed finds it again through the pod's directory:
+Run as `python -I -S supervisor.py POD_DIR TOMBSTONE LOG [LOG_LIMIT [OPEN_FILES]]`: how many bytes of the output are
+kept, and the soft limit of open files that the workload starts with; 0 is none. It starts once per pod, so it imports
+little of the standard library and of ours only the modules written for it. It lives in a session of its own and does not
+need whoever started it: a control plane that was killed finds it again through the pod's directory:
 
 - `lock`      an exclusive flock for as long as the supervisor lives. Whoever holds it owns the pod.
 - `started`   created once (O_EXCL) before anything runs; where it exists nothing is ever started again.
@@ -11,8 +11,10 @@ killed finds it again through the pod's directory:
 - `deadline`  seconds since the epoch; read again before it is acted on, so it may be moved.
 - `delete`    asked for: seconds of grace. After the end the pod's directory is then moved to its tombstone.
 - `state.json`, `exit.json` what runs, and how it ended; replaced atomically. The room for exit.json is taken before the
-  start, so that a disk filled by the workload does not hide its end. What a workload prints to a full disk is lost to
-  it (it gets ENOSPC); it is not stopped for that.
+  start, so that a disk filled by the workload does not hide its end.
+- `output`    the pipe that the workload prints into. It goes into the log from here, which keeps no more than
+  LOG_LIMIT bytes (see `bounded_log`), or than the file `log_limit` says. What a full disk does not take is left out of
+  the log; the workload learns nothing of it and is not stopped for it.
 
 On Linux every descendant stays within reach (PR_SET_CHILD_SUBREAPER), daemons too. Elsewhere there is no such call:
 only the workload's process group is ended, and state.json says `"contained": false`.
@@ -35,6 +37,7 @@ except ImportError:
 sys.path.append(os.path.abspath(__file__ + "/../../../.."))  # `-I -S` leaves the standard library alone there
 
 from reservation_core.adapters.boot_time import seconds_since_boot
+from reservation_core.adapters.local.bounded_log import BoundedLog
 from reservation_core.adapters.local.kernel import boot_id
 from reservation_core.adapters.local.pod_files import (
     as_json,
@@ -73,18 +76,6 @@ def take_lock(pod_dir: str, tombstone: str) -> str | None:
         return "gone"
     # A pod whose end was asked for before it ran never runs.
     return "gone" if os.path.exists(pod_dir + "/delete") else None
-
-
-def say_in_log(pod: PodProcess, text: str) -> None:
-    """Add a line of ours to the workload's output; a full disk is no reason to stop."""
-    try:
-        fd = os.open(pod.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            os.write(fd, f"gpu-dev: {text}\n".encode("utf-8", "replace"))
-        finally:
-            os.close(fd)
-    except OSError as problem:
-        print(f"could not write to the log: {problem}", file=sys.stderr)  # noqa: T201
 
 
 def finish(pod: PodProcess, exit_code: int | None, reason: str | None, detail: str | None) -> None:
@@ -134,8 +125,9 @@ def supervise(pod: PodProcess, ending: Ending, umask: int, ready: int) -> None:
     tell(ready, b"started")
     if refused is not None:
         pod.kill_everything()
+        pod.empty_output()
         problem = f"The pod did not start: {refused[1]}. Correct the job and submit it again."
-        say_in_log(pod, problem)
+        pod.log.say(problem)
         finish(pod, refused[0], "start_failed", problem)
         return
     why = pod.hold(ending)
@@ -143,6 +135,7 @@ def supervise(pod: PodProcess, ending: Ending, umask: int, ready: int) -> None:
         asked_grace = read_seconds(pod.dir + "/delete")
         pod.terminate(pod.spec.grace_s if asked_grace is None else asked_grace)
     pod.kill_everything()
+    pod.empty_output()
     reason: str | None = None
     detail: str | None = None
     if why == "duration_reached":
@@ -169,7 +162,7 @@ def detach(pod_dir: str) -> None:
     os.close(errors)
 
 
-def own(pod_dir: str, tombstone: str, log: str, ready: int) -> None:
+def own(pod_dir: str, tombstone: str, log: str, log_limit: int, ready: int) -> None:
     """In the process that stays: take the pod, or say on `ready` why not."""
     umask = os.umask(0o077)
     ending = Ending()
@@ -189,7 +182,7 @@ def own(pod_dir: str, tombstone: str, log: str, ready: int) -> None:
             signal.signal(number, ending)
         for number in (signal.SIGCHLD, signal.SIGHUP):
             signal.signal(number, lambda _number, _frame: None)
-        pod = PodProcess(pod_dir, tombstone, log, spec, wake_read)
+        pod = PodProcess(pod_dir, tombstone, BoundedLog(log, log_limit), spec, wake_read)
         os.close(os.open(pod_dir + "/started", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     except FileExistsError:
         tell(ready, b"exists")
@@ -205,13 +198,14 @@ def own(pod_dir: str, tombstone: str, log: str, ready: int) -> None:
 
 def main() -> None:
     """Leave a detached supervisor behind and print what became of it: `started`, `exists`, `gone` or `failed …`."""
-    pod_dir, tombstone, log, *open_files = sys.argv[1:]
-    for soft in open_files:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (int(soft), resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    pod_dir, tombstone, log, *limits = sys.argv[1:]
+    log_limit, open_files = [*map(int, limits), 0, 0][:2]
+    if open_files:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (open_files, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     read, write = os.pipe()
     if os.fork() == 0:
         os.close(read)
-        own(pod_dir, tombstone, log, write)
+        own(pod_dir, tombstone, log, log_limit, write)
         return
     os.close(write)
     with open(read, "rb") as file:

@@ -1,6 +1,6 @@
 """A pod's processes, from the fork of the workload to the death of its last descendant."""
 
-# ruff: noqa: PTH110, PTH123, S606, TID251
+# ruff: noqa: PTH110, PTH123, S606, SIM105, TID251
 # Part of the supervisor, which starts once per pod: importing pathlib alone would cost it 5 ms.
 
 import os
@@ -13,6 +13,7 @@ except ImportError:
     import signal
 
 from reservation_core.adapters.boot_time import seconds_since_boot
+from reservation_core.adapters.local.bounded_log import BUFFER, BoundedLog
 from reservation_core.adapters.local.kernel import (
     PR_SET_CHILD_SUBREAPER,
     PR_SET_PDEATHSIG,
@@ -23,11 +24,12 @@ from reservation_core.adapters.local.kernel import (
     signal_process,
     start_ticks,
 )
-from reservation_core.adapters.local.pod_files import Spec, as_json, read_seconds, write_atomically
+from reservation_core.adapters.local.pod_files import OUTPUT, Spec, as_json, read_seconds, write_atomically
 
 NOT_EXECUTABLE = 126
 NOT_FOUND = 127
 LONGEST_SLEEP_S = 30.0
+_LAST_BUFFERS = 1024
 
 
 class Ending:
@@ -43,10 +45,11 @@ class Ending:
 class PodProcess:
     """The workload's process and everything that comes of it."""
 
-    def __init__(self, pod_dir: str, tombstone: str, log: str, spec: Spec, wake: int) -> None:
+    def __init__(self, pod_dir: str, tombstone: str, log: BoundedLog, spec: Spec, wake: int) -> None:
         self.dir = pod_dir
         self.tombstone = tombstone
         self.log = log
+        self.output: int | None = None
         self.spec = spec
         self.wake = wake
         self.contained = prctl(PR_SET_CHILD_SUBREAPER, 1)
@@ -81,13 +84,14 @@ class PodProcess:
             self.note_start()
             self.write_state()
             return None
+        output = self._open_output()
         go_read, go_write = os.pipe()
         error_read, error_write = os.pipe()
         parent = os.getpid()
         self.pid = os.fork()
         if self.pid == 0:
             os.close(go_write)
-            self._become_workload(parent, go_read, error_write, umask)
+            self._become_workload(parent, go_read, error_write, output, umask)
         self.childless = False
         os.close(go_read)
         os.close(error_write)
@@ -104,7 +108,18 @@ class PodProcess:
         self.write_state()
         return None
 
-    def _become_workload(self, parent: int, go: int, error: int, umask: int) -> None:
+    def _open_output(self) -> int:
+        """What the workload prints into: a pipe with a name, by which strays are found. Returns the end to write to."""
+        path = f"{self.dir}/{OUTPUT}"
+        try:
+            os.mkfifo(path, 0o600)
+        except FileExistsError:
+            pass
+        self.output = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        # Kept open here as well: without anybody who may write, the other end would be readable all the time.
+        return os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+    def _become_workload(self, parent: int, go: int, error: int, output: int, umask: int) -> None:
         """In the child: a session of its own that dies with the supervisor. Never returns."""
         code, what = NOT_EXECUTABLE, "the workload could not be set up"
         try:
@@ -116,10 +131,8 @@ class PodProcess:
             signal.signal(signal.SIGPIPE, signal.SIG_DFL)
             signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
             os.umask(umask)
-            out = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
-            os.dup2(out, 1)
-            os.dup2(out, 2)
-            os.close(out)
+            os.dup2(output, 1)
+            os.dup2(output, 2)
             directory = self.spec.working_dir or self.dir + "/scratch"
             what = f"its working directory {directory} can't be entered"
             os.chdir(directory)
@@ -151,15 +164,40 @@ class PodProcess:
         return self.status is not None
 
     def sleep(self, seconds: float) -> None:
-        """Until a signal comes, at most `seconds`."""
-        if select.select([self.wake], [], [], max(0.0, seconds))[0]:
-            os.read(self.wake, 4096)
+        """Until a signal comes, at most `seconds`; what is printed meanwhile goes into the log."""
+        until = time.monotonic() + seconds
+        watched = [self.wake] if self.output is None else [self.wake, self.output]
+        while True:
+            ready = select.select(watched, [], [], max(0.0, until - time.monotonic()))[0]
+            if self.wake in ready:
+                os.read(self.wake, 4096)
+                return
+            if not ready or not self._pass_on() or time.monotonic() >= until:
+                return
+
+    def empty_output(self) -> None:
+        """Take what was printed last. Nobody is left who could print more, but for what got away from us."""
+        for _ in range(_LAST_BUFFERS):
+            if not self._pass_on():
+                return
+
+    def _pass_on(self) -> bool:
+        """Move a buffer from the pipe into the log; false when there was none."""
+        if self.output is None:
+            return False
+        try:
+            data = os.read(self.output, BUFFER)
+        except BlockingIOError:
+            return False
+        self.log.write(data)
+        return bool(data)
 
     def hold(self, ending: "Ending") -> str | None:
         """Wait for the end. Returns None when the workload ended by itself, else why it is to be ended."""
         # Whoever asked before state.json was there could not send a signal; whoever asks from now on can.
         ending.asked = ending.asked or os.path.exists(self.dir + "/delete")
         while True:
+            self.log.lower_limit(int(read_seconds(self.dir + "/log_limit") or 0))
             self.reap()
             if self.has_ended():
                 return None

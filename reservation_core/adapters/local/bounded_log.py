@@ -1,0 +1,135 @@
+"""What a pod prints, on a disk that it can't fill: the first half of the bound, and after it the newest end.
+
+`NAME.log` is the head. What comes after it is in segments, `NAME.log.d/START`, each named by how much the pod had
+printed before it; the oldest goes before a new one begins. So the names alone say which bytes are there and which are
+left out, whoever is killed in between. Files begin and end with lines, but for lines that are longer than a file.
+"""
+
+# ruff: noqa: PTH102, PTH108, PTH116, SIM105
+# Part of the supervisor, which starts once per pod: importing pathlib alone would cost it 5 ms.
+
+import os
+
+BUFFER = 64 * 1024
+SEGMENTS = 4
+SMALLEST_LIMIT = 16 * 1024
+_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class BoundedLog:
+    """Writes one pod's log of at most `limit` bytes; 0 is no bound. A full disk loses output and raises nothing."""
+
+    def __init__(self, path: str, limit: int) -> None:
+        self._head = path
+        self._limit = 0
+        self._printed = 0  # by the pod, whatever became of it
+        self._closed: list[tuple[str, int]] = []  # segments with their sizes, oldest first
+        self._lost = False  # since the last write: what comes next is not next to what is there
+        self._ends_line = True
+        self._fd = -1
+        self._open(path)
+        self.lower_limit(limit)
+
+    def lower_limit(self, limit: int) -> None:
+        """Keep at most so much from now on; a bound that is not lower than the one in force changes nothing."""
+        if limit <= 0 or 0 < self._limit <= limit:
+            return
+        self._limit = max(limit, SMALLEST_LIMIT)
+        if self._file == self._head and self._written <= self._limit // 2:
+            return
+        try:
+            if os.stat(self._head).st_size > self._limit // 2:
+                os.truncate(self._head, self._limit // 2)
+        except OSError:
+            pass  # removed by somebody; what was in it counts as left out
+        self._begin_segment()
+
+    def write(self, data: bytes) -> None:
+        """Add what the pod printed."""
+        if self._lost:
+            self._begin_segment()
+        while data:
+            part = self._fitting(data)
+            if not part:
+                self._begin_segment()
+                continue
+            taken = self._put(part)
+            data = data[taken:]
+            if taken < len(part):
+                self._lost = True
+                self._printed += len(data)
+                return
+
+    def say(self, text: str) -> None:
+        """Add a line of ours."""
+        begin = "" if self._ends_line else "\n"
+        self.write(f"{begin}gpu-dev: {text}\n".encode("utf-8", "replace"))
+
+    def close(self) -> None:
+        """Nothing more comes."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _fitting(self, data: bytes) -> bytes:
+        """The beginning of `data` that belongs into the current file: whole lines, where one is not longer than it."""
+        if not self._limit:
+            return data
+        room = self._limit // (2 if self._file == self._head else 2 * SEGMENTS) - self._written
+        if len(data) <= room:
+            return data
+        end = data.rfind(b"\n", 0, max(room, 0)) + 1
+        if end or (self._ends_line and self._written):
+            return data[:end]
+        end = max(room, 0)
+        while end > 0 and data[end] & 0xC0 == 0x80:  # not in the middle of a character
+            end -= 1
+        return data[:end]
+
+    def _put(self, data: bytes) -> int:
+        """Write into the current file; how much of it the disk took."""
+        taken = 0
+        try:
+            while taken < len(data) and self._fd >= 0:
+                taken += os.write(self._fd, data[taken:])
+        except OSError:
+            pass
+        self._written += taken
+        self._printed += taken
+        if taken:
+            self._ends_line = data[taken - 1 : taken] == b"\n"
+        return taken
+
+    def _begin_segment(self) -> None:
+        """Go on in a new file, and make room for it first."""
+        self.close()
+        if self._file != self._head:
+            self._closed.append((self._file, self._written))
+        room = self._limit // 2 - self._limit // (2 * SEGMENTS)
+        while self._closed and (self._closed[0][1] == 0 or (self._limit and _sum(self._closed) > room)):
+            _unlink(self._closed.pop(0)[0])
+        self._lost = False
+        try:
+            os.mkdir(self._head + ".d", 0o700)
+        except OSError:
+            pass  # there already; where it is not, the file can't be opened
+        self._open(f"{self._head}.d/{self._printed:020d}")
+
+    def _open(self, path: str) -> None:
+        self._file = path
+        self._written = 0
+        try:
+            self._fd = os.open(path, _FLAGS, 0o600)
+        except OSError:
+            self._fd = -1
+
+
+def _sum(segments: list[tuple[str, int]]) -> int:
+    return sum(size for _, size in segments)
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        return

@@ -1,0 +1,75 @@
+"""Bounding what all local logs take together: old ones go, and where running pods print too much theirs are cut."""
+
+import contextlib
+import os
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from reservation_core.adapters.local import log_reading
+from reservation_core.adapters.local.pod_directories import PodDirectories
+from reservation_core.adapters.local.pod_files import write_atomically
+from reservation_core.ports.cluster import TrimmedLogs
+
+
+@dataclass(frozen=True, slots=True)
+class _Log:
+    """One pod's log: how many bytes it has, and when it was last written."""
+
+    path: Path
+    size: int
+    written_at: datetime
+    running: bool
+
+
+def trim_logs(pods: PodDirectories, written_before: datetime | None, most_bytes: int | None) -> TrimmedLogs:
+    """See ports.cluster.Cluster.trim_logs. Blocks; may raise OSError."""
+    logs = _logs(pods)
+    total = sum(log.size for log in logs)
+    removed: list[_Log] = []
+    for log in sorted(logs, key=lambda log: log.written_at):
+        old = written_before is not None and log.written_at < written_before
+        too_much = most_bytes is not None and total > most_bytes
+        if not log.running and (old or too_much):
+            log_reading.remove(log.path)
+            removed.append(log)
+            total -= log.size
+    left = [log for log in logs if log not in removed]
+    if most_bytes is not None and total > most_bytes:
+        # Only running pods are left.
+        limit = fair_limit([log.size for log in left], most_bytes)
+        for log in left:
+            if log.size > limit:
+                with contextlib.suppress(FileNotFoundError):  # it has just ended
+                    write_atomically(str(pods.pods / log.path.stem / "log_limit"), str(limit).encode())
+    return TrimmedLogs(
+        removed=len(removed),
+        removed_bytes=sum(log.size for log in removed),
+        kept_bytes=total,
+        oldest_at=min((log.written_at for log in left), default=None),
+    )
+
+
+def fair_limit(sizes: list[int], most: int) -> int:
+    """The one bound that makes sizes, each cut to it, sum up to no more than `most`: what is small is not cut."""
+    left = most
+    for number, size in enumerate(sorted(sizes)):
+        share = left // (len(sizes) - number)
+        if size > share:
+            return share
+        left -= size
+    return max(sizes, default=0)
+
+
+def _logs(pods: PodDirectories) -> list[_Log]:
+    # Looked at first: a pod that ends meanwhile counts as running, and its log is there for the next look.
+    running = set(pods.names())
+    found: list[_Log] = []
+    for entry in os.scandir(pods.logs):
+        if not entry.name.endswith(".log"):
+            continue
+        path = Path(entry.path)
+        with contextlib.suppress(FileNotFoundError):
+            size, written_at = log_reading.size_and_time(path)
+            found.append(_Log(path, size, datetime.fromtimestamp(written_at, UTC), path.stem in running))
+    return found
