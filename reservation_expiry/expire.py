@@ -8,12 +8,14 @@ import structlog
 
 from reservation_core.domain.asked_again import AskedAgain
 from reservation_core.domain.booking_life import BookingRules
+from reservation_core.runtime.retention import remove_old_once
 from reservation_core.runtime.settings import ClusterKind, ExpirySettings
 from reservation_core.runtime.settings_error import SettingsError
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.expire import ExpiryReport, ExpiryRules, expire
 from reservation_core.usecases.keep_bookings import BookingKeeping
 from reservation_core.usecases.keep_calendar import keep_calendar
+from reservation_core.usecases.retention import RetentionWalk
 from reservation_core.usecases.waitlist import Waitlist
 
 _log = structlog.get_logger(__name__)
@@ -35,8 +37,6 @@ async def run_once(
             start_allowance=settings.start_allowance,
             max_starts=settings.max_starts,
             ending_patience=timedelta(seconds=settings.ending_patience_s),
-            idempotency_keep=timedelta(seconds=settings.idempotency_keep_s),
-            log_keep=timedelta(seconds=settings.log_keep_s),
         ),
         asked,
     )
@@ -44,7 +44,9 @@ async def run_once(
         _log.info("expired", ended=report.ended, timed_out=report.timed_out, resent=report.resent)
     if report.unknown:
         _log.warning("the cluster does not answer; late starts are not given up yet", jobs=report.unknown)
-    await _keep_calendar(runtime, settings)
+    if not await _is_led(runtime):
+        await _keep_calendar(runtime, settings)
+        await remove_old_once(runtime, settings, RetentionWalk())
     if ends_pods(settings) and not watched:
         await _end_pods(runtime, settings)
     return report
@@ -74,11 +76,14 @@ async def _end_pods(runtime: Runtime, settings: ExpirySettings) -> None:
     await end_pods_once(runtime.uow, settings)
 
 
-async def _keep_calendar(runtime: Runtime, settings: ExpirySettings) -> None:
-    """After the jobs: what ends with its job leaves its booking in order. Whoever leads does that, all the time."""
+async def _is_led(runtime: Runtime) -> bool:
+    """Whether somebody leads, who keeps the calendar and removes what is old all the time."""
     async with runtime.uow(one_statement=True) as uow:
-        if await uow.calendar_due.is_led():
-            return
+        return await uow.calendar_due.is_led()
+
+
+async def _keep_calendar(runtime: Runtime, settings: ExpirySettings) -> None:
+    """After the jobs: what ends with its job leaves its booking in order."""
     keeping = BookingKeeping(BookingRules(settings.starting_soon_s, settings.ending_soon_s), settings.no_show_grace)
     waitlist = Waitlist(runtime.uow, runtime.ids, settings.offer)
     report = await keep_calendar(runtime.uow, runtime.ids, keeping, waitlist)

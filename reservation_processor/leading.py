@@ -16,10 +16,12 @@ from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.ports.wakeups import Channel, Subscription
 from reservation_core.runtime.companions import beside
 from reservation_core.runtime.loops import Loop
+from reservation_core.runtime.retention import remove_old_once
 from reservation_core.runtime.settings import ProcessorSettings, UnknownPods
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.plan_and_allocate import Planner, PlannerRules
 from reservation_core.usecases.resync import Resync, ResyncReport, ResyncRules
+from reservation_core.usecases.retention import RetentionWalk
 from reservation_core.usecases.usage import share_ranks
 from reservation_processor.belts import BELT
 from reservation_processor.calendar_keeping import LOOK_EVERY_S, SUM_UP_EVERY_S, look, sum_up, waitlist_of
@@ -81,6 +83,7 @@ async def _term(runtime: Runtime, settings: ProcessorSettings, epoch: int, ttl: 
                 loops["calendar"].repeat(look_at_calendar, rest_s=LOOK_EVERY_S, ends=_END), name="calendar"
             ),
             group.create_task(loops["usage_sums"].repeat(lambda: sum_up(runtime), rest_s=SUM_UP_EVERY_S), name="sums"),
+            group.create_task(_remove_old(runtime, settings), name="retention"),
             group.create_task(_renew(runtime, epoch, ttl), name="lease"),
         ]
         await stop.wait()
@@ -124,6 +127,19 @@ async def _plan(runtime: Runtime, settings: ProcessorSettings, epoch: int, accou
         loop = runtime.loops["planner"]
         sweep = timedelta(seconds=settings.sweep_s)
         await loop.repeat(lambda: _plan_once(planner, loop, subscription, sweep), ends=_END)
+
+
+async def _remove_old(runtime: Runtime, settings: ProcessorSettings) -> None:
+    """Remove what is old, as often as the settings say, but never for more than a twentieth of the time."""
+    walk = RetentionWalk()
+    clock = asyncio.get_running_loop().time
+
+    async def once() -> None:
+        begun = clock()
+        await remove_old_once(runtime, settings, walk)
+        await asyncio.sleep(max(settings.retention.look_s, 20 * (clock() - begun)))
+
+    await runtime.loops["retention"].repeat(once)
 
 
 async def _share(runtime: Runtime, settings: ProcessorSettings, planner: Planner) -> None:

@@ -28,7 +28,3 @@ class Idempotency(Protocol):
     async def store(self, user_id: int, key: str, status: int, body: bytes) -> None:
         """Keep the answer, in the same transaction as the act."""
         ...
-
-    async def forget(self, before: datetime) -> int:
-        """Delete old keys; returns how many."""
-        ...

@@ -37,7 +37,3 @@ class PodLogs(Protocol):
     async def tail(self, pod: PodName) -> bytes | None:
         """What was kept of one pod's log; None when nothing was, or no longer is."""
         ...
-
-    async def forget(self, before: datetime) -> int:
-        """Delete what was kept before that time; returns of how many pods."""
-        ...

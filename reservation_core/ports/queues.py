@@ -103,6 +103,14 @@ class Queue(Protocol):
         """The oldest dead letters."""
         ...
 
+    async def forget_dead_letters(self, queue: QueueName, before: datetime, limit: int) -> int:
+        """Delete those of the `limit` oldest dead letters that were buried before a time; returns how many."""
+        ...
+
+    async def oldest_dead_letter(self) -> datetime | None:
+        """When the oldest dead letter of any queue was buried."""
+        ...
+
     async def redrive(self, queue: QueueName, ids: Sequence[int] | None) -> int:
         """Send dead letters (all when `ids` is None) to their queue again; returns how many."""
         ...

@@ -27,6 +27,7 @@ from reservation_core.ports.policies import Policies, Projects
 from reservation_core.ports.proofs import UsedProofs
 from reservation_core.ports.queues import Queue
 from reservation_core.ports.reservations import Reservations
+from reservation_core.ports.retention import Retention
 from reservation_core.ports.unknown_pods import UnknownPods
 from reservation_core.ports.usage import Usage
 from reservation_core.ports.wakeups import Channel
@@ -100,6 +101,8 @@ class UnitOfWork(Protocol):
     def belongings(self) -> Belongings: ...
     @property
     def used_proofs(self) -> UsedProofs: ...
+    @property
+    def retention(self) -> Retention: ...
     @property
     def queue(self) -> Queue: ...
 

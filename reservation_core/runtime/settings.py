@@ -18,8 +18,10 @@ from reservation_core.adapters.notices.security import SmtpSecurity
 from reservation_core.domain.client_addresses import trusted_networks
 from reservation_core.domain.egress import egress_rules
 from reservation_core.domain.placement.policy_names import DEFAULT_POLICY, PlacementPolicy
+from reservation_core.domain.retention import RetentionRules
 from reservation_core.runtime.settings_auth import AuthSettings
 from reservation_core.runtime.settings_http import HttpSettings
+from reservation_core.runtime.settings_retention import RetentionSettings
 from reservation_core.runtime.settings_section import Section
 from reservation_core.runtime.settings_web import WebSettings
 
@@ -198,6 +200,7 @@ class CommonSettings(BaseSettings):
     gpu: GpuSettings = Field(default_factory=GpuSettings)
     kubernetes: KubernetesSettings = Field(default_factory=KubernetesSettings)
     http: HttpSettings = Field(default_factory=HttpSettings)
+    retention: RetentionSettings = Field(default_factory=RetentionSettings)
     log_level: LogLevel = "INFO"
     log_json: bool = True
 
@@ -211,6 +214,18 @@ class StartSettings(CommonSettings):
     def start_allowance(self) -> timedelta:
         """How long pods may take from allocation to running."""
         return timedelta(seconds=self.start_allowance_s)
+
+
+class KeepingSettings(CommonSettings):
+    """Whoever removes what is old."""
+
+    idempotency_keep_s: Seconds = 86_400
+    log_keep_s: Seconds = 86_400 * 7
+
+    @property
+    def retention_rules(self) -> RetentionRules:
+        """How long everything is kept."""
+        return self.retention.rules(idempotency_s=self.idempotency_keep_s, logs_s=self.log_keep_s)
 
 
 class GraceSettings(StartSettings):
@@ -303,7 +318,7 @@ class ApiSettings(GraceSettings, WaitlistSettings):
         return timedelta(seconds=self.max_duration_s)
 
 
-class ProcessorSettings(GraceSettings, EndSettings):
+class ProcessorSettings(GraceSettings, EndSettings, KeepingSettings):
     """The reservation processor."""
 
     health_listen: HealthListen = None  # a processor within `make up` has the API's
@@ -397,13 +412,11 @@ class PodEndSettings(Section):
         return self
 
 
-class ExpirySettings(EndSettings):
+class ExpirySettings(EndSettings, KeepingSettings):
     """The reservation expiry."""
 
     health_listen: HealthListen = None  # with --watch
     enforcement: PodEndSettings = Field(default_factory=PodEndSettings)
-    idempotency_keep_s: Seconds = 86_400
-    log_keep_s: Seconds = 86_400 * 7
 
 
 class StandaloneSettings(ApiSettings, ProcessorSettings, ExpirySettings, UpdaterSettings):

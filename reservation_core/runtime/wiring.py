@@ -75,7 +75,12 @@ def open_cluster(settings: CommonSettings, clock: Clock) -> Cluster:
         case ClusterKind.LOCAL:
             try:
                 return LocalCluster(
-                    settings.home, settings.local_gpus, SystemClock(), clock, open_files=soft_limit_before()
+                    settings.home,
+                    settings.local_gpus,
+                    SystemClock(),
+                    clock,
+                    open_files=soft_limit_before(),
+                    log_bytes_per_job=settings.retention.log_bytes_per_job,
                 )
             except BadGpusSettingError as error:
                 raise SettingsError(str(error)) from error

@@ -34,14 +34,12 @@ class RepairRules:
 
 @dataclass(frozen=True, slots=True)
 class ExpiryRules:
-    """When to warn (seconds before the end), how long things may take and are kept, and how often a start is tried."""
+    """When to warn (seconds before the end), how long things may take, and how often a start is tried."""
 
     warn_before_s: Sequence[int]
     start_allowance: timedelta
     max_starts: int
     ending_patience: timedelta
-    idempotency_keep: timedelta
-    log_keep: timedelta
 
     @property
     def repair(self) -> RepairRules:
@@ -82,8 +80,6 @@ class ExpiryReport:
     timed_out: int
     unknown: int
     resent: int
-    forgotten_keys: int
-    forgotten_logs: int
 
 
 async def expire(
@@ -97,11 +93,7 @@ async def expire(
     asked = asked or AskedAgain(rules.ending_patience)
     ends = await end_due(uow_factory, clock, rules.warn_before_s)
     repair = await repair_stuck(uow_factory, cluster, clock, rules.repair, asked)
-    async with uow_factory() as uow:
-        keys = await uow.idempotency.forget(clock.now() - rules.idempotency_keep)
-    async with uow_factory() as uow:
-        logs = await uow.pod_logs.forget(clock.now() - rules.log_keep)
-    return ExpiryReport(ends.ended, ends.warned, repair.timed_out, repair.unknown, repair.resent, keys, logs)
+    return ExpiryReport(ends.ended, ends.warned, repair.timed_out, repair.unknown, repair.resent)
 
 
 async def end_due(uow_factory: UnitOfWorkFactory, clock: Clock, warn_before_s: Sequence[int]) -> EndReport:

@@ -41,8 +41,8 @@ class LocalCluster:
     """Runs pods below `home` (GPU_DEV_HOME). `gpus` is GPU_DEV_LOCAL_GPUS, or None for the cards that NVML reports.
 
     `clock` is the machine's own, for the times of files. Pods report their times by `ledger`, by default `clock`.
-    `open_files`: the soft limit of open files that pods start with; None: this process's own. `log_bytes_per_job` is how
-    much is kept of what one attempt of a job prints, all its pods together; 0: all of it.
+    `open_files`: the soft limit of open files that pods start with; None: this process's own.
+    `log_bytes_per_job` is how much is kept of what one attempt of a job prints, all its pods together; 0: all of it.
     Raises BadGpusSettingError for a setting that can't be understood.
     """
 

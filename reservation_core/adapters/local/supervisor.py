@@ -2,8 +2,8 @@
 
 Run as `python -I -S supervisor.py POD_DIR TOMBSTONE LOG [LOG_LIMIT [OPEN_FILES]]`: how many bytes of the output are
 kept, and the soft limit of open files that the workload starts with; 0 is none. It starts once per pod, so it imports
-little of the standard library and of ours only the modules written for it. It lives in a session of its own and does not
-need whoever started it: a control plane that was killed finds it again through the pod's directory:
+little of the standard library and of ours only the modules written for it. It lives in a session of its own and does
+not need whoever started it: a control plane that was killed finds it again through the pod's directory:
 
 - `lock`      an exclusive flock for as long as the supervisor lives. Whoever holds it owns the pod.
 - `started`   created once (O_EXCL) before anything runs; where it exists nothing is ever started again.

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from pgmq.sqlalchemy_async_queue import PGMQueue
@@ -105,6 +105,32 @@ class PgmqQueue:
             )
             for row in rows
         ]
+
+    async def forget_dead_letters(self, queue: QueueName, before: datetime, limit: int) -> int:
+        """Delete the oldest dead letters; they are numbered as they are buried."""
+        result = await self._connection.execute(
+            text(
+                f"""
+                WITH oldest AS (
+                    SELECT msg_id, enqueued_at FROM pgmq.q_{queue.dead_letters} ORDER BY msg_id LIMIT :limit
+                )
+                DELETE FROM pgmq.q_{queue.dead_letters}
+                WHERE msg_id IN (SELECT msg_id FROM oldest WHERE enqueued_at < :before)
+                """  # noqa: S608 - a name from our enum
+            ),
+            {"before": before, "limit": limit},
+        )
+        return result.rowcount
+
+    async def oldest_dead_letter(self) -> datetime | None:
+        """By the first of each queue."""
+        firsts = [
+            f"(SELECT enqueued_at FROM pgmq.q_{queue.dead_letters} ORDER BY msg_id LIMIT 1)"  # noqa: S608 - an enum's
+            for queue in QueueName
+        ]
+        found = await self._connection.execute(text(f"SELECT least({', '.join(firsts)})"))
+        oldest: datetime | None = found.scalar_one()
+        return oldest
 
     async def redrive(self, queue: QueueName, ids: Sequence[int] | None) -> int:
         """Send dead letters to their queue again, in one statement."""

@@ -52,7 +52,3 @@ class PostgresIdempotency:
         )
         if result.rowcount != 1:
             raise LookupError("An answer was to be kept for an Idempotency-Key that nobody claimed; claim it first.")
-
-    async def forget(self, before: datetime) -> int:
-        """Delete keys claimed before that time; returns how many."""
-        return (await self._connection.execute(statement("forget_keys"), {"before": before})).rowcount

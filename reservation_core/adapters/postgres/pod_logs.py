@@ -41,7 +41,3 @@ class PostgresPodLogs:
         """What was kept of one pod's log."""
         found = await self._connection.scalar(statement("pod_log_tail"), {"pod": str(pod)})
         return None if found is None else bytes(found)
-
-    async def forget(self, before: datetime) -> int:
-        """Delete what was kept before that time."""
-        return (await self._connection.execute(statement("forget_pod_logs"), {"before": before})).rowcount

@@ -35,6 +35,7 @@ from reservation_core.adapters.postgres.policies import PostgresPolicies
 from reservation_core.adapters.postgres.projects import PostgresProjects
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.adapters.postgres.reservations import PostgresReservations
+from reservation_core.adapters.postgres.retention import PostgresRetention
 from reservation_core.adapters.postgres.shared_clock import SharedClock
 from reservation_core.adapters.postgres.unknown_pods import PostgresUnknownPods
 from reservation_core.adapters.postgres.usage import PostgresUsage
@@ -194,6 +195,11 @@ class PostgresUnitOfWork:
     def used_proofs(self) -> PostgresUsedProofs:
         """Proofs that were used to sign in."""
         return PostgresUsedProofs(self._connection)
+
+    @cached_property
+    def retention(self) -> PostgresRetention:
+        """What is removed because it is old."""
+        return PostgresRetention(self._connection)
 
     def wake(self, channel: Channel) -> None:
         """Wake listeners once this transaction has committed."""

@@ -13,7 +13,3 @@ SELECT request_hash, status, answer FROM idempotency_keys WHERE user_id = :user_
 -- Keep the answer of a key that this transaction has claimed.
 UPDATE idempotency_keys SET status = :status, answer = :answer
 WHERE user_id = :user_id AND key = :key AND status IS NULL;
-
--- name: forget_keys
--- Delete old keys.
-DELETE FROM idempotency_keys WHERE created_at < :before;

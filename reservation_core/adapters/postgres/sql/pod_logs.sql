@@ -17,7 +17,3 @@ WHERE NOT l.complete;
 -- name: pod_log_tail
 -- What was kept of one pod's log.
 SELECT tail FROM pod_logs WHERE pod = :pod;
-
--- name: forget_pod_logs
--- Delete what is old enough.
-DELETE FROM pod_logs WHERE kept_at < :before;

@@ -6,7 +6,6 @@ import pytest
 
 from reservation_core.domain.asked_again import AskedAgain
 from reservation_core.domain.model import JobStatus, PodPhase, Reason, ReasonCode
-from reservation_core.ports.pod_logs import KeptLog
 from reservation_core.usecases import expire as expiry
 from reservation_core.usecases.expire import ExpiryReport, ExpiryRules, expire
 from tests.integration.reservation_core.usecases.world import ALLOWANCE, MAX_STARTS, World, pod
@@ -16,10 +15,8 @@ RULES = ExpiryRules(
     start_allowance=ALLOWANCE,
     max_starts=MAX_STARTS,
     ending_patience=timedelta(minutes=1),
-    idempotency_keep=timedelta(days=1),
-    log_keep=timedelta(days=7),
 )
-NOTHING = ExpiryReport(0, 0, 0, 0, 0, 0, 0)
+NOTHING = ExpiryReport(0, 0, 0, 0, 0)
 
 
 async def once(world: World) -> ExpiryReport:
@@ -225,24 +222,3 @@ async def test_ends_that_are_stuck_keep_no_start_from_timing_out(world: World, m
     world.clock.go_on(timedelta(minutes=3))
     await once(world)
     assert (await world.row(starting)).status is JobStatus.ENDING
-
-
-async def test_logs_are_forgotten_after_a_while(world: World) -> None:
-    job_id = await world.submitted()
-    async with world.uow() as uow:
-        await uow.pod_logs.keep([KeptLog(pod(job_id), b"the end\n", complete=True)], world.clock.now())
-    world.clock.go_on(RULES.log_keep)
-    assert (await once(world)).forgotten_logs == 0
-    world.clock.go_on(timedelta(seconds=1))
-    assert (await once(world)).forgotten_logs == 1
-    async with world.uow() as uow:
-        assert await uow.pod_logs.tail(pod(job_id)) is None
-
-
-async def test_old_idempotency_keys_are_forgotten(world: World) -> None:
-    async with world.uow() as uow:
-        await uow.reservations.submit([world.new(key="k")], world.clock.now())
-    world.clock.go_on(timedelta(hours=23))
-    assert (await once(world)).forgotten_keys == 0
-    world.clock.go_on(timedelta(hours=2))
-    assert (await once(world)).forgotten_keys == 1

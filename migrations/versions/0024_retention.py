@@ -1,0 +1,43 @@
+"""What old things are removed by, and the promise that makes the audit log a partition without being read."""
+
+from pathlib import Path
+
+from alembic import op
+
+from reservation_core.adapters.postgres.scripts import execute_script
+
+revision = "0024_retention"
+down_revision = "0020_cordons_and_audit"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Execute the SQL file beside this one."""
+    execute_script(op.get_bind(), Path(__file__).with_suffix(".sql").read_text(encoding="utf-8"))
+
+
+def downgrade() -> None:
+    """Nothing is removed any more. What the audit log says of removed reservations loses their ids to its subjects."""
+    execute_script(op.get_bind(), _BEFORE)
+
+
+_BEFORE = """
+ALTER TABLE events DROP CONSTRAINT IF EXISTS events_before_partitions;
+ALTER TABLE events DISABLE TRIGGER events_append_only;
+UPDATE events e SET reservation_id = NULL, subject = coalesce(subject, reservation_id)
+WHERE reservation_id IS NOT NULL AND NOT EXISTS (SELECT FROM reservations r WHERE r.id = e.reservation_id);
+ALTER TABLE events ENABLE TRIGGER events_append_only;
+ALTER TABLE events ADD CONSTRAINT events_reservation_id_fkey FOREIGN KEY (reservation_id) REFERENCES reservations (id);
+CREATE OR REPLACE FUNCTION given_back_is_history() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'row % of the ledger is closed', OLD.id
+        USING ERRCODE = 'check_violation', CONSTRAINT = 'allocations_closed', TABLE = 'allocations',
+              HINT = 'What was given back is history: it is neither changed nor removed.';
+END $$;
+DROP INDEX bookings_started_job;
+DROP INDEX pod_logs_reservation;
+DROP INDEX allocations_of_booking;
+DROP INDEX reservations_finished;
+DROP TABLE retention_state;
+"""

@@ -1,0 +1,135 @@
+"""Removing what is old from PostgreSQL, in parts that no one waits for."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import CursorResult, text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from reservation_core.adapters.postgres.queries import statement
+from reservation_core.domain.retention import Kind, Removed, StillNeeded
+from reservation_core.ports.retention import LockNotHadError, Place, Removal, RowRemoval
+
+_BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+_MONTHS_AHEAD = 3
+_LOCK_PATIENCE = "SET LOCAL lock_timeout = '100ms'"
+_LOCK_NOT_AVAILABLE = "55P03"
+_OLDEST = {
+    Kind.EVENTS: "oldest_event",
+    Kind.JOBS: "oldest_ended_reservation",
+    Kind.ALLOCATIONS: "oldest_allocation",
+    Kind.POD_LOGS: "oldest_pod_log",
+    Kind.IDEMPOTENCY: "oldest_key",
+}
+_BELONGINGS = (
+    "remove_allocations_of",
+    "remove_promises_of",
+    "unlink_started_jobs",
+    "remove_pod_logs_of",
+    "remove_admissions_of",
+    "remove_windows_of",
+)
+
+
+class PostgresRetention:
+    """See ports.retention.Retention."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def still_needed(self) -> StillNeeded:
+        """What reads the ledger's history."""
+        row = (await self._run("still_needed")).one()
+        half_life = None if row.half_life_s is None else timedelta(seconds=row.half_life_s)
+        return StillNeeded(row.cooldown, half_life, row.counted_until)
+
+    async def remove_reservations(self, before: datetime, after: Place | None, limit: int) -> Removal:
+        """The next that ended before a time, with what belongs to them."""
+        after_at, after_id = after or (_BEGINNING, "")
+        found = await self._run(
+            "removable_reservations", before=before, after_at=after_at, after_id=after_id, limit=limit
+        )
+        row = found.one()
+        ids = [locked.id for locked in await self._run("lock_ended_reservations", ids=row.ids)] if row.ids else []
+        if ids:
+            await self._run("begin_retention")
+            for name in _BELONGINGS:
+                await self._run(name, ids=ids)
+            series = {booking.series_id for booking in await self._run("remove_bookings_of", ids=ids)} - {None}
+            await self._run("remove_empty_series", ids=sorted(series))
+            await self._run("remove_reservations", ids=ids)
+        if ids:
+            # From the same place: what follows has moved up, and a booking whose jobs have just gone comes once more.
+            return Removal(len(ids), after)
+        return Removal(0, None if row.looked_at < limit else (row.last_at, row.last_id))
+
+    async def remove_allocations(self, before: datetime, after: int | None, limit: int) -> RowRemoval:
+        """The next rows of the ledger that were closed before a time."""
+        found = await self._run("removable_allocations", before=before, after_id=after or 0, limit=limit)
+        row = found.one()
+        count = 0
+        if row.ids:
+            await self._run("begin_retention")
+            count = (await self._run("remove_allocations", ids=row.ids)).scalar_one()
+        return RowRemoval(count, after if count else row.last_id if row.looked_at == limit else None)
+
+    async def make_event_partitions(self) -> int:
+        """Those of the months to come."""
+        return int(await self._at_once("make_event_partitions", months=_MONTHS_AHEAD) or 0)
+
+    async def events_are_due(self, before: datetime) -> bool:
+        """Whether a partition lies before that time."""
+        return bool((await self._run("event_partition_is_due", before=before)).scalar_one())
+
+    async def oldest_open(self) -> datetime | None:
+        """When the oldest reservation that is not over was made."""
+        oldest: datetime | None = (await self._run("oldest_open_reservation")).scalar_one_or_none()
+        return oldest
+
+    async def drop_events(self, before: datetime) -> int:
+        """The oldest partition before a time."""
+        return int(await self._at_once("drop_event_partition", before=before) or 0)
+
+    async def remove_pod_logs(self, before: datetime, limit: int) -> int:
+        """Kept ends of logs."""
+        return (await self._run("remove_pod_logs", before=before, limit=limit)).rowcount
+
+    async def remove_keys(self, before: datetime, limit: int) -> int:
+        """Answers to repeated requests."""
+        return (await self._run("remove_keys", before=before, limit=limit)).rowcount
+
+    async def oldest(self, kind: Kind) -> datetime | None:
+        """By an index, or None."""
+        name = _OLDEST.get(kind)
+        oldest: datetime | None = None if name is None else (await self._run(name)).scalar_one_or_none()
+        return oldest
+
+    async def note(
+        self, kind: Kind, count: int, oldest_at: datetime | None, now: datetime, kept_bytes: int | None = None
+    ) -> None:
+        """Count what was removed."""
+        values = {"removed": count, "oldest_at": oldest_at, "now": now, "kept_bytes": kept_bytes}
+        await self._run("note_removed", kind=kind.value, **values)
+
+    async def standing(self) -> Sequence[Removed]:
+        """What was removed so far."""
+        return [
+            Removed(Kind(row.kind), row.removed, row.oldest_at, row.kept_bytes, row.looked_at)
+            for row in await self._run("retention_standing")
+        ]
+
+    async def _run(self, name: str, **values: Any) -> CursorResult[Any]:
+        return await self._connection.execute(statement(name), values)
+
+    async def _at_once(self, name: str, **values: Any) -> Any:
+        """What needs a lock that others would queue behind: it is had within a moment, or not at all."""
+        try:
+            async with self._connection.begin_nested():
+                await self._connection.execute(text(_LOCK_PATIENCE))
+                return (await self._run(name, **values)).scalar_one_or_none()
+        except DBAPIError as error:
+            if getattr(error.orig, "sqlstate", None) != _LOCK_NOT_AVAILABLE:
+                raise
+            raise LockNotHadError(str(error.orig)) from error

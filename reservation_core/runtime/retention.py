@@ -1,0 +1,19 @@
+"""Removing what is old, by the settings; done by whoever leads, and by the expiry where nobody does."""
+
+import structlog
+
+from reservation_core.runtime.settings import KeepingSettings
+from reservation_core.runtime.wiring import Runtime
+from reservation_core.usecases.retention import RetentionReport, RetentionWalk, remove_old
+
+_log = structlog.get_logger(__name__)
+
+
+async def remove_old_once(runtime: Runtime, settings: KeepingSettings, walk: RetentionWalk) -> RetentionReport:
+    """Look once, and say what was removed."""
+    report = await remove_old(runtime.uow, runtime.cluster, settings.retention_rules, walk)
+    if report.removed:
+        _log.info("removed what was old", **{kind.value: count for kind, count in report.removed.items()})
+    if report.put_off:
+        _log.warning("the audit log is in use; its partitions are looked at again later", reasons=report.put_off)
+    return report

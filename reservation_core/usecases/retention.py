@@ -1,0 +1,137 @@
+"""Removing what is old: level-triggered, in short transactions, never more than a bounded part of it at a time.
+
+A part that was removed is counted in the same transaction. Whoever is killed in the middle leaves that part as it was,
+and the next look begins with the oldest again.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from reservation_core.domain.retention import (
+    Kind,
+    RetentionRules,
+    events_older_than,
+    jobs_older_than,
+    ledger_older_than,
+    older_than,
+)
+from reservation_core.ports.cluster import Cluster
+from reservation_core.ports.queues import QueueName
+from reservation_core.ports.retention import LockNotHadError, Place
+from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
+
+BATCH = 500
+PARTS = 20
+"""So many parts of each kind are removed in one look; what is left has to wait for the next."""
+
+Part = Callable[[UnitOfWork, datetime], Awaitable[int]]
+"""Removes one part of what is older than a time, and returns how many that were."""
+
+
+@dataclass
+class RetentionWalk:
+    """Where the looks of one process are; nothing that must not be forgotten. None: at the oldest."""
+
+    jobs: Place | None = None
+    allocations: int | None = None
+
+
+@dataclass
+class RetentionReport:
+    """How many were removed of each kind, of those of which any were, and what could not be done now."""
+
+    removed: dict[Kind, int] = field(default_factory=dict)
+    put_off: list[str] = field(default_factory=list)
+
+
+class _Look:
+    """One look at everything: how far it may go, and what it did."""
+
+    def __init__(self, uow_factory: UnitOfWorkFactory, now: datetime, walk: RetentionWalk) -> None:
+        self._uow_factory = uow_factory
+        self._now = now
+        self._walk = walk
+        self.report = RetentionReport()
+
+    async def in_parts(self, kind: Kind, before: datetime | None, part: Part) -> None:
+        """Remove parts until one was empty, and count each as it goes; `before` None: nothing is ever old."""
+        for _ in range(PARTS):
+            async with self._uow_factory() as uow:
+                count = 0 if before is None else await part(uow, before)
+                letters = kind is Kind.DEAD_LETTERS
+                oldest_at = await uow.queue.oldest_dead_letter() if letters else await uow.retention.oldest(kind)
+                await uow.retention.note(kind, count, oldest_at, self._now)
+            if not count:
+                return
+            self.report.removed[kind] = self.report.removed.get(kind, 0) + count
+
+    async def events(self, keep: timedelta | None) -> None:
+        """Partitions for what comes, and none for what is old."""
+        try:
+            async with self._uow_factory() as uow:
+                await uow.retention.make_event_partitions()
+            await self.in_parts(Kind.EVENTS, events_older_than(self._now, keep, None), self._one_partition)
+        except LockNotHadError as error:
+            self.report.put_off.append(str(error))
+
+    async def _one_partition(self, uow: UnitOfWork, before: datetime) -> int:
+        if not await uow.retention.events_are_due(before):
+            return 0
+        # Asked only now: it takes a look at all that is not over.
+        before = min(before, await uow.retention.oldest_open() or before)
+        return await uow.retention.drop_events(before) if await uow.retention.events_are_due(before) else 0
+
+    async def some_jobs(self, uow: UnitOfWork, before: datetime) -> int:
+        """The next that ended before a time."""
+        part = await uow.retention.remove_reservations(before, self._walk.jobs, BATCH)
+        self._walk.jobs = part.goes_on_after
+        return part.count
+
+    async def some_allocations(self, uow: UnitOfWork, before: datetime) -> int:
+        """The next rows of the ledger of what ended before a time."""
+        part = await uow.retention.remove_allocations(before, self._walk.allocations, BATCH)
+        self._walk.allocations = part.goes_on_after
+        return part.count
+
+    async def logs(self, cluster: Cluster, before: datetime | None, most_bytes: int | None) -> None:
+        """Those that the cluster itself keeps."""
+        trimmed = await cluster.trim_logs(written_before=before, most_bytes=most_bytes)
+        async with self._uow_factory() as uow:
+            await uow.retention.note(Kind.LOCAL_LOGS, trimmed.removed, trimmed.oldest_at, self._now, trimmed.kept_bytes)
+        if trimmed.removed:
+            self.report.removed[Kind.LOCAL_LOGS] = trimmed.removed
+
+
+async def _some_pod_logs(uow: UnitOfWork, before: datetime) -> int:
+    return await uow.retention.remove_pod_logs(before, BATCH)
+
+
+async def _some_keys(uow: UnitOfWork, before: datetime) -> int:
+    return await uow.retention.remove_keys(before, BATCH)
+
+
+async def _some_dead_letters(uow: UnitOfWork, before: datetime) -> int:
+    return sum([await uow.queue.forget_dead_letters(queue, before, BATCH) for queue in QueueName])
+
+
+async def remove_old(
+    uow_factory: UnitOfWorkFactory, cluster: Cluster, rules: RetentionRules, walk: RetentionWalk
+) -> RetentionReport:
+    """Look once. Whoever looks often passes the same `walk`. Raises ClusterUnavailableError after all else is done."""
+    async with uow_factory() as uow:
+        now = await uow.now()
+        needed = await uow.retention.still_needed()
+    look = _Look(uow_factory, now, walk)
+    await look.events(rules.events)
+    jobs, allocations = jobs_older_than(now, rules, needed), ledger_older_than(now, rules.allocations, needed)
+    await look.in_parts(Kind.JOBS, jobs, look.some_jobs)
+    # Where jobs are kept as long, their rows of the ledger have gone with them by now.
+    sooner = allocations if jobs is None or (allocations is not None and jobs < allocations) else None
+    await look.in_parts(Kind.ALLOCATIONS, sooner, look.some_allocations)
+    logs = older_than(now, rules.logs)
+    await look.in_parts(Kind.POD_LOGS, logs, _some_pod_logs)
+    await look.in_parts(Kind.IDEMPOTENCY, older_than(now, rules.idempotency), _some_keys)
+    await look.in_parts(Kind.DEAD_LETTERS, older_than(now, rules.dead_letters), _some_dead_letters)
+    await look.logs(cluster, logs, rules.log_bytes)
+    return look.report
