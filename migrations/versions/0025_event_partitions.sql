@@ -113,16 +113,16 @@ SELECT make_event_partitions(3);
 -- Drops the oldest partition that ended before a time, or gives the default one up when all in it is older; answers how
 -- many rows that were (about: by the statistics of large ones), null where there is none. The lock is had at once or not
 -- at all.
-CREATE FUNCTION drop_event_partition(before timestamptz) RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE FUNCTION drop_event_partition(moment timestamptz) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     chosen record;
     rows   bigint;
 BEGIN
-    SELECT oid, name, ends_at INTO chosen FROM event_partitions WHERE ends_at <= before ORDER BY ends_at LIMIT 1;
+    SELECT oid, name, ends_at INTO chosen FROM event_partitions WHERE ends_at <= moment ORDER BY ends_at LIMIT 1;
     IF NOT FOUND THEN
         SELECT oid, name, ends_at INTO chosen FROM event_partitions
         WHERE ends_at IS NULL AND EXISTS (SELECT FROM events_default)
-          AND NOT EXISTS (SELECT FROM events_default WHERE at >= before);
+          AND NOT EXISTS (SELECT FROM events_default WHERE at >= moment);
         IF NOT FOUND THEN
             RETURN NULL;
         END IF;

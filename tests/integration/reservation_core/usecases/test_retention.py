@@ -1,0 +1,373 @@
+"""What is removed when it is old, and all that stays: by the clock, by what is open, and by what is not summed up."""
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from reservation_core.adapters.postgres.retention import PostgresRetention
+from reservation_core.domain.model import PodPhase
+from reservation_core.domain.retention import Kind, RetentionRules
+from reservation_core.ports.pod_logs import KeptLog
+from reservation_core.ports.queues import QueuedMessage, QueueName
+from reservation_core.ports.usage import SUMMED_AFTER
+from reservation_core.usecases import retention
+from reservation_core.usecases.retention import RetentionReport, RetentionWalk, remove_old
+from reservation_core.usecases.usage import sum_up_given_back
+from tests.clocks import START
+from tests.integration.reservation_core.usecases.booking_world import HOUR, BookingWorld
+from tests.integration.reservation_core.usecases.world import pod
+
+DAY = timedelta(days=1)
+RULES = RetentionRules(
+    events=None, jobs=400 * DAY, allocations=400 * DAY, logs=7 * DAY, dead_letters=30 * DAY, idempotency=DAY
+)
+TINY = RetentionRules(*[timedelta(seconds=1)] * 6)
+FOR_EVER = RetentionRules(None, None, None, None, None, None)
+BELONGINGS = ("allocations", "start_promises", "pod_logs", "wait_estimates")
+
+
+async def look(
+    bookings: BookingWorld, rules: RetentionRules = RULES, walk: RetentionWalk | None = None
+) -> RetentionReport:
+    return await remove_old(bookings.world.uow, bookings.world.cluster, rules, walk or RetentionWalk())
+
+
+async def summed(bookings: BookingWorld) -> None:
+    """What was given back is in the sums by week, and what reservations come to in those by day."""
+    await pass_time(bookings, 2 * SUMMED_AFTER)
+    await sum_up_given_back(bookings.world.uow)
+    async with bookings.engine.begin() as connection:
+        await connection.execute(text("DELETE FROM usage_pending"))
+
+
+async def pass_time(bookings: BookingWorld, by: timedelta) -> None:
+    await bookings.time.go_on(by)
+    bookings.world.clock.at = bookings.time.at
+
+
+async def ended_job(bookings: BookingWorld, **fields: object) -> str:
+    """The id of a job that ran for an hour and is over now."""
+    world = bookings.world
+    job_id = await world.ran(**fields)
+    await pass_time(bookings, HOUR)
+    async with world.uow() as uow:
+        await uow.pod_logs.keep([KeptLog(pod(job_id), b"the end\n", complete=True)], world.clock.now())
+    await world.see(world.cluster.show(pod(job_id), PodPhase.FINISHED, started_at=START, exit_code=0))
+    await world.operate()
+    await world.see(world.cluster.show(pod(job_id), PodPhase.GONE))
+    assert (await world.row(job_id)).status.value == "succeeded"
+    return job_id
+
+
+async def counts(bookings: BookingWorld) -> dict[str, int]:
+    tables = ("reservations", "bookings", "booking_series", *BELONGINGS)
+    return {table: (await bookings.rows(f"SELECT count(*) AS n FROM {table}"))[0]["n"] for table in tables}
+
+
+async def ids(bookings: BookingWorld) -> set[str]:
+    return {row["id"] for row in await bookings.rows("SELECT id FROM reservations")}
+
+
+async def test_a_job_goes_when_it_is_old_with_all_that_belongs_to_it(bookings: BookingWorld) -> None:
+    job_id = await ended_job(bookings)
+    await summed(bookings)
+    finished_at = (await bookings.world.row(job_id)).finished_at
+    assert finished_at is not None
+    await bookings.time.set(finished_at + 400 * DAY)
+    assert Kind.JOBS not in (await look(bookings)).removed
+    await bookings.time.go_on(timedelta(seconds=1))
+    assert (await look(bookings)).removed == {Kind.JOBS: 1}
+    left = await counts(bookings)
+    assert {left[table] for table in ("reservations", *BELONGINGS)} == {0}
+    assert (await look(bookings)).removed == {}
+    [state] = await bookings.rows("SELECT removed, oldest_at FROM retention_state WHERE kind = 'jobs'")
+    assert state == {"removed": 1, "oldest_at": None}
+
+
+async def test_for_ever_is_for_ever(bookings: BookingWorld) -> None:
+    job_id = await ended_job(bookings)
+    await summed(bookings)
+    await bookings.time.go_on(100 * 365 * DAY)
+    assert (await look(bookings, FOR_EVER)).removed == {}
+    assert (await look(bookings, replace(FOR_EVER, allocations=DAY))).removed == {Kind.ALLOCATIONS: 1}
+    assert await ids(bookings) == {job_id}
+
+
+async def test_a_job_stays_as_long_as_its_rows_of_the_ledger(bookings: BookingWorld) -> None:
+    await ended_job(bookings)
+    await summed(bookings)
+    await bookings.time.go_on(500 * DAY)
+    assert Kind.JOBS not in (await look(bookings, replace(RULES, allocations=None))).removed
+    assert Kind.JOBS not in (await look(bookings, replace(RULES, allocations=600 * DAY))).removed
+
+
+async def test_rows_of_the_ledger_may_go_sooner_than_their_jobs(bookings: BookingWorld) -> None:
+    job_id = await ended_job(bookings)
+    await summed(bookings)
+    await bookings.time.go_on(30 * DAY)
+    report = await look(bookings, replace(RULES, allocations=20 * DAY))
+    assert report.removed == {Kind.ALLOCATIONS: 1, Kind.POD_LOGS: 1}
+    left = await counts(bookings)
+    assert (left["reservations"], left["allocations"], left["start_promises"]) == (1, 0, 0)
+    assert await bookings.world.cards(job_id) == ()
+    await bookings.time.go_on(400 * DAY)
+    assert (await look(bookings)).removed == {Kind.JOBS: 1}
+
+
+async def test_what_is_open_stays_however_short_the_time(bookings: BookingWorld) -> None:
+    world = bookings.world
+    running = await world.ran(duration=3600)
+    waiting = await world.submitted(gpus=2, nodes=2)
+    await world.plan()
+    ahead = await bookings.booked(START + 20 * DAY)
+    before = await counts(bookings)
+    await bookings.time.go_on(10 * DAY)
+    for _ in range(3):
+        await look(bookings, TINY)
+    assert await ids(bookings) == {running, waiting, ahead.id}
+    assert await counts(bookings) == before
+
+
+async def test_quotas_of_a_week_and_cooldowns_keep_history(bookings: BookingWorld) -> None:
+    job_id = await ended_job(bookings)
+    await summed(bookings)
+    await bookings.time.go_on(14 * DAY)
+    assert Kind.JOBS not in (await look(bookings, TINY)).removed
+    async with bookings.engine.begin() as connection:
+        await connection.execute(
+            text("INSERT INTO policies (cooldown, changed_at, changed_by) VALUES ('90 days', now(), 'root')")
+        )
+    await bookings.time.go_on(90 * DAY)
+    assert Kind.JOBS not in (await look(bookings, TINY)).removed
+    assert await ids(bookings) == {job_id}
+    await bookings.time.go_on(2 * DAY)
+    assert (await look(bookings, TINY)).removed[Kind.JOBS] == 1
+
+
+async def test_fair_shares_keep_history(bookings: BookingWorld) -> None:
+    await ended_job(bookings)
+    await summed(bookings)
+
+    async def count_shares(half_life: timedelta) -> None:
+        async with bookings.world.uow() as uow:
+            await uow.usage.bring_shares_up(half_life, bookings.time.at)
+
+    await count_shares(30 * DAY)
+    await bookings.time.go_on(299 * DAY)
+    assert Kind.JOBS not in (await look(bookings, TINY)).removed
+    await count_shares(30 * DAY)
+    await bookings.time.go_on(2 * DAY)
+    assert (await look(bookings, TINY)).removed[Kind.JOBS] == 1
+
+
+async def test_what_fair_shares_have_not_counted_stays(bookings: BookingWorld) -> None:
+    async with bookings.world.uow() as uow:
+        await uow.usage.bring_shares_up(DAY, bookings.time.at)
+    await ended_job(bookings)
+    await summed(bookings)
+    await bookings.time.go_on(500 * DAY)
+    assert Kind.JOBS not in (await look(bookings)).removed
+
+
+async def test_what_is_not_in_the_sums_stays(bookings: BookingWorld) -> None:
+    job_id = await ended_job(bookings)
+    await bookings.time.go_on(500 * DAY)
+    assert Kind.JOBS not in (await look(bookings)).removed
+    await summed(bookings)
+    async with bookings.engine.begin() as connection:
+        await connection.execute(text("INSERT INTO usage_pending VALUES (:id) ON CONFLICT DO NOTHING"), {"id": job_id})
+    assert Kind.JOBS not in (await look(bookings)).removed
+    assert Kind.ALLOCATIONS not in (await look(bookings, replace(RULES, jobs=None))).removed
+    await summed(bookings)
+    assert (await look(bookings)).removed == {Kind.JOBS: 1}
+
+
+@pytest.mark.parametrize("pending", ["given_back", "usage_pending"])
+async def test_the_database_refuses_to_remove_what_is_not_summed(bookings: BookingWorld, pending: str) -> None:
+    job_id = await ended_job(bookings)
+    await summed(bookings)
+    async with bookings.engine.begin() as connection:
+        with pytest.raises(Exception, match="closed"):
+            async with connection.begin_nested():
+                await connection.execute(text("DELETE FROM allocations"))
+        await connection.execute(text("SELECT set_config('gpu_dev.retention', 'on', true)"))
+        add = {
+            "given_back": "INSERT INTO given_back (allocation_id, user_id) SELECT id, 1 FROM allocations",
+            "usage_pending": f"INSERT INTO usage_pending VALUES ('{job_id}') ON CONFLICT DO NOTHING",
+        }
+        await connection.execute(text(add[pending]))
+        with pytest.raises(Exception, match="closed"):
+            async with connection.begin_nested():
+                await connection.execute(text("DELETE FROM allocations"))
+
+
+async def test_a_booking_goes_with_its_jobs_and_its_series(bookings: BookingWorld) -> None:
+    booking = await bookings.booked(START + HOUR, 2 * HOUR)
+    later = await bookings.booked(START + 395 * DAY, HOUR)
+    await bookings.rows(
+        "INSERT INTO booking_series (id, user_id, rule, time_zone, created_at) "
+        "SELECT 'ser-a', user_id, 'x', 'UTC', created_at FROM reservations LIMIT 1 RETURNING id"
+    )
+    await bookings.rows(
+        "UPDATE bookings SET series_id = 'ser-a', occurrence = 0 WHERE id = :id RETURNING id", id=booking.id
+    )
+    await bookings.at(START + HOUR)
+    job_id = await bookings.world.ran(booking_id=booking.id, duration=600)
+    await bookings.rows("UPDATE bookings SET started_job = :job WHERE id = :id RETURNING id", job=job_id, id=booking.id)
+    await bookings.world.see(
+        bookings.world.cluster.show(pod(job_id), PodPhase.FINISHED, started_at=bookings.time.at, exit_code=0)
+    )
+    await bookings.world.operate()
+    await bookings.world.see(bookings.world.cluster.show(pod(job_id), PodPhase.GONE))
+    await bookings.at(START + 3 * HOUR)
+    assert (await bookings.booking(booking.id)).status.value == "ended"
+    await summed(bookings)
+    await bookings.time.set(START + 390 * DAY)
+    assert Kind.JOBS not in (await look(bookings)).removed
+    await bookings.time.set(START + 402 * DAY)
+    assert (await look(bookings)).removed[Kind.JOBS] == 2
+    assert await ids(bookings) == {later.id}
+    left = await counts(bookings)
+    assert (left["bookings"], left["booking_series"]) == (1, 0)
+
+
+async def test_a_booking_that_a_pod_may_still_use_stays(bookings: BookingWorld) -> None:
+    booking = await bookings.booked(START + HOUR)
+    await bookings.at(START + HOUR)
+    await bookings.rows(
+        "INSERT INTO admissions (booking_id, pod_uid, namespace, name, gpus, admitted_at, recorded_at) "
+        "VALUES (:id, 'u', 'n', 'p', 1, :at, :at) RETURNING pod_uid",
+        id=booking.id,
+        at=bookings.time.at,
+    )
+    await bookings.at(START + 3 * HOUR)
+    await summed(bookings)
+    await bookings.time.set(START + 500 * DAY)
+    assert Kind.JOBS not in (await look(bookings)).removed
+    await bookings.rows("UPDATE admissions SET ended_at = :at RETURNING pod_uid", at=START + 2 * HOUR)
+    await summed(bookings)
+    assert (await look(bookings)).removed[Kind.JOBS] == 1
+
+
+async def test_what_must_stay_is_passed_over_and_keeps_nothing_else(
+    bookings: BookingWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "BATCH", 2)
+    jobs = [await ended_job(bookings) for _ in range(7)]
+    await summed(bookings)
+    for job_id in jobs[:5]:
+        await bookings.rows("INSERT INTO usage_pending VALUES (:id) RETURNING reservation_id", id=job_id)
+    await bookings.time.go_on(500 * DAY)
+    walk = RetentionWalk()
+    for _ in range(6):
+        await look(bookings, walk=walk)
+    assert await ids(bookings) == set(jobs[:5])
+    await summed(bookings)
+    for _ in range(6):
+        await look(bookings, walk=walk)
+    assert await ids(bookings) == set()
+
+
+async def test_whoever_is_killed_in_the_middle_leaves_whole_jobs(
+    bookings: BookingWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection is lost before a part is committed, each time at another statement of it."""
+    monkeypatch.setattr(retention, "BATCH", 1)
+    jobs = {await ended_job(bookings) for _ in range(3)}
+    await summed(bookings)
+    await bookings.time.go_on(500 * DAY)
+    real = PostgresRetention._run
+    whole = "SELECT count(*) AS n FROM reservations WHERE id NOT IN (SELECT reservation_id FROM allocations)"
+
+    for name in (
+        "remove_allocations_of",
+        "remove_pod_logs_of",
+        "remove_bookings_of",
+        "remove_reservations",
+        "note_removed",
+    ):
+
+        async def run(self: PostgresRetention, called: str, name: str = name, **values: Any) -> Any:
+            answer = await real(self, called, **values)
+            if called == name and (called != "note_removed" or values["kind"] == "jobs"):
+                await self._connection.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
+            return answer
+
+        with monkeypatch.context() as killed:
+            killed.setattr(PostgresRetention, "_run", run)
+            with pytest.raises(Exception):  # noqa: B017, PT011 -- the lost connection, however it is told
+                await look(bookings)
+        assert await ids(bookings) == jobs
+        assert (await bookings.rows(whole))[0]["n"] == 0
+    assert (await look(bookings)).removed[Kind.JOBS] == 3
+    [state] = await bookings.rows("SELECT removed FROM retention_state WHERE kind = 'jobs'")
+    assert state["removed"] == 3
+
+
+async def test_two_that_remove_at_once_count_everything_once(
+    bookings: BookingWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "BATCH", 1)
+    for _ in range(6):
+        await ended_job(bookings)
+    await summed(bookings)
+    await bookings.time.go_on(500 * DAY)
+    for _ in range(3):
+        await asyncio.gather(look(bookings), look(bookings))
+    assert await ids(bookings) == set()
+    [state] = await bookings.rows("SELECT removed FROM retention_state WHERE kind = 'jobs'")
+    assert state["removed"] == 6
+
+
+async def test_work_goes_on_beside_it(bookings: BookingWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "BATCH", 1)
+    old = [await ended_job(bookings) for _ in range(6)]
+    await summed(bookings)
+    await pass_time(bookings, 500 * DAY)
+
+    async def work() -> list[str]:
+        return [await bookings.world.submitted(duration=60) for _ in range(10)]
+
+    async def remove() -> None:
+        for _ in range(3):
+            await look(bookings, TINY)
+
+    fresh, _ = await asyncio.gather(work(), remove())
+    await bookings.world.plan()
+    assert await ids(bookings) == set(fresh)
+    assert not set(old) & set(fresh)
+
+
+async def test_dead_letters_keys_and_kept_logs_go_in_their_time(bookings: BookingWorld) -> None:
+    world = bookings.world
+    job_id = await world.submitted()
+    async with world.uow() as uow:
+        await uow.reservations.submit([world.new(key="k")], bookings.time.at)
+        await uow.pod_logs.keep([KeptLog(pod(job_id), b"the end\n", complete=True)], bookings.time.at)
+        await uow.queue.send(QueueName.NOTIFICATIONS, [{"v": 1}])
+        [message] = await uow.queue.read(QueueName.NOTIFICATIONS, visibility=DAY, limit=1)
+        assert isinstance(message, QueuedMessage)
+        await uow.queue.bury(QueueName.NOTIFICATIONS, message, "no")
+    # The queue has its own clock.
+    await bookings.rows("UPDATE pgmq.q_notifications_dlq SET enqueued_at = :at RETURNING msg_id", at=bookings.time.at)
+    removed = []
+    for age in (DAY, DAY + HOUR, 7 * DAY, 7 * DAY + HOUR, 30 * DAY, 30 * DAY + HOUR):
+        await bookings.time.set(START + age)
+        removed.append({kind.value: count for kind, count in (await look(bookings)).removed.items()})
+    assert removed == [{}, {"idempotency": 1}, {}, {"pod_logs": 1}, {}, {"dead_letters": 1}]
+
+
+async def test_more_than_one_part_is_removed_in_one_look_but_not_without_bound(
+    bookings: BookingWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "BATCH", 2)
+    monkeypatch.setattr(retention, "PARTS", 3)
+    async with bookings.world.uow() as uow:
+        await uow.reservations.submit([bookings.world.new(key=f"k{number}") for number in range(10)], START)
+    await bookings.time.go_on(2 * DAY)
+    assert (await look(bookings)).removed == {Kind.IDEMPOTENCY: 6}
+    assert (await look(bookings)).removed == {Kind.IDEMPOTENCY: 4}
