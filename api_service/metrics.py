@@ -18,6 +18,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from api_service.replica_metrics import ReplicaCollector
+from api_service.retention_metrics import RetentionCollector
 from reservation_core.domain.sign_in import SignInMethod
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.transactions import DatabaseUnavailableError, Reads, UnitOfWork
@@ -68,6 +69,8 @@ class Metrics:
             registry.register(ReplicaCollector(reads.use))
         if loops is not None:
             registry.register(LoopCollector(loops))
+        self._retention = RetentionCollector()
+        registry.register(self._retention)
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
         GCCollector(registry=registry)
@@ -158,6 +161,7 @@ class Metrics:
         gpus = await uow.inventory.gpu_counts()
         self._unknown_pods.set(await uow.unknown_pods.count())
         bookings = await uow.booking_life.counts()
+        self._retention.standing = await uow.retention.standing()
         await self._count_ended(uow, self._clock.now() - self._settled)
         for gauge in (self._depth, self._age, self._jobs, self._gpus, self._bookings):
             gauge.clear()

@@ -61,7 +61,9 @@ COMMANDS = {
     "projects": Entry("policy", "projects_app", "List projects, and who is in them.", PEOPLE),
     "policy": Entry("policy", "app", "Show what is allowed to whom, or change it.", OPERATE),
     "maintenance": Entry("maintenance", "app", "Keep cards from everybody for a time.", OPERATE),
-    "audit": Entry("audit", "app", "Show who did what to what, when and why.", OPERATE),
+    "audit": Entry(
+        "audit", "app", "Show who did what to what, when and why; `audit export`: all of it as JSON lines.", OPERATE
+    ),
     "pods": Entry("pods", "app", "List pods that the ledger does not know, or end one.", OPERATE),
     "up": Entry("operate", "up_app", "Run the whole system on this machine, in the foreground.", OPERATE),
     "db": Entry("operate", "db_app", "Bring the database's schema up to date, or show where it stands.", OPERATE),

@@ -1,8 +1,8 @@
--- What is removed when it is old enough: where that is counted, by which indexes it is found, and what must not go.
+-- What is removed when it is old enough: where that is counted, and what must not go. All of it may be there already. Every step may have been done before.
 
 -- == What was removed ==
 -- One row for each kind of thing; written in the transaction that removes. `oldest_at`: the oldest that was left then.
-CREATE TABLE retention_state (
+CREATE TABLE IF NOT EXISTS retention_state (
     kind       text PRIMARY KEY CHECK (length(kind) BETWEEN 1 AND 64),
     removed    bigint NOT NULL DEFAULT 0 CHECK (removed >= 0),
     oldest_at  timestamptz,
@@ -10,18 +10,7 @@ CREATE TABLE retention_state (
     looked_at  timestamptz NOT NULL
 );
 
--- == By which indexes old things are found ==
--- Jobs within bookings go with their bookings.
-CREATE INDEX reservations_finished ON reservations (finished_at, id) WHERE finished_at IS NOT NULL AND booking_id IS NULL;
--- Each removed reservation is looked for where something could refer to it: never by walking through a table.
-CREATE INDEX allocations_of_booking ON allocations (booking_id) WHERE booking_id IS NOT NULL;
-CREATE INDEX pod_logs_reservation ON pod_logs (reservation_id);
-CREATE INDEX bookings_started_job ON bookings (started_job) WHERE started_job IS NOT NULL;
-
 -- == The ledger's history ==
--- Whose usage is not in the sums by day; this table belongs to those sums.
-CREATE TABLE IF NOT EXISTS usage_pending (reservation_id text PRIMARY KEY);
-
 -- It is still neither changed nor removed, but by the retention, and by that only what is in the sums: in those by week,
 -- which quotas read, and in those by day, which reports read.
 CREATE OR REPLACE FUNCTION given_back_is_history() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -39,7 +28,24 @@ END $$;
 -- == The audit log, until it is partitioned ==
 -- By the next revision all of `events` becomes the first partition, up to a month that is not near. The constraint says
 -- so beforehand, and is checked while the service goes on: then that revision has nothing to look through.
-ALTER TABLE events DROP CONSTRAINT events_reservation_id_fkey;
+-- A lock that is not had at once would keep everybody waiting who comes later: it is tried for a moment at a time.
+DO $$
+BEGIN
+    FOR try IN 1..600 LOOP
+        BEGIN
+            SET LOCAL lock_timeout = '200ms';
+            LOCK TABLE events, reservations IN ACCESS EXCLUSIVE MODE;
+            EXIT;
+        EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
+            IF try = 600 THEN
+                RAISE;
+            END IF;
+            PERFORM pg_sleep(0.1);
+        END;
+    END LOOP;
+    SET LOCAL lock_timeout = 0;
+END $$;
+ALTER TABLE events DROP CONSTRAINT IF EXISTS events_reservation_id_fkey, DROP CONSTRAINT IF EXISTS events_before_partitions;
 DO $$
 DECLARE
     until timestamptz;

@@ -1,10 +1,13 @@
-"""The audit log by months; all that was recorded before becomes its first partition, as it is."""
+"""The audit log by months; all that was recorded before becomes its first partition, as it is.
+
+Runs beside the service: see `outside_transaction`. Every step may have been done before.
+"""
 
 from pathlib import Path
 
 from alembic import op
 
-from reservation_core.adapters.postgres.scripts import execute_script
+from reservation_core.adapters.postgres.scripts import execute_outside, execute_script
 
 revision = "0025_event_partitions"
 down_revision = "0024_retention"
@@ -12,9 +15,18 @@ branch_labels = None
 depends_on = None
 
 
+outside_transaction = True
+
+
 def upgrade() -> None:
-    """Execute the SQL file beside this one."""
-    execute_script(op.get_bind(), Path(__file__).with_suffix(".sql").read_text(encoding="utf-8"))
+    """Check old rows while the service goes on; then all at once, which takes moments, the SQL file beside this one."""
+    connection = op.get_bind()
+    kind = "SELECT relkind FROM pg_class WHERE oid = CAST('events' AS regclass)"
+    if connection.exec_driver_sql(kind).scalar_one() in ("p", b"p"):
+        return
+    execute_outside(connection, "ALTER TABLE events VALIDATE CONSTRAINT events_before_partitions")
+    script = Path(__file__).with_suffix(".sql").read_text(encoding="utf-8")
+    execute_outside(connection, f"BEGIN;\n{script}\nCOMMIT;")
 
 
 def downgrade() -> None:

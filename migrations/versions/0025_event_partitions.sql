@@ -2,20 +2,9 @@
 -- It stays append-only: rows are refused to be changed or deleted in every partition, and partitions go by the function
 -- below alone. Each partition has a primary key of its own on `id`, which one sequence gives out.
 
--- While this checks old rows, the service reads and writes.
-ALTER TABLE events VALIDATE CONSTRAINT events_before_partitions;
-
+-- A lock that is not had at once would keep everybody waiting who comes later: it is tried for a moment at a time.
 DO $$
-DECLARE
-    until    timestamptz;
-    next_id  bigint;
-    indexes  text[];
-    triggers text[];
-    grants   text[];
-    statement text;
-    name     text;
 BEGIN
-    -- A lock that is not had at once would keep everybody waiting who comes later: it is tried for a moment at a time.
     FOR try IN 1..600 LOOP
         BEGIN
             SET LOCAL lock_timeout = '200ms';
@@ -29,7 +18,18 @@ BEGIN
         END;
     END LOOP;
     SET LOCAL lock_timeout = 0;
+END $$;
 
+DO $$
+DECLARE
+    until    timestamptz;
+    next_id  bigint;
+    indexes  text[];
+    triggers text[];
+    grants   text[];
+    statement text;
+    name     text;
+BEGIN
     SELECT CAST(substring(pg_get_constraintdef(oid) FROM '''([^'']+)''') AS timestamptz) INTO STRICT until
     FROM pg_constraint WHERE conrelid = 'events'::regclass AND conname = 'events_before_partitions';
     SELECT CASE WHEN is_called THEN last_value + 1 ELSE last_value END INTO next_id FROM events_id_seq;

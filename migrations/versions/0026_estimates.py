@@ -7,7 +7,7 @@ from alembic import op
 from reservation_core.adapters.postgres.scripts import execute_script
 
 revision = "0026_estimates"
-down_revision = "0023_long_history"
+down_revision = "0025_event_partitions"
 branch_labels = None
 depends_on = None
 

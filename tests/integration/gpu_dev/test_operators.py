@@ -7,6 +7,7 @@ import pty
 import subprocess
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from sqlalchemy import text
@@ -74,6 +75,27 @@ def test_a_node_is_cordoned_and_that_is_on_record(system: System) -> None:
     assert "Only the newest 1 are shown" in system.cli("audit", "--limit", "1", who="admin").stderr
     assert system.cli("audit").returncode == 6
     assert "No" in system.cli("audit", "--subject", "user:alice").stdout
+
+
+def test_the_audit_log_is_exported_as_json_lines(system: System, tmp_path: Path, run_sql) -> None:
+    run_sql(
+        "INSERT INTO events (at, actor, kind, subject) "
+        "SELECT timestamptz '2001-01-31Z' + n * interval '1 minute', 'ada', 'node_fenced', 'node-' || n "
+        "FROM generate_series(1, 1234) n"
+    )
+    span = ("--from", "2001-01-31T00:00Z", "--to", "2001-02-01T00:00Z")
+    exported = system.cli("audit", "export", *span, who="admin")
+    assert (exported.returncode, exported.stderr) == (0, "")
+    lines = [json.loads(line) for line in exported.stdout.splitlines()]
+    assert [line["subject"] for line in lines] == [f"node-{n}" for n in range(1234, 0, -1)]
+    file = tmp_path / "january.jsonl"
+    assert "1234 events" in system.cli("audit", "export", *span, "--file", str(file), who="admin").stderr
+    assert file.read_text() == exported.stdout
+    some = system.cli("audit", "export", *span, "--subject", "node-7", who="admin").stdout
+    assert [json.loads(line)["subject"] for line in some.splitlines()] == ["node-7"]
+    file.unlink()
+    refused = system.cli("audit", "export", "--file", str(file))
+    assert (refused.returncode, list(tmp_path.iterdir())) == (6, [])
 
 
 def test_unknown_pods_are_listed_and_ended(system: System, run_sql) -> None:

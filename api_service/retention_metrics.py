@@ -1,0 +1,43 @@
+"""What Prometheus reads of what is removed when it is old, as the database has it."""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from reservation_core.domain.retention import Removed
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class RetentionCollector(Collector):
+    """Tells what was removed so far, how old the rest is, and when that was looked at last. `standing` is set anew."""
+
+    def __init__(self) -> None:
+        self.standing: Sequence[Removed] = ()
+
+    def collect(self) -> Iterator[Metric]:
+        """The numbers as they were last set."""
+        removed = CounterMetricFamily(
+            "gpu_dev_retention_removed", "What was removed because it was old, by kind.", labels=["kind"]
+        )
+        oldest = GaugeMetricFamily(
+            "gpu_dev_retention_oldest_seconds", "Age of the oldest that is left, at the last look.", labels=["kind"]
+        )
+        kept = GaugeMetricFamily(
+            "gpu_dev_retention_kept_bytes", "Size of what is left, where it is bounded.", labels=["kind"]
+        )
+        looked = GaugeMetricFamily(
+            "gpu_dev_retention_looked_timestamp_seconds", "When it was looked at last.", labels=["kind"]
+        )
+        for kind in self.standing:
+            label = [kind.kind.value]
+            removed.add_metric(label, kind.count)
+            age = timedelta(0) if kind.oldest_at is None else kind.looked_at - kind.oldest_at
+            oldest.add_metric(label, max(age.total_seconds(), 0))
+            looked.add_metric(label, (kind.looked_at - _EPOCH).total_seconds())
+            if kind.kept_bytes is not None:
+                kept.add_metric(label, kind.kept_bytes)
+        yield from (removed, oldest, kept, looked)
