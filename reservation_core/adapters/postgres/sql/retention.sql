@@ -22,6 +22,8 @@ WITH heads AS MATERIALIZED (
       AND NOT EXISTS (SELECT FROM admissions m WHERE m.booking_id = h.id AND m.ended_at IS NULL)
       AND NOT EXISTS (SELECT FROM reservations j WHERE j.booking_id = h.id
                       AND (j.finished_at IS NULL OR j.finished_at >= CAST(:before AS timestamptz)))
+      AND NOT EXISTS (SELECT FROM allocations a WHERE a.reservation_id = h.id
+                      AND (a.released_at IS NULL OR EXISTS (SELECT FROM given_back b WHERE b.allocation_id = a.id)))
 ), members AS MATERIALIZED (
     SELECT j.id FROM settled s JOIN reservations j ON j.booking_id = s.id WHERE s.kind = 'booking' LIMIT :limit
 ), candidates AS (
@@ -98,6 +100,8 @@ WITH next AS MATERIALIZED (
     JOIN reservations h ON h.id = n.head AND h.finished_at < CAST(:before AS timestamptz)
     WHERE n.released_at < CAST(:before AS timestamptz)
       AND NOT EXISTS (SELECT FROM given_back b WHERE b.allocation_id = n.id)
+      AND NOT EXISTS (SELECT FROM allocations a WHERE a.reservation_id = n.head
+                      AND (a.released_at IS NULL OR EXISTS (SELECT FROM given_back b WHERE b.allocation_id = a.id)))
       AND NOT EXISTS (SELECT FROM usage_pending p WHERE p.reservation_id = n.head)
       AND NOT EXISTS (SELECT FROM admissions m WHERE m.booking_id = n.head AND m.ended_at IS NULL)
 )

@@ -16,7 +16,7 @@ from reservation_core.ports.queues import QueuedMessage, QueueName
 from reservation_core.ports.usage import SUMMED_AFTER
 from reservation_core.usecases import retention
 from reservation_core.usecases.retention import RetentionReport, RetentionWalk, remove_old
-from reservation_core.usecases.usage import sum_up_given_back
+from reservation_core.usecases.usage import sum_up_given_back, sum_up_usage
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, BookingWorld
 from tests.integration.reservation_core.usecases.world import pod
@@ -40,8 +40,7 @@ async def summed(bookings: BookingWorld) -> None:
     """What was given back is in the sums by week, and what reservations come to in those by day."""
     await pass_time(bookings, 2 * SUMMED_AFTER)
     await sum_up_given_back(bookings.world.uow)
-    async with bookings.engine.begin() as connection:
-        await connection.execute(text("DELETE FROM usage_pending"))
+    await sum_up_usage(bookings.world.uow)
 
 
 async def pass_time(bookings: BookingWorld, by: timedelta) -> None:

@@ -1,0 +1,134 @@
+"""Removing history of random ledgers: nothing young, open or unsummed goes, and no report of usage becomes another."""
+
+import random
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from reservation_core.adapters.postgres.retention import PostgresRetention
+from reservation_core.adapters.postgres.usage import PostgresUsage
+from reservation_core.domain.retention import RetentionRules, StillNeeded, jobs_older_than, ledger_older_than
+from reservation_core.domain.usage import UsageBy, UsageReport, UsageSeries
+from tests.integration.reservation_core.adapters.postgres.test_usage import Ledger
+
+BATCH = 7
+HOUR = timedelta(hours=1)
+
+
+async def reports(engine: AsyncEngine, ledger: Ledger) -> list[UsageReport | UsageSeries]:
+    """Whole and by steps, for everybody and each: by hours, in which usage is summed."""
+    now = ledger.seed.now
+    found: list[UsageReport | UsageSeries] = []
+    async with engine.begin() as connection:
+        usage = PostgresUsage(connection)
+        for start, end in ((now - timedelta(days=9), now), (now - 50 * HOUR, now - HOUR)):
+            for by in UsageBy:
+                for user in (None, *ledger.users.values()):
+                    found.append(await usage.report(by, start, end, user, now))
+                    found.append(await usage.series(by, start, end, timedelta(hours=24), user, now))
+    return found
+
+
+async def sum_up(engine: AsyncEngine, ledger: Ledger, limit: int) -> None:
+    async with engine.begin() as connection:
+        usage = PostgresUsage(connection)
+        await usage.sum_up_usage(ledger.seed.now, limit)
+        await usage.sum_up_given_back(ledger.seed.now, limit)
+
+
+async def remove(engine: AsyncEngine, before: datetime, *, rows_alone: bool) -> None:
+    """All that can go, part by part; then once more from the oldest."""
+    for _ in range(2):
+        reservations, rows = None, None
+        while True:
+            async with engine.begin() as connection:
+                retention = PostgresRetention(connection)
+                if rows_alone:
+                    row_part = await retention.remove_allocations(before, rows, BATCH)
+                    rows, done = row_part.goes_on_after, not row_part.count and row_part.goes_on_after is None
+                else:
+                    part = await retention.remove_reservations(before, reservations, BATCH)
+                    reservations, done = part.goes_on_after, not part.count and part.goes_on_after is None
+            if done:
+                break
+
+
+async def protected(seed: Any, before: datetime) -> set[str]:
+    """What must stay, by plain words over whole families: a booking with its jobs, or a job alone."""
+    rows = await seed.rows(
+        "SELECT r.id, coalesce(r.booking_id, r.id) AS head, "
+        "r.finished_at IS NULL OR r.finished_at >= :before AS young, "
+        "EXISTS (SELECT FROM allocations a WHERE a.reservation_id = r.id AND a.released_at IS NULL) AS open, "
+        "EXISTS (SELECT FROM given_back b JOIN allocations a ON a.id = b.allocation_id WHERE a.reservation_id = r.id) "
+        "OR EXISTS (SELECT FROM usage_pending p WHERE p.reservation_id = coalesce(r.booking_id, r.id)) AS unsummed "
+        "FROM reservations r",
+        before=before,
+    )
+    heads = {row["head"] for row in rows if row["young"] or row["unsummed"] or row["open"]}
+    return {row["id"] for row in rows if row["head"] in heads}
+
+
+async def ids(seed: Any, table: str = "reservations", column: str = "id") -> set[str]:
+    return {row["id"] for row in await seed.rows(f"SELECT {column} AS id FROM {table}")}
+
+
+@pytest.mark.parametrize("rows_alone", [False, True], ids=["reservations", "rows of the ledger"])
+@pytest.mark.parametrize("number", range(8))
+async def test_only_what_is_old_and_summed_goes_and_usage_stays(
+    seed: Any, engine: AsyncEngine, number: int, rows_alone: bool
+) -> None:
+    ledger = Ledger(seed, number)
+    await ledger.fill()
+    choose = random.Random(number)
+    await sum_up(engine, ledger, choose.choice([0, 3, 10, 1000]))
+    for _ in range(3):
+        before = seed.now - HOUR * choose.uniform(-1, 60)
+        told = await reports(engine, ledger)
+        there, rows = await ids(seed), await ids(seed, "allocations", "CAST(id AS text) || reservation_id")
+        stays = await protected(seed, before)
+        await remove(engine, before, rows_alone=rows_alone)
+        left, left_rows = await ids(seed), await ids(seed, "allocations", "CAST(id AS text) || reservation_id")
+        assert left >= stays
+        if rows_alone:
+            assert left == there
+            assert all(any(row.endswith(f"{job}") for job in there - stays) for row in rows - left_rows)
+        else:
+            # All that need not stay is gone, and with it what belonged to it.
+            assert left == stays & there
+            assert await ids(seed, "bookings") <= left
+        assert await reports(engine, ledger) == told
+        await sum_up(engine, ledger, choose.choice([3, 1000]))
+    await sum_up(engine, ledger, 1000)
+    told = await reports(engine, ledger)
+    await remove(engine, seed.now, rows_alone=rows_alone)
+    assert await reports(engine, ledger) == told
+    over = await seed.rows("SELECT id FROM reservations WHERE finished_at < :now AND booking_id IS NULL", now=seed.now)
+    if not rows_alone:
+        assert {row["id"] for row in over} <= await protected(seed, seed.now)
+
+
+@pytest.mark.parametrize("days", [0.0001, 10, 400, 4000])
+@pytest.mark.parametrize(
+    "needed",
+    [
+        StillNeeded(),
+        StillNeeded(cooldown=timedelta(days=30)),
+        StillNeeded(half_life=timedelta(days=70), counted_until=datetime.fromisoformat("2029-06-01T00:00Z")),
+    ],
+    ids=["nothing", "a cooldown", "fair shares"],
+)
+def test_what_is_needed_is_never_old(days: float, needed: StillNeeded) -> None:
+    now = datetime.fromisoformat("2030-01-01T00:00Z")
+    keep = timedelta(days=days)
+    before = ledger_older_than(now, keep, needed)
+    assert before is not None
+    assert before <= now - keep
+    assert before <= now - timedelta(days=8) - (needed.cooldown or timedelta(0))
+    if needed.half_life is not None and needed.counted_until is not None:
+        assert before <= min(needed.counted_until, now - 10 * needed.half_life)
+    rules = RetentionRules(None, keep, keep, None, None, None)
+    assert jobs_older_than(now, rules, needed) == before
+    assert jobs_older_than(now, RetentionRules(None, keep, None, None, None, None), needed) is None
+    assert ledger_older_than(now, None, needed) is None
