@@ -158,8 +158,21 @@ def _timers(now: datetime, newest: int) -> dict[str, list[Values]]:
         "known_nodes": [{}],
         "known_gpus": [{"now": now}],
         "unsettled_users": [{}],
-        "forget_keys": [{"before": now - timedelta(days=1)}],
-        "forget_pod_logs": [{"before": now - timedelta(days=7)}],
+        "still_needed": [{}],
+        "removable_reservations": [
+            {"before": now - timedelta(days=100), "after_at": now - timedelta(days=40_000), "after_id": "",
+             "limit": 100}
+        ],
+        "removable_allocations": [{"before": now - timedelta(days=100), "after_id": 0, "limit": 100}],
+        "oldest_ended_reservation": [{}],
+        "oldest_allocation": [{}],
+        "oldest_event": [{}],
+        "oldest_pod_log": [{}],
+        "oldest_key": [{}],
+        "event_partition_is_due": [{"before": now - timedelta(days=400)}],
+        "remove_keys": [{"before": now - timedelta(days=1), "limit": 100}],
+        "remove_pod_logs": [{"before": now - timedelta(days=7), "limit": 100}],
+        "retention_standing": [{}],
         "sum_up_given_back": [{"before": now, "limit": 100}],
         "bring_shares_up": [
             {"as_of": now - timedelta(seconds=30), "now": now, "half_life_s": 604_800.0, "rate_s": 872_541.0,

@@ -21,8 +21,8 @@ from reservation_core.ports.queues import QueueName
 from reservation_core.ports.retention import LockNotHadError, Place
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 
-BATCH = 500
-PARTS = 20
+BATCH = 100
+PARTS = 100
 """So many parts of each kind are removed in one look; what is left has to wait for the next."""
 
 Part = Callable[[UnitOfWork, datetime], Awaitable[int]]

@@ -115,7 +115,7 @@ class PgmqQueue:
                     SELECT msg_id, enqueued_at FROM pgmq.q_{queue.dead_letters} ORDER BY msg_id LIMIT :limit
                 )
                 DELETE FROM pgmq.q_{queue.dead_letters}
-                WHERE msg_id IN (SELECT msg_id FROM oldest WHERE enqueued_at < :before)
+                WHERE msg_id = ANY(ARRAY(SELECT msg_id FROM oldest WHERE enqueued_at < :before))
                 """  # noqa: S608 - a name from our enum
             ),
             {"before": before, "limit": limit},

@@ -112,12 +112,12 @@ SELECT ARRAY(SELECT id FROM chosen) AS ids,
 -- name: remove_allocations
 -- These rows of the ledger, unless somebody has one, and what their reservations were promised.
 WITH gone AS (
-    DELETE FROM allocations WHERE id IN (
+    DELETE FROM allocations WHERE id = ANY(ARRAY(
         SELECT id FROM allocations WHERE id = ANY(CAST(:ids AS bigint[])) AND released_at IS NOT NULL
         ORDER BY id FOR UPDATE SKIP LOCKED
-    ) RETURNING reservation_id
+    )) RETURNING reservation_id
 ), promises AS (
-    DELETE FROM start_promises WHERE reservation_id IN (SELECT reservation_id FROM gone)
+    DELETE FROM start_promises WHERE reservation_id = ANY(ARRAY(SELECT reservation_id FROM gone))
 )
 SELECT count(*) FROM gone;
 
@@ -148,9 +148,9 @@ SELECT at FROM events ORDER BY at, id LIMIT 1;
 
 -- name: remove_pod_logs
 -- The oldest ends of logs that were kept before a time.
-DELETE FROM pod_logs WHERE pod IN (
+DELETE FROM pod_logs WHERE pod = ANY(ARRAY(
     SELECT pod FROM pod_logs WHERE kept_at < CAST(:before AS timestamptz) ORDER BY kept_at LIMIT :limit FOR UPDATE SKIP LOCKED
-);
+));
 
 -- name: oldest_pod_log
 -- When the oldest end of a log was kept.
@@ -158,10 +158,10 @@ SELECT min(kept_at) FROM pod_logs;
 
 -- name: remove_keys
 -- The oldest answers to repeated requests.
-DELETE FROM idempotency_keys WHERE (user_id, key) IN (
-    SELECT user_id, key FROM idempotency_keys WHERE created_at < CAST(:before AS timestamptz)
+DELETE FROM idempotency_keys WHERE ctid = ANY(ARRAY(
+    SELECT ctid FROM idempotency_keys WHERE created_at < CAST(:before AS timestamptz)
     ORDER BY created_at LIMIT :limit FOR UPDATE SKIP LOCKED
-);
+));
 
 -- name: oldest_key
 -- When the oldest of these was given.

@@ -1,16 +1,21 @@
 """Removing history of random ledgers: nothing young, open or unsummed goes, and no report of usage becomes another."""
 
 import random
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from benchmarks.explaining import explain
+from reservation_core.adapters.postgres.queries import statement
 from reservation_core.adapters.postgres.retention import PostgresRetention
 from reservation_core.adapters.postgres.usage import PostgresUsage
 from reservation_core.domain.retention import RetentionRules, StillNeeded, jobs_older_than, ledger_older_than
 from reservation_core.domain.usage import UsageBy, UsageReport, UsageSeries
+from reservation_core.usecases.retention import BATCH as PART
+from tests.integration.reservation_core.adapters.postgres.test_query_plans import FILL
 from tests.integration.reservation_core.adapters.postgres.test_usage import Ledger
 
 BATCH = 7
@@ -132,3 +137,51 @@ def test_what_is_needed_is_never_old(days: float, needed: StillNeeded) -> None:
     assert jobs_older_than(now, rules, needed) == before
     assert jobs_older_than(now, RetentionRules(None, keep, None, None, None, None), needed) is None
     assert ledger_older_than(now, None, needed) is None
+
+
+async def test_no_part_reads_more_however_long_the_history_is(engine: AsyncEngine) -> None:
+    later = datetime.now(UTC) + timedelta(days=1)
+    some = [f"job-{number}" for number in range(100, 100 + PART)]
+    values = {
+        "still_needed": {},
+        "removable_reservations": {
+            "before": later, "after_at": datetime(1970, 1, 1, tzinfo=UTC), "after_id": "", "limit": PART
+        },
+        "removable_allocations": {"before": later, "after_id": 0, "limit": PART},
+        "lock_ended_reservations": {"ids": some},
+        "remove_promises_of": {"ids": some},
+        "unlink_started_jobs": {"ids": some},
+        "remove_pod_logs_of": {"ids": some},
+        "remove_admissions_of": {"ids": some},
+        "remove_windows_of": {"ids": some},
+        "remove_bookings_of": {"ids": some},
+        "oldest_ended_reservation": {},
+        "oldest_allocation": {},
+        "oldest_event": {},
+        "oldest_pod_log": {},
+        "oldest_key": {},
+        "event_partition_is_due": {"before": later},
+        "remove_keys": {"before": later, "limit": PART},
+        "remove_pod_logs": {"before": later, "limit": PART},
+        "remove_allocations": {"ids": list(range(1, PART))},
+        "retention_standing": {},
+    }  # fmt: skip
+    async with engine.begin() as connection:
+        for sql in filter(str.strip, FILL.split(";")):
+            await connection.execute(text(sql.replace(":", "\\:")))
+        await connection.execute(text("DELETE FROM usage_pending"))
+        await connection.execute(text("DELETE FROM given_back"))
+        await connection.execute(statement("begin_retention"))
+        for name, asked in values.items():
+            found = await explain(connection, name, asked)
+            assert found.buffers <= 5000, (name, found.buffers)
+            scanned = [node["Relation Name"] for node in found.nodes if node["Node Type"] == "Seq Scan"]
+            assert not set(scanned) & {"reservations", "allocations", "idempotency_keys"}, (name, scanned)
+        # And what the foreign keys ask: each at most by an index.
+        for name in ("remove_allocations_of", "remove_reservations"):
+            if name == "remove_reservations":
+                await connection.execute(
+                    text("DELETE FROM allocations WHERE reservation_id = ANY(:ids)"), {"ids": some}
+                )
+            found = await explain(connection, name, {"ids": some})
+            assert found.buffers <= 20 * PART, (name, found.buffers)
