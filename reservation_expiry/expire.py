@@ -44,11 +44,13 @@ async def run_once(
         _log.info("expired", ended=report.ended, timed_out=report.timed_out, resent=report.resent)
     if report.unknown:
         _log.warning("the cluster does not answer; late starts are not given up yet", jobs=report.unknown)
-    if not await _is_led(runtime):
+    led = await _is_led(runtime)
+    if not led:
         await _keep_calendar(runtime, settings)
-        await remove_old_once(runtime, settings, RetentionWalk())
     if ends_pods(settings) and not watched:
         await _end_pods(runtime, settings)
+    if not led:
+        await remove_old_once(runtime, settings, RetentionWalk())
     return report
 
 
