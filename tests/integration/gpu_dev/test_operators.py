@@ -88,14 +88,16 @@ def test_the_audit_log_is_exported_as_json_lines(system: System, tmp_path: Path,
     assert (exported.returncode, exported.stderr) == (0, "")
     lines = [json.loads(line) for line in exported.stdout.splitlines()]
     assert [line["subject"] for line in lines] == [f"node-{n}" for n in range(1234, 0, -1)]
-    file = tmp_path / "january.jsonl"
+    folder = tmp_path / "exported"
+    folder.mkdir()
+    file = folder / "january.jsonl"
     assert "1234 events" in system.cli("audit", "export", *span, "--file", str(file), who="admin").stderr
     assert file.read_text() == exported.stdout
     some = system.cli("audit", "export", *span, "--subject", "node-7", who="admin").stdout
     assert [json.loads(line)["subject"] for line in some.splitlines()] == ["node-7"]
     file.unlink()
     refused = system.cli("audit", "export", "--file", str(file))
-    assert (refused.returncode, list(tmp_path.iterdir())) == (6, [])
+    assert (refused.returncode, list(folder.iterdir())) == (6, [])
 
 
 def test_unknown_pods_are_listed_and_ended(system: System, run_sql) -> None:
