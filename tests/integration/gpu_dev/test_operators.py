@@ -7,6 +7,7 @@ import pty
 import subprocess
 import sys
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -78,12 +79,14 @@ def test_a_node_is_cordoned_and_that_is_on_record(system: System) -> None:
 
 
 def test_the_audit_log_is_exported_as_json_lines(system: System, tmp_path: Path, run_sql) -> None:
+    # Not so long ago that the server would remove them.
+    day = (datetime.now(UTC) - timedelta(days=10)).replace(hour=0, minute=0, second=0, microsecond=0)
     run_sql(
         "INSERT INTO events (at, actor, kind, subject) "
-        "SELECT timestamptz '2001-01-31Z' + n * interval '1 minute', 'ada', 'node_fenced', 'node-' || n "
+        f"SELECT timestamptz '{day.isoformat()}' + n * interval '1 minute', 'ada', 'node_fenced', 'node-' || n "
         "FROM generate_series(1, 1234) n"
     )
-    span = ("--from", "2001-01-31T00:00Z", "--to", "2001-02-01T00:00Z")
+    span = ("--from", f"{day:%Y-%m-%dT%H:%MZ}", "--to", f"{day + timedelta(days=1):%Y-%m-%dT%H:%MZ}")
     exported = system.cli("audit", "export", *span, who="admin")
     assert (exported.returncode, exported.stderr) == (0, "")
     lines = [json.loads(line) for line in exported.stdout.splitlines()]
