@@ -27,14 +27,16 @@ async def run_node_agent(settings: NodeAgentSettings, *, once: bool) -> None:
             if once:
                 await agent.look()
             else:
-                stop = stop_on_signals()
-                await agent.look()
-                every_s = settings.look_every_s
-                await Loops()["node_cards"].repeat(
-                    agent.look_again, rest_s=every_s, rests_first=True, longest_s=every_s, stop=stop
-                )
+                await keep_looking(agent, stop_on_signals(), settings.look_every_s)
         finally:
             await transport.close()
             await asyncio.to_thread(inventory.close)
     except (KubeconfigError, NodeAgentError, BadGpusSettingError) as error:
         raise SettingsError(str(error)) from error
+
+
+async def keep_looking(agent: NodeAgent, stop: asyncio.Event, every_s: float) -> None:
+    """Look every `every_s` seconds until `stop`. Raises only what is wrong at the first look."""
+    await agent.look()
+    loop = Loops()["node_cards"]
+    await loop.repeat(agent.look_again, rest_s=every_s, rests_first=True, longest_s=every_s, stop=stop)

@@ -79,19 +79,18 @@ class NodeAgent:
             ) from problem
         except ApiError as problem:
             raise ClusterUnavailableError(f"The API server refused to change node {self._node}: {problem}") from problem
+        _log.info("the node's cards were written", node=self._node)
         return True
 
     async def look_again(self) -> None:
         """Look, where NodeAgentError will pass too: what was written stays, and the node's own state says whether it
         is to be used. Raises ClusterUnavailableError."""
         try:
-            written = await self.look()
+            await self.look()
         except NodeAgentError as problem:
             raise ClusterUnavailableError(
                 f"The cards of node {self._node} could not be written: {problem}"
             ) from problem
-        if written:
-            _log.info("the node's cards were written", node=self._node)
 
     def _annotations(self) -> dict[str, str]:
         report = self._report()
