@@ -366,8 +366,9 @@ def test_stopped_nobody_works_with_the_database_unless_told_to() -> None:
 
 def test_the_alerts_and_the_dashboard_name_metrics_that_there_are() -> None:
     documents = rendered(ALL_ON)
-    service = Path(__file__).parents[2] / "api_service"
-    metrics = "".join(path.read_text() for path in service.glob("*metrics.py"))
+    root = Path(__file__).parents[2]
+    modules = [*root.glob("api_service/*metrics.py"), *root.glob("reservation_core/runtime/*metrics.py")]
+    metrics = "".join(path.read_text() for path in modules)
     rules = [rule for group in one(documents, "PrometheusRule")["spec"]["groups"] for rule in group["rules"]]
     dashboard = json.loads(one(documents, "ConfigMap", "gpu-dev-dashboard")["data"]["gpu-dev-server.json"])
     expressions = [rule["expr"] for rule in rules]
