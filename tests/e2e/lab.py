@@ -19,6 +19,7 @@ from api_service.server import serve
 from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.notices.security import SmtpSecurity
 from reservation_core.adapters.postgres.engine import open_engine
+from reservation_core.adapters.postgres.shared_clock import SharedClock
 from reservation_core.domain.booking_life import BookingRules
 from reservation_core.domain.model import Role
 from reservation_core.runtime.settings import NoticeSettings, SmtpSettings, StandaloneSettings
@@ -81,6 +82,7 @@ class Lab:
         self._loop = loop
         self._settled: list[dict[str, Any]] | None = None
         self.time: ShiftedTime
+        self.counted: SharedClock
         self.runtime: Runtime
         self.settings: StandaloneSettings
         self.engine: AsyncEngine
@@ -113,11 +115,15 @@ class Lab:
         """Let time pass until then: stop wherever something is due, and let it happen."""
         while True:
             [due] = self.rows(_NEXT_DUE, now=self.time.now(), until=at)
-            self.wait_for(self.time.go_to(due["min"] or at))
+            self.wait_for(self._go_to(due["min"] or at))
             self._settled = None
             self.settle()
             if due["min"] is None:
                 return
+
+    async def _go_to(self, at: datetime) -> None:
+        await self.time.go_to(at)
+        await self.counted.adopt()
 
     def settle(self) -> None:
         """Let happen what is due now, and see that the ledger is in order."""
@@ -202,7 +208,10 @@ class _LabThread(threading.Thread):
             # A cluster of its own: the one of the runtime compares the time with that of its files.
             cluster = ShiftedCluster(open_cluster(lab.settings, SystemClock()), lab.time)
             closing.push_async_callback(cluster.close)
-            lab.runtime = replace(runtime, clock=lab.time, cluster=cluster)
+            # It really is another time: no step that a leader should correct.
+            assert isinstance(runtime.clock, SharedClock)
+            lab.counted = runtime.clock
+            lab.runtime = replace(runtime, clock=lab.time, cluster=cluster, steps=None)
             lab.engine = open_engine(self._url, pool=2, application="lab")
             closing.push_async_callback(lab.engine.dispose)
             closing.push_async_callback(end_all_pods, cluster)
