@@ -51,7 +51,7 @@ LEFT JOIN LATERAL (
     FROM allocations a
     JOIN reservations r ON r.id = a.reservation_id
     JOIN users u ON u.id = r.user_id
-    WHERE a.gpu_id = g.id AND a.released_at IS NULL AND (a.held OR a.during @> statement_timestamp())
+    WHERE a.gpu_id = g.id AND a.released_at IS NULL AND (a.held OR a.during @> (SELECT ledger_now()))
     ORDER BY a.held DESC, a.booking_id IS NULL
     LIMIT 1
 ) h ON true

@@ -22,7 +22,7 @@ SELECT n.name                                                  AS node,
        h.user_name,
        h.since,
        -- Nobody knows when a pod ends that should have.
-       CASE WHEN h.until <= statement_timestamp() THEN h.until
+       CASE WHEN h.until <= (SELECT ledger_now()) THEN h.until
             ELSE card_free_from(g.id, h.until) END             AS free_at,
        CASE WHEN n.removed_at IS NOT NULL THEN 'removed'
             WHEN n.fenced_at IS NOT NULL THEN 'fenced'
@@ -41,7 +41,7 @@ LEFT JOIN LATERAL (
     FROM allocations a
     JOIN reservations r ON r.id = a.reservation_id
     JOIN users u ON u.id = r.user_id
-    WHERE a.gpu_id = g.id AND a.released_at IS NULL AND (a.held OR a.during @> statement_timestamp())
+    WHERE a.gpu_id = g.id AND a.released_at IS NULL AND (a.held OR a.during @> (SELECT ledger_now()))
     ORDER BY a.held DESC, a.booking_id IS NULL
     LIMIT 1
 ) h ON true
@@ -69,7 +69,7 @@ SELECT w.position                                              AS place,
        r.priority,
        coalesce(w.reason, r.reason)                            AS reason,
        r.created_at                                            AS since,
-       date_trunc('second', statement_timestamp() - r.created_at) AS waited,
+       date_trunc('second', (SELECT ledger_now()) - r.created_at) AS waited,
        coalesce(slot.start, w.estimated_start_at)              AS estimated_start,
        o.nodes_out
 FROM reservations r

@@ -79,7 +79,7 @@ async def _tried(system: System, server: EmbeddedPostgres, minutes: float, seed:
         violations += await _judged(system, load)
     told = {
         "minutes": minutes, "seed": seed, "harms": dict(harms.done), "submitted": len(load.acknowledged),
-        "answers": {str(status): count for status, count in sorted(load.answers.items())},
+        "answers": {str(status): count for status, count in sorted(load.answers.items(), key=str)},
         "outcomes": dict(Counter(str(row.status) for row in await system.rows(_OUTCOMES))),
         "promises": [tuple(row) for row in await system.rows(_PROMISES)],
         "looks": dict(processes.looks), "violations": violations,
