@@ -102,6 +102,8 @@ WITH next AS MATERIALIZED (
       AND NOT EXISTS (SELECT FROM given_back b WHERE b.allocation_id = n.id)
       AND NOT EXISTS (SELECT FROM allocations a WHERE a.reservation_id = n.head
                       AND (a.released_at IS NULL OR EXISTS (SELECT FROM given_back b WHERE b.allocation_id = a.id)))
+      AND NOT EXISTS (SELECT FROM reservations j WHERE j.booking_id = n.head
+                      AND (j.finished_at IS NULL OR j.finished_at >= CAST(:before AS timestamptz)))
       AND NOT EXISTS (SELECT FROM usage_pending p WHERE p.reservation_id = n.head)
       AND NOT EXISTS (SELECT FROM admissions m WHERE m.booking_id = n.head AND m.ended_at IS NULL)
 )

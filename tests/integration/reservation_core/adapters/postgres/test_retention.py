@@ -185,8 +185,7 @@ async def test_no_part_reads_more_however_long_the_history_is(engine: AsyncEngin
         # And what the foreign keys ask: each at most by an index.
         for name in ("remove_allocations_of", "remove_reservations"):
             if name == "remove_reservations":
-                await connection.execute(
-                    text("DELETE FROM allocations WHERE reservation_id = ANY(:ids)"), {"ids": some}
-                )
+                for belonging in ("remove_allocations_of", "remove_promises_of"):
+                    await connection.execute(statement(belonging), {"ids": some})
             found = await explain(connection, name, {"ids": some})
             assert found.buffers <= 20 * PART, (name, found.buffers)
