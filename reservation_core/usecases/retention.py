@@ -22,6 +22,8 @@ from reservation_core.ports.retention import LockNotHadError, Place
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 
 BATCH = 100
+ROWS = 50
+"""Of the ledger in one part: each is looked up together with its reservation and its booking."""
 PARTS = 100
 """So many parts of each kind are removed in one look; what is left has to wait for the next."""
 
@@ -90,7 +92,7 @@ class _Look:
 
     async def some_allocations(self, uow: UnitOfWork, before: datetime) -> int:
         """The next rows of the ledger of what ended before a time."""
-        part = await uow.retention.remove_allocations(before, self._walk.allocations, BATCH)
+        part = await uow.retention.remove_allocations(before, self._walk.allocations, ROWS)
         self._walk.allocations = part.goes_on_after
         return part.count
 

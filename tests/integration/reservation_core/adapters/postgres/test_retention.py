@@ -5,7 +5,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from benchmarks.explaining import explain
@@ -15,10 +14,32 @@ from reservation_core.adapters.postgres.usage import PostgresUsage
 from reservation_core.domain.retention import RetentionRules, StillNeeded, jobs_older_than, ledger_older_than
 from reservation_core.domain.usage import UsageBy, UsageReport, UsageSeries
 from reservation_core.usecases.retention import BATCH as PART
-from tests.integration.reservation_core.adapters.postgres.test_query_plans import FILL
+from reservation_core.usecases.retention import ROWS
 from tests.integration.reservation_core.adapters.postgres.test_usage import Ledger
 
 BATCH = 7
+# 40,000 jobs that are over, half of them with a closed row of the ledger and all with a promise; 20,000 keys.
+HISTORY = """
+INSERT INTO users (name, role, created_at) SELECT 'user' || i, 'user', now() FROM generate_series(1, 200) i;
+INSERT INTO nodes (name, ready, schedulable, last_seen_at) VALUES ('a', true, true, now());
+INSERT INTO gpus (node_id, index, gpu_type, updated_at) SELECT 1, i, 'h100', now() FROM generate_series(0, 999) i;
+INSERT INTO reservations (id, kind, user_id, status, reason_code, reason, gpus, nodes, duration, priority, workload,
+                          created_at, changed_at, attempt, started_at, finished_at)
+SELECT 'job-' || i, 'job', 1 + i % 200, 'succeeded', 'x', 'x', 1, 1, interval '1 hour', 0, '{}', now(), now(), 1, now(),
+       now()
+FROM generate_series(1, 40000) i;
+INSERT INTO start_promises (reservation_id, promised_start_at, made_at) SELECT id, now(), now() FROM reservations;
+INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, created_at, released_at)
+SELECT 'job-' || i, 1, 1 + i % 1000, 0,
+       tstzrange(now() + i * interval '1 hour', now() + (i + 1) * interval '1 hour'), false, now(), now()
+FROM generate_series(1, 20000) i;
+INSERT INTO idempotency_keys (user_id, key, request_hash, created_at)
+SELECT 1 + i % 200, 'key-' || i, sha256('x'), now() FROM generate_series(1, 20000) i;
+INSERT INTO events (reservation_id, at, actor, kind) SELECT id, now(), 'system', 'started' FROM reservations;
+DELETE FROM usage_pending;
+DELETE FROM given_back;
+ANALYZE
+"""
 HOUR = timedelta(hours=1)
 
 
@@ -152,7 +173,7 @@ async def test_no_part_reads_more_however_long_the_history_is(engine: AsyncEngin
         "removable_reservations": {
             "before": later, "after_at": datetime(1970, 1, 1, tzinfo=UTC), "after_id": "", "limit": PART
         },
-        "removable_allocations": {"before": later, "after_id": 0, "limit": PART},
+        "removable_allocations": {"before": later, "after_id": 0, "limit": ROWS},
         "lock_ended_reservations": {"ids": some},
         "remove_promises_of": {"ids": some},
         "unlink_started_jobs": {"ids": some},
@@ -172,10 +193,8 @@ async def test_no_part_reads_more_however_long_the_history_is(engine: AsyncEngin
         "retention_standing": {},
     }  # fmt: skip
     async with engine.begin() as connection:
-        for sql in filter(str.strip, FILL.split(";")):
-            await connection.execute(text(sql.replace(":", "\\:")))
-        await connection.execute(text("DELETE FROM usage_pending"))
-        await connection.execute(text("DELETE FROM given_back"))
+        for sql in HISTORY.split(";"):
+            await connection.exec_driver_sql(sql)
         await connection.execute(statement("begin_retention"))
         for name, asked in values.items():
             found = await explain(connection, name, asked)
