@@ -5,13 +5,13 @@ from reservation_core.ports.queues import QueueName
 from tests.faults.system import System, processes_below
 from tests.waiting import eventually
 
-_HELD_TWICE = """
+HELD_TWICE = """
 SELECT a.gpu_id, a.reservation_id, b.reservation_id FROM allocations a JOIN allocations b
 ON a.gpu_id = b.gpu_id AND a.id < b.id AND a.reservation_id LIKE 'job-%' AND b.reservation_id LIKE 'job-%'
 AND tstzrange(a.created_at, coalesce(a.released_at, 'infinity'))
     && tstzrange(b.created_at, coalesce(b.released_at, 'infinity'))
 """
-_PROMISED_TWICE = """
+PROMISED_TWICE = """
 SELECT a.gpu_id, a.reservation_id, b.reservation_id FROM allocations a JOIN allocations b
 ON a.gpu_id = b.gpu_id AND a.id < b.id AND a.during && b.during
 AND a.booking_id IS DISTINCT FROM b.reservation_id AND b.booking_id IS DISTINCT FROM a.reservation_id
@@ -20,7 +20,7 @@ _OPEN = "SELECT reservation_id FROM allocations WHERE held OR (released_at IS NU
 _UNFINISHED = """
 SELECT id, status, reason_code, outcome, attempt, ends_at FROM reservations WHERE finished_at IS NULL AND kind = 'job'
 """
-_SHORT = """
+SHORT = """
 SELECT r.id FROM reservations r WHERE r.attempt > 0 AND r.gpus * r.nodes <>
 (SELECT count(*) FROM allocations a WHERE a.reservation_id = r.id AND a.attempt = r.attempt)
 """
@@ -28,9 +28,9 @@ SELECT r.id FROM reservations r WHERE r.attempt > 0 AND r.gpus * r.nodes <>
 
 async def assert_never_doubled(system: System) -> None:
     """No GPU had two holders at any instant, says the ledger, and independently say the workloads; none ran twice."""
-    assert await system.rows(_HELD_TWICE) == []
-    assert await system.rows(_PROMISED_TWICE) == []
-    assert await system.rows(_SHORT) == []
+    assert await system.rows(HELD_TWICE) == []
+    assert await system.rows(PROMISED_TWICE) == []
+    assert await system.rows(SHORT) == []
     assert system.records.doubly_held() == []
     assert system.records.started_again() == []
 
