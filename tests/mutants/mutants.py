@@ -2,6 +2,7 @@
 
 from tests.mutants.flow_mutants import FLOWS
 from tests.mutants.ledger_mutants import LEDGER
+from tests.mutants.operation_mutants import OPERATION
 from tests.mutants.rule_mutants import RULES
 
-MUTANTS = (*LEDGER, *FLOWS, *RULES)
+MUTANTS = (*LEDGER, *FLOWS, *RULES, *OPERATION)

@@ -1,0 +1,76 @@
+"""Guards of operation: what a database may answer, which time counts, who ends jobs, what strangers may send."""
+
+from tests.mutants.mutant import Mutant
+
+DRIVER_ERRORS = "reservation_core/adapters/postgres/driver_errors.py"
+TESTS_OF_DRIVER_ERRORS = "tests/integration/reservation_core/adapters/postgres/test_driver_errors.py"
+BOUNDS = "tests/integration/reservation_core/runtime/test_http_bounds.py"
+WAY = "tests/integration/reservation_processor/test_way_of_a_job.py"
+USECASES = "tests/integration/reservation_core/usecases/"
+
+OPERATION = (
+    Mutant(
+        "a read-only database never passes",
+        "A read-only database is unavailable, and no mistake of a statement",
+        DRIVER_ERRORS,
+        '    "25006",  #',
+        "    #",
+        (f"{TESTS_OF_DRIVER_ERRORS}::test_a_read_only_database_will_pass",),
+    ),
+    Mutant(
+        "a full disk never passes",
+        "A full disk is unavailable, and no mistake of a statement",
+        DRIVER_ERRORS,
+        '    "53",  #',
+        "    #",
+        (f"{TESTS_OF_DRIVER_ERRORS}::test_what_passes_is_told_from_what_does_not",),
+    ),
+    Mutant(
+        "an unforeseen error ends a loop",
+        "A loop outlives any exception of a step",
+        "reservation_core/runtime/loops.py",
+        "        except Exception as error:\n            if _holds(error, ends):",
+        "        except _PASSES as error:\n            if _holds(error, ends):",
+        ("tests/unit/reservation_core/runtime/test_loops.py",),
+    ),
+    Mutant(
+        "a range that is over is written",
+        "A start whose range would be over before it begins is planned again",
+        "reservation_core/adapters/postgres/sql/planning.sql",
+        "AND NOT (SELECT over FROM time) FOR SHARE",
+        "FOR SHARE",
+        (USECASES + "test_slots.py::test_a_start_that_would_be_over_before_it_begins_is_planned_again",),
+    ),
+    Mutant(
+        "ends wait for the expiry",
+        "The leader ends what is due",
+        "reservation_processor/leading.py",
+        '            group.create_task(loops["ends"].repeat(lambda: end_on_time(runtime, settings)), name="ends"),\n',
+        "",
+        (f"{WAY}::test_a_processor_alone_ends_a_job_past_its_end",),
+    ),
+    Mutant(
+        "a missed start is silent",
+        "The transaction that ends the wait of a job records that its promise was missed",
+        "reservation_core/adapters/postgres/reservations.py",
+        "        await self._record_missed_starts(changes)\n",
+        "",
+        (USECASES + "test_missed_starts.py",),
+    ),
+    Mutant(
+        "heads of any size",
+        "A request's head has a bound",
+        "reservation_core/runtime/bounded_protocol.py",
+        "        if self._unframed_bytes > self.bounds.limits.head_bytes:",
+        "        if False:",
+        (f"{BOUNDS}::test_a_large_head_is_431_however_it_is_cut", f"{BOUNDS}::test_endless_heads_take_no_memory"),
+    ),
+    Mutant(
+        "wrong tokens at any pace",
+        "Wrong tokens are slowed by address",
+        "api_service/token_pace.py",
+        "            wait = self._failures.take(source, self._now())\n",
+        "            wait = 0.0\n",
+        ("tests/integration/api_service/test_token_pace.py::test_wrong_tokens_are_429_after_a_few",),
+    ),
+)
