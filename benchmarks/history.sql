@@ -72,7 +72,7 @@ WITH placed AS (
 ), rows AS (
     INSERT INTO reservations (id, kind, user_id, status, reason_code, reason, gpus, gpu_type, nodes, duration, priority,
                               workload, created_at, changed_at, started_at)
-    SELECT id, 'booking', user_id, 'active', 'booking_started', 'Its time has come.', 1, gpu_type, 1, ends_at - starts_at, 0,
+    SELECT id, 'booking', user_id, 'active', 'in_slot', 'Its time has come.', 1, gpu_type, 1, ends_at - starts_at, 0,
            '{}', starts_at - interval '1 day', starts_at, starts_at
     FROM placed ORDER BY id
 ), booked AS (
@@ -129,7 +129,7 @@ FROM (
 WITH rows AS (
     INSERT INTO reservations (id, kind, user_id, project, status, reason_code, reason, gpus, gpu_type, nodes, duration, priority,
                               workload, created_at, changed_at, version, started_at, finished_at)
-    SELECT 'bkg-h' || digits, 'booking', user_id, project, 'ended', 'booking_over', 'Its time is over.', 1, gpu_type, 1,
+    SELECT 'bkg-h' || digits, 'booking', user_id, project, 'ended', 'slot_over', 'Its time is over.', 1, gpu_type, 1,
            ends_at - starts_at, 0, '{}', starts_at - interval '1 day', ends_at, 3, starts_at, ends_at
     FROM past_slots WHERE booked ORDER BY n
 ), booked AS (
@@ -157,7 +157,8 @@ WITH timed AS (
     INSERT INTO reservations (id, kind, user_id, project, status, reason_code, reason, gpus, gpu_type, nodes, duration, priority,
                               workload, created_at, changed_at, version, attempt, booking_id, range_end, started_at, ends_at,
                               finished_at, exit_code)
-    SELECT 'job-h' || digits, 'job', user_id, project, CASE WHEN had_gpus THEN status ELSE 'cancelled' END, 'ended',
+    SELECT 'job-h' || digits, 'job', user_id, project, CASE WHEN had_gpus THEN status ELSE 'cancelled' END,
+           CASE WHEN ran THEN 'completed' WHEN status = 'failed' THEN 'start_failed' ELSE 'cancelled_by_user' END,
            'It has ended.', 1, gpu_type, 1, ends_at - starts_at, 0,
            jsonb_build_object('command', jsonb_build_array('python', 'train.py', '--seed', CAST(n AS text))), queued_at, ends_at,
            4, CAST(had_gpus AS integer), CASE WHEN booked THEN 'bkg-h' || digits END, ends_at,
@@ -179,7 +180,7 @@ INSERT INTO events (reservation_id, subject, at, actor, kind, before, after, rea
 SELECT reservation_id, subject, at, actor, kind, before, after, reason_code, reason, '{}'
 FROM (
     SELECT 'job-h' || digits AS reservation_id, CAST(NULL AS text) AS subject, e.at, e.actor, e.kind, e.before, e.after,
-           'ended' AS reason_code, 'A reason.' AS reason
+           'completed' AS reason_code, 'A reason.' AS reason
     FROM past_slots CROSS JOIN LATERAL (VALUES
         (starts_at - (1 + n % 50) * interval '1 minute', 'person-' || user_id, 'submitted', CAST(NULL AS text), 'queued'),
         (starts_at, 'planner', 'allocated', 'queued', 'starting'),

@@ -103,7 +103,7 @@ def _endpoints(url: str, home: Path, now: datetime) -> dict[str, list[float]]:
         f"/v1/usage?by=gpu_type&from={year}&step=P7D",
     ]
     home.mkdir()
-    with api_process("durable", url, home) as (address, token):
+    with api_process(url, home) as (address, token):
         return {path: _ask(address, token, path) for path in paths}
 
 

@@ -1,0 +1,90 @@
+"""Statements that are repeated cost the same however long the history is: on timers, at scrapes, for lists.
+
+The statements are the program's own, from its `.sql` files, with the plans that the program uses. Each is executed
+without a history and then on one that is large enough for it to matter: it must not read a large table whole, and must
+look at about as many rows as before.
+"""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from benchmarks.explaining import Explained, explain
+from benchmarks.history import Past, Present, add_past, add_present, sum_up
+from benchmarks.history_reads import BY_KEY, repeated
+from reservation_core.adapters.postgres.engine import open_engine
+from reservation_core.adapters.postgres.queries import names
+
+PRESENT = Present(nodes=25, users=50, running=100, active=50, waiting=300, bookings=1_000)
+PAST = Past(jobs=40_000, bookings=8_000, events=200_000)
+NEWEST = PAST.events
+LARGE = {
+    "reservations", "allocations", "bookings", "events", "start_promises", "admissions", "idempotency_keys",
+    "tokens", "given_back", "usage_pending",
+}  # fmt: skip
+# A page and what is joined to it, where there was nothing before.
+PAGE = 2_500
+MOST_BUFFERS = 5_000
+# Asked when a rule changes: they read all that is open, which is none of the history.
+ALL_THAT_IS_OPEN = {"open_reservations", "quota_open_of_all"}
+
+Read = dict[tuple[str, int], Explained]
+
+
+def test_every_statement_is_repeated_or_by_key() -> None:
+    listed = repeated(datetime.now(UTC), PRESENT.gpus, NEWEST).keys()
+    assert names() - BY_KEY - listed == set(), "say how often these run: benchmarks/history_reads.py"
+    assert (BY_KEY | listed) - names() == set(), "these are no statements any more"
+    assert BY_KEY & listed == set()
+
+
+async def read_all(url: str, now: datetime) -> Read:
+    """Execute every statement with each set of values, in a transaction that is taken back."""
+    engine = open_engine(url, pool=1, application="tests")
+    found: Read = {}
+    async with engine.connect() as connection, connection.begin() as taken_back:
+        for name, cases in repeated(now, PRESENT.gpus, NEWEST).items():
+            for number, values in enumerate(cases):
+                found[name, number] = await explain(connection, name, values)
+        await taken_back.rollback()
+    await engine.dispose()
+    return found
+
+
+def visited(node: dict[str, Any]) -> float:
+    """Rows of large tables that a node looked at, whether it took them or not."""
+    if node.get("Relation Name") not in LARGE:
+        return 0.0
+    removed = node.get("Rows Removed by Filter", 0) + node.get("Rows Removed by Index Recheck", 0)
+    return float((node["Actual Rows"] + removed) * node["Actual Loops"])
+
+
+def faults(name: str, values: dict[str, Any], without: Explained, on_history: Explained) -> list[str]:
+    """What is wrong with a statement's second execution, in words."""
+    wrong = []
+    whole = {
+        node["Relation Name"] for node in on_history.nodes if node["Node Type"] == "Seq Scan" and node["Actual Loops"]
+    }
+    if whole & (LARGE - {"usage_pending", "given_back"}):
+        wrong.append(f"reads all of {sorted(whole & LARGE)}")
+    before, after = (sum(visited(node) for node in read.nodes) for read in (without, on_history))
+    if after > 3 * before + PAGE + values.get("scanned", 0):
+        wrong.append(f"looks at {after:.0f} rows, {before:.0f} without a history")
+    if on_history.buffers > MOST_BUFFERS and name not in ALL_THAT_IS_OPEN:
+        wrong.append(f"reads {on_history.buffers} buffers")
+    return wrong
+
+
+async def test_repeated_statements_do_not_walk_through_history(database_url: str) -> None:
+    now = datetime.now(UTC)
+    await add_present(database_url, PRESENT, now)
+    without = await read_all(database_url, now)
+    await add_past(database_url, PRESENT, PAST, now)
+    await sum_up(database_url)
+    on_history = await read_all(database_url, now)
+    cases = repeated(now, PRESENT.gpus, NEWEST)
+    wrong = [
+        f"{name} {dict(cases[name][number])!s:.300}: {found}"
+        for (name, number), read in on_history.items()
+        if (found := faults(name, dict(cases[name][number]), without[name, number], read))
+    ]
+    assert not wrong, "\n".join(wrong)
