@@ -160,6 +160,10 @@ async def test_a_processor_alone_ends_a_job_past_its_end(runtime: Runtime, alice
         await reaches(runtime, job_id, JobStatus.EXPIRED)
     view = await job(runtime, job_id)
     assert view.reservation.reason.code.value == "duration_reached"
+    async with runtime.uow() as uow:
+        events = await uow.events.of_reservation(job_id, 0, 100)
+    # Without that the cluster's own deadline ends the pod, much later.
+    assert "end_reached" in [event.kind for event in events]
     assert {gpu.state.value for gpu in await gpus(runtime)} == {"free"}
 
 

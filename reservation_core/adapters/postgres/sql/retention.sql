@@ -11,6 +11,7 @@ FROM fair_share_state s;
 -- name: removable_reservations
 -- Of the next reservations that ended before a time those that can go, each booking after its jobs: over, given back,
 -- summed, and without pods of others that still use it. Answers each that was looked at, with where the next look goes on.
+-- OFFSET 0 keeps each question a look by key: for a number of heads that the plan does not know, it would read whole tables.
 WITH heads AS MATERIALIZED (
     SELECT r.id, r.kind, r.finished_at FROM reservations r
     WHERE r.finished_at < CAST(:before AS timestamptz) AND r.booking_id IS NULL
@@ -18,23 +19,26 @@ WITH heads AS MATERIALIZED (
     ORDER BY r.finished_at, r.id LIMIT :limit
 ), settled AS MATERIALIZED (
     SELECT h.id, h.kind FROM heads h
-    WHERE NOT EXISTS (SELECT FROM usage_pending p WHERE p.reservation_id = h.id)
-      AND NOT EXISTS (SELECT FROM admissions m WHERE m.booking_id = h.id AND m.ended_at IS NULL)
+    WHERE NOT EXISTS (SELECT FROM usage_pending p WHERE p.reservation_id = h.id OFFSET 0)
+      AND NOT EXISTS (SELECT FROM admissions m WHERE m.booking_id = h.id AND m.ended_at IS NULL OFFSET 0)
       AND NOT EXISTS (SELECT FROM reservations j WHERE j.booking_id = h.id
-                      AND (j.finished_at IS NULL OR j.finished_at >= CAST(:before AS timestamptz)))
+                      AND (j.finished_at IS NULL OR j.finished_at >= CAST(:before AS timestamptz)) OFFSET 0)
       AND NOT EXISTS (SELECT FROM allocations a WHERE a.reservation_id = h.id
-                      AND (a.released_at IS NULL OR EXISTS (SELECT FROM given_back b WHERE b.allocation_id = a.id)))
+                      AND (a.released_at IS NULL OR EXISTS (SELECT FROM given_back b WHERE b.allocation_id = a.id))
+                      OFFSET 0)
 ), members AS MATERIALIZED (
-    SELECT j.id FROM settled s JOIN reservations j ON j.booking_id = s.id WHERE s.kind = 'booking' LIMIT :limit
+    SELECT j.id FROM settled s
+    CROSS JOIN LATERAL (SELECT r.id FROM reservations r WHERE r.booking_id = s.id OFFSET 0) j
+    WHERE s.kind = 'booking' LIMIT :limit
 ), candidates AS (
     SELECT id FROM members
     UNION ALL
-    SELECT s.id FROM settled s WHERE NOT EXISTS (SELECT FROM reservations j WHERE j.booking_id = s.id)
+    SELECT s.id FROM settled s WHERE NOT EXISTS (SELECT FROM reservations j WHERE j.booking_id = s.id OFFSET 0)
 ), chosen AS (
     SELECT c.id FROM candidates c
     WHERE NOT EXISTS (
         SELECT FROM allocations a WHERE a.reservation_id = c.id
-        AND (a.released_at IS NULL OR EXISTS (SELECT FROM given_back b WHERE b.allocation_id = a.id)))
+        AND (a.released_at IS NULL OR EXISTS (SELECT FROM given_back b WHERE b.allocation_id = a.id)) OFFSET 0)
 )
 SELECT ARRAY(SELECT id FROM chosen) AS ids, (SELECT count(*) FROM heads) AS looked_at,
        (SELECT finished_at FROM heads ORDER BY finished_at DESC, id DESC LIMIT 1) AS last_at,
