@@ -201,8 +201,8 @@ def _finished_while_ending(
     elif (
         reservation.outcome is JobStatus.EXPIRED
         and reservation.ends_at is not None
-        and event.at < reservation.ends_at
-        # Clusters tell whole seconds, and what was taken away while ending was taken away by us.
+        and _is_before(event.at, reservation.ends_at)
+        # What was taken away while ending was taken away by us.
         and reason.code not in TAKEN_AWAY
     ):
         # It was over before its end; only nobody had looked before the clock did.
@@ -211,6 +211,11 @@ def _finished_while_ending(
         after = reservation
     after = replace(after, exit_code=event.exit_code)
     return after, (Record("exited", data={"exit_code": event.exit_code}),)
+
+
+def _is_before(at: datetime, end: datetime) -> bool:
+    """Whether pods were over before `end`. Some clusters tell whole seconds: within one, nothing comes before."""
+    return at < (end if at.microsecond else end.replace(microsecond=0))
 
 
 def _outcome(event: PodsFinished) -> tuple[JobStatus, Reason]:

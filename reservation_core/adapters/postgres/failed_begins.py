@@ -19,6 +19,7 @@ def _look(context: ExceptionContext) -> None:
         return
     driver = context.connection.connection.driver_connection
     begun = getattr(driver, "_top_xact", None) is not None
-    if driver is not None and begun and not driver.is_in_transaction():
+    # One that was ended because its BEGIN got no answer knows of no transaction any more.
+    if driver is not None and begun and (driver.is_closed() or not driver.is_in_transaction()):
         context.is_disconnect = True
         context.invalidate_pool_on_disconnect = False

@@ -75,9 +75,10 @@ FROM unnest(CAST(:ids AS text[]), CAST(:range_ends AS timestamptz[])) AS i (id, 
 WHERE a.reservation_id = i.id AND a.released_at IS NULL AND NOT a.planned;
 
 -- name: in_the_way
--- What the first of these would meet if they lasted so much longer: somebody's range, or the end of their own booking.
+-- What the first of these would meet if they lasted so much longer: somebody's range, or the end of their own booking. Of
+-- several that begin at once it is the one that was submitted first.
 SELECT r.id, r.user_id, u.name AS user_name, lower(o.during) AS starts_at,
-       CASE WHEN o.planned THEN 'planned' ELSE r.kind END AS what
+       CASE WHEN o.planned THEN 'planned' ELSE r.kind END AS what, r.seq
 FROM unnest(CAST(:ids AS text[]), CAST(:range_ends AS timestamptz[])) AS i (id, range_end)
 JOIN allocations a ON a.reservation_id = i.id AND a.released_at IS NULL AND NOT a.planned
 JOIN allocations o ON o.gpu_id = a.gpu_id AND o.released_at IS NULL AND o.reservation_id <> a.reservation_id
@@ -86,12 +87,12 @@ JOIN allocations o ON o.gpu_id = a.gpu_id AND o.released_at IS NULL AND o.reserv
 JOIN reservations r ON r.id = o.reservation_id
 JOIN users u ON u.id = r.user_id
 UNION ALL
-SELECT a.booking_id, 0, '', upper(b.during), 'outside'
+SELECT a.booking_id, 0, '', upper(b.during), 'outside', 0
 FROM unnest(CAST(:ids AS text[]), CAST(:range_ends AS timestamptz[])) AS i (id, range_end)
 JOIN allocations a ON a.reservation_id = i.id AND a.released_at IS NULL AND NOT a.planned
 JOIN allocations b ON b.reservation_id = a.booking_id AND b.gpu_id = a.gpu_id AND b.released_at IS NULL
 WHERE upper(b.during) < i.range_end
-ORDER BY starts_at LIMIT 1;
+ORDER BY starts_at, seq LIMIT 1;
 
 -- name: release_allocations
 -- Close the open rows: the hold is over, and what lay in the future goes back to the calendar. The database's clock, as

@@ -28,7 +28,7 @@ RULES = replace(
     slow_after=timedelta(milliseconds=20),
     lock_patience=timedelta(milliseconds=20),
 )
-EXPIRY = ExpiryRules((300,), ALLOWANCE, 3, timedelta(minutes=1), timedelta(days=1), timedelta(days=1))
+EXPIRY = ExpiryRules((300,), ALLOWANCE, 3, timedelta(minutes=1))
 _BUSY = """
 SELECT count(*) FROM pg_stat_activity
 WHERE datname = current_database() AND pid <> pg_backend_pid() AND state <> 'idle'

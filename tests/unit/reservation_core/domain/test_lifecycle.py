@@ -281,6 +281,25 @@ def test_only_what_runs_reaches_its_end(row: Reservation) -> None:
     assert transition(row, EndReached(), T0 + 100 * HOUR) == (row, ())
 
 
+@pytest.mark.parametrize(
+    ("finished_s", "outcome"),
+    [
+        (-0.001, JobStatus.FAILED),  # to the microsecond: over before the clock looked
+        (-0.7, JobStatus.EXPIRED),  # a whole second, which the end lies in
+        (-1.7, JobStatus.FAILED),
+        (0.2, JobStatus.EXPIRED),
+    ],
+)
+def test_what_ends_within_the_second_of_its_end_has_reached_it_where_seconds_are_whole(
+    finished_s: float, outcome: JobStatus
+) -> None:
+    """The end lies 0.7 s after a whole second, as it does where the start is known exactly."""
+    ends_at = T0.replace(microsecond=0) + timedelta(hours=1, seconds=0.7)
+    row, _ = transition(replace(running(), ends_at=ends_at), EndReached(), ends_at)
+    after, _ = transition(row, PodsFinished(ends_at + timedelta(seconds=finished_s), 1), ends_at + HOUR)
+    assert after.outcome is outcome
+
+
 def test_a_warning_is_given_once_and_only_a_nearer_one_after_it() -> None:
     row = running()
     assert row.ends_at is not None

@@ -74,7 +74,7 @@ async def test_a_peer_that_is_gone_is_found_by_the_system_on_every_kind_of_conne
 ) -> None:
     async with engine.connect() as connection:
         assert_probed(await driver_of(connection))
-    async with migrating._connect(proxy.url) as connection:
+    async with migrating._engine(proxy.url) as migrating_engine, migrating_engine.connect() as connection:
         assert_probed(await driver_of(connection))
     single = await open_connection(proxy.url, "test")
     assert_probed(single)

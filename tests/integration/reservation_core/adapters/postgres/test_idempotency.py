@@ -1,7 +1,6 @@
 """Idempotency-Keys: the second caller waits for the first and gets its answer; nothing is done twice."""
 
 import asyncio
-from datetime import timedelta
 
 import pytest
 from sqlalchemy import text
@@ -100,13 +99,3 @@ async def test_an_answer_needs_a_claim_and_is_given_once(engine, seed) -> None:
         await keys.store(user, "k", 201, b"")
         with pytest.raises(LookupError):
             await keys.store(user, "k", 500, b"another")
-
-
-async def test_old_keys_are_forgotten(engine, seed) -> None:
-    user = await seed.user()
-    await claim(engine, seed, user)
-    async with engine.begin() as connection:
-        keys = PostgresIdempotency(connection)
-        assert await keys.forget(seed.now) == 0
-        assert await keys.forget(seed.now + timedelta(microseconds=1)) == 1
-    assert await claim(engine, seed, user, OTHER) is None
