@@ -136,7 +136,11 @@ async def _remove_old(runtime: Runtime, settings: ProcessorSettings) -> None:
 
     async def once() -> None:
         begun = clock()
-        await remove_old_once(runtime, settings, walk)
+        try:
+            await remove_old_once(runtime, settings, walk)
+        except Exception:
+            await asyncio.sleep(20 * (clock() - begun))
+            raise
         await asyncio.sleep(max(settings.retention.look_s, 20 * (clock() - begun)))
 
     await runtime.loops["retention"].repeat(once)

@@ -40,11 +40,12 @@ def upgrade() -> None:
     """Tables and functions; copies and pending usage of what there is; triggers; indexes."""
     connection = op.get_bind()
     here = Path(__file__)
-    execute_outside(connection, _in_transaction(here.with_suffix(".sql")))
+    execute_outside(connection, _locked("reservations, bookings IN ACCESS EXCLUSIVE", here.with_suffix(".sql")))
     execute_batches(connection, _COPY)
     # Nothing reads these two before the triggers are there: it may take its time.
     execute_outside(connection, _NOTE_PENDING)
-    execute_outside(connection, _in_transaction(here.with_name("0023_long_history_triggers.sql")))
+    written = "reservations, allocations, bookings, admissions IN SHARE ROW EXCLUSIVE"
+    execute_outside(connection, _locked(written, here.with_name("0023_long_history_triggers.sql")))
     execute_batches(connection, _COPY)
     for name, definition in _INDEXES.items():
         build_index(connection, name, definition)
@@ -57,8 +58,30 @@ def downgrade() -> None:
     execute_script(op.get_bind(), _BEFORE)
 
 
-def _in_transaction(path: Path) -> str:
-    return f"BEGIN;\n{path.read_text(encoding='utf-8')}\nCOMMIT;"
+def _locked(tables: str, path: Path) -> str:
+    """A script in a transaction that has all of its locks before it begins."""
+    return f"BEGIN;\n{_LOCK.format(tables=tables)}\n{path.read_text(encoding='utf-8')}\nCOMMIT;"
+
+
+# A lock that is not had at once would keep everybody waiting who comes later: it is tried for a moment at a time.
+_LOCK = """
+DO $$
+BEGIN
+    FOR try IN 1..600 LOOP
+        BEGIN
+            SET LOCAL lock_timeout = '200ms';
+            LOCK TABLE {tables} MODE;
+            EXIT;
+        EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
+            IF try = 600 THEN
+                RAISE;
+            END IF;
+            PERFORM pg_sleep(0.1);
+        END;
+    END LOOP;
+    SET LOCAL lock_timeout = 0;
+END $$;
+"""
 
 
 _COPY = """

@@ -46,6 +46,7 @@ DECLARE
     triggers  text[];
     statement text;
 BEGIN
+    LOCK TABLE events IN ACCESS EXCLUSIVE MODE;
     SELECT CASE WHEN is_called THEN last_value + 1 ELSE last_value END INTO next_id FROM events_id_seq;
     SELECT array_agg(replace(pg_get_indexdef(indexrelid), ' ON ONLY ', ' ON ') ORDER BY indexrelid) INTO indexes
     FROM pg_index WHERE indrelid = 'events'::regclass;

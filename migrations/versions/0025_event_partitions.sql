@@ -96,6 +96,7 @@ DECLARE
     month timestamptz := date_trunc('month', clock_timestamp(), 'UTC');
     next  timestamptz;
 BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended('event_partitions', 0));
     FOR n IN 0..months_ahead LOOP
         next := date_trunc('month', month + interval '35 days', 'UTC');
         IF NOT EXISTS (SELECT FROM event_partitions WHERE ends_at >= next)
@@ -118,6 +119,8 @@ DECLARE
     chosen record;
     rows   bigint;
 BEGIN
+    -- First of all: what is being written into the default partition is not seen before it is committed.
+    LOCK TABLE events IN ACCESS EXCLUSIVE MODE;
     SELECT oid, name, ends_at INTO chosen FROM event_partitions WHERE ends_at <= moment ORDER BY ends_at LIMIT 1;
     IF NOT FOUND THEN
         SELECT oid, name, ends_at INTO chosen FROM event_partitions

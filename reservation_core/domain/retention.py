@@ -75,7 +75,11 @@ def ledger_older_than(now: datetime, keep: timedelta | None, needed: StillNeeded
     if needed.half_life is not None:
         longest = max(longest, HALF_LIVES_KEPT * needed.half_life)
     before = now - longest
-    return before if needed.counted_until is None else min(before, needed.counted_until)
+    if needed.counted_until is None or needed.half_life is None:
+        return before
+    # Shares that nobody has brought up for so long were switched off, and what they lack has decayed to nothing.
+    given_up = needed.counted_until < now - 2 * HALF_LIVES_KEPT * needed.half_life
+    return before if given_up else min(before, needed.counted_until)
 
 
 def jobs_older_than(now: datetime, rules: RetentionRules, needed: StillNeeded) -> datetime | None:

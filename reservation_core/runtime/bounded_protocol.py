@@ -82,6 +82,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._throw_away_bytes = _LINGER_BYTES
         self._late: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
+        self._unread_bytes = 0
 
     # --- What the server's slots ask.
 
@@ -178,11 +179,11 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refuse_inside(Refusal.HEAD_TOO_LARGE)
         if len(self.pipeline) >= _MOST_PIPELINED:
             self._refuse_inside(Refusal.TOO_MANY_PIPELINED)
-        self._stage = _BODY
         self._unframed_bytes = self._body_bytes = 0
         self._throw_away_bytes = _LINGER_BYTES
         self._head_came()
         super().on_headers_complete()
+        self._stage = _BODY  # not before: the parser may refuse this head, and `cycle` is the request before it
         self.headers = []  # trailers are no headers: the application has its list already
 
     def on_body(self, body: bytes) -> None:
@@ -294,7 +295,9 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _head_is_late(self) -> None:
         self._late = None
-        if not self._overdue:
+        if self.flow.read_paused:
+            self._await_head()  # what is not read can't come
+        elif not self._overdue:
             self._overdue = True
             self._late = self.loop.call_later(_AFTER_A_STALL_S, self._head_is_late)
         elif self._stage is _BETWEEN and not self._unframed_bytes:
@@ -306,11 +309,16 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _await_reader(self) -> None:
         """Disconnect the client unless it takes what is written."""
-        if self._unread is None and self.transport.get_write_buffer_size():
+        self._unread_bytes = self.transport.get_write_buffer_size()
+        if self._unread is None and self._unread_bytes:
             self._unread = self.loop.call_later(self.bounds.limits.reader_s, self._reader_is_late)
 
     def _reader_is_late(self) -> None:
         self._unread = None
+        limits = self.bounds.limits
+        if self._unread_bytes - self.transport.get_write_buffer_size() >= limits.body_bytes_per_s * limits.reader_s:
+            self._await_reader()  # slow, and honest
+            return
         self.bounds.refusals.add(Refusal.READER_TOO_SLOW, self.client, self.loop.time())
         self.transport.abort()
 

@@ -155,12 +155,13 @@ class Loop:
         begun_s = self._counted()
         try:
             await step()
-        except Exception as error:
-            if _holds(error, ends):
+        except (Exception, asyncio.CancelledError) as error:
+            if isinstance(error, Exception) and _holds(error, ends):
                 raise
             if task is not None and task.cancelling():
                 # In a group of errors a cancellation would look as if the loop had failed.
                 raise asyncio.CancelledError from error
+            # Else a cancellation came from something that the step waited for: that is a failure like others.
             if self._counted() - begun_s > longest_s:
                 backoff.reset()
             again_s = backoff.next()

@@ -63,9 +63,21 @@ class QuietServer(uvicorn.Server):
         """No signal handlers."""
         yield
 
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until told to end, or cancelled: then nothing is accepted any more."""
+        try:
+            await super().serve(sockets)
+        finally:
+            for listener in getattr(self, "servers", ()):
+                listener.close()
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start the application; then accept connections from the sockets, and tell."""
-        await super().startup([])
+        try:
+            await super().startup([])
+        except SystemExit as ended:
+            # What goes wrong in one application ends no process that has others.
+            raise RuntimeError("The application could not start; its log says why.") from ended
         if not self.started:
             return
         listeners = [

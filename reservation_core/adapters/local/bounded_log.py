@@ -81,9 +81,11 @@ class BoundedLog:
         end = data.rfind(b"\n", 0, max(room, 0)) + 1
         if end or (self._ends_line and self._written):
             return data[:end]
-        end = max(room, 0)
-        while end > 0 and data[end] & 0xC0 == 0x80:  # not in the middle of a character
+        end = cut = max(room, 0)
+        while end > max(0, cut - 3) and data[end] & 0xC0 == 0x80:  # not in the middle of a character
             end -= 1
+        if not end and not self._written:
+            end = cut  # no text, and an empty file: cut anywhere
         return data[:end]
 
     def _put(self, data: bytes) -> int:
@@ -103,8 +105,10 @@ class BoundedLog:
     def _begin_segment(self) -> None:
         """Go on in a new file, and make room for it first."""
         self.close()
-        if self._file != self._head:
+        if self._file != self._head and self._written:
             self._closed.append((self._file, self._written))
+        elif self._file != self._head:
+            _unlink(self._file)  # the next one has its name
         room = self._limit // 2 - self._limit // (2 * SEGMENTS)
         while self._closed and (self._closed[0][1] == 0 or (self._limit and _sum(self._closed) > room)):
             _unlink(self._closed.pop(0)[0])

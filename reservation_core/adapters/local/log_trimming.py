@@ -37,7 +37,7 @@ def trim_logs(pods: PodDirectories, written_before: datetime | None, most_bytes:
     left = [log for log in logs if log not in removed]
     if most_bytes is not None and total > most_bytes:
         # Only running pods are left.
-        limit = fair_limit([log.size for log in left], most_bytes)
+        limit = max(1, fair_limit([log.size for log in left], most_bytes))
         for log in left:
             if log.size > limit:
                 with contextlib.suppress(FileNotFoundError):  # it has just ended

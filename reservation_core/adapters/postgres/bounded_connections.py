@@ -49,7 +49,7 @@ class BoundedConnection(asyncpg.Connection):  # type: ignore[misc]
 
     async def execute(self, query: str, *args: Any, timeout: float | None = None) -> str:
         """As the driver's, but for the statement that begins a transaction: without an answer the connection ends."""
-        if timeout is None and query.startswith("BEGIN"):
+        if timeout is None and query.startswith("BEGIN") and ";" not in query[:-1]:
             return await self._begin(query)
         status: str = await super().execute(query, *args, timeout=timeout)
         return status

@@ -128,7 +128,9 @@ class PostgresRetention:
         try:
             async with self._connection.begin_nested():
                 await self._connection.execute(text(_LOCK_PATIENCE))
-                return (await self._run(name, **values)).scalar_one_or_none()
+                answer = (await self._run(name, **values)).scalar_one_or_none()
+                await self._connection.execute(text("SET LOCAL lock_timeout = 0"))
+                return answer
         except DBAPIError as error:
             if getattr(error.orig, "sqlstate", None) != _LOCK_NOT_AVAILABLE:
                 raise

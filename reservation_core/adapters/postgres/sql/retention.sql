@@ -94,7 +94,8 @@ SELECT min(finished_at) FROM reservations WHERE finished_at IS NOT NULL AND book
 
 -- name: removable_allocations
 -- Of the next rows of the ledger those that can go: closed before a time, of a reservation that ended before it, and in
--- the sums. Rows are numbered as they are made: when one was made after that time, so were all that follow.
+-- the sums. Rows are numbered as they are made, but an extension makes one young again: when all of a part were made after
+-- that time, so were those that follow.
 WITH next AS MATERIALIZED (
     SELECT a.id, a.reservation_id, coalesce(a.booking_id, a.reservation_id) AS head, a.released_at, a.created_at
     FROM allocations a WHERE a.id > :after_id ORDER BY a.id LIMIT :limit
@@ -112,7 +113,7 @@ WITH next AS MATERIALIZED (
       AND NOT EXISTS (SELECT FROM admissions m WHERE m.booking_id = n.head AND m.ended_at IS NULL)
 )
 SELECT ARRAY(SELECT id FROM chosen) AS ids,
-       (SELECT count(*) FROM next WHERE created_at < CAST(:before AS timestamptz)) AS looked_at,
+       (SELECT CASE WHEN bool_or(created_at < CAST(:before AS timestamptz)) THEN count(*) ELSE 0 END FROM next) AS looked_at,
        (SELECT max(id) FROM next) AS last_id;
 
 -- name: remove_allocations

@@ -309,3 +309,24 @@ def test_trouble_that_passes_is_logged_without_a_traceback(loop: Loop, counted: 
         "again_s": 0.5,
     }
     assert (told[-1]["event"], told[-1]["failures"]) == ("goes on", 1000)
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_a_cancellation_of_what_a_step_waits_for_does_not_end_it(loop: Loop) -> None:
+    """Somebody else's: this task was not cancelled."""
+    reached = asyncio.Event()
+
+    async def step() -> None:
+        if loop.failures == 0:
+            waited_for: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            waited_for.cancel()
+            await waited_for
+        reached.set()
+
+    going = asyncio.ensure_future(loop.repeat(step))
+    async with asyncio.timeout(PATIENCE_S):
+        await reached.wait()
+    assert (loop.failures, going.done()) == (1, False)
+    going.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await going

@@ -174,3 +174,24 @@ def test_one_bound_makes_all_of_them_fit_and_wastes_nothing(sizes: list[int], mo
     assert sum(kept) <= max(most, 0) or sum(sizes) <= most
     if sum(sizes) > most:
         assert sum(min(size, limit + 1) for size in sizes) > most
+
+
+def test_what_is_no_text_is_cut_anywhere(tmp_path: Path) -> None:
+    """Bytes that only go on a character, without a line's end: there is no good place."""
+    log = written(tmp_path, [b"\x80" * 100_000])
+    assert log.stat().st_size + sum(part.stat().st_size for part in Path(f"{log}.d").iterdir()) <= LIMIT
+
+
+def test_two_lower_limits_with_nothing_between_lose_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "x.log"
+    log = BoundedLog(str(path), 4 * LIMIT)
+    log.write(printed_lines(3000))
+    log.lower_limit(2 * LIMIT)
+    log.lower_limit(LIMIT)
+    for _ in range(8):
+        log.write(printed_lines(40))
+    log.close()
+    names = [part.name for part in Path(f"{path}.d").iterdir()]
+    kept = sum(part.stat().st_size for part in Path(f"{path}.d").iterdir())
+    assert names
+    assert LIMIT // 8 <= kept <= LIMIT
