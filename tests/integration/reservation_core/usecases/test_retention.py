@@ -165,11 +165,14 @@ async def test_fair_shares_keep_history(bookings: BookingWorld) -> None:
 
 async def test_what_fair_shares_have_not_counted_stays(bookings: BookingWorld) -> None:
     async with bookings.world.uow() as uow:
-        await uow.usage.bring_shares_up(DAY, bookings.time.at)
+        await uow.usage.bring_shares_up(30 * DAY, bookings.time.at)
     await ended_job(bookings)
     await summed(bookings)
-    await bookings.time.go_on(500 * DAY)
+    await bookings.time.go_on(599 * DAY)
     assert Kind.JOBS not in (await look(bookings)).removed
+    # After twenty half-lives without a count fair shares were switched off.
+    await bookings.time.go_on(2 * DAY)
+    assert (await look(bookings)).removed[Kind.JOBS] == 1
 
 
 async def test_what_is_not_in_the_sums_stays(bookings: BookingWorld) -> None:
