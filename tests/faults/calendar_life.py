@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from reservation_core.contracts_bookings import BookingCreate
+from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.limits import Rules, Scope
 from reservation_core.domain.model import JobStatus, Role
 from reservation_core.ports.identities import Principal
@@ -74,9 +75,13 @@ async def begin(system: System) -> CalendarLife:
 
 
 async def extended(system: System, life: CalendarLife, job_id: str) -> None:
-    """A minute more for a job, on record once it is acknowledged."""
-    async with system.runtime.uow() as uow:
-        view = await extend(uow, system.owner, job_id, timedelta(minutes=1), None, LONGEST, system.runtime.clock.now())
+    """A minute more for a job, on record once it is acknowledged; refused where its GPUs are promised by then."""
+    now = system.runtime.clock.now()
+    try:
+        async with system.runtime.uow() as uow:
+            view = await extend(uow, system.owner, job_id, timedelta(minutes=1), None, LONGEST, now)
+    except CalendarConflictError:
+        return
     life.durations[job_id] = view.reservation.duration
 
 
