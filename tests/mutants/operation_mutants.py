@@ -29,8 +29,8 @@ OPERATION = (
         "an unforeseen error ends a loop",
         "A loop outlives any exception of a step",
         "reservation_core/runtime/loops.py",
-        "        except Exception as error:\n            if _holds(error, ends):",
-        "        except _PASSES as error:\n            if _holds(error, ends):",
+        "        except (Exception, asyncio.CancelledError) as error:",
+        "        except _PASSES as error:",
         ("tests/unit/reservation_core/runtime/test_loops.py",),
     ),
     Mutant(
