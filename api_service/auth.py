@@ -47,7 +47,7 @@ class Authenticator:
         return principal
 
     def remembered(self, header: str) -> Principal | None:
-        """Whose call this is where that needs no lookup; None also for what is no valid credential."""
+        """The user of a call where that needs no lookup; None also for an invalid credential."""
         secret = _bearer(header)
         principal = None if secret is None else self._fresh(self._ids.digest(secret))
         if principal is None:

@@ -39,7 +39,7 @@ class TokenPace:
         self._now = now
 
     async def principal(self, scope: Mapping[str, Any], header: str | None) -> Principal:
-        """Whose request this is, by its Authorization header. Raises ProblemError (401, 429)."""
+        """The user of a request, by its Authorization header. Raises ProblemError (401, 429)."""
         if header is None:
             return await self._authenticator.principal(None)
         found = self._authenticator.remembered(header)
