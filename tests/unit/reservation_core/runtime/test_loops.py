@@ -31,6 +31,10 @@ FAILURES = [
 ]
 
 
+class OverError(Exception):
+    """What ends a loop here."""
+
+
 class Counted:
     """Seconds that pass when told to."""
 
@@ -86,12 +90,12 @@ async def pauses(
     left = iter(outcomes)
 
     async def step() -> None:
-        outcome = next(left, asyncio.CancelledError())
+        outcome = next(left, OverError())
         if outcome is not None:
             raise outcome
 
-    with pytest.raises(asyncio.CancelledError):
-        await loop.repeat(step, longest_s=longest_s)
+    with pytest.raises(OverError):
+        await loop.repeat(step, longest_s=longest_s, ends=(OverError,))
     return made[1:]
 
 
@@ -119,11 +123,11 @@ async def test_a_step_that_went_for_long_lets_them_begin_anew(
 
     async def step() -> None:
         counted.s += 61
-        raise DOWN if len(made) < 8 else asyncio.CancelledError
+        raise DOWN if len(made) < 8 else OverError
 
     monkeypatch.setattr(asyncio, "sleep", sleep)
-    with pytest.raises(asyncio.CancelledError):
-        await loop.repeat(step, longest_s=60)
+    with pytest.raises(OverError):
+        await loop.repeat(step, longest_s=60, ends=(OverError,))
     assert all(pause <= FIRST_PAUSE_S for pause in made)
 
 
