@@ -15,7 +15,6 @@ except ImportError:
 from reservation_core.adapters.boot_time import seconds_since_boot
 from reservation_core.adapters.local.bounded_log import BUFFER, BoundedLog
 from reservation_core.adapters.local.kernel import (
-    PR_SET_CHILD_SUBREAPER,
     PR_SET_PDEATHSIG,
     boot_id,
     descendants,
@@ -45,14 +44,14 @@ class Ending:
 class PodProcess:
     """The workload's process and everything that comes of it."""
 
-    def __init__(self, pod_dir: str, tombstone: str, log: BoundedLog, spec: Spec, wake: int) -> None:
+    def __init__(self, pod_dir: str, tombstone: str, log: BoundedLog, spec: Spec, wake: int, contained: bool) -> None:
         self.dir = pod_dir
         self.tombstone = tombstone
         self.log = log
         self.output: int | None = None
         self.spec = spec
         self.wake = wake
-        self.contained = prctl(PR_SET_CHILD_SUBREAPER, 1)
+        self.contained = contained
         self.pid = 0
         self.status: int | None = None
         self.childless = True

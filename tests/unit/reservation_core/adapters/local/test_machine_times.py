@@ -46,7 +46,7 @@ def test_a_deadline_is_as_far_away_by_either_clock() -> None:
 def test_a_supervisor_ends_its_pod_on_time_when_the_clock_is_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step_s: int
 ) -> None:
-    pod = PodProcess(str(tmp_path), "", "", Spec(["job-1-1-0", "1.0", "", "0", "0"]), 0)
+    pod = PodProcess(str(tmp_path), "", "", Spec(["job-1-1-0", "1.0", "", "0", "0"]), 0, contained=True)
     (tmp_path / "deadline").write_text(repr(time.time() + 60))
     assert 0 < pod.seconds_left() <= 60  # an older control plane has made it
     (tmp_path / "deadline_boot").write_text(repr(seconds_since_boot() + 60))
