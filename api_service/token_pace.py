@@ -22,6 +22,8 @@ from reservation_core.runtime.settings import ApiSettings
 MOST_ADDRESSES = 20_000
 _FORWARDED = b"x-forwarded-for"
 _LOOK_UPS = 2
+_PATIENCE_S = 5.0
+"""So long a token of such an address waits for its turn; then it is answered 429 as well."""
 _UNAUTHENTICATED = 401
 
 
@@ -56,9 +58,14 @@ class TokenPace:
         too many failures.
         """
         source = self._source(scope)
-        slow = not remembered and self._failures.wait(source, self._now()) > 0
+        wait = 0.0 if remembered else self._failures.wait(source, self._now())
+        slow = wait > 0
         if slow:
-            await self._look_ups.acquire()
+            try:
+                async with asyncio.timeout(_PATIENCE_S):
+                    await self._look_ups.acquire()
+            except TimeoutError as error:
+                raise _too_many(wait) from error
         try:
             yield
         except ProblemError as problem:
@@ -81,7 +88,8 @@ class TokenPace:
 def _too_many(wait: float) -> ProblemError:
     seconds = whole_seconds(wait)
     detail = (
-        "This token is not valid, and too many tokens from your address were not in a short time. "
+        "Too many tokens from your address were not valid in a short time, and this one is not either or could not be "
+        "looked up. "
         f"Sign in anew, or try again in {seconds} s."
     )
     return ProblemError(429, "too_many_wrong_tokens", detail, headers={"Retry-After": str(seconds)})

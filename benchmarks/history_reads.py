@@ -41,8 +41,8 @@ BY_KEY = frozenset(
     report_unknown_pods forget_unknown_pods request_end_of_unknown_pod cards_for_unknown_pod lock_fair_shares
     forget_fair_shares use_proof user_id_of_name
     record_missed_starts
-    begin_retention lock_ended_reservations remove_allocations remove_allocations_of remove_promises_of
-    unlink_started_jobs remove_pod_logs_of remove_admissions_of remove_windows_of remove_bookings_of
+    begin_retention lock_ended_reservations claim_usage keep_usage remove_allocations remove_allocations_of
+    remove_promises_of unlink_started_jobs remove_pod_logs_of remove_admissions_of remove_windows_of remove_bookings_of
     remove_empty_series remove_reservations note_removed make_event_partitions drop_event_partition
     hold_ledger_time ledger_time ledger_time_is_confirmed
     """.split()  # noqa: SIM905 - names, one after the other

@@ -11,6 +11,7 @@ class Refusal(StrEnum):
     HEAD_TOO_LARGE = "head_too_large"
     TOO_MANY_FIELDS = "too_many_fields"
     URL_TOO_LONG = "url_too_long"
+    UPGRADE_WITH_BODY = "upgrade_with_body"
     HEAD_TOO_SLOW = "head_too_slow"
     BODY_TOO_SLOW = "body_too_slow"
     READER_TOO_SLOW = "reader_too_slow"

@@ -40,9 +40,10 @@ class Usage(Protocol):
         """
         ...
 
-    async def sum_up_usage(self, before: datetime, limit: int) -> int:
-        """Sum up the usage of at most `limit` reservations that were over by `before`; returns how many they were.
+    async def sum_up_usage(self, before: datetime, limit: int, hours: int) -> int:
+        """Sum up the usage of reservations that were over by `before`; returns how many they were, 0 when none is left.
 
+        At most `limit`, and of no more than `hours` hours of cards together, unless one alone has more.
         Reports are the same before and after; they only become shorter to make.
         """
         ...

@@ -177,6 +177,8 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refuse_inside(Refusal.TOO_MANY_FIELDS)
         if (not self._begun or limits.head_bytes < _PIECE) and self._head_bytes() > limits.head_bytes:
             self._refuse_inside(Refusal.HEAD_TOO_LARGE)
+        if self.parser.should_upgrade() and self._announces_body():
+            self._refuse_inside(Refusal.UPGRADE_WITH_BODY)  # the parser would read nothing after the head
         if len(self.pipeline) >= _MOST_PIPELINED:
             self._refuse_inside(Refusal.TOO_MANY_PIPELINED)
         self._unframed_bytes = self._body_bytes = 0
@@ -279,6 +281,12 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _head_bytes(self) -> int:
         return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+
+    def _announces_body(self) -> bool:
+        return any(
+            name == b"transfer-encoding" or (name == b"content-length" and value.strip(b"0 "))
+            for name, value in self.headers
+        )
 
     def _await_head(self) -> None:
         self._overdue = False

@@ -4,7 +4,8 @@ A part that was removed is counted in the same transaction. Whoever is killed in
 and the next look begins with the oldest again.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -55,18 +56,33 @@ class _Look:
         self._now = now
         self._walk = walk
         self.report = RetentionReport()
+        self.failures: list[Exception] = []
 
-    async def in_parts(self, kind: Kind, before: datetime | None, part: Part) -> None:
-        """Remove parts until one was empty, and count each as it goes; `before` None: nothing is ever old."""
+    @contextmanager
+    def kept_for_later(self) -> Iterator[None]:
+        """What fails within keeps nothing that follows: it is raised when all else is done."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 -- whatever it is, it is raised at the end
+            self.failures.append(error)
+
+    async def in_parts(
+        self, kind: Kind, before: datetime | None, part: Part, place: Callable[[], object] = lambda: None
+    ) -> None:
+        """Remove parts until nothing is left, and count each as it goes; `before` None: nothing is ever old.
+
+        A part in which all had to stay is the last, unless the walk has a `place` where it goes on.
+        """
         for _ in range(PARTS):
             async with self._uow_factory() as uow:
                 count = 0 if before is None else await part(uow, before)
                 letters = kind is Kind.DEAD_LETTERS
                 oldest_at = await uow.queue.oldest_dead_letter() if letters else await uow.retention.oldest(kind)
                 await uow.retention.note(kind, count, oldest_at, self._now)
-            if not count:
+            if count:
+                self.report.removed[kind] = self.report.removed.get(kind, 0) + count
+            elif place() is None:
                 return
-            self.report.removed[kind] = self.report.removed.get(kind, 0) + count
 
     async def events(self, keep: timedelta | None) -> None:
         """Partitions for what comes, and none for what is old."""
@@ -120,20 +136,35 @@ async def _some_dead_letters(uow: UnitOfWork, before: datetime) -> int:
 async def remove_old(
     uow_factory: UnitOfWorkFactory, cluster: Cluster, rules: RetentionRules, walk: RetentionWalk
 ) -> RetentionReport:
-    """Look once. Whoever looks often passes the same `walk`. Raises ClusterUnavailableError after all else is done."""
+    """Look once. Whoever looks often passes the same `walk`.
+
+    Raises what kept it from removing something, such as ClusterUnavailableError, after all else is done; where it was
+    more than one thing, a group.
+    """
     async with uow_factory() as uow:
         now = await uow.now()
         needed = await uow.retention.still_needed()
     look = _Look(uow_factory, now, walk)
-    await look.events(rules.events)
     jobs, allocations = jobs_older_than(now, rules, needed), ledger_older_than(now, rules.allocations, needed)
-    await look.in_parts(Kind.JOBS, jobs, look.some_jobs)
     # Where jobs are kept as long, their rows of the ledger have gone with them by now.
     sooner = allocations if jobs is None or (allocations is not None and jobs < allocations) else None
-    await look.in_parts(Kind.ALLOCATIONS, sooner, look.some_allocations)
     logs = older_than(now, rules.logs)
-    await look.in_parts(Kind.POD_LOGS, logs, _some_pod_logs)
-    await look.in_parts(Kind.IDEMPOTENCY, older_than(now, rules.idempotency), _some_keys)
-    await look.in_parts(Kind.DEAD_LETTERS, older_than(now, rules.dead_letters), _some_dead_letters)
-    await look.logs(cluster, logs, rules.log_bytes)
+    with look.kept_for_later():
+        await look.events(rules.events)
+    with look.kept_for_later():
+        await look.in_parts(Kind.JOBS, jobs, look.some_jobs, lambda: walk.jobs)
+    with look.kept_for_later():
+        await look.in_parts(Kind.ALLOCATIONS, sooner, look.some_allocations, lambda: walk.allocations)
+    with look.kept_for_later():
+        await look.in_parts(Kind.POD_LOGS, logs, _some_pod_logs)
+    with look.kept_for_later():
+        await look.in_parts(Kind.IDEMPOTENCY, older_than(now, rules.idempotency), _some_keys)
+    with look.kept_for_later():
+        await look.in_parts(Kind.DEAD_LETTERS, older_than(now, rules.dead_letters), _some_dead_letters)
+    with look.kept_for_later():
+        await look.logs(cluster, logs, rules.log_bytes)
+    if len(look.failures) > 1:
+        raise ExceptionGroup("some of what is old could not be removed", look.failures)
+    for failure in look.failures:
+        raise failure
     return look.report

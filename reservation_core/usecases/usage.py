@@ -11,6 +11,8 @@ from reservation_core.usecases.owned import visible_user
 
 _SUMMED_AT_ONCE = 20_000
 _RESERVATIONS_AT_ONCE = 1_000
+_HOURS_AT_ONCE = 50_000
+"""Of cards. What one transaction sums is bounded by this as well: 64 cards booked for a month are as much."""
 
 
 async def report(
@@ -56,7 +58,8 @@ async def sum_up_usage(uow_factory: UnitOfWorkFactory) -> int:
     summed = 0
     while True:
         async with uow_factory() as uow:
-            found = await uow.usage.sum_up_usage(await uow.now() - SUMMED_AFTER, _RESERVATIONS_AT_ONCE)
-        summed += found
-        if found < _RESERVATIONS_AT_ONCE:
+            before = await uow.now() - SUMMED_AFTER
+            found = await uow.usage.sum_up_usage(before, _RESERVATIONS_AT_ONCE, _HOURS_AT_ONCE)
+        if not found:
             return summed
+        summed += found

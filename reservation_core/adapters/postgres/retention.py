@@ -71,8 +71,10 @@ class PostgresRetention:
         row = found.one()
         count = 0
         if row.ids:
+            heads = [claimed.id for claimed in await self._run("claim_usage", ids=row.ids)]
+            await self._run("keep_usage", heads=heads)
             await self._run("begin_retention")
-            count = (await self._run("remove_allocations", ids=row.ids)).scalar_one()
+            count = (await self._run("remove_allocations", ids=row.ids, heads=heads)).scalar_one()
         return RowRemoval(count, after if count else row.last_id if row.looked_at == limit else None)
 
     async def make_event_partitions(self) -> int:

@@ -100,10 +100,15 @@ class PostgresUsage:
         found = await self._connection.execute(statement("sum_up_given_back"), {"before": before, "limit": limit})
         return int(found.scalar_one())
 
-    async def sum_up_usage(self, before: datetime, limit: int) -> int:
+    async def sum_up_usage(self, before: datetime, limit: int, hours: int) -> int:
         """Move reservations that were over by then into the sums of their hours, days and months."""
         found = await self._connection.execute(statement("settled_usage"), {"before": before, "limit": limit})
-        ids = list(found.scalars())
+        ids: list[str] = []
+        for row in found:
+            hours -= row.hours
+            if ids and hours < 0:
+                break
+            ids.append(row.id)
         if ids:
             await self._connection.execute(statement("sum_up_usage"), {"ids": ids})
         return len(ids)

@@ -7,6 +7,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
+from api_service import token_pace
 from api_service.app import create_app
 from reservation_core.runtime.settings import ApiSettings
 from reservation_core.runtime.settings_auth import AuthSettings
@@ -74,6 +75,19 @@ async def test_right_tokens_pass_from_the_same_address(
             assert await at.right(HOME) == 200
             assert await at.right(HOME, "bob") == 200
         assert await at.wrong(HOME, 1) == [429]
+
+
+async def test_nobody_waits_for_long_behind_the_guesses_of_others(
+    runtime: Runtime, people: People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with door(runtime, people, monkeypatch) as at:
+        monkeypatch.setattr(token_pace, "_PATIENCE_S", 0.01)
+        await at.wrong(HOME, BURST)
+        pace = at.app.state.services.token_pace
+        async with pace._look_ups, pace._look_ups:
+            assert await at.right(HOME) == 429
+            assert await at.right(OFFICE, "bob") == 200
+        assert await at.right(HOME) == 200
 
 
 async def test_right_tokens_are_not_counted(runtime: Runtime, people: People, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,11 +116,23 @@ SELECT ARRAY(SELECT id FROM chosen) AS ids,
        (SELECT CASE WHEN bool_or(created_at < CAST(:before AS timestamptz)) THEN count(*) ELSE 0 END FROM next) AS looked_at,
        (SELECT max(id) FROM next) AS last_id;
 
+-- name: claim_usage
+-- Of those to whose usage these rows belong, the ones that are in the sums and stay there: whoever corrects one (see
+-- reopen_usage) adds the same row, and waits until this transaction is over, or this waits for them and leaves theirs out.
+INSERT INTO usage_pending (reservation_id)
+SELECT DISTINCT coalesce(booking_id, reservation_id) FROM allocations WHERE id = ANY(CAST(:ids AS bigint[])) ORDER BY 1
+ON CONFLICT DO NOTHING RETURNING reservation_id AS id;
+
+-- name: keep_usage
+-- The usage of these stays in the sums as it is.
+DELETE FROM usage_pending WHERE reservation_id = ANY(CAST(:heads AS text[]));
+
 -- name: remove_allocations
--- These rows of the ledger, unless somebody has one, and what their reservations were promised.
+-- These rows of the ledger of `heads`, unless somebody has one, and what their reservations were promised.
 WITH gone AS (
     DELETE FROM allocations WHERE id = ANY(ARRAY(
         SELECT id FROM allocations WHERE id = ANY(CAST(:ids AS bigint[])) AND released_at IS NOT NULL
+          AND coalesce(booking_id, reservation_id) = ANY(CAST(:heads AS text[]))
         ORDER BY id FOR UPDATE SKIP LOCKED
     )) RETURNING reservation_id
 ), promises AS (

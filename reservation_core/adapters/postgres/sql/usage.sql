@@ -121,8 +121,12 @@ GROUP BY 1, 2;
 
 -- name: settled_usage
 -- Pending reservations of whose usage nothing can change any more but by a correction. They are locked: who corrects one
--- of them waits (see reopen_usage).
-SELECT p.reservation_id
+-- of them waits (see reopen_usage). `hours`: of so many hours the usage of their cards is made.
+SELECT p.reservation_id AS id,
+       (SELECT coalesce(sum(1 + extract(epoch FROM upper(a.during) - lower(a.during)) / 3600), 0)
+        FROM allocations a
+        WHERE a.reservation_id = p.reservation_id AND a.released_at IS NOT NULL AND a.booking_id IS NULL AND NOT a.planned
+       ) AS hours
 FROM usage_pending p JOIN reservations r ON r.id = p.reservation_id
 WHERE r.finished_at <= CAST(:before AS timestamptz)
   AND NOT EXISTS (SELECT FROM allocations a WHERE a.reservation_id = r.id AND a.released_at IS NULL)

@@ -115,6 +115,23 @@ def test_what_is_no_http_is_400(server: HttpServer) -> None:
     assert status(answered(server, b"\x00\x01\x02\r\n\r\n")) == 400
 
 
+@pytest.mark.parametrize(
+    "framing", [b"Content-Length: 2\r\n\r\n{}", b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"]
+)
+def test_a_body_behind_an_upgrade_is_refused_and_not_lost(server: HttpServer, framing: bytes) -> None:
+    upgrade = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"
+    received = answered(server, b"POST %b HTTP/1.1\r\nHost: x\r\n%b%b" % (server.alive.encode(), upgrade, framing))
+    assert status(received) == 400
+    assert b"without the field Upgrade" in received
+    for nothing in (b"", b"Content-Length: 0\r\n"):
+        assert (
+            status(
+                answered(server, b"GET %b HTTP/1.1\r\nHost: x\r\n%b%b\r\n" % (server.alive.encode(), upgrade, nothing))
+            )
+            == 200
+        )
+
+
 def test_refusals_say_what_to_do_and_end_the_connection(server: HttpServer) -> None:
     received = answered(server, get(server, b"X-A: " + b"a" * 20_000))
     assert b"Content-Type: application/problem+json\r\n" in received

@@ -265,13 +265,34 @@ async def test_what_must_stay_is_passed_over_and_keeps_nothing_else(
         await bookings.rows("INSERT INTO usage_pending VALUES (:id) RETURNING reservation_id", id=job_id)
     await bookings.time.go_on(500 * DAY)
     walk = RetentionWalk()
-    for _ in range(6):
-        await look(bookings, walk=walk)
+    await look(bookings, walk=walk)
     assert await ids(bookings) == set(jobs[:5])
     await summed(bookings)
-    for _ in range(6):
-        await look(bookings, walk=walk)
+    await look(bookings, walk=walk)
     assert await ids(bookings) == set()
+
+
+async def test_what_can_not_be_removed_keeps_nothing_else(
+    bookings: BookingWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await ended_job(bookings)
+    await summed(bookings)
+    await bookings.time.go_on(500 * DAY)
+    monkeypatch.setattr(PostgresRetention, "make_event_partitions", failing)
+    monkeypatch.setattr(PostgresRetention, "remove_reservations", failing)
+    with pytest.raises(ExceptionGroup) as failed:
+        await look(bookings)
+    assert [str(error) for error in failed.value.exceptions] == ["not now", "not now"]
+    left = await counts(bookings)
+    assert (left["reservations"], left["pod_logs"]) == (1, 0)
+    monkeypatch.undo()
+    monkeypatch.setattr(PostgresRetention, "remove_reservations", failing)
+    with pytest.raises(RuntimeError, match="not now"):
+        await look(bookings)
+
+
+async def failing(*_: object) -> None:
+    raise RuntimeError("not now")
 
 
 async def test_whoever_is_killed_in_the_middle_leaves_whole_jobs(

@@ -1,11 +1,13 @@
 """Removing history of random ledgers: nothing young, open or unsummed goes, and no report of usage becomes another."""
 
+import asyncio
 import random
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from benchmarks.explaining import explain
 from reservation_core.adapters.postgres.queries import statement
@@ -16,6 +18,7 @@ from reservation_core.domain.usage import UsageBy, UsageReport, UsageSeries
 from reservation_core.usecases.retention import BATCH as PART
 from reservation_core.usecases.retention import ROWS
 from tests.integration.reservation_core.adapters.postgres.test_usage import Ledger
+from tests.waiting import eventually
 
 BATCH = 7
 # 40,000 jobs that are over, half of them with a closed row of the ledger and all with a promise; 20,000 keys.
@@ -60,7 +63,7 @@ async def reports(engine: AsyncEngine, ledger: Ledger) -> list[UsageReport | Usa
 async def sum_up(engine: AsyncEngine, ledger: Ledger, limit: int) -> None:
     async with engine.begin() as connection:
         usage = PostgresUsage(connection)
-        await usage.sum_up_usage(ledger.seed.now, limit)
+        await usage.sum_up_usage(ledger.seed.now, limit, 1_000_000)
         await usage.sum_up_given_back(ledger.seed.now, limit)
 
 
@@ -140,6 +143,48 @@ async def test_only_what_is_old_and_summed_goes_and_usage_stays(
         assert {row["id"] for row in over} <= await protected(seed, seed.now)
 
 
+@pytest.mark.parametrize("first", ["correction", "removal"])
+async def test_usage_that_is_corrected_while_its_rows_go_is_not_lost(
+    seed: Any, engine: AsyncEngine, first: str
+) -> None:
+    """Whoever comes first, the other waits: rows are never gone from the ledger and from the sums."""
+    ledger = Ledger(seed, 1)
+    await ledger.fill()
+    await sum_up(engine, ledger, 1000)
+    told = await reports(engine, ledger)
+    job = "(SELECT min(id) FROM reservations WHERE status = 'succeeded' AND booking_id IS NULL)"
+
+    async def correct(connection: AsyncConnection) -> None:
+        # Back and forth: the job is as it was, and pending.
+        for by in ("-", "+"):
+            await connection.execute(
+                text(f"UPDATE reservations SET started_at = started_at {by} interval '1 s' WHERE id = {job}")
+            )
+
+    async def take_away(connection: AsyncConnection) -> None:
+        await PostgresRetention(connection).remove_allocations(seed.now, None, 10_000)
+
+    one, other = (correct, take_away) if first == "correction" else (take_away, correct)
+    async with engine.connect() as holder, engine.connect() as waiter:
+        await one(holder)
+        waiting = asyncio.create_task(other(waiter))
+        await eventually(lambda: somebody_waits(seed))
+        await holder.commit()
+        await waiting
+        await waiter.commit()
+    assert await reports(engine, ledger) == told
+    await sum_up(engine, ledger, 1000)
+    assert await reports(engine, ledger) == told
+
+
+async def somebody_waits(seed: Any) -> bool:
+    return bool(
+        await seed.rows(
+            "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        )
+    )
+
+
 @pytest.mark.parametrize("days", [0.0001, 10, 400, 4000])
 @pytest.mark.parametrize(
     "needed",
@@ -189,7 +234,9 @@ async def test_no_part_reads_more_however_long_the_history_is(engine: AsyncEngin
         "event_partition_is_due": {"before": later},
         "remove_keys": {"before": later, "limit": PART},
         "remove_pod_logs": {"before": later, "limit": PART},
-        "remove_allocations": {"ids": list(range(1, PART))},
+        "claim_usage": {"ids": list(range(1, PART))},
+        "keep_usage": {"heads": some},
+        "remove_allocations": {"ids": list(range(1, PART)), "heads": some},
         "retention_standing": {},
     }  # fmt: skip
     async with engine.begin() as connection:

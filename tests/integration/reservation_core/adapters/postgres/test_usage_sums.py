@@ -51,9 +51,9 @@ async def unsummed(engine: AsyncEngine, ledger: Ledger, number: int) -> list[Usa
     return found
 
 
-async def sum_up(engine: AsyncEngine, ledger: Ledger, limit: int) -> int:
+async def sum_up(engine: AsyncEngine, ledger: Ledger, limit: int, hours: int = 1_000_000) -> int:
     async with engine.begin() as connection:
-        return await PostgresUsage(connection).sum_up_usage(ledger.seed.now, limit)
+        return await PostgresUsage(connection).sum_up_usage(ledger.seed.now, limit, hours)
 
 
 async def correct_started(seed: Any, chance: random.Random) -> None:
@@ -136,3 +136,19 @@ async def test_reports_from_sums_are_those_of_the_ledger(seed: Any, engine: Asyn
         assert await reports(engine, ledger, number) == await unsummed(engine, ledger, number)
         await sum_up(engine, ledger, chance.choice([3, 1000]))
         assert await reports(engine, ledger, number) == await unsummed(engine, ledger, number)
+
+
+async def test_what_is_summed_at_once_is_bounded_by_its_hours(seed: Any, engine: AsyncEngine) -> None:
+    ledger = Ledger(seed, 1)
+    await ledger.fill()
+    pending = "SELECT count(*) AS n FROM usage_pending"
+    waiting = (await seed.rows(pending))[0]["n"]
+    assert await sum_up(engine, ledger, 1000, hours=1) == 1  # longer than that alone, and it must not wait for ever
+    some = await sum_up(engine, ledger, 1000, hours=10)
+    assert 1 <= some < 10
+    while await sum_up(engine, ledger, 1000, hours=10):
+        pass
+    left = (await seed.rows(pending))[0]["n"]
+    assert left < waiting - some
+    assert await reports(engine, ledger, 1) == await unsummed(engine, ledger, 1)
+    assert await sum_up(engine, ledger, 1000) == 0
