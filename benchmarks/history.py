@@ -18,6 +18,7 @@ from reservation_core.adapters.postgres.usage import PostgresUsage
 
 _GPUS_PER_NODE = 8
 _AT_ONCE = 2_000
+_HOURS_AT_ONCE = 500_000
 _STATEMENTS = load([Path(__file__).with_suffix(".sql")])
 
 
@@ -142,11 +143,12 @@ async def sum_up(url: str) -> None:
     opened = open_engine(url, pool=1, application="benchmarks")
     before = datetime.now(UTC)
     try:
-        for summing in (PostgresUsage.sum_up_given_back, PostgresUsage.sum_up_usage):
-            summed = _AT_ONCE
-            while summed == _AT_ONCE:
-                async with opened.begin() as connection:
-                    summed = await summing(PostgresUsage(connection), before, _AT_ONCE)
+        summed = 1
+        while summed:
+            async with opened.begin() as connection:
+                usage = PostgresUsage(connection)
+                summed = await usage.sum_up_given_back(before, _AT_ONCE)
+                summed += await usage.sum_up_usage(before, _AT_ONCE, _HOURS_AT_ONCE)
     finally:
         await opened.dispose()
     await _vacuum(url)
