@@ -36,24 +36,27 @@ class Authenticator:
         self._revocations = 0
         self._used: dict[str, datetime] = {}
 
-    async def principal(self, header: str | None) -> Principal:
-        """Whose call this is. Raises ProblemError (401) without a valid credential."""
+    async def principal(self, header: str | None, *, session: bool = False) -> Principal:
+        """Whose call this is. Raises ProblemError (401) without a valid credential.
+
+        A browser's session is one where `session` is true, and there alone: what a cookie holds is no bearer token.
+        """
         digest = self._ids.digest(_secret_in(header))
         now = self._clock.now()
         principal = self._fresh(digest) or await self._look_up_once(digest, now)
-        if principal is None or _is_over(principal, now):
+        if principal is None or _is_over(principal, now) or principal.session is not session:
             raise _unauthenticated("invalid_token", UnknownCallerError().detail)
         self._used[principal.token_id] = now
         return principal
 
-    def remembered(self, header: str) -> Principal | None:
-        """The user of a call where that needs no lookup; None also for an invalid credential."""
+    def remembered(self, header: str, *, session: bool = False) -> Principal | None:
+        """The same where that needs no lookup; None also for an invalid credential."""
         secret = _bearer(header)
         principal = None if secret is None else self._fresh(self._ids.digest(secret))
         if principal is None:
             return None
         now = self._clock.now()
-        if _is_over(principal, now):
+        if _is_over(principal, now) or principal.session is not session:
             return None
         self._used[principal.token_id] = now
         return principal
@@ -63,13 +66,13 @@ class Authenticator:
         secret = _bearer(header)
         return secret is not None and self._ids.digest(secret) in self._known
 
-    def forget_token(self, token_id: str) -> None:
-        """A token was revoked here: stop believing it, and browsers' sessions that were begun with it, at once."""
-        self._forget(lambda principal: token_id in (principal.token_id, principal.session_from))
-
     def forget_user(self, name: str) -> None:
-        """A user was disabled here: stop believing their tokens at once."""
+        """A user was disabled, or some of their tokens were revoked, here: believe none of theirs unasked."""
         self._forget(lambda principal: principal.user == name)
+
+    def forget_everybody(self) -> None:
+        """Tokens were revoked here with which others' may have been made: believe none unasked."""
+        self._forget(lambda _: True)
 
     async def write_last_used(self) -> None:
         """Write down when tokens were last used; what can't be written now is kept for the next time."""

@@ -24,6 +24,7 @@ from reservation_core import (
     contracts_notices,
     contracts_policy,
     contracts_sign_in,
+    contracts_tokens,
 )
 
 DESCRIPTION = """\
@@ -34,7 +35,8 @@ seen with `If-Match`.
 _BODIES: tuple[type[BaseModel], ...] = (
     contracts.JobSubmit,
     contracts.JobExtend,
-    contracts.TokenCreate,
+    contracts_tokens.TokenCreate,
+    contracts_tokens.TokenRenew,
     contracts.UserCreate,
     contracts.Redrive,
     contracts_nodes.NodeFence,

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api_service import headers
+from api_service import headers, token_reach
 from api_service.problems import ProblemError, of_exception, respond
 from api_service.services import Services
 from reservation_core.domain.errors import ForbiddenError
@@ -86,6 +86,7 @@ class Gate:
             if scope["path"].startswith(PROTECTED) and scope["path"] not in _WITHOUT_TOKEN:
                 principal = await self._services.token_pace.principal(scope, _authorization(scope))
                 _refuse_services_elsewhere(principal, scope["path"])
+                token_reach.require(principal, scope["method"], scope["path"])
                 scope["principal"] = principal
             if scope["query_string"]:
                 _refuse_repeated_parameters(scope["query_string"])

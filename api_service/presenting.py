@@ -13,8 +13,10 @@ from reservation_core import contracts
 from reservation_core.contracts_events import EventOut
 from reservation_core.contracts_job_specs import JobSpec, WorkloadSpec
 from reservation_core.contracts_nodes import UnknownPodOut
+from reservation_core.contracts_tokens import TokenOut
 from reservation_core.domain.model import PodName, Reason, Reservation
 from reservation_core.domain.placement.link_words import link_words
+from reservation_core.domain.token_scopes import in_order
 from reservation_core.ports.audit import RecordedEvent
 from reservation_core.ports.events import EventRecord
 from reservation_core.ports.identities import Principal, TokenRecord, UserRecord
@@ -250,9 +252,9 @@ def _told(data: dict[str, Any], sight: Sight) -> dict[str, Any]:
     return data
 
 
-def token(record: TokenRecord) -> contracts.TokenOut:
+def token(record: TokenRecord) -> TokenOut:
     """A token, without its secret."""
-    return contracts.TokenOut(
+    return TokenOut(
         id=record.id,
         user=record.user,
         name=record.name,
@@ -260,6 +262,8 @@ def token(record: TokenRecord) -> contracts.TokenOut:
         expires_at=record.expires_at,
         revoked_at=record.revoked_at,
         last_used_at=record.last_used_at,
+        scopes=in_order(record.scopes),
+        made_with=record.made_with,
     )
 
 

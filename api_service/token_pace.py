@@ -40,15 +40,15 @@ class TokenPace:
         self._look_ups = asyncio.Semaphore(_LOOK_UPS)
         self._now = now
 
-    async def principal(self, scope: Mapping[str, Any], header: str | None) -> Principal:
-        """The user of a request, by its Authorization header. Raises ProblemError (401, 429)."""
+    async def principal(self, scope: Mapping[str, Any], header: str | None, *, session: bool = False) -> Principal:
+        """The user of a request, by its Authorization header or a cookie's session. Raises ProblemError (401, 429)."""
         if header is None:
             return await self._authenticator.principal(None)
-        found = self._authenticator.remembered(header)
+        found = self._authenticator.remembered(header, session=session)
         if found is not None:
             return found
         async with self.checking(scope, remembered=self._authenticator.was_right(header)):
-            return await self._authenticator.principal(header)
+            return await self._authenticator.principal(header, session=session)
 
     @asynccontextmanager
     async def checking(self, scope: Mapping[str, Any], *, remembered: bool = False) -> AsyncIterator[None]:

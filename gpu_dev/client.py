@@ -31,14 +31,12 @@ from reservation_core.contracts import (
     QueuePage,
     Redrive,
     Redriven,
-    TokenCreate,
-    TokenCreated,
-    TokenOut,
     UserCreate,
     UserOut,
 )
 from reservation_core.contracts_job_specs import JobSpec
 from reservation_core.contracts_nodes import NodeCordon, NodeFence, UnknownPodOut
+from reservation_core.contracts_tokens import TokenCreate, TokenCreated, TokenOut, TokenRenew, TokensRevoked
 from reservation_core.contracts_users import UserDisabled
 from reservation_core.domain.model import JobStatus
 
@@ -191,6 +189,10 @@ class GpuDevClient(Calls):
         answer = self._exchange.send("DELETE", f"/v1/users/{quote(name, safe='')}", params=params)
         return read_answer(UserDisabled, answer.content)
 
+    def enable_user(self, name: str) -> UserOut:
+        """Let a disabled user in again (administrators only)."""
+        return read_answer(UserOut, self._exchange.send("POST", f"/v1/users/{quote(name, safe='')}/enable").content)
+
     def tokens(self) -> Iterator[TokenOut]:
         """One's tokens, or everybody's for administrators."""
         return self._items(Page[TokenOut], "/v1/tokens")
@@ -200,8 +202,17 @@ class GpuDevClient(Calls):
         return self._post(TokenCreated, "/v1/tokens", request)
 
     def revoke_token(self, token_id: str) -> TokenOut:
-        """Make a token stop working."""
+        """Make a token stop working, and all that were made with it."""
         return read_answer(TokenOut, self._exchange.send("DELETE", f"/v1/tokens/{quote(token_id, safe='')}").content)
+
+    def renew_token(self, secret: str) -> TokenOut:
+        """Replace the secret of the token in use."""
+        return self._post(TokenOut, "/v1/tokens/renew", TokenRenew(token=secret))
+
+    def revoke_tokens(self, user: str | None = None) -> TokensRevoked:
+        """Make all tokens of oneself, or (administrators) of another, stop working but for the one in use."""
+        params = None if user is None else {"user": user}
+        return read_answer(TokensRevoked, self._exchange.send("DELETE", "/v1/tokens", params=params).content)
 
     # operators
 

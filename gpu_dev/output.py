@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gpu_dev.terminal import clean
+from gpu_dev.terminal import Rendered, clean
 
 T = TypeVar("T", bound=BaseModel)
 _ENDLESS = 100_000
@@ -69,12 +69,14 @@ class View(Generic[T]):
     empty: str = "Nothing to show."
 
 
-def show_list(items: Sequence[T], view: View[T], form: Format, *, next_cursor: str | None = None, **more: Any) -> str:
+def show_list(
+    items: Sequence[T], view: View[T], form: Format, *, next_cursor: str | None = None, **more: Any
+) -> Rendered:
     """A list as text that ends with a line break; `more` are further fields of the answer for JSON and YAML."""
     match form:
         case Format.TABLE | Format.WIDE:
             if not items:
-                return f"{view.empty}\n"
+                return Rendered(f"{view.empty}\n")
             columns = [column for column in view.columns if form is Format.WIDE or not column.wide]
             table = _table()
             for column in columns:
@@ -86,12 +88,12 @@ def show_list(items: Sequence[T], view: View[T], form: Format, *, next_cursor: s
             plain = {"items": [item.model_dump(mode="json") for item in items], "next_cursor": next_cursor, **more}
             return _data(plain, form)
         case Format.NAME:
-            return "".join(f"{clean(view.name(item))}\n" for item in items)
+            return Rendered("".join(f"{clean(view.name(item))}\n" for item in items))
         case _:
             assert_never(form)
 
 
-def show_one(item: T, view: View[T], form: Format) -> str:
+def show_one(item: T, view: View[T], form: Format) -> Rendered:
     """One thing as text that ends with a line break: its fields below each other, or its data."""
     match form:
         case Format.TABLE | Format.WIDE:
@@ -106,7 +108,7 @@ def show_one(item: T, view: View[T], form: Format) -> str:
         case Format.JSON | Format.YAML:
             return _data(item.model_dump(mode="json"), form)
         case Format.NAME:
-            return f"{clean(view.name(item))}\n"
+            return Rendered(f"{clean(view.name(item))}\n")
         case _:
             assert_never(form)
 
@@ -121,10 +123,24 @@ def memory(size_bytes: int | None) -> str:
     return "" if size_bytes is None else f"{size_bytes / 2**30:.0f} GiB"
 
 
-def _data(plain: Any, form: Format) -> str:
+def as_json(plain: Any, *, indent: int | None = None) -> Rendered:
+    """As JSON with a line break, in which what can steer a terminal is escaped; what JSON reads stays the same."""
+    text = json.dumps(plain, indent=indent, ensure_ascii=False)
+    lines = (line if line.isprintable() else _escaped(line) for line in text.split("\n"))
+    return Rendered("\n".join(lines) + "\n")
+
+
+def _escaped(line: str) -> str:
+    return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in line)
+
+
+def _data(plain: Any, form: Format) -> Rendered:
     if form is Format.JSON:
-        return json.dumps(plain, indent=2, ensure_ascii=False) + "\n"
-    return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
+        return as_json(plain, indent=2)
+    text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
+    if not text.replace("\n", "").isprintable():
+        text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=False)
+    return Rendered(text)
 
 
 def _table(*, header: bool = True) -> Table:
@@ -135,7 +151,7 @@ def _cell(value: str) -> Text:
     return Text(clean(value), style=_STYLES.get(value, ""))
 
 
-def _rendered(table: Table) -> str:
+def _rendered(table: Table) -> Rendered:
     """The table as wide as it needs to be, coloured when stdout is a terminal that wants it."""
     wanted = Console()
     console = Console(
@@ -148,4 +164,4 @@ def _rendered(table: Table) -> str:
     )
     with console.capture() as captured:
         console.print(table, crop=False)
-    return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
+    return Rendered("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))

@@ -1,6 +1,6 @@
 """What each kind of thing looks like in a table."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from itertools import groupby
 
@@ -18,12 +18,13 @@ from reservation_core.contracts import (
     NodeOut,
     QueueEntry,
     Time,
-    TokenOut,
     UserOut,
 )
 from reservation_core.contracts_nodes import UnknownPodOut
+from reservation_core.contracts_tokens import TokenOut
 from reservation_core.contracts_users import BelongingOut
 from reservation_core.domain.model import GpuState, JobStatus
+from reservation_core.domain.token_scopes import TokenScope
 
 
 class TypeSummary(BaseModel):
@@ -239,12 +240,18 @@ DEAD_LETTER = View[DeadLetterOut](
     empty="No dead letters: every message could be handled.",
 )
 
+
+def _scopes(scopes: Sequence[TokenScope]) -> str:
+    return "everything" if len(scopes) == len(TokenScope) else " ".join(scopes)
+
+
 TOKEN = View[TokenOut](
     name=lambda token: token.id,
     columns=(
         Column("ID", lambda token: token.id),
         Column("NAME", lambda token: token.name or ""),
         Column("USER", lambda token: token.user),
+        Column("GOOD FOR", lambda token: _scopes(token.scopes)),
         Column("CREATED", lambda token: local_time(token.created_at)),
         Column("EXPIRES", lambda token: local_time(token.expires_at) or "never"),
         Column("LAST USED", lambda token: local_time(token.last_used_at) or "never"),

@@ -4,10 +4,10 @@ import sys
 from collections.abc import Callable
 
 from gpu_dev.client import GpuDevClient
-from gpu_dev.terminal import put
+from gpu_dev.terminal import Rendered, put
 
 EVERY_S = 2.0
-_CLEAR = "\x1b[H\x1b[2J\x1b[3J"
+_CLEAR = Rendered("\x1b[H\x1b[2J\x1b[3J")
 
 
 def watch(client: GpuDevClient, render: Callable[[], tuple[str, bool]], *, again: bool) -> None:
@@ -17,10 +17,12 @@ def watch(client: GpuDevClient, render: Callable[[], tuple[str, bool]], *, again
     """
     text, last = render()
     on_terminal = again and sys.stdout.isatty()
-    put((_CLEAR if on_terminal else "") + text)
+    put(_CLEAR if on_terminal else "")
+    put(text)
     while again and not last:
         client.pause(EVERY_S)
         before = text
         text, last = render()
         if on_terminal or text != before:
-            put((_CLEAR if on_terminal else "") + text)
+            put(_CLEAR if on_terminal else "")
+            put(text)

@@ -6,11 +6,13 @@ Unknown fields are refused, every field has bounds, numbers are not read out of 
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Generic, Literal, TypeVar
+from unicodedata import category
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 from pydantic.functional_validators import field_validator
 
 from reservation_core.domain.model import GpuState, JobStatus, ReasonCode, Role
+from reservation_core.domain.user_names import USER_NAME, folded
 
 T = TypeVar("T")
 
@@ -23,10 +25,27 @@ RESERVED_ENV = _GPU_ENV | _GANG_ENV
 RESERVED_ENV_PREFIX = "GPU_DEV_"
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 
+_UNSEEN = frozenset({"Cc", "Cs", "Zl", "Zp"})
+_TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
 
 def _clean(text: str) -> str:
     if "\x00" in text:
         raise ValueError("must not contain NUL characters")
+    return text
+
+
+def _harmless(text: str) -> str:
+    """No control characters but line breaks and tabs, nor any that turn the order of what is read."""
+    wrong = next((c for c in text if c not in "\n\t" and (category(c) in _UNSEEN or c in _TURNING)), None)
+    if wrong is not None:
+        raise ValueError(f"must not contain the control character U+{ord(wrong):04X}")
+    return text
+
+
+def _one_line(text: str) -> str:
+    if "\n" in text or "\t" in text:
+        raise ValueError("must be one line without tabs")
     return text
 
 
@@ -53,6 +72,10 @@ def rfc3339(value: datetime) -> str:
 
 
 Text = Annotated[str, Field(strict=True), AfterValidator(_clean)]
+Prose = Annotated[Text, AfterValidator(_harmless)]
+"""What people read."""
+Line = Annotated[Prose, AfterValidator(_one_line)]
+"""The same on one line: names above all."""
 Time = Annotated[AwareDatetime, PlainSerializer(rfc3339, return_type=str, when_used="json")]
 Place = Annotated[int, Field(ge=1)]
 Duration = Annotated[
@@ -62,7 +85,11 @@ Duration = Annotated[
     AfterValidator(_whole_seconds),
 ]
 GpuTypeName = Annotated[str, Field(strict=True, pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
-UserName = Annotated[str, Field(strict=True, pattern=r"^[a-z0-9]([a-z0-9._@-]{0,61}[a-z0-9])?$")]
+UserName = Annotated[
+    str,
+    BeforeValidator(lambda name: folded(name) if isinstance(name, str) else name, json_schema_input_type=str),
+    Field(strict=True, pattern=rf"^{USER_NAME}$"),
+]
 ProjectName = Annotated[str, Field(strict=True, pattern=r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$")]
 
 
@@ -115,14 +142,14 @@ class JobSubmit(Wire):
         }
     )
 
-    name: Annotated[Text, Field(min_length=1, max_length=200)] | None = None
+    name: Annotated[Line, Field(min_length=1, max_length=200)] | None = None
     gpus: Annotated[int, Field(strict=True, ge=1, le=MAX_GPUS_PER_NODE)]
     gpu_type: GpuTypeName | None = None
     nodes: Annotated[int, Field(strict=True, ge=1, le=MAX_NODES)] = 1
     duration: Duration
     workload: Workload
     priority: Annotated[int, Field(strict=True, ge=-100, le=100)] = 0
-    booking_id: Annotated[Text, Field(min_length=1, max_length=64)] | None = None
+    booking_id: Annotated[Line, Field(min_length=1, max_length=64)] | None = None
     project: ProjectName | None = None
 
 
@@ -262,32 +289,6 @@ class QueuePage(Page[QueueEntry]):
     """The waiting line, with totals over everybody's jobs."""
 
     totals: list[WaitingTotal]
-
-
-class TokenCreate(Wire):
-    """A token for oneself, or (administrators) for `user`."""
-
-    name: Annotated[Text, Field(min_length=1, max_length=200)] | None = None
-    user: UserName | None = None
-    expires_in: Duration | None = None
-
-
-class TokenOut(Wire):
-    """A token without its secret."""
-
-    id: str
-    user: str
-    name: str | None
-    created_at: Time
-    expires_at: Time | None
-    revoked_at: Time | None
-    last_used_at: Time | None
-
-
-class TokenCreated(TokenOut):
-    """The one time a token's secret is shown; null when the answer is repeated for the same Idempotency-Key."""
-
-    token: str | None
 
 
 class UserCreate(Wire):

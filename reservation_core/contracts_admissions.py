@@ -4,14 +4,14 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from reservation_core.contracts import MAX_GPUS_PER_NODE, GpuTypeName, Text, Time, UserName, Wire
+from reservation_core.contracts import MAX_GPUS_PER_NODE, GpuTypeName, Line, Time, UserName, Wire
 from reservation_core.contracts_bookings import Instant
 from reservation_core.domain.pod_reports import Outcome
 
 MOST_PODS = 500
 
 BookingId = Annotated[str, Field(strict=True, pattern=r"^bkg-[0-9a-z]{1,32}$")]
-PodText = Annotated[Text, Field(min_length=1, max_length=253)]
+PodText = Annotated[Line, Field(min_length=1, max_length=253)]
 
 
 class PodSeen(Wire):
@@ -24,7 +24,7 @@ class PodSeen(Wire):
     user: UserName
     namespace: PodText
     name: PodText
-    uid: Annotated[Text, Field(min_length=1, max_length=128)]
+    uid: Annotated[Line, Field(min_length=1, max_length=128)]
     gpus: Annotated[int, Field(strict=True, ge=1, le=MAX_GPUS_PER_NODE)]
     gpu_type: GpuTypeName | None = None
     booking_id: BookingId | None = None

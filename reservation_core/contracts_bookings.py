@@ -11,6 +11,7 @@ from reservation_core.contracts import (
     BrokenRule,
     Duration,
     GpuTypeName,
+    Line,
     ProjectName,
     Slot,
     Text,
@@ -40,7 +41,7 @@ TimeZoneName = Annotated[
     str, Field(strict=True, min_length=1, max_length=64, description="An IANA name.", examples=["Europe/Stockholm"])
 ]
 NodeName = Annotated[str, Field(strict=True, pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$")]
-Title = Annotated[Text, Field(min_length=1, max_length=200)]
+Title = Annotated[Line, Field(min_length=1, max_length=200)]
 Gpus = Annotated[int, Field(strict=True, ge=1, le=MAX_GPUS_PER_NODE)]
 Nodes = Annotated[int, Field(strict=True, ge=1, le=MAX_NODES)]
 

@@ -4,11 +4,12 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from reservation_core.contracts import Text, Time, Wire
+from reservation_core.contracts import Line, Time, Wire
+from reservation_core.domain.user_names import LONGEST_USER_NAME
 
-EventKind = Annotated[str, Field(strict=True, max_length=64, pattern="^[a-z][a-z0-9_]*$")]
-Actor = Annotated[Text, Field(min_length=1, max_length=64)]
-Subject = Annotated[Text, Field(min_length=1, max_length=300)]
+EventKind = Annotated[str, Field(strict=True, max_length=LONGEST_USER_NAME, pattern="^[a-z][a-z0-9_]*$")]
+Actor = Annotated[Line, Field(min_length=1, max_length=LONGEST_USER_NAME)]
+Subject = Annotated[Line, Field(min_length=1, max_length=300)]
 
 
 class EventOut(Wire):

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field, model_validator
 
-from reservation_core.contracts import Duration, Text, Time, Wire
+from reservation_core.contracts import Duration, Prose, Time, Wire
 from reservation_core.contracts_bookings import Instant, NodeName
 from reservation_core.domain.maintenance import Fate, WindowStatus
 from reservation_core.domain.model import ReservationKind
@@ -48,7 +48,7 @@ class MaintenanceCreate(Wire):
     start: Instant | None = None
     end: Instant | None = None
     duration: Duration | None = None
-    reason: Annotated[Text, Field(min_length=1, max_length=1000)]
+    reason: Annotated[Prose, Field(min_length=1, max_length=1000)]
     dry_run: Annotated[bool, Field(strict=True)] = False
 
     @model_validator(mode="after")

@@ -4,19 +4,19 @@ from typing import Annotated
 
 from pydantic import Field
 
-from reservation_core.contracts import Text, Time, Wire
+from reservation_core.contracts import Prose, Time, Wire
 
 
 class NodeFence(Wire):
     """An administrator's word that a node is without power, and why if they like."""
 
-    reason: Annotated[Text, Field(min_length=1, max_length=1000)] | None = None
+    reason: Annotated[Prose, Field(min_length=1, max_length=1000)] | None = None
 
 
 class NodeCordon(Wire):
     """An administrator's word that nothing new is to be placed on a node, and why if they like."""
 
-    reason: Annotated[Text, Field(min_length=1, max_length=200)] | None = None
+    reason: Annotated[Prose, Field(min_length=1, max_length=200)] | None = None
 
 
 class UnknownPodOut(Wire):

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from reservation_core.contracts import Text, Time, Wire
+from reservation_core.contracts import Line, Time, Wire
 from reservation_core.domain.notices import NoticeChannel, NoticeKind, TargetStatus
 
 # What RFC 5321 allows without quotes; nothing in it can end a header or name a second mailbox.
@@ -43,8 +43,8 @@ class NoticeTargetCreate(Wire):
     model_config = ConfigDict(json_schema_extra={"examples": [{"channel": "email", "address": "ada@example.org"}]})
 
     channel: NoticeChannel
-    address: Annotated[Text, Field(min_length=3, max_length=2000)]
-    name: Annotated[Text, Field(min_length=1, max_length=200)] | None = None
+    address: Annotated[Line, Field(min_length=3, max_length=2000)]
+    name: Annotated[Line, Field(min_length=1, max_length=200)] | None = None
 
     @model_validator(mode="after")
     def _address_fits_channel(self) -> "NoticeTargetCreate":
@@ -58,7 +58,7 @@ class NoticeTargetCreate(Wire):
 class NoticeTargetVerify(Wire):
     """The code that was mailed."""
 
-    code: Annotated[Text, Field(min_length=1, max_length=64)]
+    code: Annotated[Line, Field(min_length=1, max_length=64)]
 
 
 class NoticeTargetOut(Wire):

@@ -12,6 +12,7 @@ from reservation_core.contracts import (
     BrokenRule,
     Duration,
     GpuTypeName,
+    Line,
     ProjectName,
     Text,
     Time,
@@ -28,7 +29,7 @@ from reservation_core.domain.wall_times import WallTimeError, instant_of, read_t
 
 LONGEST = timedelta(days=400)
 MOST_NAMED = 100
-SCOPE = r"^[a-z0-9][a-z0-9._@:,-]{0,199}$"
+SCOPE = r"^[a-z0-9][a-z0-9._@+:,-]{0,349}$"
 
 
 def _seconds(value: object) -> object:
@@ -204,11 +205,11 @@ class ExplainRequest(Wire):
     priority: Annotated[int, Field(strict=True, ge=-100, le=100)] = 0
     project: ProjectName | None = None
     user: UserName | None = None
-    name: Annotated[Text, Field(min_length=1, max_length=200)] | None = None
+    name: Annotated[Line, Field(min_length=1, max_length=200)] | None = None
     title: Title | None = None
-    node: Annotated[Text, Field(min_length=1, max_length=253)] | None = None
+    node: Annotated[Line, Field(min_length=1, max_length=253)] | None = None
     workload: Workload | None = None
-    booking_id: Annotated[Text, Field(min_length=1, max_length=64)] | None = None
+    booking_id: Annotated[Line, Field(min_length=1, max_length=64)] | None = None
     recurrence: Annotated[Text, Field(min_length=1, max_length=1000)] | Recurrence | None = None
     wait: Annotated[bool, Field(strict=True)] = False
     auto_accept: Annotated[bool, Field(strict=True)] = False
@@ -348,7 +349,7 @@ class UsageSeriesOut(Wire):
 class AskingPod(Wire):
     """The pod that the question is about; without `uid` it is one that is not there yet."""
 
-    uid: Annotated[Text, Field(min_length=1, max_length=128)] | None = None
+    uid: Annotated[Line, Field(min_length=1, max_length=128)] | None = None
 
 
 class SchedulabilityAsk(Wire):
@@ -358,7 +359,7 @@ class SchedulabilityAsk(Wire):
     """
 
     user: UserName
-    namespace: Annotated[Text, Field(min_length=1, max_length=253)]
+    namespace: Annotated[Line, Field(min_length=1, max_length=253)]
     gpu_type: GpuTypeName | None = None
     gpus: Annotated[int, Field(strict=True, ge=1, le=MAX_GPUS_PER_NODE * MAX_NODES)] = 1
     pod: AskingPod | None = None
@@ -383,8 +384,8 @@ class SeedSchedulabilityAsk(Wire):
 
     model_config = ConfigDict(extra="ignore", hide_input_in_errors=True)
 
-    user_email: Annotated[Text, Field(min_length=1, max_length=254)]
-    namespace: Annotated[Text, Field(min_length=1, max_length=253)]
+    user_email: Annotated[Line, Field(min_length=1, max_length=254)]
+    namespace: Annotated[Line, Field(min_length=1, max_length=253)]
     token: Annotated[str, Field(strict=True, min_length=1, max_length=512)] | None = None
 
 

@@ -3,6 +3,7 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
+from pydantic import BeforeValidator
 from starlette.responses import Response
 
 from api_service import bodies, presenting_policy
@@ -16,6 +17,7 @@ from reservation_core.contracts_policy import ExplainRequest, Explanation, Polic
 from reservation_core.domain.limits import Scope
 from reservation_core.domain.model import ReservationKind
 from reservation_core.domain.rules import RuleRequest
+from reservation_core.domain.user_names import USER_NAME, folded
 from reservation_core.ports.policies import StoredRule
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases import explain as explaining
@@ -24,11 +26,12 @@ from reservation_core.usecases.policy_preview import preview
 
 router = APIRouter(prefix="/v1/policy", tags=["policy"])
 
-_USER = r"user:[a-z0-9](?:[a-z0-9._@-]{0,61}[a-z0-9])?"
+_USER = rf"user:{USER_NAME}"
 _PROJECT = r"project:[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?"
 _TYPE = r"gpu_type:[a-z0-9][a-z0-9._-]{0,62}"
 ScopeInPath = Annotated[
     str,
+    BeforeValidator(folded),
     Path(
         pattern=rf"^(?:default|(?:{_USER}|{_PROJECT})(?:,{_TYPE})?|{_TYPE})$",
         description="`default`, `gpu_type:…`, `project:…`, `user:…`, or the latter two with `,gpu_type:…`.",

@@ -10,7 +10,7 @@ from api_service.documents import answers, problems, reads
 from api_service.idempotency import Answer, once
 from api_service.pagination import PageQuery, decode, encode
 from api_service.services import Caller, Served
-from reservation_core.contracts import Page
+from reservation_core.contracts import Page, UserName
 from reservation_core.contracts_policy import ProjectCreate, ProjectOut
 from reservation_core.ports.policies import Project
 from reservation_core.ports.transactions import UnitOfWork
@@ -23,9 +23,7 @@ ProjectInPath = Annotated[
     str,
     Path(pattern="^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$", description="A project's name.", examples=["vision"]),
 ]
-UserInPath = Annotated[
-    str, Path(pattern="^[a-z0-9]([a-z0-9._@-]{0,61}[a-z0-9])?$", description="A user's name.", examples=["ann"])
-]
+UserInPath = Annotated[UserName, Path(description="A user's name.", examples=["ann"])]
 _LIST = "projects"
 
 

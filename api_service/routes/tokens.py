@@ -10,8 +10,10 @@ from api_service import bodies, presenting
 from api_service.documents import answers, problems, reads
 from api_service.idempotency import Answer, once
 from api_service.pagination import PageQuery, decode, encode
-from api_service.services import Caller, Served
-from reservation_core.contracts import Page, TokenCreate, TokenCreated, TokenOut, UserName
+from api_service.services import Caller, Served, Services
+from reservation_core.contracts import Page, UserName
+from reservation_core.contracts_tokens import TokenCreate, TokenCreated, TokenOut, TokenRenew, TokensRevoked
+from reservation_core.ports.identities import Principal
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases import tokens
 
@@ -36,14 +38,26 @@ class TokensQuery(PageQuery):
     openapi_extra=reads(TokenCreate),
 )
 async def create_token(request: Request, services: Served, caller: Caller) -> Response:
-    """A token for yourself; administrators make them for others too. A repeated request gets `token: null`."""
+    """A token for yourself; administrators make them for others too. A repeated request gets `token: null`.
+
+    It is good for `scopes`, or else for all that the token is good for that it is made with. It never goes beyond that
+    one, does not outlast it, and is revoked with it. Without `expires_in` it lasts without end, where that may be.
+    """
     body = await bodies.read(request, TokenCreate, limit=services.settings.max_body_bytes)
     runtime = services.runtime
     now = runtime.clock.now()
 
     async def act(uow: UnitOfWork) -> Answer:
         record, secret = await tokens.create(
-            uow, caller, name=body.name, user=body.user, expires_in=body.expires_in, ids=runtime.ids, now=now
+            uow,
+            caller,
+            name=body.name,
+            user=body.user,
+            expires_in=body.expires_in,
+            scopes=None if body.scopes is None else frozenset(body.scopes),
+            longest=services.settings.auth.longest_token,
+            ids=runtime.ids,
+            now=now,
         )
         shown = presenting.token(record).model_dump()
         return Answer(
@@ -71,10 +85,54 @@ async def list_tokens(services: Served, caller: Caller, query: Annotated[TokensQ
     return Response(page.model_dump_json(), media_type="application/json")
 
 
+@router.post(
+    "/renew",
+    response_model=TokenOut,
+    summary="Replace a token's secret",
+    responses=problems(400, 409, 413, 415),
+    openapi_extra=reads(TokenRenew),
+)
+async def renew_token(request: Request, services: Served, caller: Caller) -> Response:
+    """The token that you use gets the secret that you send, and the old one stops working. All else stays: what it is
+    good for, its end, and the tokens that were made with it."""
+    body = await bodies.read(request, TokenRenew, limit=services.settings.max_body_bytes)
+    runtime = services.runtime
+    digest = runtime.ids.digest(body.token)
+
+    async def act(uow: UnitOfWork) -> Answer:
+        record = await tokens.renew(uow, caller, digest, runtime.clock.now())
+        return Answer(200, presenting.token(record).model_dump_json().encode())
+
+    answer = await once(request, caller, digest, runtime.uow, act)
+    services.authenticator.forget_user(caller.user)
+    return answer
+
+
+@router.delete("", response_model=TokensRevoked, summary="Revoke all tokens", responses=problems(400, 403, 404))
+async def revoke_all_tokens(
+    services: Served,
+    caller: Caller,
+    user: Annotated[UserName | None, Query(description="Of this user (administrators); default: your own.")] = None,
+) -> Response:
+    """Make all of a user's tokens and sessions stop working, but for yours and those that it was made with."""
+    async with services.runtime.uow() as uow:
+        name, revoked = await tokens.revoke_all(uow, caller, user, services.runtime.clock.now())
+    _forget(services, caller, name)
+    return Response(TokensRevoked(user=name, revoked=revoked).model_dump_json(), media_type="application/json")
+
+
 @router.delete("/{token_id}", response_model=TokenOut, summary="Revoke a token", responses=problems(404))
 async def revoke_token(services: Served, caller: Caller, token_id: TokenId) -> Response:
-    """Make a token stop working: at once here, within seconds on other servers."""
+    """Make a token, and all that were made with it, stop working: at once here, within seconds on other servers."""
     async with services.runtime.uow() as uow:
         record = await tokens.revoke(uow, caller, token_id, services.runtime.clock.now())
-    services.authenticator.forget_token(token_id)
+    _forget(services, caller, record.user)
     return Response(presenting.token(record).model_dump_json(), media_type="application/json")
+
+
+def _forget(services: Services, caller: Principal, user: str) -> None:
+    """Tokens of `user` were revoked, and those that were made with them: an administrator's also for others."""
+    if caller.is_admin:
+        services.authenticator.forget_everybody()
+    else:
+        services.authenticator.forget_user(user)

@@ -11,7 +11,7 @@ from api_service.documents import answers, problems, reads
 from api_service.idempotency import Answer, once
 from api_service.pagination import PageQuery, decode, encode
 from api_service.services import Caller, Served
-from reservation_core.contracts import Page, UserCreate, UserOut
+from reservation_core.contracts import Page, UserCreate, UserName, UserOut
 from reservation_core.contracts_users import UserDisabled
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases import disable_user as disabling
@@ -19,14 +19,7 @@ from reservation_core.usecases import users
 
 router = APIRouter(prefix="/v1/users", tags=["users"])
 
-Name = Annotated[
-    str,
-    Path(
-        pattern="^[a-z0-9]([a-z0-9._@-]{0,61}[a-z0-9])?$",
-        description="A user's name, or `me`.",
-        examples=["me"],
-    ),
-]
+Name = Annotated[UserName, Path(description="A user's name, or `me`.", examples=["me"])]
 
 
 @router.post(
@@ -71,6 +64,22 @@ async def get_user(services: Served, caller: Caller, name: Name) -> Response:
     async with services.runtime.uow() as uow:
         record = await users.find(uow, caller, name)
     return Response(presenting.user(record).model_dump_json(), media_type="application/json")
+
+
+@router.post(
+    "/{name}/enable",
+    response_model=UserOut,
+    summary="Enable a user",
+    responses=problems(400, 403, 404, 409),
+    openapi_extra=reads(None),
+)
+async def enable_user(request: Request, services: Served, caller: Caller, name: Name) -> Response:
+    """Administrators only. A disabled user may come in again; of their tokens those work that were not revoked."""
+
+    async def act(uow: UnitOfWork) -> Answer:
+        return Answer(200, presenting.user(await users.enable(uow, caller, name)).model_dump_json().encode())
+
+    return await once(request, caller, b"", services.runtime.uow, act)
 
 
 class DisableQuery(BaseModel):

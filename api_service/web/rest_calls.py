@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlencode
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive
 
+from api_service import token_reach
 from api_service.problems import of_exception
 from reservation_core.ports.identities import Principal
 
@@ -121,6 +122,7 @@ class RestCalls:
         scope = self._scope(method, path, query or {}, _headers(len(content), key, match, json_comes=body is not None))
         received = _Received()
         try:
+            token_reach.require(self._principal, method, path)
             await self._routes(scope, _sending(content), received)
         except Exception as error:
             problem = of_exception(error, Request(scope))

@@ -116,7 +116,7 @@ class Site:
         if secret is None:
             return None
         try:
-            principal = await self._services.token_pace.principal(request.scope, f"Bearer {secret}")
+            principal = await self._services.token_pace.principal(request.scope, f"Bearer {secret}", session=True)
         except ProblemError as problem:
             if problem.status == HTTPStatus.TOO_MANY_REQUESTS:
                 raise

@@ -12,7 +12,7 @@ import typer
 
 from gpu_dev.errors import UsageError
 from gpu_dev.options import Output
-from gpu_dev.output import Column, Format, View, local_time, show_list
+from gpu_dev.output import Column, Format, View, as_json, local_time, show_list
 from gpu_dev.session import client_for
 from gpu_dev.terminal import put, say
 from gpu_dev.times import local_now, parse_instant, zone_name
@@ -102,7 +102,7 @@ def export(
         )
         if file is None:
             for event in found:
-                put(event.model_dump_json() + "\n")
+                put(as_json(event.model_dump(mode="json")))
             return
         count = _write_whole(file, (event.model_dump_json() + "\n" for event in found))
     say(f"{count} events are in {file}.")

@@ -13,7 +13,7 @@ from gpu_dev.options import Output, Watch
 from gpu_dev.output import Column, Format, View, show_list, show_one
 from gpu_dev.requests import checked
 from gpu_dev.session import client_for, complete_job_id, whole_id
-from gpu_dev.terminal import put
+from gpu_dev.terminal import Rendered, harmless, put
 from gpu_dev.times import local_now, parse_time, zone_name
 from gpu_dev.views import summarise
 from gpu_dev.watching import watch
@@ -79,8 +79,8 @@ def explain_it(
     put(as_words(verdict) if output in (Format.TABLE, Format.WIDE) else show_one(verdict, _VERDICT, output))
 
 
-def as_words(verdict: Verdict) -> str:
-    """The verdict for people; ends with a line break."""
+def as_words(verdict: Verdict) -> Rendered:
+    """The verdict for people, rendered; ends with a line break."""
     lines = ["Yes: no rule stands against it." if verdict.allowed else "No, these rules stand against it:"]
     for rule in verdict.broken_rules:
         lines.append(f"  - {rule.code}: {rule.detail}")
@@ -91,9 +91,8 @@ def as_words(verdict: Verdict) -> str:
     if verdict.possible_from is not None and not verdict.allowed:
         lines.append(f"Every rule holds for a start from {minute(verdict.possible_from)}.")
     lines.append("Whether GPUs are free then: gpu-dev book slots")
-    if verdict.limits:
-        lines += ["", show_list(verdict.limits, LIMIT, Format.TABLE).rstrip()]
-    return "\n".join(lines) + "\n"
+    said = harmless("\n".join(lines) + "\n")
+    return Rendered(said + "\n" + show_list(verdict.limits, LIMIT, Format.TABLE) if verdict.limits else said)
 
 
 def _explain_job(ctx: typer.Context, job_id: str, output: Format, *, again: bool) -> None:

@@ -7,10 +7,10 @@ import typer
 
 from gpu_dev.following import waiting_line
 from gpu_dev.options import JobId, Output
-from gpu_dev.output import Format, show_list, show_one
+from gpu_dev.output import Format, as_json, show_list, show_one
 from gpu_dev.session import client_for, whole_id
 from gpu_dev.streams import ResumableLog
-from gpu_dev.terminal import put, say
+from gpu_dev.terminal import Rendered, put, say
 from gpu_dev.views import EVENT
 from reservation_core.domain.model import JobStatus
 
@@ -50,9 +50,10 @@ def events(
         for event in client.follow_events(whole, after=after):
             match output:
                 case Format.JSON:
-                    put(event.model_dump_json() + "\n")
+                    put(as_json(event.model_dump(mode="json")))
                 case Format.YAML:
-                    put("---\n" + show_one(event, EVENT, output))
+                    put("---\n")
+                    put(show_one(event, EVENT, output))
                 case Format.TABLE | Format.WIDE | Format.NAME:
                     row = show_list([event], EVENT, output)
-                    put(row if output is Format.NAME else row.partition("\n")[2])
+                    put(row if output is Format.NAME else Rendered(row.partition("\n")[2]))

@@ -14,7 +14,7 @@ from gpu_dev.options import Output
 from gpu_dev.output import Format, show_list, show_one
 from gpu_dev.requests import checked
 from gpu_dev.session import client_for
-from gpu_dev.terminal import put, say
+from gpu_dev.terminal import Rendered, put, say
 from gpu_dev.times import local_now, parse_instant, zone_name
 from reservation_core.contracts_maintenance import MaintenanceCreate
 
@@ -54,7 +54,11 @@ def plan(
             if dry_run and output is not None:
                 put(show_one(preview, WINDOW, output))
                 return
-            (put if dry_run else say)(show_list(preview.affected, AFFECTED, Format.TABLE).rstrip() + "\n" * dry_run)
+            affected = show_list(preview.affected, AFFECTED, Format.TABLE)
+            if dry_run:
+                put(affected)
+            else:
+                say(Rendered(affected.rstrip()))
             if dry_run:
                 return
             if not can_ask():

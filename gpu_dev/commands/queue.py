@@ -10,7 +10,7 @@ from gpu_dev.errors import UsageError
 from gpu_dev.options import Output, Watch
 from gpu_dev.output import Format, show_list
 from gpu_dev.session import client_for
-from gpu_dev.terminal import put, say
+from gpu_dev.terminal import Rendered, harmless, put, say
 from gpu_dev.views import DEAD_LETTER, QUEUE, wanted_gpus
 from gpu_dev.watching import watch
 
@@ -47,7 +47,7 @@ def queue(
                     f"{one.jobs} {'job' if one.jobs == 1 else 'jobs'} for {wanted_gpus(one.gpus, one.gpu_type, 1)}"
                     for one in page.totals
                 )
-                text += f"\nIn line altogether: {words}\n"
+                text = Rendered(text + harmless(f"\nIn line altogether: {words}\n"))
             return text, False
 
         watch(client, render, again=again)

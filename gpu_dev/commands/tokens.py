@@ -1,18 +1,22 @@
-"""`tokens list|create|revoke`."""
+"""`tokens list|create|renew|revoke`."""
 
+import os
 from itertools import islice
+from secrets import token_urlsafe
 from typing import Annotated
 
 import typer
 
+from gpu_dev.connection import login_file, store_login
 from gpu_dev.durations import parse_duration
-from gpu_dev.errors import UnreachableError
+from gpu_dev.errors import UnreachableError, UsageError
 from gpu_dev.options import Output
 from gpu_dev.output import Format, show_list, show_one
-from gpu_dev.session import client_for
+from gpu_dev.session import client_for, connection_of
 from gpu_dev.terminal import put, say
 from gpu_dev.views import TOKEN
-from reservation_core.contracts import TokenCreate
+from reservation_core.contracts_tokens import TokenCreate
+from reservation_core.domain.token_scopes import TokenScope
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 _MOST = 10_000
@@ -31,12 +35,19 @@ def create(
     name: Annotated[str | None, typer.Option(help="What it is for.")] = None,
     user: Annotated[str | None, typer.Option(help="For this user (administrators).")] = None,
     expires_in: Annotated[str | None, typer.Option(help="Stops working after this time, such as 30d.")] = None,
+    scopes: Annotated[
+        list[TokenScope] | None,
+        typer.Option("--scope", help="What it is good for; may be repeated. Default: as yours."),
+    ] = None,
     output: Annotated[Format | None, typer.Option("--output", "-o", help="Show the whole answer so.")] = None,
 ) -> None:
-    """Create a token and print it: the only time that it is shown."""
+    """Create a token and print it: the only time that it is shown.
+
+    It ends with the token that you use, and does not reach farther.
+    """
     longest = None if expires_in is None else parse_duration(expires_in)
     with client_for(ctx) as client:
-        made = client.create_token(TokenCreate(name=name, user=user, expires_in=longest))
+        made = client.create_token(TokenCreate(name=name, user=user, expires_in=longest, scopes=scopes or None))
     if made.token is None:
         # The answer was lost on its way and this is its repetition, which holds no secret.
         raise UnreachableError(
@@ -53,9 +64,44 @@ def create(
 
 
 @app.command()
-def revoke(ctx: typer.Context, token_ids: Annotated[list[str], typer.Argument(metavar="TOKEN-ID...")]) -> None:
-    """Make tokens stop working."""
+def renew(ctx: typer.Context) -> None:
+    """Replace the secret of the token in use, and print the new one. All else stays, and what was made with it."""
+    secret = f"gpudev_{token_urlsafe(32)}"
     with client_for(ctx) as client:
-        for token_id in token_ids:
+        try:
+            token = client.renew_token(secret)
+        except UnreachableError:
+            say("No answer came: this may be the token from now on, or still the old one.")
+            put(f"{secret}\n")
+            raise
+    connection, logins = connection_of(ctx), login_file(os.environ)
+    if connection.source == str(logins):
+        store_login(logins, connection.server, secret, way=connection.way, current=False)
+        say(f"{token.id} is renewed, and the new secret is in {logins}. Keep it wherever else you use it.")
+    else:
+        say(f"{token.id} is renewed. Keep the new secret now: it is not shown again.")
+    put(f"{secret}\n")
+
+
+@app.command()
+def revoke(
+    ctx: typer.Context,
+    token_ids: Annotated[list[str] | None, typer.Argument(metavar="TOKEN-ID...", show_default=False)] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="All tokens and browsers' sessions but the one in use.")
+    ] = False,
+    user: Annotated[str | None, typer.Option(help="With --all: of this user (administrators).")] = None,
+) -> None:
+    """Make tokens stop working, and all that were made with them."""
+    if everything is bool(token_ids) or (user is not None and not everything):
+        raise UsageError(
+            "Name the tokens to revoke, or all of a user's.",
+            next_command="gpu-dev tokens revoke TOKEN-ID, or gpu-dev tokens revoke --all [--user NAME]",
+        )
+    with client_for(ctx) as client:
+        if everything:
+            done = client.revoke_tokens(user)
+            put(f"{done.revoked} of {done.user}'s tokens revoked\n")
+        for token_id in token_ids or []:
             client.revoke_token(token_id)
             put(f"{token_id} revoked\n")

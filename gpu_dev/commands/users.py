@@ -1,4 +1,4 @@
-"""`users list|add|disable|me`."""
+"""`users list|add|disable|enable|me`."""
 
 from itertools import chain, islice
 from typing import Annotated
@@ -31,7 +31,7 @@ def list_users(ctx: typer.Context, output: Output = Format.TABLE) -> None:
 @app.command()
 def add(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(help="Lower-case letters, digits, and . _ @ - inside.")],
+    name: Annotated[str, typer.Argument(help="A short name or an e-mail address.")],
     role: Annotated[Role, typer.Option(help="What the user may do.")] = Role.USER,
     output: Annotated[Format | None, typer.Option("--output", "-o", help="Show the user so.")] = None,
 ) -> None:
@@ -66,7 +66,8 @@ def disable(
         found = client.disable_user(name, end=end)
     put(f"{name} disabled; cancelled: {found.cancelled}\n")
     if found.left_in_all:
-        put(f"Left: {found.left_in_all}\n" + show_list(found.left, LEFT, Format.TABLE))
+        put(f"Left: {found.left_in_all}\n")
+        put(show_list(found.left, LEFT, Format.TABLE))
     if found.left_in_all and not end:
         put(f"End all of it: gpu-dev users disable {name} --end\n")
 
@@ -80,6 +81,14 @@ def _waiting(client: GpuDevClient, name: str) -> int:
 
 def _counted(waiting: int) -> str:
     return f"{waiting} or more" if waiting == _COUNTED else str(waiting)
+
+
+@app.command()
+def enable(ctx: typer.Context, name: str) -> None:
+    """Let a disabled user in again (administrators); those of their tokens that were not revoked work again."""
+    with client_for(ctx) as client:
+        user = client.enable_user(name)
+    put(f"{user.name} is enabled. To end their old tokens: gpu-dev tokens revoke --all --user {user.name}\n")
 
 
 @app.command()

@@ -11,8 +11,9 @@ from enum import StrEnum
 
 from reservation_core.domain.errors import NotLetInError
 from reservation_core.domain.model import Role
+from reservation_core.domain.user_names import USER_NAME
 
-_USER = re.compile(r"[a-z0-9](?:[a-z0-9._@-]{0,61}[a-z0-9])?")
+_USER = re.compile(USER_NAME)
 _PLACE = re.compile(r"\{([a-z_]+)\}")
 _LONGEST_PATTERN = 256
 _MOST_STARS = 4
@@ -147,7 +148,7 @@ def _check_user(rule: SignInRule) -> None:
     if "email_name" in places and ("@" not in email or "*" in email.rpartition("@")[2]):
         raise ValueError('user: {email_name} needs an email of one domain, such as email = "*@lab.example"')
     if not _USER.fullmatch(_PLACE.sub("x", rule.user)):
-        raise ValueError("user must become a user's name: lower-case letters, digits and . _ @ -, at most 63")
+        raise ValueError("user must become a user's name: lower-case letters, digits and . _ @ + -, at most 254")
 
 
 def _fits(name: str, pattern: str, values: Sequence[str]) -> bool:

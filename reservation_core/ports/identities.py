@@ -6,6 +6,7 @@ from typing import Protocol
 
 from reservation_core.domain.model import Role
 from reservation_core.domain.sign_in import SignInMethod
+from reservation_core.domain.token_scopes import EVERYTHING, TokenReach, TokenScope
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,12 +19,14 @@ class Principal:
     token_id: str
     expires_at: datetime | None
     method: SignInMethod | None = None  # what vouched for them at a sign-in
-    session_from: str | None = None  # of which token this is a browser's session
+    session: bool = False  # of a browser: no bearer token
+    session_from: str | None = None  # with which token it was begun; None where at a sign-in elsewhere
+    scopes: frozenset[TokenScope] = EVERYTHING
 
     @property
     def is_admin(self) -> bool:
-        """Whether everything is theirs to see and change."""
-        return self.role is Role.ADMIN
+        """Whether everything is theirs to see and change: an administrator, with a token that is good for that."""
+        return self.role is Role.ADMIN and TokenScope.ADMIN in self.scopes
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,8 @@ class TokenRecord:
     expires_at: datetime | None
     revoked_at: datetime | None
     last_used_at: datetime | None
+    scopes: frozenset[TokenScope]
+    made_with: str | None
 
 
 class Identities(Protocol):
@@ -74,6 +79,10 @@ class Identities(Protocol):
         """Their tokens stop working. What becomes of what they have is another matter."""
         ...
 
+    async def enable_user(self, name: str) -> UserRecord | None:
+        """Those of their tokens that were not revoked work again."""
+        ...
+
     async def unsettled(self) -> list[UserRecord]:
         """Disabled users of whom something may still come in."""
         ...
@@ -92,10 +101,17 @@ class Identities(Protocol):
         now: datetime,
         *,
         method: SignInMethod | None = None,
+        session: bool = False,
         session_from: str | None = None,
+        made_with: str | None = None,
+        scopes: frozenset[TokenScope] = EVERYTHING,
     ) -> TokenRecord:
-        """Store a token's digest; `method` says what vouched for whoever got it at a sign-in, `session_from` of which
-        token it is a browser's session, and with which it ends."""
+        """Store a token's digest; `method` says what vouched for whoever got it at a sign-in. It ends with the token
+        that it was made with, or that a browser's session was begun with (`session_from`)."""
+        ...
+
+    async def token_reach(self, token_id: str, now: datetime) -> TokenReach | None:
+        """How far a token reaches; None for one that does not work any more."""
         ...
 
     async def forget_sign_ins(self, user_id: int, before: datetime) -> None:
@@ -107,7 +123,15 @@ class Identities(Protocol):
         ...
 
     async def revoke_token(self, token_id: str, user_id: int | None, now: datetime) -> TokenRecord | None:
-        """None when there is no such token for this user (None: for anybody)."""
+        """With all that were made with it. None when there is no such token for this user (None: for anybody)."""
+        ...
+
+    async def renew_token(self, token_id: str, digest: bytes, now: datetime) -> TokenRecord | None:
+        """Replace its digest; None when it does not work any more, or another token has that digest."""
+        ...
+
+    async def revoke_tokens(self, user_id: int, kept: str, now: datetime) -> list[str]:
+        """All of a user's that work but for one, and those that it was made with; returns their ids."""
         ...
 
     async def touch_tokens(self, used: dict[str, datetime]) -> None:

@@ -48,7 +48,9 @@ class AuthSettings(Section):
     file: Path | None = None
     # The addresses that people know this server by: what AWS requests and service accounts' tokens must be meant for.
     server_ids: _ServerIds = ()
-    token_s: Annotated[float, Field(ge=60, le=86_400)] = 3600  # how long a token lasts
+    token_s: Annotated[float, Field(ge=60, le=86_400)] = 3600  # how long a token of a sign-in lasts
+    # How long a token that people make lasts at most; 0: as long as the one that it is made with.
+    longest_token_s: Annotated[float, Field(ge=0, le=315_360_000)] = 0
     sts_hosts: _StsHosts = ("sts.amazonaws.com",)
     aws_max_age_s: Annotated[float, Field(ge=30, le=900)] = 300  # how old a signed request may be
     oidc_max_age_s: Annotated[float, Field(ge=60, le=86_400)] = 3600  # how old an ID token may be
@@ -65,6 +67,11 @@ class AuthSettings(Section):
     # The same for the word of each: of every host of AWS's, of the issuers, of the cluster.
     voucher_per_s: Annotated[float, Field(ge=0.01, le=10_000)] = 50
     voucher_burst: Annotated[int, Field(ge=1, le=100_000)] = 200
+
+    @property
+    def longest_token(self) -> timedelta | None:
+        """How long a token that people make works at most; None: there is no bound."""
+        return timedelta(seconds=self.longest_token_s) if self.longest_token_s else None
 
     @property
     def lasts(self) -> timedelta:

@@ -37,7 +37,7 @@ class Verdict:
 
 def require_service(principal: Principal) -> None:
     """Raises ForbiddenError for anybody but a service or an administrator."""
-    if principal.role is Role.USER:
+    if principal.role is not Role.SERVICE and not principal.is_admin:
         raise ForbiddenError("Only services and administrators ask this. An administrator can make a service's token.")
 
 

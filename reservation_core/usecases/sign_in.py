@@ -19,6 +19,8 @@ from reservation_core.usecases.users import RESERVED_NAMES
 
 KEPT_EXPIRED = timedelta(days=7)
 """For so long tokens of sign-ins are still listed after they have expired."""
+SESSION_NAME = "browser session"
+"""What a browser's session is called among its owner's tokens."""
 _LONGEST_NAME = 200
 
 
@@ -52,8 +54,8 @@ class SignInDesk:
         self._ids = ids
         self._clock = clock
 
-    async def sign_in(self, proof: AnyProof, *, called: str | None = None) -> SignedInUser:
-        """Check a proof, and make a token for whom it shows; without a name it is called as the proof says.
+    async def sign_in(self, proof: AnyProof, *, session: bool = False) -> SignedInUser:
+        """Check a proof, and make a token for whom it shows, or a browser's session.
 
         Raises ProofRefusedError, NotLetInError, ProofUnavailableError.
         """
@@ -63,10 +65,10 @@ class SignInDesk:
         async with self._uow() as uow:
             await _use_up(uow, checked, now)
             user = await _user(uow, entry, checked.identity, now)
-            return await self._token(uow, user, checked.identity, now, called)
+            return await self._token(uow, user, checked.identity, now, session=session)
 
     async def _token(
-        self, uow: UnitOfWork, user: UserRecord, identity: ProvedIdentity, now: datetime, called: str | None
+        self, uow: UnitOfWork, user: UserRecord, identity: ProvedIdentity, now: datetime, *, session: bool
     ) -> SignedInUser:
         secret = self._ids.new_secret()
         expires_at = now + self._policy.lasts
@@ -74,11 +76,12 @@ class SignInDesk:
         token = await uow.identities.create_token(
             self._ids.new_id("tok"),
             user.id,
-            called or f"{identity.method}: {identity.name}"[:_LONGEST_NAME],
+            SESSION_NAME if session else f"{identity.method}: {identity.name}"[:_LONGEST_NAME],
             self._ids.digest(secret),
             expires_at,
             now,
             method=identity.method,
+            session=session,
         )
         await uow.events.append(
             actor=user.name,

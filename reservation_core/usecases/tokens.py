@@ -2,7 +2,8 @@
 
 from datetime import datetime, timedelta
 
-from reservation_core.domain.errors import ForbiddenError, NotFoundError, UserDisabledError
+from reservation_core.domain.errors import ForbiddenError, NameTakenError, NotFoundError, UserDisabledError
+from reservation_core.domain.token_scopes import TokenScope
 from reservation_core.ports.identities import Principal, TokenRecord
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.transactions import UnitOfWork
@@ -15,14 +16,18 @@ async def create(
     name: str | None,
     user: str | None,
     expires_in: timedelta | None,
+    scopes: frozenset[TokenScope] | None,
+    longest: timedelta | None,
     ids: IdSource,
     now: datetime,
 ) -> tuple[TokenRecord, str]:
     """Make a token for the caller, or (administrators) for `user`; returns it and its secret.
 
+    It reaches no farther than the token that it is made with, ends with that, and lives for `longest` at most. What is
+    made in a browser's session is made with the token that the session was begun with.
+
     Raises ForbiddenError, NotFoundError for an unknown user, UserDisabledError.
     """
-    expires_at = None if expires_in is None else now + expires_in
     user_id, method = principal.user_id, principal.method
     if user is not None and user != principal.user:
         if not principal.is_admin:
@@ -34,24 +39,27 @@ async def create(
         if record.disabled_at is not None:
             raise UserDisabledError(f"User {user!r} is disabled, so a token would not work. Make it for another user.")
         user_id, method = record.id, None
-    elif principal.method is not None and _outlasts(expires_at, principal.expires_at):
-        # Who vouched for them is asked again when it expires; a token made with it must not go past that.
-        raise ForbiddenError(
-            "You have signed in for a while, and can't make a token of yours that lasts longer. Sign in again when it"
-            " expires, give a shorter `expires_in`, or ask an administrator for a token."
-        )
+    maker = principal.session_from or principal.token_id
+    reach = await uow.identities.token_reach(maker, now)
+    if reach is None:
+        raise ForbiddenError("The token that you use has just ended. Sign in again.")
+    reach = reach.passed_on(scopes, expires_in, longest, now)
     secret = ids.new_secret()
     token = await uow.identities.create_token(
-        ids.new_id("tok"), user_id, name, ids.digest(secret), expires_at, now, method=method
+        ids.new_id("tok"),
+        user_id,
+        name,
+        ids.digest(secret),
+        reach.expires_at,
+        now,
+        method=method,
+        made_with=maker,
+        scopes=reach.scopes,
     )
     await uow.events.append(
         actor=principal.user, kind="token_created", at=now, subject=token.id, data={"user": token.user}
     )
     return token, secret
-
-
-def _outlasts(one: datetime | None, other: datetime | None) -> bool:
-    return other is not None and (one is None or one > other)
 
 
 async def page(
@@ -78,3 +86,39 @@ async def revoke(uow: UnitOfWork, principal: Principal, token_id: str, now: date
         actor=principal.user, kind="token_revoked", at=now, subject=token.id, data={"user": token.user}
     )
     return token
+
+
+async def renew(uow: UnitOfWork, principal: Principal, digest: bytes, now: datetime) -> TokenRecord:
+    """Give the token that asks, and no other, another secret. Raises NameTakenError."""
+    token = await uow.identities.renew_token(principal.token_id, digest, now)
+    if token is None:
+        raise NameTakenError("This secret can't be taken. Make another one: 32 random bytes, say.")
+    await uow.events.append(
+        actor=principal.user, kind="token_renewed", at=now, subject=token.id, data={"user": token.user}
+    )
+    return token
+
+
+async def revoke_all(uow: UnitOfWork, principal: Principal, user: str | None, now: datetime) -> tuple[str, int]:
+    """End all tokens of the caller, or (administrators) of `user`, but the one that asks and those it was made with.
+
+    Returns whose they were, and how many. Raises ForbiddenError, NotFoundError for an unknown user.
+    """
+    user_id, name = principal.user_id, principal.user
+    if user is not None and user != principal.user:
+        if not principal.is_admin:
+            raise ForbiddenError("Only administrators revoke others' tokens. Leave `user` out to revoke your own.")
+        record = await uow.identities.user(user)
+        if record is None:
+            raise NotFoundError(f"There is no user {user!r}.")
+        user_id, name = record.id, record.name
+    revoked = await uow.identities.revoke_tokens(user_id, principal.token_id, now)
+    if revoked:
+        await uow.events.append(
+            actor=principal.user,
+            kind="tokens_revoked",
+            at=now,
+            subject=f"user:{name}",
+            data={"user": name, "tokens": len(revoked)},
+        )
+    return name, len(revoked)

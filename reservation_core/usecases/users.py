@@ -29,6 +29,20 @@ async def create(uow: UnitOfWork, principal: Principal, name: str, role: Role, n
     return user
 
 
+async def enable(uow: UnitOfWork, principal: Principal, name: str) -> UserRecord:
+    """Let a disabled user in again; nothing changes for one who is not. Raises ForbiddenError, NotFoundError."""
+    require_admin(principal)
+    before = await uow.identities.user(name)
+    user = await uow.identities.enable_user(name)
+    if before is None or user is None:
+        raise unknown_user(name)
+    if before.disabled_at is not None:
+        await uow.events.append(
+            actor=principal.user, kind="user_enabled", at=await uow.now(), subject=f"user:{name}", data={}
+        )
+    return user
+
+
 async def find(uow: UnitOfWork, principal: Principal, name: str) -> UserRecord:
     """One user: oneself (also as `me`), or for administrators anybody. Raises NotFoundError."""
     wanted = principal.user if name == "me" else name

@@ -5,13 +5,11 @@ from datetime import datetime, timedelta
 
 from reservation_core.domain.errors import ForbiddenError
 from reservation_core.domain.model import Role
+from reservation_core.domain.token_scopes import TokenScope
 from reservation_core.ports.identities import Principal, TokenRecord
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.transactions import UnitOfWork
-from reservation_core.usecases.sign_in import KEPT_EXPIRED
-
-SESSION_NAME = "browser session"
-"""What a session is called among its owner's tokens."""
+from reservation_core.usecases.sign_in import KEPT_EXPIRED, SESSION_NAME
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +26,13 @@ async def open_session(
 ) -> WebSession:
     """Begin a session of whoever showed a token; it ends after `lasts`, or with that token if that is sooner.
 
-    Raises ForbiddenError for a service's token: pages are for people.
+    It is good for what the token is good for. Raises ForbiddenError for a service's token (pages are for people), and
+    for a token with which nothing is read.
     """
     if shown.role is Role.SERVICE:
         raise ForbiddenError("This is a service's token, and the pages are for people. Sign in with a token of yours.")
+    if TokenScope.READ not in shown.scopes:
+        raise ForbiddenError("This token does not have the scope read, so the pages would show nothing. Use another.")
     secret = ids.new_secret()
     expires_at = now + lasts if shown.expires_at is None else min(now + lasts, shown.expires_at)
     await uow.identities.forget_sign_ins(shown.user_id, now - KEPT_EXPIRED)
@@ -43,7 +44,9 @@ async def open_session(
         expires_at,
         now,
         method=shown.method,
+        session=True,
         session_from=shown.token_id,
+        scopes=shown.scopes,
     )
     await uow.events.append(actor=shown.user, kind="session_begun", at=now, subject=token.id, data={"user": shown.user})
     return WebSession(token, expires_at, secret)

@@ -7,9 +7,10 @@ from starlette.responses import Response
 
 from api_service.web.rest_calls import RestProblemError
 from api_service.web.routing import WebRoute
+from api_service.web.token_form import SCOPES, token_asked
 from api_service.web.visit import Visit
 from reservation_core.domain.notices import NoticeChannel, NoticeKind
-from reservation_core.usecases.web_sessions import SESSION_NAME
+from reservation_core.usecases.sign_in import SESSION_NAME
 
 _REFUSALS = (400, 403, 409, 412, 413, 422)
 
@@ -21,13 +22,8 @@ async def account_page(visit: Visit) -> Response:
 
 async def make_token(visit: Visit) -> Response:
     """A token of one's own. It is in this very page, and in no other."""
-    body: dict[str, Any] = {}
-    if (name := visit.form.get("name")) is not None:
-        body["name"] = name
-    if (lasts := visit.form.duration("expires_in")) is not None:
-        body["expires_in"] = lasts
     try:
-        return await _page(visit, made=await visit.rest.post("/v1/tokens", body))
+        return await _page(visit, made=await visit.rest.post("/v1/tokens", token_asked(visit.form)))
     except RestProblemError as problem:
         return await _refused(visit, problem)
 
@@ -120,6 +116,7 @@ async def _page(
         title="Your account",
         status=200 if problem is None else problem.status,
         tokens=await _tokens(visit),
+        scopes=SCOPES,
         made=made,
         target=target,
         problem=problem,

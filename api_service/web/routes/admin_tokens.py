@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from api_service.web.rest_calls import RestProblemError
 from api_service.web.routing import Access, WebRoute
+from api_service.web.token_form import SCOPES, token_asked
 from api_service.web.visit import Visit
 
 
@@ -18,13 +19,8 @@ async def tokens_page(visit: Visit) -> Response:
 async def make(visit: Visit) -> Response:
     """A token. It is in this very page, and in no other: its address would be kept by the browser."""
     user = visit.form.get("user") or ""
-    body: dict[str, Any] = {"user": user}
-    if (name := visit.form.get("name")) is not None:
-        body["name"] = name
-    if (lasts := visit.form.duration("expires_in")) is not None:
-        body["expires_in"] = lasts
     try:
-        made = await visit.rest.post("/v1/tokens", body)
+        made = await visit.rest.post("/v1/tokens", {"user": user, **token_asked(visit.form)})
     except RestProblemError as problem:
         return await _page(visit, user, problem=problem)
     return await _page(visit, user, made=made)
@@ -50,6 +46,7 @@ async def _page(
         title="Tokens",
         status=200 if problem is None else problem.status,
         tokens=found["items"],
+        scopes=SCOPES,
         next_cursor=found["next_cursor"],
         user=user,
         made=made,

@@ -1,4 +1,4 @@
-"""Users: made and disabled."""
+"""Users: made, disabled and enabled."""
 
 from starlette.responses import Response
 
@@ -54,6 +54,12 @@ async def disable(visit: Visit) -> Response:
     return visit.go("/admin/users", f"{done.body['name']} is disabled.{more}")
 
 
+async def enable(visit: Visit) -> Response:
+    """Let somebody in again."""
+    done = await visit.rest.post(f"/v1/users/{visit.path('name')}/enable")
+    return visit.go("/admin/users", f"{done['name']} may come in again, with the tokens that were not revoked.")
+
+
 async def _page(visit: Visit, problem: RestProblemError | None = None) -> Response:
     found = await visit.rest.get("/v1/users", {"limit": 100, "cursor": visit.query("cursor") or None})
     return visit.page(
@@ -73,4 +79,5 @@ ROUTES = (
     WebRoute("POST", "/admin/users", make, Access.ADMIN),
     WebRoute("GET", "/admin/users/{name}/disable", confirm_disable, Access.ADMIN),
     WebRoute("POST", "/admin/users/{name}/disable", disable, Access.ADMIN),
+    WebRoute("POST", "/admin/users/{name}/enable", enable, Access.ADMIN),
 )

@@ -86,7 +86,7 @@ async def log_stream(visit: Visit) -> Response:
         media_type="text/event-stream",
         place=visit.stream_place(),
         wakeups=visit.services.wakeups,
-        recheck=lambda: visit.services.authenticator.principal(f"Bearer {visit.signed_in.secret}"),
+        recheck=lambda: visit.services.authenticator.principal(f"Bearer {visit.signed_in.secret}", session=True),
     )
 
 
@@ -99,7 +99,7 @@ async def log_file(visit: Visit) -> Response:
         media_type="text/plain; charset=utf-8",
         place=place,
         wakeups=visit.services.wakeups,
-        recheck=lambda: visit.services.authenticator.principal(f"Bearer {visit.signed_in.secret}"),
+        recheck=lambda: visit.services.authenticator.principal(f"Bearer {visit.signed_in.secret}", session=True),
     )
     response.headers["Content-Disposition"] = f'attachment; filename="{view.reservation.id}.log"'
     response.headers["X-Content-Type-Options"] = "nosniff"

@@ -28,7 +28,7 @@ async def follow(visit: Visit) -> Response:
         media_type="text/event-stream",
         place=visit.stream_place(),
         wakeups=visit.services.wakeups,
-        recheck=lambda: visit.services.authenticator.principal(f"Bearer {visit.signed_in.secret}"),
+        recheck=lambda: visit.services.authenticator.principal(f"Bearer {visit.signed_in.secret}", session=True),
     )
 
 

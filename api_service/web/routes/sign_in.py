@@ -73,7 +73,7 @@ async def _begun(visit: Visit, secret: str | None) -> WebSession:
     except ForbiddenError as error:
         raise _NotSignedInError(SignInOutcome.NOT_LET_IN, error.detail) from error
     if former is not None:
-        services.authenticator.forget_token(former.token_id)
+        services.authenticator.forget_user(former.user)
     return session
 
 
@@ -83,10 +83,9 @@ async def _former(visit: Visit) -> Principal | None:
     if secret is None:
         return None
     try:
-        found = await visit.services.authenticator.principal(f"Bearer {secret}")
+        return await visit.services.authenticator.principal(f"Bearer {secret}", session=True)
     except ProblemError:
         return None
-    return found if found.session_from is not None else None
 
 
 async def sign_out(visit: Visit) -> Response:
@@ -94,7 +93,7 @@ async def sign_out(visit: Visit) -> Response:
     services, principal = visit.services, visit.principal
     async with services.runtime.uow() as uow:
         await tokens.revoke(uow, principal, principal.token_id, services.runtime.clock.now())
-    services.authenticator.forget_token(principal.token_id)
+    services.authenticator.forget_user(principal.user)
     response = visit.go("/sign-in", "You are signed out.")
     visit.cookies.drop_session(response)
     return response

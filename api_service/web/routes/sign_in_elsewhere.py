@@ -22,7 +22,6 @@ from reservation_core.ports.code_flow import Begun, CodeFlow
 from reservation_core.ports.proofs import ProofUnavailableError
 from reservation_core.usecases.repeat import until_not_lost
 from reservation_core.usecases.sign_in import SignedInUser
-from reservation_core.usecases.web_sessions import SESSION_NAME
 
 _KEPT_S = 600
 _ANEW = "Open the sign-in page and begin anew."
@@ -69,7 +68,7 @@ async def _signed_in(visit: Visit, flow: CodeFlow) -> tuple[SignedInUser, str]:
     try:
         token = await flow.finish(visit.query("code"), begun)
         proof = OidcProof(method=SignInMethod.OIDC, id_token=token)
-        return await until_not_lost(lambda: desk.sign_in(proof, called=SESSION_NAME)), wanted
+        return await until_not_lost(lambda: desk.sign_in(proof, session=True)), wanted
     except ProofUnavailableError as error:
         raise _unavailable(error) from error
     except ValidationError as error:

@@ -10,6 +10,7 @@ from reservation_core.adapters.postgres.queries import statement
 from reservation_core.domain.errors import NameTakenError
 from reservation_core.domain.model import Role
 from reservation_core.domain.sign_in import SignInMethod
+from reservation_core.domain.token_scopes import EVERYTHING, TokenReach, TokenScope, in_order
 from reservation_core.ports.identities import Principal, TokenRecord, UserRecord
 
 
@@ -26,8 +27,18 @@ class PostgresIdentities:
         if row is None:
             return None
         method = None if row.method is None else SignInMethod(row.method)
-        role = Role(row.role)
-        return Principal(row.user_id, row.user_name, role, row.token_id, row.expires_at, method, row.session_from)
+        role, scopes = Role(row.role), _scopes(row)
+        return Principal(
+            row.user_id,
+            row.user_name,
+            role,
+            row.token_id,
+            row.expires_at,
+            method,
+            row.session,
+            row.session_from,
+            scopes,
+        )
 
     async def create_user(self, name: str, role: Role, now: datetime) -> UserRecord:
         """Store a new user. Raises NameTakenError; the transaction stays usable."""
@@ -56,6 +67,11 @@ class PostgresIdentities:
         row = (await self._connection.execute(statement("disable_user"), {"name": name, "now": now})).one_or_none()
         return None if row is None else _user(row)
 
+    async def enable_user(self, name: str) -> UserRecord | None:
+        """Enable a user; None when there is no such user."""
+        row = (await self._connection.execute(statement("enable_user"), {"name": name})).one_or_none()
+        return None if row is None else _user(row)
+
     async def unsettled(self) -> list[UserRecord]:
         """Disabled users of whom something may still come in."""
         return [_user(row) for row in await self._connection.execute(statement("unsettled_users"))]
@@ -74,7 +90,10 @@ class PostgresIdentities:
         now: datetime,
         *,
         method: SignInMethod | None = None,
+        session: bool = False,
         session_from: str | None = None,
+        made_with: str | None = None,
+        scopes: frozenset[TokenScope] = EVERYTHING,
     ) -> TokenRecord:
         """Store a token's digest (32 bytes)."""
         result = await self._connection.execute(
@@ -87,10 +106,19 @@ class PostgresIdentities:
                 "expires_at": expires_at,
                 "now": now,
                 "method": None if method is None else method.value,
+                "session": session,
                 "session_from": session_from,
+                "made_with": made_with,
+                "scopes": in_order(scopes),
             },
         )
         return _token(result.one())
+
+    async def token_reach(self, token_id: str, now: datetime) -> TokenReach | None:
+        """How far a token reaches; None for one that does not work any more."""
+        result = await self._connection.execute(statement("token_reach"), {"id": token_id, "now": now})
+        row = result.one_or_none()
+        return None if row is None else TokenReach(_scopes(row), row.expires_at, row.generation)
 
     async def forget_sign_ins(self, user_id: int, before: datetime) -> None:
         """Delete a user's tokens of sign-ins that expired before that; the record keeps that there were any."""
@@ -113,6 +141,21 @@ class PostgresIdentities:
         row = result.one_or_none()
         return None if row is None else _token(row)
 
+    async def renew_token(self, token_id: str, digest: bytes, now: datetime) -> TokenRecord | None:
+        """Replace the digest (32 bytes) of a token that works; None also when another token has it."""
+        result = await self._connection.execute(
+            statement("renew_token"), {"id": token_id, "digest": digest, "now": now}
+        )
+        row = result.one_or_none()
+        return None if row is None else _token(row)
+
+    async def revoke_tokens(self, user_id: int, kept: str, now: datetime) -> list[str]:
+        """Revoke all of a user's tokens that work, but for one and those that it was made with."""
+        result = await self._connection.execute(
+            statement("revoke_tokens"), {"user_id": user_id, "kept": kept, "now": now}
+        )
+        return list(result.scalars())
+
     async def touch_tokens(self, used: dict[str, datetime]) -> None:
         """Write when tokens (by id) were last used. Times never go back; unknown ids are nothing."""
         if used:
@@ -133,4 +176,10 @@ def _token(row: Row[Any]) -> TokenRecord:
         expires_at=row.expires_at,
         revoked_at=row.revoked_at,
         last_used_at=row.last_used_at,
+        scopes=_scopes(row),
+        made_with=row.made_with,
     )
+
+
+def _scopes(row: Row[Any]) -> frozenset[TokenScope]:
+    return frozenset(map(TokenScope, row.scopes))

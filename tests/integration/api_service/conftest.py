@@ -2,9 +2,9 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
@@ -41,6 +41,12 @@ async def people(runtime: Runtime) -> People:
     secrets: dict[str, str | None] = {"anonymous": None, "unknown": "gpudev_never-was"}
     principals = {}
     async with runtime.uow() as uow:
+
+        async def add(name: str, user: str, *, expires: datetime | None = None, **more: Any) -> None:
+            secret = secrets[name] = runtime.ids.new_secret()
+            digest, user_id = runtime.ids.digest(secret), principals[user].user_id
+            await uow.identities.create_token(runtime.ids.new_id("tok"), user_id, name, digest, expires, now, **more)
+
         for name, role in (("alice", Role.USER), ("bob", Role.USER), ("root", Role.ADMIN)):
             user = await uow.identities.create_user(name, role, now - timedelta(days=1))
             secret = secrets[name] = runtime.ids.new_secret()
@@ -59,7 +65,16 @@ async def people(runtime: Runtime) -> People:
                 now - timedelta(hours=1),
             )
             if name == "revoked":
+                await add("child of revoked", "alice", made_with=token.id)
                 await uow.identities.revoke_token(token.id, None, now)
+        await add("child", "alice", made_with=principals["alice"].token_id)
+        await add(
+            "session",
+            "alice",
+            session=True,
+            session_from=principals["alice"].token_id,
+            expires=now + timedelta(hours=1),
+        )
     return People(secrets, principals)
 
 

@@ -8,12 +8,14 @@ import httpx
 from reservation_core.ports.identities import Principal
 
 JOB: dict[str, Any] = {"gpus": 1, "duration": "PT1H", "workload": {"command": ["true"]}}
-NOBODIES = ("anonymous", "unknown", "expired", "revoked")
+NOBODIES = ("anonymous", "unknown", "expired", "revoked", "child of revoked", "session")
 
 
 @dataclass(frozen=True)
 class People:
-    """Secrets by kind of caller: alice and bob (users), root (administrator), and those whose tokens don't work."""
+    """Secrets by kind of caller: alice and bob (users), root (administrator), and those whose tokens don't work.
+
+    `session` is what a browser's cookie holds, `child` a token of alice's that she made with hers."""
 
     secrets: dict[str, str | None]
     principals: dict[str, Principal]

@@ -15,11 +15,13 @@ async def lab(runtime: Runtime) -> None:
 
 
 async def test_a_calendar_program_reads_ones_bookings(
-    alice: httpx.AsyncClient, bob: httpx.AsyncClient, calling: object
+    alice: httpx.AsyncClient, bob: httpx.AsyncClient, calling: object, runtime: Runtime
 ) -> None:
     await booked(bob, at(9), title="not alice's")
     title = "line\nBEGIN:VEVENT; with, commas \\ and äöü " + "x" * 100
-    mine = await booked(alice, at(1), title=title)
+    mine = await booked(alice, at(1), title=title.replace("\n", " "))
+    # Titles of more than one line are refused now, and are there from before.
+    await execute(runtime, "UPDATE reservations SET name = overlay(name PLACING E'\n' FROM 5) WHERE name LIKE 'line%'")
     waiting = (await alice.post("/v1/bookings", json=asked(at(9), wait=True))).json()
     cancelled = await booked(alice, at(5))
     await alice.delete(f"/v1/bookings/{cancelled['id']}")

@@ -166,6 +166,8 @@ def rest_requests(server: Server) -> dict[tuple[str, str], Sending]:
             if route.path == "/v1/bookings.ics":
                 address += f"?token={server.things['feed']}"
             body = more.get((method, route.path)) if call is None else call.body
+            if route.path == "/v1/tokens/renew":
+                body = {"token": server.things["secret"]}
             if route.path == "/v1/maintenance" and method == "POST":
                 body = {**body, "node": server.things["node"]}
 

@@ -55,6 +55,50 @@ async def test_what_is_no_word_is_refused(root: httpx.AsyncClient) -> None:
     assert (await root.delete("/v1/users/nobody", params={"end": "true"})).status_code == 404
 
 
+async def test_who_was_disabled_may_be_let_in_again(
+    bob: httpx.AsyncClient, alice: httpx.AsyncClient, root: httpx.AsyncClient
+) -> None:
+    waiting = await submitted(bob)
+    spare = (await bob.post("/v1/tokens", json={})).json()
+    await bob.delete(f"/v1/tokens/{spare['id']}")
+    await root.delete("/v1/users/bob")
+    assert (await alice.post("/v1/users/bob/enable")).status_code == 403
+    enabled = await root.post("/v1/users/BOB/enable")
+    assert (enabled.status_code, enabled.json()["disabled_at"]) == (200, None)
+    assert (await bob.get("/v1/users/me")).status_code == 200
+    assert (await bob.get(f"/v1/jobs/{waiting['id']}")).json()["status"] == "cancelled"
+    assert (await submitted(bob))["status"] == "queued"
+    header = {"Authorization": f"Bearer {spare['token']}"}
+    assert (await bob.get("/v1/users/me", headers=header)).status_code == 401
+    assert (await root.post("/v1/users/bob/enable")).status_code == 200
+    assert (await root.post("/v1/users/nobody/enable")).status_code == 404
+    kinds = [each["kind"] for each in (await root.get("/v1/events?subject=user:bob")).json()["items"]]
+    assert kinds == ["user_enabled", "user_disabled"]
+
+
+async def test_names_are_short_names_and_addresses(root: httpx.AsyncClient, runtime: Runtime) -> None:
+    longest = "a" * 64 + "@" + "b" * 185 + ".org"
+    for typed, name in (("ann+b@x.org", "ann+b@x.org"), ("Ann.Lee@Lab.ORG", "ann.lee@lab.org"), (longest, longest)):
+        made = await root.post("/v1/users", json={"name": typed})
+        assert (made.status_code, made.json()["name"]) == (201, name)
+        assert (await root.get(f"/v1/users/{typed.replace('+', '%2B')}")).json()["name"] == name
+        secret = (await root.post("/v1/tokens", json={"user": typed})).json()["token"]
+        theirs = {"Authorization": f"Bearer {secret}"}
+        job = await root.post(
+            "/v1/jobs", json={"gpus": 1, "duration": 60, "workload": {"command": ["true"]}}, headers=theirs
+        )
+        assert job.status_code == 202
+        found = (await root.get("/v1/jobs", params={"user": typed})).json()["items"]
+        assert [each["user"] for each in found] == [name]
+        assert (await root.put(f"/v1/policy/user:{typed.replace('+', '%2B')}", json={"max_gpus": 8})).status_code == 200
+        assert (await root.put("/v1/projects/vision/members/nobody")).status_code == 404
+        events = (await root.get("/v1/events", params={"actor": name})).json()["items"]
+        assert events
+    assert (await root.post("/v1/users", json={"name": "ANN+B@x.org"})).status_code == 409
+    for wrong in ("+ann", "ann+", "a b", "ann@x.org\n", "\u00e4nn", "x" * 255):
+        assert (await root.post("/v1/users", json={"name": wrong})).status_code == 422, wrong
+
+
 async def test_another_process_that_believes_the_token_takes_nothing_in(
     people: People, root: httpx.AsyncClient, runtime: Runtime, settings: ApiSettings
 ) -> None:

@@ -178,7 +178,7 @@ ADDRESSES = [
     ("/v1/jobs?cursor=%00", 400),
     ("/v1/jobs?cursor=" + "A" * 513, 422),
     ("/v1/users/%00", 422),
-    ("/v1/tokens?user=UPPER", 422),
+    ("/v1/tokens?user=two%20words", 422),
     ("/v1/nothing", 404),
     ("/nothing", 404),
     ("/v1/jobs/", 404),
@@ -199,6 +199,10 @@ async def test_the_allow_header_names_every_method_of_an_address(alice: httpx.As
     assert response.json()["type"] == "urn:gpu-dev:problem:method_not_allowed"
 
 
+CONTROL = "\x1b\x07\r\n\t\x7f\x9b\u202e\u2066\u2028"
+"""Some of what steers a terminal or turns the order of what is read."""
+
+
 async def test_other_bodies_are_as_strict(alice: httpx.AsyncClient, root: httpx.AsyncClient) -> None:
     made = await submitted(alice)
     for client, path, body in (
@@ -206,8 +210,11 @@ async def test_other_bodies_are_as_strict(alice: httpx.AsyncClient, root: httpx.
         (alice, f"/v1/jobs/{made['id']}/extend", {"by": 60, "to": 1}),
         (alice, "/v1/tokens", {"expires_in": "P91D"}),
         (alice, "/v1/tokens", {"name": "a\x00"}),
+        *((alice, "/v1/tokens", {"name": f"a{c}b"}) for c in CONTROL),
+        *((alice, "/v1/jobs", {**JOB, "name": f"a{c}b"}) for c in CONTROL),
+        *((root, "/v1/nodes/n/fence", {"reason": f"a{c}b"}) for c in CONTROL if c not in "\n\t"),
         (root, "/v1/users", {"name": "Alice Liddell"}),
-        (root, "/v1/users", {"name": "x" * 64}),
+        (root, "/v1/users", {"name": "x" * 255}),
         (root, "/v1/users", {"name": "carol", "role": "owner"}),
         (root, "/v1/dead-letters/gpu_jobs/redrive", {"ids": ["1"]}),
         (root, "/v1/dead-letters/gpu_jobs/redrive", {"ids": [2**64]}),

@@ -8,7 +8,8 @@ from datetime import timedelta
 import pytest
 import yaml
 
-from gpu_dev.output import Format, show_list, show_one
+from gpu_dev.output import Format, as_json, show_list, show_one
+from gpu_dev.terminal import put, say
 from gpu_dev.views import GPU_TYPE, JOB, JOB_DETAILS, summarise
 from reservation_core.contracts import GpuOut
 from tests.unit.gpu_dev.examples import NOON, a_job
@@ -116,3 +117,30 @@ def test_cards_are_counted_by_type_with_the_next_free_time() -> None:
     assert h100.next_free_at == NOON + timedelta(hours=2)
     assert (t4.free, t4.most_free_on_one_node, t4.next_free_at) == (3, 2, None)
     assert "now" in show_list([t4], GPU_TYPE, Format.TABLE)
+
+
+EVIL = "\x1b[31mred\x9b2J\u202eback\x7f"
+
+
+def test_what_others_wrote_steers_no_terminal_wherever_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
+    """Sentences around it, tables behind it, JSON and YAML: only what we made ourselves may steer."""
+    put(f"{EVIL}\n")
+    put(show_list([a_job(name=EVIL)], JOB, Format.TABLE) + f"{EVIL}\n")
+    put(as_json({"name": EVIL}))
+    for form in Format:
+        put(show_list([a_job(name=EVIL)], JOB, form))
+        put(show_one(a_job(name=EVIL), JOB, form))
+    say(EVIL)
+    told = capsys.readouterr()
+    for text in (told.out, told.err):
+        assert not set(text) & {"\x1b", "\x9b", "\u202e", "\x7f"}
+        assert "back" in text
+
+
+def test_what_programs_read_is_what_was_written() -> None:
+    [job] = json.loads(show_list([a_job(name=EVIL)], JOB, Format.JSON))["items"]
+    assert job["name"] == EVIL
+    [job] = yaml.safe_load(show_list([a_job(name=EVIL)], JOB, Format.YAML))["items"]
+    assert job["name"] == EVIL
+    assert json.loads(as_json({EVIL: "ü 😀"})) == {EVIL: "ü 😀"}
+    assert "ü 😀" in as_json({"name": "ü 😀"})

@@ -1,6 +1,7 @@
 -- name: principal_of_digest
 -- Whose token this is, if it is valid now and its user is not disabled.
-SELECT t.id AS token_id, t.expires_at, t.method, t.session_from, u.id AS user_id, u.name AS user_name, u.role
+SELECT t.id AS token_id, t.expires_at, t.method, t.session_from, t.session, t.scopes, u.id AS user_id,
+       u.name AS user_name, u.role
 FROM tokens t JOIN users u ON u.id = t.user_id
 WHERE t.digest = :digest AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > :now)
   AND u.disabled_at IS NULL;
@@ -25,6 +26,11 @@ WHERE name > :after ORDER BY name LIMIT :limit;
 UPDATE users SET disabled_at = coalesce(disabled_at, :now) WHERE name = :name
 RETURNING id, name, role, created_at, disabled_at;
 
+-- name: enable_user
+-- Let a disabled user in again.
+UPDATE users SET disabled_at = NULL, settled_at = NULL WHERE name = :name
+RETURNING id, name, role, created_at, disabled_at;
+
 -- name: unsettled_users
 -- Disabled users of whom something may still come in.
 SELECT id, name, role, created_at, disabled_at FROM users WHERE disabled_at IS NOT NULL AND settled_at IS NULL ORDER BY id;
@@ -43,11 +49,13 @@ UPDATE users SET settled_at = NULL WHERE id = ANY(CAST(:ids AS bigint[])) AND di
 -- name: create_token
 -- Store a token's digest.
 WITH stored AS (
-    INSERT INTO tokens (id, user_id, name, digest, created_at, expires_at, method, session_from)
-    VALUES (:id, :user_id, :name, :digest, :now, :expires_at, :method, :session_from)
+    INSERT INTO tokens (id, user_id, name, digest, created_at, expires_at, method, session, session_from, made_with, scopes)
+    VALUES (:id, :user_id, :name, :digest, :now, :expires_at, :method, :session, :session_from, :made_with,
+            CAST(:scopes AS text[]))
     RETURNING *
 )
-SELECT s.id, s.user_id, u.name AS user_name, s.name, s.created_at, s.expires_at, s.revoked_at, s.last_used_at
+SELECT s.id, s.user_id, u.name AS user_name, s.name, s.created_at, s.expires_at, s.revoked_at, s.last_used_at,
+       s.scopes, s.made_with
 FROM stored s JOIN users u ON u.id = s.user_id;
 
 -- name: forget_sign_ins
@@ -60,13 +68,15 @@ DELETE FROM tokens WHERE id IN (
 
 -- name: tokens_of_user
 -- One user's tokens after an id, in order.
-SELECT t.id, t.user_id, u.name AS user_name, t.name, t.created_at, t.expires_at, t.revoked_at, t.last_used_at
+SELECT t.id, t.user_id, u.name AS user_name, t.name, t.created_at, t.expires_at, t.revoked_at, t.last_used_at,
+       t.scopes, t.made_with
 FROM tokens t JOIN users u ON u.id = t.user_id
 WHERE t.user_id = :user_id AND t.id > :after ORDER BY t.id LIMIT :limit;
 
 -- name: tokens_of_everybody
 -- All tokens after an id, in order.
-SELECT t.id, t.user_id, u.name AS user_name, t.name, t.created_at, t.expires_at, t.revoked_at, t.last_used_at
+SELECT t.id, t.user_id, u.name AS user_name, t.name, t.created_at, t.expires_at, t.revoked_at, t.last_used_at,
+       t.scopes, t.made_with
 FROM tokens t JOIN users u ON u.id = t.user_id
 WHERE t.id > :after ORDER BY t.id LIMIT :limit;
 
@@ -77,8 +87,38 @@ WITH revoked AS (
     WHERE id = :id AND (CAST(:user_id AS bigint) IS NULL OR user_id = CAST(:user_id AS bigint))
     RETURNING *
 )
-SELECT r.id, r.user_id, u.name AS user_name, r.name, r.created_at, r.expires_at, r.revoked_at, r.last_used_at
+SELECT r.id, r.user_id, u.name AS user_name, r.name, r.created_at, r.expires_at, r.revoked_at, r.last_used_at,
+       r.scopes, r.made_with
 FROM revoked r JOIN users u ON u.id = r.user_id;
+
+-- name: token_reach
+-- How far a token reaches, as long as it works.
+SELECT scopes, expires_at, generation FROM tokens
+WHERE id = :id AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > CAST(:now AS timestamptz));
+
+-- name: renew_token
+-- Another secret for a token that works, unless a token has it already.
+WITH renewed AS (
+    UPDATE tokens SET digest = :digest
+    WHERE id = :id AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > CAST(:now AS timestamptz))
+      AND NOT EXISTS (SELECT FROM tokens t WHERE t.digest = :digest AND t.id <> :id)
+    RETURNING *
+)
+SELECT r.id, r.user_id, u.name AS user_name, r.name, r.created_at, r.expires_at, r.revoked_at, r.last_used_at,
+       r.scopes, r.made_with
+FROM renewed r JOIN users u ON u.id = r.user_id;
+
+-- name: revoke_tokens
+-- Revoke all of a user's tokens that work, but for one and those that it was made with; answers their ids.
+WITH RECURSIVE kept (id) AS (
+    SELECT CAST(:kept AS text)
+    UNION
+    SELECT coalesce(t.made_with, t.session_from) FROM kept k JOIN tokens t ON t.id = k.id
+)
+UPDATE tokens SET revoked_at = :now
+WHERE user_id = :user_id AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > CAST(:now AS timestamptz))
+  AND NOT EXISTS (SELECT FROM kept k WHERE k.id = tokens.id)
+RETURNING id;
 
 -- name: touch_tokens
 -- Write when tokens were last used; a row that another writer has at hand is left to it, so nobody waits.

@@ -50,6 +50,9 @@ async def test_a_user_is_made_given_a_token_and_disabled(browsing: SignedIn, peo
     assert done.headers["location"] == "/admin/users"
     assert (await carol.client.get("/jobs")).status_code == 303
     assert "disabled" in words(await root.get("/admin/users"))
+    again = await root.send("/admin/users/carol/enable")
+    assert again.headers["location"] == "/admin/users"
+    assert "carol may come in again" in words(await root.get("/admin/users"))
 
 
 async def test_what_is_wrong_is_said_where_it_was_typed(browsing: SignedIn) -> None:

@@ -1,0 +1,47 @@
+"""Which scopes a token needs for a request: decided by method and address, so that no route can forget it."""
+
+from reservation_core.domain.errors import ForbiddenError
+from reservation_core.domain.token_scopes import EVERYTHING, PERSONAL, TokenScope, in_order
+from reservation_core.ports.identities import Principal
+
+_NOTHING: frozenset[TokenScope] = frozenset()
+_READS = frozenset({TokenScope.READ})
+_ADMINISTERS = frozenset({TokenScope.ADMIN})
+_ANSWERS_ONLY = frozenset({"/v1/policy/explain"})
+"""Questions that are asked by POST."""
+_BY_SUBJECT = {
+    "jobs": frozenset({TokenScope.SUBMIT}),
+    "bookings": frozenset({TokenScope.BOOK}),
+    "notifications": PERSONAL,
+    "tokens": PERSONAL,
+    "schedulability": _NOTHING,  # for services, by their role
+}
+_BY_ADDRESS = {
+    # A token gets no farther than the one that it is made with: whoever has one may make one.
+    ("POST", "/v1/tokens"): _NOTHING,
+    # The calendar's address is a credential without an end.
+    ("POST", "/v1/bookings/feed"): PERSONAL,
+    ("DELETE", "/v1/bookings/feed"): PERSONAL,
+}
+
+
+def needed(method: str, path: str) -> frozenset[TokenScope]:
+    """All scopes that a request under /v1 takes. What no subject of people's names is for administrators."""
+    if method in ("GET", "HEAD") or path in _ANSWERS_ONLY:
+        return _READS
+    by_address = _BY_ADDRESS.get((method, path))
+    if by_address is not None:
+        return by_address
+    return _BY_SUBJECT.get(path.removeprefix("/v1/").partition("/")[0], _ADMINISTERS)
+
+
+def require(principal: Principal, method: str, path: str) -> None:
+    """Raises ForbiddenError where the caller's token is not good for a request."""
+    if principal.scopes == EVERYTHING:
+        return
+    missing = needed(method, path) - principal.scopes
+    if missing:
+        raise ForbiddenError(
+            f"Your token does not have the scope {', '.join(in_order(missing))}, which this takes. It has: "
+            f"{', '.join(in_order(principal.scopes))}. Use another token."
+        )

@@ -1,0 +1,50 @@
+"""Tokens, on the wire."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from reservation_core.contracts import Duration, Line, Time, UserName, Wire
+from reservation_core.domain.token_scopes import TokenScope
+
+
+class TokenCreate(Wire):
+    """A token for oneself, or (administrators) for `user`."""
+
+    name: Annotated[Line, Field(min_length=1, max_length=200)] | None = None
+    user: UserName | None = None
+    expires_in: Duration | None = None
+    scopes: Annotated[list[TokenScope], Field(min_length=1, max_length=len(TokenScope))] | None = None
+
+
+class TokenRenew(Wire):
+    """What the token that asks is from now on: 32 to 512 printable ASCII characters, random ones."""
+
+    token: Annotated[str, Field(strict=True, min_length=32, max_length=512, pattern=r"^[!-~]+$", repr=False)]
+
+
+class TokenOut(Wire):
+    """A token without its secret. It ends with the token that it was made with, and is good for nothing beyond that."""
+
+    id: str
+    user: str
+    name: str | None
+    created_at: Time
+    expires_at: Time | None
+    revoked_at: Time | None
+    last_used_at: Time | None
+    scopes: list[TokenScope]
+    made_with: str | None
+
+
+class TokensRevoked(Wire):
+    """How many tokens of whom were revoked."""
+
+    user: str
+    revoked: int
+
+
+class TokenCreated(TokenOut):
+    """The one time a token's secret is shown; null when the answer is repeated for the same Idempotency-Key."""
+
+    token: str | None
