@@ -117,5 +117,5 @@ def _configured(app: FastAPI, certificate: ServingCertificate) -> uvicorn.Config
         lifespan="off",
         backlog=_BACKLOG,
         timeout_keep_alive=IDLE_S,
-        ssl_context_factory=lambda _config, _default: certificate.context,
+        **certificate.shown(),
     )

@@ -1,15 +1,17 @@
 """`python -m api_service`: the API as a process of its own."""
 
+import argparse
 import sys
 from contextlib import AsyncExitStack
 from functools import partial
+from pathlib import Path
 
 from api_service.app import create_app
 from api_service.server import serve
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.companions import beside
 from reservation_core.runtime.policy_file import take_over
-from reservation_core.runtime.programs import run_program
+from reservation_core.runtime.programs import run_with_settings, settings_told
 from reservation_core.runtime.reading import open_reads
 from reservation_core.runtime.settings import ApiSettings
 from reservation_core.runtime.shutdown import stop_on_signals
@@ -33,9 +35,15 @@ async def _run(settings: ApiSettings) -> None:
 
 def main() -> int:
     """Serve until SIGTERM or SIGINT. Returns the exit code."""
-    return run_program(
-        "api_service", "The GPU Dev Server's REST API, until SIGTERM or SIGINT.", ApiSettings, _run, sys.argv[1:]
+    parser = argparse.ArgumentParser(
+        prog="python -m api_service",
+        description="The GPU Dev Server's REST API, until SIGTERM or SIGINT.",
+        epilog=settings_told(ApiSettings),
     )
+    parser.add_argument("--tls-cert", type=Path, metavar="FILE", help="PEM: the certificate with its chain; serve TLS")
+    parser.add_argument("--tls-key", type=Path, metavar="FILE", help="PEM: its key, without a password")
+    chosen = {name: value for name, value in vars(parser.parse_args()).items() if value is not None}
+    return run_with_settings("api_service", ApiSettings, _run, changed=lambda read: read.model_copy(update=chosen))
 
 
 if __name__ == "__main__":

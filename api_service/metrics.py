@@ -117,6 +117,7 @@ class Metrics:
         )
         self._latency = Histogram("gpu_dev_http_request_seconds", "Time to answer.", labels, registry=registry)
         self._unforeseen = Counter("gpu_dev_http_unforeseen_errors", "Answers 500.", registry=registry)
+        self._certificate: Gauge | None = None
         # Looking a label set up takes longer than counting: kept per route, of which there are few.
         self._children: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
@@ -137,6 +138,16 @@ class Metrics:
     def show(self, collector: Collector) -> None:
         """Add what another part of the process counts."""
         self._registry.register(collector)
+
+    def certificate_ends(self, at: float) -> None:
+        """The certificate in use ends at `at`, in seconds since 1970."""
+        if self._certificate is None:
+            self._certificate = Gauge(
+                "gpu_dev_certificate_ends_seconds",
+                "When the certificate that the API shows ends, in seconds since 1970.",
+                registry=self._registry,
+            )
+        self._certificate.set(at)
 
     def unforeseen_error(self) -> None:
         """Count an exception that nobody expected."""

@@ -64,7 +64,7 @@ async def answer(
                 rules.tls_cert, rules.tls_key, lambda ends_at: metrics.certificate_ends(_seconds(ends_at))
             )
             certificate.look()
-            secured = {"ssl_context_factory": lambda _config, _default: certificate.context}
+            secured = certificate.shown()
             looking = Loops().keep("certificate", partial(certificate.watch, rules.certificate_look_s))
             await closing.enter_async_context(beside(looking, name="certificate"))
         address = address_of(opened, "https" if secured else "http")

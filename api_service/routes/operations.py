@@ -10,13 +10,14 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from api_service.documents import openapi, problems
 from api_service.problems import ProblemError
 from api_service.reference_page import POLICY, render
-from api_service.services import Served
+from api_service.services import Served, Services
 from reservation_core.ports.transactions import DatabaseUnavailableError
 
 router = APIRouter(tags=["operations"])
 
 _PATIENCE_S = 2.0
 _NOT_READY: dict[int | str, dict[str, Any]] = {503: problems(503)[503]}
+_ELSEWHERE: dict[int | str, dict[str, Any]] = {404: problems(404)[404]}
 
 
 @router.get("/healthz", summary="Is the process alive?", response_class=PlainTextResponse)
@@ -43,9 +44,16 @@ async def readyz(services: Served) -> Response:
     return PlainTextResponse("\n".join(["ready", *map(str, services.runtime.loops.failing())]) + "\n")
 
 
-@router.get("/metrics", summary="Metrics for Prometheus", response_class=PlainTextResponse)
+@router.get("/metrics", summary="Metrics for Prometheus", response_class=PlainTextResponse, responses=_ELSEWHERE)
 async def metrics(services: Served) -> Response:
-    """Queues, jobs, GPUs and requests."""
+    """Queues, jobs, GPUs and requests. 404 where the server answers this at a port of its own."""
+    if services.settings.metrics_listen is not None:
+        raise ProblemError(404, "not_found", "Metrics are answered at another port, which administrators know.")
+    return await exposition(services)
+
+
+async def exposition(services: Services) -> Response:
+    """The same, wherever it is asked for."""
     return Response(await services.metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 

@@ -1,6 +1,7 @@
 """What a program without an API answers about itself, for those who watch over its process."""
 
 import asyncio
+import socket
 
 import structlog
 from fastapi import FastAPI
@@ -9,6 +10,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
+from starlette.types import ASGIApp
 
 from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWorkFactory
 from reservation_core.runtime.bounded_protocol import ServerBounds
@@ -66,12 +68,16 @@ def _lines(*lines: str, status: int = 200) -> Response:
 
 async def serve_health(uow_factory: UnitOfWorkFactory, loops: Loops, listen: str, http: HttpSettings) -> None:
     """Answer until cancelled. Raises ListenError."""
-    opened = open_socket(listen, "GPU_DEV_HEALTH_LISTEN")
+    await serve_beside(create_app(uow_factory, loops), open_socket(listen, "GPU_DEV_HEALTH_LISTEN"), "health", http)
+
+
+async def serve_beside(app: ASGIApp, opened: socket.socket, name: str, http: HttpSettings) -> None:
+    """Answer at a port of its own, without TLS, until cancelled; then close it. `name` says in the log what it is."""
     try:
-        config = quiet_config(create_app(uow_factory, loops), stop_patience_s=_STOP_PATIENCE_S, lifespan="off")
+        config = quiet_config(app, stop_patience_s=_STOP_PATIENCE_S, lifespan="off")
         server = QuietServer(
             config,
-            lambda: _log.info("health_listening", address=address_of(opened)),
+            lambda: _log.info(f"{name}_listening", address=address_of(opened)),
             ServerBounds(http.limits(CONNECTIONS)),
         )
         await server.serve([opened])

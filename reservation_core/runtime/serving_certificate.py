@@ -10,7 +10,7 @@ import ssl
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import structlog
 from cryptography import x509
@@ -34,6 +34,10 @@ class ServingCertificate:
     def loaded(self) -> bool:
         """Whether handshakes can succeed."""
         return self._current is not None
+
+    def shown(self) -> dict[str, Any]:
+        """uvicorn's settings for a server that shows it."""
+        return {"ssl_context_factory": lambda _config, _default: self.context}
 
     def look(self) -> None:
         """Take the files' certificate into use if they have changed since the last look."""

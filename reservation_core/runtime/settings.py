@@ -14,15 +14,14 @@ from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, Secre
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from reservation_core.adapters.kubernetes.attaching import GpuAttach, GpuPin
-from reservation_core.adapters.notices.security import SmtpSecurity
 from reservation_core.domain.client_addresses import trusted_networks
-from reservation_core.domain.egress import egress_rules
 from reservation_core.domain.placement.policy_names import DEFAULT_POLICY, PlacementPolicy
 from reservation_core.domain.retention import RetentionRules
 from reservation_core.runtime.settings_auth import AuthSettings
 from reservation_core.runtime.settings_http import HttpSettings
+from reservation_core.runtime.settings_notices import NoticeSettings, SmtpSettings
 from reservation_core.runtime.settings_retention import RetentionSettings
-from reservation_core.runtime.settings_section import Section
+from reservation_core.runtime.settings_section import Seconds, Section, split
 from reservation_core.runtime.settings_web import WebSettings
 
 
@@ -52,45 +51,21 @@ def _upper(value: object) -> object:
     return value.upper() if isinstance(value, str) else value
 
 
-def _split(value: object) -> object:
-    """A list as people write it in an environment variable: `1800,900,300`, with or without brackets."""
-    return (
-        [word for part in value.strip(" []").split(",") if (word := part.strip(" \"'"))]
-        if isinstance(value, str)
-        else value
-    )
-
-
 def _none_if_empty(value: object) -> object:
     return None if value == "" else value
 
 
 LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(_upper)]
-Seconds = Annotated[float, Field(gt=0, le=86_400 * 400)]
 # Where /healthz and /readyz are answered, such as 0.0.0.0:8081; None: nowhere.
 HealthListen = Annotated[str, Field(min_length=3, max_length=300)] | None
 Names = Annotated[
     tuple[Annotated[str, Field(min_length=1, max_length=317)], ...],
     NoDecode,
-    BeforeValidator(_split),
+    BeforeValidator(split),
     Field(min_length=1, max_length=20),
 ]
 WarningTimes = Annotated[
-    tuple[Annotated[int, Field(gt=0, le=86_400 * 400)], ...], NoDecode, BeforeValidator(_split), Field(max_length=20)
-]
-
-
-def _destinations(value: tuple[str, ...]) -> tuple[str, ...]:
-    egress_rules(value, public=True)
-    return value
-
-
-Destinations = Annotated[
-    tuple[Annotated[str, Field(min_length=1, max_length=254)], ...],
-    NoDecode,
-    BeforeValidator(_split),
-    Field(max_length=1000),
-    AfterValidator(_destinations),
+    tuple[Annotated[int, Field(gt=0, le=86_400 * 400)], ...], NoDecode, BeforeValidator(split), Field(max_length=20)
 ]
 
 
@@ -102,7 +77,7 @@ def _proxies(value: tuple[str, ...]) -> tuple[str, ...]:
 Proxies = Annotated[
     tuple[Annotated[str, Field(min_length=2, max_length=50)], ...],
     NoDecode,
-    BeforeValidator(_split),
+    BeforeValidator(split),
     Field(max_length=100),
     AfterValidator(_proxies),
 ]
@@ -148,34 +123,6 @@ class PlacementSettings(Section):
     """On which nodes jobs start, of those with enough free cards."""
 
     policy: PlacementPolicy = DEFAULT_POLICY
-
-
-class SmtpSettings(Section):
-    """The mail server that takes notices. Its password is a secret of its own: GPU_DEV_SMTP_PASSWORD, or a file."""
-
-    host: Annotated[str, Field(min_length=1, max_length=253)] | None = None  # without one nobody is told by mail
-    port: Annotated[int, Field(ge=1, le=65_535)] = 587
-    security: SmtpSecurity = SmtpSecurity.STARTTLS
-    user: Annotated[str, Field(min_length=1, max_length=254)] | None = None
-    sender: Annotated[str, Field(max_length=254, pattern=r"^[!-?A-~]+@[A-Za-z0-9.-]+$")] | None = None
-
-
-class NoticeSettings(Section):
-    """How people are told, and where notices may go."""
-
-    # Hosts, .domains, addresses and CIDR ranges that may be reached even where they are private or without TLS.
-    allow: Destinations = ()
-    public: bool = True  # every public address over https, or only what `allow` lists
-    ca_file: Path | None = None  # PEM: whom to trust beside the system's certificate authorities
-    timeout_s: Annotated[float, Field(gt=0, le=60)] = 10
-    parallel: Annotated[int, Field(ge=1, le=200)] = 16
-    per_s: Annotated[float, Field(gt=0, le=10_000)] = 50
-    tries: Annotated[int, Field(ge=1, le=50)] = 8
-    first_pause_s: Seconds = 5  # after the first failure; four times as long after each further one
-    longest_pause_s: Seconds = 6 * 3600
-    oldest_s: Seconds = 86_400
-    sweep_s: Seconds = 1
-    visibility_s: Seconds = 30
 
 
 class CommonSettings(BaseSettings):
@@ -289,6 +236,11 @@ class ApiSettings(GraceSettings, WaitlistSettings):
     """The API service."""
 
     listen: str = "127.0.0.1:8080"
+    # PEM files, both or neither: the certificate with its chain, and its key. With them it serves over TLS alone.
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    # Where /metrics is answered, such as 0.0.0.0:9090: there alone then, without TLS. None: where all else is.
+    metrics_listen: HealthListen = None
     # A streaming replica of the database, where lists and heavy reads are done; empty: all at the primary.
     database_replica_url: Annotated[SecretStr | None, BeforeValidator(_none_if_empty)] = None
     # So long a read waits until the replica has all that the primary has; after that the primary answers.

@@ -8,8 +8,8 @@ from pydantic import Field, model_validator
 
 from reservation_core.domain.placement.policy_names import DEFAULT_POLICY, PlacementPolicy
 from reservation_core.ports.extender import AssumeAt, Candidates
-from reservation_core.runtime.settings import CommonSettings, Seconds
-from reservation_core.runtime.settings_section import Section
+from reservation_core.runtime.settings import CommonSettings
+from reservation_core.runtime.settings_section import Seconds, Section
 
 _NAME = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 _OBJECT_NAME = r"^[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?$"

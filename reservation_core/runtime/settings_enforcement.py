@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 from pydantic import Field, SecretStr
 
 from reservation_core.domain.booking_enforcement import Place, Silence, Unbooked
-from reservation_core.runtime.settings import Names, Seconds
-from reservation_core.runtime.settings_section import Section
+from reservation_core.runtime.settings import Names
+from reservation_core.runtime.settings_section import Seconds, Section
 
 
 class BookingEnforcement(Section):

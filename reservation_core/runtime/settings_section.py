@@ -1,6 +1,10 @@
 """What all sections of the settings have in common."""
 
-from pydantic import BaseModel, ConfigDict
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Seconds = Annotated[float, Field(gt=0, le=86_400 * 400)]
 
 
 class Section(BaseModel):
@@ -10,3 +14,12 @@ class Section(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid")
+
+
+def split(value: object) -> object:
+    """A list as people write it in an environment variable: `1800,900,300`, with or without brackets."""
+    return (
+        [word for part in value.strip(" []").split(",") if (word := part.strip(" \"'"))]
+        if isinstance(value, str)
+        else value
+    )

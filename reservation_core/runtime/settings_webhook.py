@@ -8,9 +8,10 @@ from reservation_core.domain.asked_cards import CardResources
 from reservation_core.domain.injection import InjectionRules
 from reservation_core.domain.map_marks import SCHEDULER_NAME
 from reservation_core.domain.visible_cards import VisibleCardsRules
-from reservation_core.runtime.settings import CommonSettings, Seconds
+from reservation_core.runtime.settings import CommonSettings
 from reservation_core.runtime.settings_admission import QualifiedName
 from reservation_core.runtime.settings_enforcement import BookingEnforcement
+from reservation_core.runtime.settings_section import Seconds
 
 
 class WebhookRules(BookingEnforcement):

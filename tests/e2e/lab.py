@@ -22,7 +22,8 @@ from reservation_core.adapters.postgres.engine import open_engine
 from reservation_core.adapters.postgres.shared_clock import SharedClock
 from reservation_core.domain.booking_life import BookingRules
 from reservation_core.domain.model import Role
-from reservation_core.runtime.settings import NoticeSettings, SmtpSettings, StandaloneSettings
+from reservation_core.runtime.settings import StandaloneSettings
+from reservation_core.runtime.settings_notices import NoticeSettings, SmtpSettings
 from reservation_core.runtime.wiring import Runtime, open_cluster, open_runtime
 from reservation_core.usecases.keep_bookings import BookingKeeping
 from reservation_core.usecases.keep_calendar import keep_calendar
