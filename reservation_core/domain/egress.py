@@ -15,6 +15,24 @@ Network = IPv4Network | IPv6Network
 _EMBEDDING = (ip_network("64:ff9b::/96"), ip_network("64:ff9b:1::/48"), ip_network("::/96"))
 """Networks whose last 32 bits are an IPv4 address that is meant: translated (RFC 6052, 8215), compatible (RFC 4291)."""
 
+_METADATA = frozenset(
+    ip_address(address)
+    for address in (
+        "169.254.169.254",  # Amazon, Google, Azure, Oracle, OpenStack, DigitalOcean, IBM
+        "169.254.170.2",  # Amazon ECS
+        "169.254.170.23",  # Amazon EKS
+        "169.254.0.23",  # Tencent
+        "100.100.100.200",  # Alibaba
+        "168.63.129.16",  # Azure's host, which gives out certificates and extensions' settings; a public address
+        "192.0.0.192",  # Oracle, older
+        "fd00:ec2::254",  # Amazon
+        "fd00:ec2::23",  # Amazon EKS
+        "fd20:ce::254",  # Google
+    )
+)
+"""Where clouds give credentials to whoever asks from a machine of theirs, by their own documentation. No notice is ever
+meant for one, so listing the range around it does not let any there."""
+
 
 @dataclass(frozen=True, slots=True)
 class EgressRules:
@@ -48,6 +66,8 @@ def refused(rules: EgressRules, *, host: str, address: str, tls: bool) -> str | 
     found = _meant(address)
     if found is None:
         return f"{host} has no address that can be connected to."
+    if found in _METADATA:
+        return f"{host} is a cloud's metadata address, which notices never go to."
     if any(found in network for network in rules.networks if network.version == found.version):
         return None
     if _listed(rules.hosts, host) and not (found.is_link_local or found.is_multicast or found.is_unspecified):

@@ -11,9 +11,11 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import httpcore
+import structlog
 
 from reservation_core.domain.egress import EgressRules, refused
-from reservation_core.ports.notices import NeverTakenError
+
+_log = structlog.get_logger(__name__)
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 """Addresses of a host, as text. Raises OSError."""
@@ -42,7 +44,10 @@ class GuardedNetwork(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Connect to an address of `host`, if all its addresses may be reached. Raises NeverTakenError."""
+        """Connect to an address of `host`, if all its addresses may be reached.
+
+        Why it may not is for the operator's log: the owner of a target learns as little as of a host that is not there.
+        """
         try:
             addresses = await self._resolve(host, port)
         except (OSError, UnicodeError) as error:
@@ -50,7 +55,8 @@ class GuardedNetwork(httpcore.AsyncNetworkBackend):
         for address in addresses:
             why = refused(self._rules, host=host, address=address, tls=self._tls)
             if why is not None:
-                raise NeverTakenError(why)
+                _log.info("notice_not_let_out", reason=why)
+                raise httpcore.ConnectError("not let out")
         failed: Exception = httpcore.ConnectError(f"{host} has no address")
         for address in addresses:
             try:

@@ -150,14 +150,18 @@ async def _read(answer: httpcore.Response) -> None:
 
 
 def _said(error: Exception) -> str:
-    """Why, without addresses: the owner of a target need not learn what a name means inside our network."""
+    """Why, without addresses: the owner of a target must not learn what is inside our network, or what a name means.
+
+    So a host that is not there, a port that refuses, and an address that is out of bounds are one answer.
+    """
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
             return f"its certificate is not trusted ({cause.verify_message})"
         if isinstance(cause, ssl.SSLError):
             return "TLS failed"
-        if isinstance(cause, ConnectionRefusedError):
-            return "it was refused"
         cause = cause.__cause__ or cause.__context__
-    return "the host does not answer or does not exist"
+    return (
+        "nothing answers there, or notices may not go there. They go to public addresses over https, and to what an"
+        " operator lists in GPU_DEV_NOTICES__ALLOW"
+    )

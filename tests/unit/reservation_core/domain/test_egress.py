@@ -31,6 +31,16 @@ def test_what_is_ours_is_never_reached_by_default(address: str) -> None:
         assert refused(EgressRules(), host="h.example", address=address, tls=tls) is not None
 
 
+@pytest.mark.parametrize(
+    "address",
+    ["169.254.169.254", "::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe", "fd00:ec2::254", "100.100.100.200",
+     "168.63.129.16"],
+)  # fmt: skip
+def test_a_clouds_metadata_is_never_reached_whatever_is_listed(address: str) -> None:
+    rules = egress_rules(["0.0.0.0/0", "::/0", "h.example"], public=True)
+    assert "metadata" in (refused(rules, host="h.example", address=address, tls=True) or "")
+
+
 @pytest.mark.parametrize("address", ["", "localhost", "127.1", "0x7f000001", "not an address"])
 def test_what_is_no_address_is_refused(address: str) -> None:
     assert refused(egress_rules(["h.example"], public=True), host="h.example", address=address, tls=True) is not None
