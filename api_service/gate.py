@@ -131,7 +131,7 @@ class Gate:
         template = getattr(route, "path", None) or "unmatched"
         method = scope["method"] if route is not None else "other"
         self._services.metrics.request(method, template, status, seconds)
-        # No line for each success: it would cost more than the request. Who did what is in the record of events.
+        self._services.access_log.note(scope, template, status, seconds)
         if 100 <= status < 400:
             return
         log = _log.error if status >= 500 else _log.info

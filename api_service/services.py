@@ -9,6 +9,7 @@ from typing import Annotated
 import structlog
 from fastapi import Depends, Request
 
+from api_service.access_log import EVERY_S, AccessLog
 from api_service.auth import Authenticator
 from api_service.following import SharedWakeups
 from api_service.metrics import Metrics
@@ -54,6 +55,7 @@ class Services:
     sign_in_pace: SignInPace
     streams: OpenStreams
     page_streams: OpenStreams
+    access_log: AccessLog
     stream_reads: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_STREAM_READERS))
 
     @classmethod
@@ -87,6 +89,7 @@ class Services:
             sign_in_pace=SignInPace(settings),
             streams=OpenStreams(settings.streams_per_user),
             page_streams=OpenStreams(settings.web.streams_per_user),
+            access_log=AccessLog(settings, runtime.clock),
         )
 
     @asynccontextmanager
@@ -100,6 +103,7 @@ class Services:
         background = [
             asyncio.create_task(loops.keep("streams", self.wakeups.run)),
             asyncio.create_task(token_uses),
+            asyncio.create_task(loops["access_log"].repeat(self.access_log.write, rest_s=EVERY_S, rests_first=True)),
             asyncio.create_task(self.policy.run(loops["policy"])),
         ]
         try:
@@ -114,6 +118,8 @@ class Services:
                 if isinstance(result, Exception):
                     _log.error("background_task_failed", error=repr(result))
             await self.signing_in.close()
+            await self.access_log.write()
+            self.access_log.close()
             with suppress(DatabaseUnavailableError):
                 await self.authenticator.write_last_used()
 

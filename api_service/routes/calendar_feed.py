@@ -6,6 +6,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from api_service import calendar_file
+from api_service.access_log import told_by
 from api_service.documents import answers, problems, reads, stream
 from api_service.gate import FEED
 from api_service.idempotency import Answer, once
@@ -84,6 +85,7 @@ async def get_feed(
 ) -> Response:
     """For calendar programs: they send nothing but this address. It reads, and changes nothing."""
     found = await _read(request, services, token or "")
+    told_by(request.scope, found.user, None)
     tag = calendar_file.tag_of(found.user, found.bookings)
     # It may be kept by who asked, and is asked for again each time.
     headers = {"Cache-Control": "private, no-cache", "ETag": tag}

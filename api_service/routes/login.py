@@ -4,6 +4,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from api_service import bodies
+from api_service.access_log import told_by
 from api_service.documents import answers, problems, takes
 from api_service.problems import ProblemError
 from api_service.services import Served
@@ -40,6 +41,7 @@ async def sign_in(request: Request, services: Served) -> Response:
         except ProofUnavailableError as error:
             detail = f"Who you are can't be checked at this moment. {error} Try again."
             raise ProblemError(503, "proof_unavailable", detail, headers={"Retry-After": "5"}) from error
+    told_by(request.scope, done.user.name, done.token.id)
     answer = SignedIn(
         user=done.user.name,
         role=done.user.role,

@@ -123,6 +123,7 @@ class Site:
             return None  # over, or never was one: they sign in again
         if principal.role is Role.SERVICE:
             return None  # no session begins with it, but a cookie holds what its browser was told to send
+        request.scope["principal"] = principal
         return SignedInVisitor(principal, secret, RestCalls(self._rest, request, principal))
 
     async def _form(self, request: Request, visitor: SignedInVisitor | None) -> Form:

@@ -27,15 +27,25 @@ def trusted_networks(entries: Sequence[str]) -> tuple[Network, ...]:
 
 
 def source_of(peer: str | None, forwarded: Sequence[str], trusted: Sequence[Network]) -> str:
-    """Whose bucket a request takes from: an IPv4 address, or the /64 that an IPv6 address is in.
+    """Whose bucket a request takes from: an IPv4 address, or the /64 that an IPv6 address is in."""
+    client = _client(peer, forwarded, trusted)
+    return _UNKNOWN if client is None else _key(client)
 
-    `peer` is who is connected; `forwarded` are the values of `X-Forwarded-For`, which each proxy writes the address of
-    who asked it behind. So they are read from the end, as long as who wrote is a proxy of ours. What is no address ends
-    the way at the proxy that passed it on.
+
+def address_of_client(peer: str | None, forwarded: Sequence[str], trusted: Sequence[Network]) -> str:
+    """The address that a request comes from, whole, as far as it can be known."""
+    client = _client(peer, forwarded, trusted)
+    return _UNKNOWN if client is None else str(client)
+
+
+def _client(peer: str | None, forwarded: Sequence[str], trusted: Sequence[Network]) -> Address | None:
+    """`peer` is who is connected; `forwarded` are the values of `X-Forwarded-For`, which each proxy writes the address
+    of who asked it behind. So they are read from the end, as long as who wrote is a proxy of ours. What is no address
+    ends the way at the proxy that passed it on.
     """
     here = _parsed(peer or "")
     if here is None:
-        return _UNKNOWN
+        return None
     if trusted:
         way = [part for value in forwarded for part in value.split(",")]
         for part in reversed(way[-_LONGEST_WAY:]):
@@ -45,7 +55,7 @@ def source_of(peer: str | None, forwarded: Sequence[str], trusted: Sequence[Netw
             if before is None:
                 break
             here = before
-    return _key(here)
+    return here
 
 
 def counted_source(peer: str, proxies: Sequence[Network]) -> str | None:

@@ -241,6 +241,8 @@ class ApiSettings(GraceSettings, WaitlistSettings):
     tls_key: Path | None = None
     # Where /metrics is answered, such as 0.0.0.0:9090: there alone then, without TLS. None: where all else is.
     metrics_listen: HealthListen = None
+    # A line for each request: `-` beside the log's other lines, a file (its path from GPU_DEV_HOME), or empty: none.
+    access_log: Annotated[str, Field(max_length=4096)] = "-"
     # A streaming replica of the database, where lists and heavy reads are done; empty: all at the primary.
     database_replica_url: Annotated[SecretStr | None, BeforeValidator(_none_if_empty)] = None
     # So long a read waits until the replica has all that the primary has; after that the primary answers.
@@ -374,5 +376,6 @@ class ExpirySettings(EndSettings, KeepingSettings):
 class StandaloneSettings(ApiSettings, ProcessorSettings, ExpirySettings, UpdaterSettings):
     """All in one process."""
 
+    access_log: Annotated[str, Field(max_length=4096)] = "access.log"
     update_every_s: Seconds = 30
     expire_every_s: Seconds = 60  # behind the processor, which ends what is due by itself

@@ -5,6 +5,7 @@ from zoneinfo import available_timezones
 
 from starlette.responses import Response
 
+from api_service.access_log import told_by
 from api_service.metrics import SignInOutcome
 from api_service.problems import ProblemError
 from api_service.sign_in_counting import counted_sign_in
@@ -32,6 +33,7 @@ async def sign_in(visit: Visit) -> Response:
         except _NotSignedInError as refused:
             tried.outcome = refused.outcome
             return _form(visit, wanted, str(refused))
+    told_by(visit.request.scope, session.token.user, session.token.id)
     response = visit.go(wanted)
     visit.cookies.keep_session(response, session.secret, session.expires_at)
     return response

@@ -11,6 +11,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from pydantic import ValidationError
 from starlette.responses import RedirectResponse, Response
 
+from api_service.access_log import told_by
 from api_service.problems import ProblemError, of_validation
 from api_service.sign_in_counting import counted_sign_in
 from api_service.web.return_address import safe_return
@@ -48,6 +49,7 @@ async def done(visit: Visit) -> Response:
     flow = _flow(visit)
     with counted_sign_in(visit.services.metrics, SignInMethod.OIDC):
         signed_in, wanted = await _signed_in(visit, flow)
+    told_by(visit.request.scope, signed_in.user.name, signed_in.token.id)
     response = visit.go(wanted)
     visit.cookies.drop_sign_in(response)
     visit.cookies.keep_session(response, signed_in.secret, signed_in.expires_at)

@@ -1,0 +1,147 @@
+"""Who asked for what, and what came of it: a line of JSON for each request, also for those that were refused.
+
+A line costs the request an entry in a list; they are written together, by a thread. No line holds a credential: of an
+address only its path is told, which has none.
+"""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Mapping, MutableMapping
+from datetime import datetime
+from logging import LogRecord
+from logging.handlers import RotatingFileHandler
+from typing import Any
+
+from api_service import headers
+from reservation_core.domain.client_addresses import address_of_client, trusted_networks
+from reservation_core.ports.clock import Clock
+from reservation_core.ports.identities import Principal
+from reservation_core.runtime.settings import ApiSettings
+from reservation_core.runtime.settings_error import SettingsError
+
+EVERY_S = 0.5
+MOST_LINES = 20_000
+"""So many wait to be written at most; where the disk or the pipe takes nothing, what comes then is counted alone."""
+WITH_THE_LOG = "-"
+_FILE_BYTES = 100 * 2**20
+_FILES_KEPT = 9
+_LONGEST_PATH = 300
+_UNTOLD = frozenset({"/healthz", "/readyz", "/static/{digest}/{name}"})
+_Entry = tuple[datetime, Mapping[str, Any], str, int, float]
+
+
+def told_by(scope: MutableMapping[str, Any], user: str, token: str | None) -> None:
+    """Who asked, where that is not known by a token: said by the route that found it out."""
+    scope["told_by"] = (user, token)
+
+
+class AccessLog:
+    """Gathers entries, and writes them where the settings say. Raises SettingsError for a file that can't be."""
+
+    def __init__(self, settings: ApiSettings, clock: Clock) -> None:
+        self._trusted = trusted_networks(settings.trusted_proxies)
+        self._place = _place(settings)
+        self._clock = clock
+        self._entries: list[_Entry] = []
+        self._dropped = 0
+
+    def note(self, scope: Mapping[str, Any], route: str, status: int, seconds: float) -> None:
+        """A request was answered; status 0: it was given up before."""
+        if self._place is None or route in _UNTOLD:
+            return
+        if len(self._entries) >= MOST_LINES:
+            self._dropped += 1
+            return
+        self._entries.append((self._clock.now(), scope, route, status, seconds))
+
+    async def write(self) -> None:
+        """Write what was gathered. Raises OSError: then it is lost, and the next lines say how many it was."""
+        if self._place is None or not (self._entries or self._dropped):
+            return
+        entries, self._entries = self._entries, []
+        dropped, self._dropped = self._dropped, 0
+        lines = [self._line(entry) for entry in entries]
+        if dropped:
+            said = {"event": "access_dropped", "timestamp": _said(self._clock.now()), "lines": dropped}
+            lines.append(json.dumps(said))
+        try:
+            await asyncio.to_thread(self._place.write, lines)
+        except OSError:
+            self._dropped += len(entries) + dropped
+            raise
+
+    def close(self) -> None:
+        """Close the file."""
+        if isinstance(self._place, _PrivateFile):
+            self._place.close()
+
+    def _line(self, entry: _Entry) -> str:
+        at, scope, route, status, seconds = entry
+        principal: Principal | None = scope.get("principal")
+        user, token = scope.get("told_by", (None, None)) if principal is None else (principal.user, principal.token_id)
+        client = scope.get("client")
+        line = {
+            "event": "access",
+            "timestamp": _said(at),
+            "request_id": scope["request_id"],
+            "user": user,
+            "role": None if principal is None else principal.role.value,
+            "token": token,
+            "address": address_of_client(
+                client[0] if client else None, headers.values(scope, b"x-forwarded-for"), self._trusted
+            ),
+            "method": scope["method"],
+            "route": route,
+            "path": scope["path"][:_LONGEST_PATH],
+            "status": status,
+            "ms": round(seconds * 1000, 1),
+        }
+        return json.dumps(line)
+
+
+class _BesideTheLog:
+    """Where the log goes that all else goes to."""
+
+    def write(self, lines: list[str]) -> None:
+        """One by one: what another thread logs meanwhile comes between lines, not within one."""
+        for line in lines:
+            sys.stderr.write(f"{line}\n")
+
+
+class _PrivateFile(RotatingFileHandler):
+    """A file that its owner alone reads; when it is full it is kept with a number, and the oldest is removed."""
+
+    def write(self, lines: list[str]) -> None:
+        """All in one."""
+        record = LogRecord("", 0, "", 0, "\n".join(lines), None, None)
+        if self.shouldRollover(record):
+            self.doRollover()
+        if self.stream is None:
+            self.stream = self._open()
+        self.stream.write(f"{record.msg}\n")
+        self.stream.flush()
+
+    def _open(self) -> Any:
+        opened = os.open(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        return os.fdopen(opened, "a", encoding="utf-8")
+
+
+def _place(settings: ApiSettings) -> _BesideTheLog | _PrivateFile | None:
+    if not settings.access_log:
+        return None
+    if settings.access_log == WITH_THE_LOG:
+        return _BesideTheLog()
+    path = settings.home / settings.access_log
+    try:
+        return _PrivateFile(path, maxBytes=_FILE_BYTES, backupCount=_FILES_KEPT, encoding="utf-8")
+    except OSError as problem:
+        raise SettingsError(
+            f"The access log can't be written to {path}: {problem.strerror or problem}. Set GPU_DEV_ACCESS_LOG to"
+            " another file, to - for the log that all else goes to, or to nothing."
+        ) from problem
+
+
+def _said(at: datetime) -> str:
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,112 @@
+"""Who asked for what: every request leaves a line, also one that was refused."""
+
+import json
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from reservation_core.runtime.settings import ApiSettings
+from tests.integration.api_service.people import People, submitted
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> ApiSettings:
+    return ApiSettings(home=tmp_path, access_log="access.log", trusted_proxies=("127.0.0.1",))
+
+
+async def lines(app: FastAPI, settings: ApiSettings) -> list[dict[str, Any]]:
+    """All that was written so far."""
+    await app.state.services.access_log.write()
+    return [json.loads(line) for line in (settings.home / "access.log").read_text().splitlines()]
+
+
+async def test_every_request_leaves_a_line(
+    app: FastAPI,
+    settings: ApiSettings,
+    calling: Callable[[str], httpx.AsyncClient],
+    people: People,
+) -> None:
+    alice, root = calling("alice"), calling("root")
+    job = (await submitted(alice))["id"]
+    # An administrator's look at somebody else's log; another user's try; nobody's try.
+    assert (await root.get(f"/v1/jobs/{job}/logs", headers={"X-Forwarded-For": "2001:db8::7"})).status_code == 200
+    assert (await calling("bob").get(f"/v1/jobs/{job}/logs")).status_code == 404
+    assert (await calling("unknown").get(f"/v1/jobs/{job}?token=secret")).status_code == 401
+    assert (await calling("anonymous").post("/v1/login", json={"method": "oidc"})).status_code == 422
+    assert (await calling("anonymous").get("/healthz")).status_code == 200
+    found = await lines(app, settings)
+    said = [(each["user"], each["role"], each["method"], each["route"], each["path"], each["status"]) for each in found]
+    assert said == [
+        ("alice", "user", "POST", "/v1/jobs", "/v1/jobs", 202),
+        ("root", "admin", "GET", "/v1/jobs/{job_id}/logs", f"/v1/jobs/{job}/logs", 200),
+        ("bob", "user", "GET", "/v1/jobs/{job_id}/logs", f"/v1/jobs/{job}/logs", 404),
+        (None, None, "GET", "unmatched", f"/v1/jobs/{job}", 401),
+        (None, None, "POST", "/v1/login", "/v1/login", 422),
+    ]
+    assert [each["token"] for each in found[:2]] == [people.principals[name].token_id for name in ("alice", "root")]
+    assert [each["address"] for each in found] == ["127.0.0.1", "2001:db8::7", *["127.0.0.1"] * 3]
+    written = (settings.home / "access.log").read_text()
+    for secret in ("secret", *filter(None, people.secrets.values())):
+        assert secret not in written
+    assert stat.S_IMODE((settings.home / "access.log").stat().st_mode) == 0o600
+
+
+async def test_sign_ins_at_the_pages_say_who(app: FastAPI, settings: ApiSettings, people: People) -> None:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://pages") as browser:
+        assert (await browser.post("/sign-in", data={"token": "gpudev_wrong"})).status_code == 401
+        assert (await browser.post("/sign-in", data={"token": people.secrets["alice"] or ""})).status_code == 303
+        assert (await browser.get("/jobs")).status_code == 200
+    found = await lines(app, settings)
+    assert [(each["user"], each["route"], each["status"]) for each in found] == [
+        (None, "/sign-in", 401),
+        ("alice", "/sign-in", 303),
+        ("alice", "/jobs", 200),
+    ]
+    assert found[1]["token"] == found[2]["token"]  # the session
+
+
+async def test_what_a_calendar_program_reads_has_its_owner(
+    app: FastAPI, settings: ApiSettings, calling: Callable[[str], httpx.AsyncClient]
+) -> None:
+    feed = (await calling("alice").post("/v1/bookings/feed")).json()["path"]
+    assert (await calling("anonymous").get(feed)).status_code == 200
+    last = (await lines(app, settings))[-1]
+    assert (last["user"], last["token"], last["path"]) == ("alice", None, "/v1/bookings.ics")
+
+
+async def test_what_can_not_be_written_is_counted(
+    app: FastAPI, settings: ApiSettings, calling: Callable[[str], httpx.AsyncClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = app.state.services.access_log
+
+    def full(_lines: list[str]) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(log._place, "write", full)
+        for _ in range(3):
+            assert (await calling("alice").get("/v1/jobs")).status_code == 200
+        with pytest.raises(OSError, match="No space"):
+            await log.write()
+    monkeypatch.setattr("api_service.access_log.MOST_LINES", 1)
+    for _ in range(2):
+        assert (await calling("alice").get("/v1/jobs")).status_code == 200
+    access, dropped = await lines(app, settings)
+    assert (access["event"], dropped["event"], dropped["lines"]) == ("access", "access_dropped", 4)
+
+
+async def test_a_full_file_makes_room(
+    app: FastAPI, settings: ApiSettings, calling: Callable[[str], httpx.AsyncClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app.state.services.access_log._place, "maxBytes", 100)
+    for _ in range(3):
+        assert (await calling("alice").get("/v1/jobs")).status_code == 200
+        await app.state.services.access_log.write()
+    kept = sorted(path.name for path in settings.home.glob("access.log*"))
+    assert kept[:3] == ["access.log", "access.log.1", "access.log.2"]
+    assert all(stat.S_IMODE((settings.home / name).stat().st_mode) == 0o600 for name in kept)
