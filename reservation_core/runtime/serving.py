@@ -64,12 +64,15 @@ class QuietServer(uvicorn.Server):
         yield
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve until told to end, or cancelled: then nothing is accepted any more."""
+        """Serve until told to end, or cancelled: then nothing is accepted any more, and no connection stays open."""
         try:
             await super().serve(sockets)
         finally:
             for listener in getattr(self, "servers", ()):
                 listener.close()
+            for connection in [*self.server_state.connections]:
+                connection.transport.abort()
+            await asyncio.sleep(0)  # in which they are closed
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start the application; then accept connections from the sockets, and tell."""

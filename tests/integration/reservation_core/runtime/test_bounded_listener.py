@@ -181,3 +181,20 @@ async def test_handshakes_that_do_not_come_count_and_are_given_up(tmp_path: Any)
         writer.write(ASKED)
         assert b" 200 " in await _answer(reader)
         await _close(writer)
+
+
+async def test_a_server_that_is_cancelled_leaves_no_connection_open() -> None:
+    opened, ready = open_socket("127.0.0.1:0"), asyncio.Event()
+    config = quiet_config(_read_all, stop_patience_s=1, lifespan="off")
+    server = QuietServer(config, ready.set, ServerBounds(HttpLimits(10, 10)))
+    task = asyncio.create_task(server.serve([opened]))
+    await ready.wait()
+    reader, writer = await asyncio.open_connection("127.0.0.1", opened.getsockname()[1])
+    writer.write(ASKED)
+    await _answer(reader)
+    task.cancel()
+    await asyncio.wait([task])
+    assert server.server_state.connections == set()
+    with suppress(ConnectionError):
+        assert await reader.read() == b""
+    writer.close()
