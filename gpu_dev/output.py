@@ -125,7 +125,7 @@ def memory(size_bytes: int | None) -> str:
 
 def as_json(plain: Any, *, indent: int | None = None) -> Rendered:
     """As JSON with a line break, in which what can steer a terminal is escaped; what JSON reads stays the same."""
-    text = json.dumps(plain, indent=indent, ensure_ascii=False)
+    text = json.dumps(plain, indent=indent, ensure_ascii=False, separators=None if indent else (",", ":"))
     lines = (line if line.isprintable() else _escaped(line) for line in text.split("\n"))
     return Rendered("\n".join(lines) + "\n")
 

@@ -85,10 +85,11 @@ Duration = Annotated[
     AfterValidator(_whole_seconds),
 ]
 GpuTypeName = Annotated[str, Field(strict=True, pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
+ExactUserName = Annotated[str, Field(strict=True, pattern=rf"^{USER_NAME}$")]
+"""For names that come from elsewhere, where `Ann` and `ann` may be two people."""
 UserName = Annotated[
-    str,
+    ExactUserName,
     BeforeValidator(lambda name: folded(name) if isinstance(name, str) else name, json_schema_input_type=str),
-    Field(strict=True, pattern=rf"^{USER_NAME}$"),
 ]
 ProjectName = Annotated[str, Field(strict=True, pattern=r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$")]
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from reservation_core.contracts import MAX_GPUS_PER_NODE, GpuTypeName, Line, Time, UserName, Wire
+from reservation_core.contracts import MAX_GPUS_PER_NODE, ExactUserName, GpuTypeName, Line, Time, Wire
 from reservation_core.contracts_bookings import Instant
 from reservation_core.domain.pod_reports import Outcome
 
@@ -21,7 +21,7 @@ class PodSeen(Wire):
     is: said when it is first reported, its GPUs are known to be used there.
     """
 
-    user: UserName
+    user: ExactUserName
     namespace: PodText
     name: PodText
     uid: Annotated[Line, Field(min_length=1, max_length=128)]

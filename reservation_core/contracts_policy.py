@@ -11,6 +11,7 @@ from reservation_core.contracts import (
     MAX_NODES,
     BrokenRule,
     Duration,
+    ExactUserName,
     GpuTypeName,
     Line,
     ProjectName,
@@ -358,7 +359,7 @@ class SchedulabilityAsk(Wire):
     With `pod` the question is about one pod: what else is known to run in the booking is not free for it.
     """
 
-    user: UserName
+    user: ExactUserName
     namespace: Annotated[Line, Field(min_length=1, max_length=253)]
     gpu_type: GpuTypeName | None = None
     gpus: Annotated[int, Field(strict=True, ge=1, le=MAX_GPUS_PER_NODE * MAX_NODES)] = 1

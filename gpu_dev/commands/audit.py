@@ -104,7 +104,7 @@ def export(
             for event in found:
                 put(as_json(event.model_dump(mode="json")))
             return
-        count = _write_whole(file, (event.model_dump_json() + "\n" for event in found))
+        count = _write_whole(file, (as_json(event.model_dump(mode="json")) for event in found))
     say(f"{count} events are in {file}.")
 
 
