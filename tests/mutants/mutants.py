@@ -4,5 +4,6 @@ from tests.mutants.flow_mutants import FLOWS
 from tests.mutants.ledger_mutants import LEDGER
 from tests.mutants.operation_mutants import OPERATION
 from tests.mutants.rule_mutants import RULES
+from tests.mutants.trust_mutants import TRUST
 
-MUTANTS = (*LEDGER, *FLOWS, *RULES, *OPERATION)
+MUTANTS = (*LEDGER, *FLOWS, *RULES, *OPERATION, *TRUST)

@@ -10,7 +10,7 @@ from reservation_core.domain.model import Role
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases import tokens
 from reservation_core.usecases.web_sessions import open_session
-from tests.integration.api_service.people import People
+from tests.integration.api_service.people import People, submitted
 from tests.integration.api_service.web.browsing import words
 from tests.integration.api_service.web.conftest import SignedIn
 
@@ -54,6 +54,29 @@ async def test_a_token_that_is_not_valid_begins_nothing(browsing: SignedIn, peop
     assert "not valid" in words(done.text)
     assert "set-cookie" not in done.headers
     assert str(people.secrets[who]) not in done.text
+
+
+async def test_a_session_is_good_for_what_its_token_is_good_for(
+    browsing: SignedIn, alice: httpx.AsyncClient, root: httpx.AsyncClient
+) -> None:
+    job = await submitted(alice)
+    reads = (await alice.post("/v1/tokens", json={"scopes": ["read"]})).json()["token"]
+    browser = await browsing("anonymous")
+    assert (await browser.client.post("/sign-in", data={"token": reads})).status_code == 303
+    assert job["id"] in await browser.get("/jobs")
+    refused = await browser.send(f"/jobs/{job['id']}/cancel")
+    assert refused.status_code == 403
+    assert "does not have the scope submit" in words(refused.text)
+    assert (await alice.get(f"/v1/jobs/{job['id']}")).json()["status"] == "queued"
+    submits = (await alice.post("/v1/tokens", json={"scopes": ["submit"]})).json()["token"]
+    stranger = await browsing("anonymous")
+    begun = await stranger.client.post("/sign-in", data={"token": submits})
+    assert begun.status_code == 401
+    assert "does not have the scope read" in words(begun.text)
+    # Without the scope admin the pages of administrators are not for an administrator's token either.
+    plain = (await root.post("/v1/tokens", json={"scopes": ["read", "submit"]})).json()["token"]
+    assert (await stranger.client.post("/sign-in", data={"token": plain})).status_code == 303
+    assert (await stranger.client.get("/admin/users")).status_code == 403
 
 
 async def test_a_services_token_begins_nothing(browsing: SignedIn, runtime: Runtime) -> None:
