@@ -85,9 +85,9 @@ class Gate:
         try:
             if scope["path"].startswith(PROTECTED) and scope["path"] not in _WITHOUT_TOKEN:
                 principal = await self._services.token_pace.principal(scope, _authorization(scope))
+                scope["principal"] = principal
                 _refuse_services_elsewhere(principal, scope["path"])
                 token_reach.require(principal, scope["method"], scope["path"])
-                scope["principal"] = principal
             if scope["query_string"]:
                 _refuse_repeated_parameters(scope["query_string"])
             await self._app(scope, receive, send_marked)

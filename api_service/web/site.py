@@ -121,9 +121,9 @@ class Site:
             if problem.status == HTTPStatus.TOO_MANY_REQUESTS:
                 raise
             return None  # over, or never was one: they sign in again
+        request.scope["principal"] = principal
         if principal.role is Role.SERVICE:
             return None  # no session begins with it, but a cookie holds what its browser was told to send
-        request.scope["principal"] = principal
         return SignedInVisitor(principal, secret, RestCalls(self._rest, request, principal))
 
     async def _form(self, request: Request, visitor: SignedInVisitor | None) -> Form:

@@ -56,6 +56,16 @@ async def test_every_request_leaves_a_line(
     assert stat.S_IMODE((settings.home / "access.log").stat().st_mode) == 0o600
 
 
+async def test_who_lacks_a_scope_is_written_down_too(
+    app: FastAPI, settings: ApiSettings, calling: Callable[[str], httpx.AsyncClient]
+) -> None:
+    made = (await calling("alice").post("/v1/tokens", json={"scopes": ["read"]})).json()
+    headers = {"Authorization": f"Bearer {made['token']}"}
+    assert (await calling("anonymous").post("/v1/jobs", json={}, headers=headers)).status_code == 403
+    last = (await lines(app, settings))[-1]
+    assert (last["user"], last["token"], last["path"], last["status"]) == ("alice", made["id"], "/v1/jobs", 403)
+
+
 async def test_sign_ins_at_the_pages_say_who(app: FastAPI, settings: ApiSettings, people: People) -> None:
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://pages") as browser:
         assert (await browser.post("/sign-in", data={"token": "gpudev_wrong"})).status_code == 401
