@@ -12,6 +12,7 @@ import structlog
 
 from api_service.problems import ProblemError
 from reservation_core.domain.errors import UnknownCallerError
+from reservation_core.domain.model import Role
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.identities import Principal
 from reservation_core.ports.ids import IdSource
@@ -41,13 +42,17 @@ class Authenticator:
 
         A browser's session is one where `session` is true, and there alone: what a cookie holds is no bearer token.
         """
-        digest = self._ids.digest(_secret_in(header))
+        digest = self.digest(header)
         now = self._clock.now()
         principal = self._fresh(digest) or await self._look_up_once(digest, now)
         if principal is None or _is_over(principal, now) or principal.session is not session:
             raise _unauthenticated("invalid_token", UnknownCallerError().detail)
         self._used[principal.token_id] = now
         return principal
+
+    def digest(self, header: str | None) -> bytes:
+        """Of the secret in a header. Raises ProblemError (401) where there is none."""
+        return self._ids.digest(_secret_in(header))
 
     def remembered(self, header: str, *, session: bool = False) -> Principal | None:
         """The same where that needs no lookup; None also for an invalid credential."""
@@ -70,9 +75,12 @@ class Authenticator:
         """A user was disabled, or some of their tokens were revoked, here: believe none of theirs unasked."""
         self._forget(lambda principal: principal.user == name)
 
-    def forget_everybody(self) -> None:
-        """Tokens were revoked here with which others' may have been made: believe none unasked."""
-        self._forget(lambda _: True)
+    def forget_revoked(self, by: Principal, user: str) -> None:
+        """Tokens of `user` were revoked here, and those that were made with them: an administrator's for anybody."""
+        if by.role is Role.ADMIN:
+            self._forget(lambda _: True)
+        else:
+            self.forget_user(user)
 
     async def write_last_used(self) -> None:
         """Write down when tokens were last used; what can't be written now is kept for the next time."""

@@ -264,6 +264,7 @@ def token(record: TokenRecord) -> TokenOut:
         last_used_at=record.last_used_at,
         scopes=in_order(record.scopes),
         made_with=record.made_with,
+        session=record.session,
     )
 
 

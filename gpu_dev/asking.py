@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from gpu_dev.durations import parse_duration
 from gpu_dev.errors import UsageError
-from gpu_dev.terminal import say
+from gpu_dev.terminal import harmless, say
 from reservation_core.contracts import MAX_GPUS_PER_NODE
 
 T = TypeVar("T")
@@ -32,7 +32,7 @@ def ask(question: str) -> str:
 
     Question and echo stay off stdout, which may be a pipe that waits for the answer of the command.
     """
-    sys.stderr.write(f"{question} ")
+    sys.stderr.write(f"{harmless(question)} ")
     sys.stderr.flush()
     line = sys.stdin.readline()
     if not line:

@@ -11,6 +11,7 @@ from gpu_dev.errors import ClientError
 from gpu_dev.exchange import Exchange
 from gpu_dev.ids import resolve_id
 from gpu_dev.signing_in import renewal_of
+from gpu_dev.terminal import clean
 
 _COMPLETED = 100
 
@@ -41,7 +42,9 @@ def complete_job_id(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]
     """Ids of the newest jobs that begin so, for the shell's completion."""
     try:
         with client_for(ctx) as client:
-            newest = [(job.id, f"{job.status.value} {job.name or ''}") for job in islice(client.jobs(), _COMPLETED)]
+            newest = [
+                (job.id, clean(f"{job.status.value} {job.name or ''}")) for job in islice(client.jobs(), _COMPLETED)
+            ]
     except ClientError:
         # A shell that completes has no place for an error; the command itself will tell it.
         return []

@@ -1,5 +1,6 @@
 """What reaches the terminal: the answer on stdout, everything said to the person on stderr."""
 
+import re
 import sys
 
 
@@ -15,6 +16,42 @@ class Rendered(str):
 def harmless(text: str) -> str:
     """Text that was not made for a terminal with control characters made visible, but for line breaks."""
     return "\n".join(line if line.isprintable() else clean(line) for line in text.split("\n"))
+
+
+_DRAWING = re.compile(rb"\x1b\[(?:\?25[hl]|[0-9;]*[ABCDGHJKm])")
+"""What programs draw with: colours, the cursor and its moves. Nothing that a terminal answers, keeps or sends on."""
+_CUT = re.compile(rb"\x1b(?:\[[?0-9;]{0,30})?\Z|\xc2\Z")
+_STEERING = re.compile(rb"[\x00-\x07\x0b\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x9f]")
+
+
+class ProgramOutput:
+    """What a program has printed, for a terminal: colours and moves pass, and all else that steers is made visible."""
+
+    def __init__(self) -> None:
+        self._kept = b""
+
+    def take(self, chunk: bytes) -> bytes:
+        """What can be shown by now; the beginning of a sequence waits for its end."""
+        text = self._kept + chunk
+        cut = _CUT.search(text)
+        self._kept = text[cut.start() :] if cut else b""
+        return self._shown(text[: cut.start()] if cut else text)
+
+    def rest(self) -> bytes:
+        """What has waited for an end that did not come."""
+        kept, self._kept = self._kept, b""
+        return self._shown(kept)
+
+    def _shown(self, text: bytes) -> bytes:
+        parts, at = [], 0
+        for drawing in _DRAWING.finditer(text):
+            parts += [_STEERING.sub(_visible, text[at : drawing.start()]), drawing[0]]
+            at = drawing.end()
+        return b"".join([*parts, _STEERING.sub(_visible, text[at:])])
+
+
+def _visible(found: re.Match[bytes]) -> bytes:
+    return found[0].decode().encode("unicode_escape")
 
 
 def say(text: str) -> None:

@@ -7,7 +7,7 @@ from pydantic import Field
 from reservation_core.contracts import Line, Time, Wire
 from reservation_core.domain.user_names import LONGEST_USER_NAME
 
-EventKind = Annotated[str, Field(strict=True, max_length=LONGEST_USER_NAME, pattern="^[a-z][a-z0-9_]*$")]
+EventKind = Annotated[str, Field(strict=True, max_length=64, pattern="^[a-z][a-z0-9_]*$")]
 Actor = Annotated[Line, Field(min_length=1, max_length=LONGEST_USER_NAME)]
 Subject = Annotated[Line, Field(min_length=1, max_length=300)]
 

@@ -24,7 +24,10 @@ class TokenRenew(Wire):
 
 
 class TokenOut(Wire):
-    """A token without its secret. It ends with the token that it was made with, and is good for nothing beyond that."""
+    """A token without its secret. It ends with the token that it was made with, and is good for nothing beyond that.
+
+    A browser's `session` is good for the pages alone.
+    """
 
     id: str
     user: str
@@ -35,6 +38,7 @@ class TokenOut(Wire):
     last_used_at: Time | None
     scopes: list[TokenScope]
     made_with: str | None
+    session: bool
 
 
 class TokensRevoked(Wire):

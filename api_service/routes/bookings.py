@@ -15,6 +15,7 @@ from api_service.pagination import PageQuery, decode, encode
 from api_service.preconditions import expected_version, version_tag
 from api_service.services import Caller, Served
 from api_service.sight import Sight, sees, sight_of
+from api_service.token_reach import require_scopes
 from reservation_core.contracts import Page, UserName
 from reservation_core.contracts_bookings import (
     BookingChange,
@@ -29,6 +30,7 @@ from reservation_core.domain.bookings import Booking
 from reservation_core.domain.calendar import to_micros, to_moment
 from reservation_core.domain.errors import NotBookableError
 from reservation_core.domain.model import BookingStatus
+from reservation_core.domain.token_scopes import TokenScope
 from reservation_core.ports.bookings import BookingFilter
 from reservation_core.ports.identities import Principal
 from reservation_core.ports.transactions import UnitOfWork
@@ -85,6 +87,8 @@ class BookingsQuery(PageQuery):
 async def create_booking(request: Request, services: Served, caller: Caller, dry_run: DryRun = False) -> Response:
     """Concrete GPUs for a time slot, or a 409 with every rule that is broken and the nearest slots that would do."""
     body = await bodies.read(request, BookingCreate, limit=services.settings.max_body_bytes)
+    if body.workload is not None:  # it is a job that is submitted later
+        require_scopes(caller, frozenset({TokenScope.SUBMIT}))
     ids = services.runtime.ids
 
     async def make(uow: UnitOfWork) -> Booking | SeriesOutcome:

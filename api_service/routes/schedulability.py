@@ -14,6 +14,7 @@ from reservation_core.contracts_policy import (
     SeedSchedulability,
     SeedSchedulabilityAsk,
 )
+from reservation_core.domain.user_names import folded
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.report_pods import report_pods
 from reservation_core.usecases.schedulability import AskingPod, schedulability
@@ -79,7 +80,7 @@ async def ask_as_of_old(request: Request, services: Served) -> Response:
     now = services.runtime.clock.now()
 
     async def act(uow: UnitOfWork) -> Answer:
-        verdict = await schedulability(uow, caller, body.user_email.lower(), None, 1, now)
+        verdict = await schedulability(uow, caller, folded(body.user_email), None, 1, now)
         return Answer(200, presenting_policy.seed_schedulability(verdict).model_dump_json().encode())
 
     canonical = body.model_dump_json(exclude={"token"}).encode()

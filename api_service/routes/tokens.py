@@ -10,10 +10,9 @@ from api_service import bodies, presenting
 from api_service.documents import answers, problems, reads
 from api_service.idempotency import Answer, once
 from api_service.pagination import PageQuery, decode, encode
-from api_service.services import Caller, Served, Services
+from api_service.services import Caller, Served
 from reservation_core.contracts import Page, UserName
 from reservation_core.contracts_tokens import TokenCreate, TokenCreated, TokenOut, TokenRenew, TokensRevoked
-from reservation_core.ports.identities import Principal
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases import tokens
 
@@ -97,10 +96,11 @@ async def renew_token(request: Request, services: Served, caller: Caller) -> Res
     good for, its end, and the tokens that were made with it."""
     body = await bodies.read(request, TokenRenew, limit=services.settings.max_body_bytes)
     runtime = services.runtime
+    shown = services.authenticator.digest(request.headers.get("authorization"))
     digest = runtime.ids.digest(body.token)
 
     async def act(uow: UnitOfWork) -> Answer:
-        record = await tokens.renew(uow, caller, digest, runtime.clock.now())
+        record = await tokens.renew(uow, caller, shown, digest, runtime.clock.now())
         return Answer(200, presenting.token(record).model_dump_json().encode())
 
     answer = await once(request, caller, digest, runtime.uow, act)
@@ -117,7 +117,7 @@ async def revoke_all_tokens(
     """Make all of a user's tokens and sessions stop working, but for yours and those that it was made with."""
     async with services.runtime.uow() as uow:
         name, revoked = await tokens.revoke_all(uow, caller, user, services.runtime.clock.now())
-    _forget(services, caller, name)
+    services.authenticator.forget_revoked(caller, name)
     return Response(TokensRevoked(user=name, revoked=revoked).model_dump_json(), media_type="application/json")
 
 
@@ -126,13 +126,5 @@ async def revoke_token(services: Served, caller: Caller, token_id: TokenId) -> R
     """Make a token, and all that were made with it, stop working: at once here, within seconds on other servers."""
     async with services.runtime.uow() as uow:
         record = await tokens.revoke(uow, caller, token_id, services.runtime.clock.now())
-    _forget(services, caller, record.user)
+    services.authenticator.forget_revoked(caller, record.user)
     return Response(presenting.token(record).model_dump_json(), media_type="application/json")
-
-
-def _forget(services: Services, caller: Principal, user: str) -> None:
-    """Tokens of `user` were revoked, and those that were made with them: an administrator's also for others."""
-    if caller.is_admin:
-        services.authenticator.forget_everybody()
-    else:
-        services.authenticator.forget_user(user)

@@ -10,7 +10,7 @@ from gpu_dev.options import JobId, Output
 from gpu_dev.output import Format, as_json, show_list, show_one
 from gpu_dev.session import client_for, whole_id
 from gpu_dev.streams import ResumableLog
-from gpu_dev.terminal import Rendered, put, say
+from gpu_dev.terminal import ProgramOutput, Rendered, put, say
 from gpu_dev.views import EVENT
 from reservation_core.domain.model import JobStatus
 
@@ -28,8 +28,13 @@ def logs(ctx: typer.Context, job_id: JobId, follow: Follow = False) -> None:
         if job.status is JobStatus.QUEUED:
             say(f"{job.id}: {waiting_line(job)}")
         chunks = client.follow_log(job.id, ResumableLog(job.nodes)) if follow else client.log(job.id)
+        # To a file or a pipe it goes as it is; a terminal obeys what is in it, whoever's job it was.
+        shown = ProgramOutput() if sys.stdout.isatty() else None
         for chunk in chunks:
-            sys.stdout.buffer.write(chunk)
+            sys.stdout.buffer.write(chunk if shown is None else shown.take(chunk))
+            sys.stdout.buffer.flush()
+        if shown is not None:
+            sys.stdout.buffer.write(shown.rest())
             sys.stdout.buffer.flush()
 
 

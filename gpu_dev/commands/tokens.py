@@ -1,15 +1,18 @@
 """`tokens list|create|renew|revoke`."""
 
 import os
+from dataclasses import replace
 from itertools import islice
 from secrets import token_urlsafe
 from typing import Annotated
 
 import typer
 
-from gpu_dev.connection import login_file, store_login
+from gpu_dev.client import GpuDevClient
+from gpu_dev.connection import Connection, login_file, store_login
 from gpu_dev.durations import parse_duration
-from gpu_dev.errors import UnreachableError, UsageError
+from gpu_dev.errors import ClientError, UnreachableError, UsageError
+from gpu_dev.exchange import Exchange
 from gpu_dev.options import Output
 from gpu_dev.output import Format, show_list, show_one
 from gpu_dev.session import client_for, connection_of
@@ -67,20 +70,34 @@ def create(
 def renew(ctx: typer.Context) -> None:
     """Replace the secret of the token in use, and print the new one. All else stays, and what was made with it."""
     secret = f"gpudev_{token_urlsafe(32)}"
+    connection, logins = connection_of(ctx), login_file(os.environ)
     with client_for(ctx) as client:
         try:
-            token = client.renew_token(secret)
-        except UnreachableError:
-            say("No answer came: this may be the token from now on, or still the old one.")
-            put(f"{secret}\n")
-            raise
-    connection, logins = connection_of(ctx), login_file(os.environ)
+            client.renew_token(secret)
+        except (ClientError, KeyboardInterrupt):
+            # Whatever went wrong, it may have been done: then the old secret is worth nothing any more.
+            if not _is_good(connection, secret):
+                raise
     if connection.source == str(logins):
         store_login(logins, connection.server, secret, way=connection.way, current=False)
-        say(f"{token.id} is renewed, and the new secret is in {logins}. Keep it wherever else you use it.")
+        say(f"The token is renewed, and the new secret is in {logins}. Keep it wherever else you use it.")
     else:
-        say(f"{token.id} is renewed. Keep the new secret now: it is not shown again.")
+        say("The token is renewed. Keep the new secret now: it is not shown again.")
     put(f"{secret}\n")
+
+
+def _is_good(connection: Connection, secret: str) -> bool:
+    """Whether the server knows a secret; where it can't be asked the secret is printed, as it may be the right one."""
+    try:
+        with GpuDevClient(Exchange(replace(connection, token=secret, way=None))) as client:
+            client.me()
+    except UnreachableError:
+        say("No answer came: this may be the token from now on, or still the old one. Try both.")
+        put(f"{secret}\n")
+        return False
+    except ClientError:
+        return False
+    return True
 
 
 @app.command()

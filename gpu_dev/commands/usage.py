@@ -11,7 +11,7 @@ from gpu_dev.durations import parse_duration
 from gpu_dev.errors import UsageError
 from gpu_dev.output import Column, Format, View, show_list, show_one
 from gpu_dev.session import client_for
-from gpu_dev.terminal import Rendered, put
+from gpu_dev.terminal import Rendered, clean, put
 from gpu_dev.times import local_now, parse_instant, zone_name
 from reservation_core.contracts import Wire
 from reservation_core.contracts_policy import UsageOut, UsageSeriesOut
@@ -53,7 +53,8 @@ def usage(
             _show_series(client.policy.usage_series(by, parse_duration(step), start=since, end=until), output)
             return
         if output is UsageFormat.CSV:
-            put(Rendered(client.policy.usage_csv(by, start=since, end=until)))
+            lines = client.policy.usage_csv(by, start=since, end=until).split("\r\n")
+            put(Rendered("\r\n".join(map(clean, lines))))
             return
         found = client.policy.usage(by, start=since, end=until)
     if output is not UsageFormat.TABLE:

@@ -37,6 +37,7 @@ BEGIN
             USING ERRCODE = 'check_violation', CONSTRAINT = 'tokens_within_their_maker', TABLE = 'tokens';
     END IF;
     NEW.generation := maker.generation + 1;
+    NEW.session := NEW.session OR NEW.session_from IS NOT NULL;  -- also where an older program has begun it
     NEW.revoked_at := coalesce(NEW.revoked_at, maker.revoked_at);
     RETURN NEW;
 END $$;

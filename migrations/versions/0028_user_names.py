@@ -10,18 +10,13 @@ depends_on = None
 
 def upgrade() -> None:
     """Wider checks: all that is there fits them."""
-    _check("[a-z0-9]([a-z0-9._@+-]{0,252}[a-z0-9])?", "")
-
-
-def downgrade() -> None:
-    """The narrower checks, for what is written from now on."""
-    _check("[a-z0-9]([a-z0-9._@-]{0,61}[a-z0-9])?", "NOT VALID")
-
-
-def _check(name: str, validated: str) -> None:
     for table, column in (("users", "name"), ("policies", "user_name")):
         constraint = f"{table}_{column}_check"
         op.execute(
             f"ALTER TABLE {table} DROP CONSTRAINT {constraint},"
-            f" ADD CONSTRAINT {constraint} CHECK ({column} ~ '^{name}$') {validated}"
+            f" ADD CONSTRAINT {constraint} CHECK ({column} ~ '^[a-z0-9]([a-z0-9._@+-]{{0,252}}[a-z0-9])?$')"
         )
+
+
+def downgrade() -> None:
+    """The wider checks stay: rows that need them may be there, and could not be changed any more."""

@@ -54,6 +54,7 @@ class TokenRecord:
     last_used_at: datetime | None
     scopes: frozenset[TokenScope]
     made_with: str | None
+    session: bool
 
 
 class Identities(Protocol):
@@ -126,8 +127,9 @@ class Identities(Protocol):
         """With all that were made with it. None when there is no such token for this user (None: for anybody)."""
         ...
 
-    async def renew_token(self, token_id: str, digest: bytes, now: datetime) -> TokenRecord | None:
-        """Replace its digest; None when it does not work any more, or another token has that digest."""
+    async def renew_token(self, token_id: str, shown: bytes, digest: bytes, now: datetime) -> TokenRecord | None:
+        """Replace its digest `shown`; None when it does not work any more, has another digest already, or another token
+        has the new one."""
         ...
 
     async def revoke_tokens(self, user_id: int, kept: str, now: datetime) -> list[str]:

@@ -34,6 +34,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from reservation_core.domain.id_tokens import ALGORITHMS, IssuerRules
 from reservation_core.domain.model import Role
 from reservation_core.domain.sign_in import SignInMethod, SignInRule
+from reservation_core.domain.user_names import LONGEST_USER_NAME
 from reservation_core.runtime.settings_error import SettingsError
 
 _LARGEST = 2**20
@@ -74,7 +75,7 @@ class _Issuer(BaseModel):
 class _Rule(BaseModel):
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
-    user: Annotated[str, Field(strict=True, min_length=1, max_length=200)]
+    user: Annotated[str, Field(strict=True, min_length=1, max_length=LONGEST_USER_NAME)]
     role: Role = Role.USER
     create: Annotated[bool, Field(strict=True)] = False
 

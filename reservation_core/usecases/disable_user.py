@@ -98,6 +98,8 @@ async def settle_disabled(uow_factory: UnitOfWorkFactory) -> int:
 async def _batch(uow_factory: UnitOfWorkFactory, user: UserRecord, actor: str, *, end: bool) -> tuple[int, int]:
     """How many were found, and how many of them cancelled."""
     async with uow_factory() as uow:
+        if user.id not in await uow.policies.lock_holders([user.id], ()):
+            return 0, 0  # they may come in again, and nobody disables or enables them meanwhile
         listed = uow.belongings.open if end else uow.belongings.waiting
         found = await listed(user.id, _BATCH)
         if not found:

@@ -2,11 +2,19 @@
 
 from datetime import datetime, timedelta
 
-from reservation_core.domain.errors import ForbiddenError, NameTakenError, NotFoundError, UserDisabledError
+from reservation_core.domain.errors import (
+    ForbiddenError,
+    NameTakenError,
+    NotFoundError,
+    UnknownCallerError,
+    UserDisabledError,
+)
 from reservation_core.domain.token_scopes import TokenScope
 from reservation_core.ports.identities import Principal, TokenRecord
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.transactions import UnitOfWork
+
+_MOST_TOLD = 200
 
 
 async def create(
@@ -88,10 +96,15 @@ async def revoke(uow: UnitOfWork, principal: Principal, token_id: str, now: date
     return token
 
 
-async def renew(uow: UnitOfWork, principal: Principal, digest: bytes, now: datetime) -> TokenRecord:
-    """Give the token that asks, and no other, another secret. Raises NameTakenError."""
-    token = await uow.identities.renew_token(principal.token_id, digest, now)
+async def renew(uow: UnitOfWork, principal: Principal, shown: bytes, digest: bytes, now: datetime) -> TokenRecord:
+    """Give the token that asks, and no other, another secret. `shown` is the digest of the one that it was asked with.
+
+    Raises UnknownCallerError for a secret that was replaced already, or a token that ended; NameTakenError.
+    """
+    token = await uow.identities.renew_token(principal.token_id, shown, digest, now)
     if token is None:
+        if await uow.identities.principal(shown, now) is None:
+            raise UnknownCallerError
         raise NameTakenError("This secret can't be taken. Make another one: 32 random bytes, say.")
     await uow.events.append(
         actor=principal.user, kind="token_renewed", at=now, subject=token.id, data={"user": token.user}
@@ -119,6 +132,6 @@ async def revoke_all(uow: UnitOfWork, principal: Principal, user: str | None, no
             kind="tokens_revoked",
             at=now,
             subject=f"user:{name}",
-            data={"user": name, "tokens": len(revoked)},
+            data={"user": name, "tokens": len(revoked), "ids": sorted(revoked)[:_MOST_TOLD]},
         )
     return name, len(revoked)

@@ -10,7 +10,6 @@ from api_service.web.routing import WebRoute
 from api_service.web.token_form import SCOPES, token_asked
 from api_service.web.visit import Visit
 from reservation_core.domain.notices import NoticeChannel, NoticeKind
-from reservation_core.usecases.sign_in import SESSION_NAME
 
 _REFUSALS = (400, 403, 409, 412, 413, 422)
 
@@ -97,9 +96,9 @@ async def _refused(visit: Visit, problem: RestProblemError) -> Response:
 
 
 async def _tokens(visit: Visit) -> list[dict[str, Any]]:
-    """One's own that work, or might; which of them are browsers' sessions."""
+    """One's own that work, or might."""
     found = await visit.rest.all("/v1/tokens", {"user": visit.principal.user}, at_most=1000)
-    return [{**each, "session": each["name"] == SESSION_NAME} for each in found if each["revoked_at"] is None]
+    return [each for each in found if each["revoked_at"] is None]
 
 
 async def _page(

@@ -75,7 +75,7 @@ async def _begun(visit: Visit, secret: str | None) -> WebSession:
     except ForbiddenError as error:
         raise _NotSignedInError(SignInOutcome.NOT_LET_IN, error.detail) from error
     if former is not None:
-        services.authenticator.forget_user(former.user)
+        services.authenticator.forget_revoked(former, former.user)
     return session
 
 
@@ -95,7 +95,7 @@ async def sign_out(visit: Visit) -> Response:
     services, principal = visit.services, visit.principal
     async with services.runtime.uow() as uow:
         await tokens.revoke(uow, principal, principal.token_id, services.runtime.clock.now())
-    services.authenticator.forget_user(principal.user)
+    services.authenticator.forget_revoked(principal, principal.user)
     response = visit.go("/sign-in", "You are signed out.")
     visit.cookies.drop_session(response)
     return response

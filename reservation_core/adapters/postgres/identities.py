@@ -141,10 +141,10 @@ class PostgresIdentities:
         row = result.one_or_none()
         return None if row is None else _token(row)
 
-    async def renew_token(self, token_id: str, digest: bytes, now: datetime) -> TokenRecord | None:
-        """Replace the digest (32 bytes) of a token that works; None also when another token has it."""
+    async def renew_token(self, token_id: str, shown: bytes, digest: bytes, now: datetime) -> TokenRecord | None:
+        """Replace the digest `shown` (32 bytes) of a token that works; None also when another token has the new one."""
         result = await self._connection.execute(
-            statement("renew_token"), {"id": token_id, "digest": digest, "now": now}
+            statement("renew_token"), {"id": token_id, "shown": shown, "digest": digest, "now": now}
         )
         row = result.one_or_none()
         return None if row is None else _token(row)
@@ -178,6 +178,7 @@ def _token(row: Row[Any]) -> TokenRecord:
         last_used_at=row.last_used_at,
         scopes=_scopes(row),
         made_with=row.made_with,
+        session=row.session,
     )
 
 

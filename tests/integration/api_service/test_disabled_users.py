@@ -5,6 +5,7 @@ import httpx
 from api_service.app import create_app
 from reservation_core.runtime.settings import ApiSettings
 from reservation_core.runtime.wiring import Runtime
+from reservation_core.usecases.disable_user import wind_up
 from tests.integration.api_service.calendars import add_nodes, at, booked, said
 from tests.integration.api_service.people import People, submitted
 
@@ -53,6 +54,19 @@ async def test_what_is_no_word_is_refused(root: httpx.AsyncClient) -> None:
     assert (await root.delete("/v1/users/bob", params={"all": "true"})).status_code == 422
     assert (await root.get("/v1/users/bob")).json()["disabled_at"] is None
     assert (await root.delete("/v1/users/nobody", params={"end": "true"})).status_code == 404
+
+
+async def test_who_is_let_in_again_meanwhile_loses_nothing(
+    root: httpx.AsyncClient, bob: httpx.AsyncClient, runtime: Runtime
+) -> None:
+    """Whoever winds up has read that the user is disabled, and works on when that is no longer so."""
+    assert (await root.delete("/v1/users/bob")).status_code == 200
+    async with runtime.uow() as uow:
+        [disabled] = await uow.identities.unsettled()
+    assert (await root.post("/v1/users/bob/enable")).status_code == 200
+    job = await submitted(bob)
+    assert await wind_up(runtime.uow, disabled, "root", end=True) == 0
+    assert (await bob.get(f"/v1/jobs/{job['id']}")).json()["status"] == "queued"
 
 
 async def test_who_was_disabled_may_be_let_in_again(

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -11,12 +12,14 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy.exc import IntegrityError
 
+from reservation_core.domain.errors import UnknownCallerError
 from reservation_core.domain.token_scopes import EVERYTHING, LONGEST_LINE, TokenScope
 from reservation_core.runtime.settings import ApiSettings
 from reservation_core.runtime.settings_auth import AuthSettings
 from reservation_core.runtime.wiring import Runtime
+from reservation_core.usecases.tokens import renew
 from reservation_core.usecases.web_sessions import open_session
-from tests.integration.api_service.calendars import execute
+from tests.integration.api_service.calendars import asked, execute
 from tests.integration.api_service.people import JOB, People
 from tests.integration.api_service.test_access import CALLS
 
@@ -90,6 +93,24 @@ async def test_a_token_is_good_for_its_scopes_alone(
             assert said is bool(lacks), (method, path, answer.text)
             if lacks:
                 assert all(word in answer.json()["detail"] for word in lacks)
+
+
+async def test_a_booking_that_starts_a_job_takes_both(app: FastAPI, alice: httpx.AsyncClient) -> None:
+    asked_for = asked(duration="PT1H") | {"workload": JOB["workload"]}
+    for scopes, allowed in ((["book"], False), (["book", "submit"], True)):
+        async with client(app, (await made(alice, scopes=scopes))["token"]) as caller:
+            answer = await caller.post("/v1/bookings", json=asked_for)
+            assert (answer.status_code != 403) is allowed, answer.text
+            if not allowed:
+                assert "does not have the scope submit" in answer.json()["detail"]
+
+
+async def test_every_token_may_revoke_itself(app: FastAPI, alice: httpx.AsyncClient) -> None:
+    token = await made(alice, scopes=["read"])
+    async with client(app, token["token"]) as caller:
+        assert (await caller.delete("/v1/tokens/tok-zzzzzzzz")).status_code == 403
+        assert (await caller.delete(f"/v1/tokens/{token['id']}")).status_code == 200
+        assert (await caller.get("/v1/users/me")).status_code == 401
 
 
 async def test_an_administrators_token_without_admin_is_a_users(app: FastAPI, root: httpx.AsyncClient) -> None:
@@ -190,7 +211,9 @@ async def test_revoking_all_leaves_the_one_that_asks_and_those_it_was_made_with(
     assert [(each["actor"], each["subject"]) for each in events] == [("root", "user:bob"), ("alice", "user:alice")]
 
 
-async def test_a_renewed_token_is_the_same_with_another_secret(app: FastAPI, alice: httpx.AsyncClient) -> None:
+async def test_a_renewed_token_is_the_same_with_another_secret(
+    app: FastAPI, alice: httpx.AsyncClient, runtime: Runtime, people: People
+) -> None:
     token = await made(alice)
     new = "n" * 32
     async with client(app, token["token"]) as old:
@@ -201,6 +224,15 @@ async def test_a_renewed_token_is_the_same_with_another_secret(app: FastAPI, ali
     assert new not in answer.text
     assert await works(app, new)
     assert await works(app, child["token"])
+    # Another server that still believes the old secret changes nothing by it.
+    old = runtime.ids.digest(token["token"])
+    principal = replace(people.principals["alice"], token_id=token["id"])
+    with pytest.raises(UnknownCallerError):
+        async with runtime.uow() as uow:
+            await renew(uow, principal, old, runtime.ids.digest("m" * 32), runtime.clock.now())
+    assert await works(app, new)
+    async with client(app, new) as again:  # whoever repeats it with what is the secret now
+        assert (await again.post("/v1/tokens/renew", json={"token": new})).status_code == 200
     async with client(app, child["token"]) as other:
         for taken in (new, "0tiny", "with a space" + "x" * 32):
             refused = await other.post("/v1/tokens/renew", json={"token": taken})

@@ -6,8 +6,10 @@ from datetime import timedelta
 
 import httpx
 import pytest
+from typer.testing import CliRunner
 
 from gpu_dev.client import GpuDevClient
+from gpu_dev.commands import tokens
 from gpu_dev.connection import Connection
 from gpu_dev.errors import ApiError, ExitCode
 from gpu_dev.exchange import Exchange
@@ -74,3 +76,28 @@ def test_a_token_whose_answer_is_lost_has_no_secret(system: System) -> None:
     with client_of(system, lost=1) as client:
         assert client.create_token(TokenCreate(name="x")).token is None
         assert [one.name for one in client.tokens() if one.name] == ["x"]
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_token_is_renewed_also_when_the_answer_is_lost(
+    system: System, monkeypatch: pytest.MonkeyPatch, lost: int
+) -> None:
+    token = system.cli("tokens", "create", "--name", "laptop").stdout.strip()
+    connection = Connection(system.url, token)
+    exchange = Exchange(connection, transport=LosesAnswers(lost), sleep=lambda seconds: None)
+    monkeypatch.setattr("gpu_dev.commands.tokens.connection_of", lambda ctx: connection)
+    monkeypatch.setattr("gpu_dev.commands.tokens.client_for", lambda ctx: GpuDevClient(exchange))
+    done = CliRunner().invoke(tokens.app, ["renew"])
+    assert done.exit_code == 0, done.output
+    new = done.stdout.strip()
+    assert system.cli("users", "me", "-o", "name", GPU_DEV_TOKEN=new).stdout == "alice\n"
+    assert system.cli("users", "me", GPU_DEV_TOKEN=token).returncode != 0
+
+
+def test_all_tokens_but_the_one_in_use_are_revoked(system: System) -> None:
+    mine, other = (system.cli("tokens", "create", "--name", name).stdout.strip() for name in ("mine", "other"))
+    assert system.cli("tokens", "revoke", GPU_DEV_TOKEN=mine).returncode == 2
+    done = system.cli("tokens", "revoke", "--all", GPU_DEV_TOKEN=mine)
+    assert (done.returncode, "of alice's tokens revoked" in done.stdout) == (0, True)
+    assert system.cli("users", "me", GPU_DEV_TOKEN=mine).returncode == 0
+    assert system.cli("users", "me", GPU_DEV_TOKEN=other).returncode != 0

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from gpu_dev.output import Format, as_json, show_list, show_one
-from gpu_dev.terminal import put, say
+from gpu_dev.terminal import ProgramOutput, put, say
 from gpu_dev.views import GPU_TYPE, JOB, JOB_DETAILS, summarise
 from reservation_core.contracts import GpuOut
 from tests.unit.gpu_dev.examples import NOON, a_job
@@ -144,3 +144,24 @@ def test_what_programs_read_is_what_was_written() -> None:
     assert job["name"] == EVIL
     assert json.loads(as_json({EVIL: "ü 😀"})) == {EVIL: "ü 😀"}
     assert "ü 😀" in as_json({"name": "ü 😀"})
+
+
+@pytest.mark.parametrize(
+    ("printed", "shown"),
+    [
+        (b"50%\r100%\n", b"50%\r100%\n"),
+        (b"\x1b[31mred\x1b[0m \x1b[2A\x1b[K\x1b[?25l", b"\x1b[31mred\x1b[0m \x1b[2A\x1b[K\x1b[?25l"),
+        (b"\x1b]0;title\x07", rb"\x1b]0;title\x07"),
+        (b"\x1b]52;c;ZXZpbA==\x1b\\", b"\\x1b]52;c;ZXZpbA==\\x1b\\"),
+        (b"\x1b[6n\x1b[c\x1bP+q\x1b\\", b"\\x1b[6n\\x1b[c\\x1bP+q\\x1b\\"),
+        (b"\x00\x7f\xc2\x9b31m", rb"\x00\x7f\x9b31m"),
+        ("gr\u00fc\u00dfe \u4e2d".encode(), "gr\u00fc\u00dfe \u4e2d".encode()),
+        (b"\xff\xfe not text", b"\xff\xfe not text"),
+        (b"the end \x1b[", b"the end \\x1b["),
+    ],
+)
+def test_what_a_program_printed_draws_and_steers_nothing(printed: bytes, shown: bytes) -> None:
+    for size in (1, 2, 3, 1000):
+        output = ProgramOutput()
+        chunks = [printed[at : at + size] for at in range(0, len(printed), size)]
+        assert b"".join([*map(output.take, chunks), output.rest()]) == shown

@@ -55,7 +55,7 @@ WITH stored AS (
     RETURNING *
 )
 SELECT s.id, s.user_id, u.name AS user_name, s.name, s.created_at, s.expires_at, s.revoked_at, s.last_used_at,
-       s.scopes, s.made_with
+       s.scopes, s.made_with, s.session
 FROM stored s JOIN users u ON u.id = s.user_id;
 
 -- name: forget_sign_ins
@@ -69,14 +69,14 @@ DELETE FROM tokens WHERE id IN (
 -- name: tokens_of_user
 -- One user's tokens after an id, in order.
 SELECT t.id, t.user_id, u.name AS user_name, t.name, t.created_at, t.expires_at, t.revoked_at, t.last_used_at,
-       t.scopes, t.made_with
+       t.scopes, t.made_with, t.session
 FROM tokens t JOIN users u ON u.id = t.user_id
 WHERE t.user_id = :user_id AND t.id > :after ORDER BY t.id LIMIT :limit;
 
 -- name: tokens_of_everybody
 -- All tokens after an id, in order.
 SELECT t.id, t.user_id, u.name AS user_name, t.name, t.created_at, t.expires_at, t.revoked_at, t.last_used_at,
-       t.scopes, t.made_with
+       t.scopes, t.made_with, t.session
 FROM tokens t JOIN users u ON u.id = t.user_id
 WHERE t.id > :after ORDER BY t.id LIMIT :limit;
 
@@ -88,7 +88,7 @@ WITH revoked AS (
     RETURNING *
 )
 SELECT r.id, r.user_id, u.name AS user_name, r.name, r.created_at, r.expires_at, r.revoked_at, r.last_used_at,
-       r.scopes, r.made_with
+       r.scopes, r.made_with, r.session
 FROM revoked r JOIN users u ON u.id = r.user_id;
 
 -- name: token_reach
@@ -97,15 +97,15 @@ SELECT scopes, expires_at, generation FROM tokens
 WHERE id = :id AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > CAST(:now AS timestamptz));
 
 -- name: renew_token
--- Another secret for a token that works, unless a token has it already.
+-- Another secret for a token that works and still has the one that was shown, unless a token has the new one already.
 WITH renewed AS (
     UPDATE tokens SET digest = :digest
-    WHERE id = :id AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > CAST(:now AS timestamptz))
+    WHERE id = :id AND digest = :shown AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > CAST(:now AS timestamptz))
       AND NOT EXISTS (SELECT FROM tokens t WHERE t.digest = :digest AND t.id <> :id)
     RETURNING *
 )
 SELECT r.id, r.user_id, u.name AS user_name, r.name, r.created_at, r.expires_at, r.revoked_at, r.last_used_at,
-       r.scopes, r.made_with
+       r.scopes, r.made_with, r.session
 FROM renewed r JOIN users u ON u.id = r.user_id;
 
 -- name: revoke_tokens

@@ -26,7 +26,7 @@ async def test_all_other_browsers_are_signed_out_at_once(browsing: SignedIn) -> 
     here, there, elsewhere = await browsing("alice"), await browsing("alice"), await browsing("bob")
     told = await here.send("/account/sessions/end")
     assert told.headers["location"] == "/account"
-    assert "1 other browser is signed out." in words(await here.get("/account"))
+    assert "2 other browsers are signed out." in words(await here.get("/account"))  # one is everybody's `session`
     assert (await there.client.get("/account")).status_code == 303
     await elsewhere.get("/account")
 

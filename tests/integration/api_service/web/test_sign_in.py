@@ -56,6 +56,22 @@ async def test_a_token_that_is_not_valid_begins_nothing(browsing: SignedIn, peop
     assert str(people.secrets[who]) not in done.text
 
 
+async def test_what_the_cookie_holds_is_no_bearer_token_and_a_token_is_no_cookie(
+    app: FastAPI, browsing: SignedIn, people: People
+) -> None:
+    browser = await browsing("alice")
+    await browser.get("/jobs")  # remembered from now on
+    [cookie] = browser.client.cookies.jar
+    headers = {"Authorization": f"Bearer {cookie.value}"}
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://api", headers=headers) as bearer:
+        assert (await bearer.get("/v1/users/me")).status_code == 401
+        assert (await bearer.post("/v1/jobs", json={})).status_code == 401
+    await browser.get("/jobs")
+    stranger = await browsing("anonymous")
+    stranger.client.cookies.set(cookie.name, str(people.secrets["alice"]))
+    assert (await stranger.client.get("/jobs")).status_code == 303
+
+
 async def test_a_session_is_good_for_what_its_token_is_good_for(
     browsing: SignedIn, alice: httpx.AsyncClient, root: httpx.AsyncClient
 ) -> None:
