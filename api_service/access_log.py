@@ -8,8 +8,9 @@ import asyncio
 import json
 import os
 import sys
+import time
 from collections.abc import Mapping, MutableMapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from logging import LogRecord
 from logging.handlers import RotatingFileHandler
 from typing import Any
@@ -29,7 +30,7 @@ _FILE_BYTES = 100 * 2**20
 _FILES_KEPT = 9
 _LONGEST_PATH = 300
 _UNTOLD = frozenset({"/healthz", "/readyz", "/static/{digest}/{name}"})
-_Entry = tuple[datetime, Mapping[str, Any], str, int, float]
+_Entry = tuple[float, Mapping[str, Any], str, int, float]
 
 
 def told_by(scope: MutableMapping[str, Any], user: str, token: str | None) -> None:
@@ -54,17 +55,19 @@ class AccessLog:
         if len(self._entries) >= MOST_LINES:
             self._dropped += 1
             return
-        self._entries.append((self._clock.now(), scope, route, status, seconds))
+        # What may fail, such as looking at the clock, is left for later: no request fails for its line.
+        self._entries.append((time.perf_counter(), scope, route, status, seconds))
 
     async def write(self) -> None:
         """Write what was gathered. Raises OSError: then it is lost, and the next lines say how many it was."""
         if self._place is None or not (self._entries or self._dropped):
             return
+        now, counted = self._clock.now(), time.perf_counter()
         entries, self._entries = self._entries, []
         dropped, self._dropped = self._dropped, 0
-        lines = [self._line(entry) for entry in entries]
+        lines = [self._line(entry, now - timedelta(seconds=counted - entry[0])) for entry in entries]
         if dropped:
-            said = {"event": "access_dropped", "timestamp": _said(self._clock.now()), "lines": dropped}
+            said = {"event": "access_dropped", "timestamp": _said(now), "lines": dropped}
             lines.append(json.dumps(said))
         try:
             await asyncio.to_thread(self._place.write, lines)
@@ -77,8 +80,8 @@ class AccessLog:
         if isinstance(self._place, _PrivateFile):
             self._place.close()
 
-    def _line(self, entry: _Entry) -> str:
-        at, scope, route, status, seconds = entry
+    def _line(self, entry: _Entry, at: datetime) -> str:
+        _, scope, route, status, seconds = entry
         principal: Principal | None = scope.get("principal")
         user, token = scope.get("told_by", (None, None)) if principal is None else (principal.user, principal.token_id)
         client = scope.get("client")

@@ -118,7 +118,10 @@ class Services:
                 if isinstance(result, Exception):
                     _log.error("background_task_failed", error=repr(result))
             await self.signing_in.close()
-            await self.access_log.write()
+            try:
+                await self.access_log.write()
+            except Exception as error:  # noqa: BLE001 - the end goes on, whatever became of its last lines
+                loops["access_log"].failed(error)
             self.access_log.close()
             with suppress(DatabaseUnavailableError):
                 await self.authenticator.write_last_used()
