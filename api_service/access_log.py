@@ -1,4 +1,4 @@
-"""Who asked for what, and what came of it: a line of JSON for each request, also for those that were refused.
+"""The access log: a line of JSON for each request, refused ones included, with the user, the address and the result.
 
 A line costs the request an entry in a list; they are written together, by a thread. No line holds a credential: of an
 address only its path is told, which has none.
@@ -34,7 +34,7 @@ _Entry = tuple[float, Mapping[str, Any], str, int, float]
 
 
 def told_by(scope: MutableMapping[str, Any], user: str, token: str | None) -> None:
-    """Who asked, where that is not known by a token: said by the route that found it out."""
+    """Name the user of a request that carries no token. Routes call this once they know, after a sign-in, say."""
     scope["told_by"] = (user, token)
 
 

@@ -10,7 +10,7 @@ SCOPES = {
     "read submit": "looking, and jobs",
     "read book": "looking, and bookings",
 }
-"""What is offered, by what REST is asked for; the command line has the rest."""
+"""The choices of the form, by the scopes that they send. `gpu-dev tokens create` offers any combination."""
 
 
 def token_asked(form: Form) -> dict[str, Any]:
