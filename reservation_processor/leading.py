@@ -50,7 +50,7 @@ async def lead(runtime: Runtime, settings: ProcessorSettings, stop: asyncio.Even
             return
         _log.info("leading", epoch=epoch)
         try:
-            with runtime.leading(epoch):
+            async with runtime.leading(epoch):
                 await _term(runtime, settings, epoch, ttl, stop)
         except* LostLeadershipError:
             _log.warning("another processor leads now", epoch=epoch)

@@ -16,6 +16,8 @@ HELD_AT_MOST = timedelta(minutes=10)
 PATIENCE = timedelta(seconds=20)
 """A process without the lease adopts a step after this time: a new leader would have corrected it by then."""
 
+PATIENCE_AFTER_RECORD = timedelta(seconds=3)
+"""The same where a step was recorded meanwhile: the leader makes up for a further one sooner than that."""
 
 LONGEST_QUESTION = timedelta(seconds=0.5)
 """A question that took longer says too little of when it was answered."""
@@ -37,15 +39,17 @@ class Verdict(StrEnum):
     """Make up for the step: this is the leader."""
 
 
-def verdict(off: timedelta, took: timedelta, pending: timedelta, *, leads: bool) -> Verdict:
+def verdict(off: timedelta, took: timedelta, pending: timedelta, *, leads: bool, recorded: bool) -> Verdict:
     """Judge a difference of `off` (what the database's time is ahead), measured by a question that took `took`.
 
-    `pending` is for how long such differences have been measured without a break.
+    `pending` is for how long such differences have been measured without a break or a record of a step. `recorded` says
+    that another process has recorded one since this process went by the database's time. Then the difference is a
+    mistake of this process, which may have begun, or was told the time, between the step and its record.
     """
     if abs(off) <= took / 2 or took > LONGEST_QUESTION:
         return Verdict.IGNORE
     if abs(off) < STEP:
         return Verdict.ADOPT
     if leads:
-        return Verdict.MAKE_UP
-    return Verdict.ADOPT if pending >= PATIENCE or abs(off) > HELD_AT_MOST else Verdict.COUNT_ON
+        return Verdict.ADOPT if recorded else Verdict.MAKE_UP
+    return Verdict.ADOPT if pending >= (PATIENCE_AFTER_RECORD if recorded else PATIENCE) else Verdict.COUNT_ON

@@ -1,7 +1,7 @@
 """Which adapters a process works with, opened and closed together."""
 
 from collections.abc import AsyncIterator
-from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -42,8 +42,11 @@ class Runtime:
     loops: Loops = field(default_factory=Loops)
     steps: StepKeeper | None = None
 
-    def leading(self, epoch: int) -> AbstractContextManager[None]:
-        """While the block runs, this process leads in `epoch` and makes up for steps of the database's clock."""
+    def leading(self, epoch: int) -> AbstractAsyncContextManager[None]:
+        """While the block runs, this process leads in `epoch` and makes up for steps of the database's clock.
+
+        Raises DatabaseUnavailableError at its beginning.
+        """
         return nullcontext() if self.steps is None else self.steps.leading(epoch)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from reservation_core.domain.clock_steps import HELD_AT_MOST
 from reservation_core.domain.model import JobStatus
 from tests.faults import stepped_supervisor
 from tests.faults.invariants import assert_never_doubled, assert_nothing_left, outcomes
@@ -18,6 +19,7 @@ from tests.shifted_time import ShiftedTime
 from tests.waiting import eventually
 
 FIVE_MINUTES = timedelta(minutes=5)
+LONGER = HELD_AT_MOST + timedelta(seconds=5)
 LASTS_S = 6
 SLACK_S = 60.0
 """Far more than a busy machine delays anything, and far less than a step."""
@@ -134,6 +136,22 @@ async def test_the_databases_clock_steps_under_load(system: System, time: Shifte
         counted = timedelta(seconds=asyncio.get_running_loop().time() - begun)
     assert await system.rows(_STEPS) == [("true",)]
     assert abs(system.runtime.clock.now() - before - counted) < timedelta(seconds=1) + counted / 100
+
+
+async def test_the_databases_clock_is_set_to_and_fro_under_load(system: System, time: ShiftedTime) -> None:
+    """Whoever does not lead waits for the leader also where a step alone is longer than any that is made up for."""
+    with processors(system):
+        long, short = await submit_load(system)
+        await eventually(lambda: busy(system))
+        for done, by in enumerate((FIVE_MINUTES, -LONGER, LONGER, -LONGER, LONGER)):
+            await time.step_database(by)
+            await eventually(lambda done=done: _recorded(system, done + 1))
+        await runs_to_its_end(system, long, short)
+    assert await system.rows(_STEPS) == [("true",)] * 5
+
+
+async def _recorded(system: System, steps: int) -> bool:
+    return len(await system.rows(_STEPS)) >= steps
 
 
 @pytest.mark.parametrize("by", [FIVE_MINUTES, -FIVE_MINUTES], ids=["forward", "back"])

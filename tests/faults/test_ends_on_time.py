@@ -136,6 +136,17 @@ async def submit_as_gpus_end(deployment: Deployment, jobs: int) -> None:
         await asyncio.sleep(0.1)
 
 
+async def tried_closely(deployment: Deployment, jobs: int, grace_s: float = GRACE_S, more_s: float = 0.0) -> None:
+    """Submit until enough has begun at the very end of somebody else: a busy machine makes fewer of them so."""
+    for _ in range(3):
+        await submit_as_gpus_end(deployment, jobs)
+        await eventually(deployment.system.all_final, timeout=_WITHIN_S)
+        seen = await assert_on_time(deployment, grace_s, more_s)
+        if seen["close"] >= jobs // 4:
+            return
+    raise AssertionError(f"too few jobs began close to the end of others: {seen}")
+
+
 async def assert_on_time(deployment: Deployment, grace_s: float = GRACE_S, more_s: float = 0.0) -> dict[str, Any]:
     """Every promised start and every end was on time, as far as the machine was; answers what was seen."""
     starts, ends = await moments(deployment.system, _STARTS), await moments(deployment.system, _ENDS)
@@ -163,11 +174,7 @@ async def test_with_the_charts_processes_jobs_end_and_start_on_time(deployment: 
     minute = datetime.fromtimestamp(time.time() // 60 * 60, UTC)
     await book_until(deployment, minute, minute + timedelta(minutes=1 if time.time() % 60 < 40 else 2), gpus=2)
     await book_until(deployment, minute + timedelta(minutes=2), minute + timedelta(minutes=4), gpus=2)
-    await submit_as_gpus_end(deployment, JOBS)
-    await eventually(system.all_final, timeout=_WITHIN_S)
-    seen = await assert_on_time(deployment)
-    # It was tried: many began at the very end of somebody else, and had to wait for a kill.
-    assert seen["close"] >= JOBS // 4, seen
+    await tried_closely(deployment, JOBS)
     assert await system.rows(_SILENT) == []
 
 
@@ -178,11 +185,8 @@ async def test_a_node_agent_that_tells_late_delays_nobody_past_their_promise(
     kubernetes.kubelet.report_delay_s = DELAY_S
     settings = {**SETTINGS, "ending_patience_s": None}
     async with deployed(kubernetes, tmp_path, **settings) as deployment:
-        await submit_as_gpus_end(deployment, JOBS // 4)
-        await eventually(kubernetes.all_final, timeout=_WITHIN_S)
         # A job has its GPUs until its end was told; that they are promised to others only later is `release_s`.
-        seen = await assert_on_time(deployment, GRACE_S + DELAY_S)
-        assert seen["close"] >= JOBS // 16, seen
+        await tried_closely(deployment, JOBS // 4, GRACE_S + DELAY_S)
         assert await kubernetes.rows(_SILENT) == []
     assert kubernetes.kubelet.double_use == []
 

@@ -50,7 +50,8 @@ class PostgresPlanning:
         if found is None:
             return None
         if found.back_s is not None and self._clock is not None:
-            await self._clock.hold_unseen(self._connection, found.epoch, timedelta(seconds=-found.back_s))
+            off = timedelta(seconds=-found.back_s)
+            await self._clock.hold_unseen(self._connection, found.epoch, off, found.record)
         return int(found.epoch)
 
     async def renew(self, epoch: int, ttl: timedelta) -> bool:

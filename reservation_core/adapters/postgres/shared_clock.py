@@ -8,19 +8,20 @@ leader writes down how far the clock stepped, and the ledger's time goes on even
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import assert_never
+from typing import Any, assert_never
 
 import structlog
+from sqlalchemy import Row
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from reservation_core.adapters.boot_time import seconds_since_boot
 from reservation_core.adapters.postgres.driver_errors import told_as_unavailable
 from reservation_core.adapters.postgres.queries import statement
-from reservation_core.domain.clock_steps import HELD_AT_MOST, LONGEST_LEASE, STEP, Verdict, verdict
+from reservation_core.domain.clock_steps import HELD_AT_MOST, LONGEST_LEASE, LONGEST_QUESTION, STEP, Verdict, verdict
 from reservation_core.ports.clock import Clock
 
 ASK_EVERY_S = 1.0
@@ -42,11 +43,15 @@ def _nothing() -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """The time that the database told, when that was by the own count, and how long the question took in seconds."""
+    """The time that the database told, when that was by the own count, and how long the question took in seconds.
+
+    `record` tells one recorded step from the next.
+    """
 
     then: datetime
     at: float
     took: float
+    record: str
 
 
 class SharedClock:
@@ -61,8 +66,10 @@ class SharedClock:
         self._at = counted()
         self._then = machine.now()
         self._known = False
+        self._record: str | None = None
+        self._asking = asyncio.Lock()
         self._epoch: int | None = None
-        self._pending_since: float | None = None
+        self._pending: _Answer | None = None
         self._doubted = asyncio.Event()
 
     def now(self) -> datetime:
@@ -84,12 +91,12 @@ class SharedClock:
         """Ask the database at once: something was not as it should be at this time."""
         self._doubted.set()
 
-    @contextmanager
-    def leading(self, epoch: int) -> Iterator[None]:
-        """While the block runs, make up for steps of the database's clock as leader of this epoch."""
+    @asynccontextmanager
+    async def leading(self, epoch: int) -> AsyncIterator[None]:
+        """See ports.clock.StepKeeper. Raises DatabaseUnavailableError."""
         self._epoch = epoch
-        self.doubt()
         try:
+            await self.ask()
             yield
         finally:
             self._epoch = None
@@ -120,27 +127,30 @@ class SharedClock:
 
         Raises DatabaseUnavailableError; the time goes on as it was then.
         """
-        async with self._connected() as connection:
+        async with self._asking, self._connected() as connection:
             answer = await self._question(connection)
             if not self._known:
                 self._take(answer)
                 return
             off = answer.then + timedelta(seconds=self._counted() - answer.at) - self.now()
+            recorded = answer.record != self._record
             if abs(off) < STEP:
-                self._pending_since = None
-            elif self._pending_since is None:
-                self._pending_since = answer.at
+                self._pending = None
+                if answer.took <= LONGEST_QUESTION.total_seconds():
+                    self._record = answer.record
+            elif self._pending is None or self._pending.record != answer.record:
+                self._pending = answer
                 _log.warning("the database's time differs from the counted time", by_s=round(off.total_seconds(), 1))
-            pending = timedelta(seconds=0 if self._pending_since is None else answer.at - self._pending_since)
+            pending = timedelta(seconds=0 if self._pending is None else answer.at - self._pending.at)
             took = timedelta(seconds=answer.took)
             epoch = self._epoch
-            match verdict(off, took, pending, leads=epoch is not None):
+            match verdict(off, took, pending, leads=epoch is not None, recorded=recorded):
                 case Verdict.IGNORE | Verdict.COUNT_ON:
                     return
                 case Verdict.ADOPT:
                     self._take(answer)
                 case Verdict.MAKE_UP if epoch is not None:
-                    await self._make_up(connection, epoch, off)
+                    await self._make_up(connection, epoch, off, answer.record)
                 case Verdict.MAKE_UP:
                     return
                 case unknown:
@@ -154,30 +164,37 @@ class SharedClock:
         self._doubted.clear()
         await self.ask()
 
-    async def hold_unseen(self, connection: AsyncConnection, epoch: int, off: timedelta) -> None:
+    async def hold_unseen(self, connection: AsyncConnection, epoch: int, off: timedelta, record: str) -> None:
         """Correct a step that happened while no process ran, in the transaction of `connection`.
 
-        `off` is by how much the clock stepped at least. The next answer of the database is adopted.
+        `off` is by how much the clock stepped at least, `record` what its time went by. This process goes by what it
+        has recorded when it is asked the next time.
         """
-        await self._hold(connection, epoch, off)
-        self._known = False
+        await self._hold(connection, epoch, off, record)
         self.doubt()
 
-    async def _make_up(self, connection: AsyncConnection, epoch: int, off: timedelta) -> None:
-        held = await self._hold(connection, epoch, off)
+    async def _make_up(self, connection: AsyncConnection, epoch: int, off: timedelta, record: str) -> None:
+        held = await self._hold(connection, epoch, off, record)
         if held is None:
-            return  # another process leads by now
-        self._pending_since = None
-        if not held:
+            return  # another process leads by now, or did when it recorded this step
+        self._pending = None
+        if held.held:
+            self._record = held.record
+        else:
             self._take(await self._question(connection))
 
-    async def _hold(self, connection: AsyncConnection, epoch: int, off: timedelta) -> bool | None:
-        """Whether the ledger's time goes on as before; None if this process does not lead any more."""
-        parameters = {"epoch": epoch, "by_s": off.total_seconds(), "most_s": HELD_AT_MOST.total_seconds()}
-        held: bool | None = (await connection.execute(statement("hold_ledger_time"), parameters)).scalar_one_or_none()
-        if held is not None:
-            _log.warning("the database's clock has stepped", by_s=round(off.total_seconds(), 1), held=held)
-        return held
+    async def _hold(self, connection: AsyncConnection, epoch: int, off: timedelta, record: str) -> Row[Any] | None:
+        """Whether the ledger's time goes on as before, and what it goes by; None if nothing was done about it."""
+        parameters = {
+            "epoch": epoch,
+            "by_s": off.total_seconds(),
+            "most_s": HELD_AT_MOST.total_seconds(),
+            "record": record,
+        }
+        found = (await connection.execute(statement("hold_ledger_time"), parameters)).one_or_none()
+        if found is not None:
+            _log.warning("the database's clock has stepped", by_s=round(off.total_seconds(), 1), held=found.held)
+        return found
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[AsyncConnection]:
@@ -191,14 +208,14 @@ class SharedClock:
         answers = []
         for _ in range(1 if self._known else _QUESTIONS):
             before = self._counted()
-            then: datetime = (await connection.execute(statement("ledger_time"))).scalar_one()
+            told = (await connection.execute(statement("ledger_time"))).one()
             took = self._counted() - before
-            answers.append(_Answer(then.astimezone(UTC), before + took / 2, took))
+            answers.append(_Answer(told.at.astimezone(UTC), before + took / 2, took, told.record))
         return min(answers, key=lambda answer: answer.took)
 
     def _take(self, answer: _Answer) -> None:
         off = answer.then + timedelta(seconds=self._counted() - answer.at) - self.now()
         if abs(off) >= STEP:
             _log.warning("the database's time is another; it counts", off_s=round(off.total_seconds(), 1))
-        self._at, self._then, self._known = answer.at, answer.then, True
-        self._pending_since = None
+        self._at, self._then, self._known, self._record = answer.at, answer.then, True, answer.record
+        self._pending = None

@@ -1,8 +1,8 @@
 -- The ledger's time (see migration 0021), as the process reads and mends it that counts on from it.
 
 -- name: ledger_time
--- What time it is for the ledger.
-SELECT ledger_now() AS at;
+-- What time it is for the ledger, and what it goes by: the last step that was recorded.
+SELECT ledger_now() AS at, CAST(c AS text) AS record FROM ledger_clock c;
 
 -- name: ledger_time_is_confirmed
 -- Whether the ledger's time is that of a leader who lives, for it has moved the end of its lease to a few seconds from now,
@@ -13,7 +13,7 @@ FROM planner_lease, (SELECT ledger_now() AS at) AS t;
 -- name: hold_ledger_time
 -- Let the ledger's time go on as the leader has counted it, although the database's clock stepped by so many seconds. Where
 -- the two would be too far apart then, the ledger's time steps, too. Messages that a step back would hide for as long are
--- shown when they would have been.
+-- shown when they would have been. Nothing is done if a step was recorded since `record`: it may be the same one.
 WITH fence AS (
     SELECT epoch FROM planner_lease WHERE epoch = :epoch FOR SHARE
 ), time AS MATERIALIZED (
@@ -24,8 +24,8 @@ WITH fence AS (
     SET ahead_s = CAST(extract(epoch FROM t.at - t.wall) AS float8) - CASE WHEN t.held THEN CAST(:by_s AS float8) ELSE 0 END,
         since = t.wall, stepped_by_s = CAST(:by_s AS float8),
         stepped_at = t.at - CASE WHEN t.held THEN make_interval(secs => CAST(:by_s AS float8)) ELSE '0' END
-    FROM time t WHERE EXISTS (SELECT FROM fence)
-    RETURNING c.stepped_at, t.held, t.wall
+    FROM time t WHERE EXISTS (SELECT FROM fence) AND CAST(c AS text) = :record
+    RETURNING c.stepped_at, t.held, t.wall, CAST(c AS text) AS record
 ), recorded AS (
     INSERT INTO events (subject, at, actor, kind, data)
     SELECT 'clock', stepped_at, 'system', 'clock_stepped', jsonb_build_object('by_s', CAST(:by_s AS float8), 'held', held)
@@ -40,4 +40,4 @@ WITH fence AS (
     UPDATE pgmq.q_notifications q SET vt = q.vt + make_interval(secs => CAST(:by_s AS float8))
     FROM noted n WHERE q.vt > n.wall AND CAST(:by_s AS float8) < 0
 )
-SELECT held FROM noted;
+SELECT held, record FROM noted;

@@ -5,12 +5,13 @@
 UPDATE planner_lease p SET epoch = p.epoch + 1, holder = :holder,
        expires_at = t.counted + make_interval(secs => CAST(:ttl_s AS float8))
 FROM (SELECT expires_at AS former FROM planner_lease FOR UPDATE) AS l,
-     (SELECT coalesce(CAST(:counted AS timestamptz), at) AS counted, at FROM (SELECT ledger_now() AS at) AS now) AS t
-WHERE l.former < t.counted OR p.holder = :holder
-   OR (l.former > t.counted + make_interval(secs => CAST(:longest_s AS float8) + CAST(:ttl_s AS float8)) AND l.former <> 'infinity'
-       AND abs(extract(epoch FROM t.at - t.counted)) < 1)
-RETURNING p.epoch, CASE WHEN l.former > t.counted + make_interval(secs => CAST(:longest_s AS float8) + CAST(:ttl_s AS float8)) AND l.former <> 'infinity'
-                        THEN CAST(extract(epoch FROM l.former - t.counted) AS float8) - CAST(:ttl_s AS float8) END AS back_s;
+     (SELECT coalesce(CAST(:counted AS timestamptz), at) AS counted, at, record
+      FROM (SELECT ledger_now() AS at, CAST(c AS text) AS record FROM ledger_clock c) AS now) AS t,
+     LATERAL (SELECT CASE WHEN l.former > t.counted + make_interval(secs => CAST(:longest_s AS float8) + CAST(:ttl_s AS float8))
+                           AND l.former <> 'infinity' AND abs(extract(epoch FROM t.at - t.counted)) < 1
+                     THEN CAST(extract(epoch FROM l.former - t.counted) AS float8) - CAST(:ttl_s AS float8) END AS back_s) AS u
+WHERE l.former < t.counted OR p.holder = :holder OR u.back_s IS NOT NULL
+RETURNING p.epoch, u.back_s, t.record;
 
 -- name: renew_lease
 -- Stay the planner.

@@ -6,36 +6,55 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.domain.clock_steps import HELD_AT_MOST, LONGEST_QUESTION, PATIENCE, STEP, Verdict, verdict
+from reservation_core.domain.clock_steps import (
+    HELD_AT_MOST,
+    LONGEST_QUESTION,
+    PATIENCE,
+    PATIENCE_AFTER_RECORD,
+    STEP,
+    Verdict,
+    verdict,
+)
 
 QUICK = timedelta(milliseconds=1)
 NONE = timedelta(0)
 FIVE_MINUTES = timedelta(minutes=5)
 
 
-@pytest.mark.parametrize("off", [FIVE_MINUTES, -FIVE_MINUTES, STEP, -STEP])
+@pytest.mark.parametrize("off", [FIVE_MINUTES, -FIVE_MINUTES, STEP, -STEP, 2 * HELD_AT_MOST])
 def test_the_leader_makes_up_for_a_step_and_others_count_on(off: timedelta) -> None:
-    assert verdict(off, QUICK, NONE, leads=True) is Verdict.MAKE_UP
-    assert verdict(off, QUICK, NONE, leads=False) is Verdict.COUNT_ON
+    assert verdict(off, QUICK, NONE, leads=True, recorded=False) is Verdict.MAKE_UP
+    assert verdict(off, QUICK, NONE, leads=False, recorded=False) is Verdict.COUNT_ON
 
 
 @pytest.mark.parametrize("off", [FIVE_MINUTES, -FIVE_MINUTES])
 def test_a_step_that_no_leader_makes_up_for_is_adopted(off: timedelta) -> None:
-    assert verdict(off, QUICK, PATIENCE, leads=False) is Verdict.ADOPT
-    assert verdict(HELD_AT_MOST + STEP, QUICK, NONE, leads=False) is Verdict.ADOPT
+    assert verdict(off, QUICK, PATIENCE, leads=False, recorded=False) is Verdict.ADOPT
+
+
+def test_who_differs_from_what_another_has_recorded_goes_by_it_unless_that_passes() -> None:
+    assert verdict(FIVE_MINUTES, QUICK, NONE, leads=True, recorded=True) is Verdict.ADOPT
+    assert verdict(FIVE_MINUTES, QUICK, NONE, leads=False, recorded=True) is Verdict.COUNT_ON
+    assert verdict(FIVE_MINUTES, QUICK, PATIENCE_AFTER_RECORD, leads=False, recorded=True) is Verdict.ADOPT
 
 
 def test_drift_is_adopted_and_what_a_measurement_leaves_open_is_not() -> None:
-    assert verdict(timedelta(milliseconds=30), QUICK, NONE, leads=True) is Verdict.ADOPT
-    assert verdict(timedelta(milliseconds=30), timedelta(milliseconds=80), NONE, leads=True) is Verdict.IGNORE
+    assert verdict(timedelta(milliseconds=30), QUICK, NONE, leads=True, recorded=False) is Verdict.ADOPT
+    unclear = timedelta(milliseconds=80)
+    assert verdict(timedelta(milliseconds=30), unclear, NONE, leads=True, recorded=False) is Verdict.IGNORE
 
 
-@given(st.timedeltas(), st.timedeltas(min_value=LONGEST_QUESTION + QUICK, max_value=FIVE_MINUTES), st.booleans())
-def test_a_slow_answer_decides_nothing(off: timedelta, took: timedelta, leads: bool) -> None:
-    assert verdict(off, took, PATIENCE, leads=leads) is Verdict.IGNORE
+@given(
+    st.timedeltas(),
+    st.timedeltas(min_value=LONGEST_QUESTION + QUICK, max_value=FIVE_MINUTES),
+    st.booleans(),
+    st.booleans(),
+)
+def test_a_slow_answer_decides_nothing(off: timedelta, took: timedelta, leads: bool, recorded: bool) -> None:
+    assert verdict(off, took, PATIENCE, leads=leads, recorded=recorded) is Verdict.IGNORE
 
 
 @given(st.timedeltas(), st.timedeltas(NONE, LONGEST_QUESTION), st.timedeltas(NONE, FIVE_MINUTES))
 def test_only_the_leader_makes_up_for_anything(off: timedelta, took: timedelta, pending: timedelta) -> None:
-    assert verdict(off, took, pending, leads=False) is not Verdict.MAKE_UP
-    assert verdict(off, took, pending, leads=True) is not Verdict.COUNT_ON
+    assert verdict(off, took, pending, leads=False, recorded=False) is not Verdict.MAKE_UP
+    assert verdict(off, took, pending, leads=True, recorded=False) is not Verdict.COUNT_ON

@@ -18,6 +18,7 @@ from reservation_core.runtime.settings import ExpirySettings
 from reservation_core.runtime.wiring import open_runtime
 from tests.clocks import START, SettableClock
 from tests.database_clock import DatabaseClock
+from tests.waiting import eventually
 
 SECOND = timedelta(seconds=1)
 FIVE_MINUTES = timedelta(minutes=5)
@@ -119,7 +120,7 @@ class Leader:
 async def leader(database_url: str) -> AsyncIterator[Leader]:
     """A clock in agreement with the database."""
     time = await DatabaseClock.install(database_url, START)
-    engine = open_engine(database_url, pool=2, application="test")
+    engine = open_engine(database_url, pool=4, application="test")
     leader = Leader(engine, database_url, time)
     await leader.clock.begin()
     yield leader
@@ -132,8 +133,8 @@ async def test_a_step_of_the_databases_clock_is_none_of_the_ledgers(leader: Lead
     epoch = await leader.acquire()
     await leader.time.go_on(by)
     assert await leader.ledger_now() == START + by
-    with leader.clock.leading(epoch):
-        await leader.clock.ask()
+    async with leader.clock.leading(epoch):
+        pass
     assert leader.clock.now() == START
     assert await leader.ledger_now() == START
     await leader.go_on(timedelta(seconds=500))
@@ -158,14 +159,70 @@ async def test_a_former_leader_makes_up_for_nothing(leader: Leader) -> None:
     epoch = await leader.acquire()
     await leader.acquire()
     await leader.time.go_on(FIVE_MINUTES)
-    with leader.clock.leading(epoch):
-        await leader.clock.ask()
+    async with leader.clock.leading(epoch):
+        pass
     assert await leader.ledger_now() == START + FIVE_MINUTES
+
+
+async def test_a_step_that_was_recorded_since_it_was_seen_is_not_made_up_for_again(leader: Leader) -> None:
+    """The lease may change hands while it is being recorded."""
+    epoch = await leader.acquire()
+    async with leader.clock.leading(epoch):
+        await leader.time.go_on(-FIVE_MINUTES)
+        async with leader.engine.begin() as connection:
+            await connection.execute(text("SELECT FROM planner_lease FOR UPDATE"))
+            asking = asyncio.create_task(leader.clock.ask())
+            await eventually(lambda: _waits(leader.engine))
+            record = (await connection.execute(text("SELECT CAST(c AS text) FROM ledger_clock c"))).scalar_one()
+            other = SharedClock(leader.engine, SettableClock())
+            await other.hold_unseen(connection, epoch, -FIVE_MINUTES, record)
+        await asking
+        assert await leader.ledger_now() == START
+        await leader.clock.ask()
+        assert leader.clock.now() == await leader.ledger_now() == START
+
+
+async def _waits(engine: AsyncEngine) -> bool:
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    async with engine.connect() as connection:
+        found: int = (await connection.execute(text(waiting))).scalar_one()
+    return found == 1
+
+
+async def test_a_standby_leaves_it_to_the_leader_whether_a_step_is_too_long(leader: Leader) -> None:
+    """One that takes the clock back past the right time is not, however far it goes: the two are not far apart then."""
+    epoch = await leader.acquire()
+    standby = Leader(leader.engine, leader.url, leader.time)
+    await standby.clock.begin()
+    async with leader.clock.leading(epoch):
+        await leader.time.go_on(FIVE_MINUTES)
+        await leader.clock.ask()
+        await leader.time.go_on(-2 * FIVE_MINUTES - SECOND)
+        await standby.clock.ask()
+        assert standby.clock.now() == START
+        await leader.clock.ask()
+        await standby.clock.ask()
+        assert standby.clock.now() == leader.clock.now() == await leader.ledger_now() == START
+
+
+async def test_a_new_leader_goes_by_what_the_one_before_has_recorded(leader: Leader) -> None:
+    epoch = await leader.acquire()
+    await leader.time.go_on(-FIVE_MINUTES)
+    misled = Leader(leader.engine, leader.url, leader.time)
+    await misled.clock.adopt()
+    assert misled.clock.now() == START - FIVE_MINUTES
+    async with leader.clock.leading(epoch):
+        pass
+    async with misled.clock.leading(await misled.acquire()):
+        assert misled.clock.now() == START
+        await leader.time.go_on(FIVE_MINUTES)
+        await misled.clock.ask()
+        assert misled.clock.now() == await leader.ledger_now() == START
 
 
 async def test_a_step_that_would_put_bookings_off_for_too_long_is_adopted(leader: Leader) -> None:
     epoch = await leader.acquire()
-    with leader.clock.leading(epoch):
+    async with leader.clock.leading(epoch):
         await leader.time.go_on(2 * FIVE_MINUTES)
         await leader.clock.ask()
         assert leader.clock.now() == START
@@ -183,8 +240,8 @@ async def test_messages_are_not_hidden_by_a_step_back(leader: Leader) -> None:
     visible = text("SELECT count(*) FROM pgmq.read('pod_operations', 1, 10)")
     async with leader.engine.begin() as connection:
         assert (await connection.execute(visible)).scalar_one() == 0
-    with leader.clock.leading(epoch):
-        await leader.clock.ask()
+    async with leader.clock.leading(epoch):
+        pass
     async with leader.engine.begin() as connection:
         assert (await connection.execute(visible)).scalar_one() == 1
 
@@ -208,9 +265,10 @@ async def test_a_step_back_that_nobody_saw_does_not_put_the_ledgers_time_back(le
     later = SharedClock(leader.engine, SettableClock(), Counted())
     await later.adopt()
     async with leader.engine.begin() as connection:
-        assert await PostgresPlanning(connection, later).acquire("other", SECOND * 3) is not None
-    await later.ask()
-    assert later.now() == START
+        epoch = await PostgresPlanning(connection, later).acquire("other", SECOND * 3)
+    assert epoch is not None
+    async with later.leading(epoch):
+        assert later.now() == START
 
 
 @pytest.mark.parametrize("by", [FIVE_MINUTES, -FIVE_MINUTES])
@@ -219,7 +277,7 @@ async def test_a_process_that_begins_after_a_step_waits_for_the_leader(leader: L
     await leader.time.go_on(by)
     late = SharedClock(leader.engine, SettableClock())
     begins = asyncio.create_task(late.begin())
-    with leader.clock.leading(epoch):
-        await leader.clock.ask()
+    async with leader.clock.leading(epoch):
+        pass
     await begins
     assert abs(late.now() - START) < FIVE_MINUTES / 2
