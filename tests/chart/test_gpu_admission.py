@@ -11,6 +11,7 @@ import yaml
 
 from gpu_admission.options import applied, read_options
 from reservation_core.adapters.certificates.pairs import key_fits, read_serving
+from reservation_core.domain.extender_marks import ASSIGNED, CARDS, INDEX_OF, NODE, TIME
 from reservation_core.domain.model_quotas import read_quotas
 from reservation_core.ports.extender import AssumeAt, Candidates
 from reservation_core.runtime.settings_admission import AdmissionSettings
@@ -22,6 +23,7 @@ from tests.chart.hardening import (
 )
 from tests.chart.rendering import JsonObject, one, render
 from tests.chart.tried_values import ADMISSION, QUOTAS, SERVED, THROUGH_US, VOLCANO
+from tests.kubernetes.manifests import DEPLOY
 from tests.kubernetes.permissions import allowed_by, granted
 
 
@@ -54,6 +56,33 @@ def test_options_and_variables_are_known_to_the_extender(values: dict[str, Any])
     assert rules.address == (":3456" if alone else "127.0.0.1:3456")
     assert rules.debug_address.startswith("127.0.0.1:")
     assert rules.leader_elect == alone
+
+
+def test_who_writes_cards_on_pods_may_write_nothing_else_on_them() -> None:
+    """Its policy is the plain manifests', and names what the extender writes."""
+    text = (DEPLOY / "rbac" / "gpu-admission.yaml").read_text()
+    plain = one([*yaml.safe_load_all(text)], "ValidatingAdmissionPolicy")["spec"]
+    documents = rendered(VOLCANO)
+    ours = one(documents, "ValidatingAdmissionPolicy", "gpu-admission-marking")["spec"]
+    assert ours == json.loads(json.dumps(plain).replace("gpu-dev-system", "kube-system"))
+    binding = one(documents, "ValidatingAdmissionPolicyBinding", "gpu-admission-marking")["spec"]
+    assert binding == {"policyName": "gpu-admission-marking", "validationActions": ["Deny"]}
+    (others,) = [each["expression"] for each in ours["variables"] if each["name"] == "others"]
+    (names,) = re.findall(r"key in (\[[^\]]*\])", others)
+    assert sorted(json.loads(names)) == sorted((CARDS, ASSIGNED, NODE, TIME))
+    assert f'key.startsWith("{INDEX_OF}")' in others
+
+
+@pytest.mark.parametrize("values", ADMISSION.values(), ids=list(ADMISSION))
+def test_whoever_may_patch_pods_is_held_by_the_policy(values: dict[str, Any]) -> None:
+    documents = rendered(values)
+    role = one(documents, "ClusterRole")
+    patches = any("patch" in rule["verbs"] and "pods" in rule["resources"] for rule in role["rules"])
+    assert [each["kind"] for each in documents if each["kind"].startswith("ValidatingAdmission")] == (
+        ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"] if patches else []
+    )
+    older = rendered(values, kube_version="v1.29.0")
+    assert not [each for each in older if each["kind"].startswith("ValidatingAdmission")]
 
 
 def test_words_for_types_are_those_that_are_given() -> None:

@@ -4,10 +4,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from reservation_core.adapters.kubernetes.transport import STRATEGIC_PATCH
+from reservation_core.domain.extender_marks import CARDS, INDEX_OF
 from reservation_core.runtime.extender import run_extender
 from reservation_core.runtime.settings_admission import AdmissionSettings
 from tests.integration.deploy.admission_work import NamedQuotas, work
-from tests.kubernetes.api_client import ApiAnswerError
+from tests.kubernetes.api_client import ApiAnswerError, JsonObject
 from tests.kubernetes.api_server import ApiServer
 from tests.kubernetes.fault_proxy import FaultProxy
 from tests.kubernetes.permissions import granted, needed
@@ -69,3 +71,46 @@ async def test_what_is_not_its_to_do_is_refused(method: str, path: str, deployed
     async with deployed.client(await deployed.token_of(SYSTEM, "gpu-admission")) as client:
         with pytest.raises(ApiAnswerError, match="forbidden"):
             await client.call(method, path)
+
+
+@pytest.mark.parametrize(
+    ("change", "refused"),
+    [
+        ({"metadata": {"annotations": {CARDS: "0=1000", f"{INDEX_OF}0": "0"}}}, False),
+        ({"metadata": {"annotations": {"gpu-dev/terminate-at": "2030-01-01T00:00:00Z"}}}, True),
+        ({"metadata": {"annotations": {"theirs": None}}}, True),
+        ({"metadata": {"labels": {"app": "other"}}}, True),
+        ({"spec": {"containers": [{"name": "main", "image": "other"}]}}, True),
+    ],
+)
+async def test_of_pods_it_may_write_the_cards_alone(
+    change: JsonObject, refused: bool, deployed: ApiServer, namespace: str
+) -> None:
+    if not deployed.real:
+        pytest.skip(
+            "the emulator keeps no policies; set KUBEBUILDER_ASSETS to a directory with kube-apiserver and etcd"
+        )
+    pod = {
+        "metadata": {"name": "theirs", "annotations": {"theirs": "1"}},
+        "spec": {"containers": [{"name": "main", "image": "busybox"}]},
+    }
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    async with deployed.client() as administrator:
+        await administrator.call("POST", pods, pod)
+    async with deployed.client(await deployed.token_of(SYSTEM, "gpu-admission")) as client:
+
+        async def answer() -> str:
+            try:
+                await client.call("PATCH", f"{pods}/theirs", change, content_type=STRATEGIC_PATCH)
+            except ApiAnswerError as problem:
+                return str(problem)
+            return ""
+
+        async def is_refused() -> bool:
+            return "may write on pods which cards they have" in await answer()
+
+        if refused:
+            # A policy holds from a moment after it was made on.
+            await eventually(is_refused)
+        else:
+            assert await answer() == ""
