@@ -17,6 +17,10 @@ from reservation_core.ports.reviewers import PodReviewer
 from reservation_core.usecases.review_pod import review_pod
 
 SERVICE = "admission-webhook"
+_STRANGER = (
+    "Only the API server may ask here, and this connection showed no client certificate. Give the API server one for"
+    " webhooks (--admission-control-config-file), signed by who is in --client-ca.\n"
+)
 _log = structlog.get_logger(__name__)
 
 
@@ -36,15 +40,23 @@ class Condition:
 
 
 def create_app(
-    reviewers: Mapping[str, Sequence[PodReviewer]], condition: Condition, metrics: Metrics, limits: BodyLimits
+    reviewers: Mapping[str, Sequence[PodReviewer]],
+    condition: Condition,
+    metrics: Metrics,
+    limits: BodyLimits,
+    *,
+    clients_are_known: bool = False,
 ) -> FastAPI:
     """The ASGI application: a path for each list of reviewers, who are asked in order: each sees what those before made
-    of the pod."""
+    of the pod.
+
+    `clients_are_known`: whoever asks has to show a certificate. What was booked is nobody else's business.
+    """
     bodies = Bodies(limits)
     app = FastAPI(title="GPU Dev Server: admission webhook", docs_url=None, redoc_url=None, openapi_url=None)
 
     for path, asked in reviewers.items():
-        app.post(path)(_answering(asked, condition, metrics, bodies))
+        app.post(path)(_answering(asked, condition, metrics, bodies, clients_are_known))
 
     @app.get("/health")
     async def health() -> Response:
@@ -63,12 +75,15 @@ def create_app(
 
 
 def _answering(
-    reviewers: Sequence[PodReviewer], condition: Condition, metrics: Metrics, bodies: Bodies
+    reviewers: Sequence[PodReviewer], condition: Condition, metrics: Metrics, bodies: Bodies, clients_are_known: bool
 ) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         started = perf_counter()
         outcome: Outcome = "error"
         try:
+            if clients_are_known and "tls" not in request.scope.get("extensions", {}):
+                outcome = "stranger"
+                return _closing(condition, PlainTextResponse(_STRANGER, 403))
             async with bodies.of(request) as body:
                 question = read_question(body)
                 verdict, outcome = await _verdict(question, reviewers)

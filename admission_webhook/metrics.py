@@ -1,6 +1,6 @@
 """What Prometheus reads of the webhook: verdicts, how long they took, and until when the certificate holds."""
 
-from typing import Literal
+from typing import Literal, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.gc_collector import GCCollector
@@ -12,8 +12,8 @@ from reservation_core.runtime.loop_metrics import LoopCollector
 from reservation_core.runtime.loops import Loops
 
 QuestionOutcome = Literal["answered", "silent", "refused"]
-Outcome = Literal["untouched", "patched", "denied", "not_a_pod", "bad_request", "busy", "error"]
-_OUTCOMES: tuple[Outcome, ...] = ("untouched", "patched", "denied", "not_a_pod", "bad_request", "busy", "error")
+Outcome = Literal["untouched", "patched", "denied", "not_a_pod", "bad_request", "stranger", "busy", "error"]
+_OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 _BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.015, 0.025, 0.05, 0.1, 0.2, 0.5, 1, 3)
 
 

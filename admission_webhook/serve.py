@@ -43,6 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--listen", default="0.0.0.0:8443", metavar="HOST:PORT", help="where (0.0.0.0:8443)")
     parser.add_argument("--tls-cert", type=Path, required=True, metavar="FILE", help="PEM: the certificate, its chain")
     parser.add_argument("--tls-key", type=Path, required=True, metavar="FILE", help="PEM: its key, without a password")
+    parser.add_argument(
+        "--client-ca",
+        type=Path,
+        metavar="FILE",
+        help="PEM: who signs the API server's certificate for webhooks. With it, nobody else is answered about pods",
+    )
 
 
 def run(_parser: argparse.ArgumentParser, chosen: argparse.Namespace) -> int:
@@ -56,7 +62,7 @@ async def _serve(chosen: argparse.Namespace, settings: WebhookSettings) -> None:
     opened = open_socket(chosen.listen, "--listen")
     try:
         async with open_reviewers(settings, metrics, metrics.loops) as reviewers:
-            await serve(reviewers, metrics, opened, (chosen.tls_cert, chosen.tls_key), settings, stop)
+            await serve(reviewers, metrics, opened, (chosen.tls_cert, chosen.tls_key, chosen.client_ca), settings, stop)
     finally:
         opened.close()
 
@@ -65,11 +71,12 @@ async def serve(
     reviewers: Mapping[str, Sequence[PodReviewer]],
     metrics: Metrics,
     opened: socket.socket,
-    files: tuple[Path, Path],
+    files: tuple[Path, Path, Path | None],
     settings: WebhookSettings,
     stop: asyncio.Event,
 ) -> None:
-    """Serve on a listening socket until `stop` is set; `files` are the certificate and its key. Reviewers by path.
+    """Serve on a listening socket until `stop` is set; `files` are the certificate, its key, and who signs clients'.
+    Reviewers by path.
 
     After `stop` it says that it is not ready, and serves on for the time that API servers need to ask elsewhere.
     """
@@ -79,11 +86,12 @@ async def serve(
         condition.certificate = True
         metrics.certificate_ends(ends_at.timestamp())
 
-    certificate = ServingCertificate(*files, taken)
+    shown, key, client_authority = files
+    certificate = ServingCertificate(shown, key, taken, client_authority)
     certificate.look()
     chosen = settings.webhook
     limits = BodyLimits(chosen.max_body_bytes, chosen.max_bytes_in_flight, patience_s=chosen.body_s)
-    app = create_app(reviewers, condition, metrics, limits)
+    app = create_app(reviewers, condition, metrics, limits, clients_are_known=client_authority is not None)
     bounds = ServerBounds(settings.http.limits(CONNECTIONS))
     metrics.show(HttpCollector(bounds))
     server = QuietServer(

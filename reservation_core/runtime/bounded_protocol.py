@@ -75,6 +75,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._begun = False  # the head that is read began in the piece that is fed
         self._refused = Refusal.MALFORMED
         self._stranger = True
+        self._client: dict[object, object] | None = None  # what its certificate says, which was verified
         self._unframed_bytes = 0  # of the head so far, or of a body's framing without any of the body
         self._body_bytes = 0
         self._body_began = 0.0
@@ -114,6 +115,9 @@ class BoundedProtocol(HttpToolsProtocol):
         """The first head is awaited from now on."""
         super().connection_made(transport)
         self._connected = True
+        if shown := transport.get_extra_info("peercert"):
+            said = ", ".join(f"{name}={value}" for ((name, value), *_) in shown["subject"])
+            self._client = {"client_cert_name": said}
         if self._stage is _OVER:
             transport.abort()
         else:
@@ -167,6 +171,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._stage = _HEAD
         self._moved = self._begun = True
         super().on_message_begin()
+        if self._client is not None:
+            self.scope["extensions"] = {"tls": self._client}  # as ASGI's TLS extension has it
 
     def on_headers_complete(self) -> None:
         """A head is over. Raises to end the parser's turn when it is beyond the limits."""

@@ -19,15 +19,22 @@ _log = structlog.get_logger(__name__)
 
 
 class ServingCertificate:
-    """A TLS context for a server. `taken` is called with the end (UTC) of each certificate taken into use."""
+    """A TLS context for a server. `taken` is called with the end (UTC) of each certificate taken into use.
 
-    def __init__(self, certificate: Path, key: Path, taken: Callable[[datetime], None]) -> None:
+    `client_authority`: a file with whoever signs the certificates that clients may show. Those that show none are let
+    in nevertheless; the application sees which did (`scope["extensions"]["tls"]`).
+    """
+
+    def __init__(
+        self, certificate: Path, key: Path, taken: Callable[[datetime], None], client_authority: Path | None = None
+    ) -> None:
         self._certificate = certificate
         self._key = key
+        self._client_authority = client_authority
         self._taken = taken
         self._seen: bytes | None = None
         self._current: ssl.SSLContext | None = None
-        self.context = _bare_context()
+        self.context = self._bare_context()
         self.context.sni_callback = self._choose
 
     @property
@@ -43,11 +50,14 @@ class ServingCertificate:
         """Take the files' certificate into use if they have changed since the last look."""
         try:
             content = self._certificate.read_bytes()
-            seen = hashlib.sha256(content + b"\0" + self._key.read_bytes()).digest()
+            others = [path.read_bytes() for path in (self._key, self._client_authority) if path is not None]
+            seen = hashlib.sha256(b"\0".join((content, *others))).digest()
             if seen == self._seen:
                 return
-            fresh = _bare_context()
+            fresh = self._bare_context()
             fresh.load_cert_chain(self._certificate, self._key, password=_no_password)
+            if self._client_authority is not None:
+                fresh.load_verify_locations(self._client_authority)
             ends_at = x509.load_pem_x509_certificate(content).not_valid_after_utc
         except (OSError, ValueError) as problem:  # ssl.SSLError is an OSError
             self._refused(problem)
@@ -69,6 +79,14 @@ class ServingCertificate:
         connection.context = self._current
         return None
 
+    def _bare_context(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        if self._client_authority is not None:
+            # Asked for in each handshake, but by health checks none is shown.
+            context.verify_mode = ssl.CERT_OPTIONAL
+        return context
+
     def _refused(self, problem: Exception) -> None:
         # Said once for each thing that is wrong, however often it is looked at.
         told = f"{type(problem).__name__}: {problem}".encode()
@@ -78,15 +96,10 @@ class ServingCertificate:
                 "certificate_unusable",
                 file=str(self._certificate),
                 key=str(self._key),
+                client_authority=None if self._client_authority is None else str(self._client_authority),
                 problem=str(problem),
                 serving="the one before" if self.loaded else "nothing yet",
             )
-
-
-def _bare_context() -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    return context
 
 
 def _no_password() -> NoReturn:

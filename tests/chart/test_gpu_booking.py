@@ -149,7 +149,7 @@ def test_whatever_ends_pods_may_change_their_marks() -> None:
 def test_what_can_change_is_mounted_as_a_folder() -> None:
     documents = rendered(BOOKING["all on"])
     spec = one(documents, "Deployment")["spec"]["template"]["spec"]
-    assert mounted(spec, "webhook") == ["api-ca", "certificates", "owners", "token"]
+    assert mounted(spec, "webhook") == ["api-ca", "certificates", "client-ca", "owners", "token"]
     assert not any("subPath" in mount for mount in container_of(documents)["volumeMounts"])
     volumes = {each["name"]: each for each in spec["volumes"]}
     assert volumes["token"]["secret"]["items"] == [{"key": "api.key", "path": "token"}]
@@ -191,18 +191,34 @@ def test_what_is_mistyped_is_named(values: dict[str, Any], named: str) -> None:
 @pytest.mark.parametrize(
     ("url", "ports"),
     [
-        ("https://gpu-dev.test/v1/schedulability", {443}),
-        ("https://gpu-dev.test:8443/v1/schedulability", {8443}),
+        ("https://gpu-dev.test/v1/schedulability", {443, 8080}),
+        ("https://gpu-dev.test:8443/v1/schedulability", {8443, 8080}),
         # A Service's port is not the one of its pods, which is what network policies go by.
         ("http://api-service.gpu-controlplane/v1/schedulability", {80, 8080}),
         ("http://api-service.gpu-controlplane.svc:80/v1/schedulability/", {80, 8080}),
-        ("http://elsewhere.test:8000/maia-api/gpu-schedulability/", {8000}),
+        ("http://elsewhere.test:8000/maia-api/gpu-schedulability/", {8000, 8080}),
     ],
 )
 def test_the_network_policy_lets_the_question_out(url: str, ports: set[int]) -> None:
-    documents = rendered({**GIVEN, "apiUrl": url, "networkPolicy": {"enabled": True}})
+    documents = rendered({**GIVEN, "apiUrl": url})
     (egress,) = one(documents, "NetworkPolicy")["spec"]["egress"]
     assert {each["port"] for each in egress["ports"]} == {53, *ports}
+
+
+def test_the_webhook_is_asked_by_the_api_server_alone_where_that_is_known() -> None:
+    """By its address and by its certificate; kubelets need neither."""
+    peers = [{"ipBlock": {"cidr": "10.0.0.1/32"}}]
+    more = {"networkPolicy": {"kubernetesAt": peers}, "webhook": {"clientCaSecret": "api-server"}}
+    documents = rendered({**GIVEN, **more})
+    (rule,) = one(documents, "NetworkPolicy")["spec"]["ingress"]
+    assert rule == {"ports": [{"port": "webhook", "protocol": "TCP"}], "from": peers}
+    spec = one(documents, "Deployment")["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    assert "--client-ca=/client-ca/ca.crt" in container["command"]
+    (volume,) = [each for each in spec["volumes"] if each["name"] == "client-ca"]
+    assert volume["secret"]["secretName"] == "api-server"
+    (rule,) = one(rendered(GIVEN), "NetworkPolicy")["spec"]["ingress"]
+    assert "from" not in rule
 
 
 def test_another_address_is_taken_with_a_shape() -> None:

@@ -76,9 +76,9 @@ BOOKING: dict[str, dict[str, Any]] = {
         "place": "anywhere",
         "allowClaims": True,
         "gpuTypes": {"NVIDIA-Weird-Card": "h100"},
-        "networkPolicy": {"enabled": True},
+        "networkPolicy": {"kubernetesAt": [{"ipBlock": {"cidr": "10.0.0.0/24"}}]},
         "priorityClassName": "system-cluster-critical",
-        "webhook": {"failurePolicy": "Ignore", "namespaceLabel": "team/enforced=yes"},
+        "webhook": {"failurePolicy": "Ignore", "namespaceLabel": "team/enforced=yes", "clientCaSecret": "api-server"},
     },
 }
 
@@ -98,10 +98,15 @@ SCHEDULER: dict[str, dict[str, Any]] = {
     "all on": {
         **_PLACED,
         "check": {"enabled": True, "namespace": "gpu-scheduler-tests"},
-        "networkPolicy": {"enabled": True},
+        "networkPolicy": {"kubernetesAt": [{"ipBlock": {"cidr": "10.0.0.0/24"}}], "kubernetesPorts": [16443]},
         "scheduler": {"databaseSecret": "gpu-dev-database", "overlap": "warn"},
         "priorityClassName": "system-cluster-critical",
         "serviceAccount": {"annotations": {"a": HOSTILE}},
-        "webhook": {"excludedNamespaces": ["monitoring"], "failurePolicy": "Ignore", "extenderPods": True},
+        "webhook": {
+            "excludedNamespaces": ["monitoring"],
+            "failurePolicy": "Ignore",
+            "extenderPods": True,
+            "clientCaSecret": "k8s",
+        },
     },
 }

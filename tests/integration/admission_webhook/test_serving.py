@@ -22,6 +22,7 @@ from tests.webhook_process import (
     admission_review,
     client_of,
     new_pair,
+    signed_client,
     trusting,
     webhook_process,
     write_pair,
@@ -308,3 +309,40 @@ def test_arguments_and_settings_that_can_not_be_used_are_told(tmp_path: Path) ->
     assert (code, "--tls-cert" in said) == (2, True), said
     code, said = ended(["serve", *files], GPU_DEV_WEBHOOK__DRAIN_S="-1")
     assert (code, "GPU_DEV_WEBHOOK__DRAIN_S" in said) == (2, True), said
+
+
+# --- Who asks.
+
+
+def test_with_an_authority_for_clients_nobody_else_learns_anything_about_a_pod(tmp_path: Path, pair: Pair) -> None:
+    write_pair(pair, tmp_path)
+    authority, shown = signed_client(tmp_path)
+    _, of_others = signed_client(tmp_path, "somebody")
+    review = admission_review(pod())
+    with webhook_process(tmp_path, client_ca=authority) as webhook:
+
+        def context(certificate: Path | None) -> ssl.SSLContext:
+            made = trusting(pair)
+            if certificate is not None:
+                made.load_cert_chain(certificate)
+            return made
+
+        with httpx.Client(base_url=webhook.url, verify=context(shown), trust_env=False, timeout=PATIENCE_S) as known:
+            assert asked(known, review)["allowed"] is True
+        with client_of(webhook, pair) as nobody:
+            refusal = nobody.post("/mutate", json=review)
+            assert (refusal.status_code, refusal.headers["content-type"]) == (403, "text/plain; charset=utf-8")
+            assert "showed no client certificate" in refusal.text
+            # Kubelets ask after health and have no certificate for it.
+            assert [nobody.get(path).status_code for path in ("/health", "/ready", "/metrics")] == [200] * 3
+            assert 'outcome="stranger"} 1.0' in nobody.get("/metrics").text
+        with (
+            httpx.Client(base_url=webhook.url, verify=context(of_others), trust_env=False) as other,
+            pytest.raises(httpx.TransportError),
+        ):
+            other.post("/mutate", json=review)
+        # An authority that changes is taken anew.
+        authority.write_bytes((tmp_path / "somebody-authority.pem").read_bytes())
+        eventually_sync(lambda: webhook.events().count("certificate_taken") == 2)
+        with httpx.Client(base_url=webhook.url, verify=context(of_others), trust_env=False) as known:
+            assert asked(known, review)["allowed"] is True
