@@ -167,12 +167,18 @@ GPU = View[GpuOut](
     empty=GPU_TYPE.empty,
 )
 
+
+def _takes_new(node: NodeOut) -> bool:
+    """Whether anything new is started there. Kubernetes calls a node schedulable that has fallen silent."""
+    return node.ready and node.schedulable and node.fenced_at is None and node.cordoned_at is None
+
+
 NODE = View[NodeOut](
     name=lambda node: node.name,
     columns=(
         Column("NODE", lambda node: node.name),
         Column("READY", lambda node: "yes" if node.ready else "no"),
-        Column("SCHEDULABLE", lambda node: "yes" if node.schedulable else "no"),
+        Column("SCHEDULABLE", lambda node: "yes" if _takes_new(node) else "no"),
         Column("TYPES", lambda node: ",".join(node.gpu_types)),
         Column("GPUS", lambda node: str(node.gpus), right=True),
         Column("FREE", lambda node: str(node.free), right=True),

@@ -166,7 +166,7 @@ class ModelUsage:
         soon = f", {shown(claimed)} of that for pods that are just being scheduled" if claimed else ""
         more = "" if used >= limit else f"{',' if claimed else ''} and this pod asks for {shown(milli)}"
         return (
-            f"namespace {namespace} has used {shown(used)} of its {shown(limit)} {word}{soon}{more}; "
+            f"GPU quota of namespace {namespace}: {shown(used)} of {shown(limit)} {word} used{soon}{more}; "
             f"ask an administrator, or wait"
         )
 

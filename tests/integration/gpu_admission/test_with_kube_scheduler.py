@@ -73,7 +73,7 @@ async def test_of_a_hundred_pods_a_quota_of_eight_lets_eight_through_and_the_oth
             left = next(f"p{number}" for number in range(100) if f"p{number}" not in bound)
 
             async def told() -> bool:
-                return "has used 8 of its 8 H100; ask an administrator, or wait" in await why(cards, left)
+                return "8 of 8 H100 used; ask an administrator, or wait" in await why(cards, left)
 
             await eventually(told, PATIENCE_S)
             await cards.put_quotas({cards.namespace: {"quota": {"H100": 9}}})

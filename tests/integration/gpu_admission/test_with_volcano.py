@@ -101,7 +101,7 @@ async def test_a_quota_lets_as_many_through_as_it_says_and_the_others_know_why(
         bound = await cards.eventually_bound(8)
         for number in range(20):
             if f"p{number}-0" not in bound:
-                await told(cards, f"p{number}-0", "has used 8 of its 8 H100; ask an administrator, or wait")
+                await told(cards, f"p{number}-0", "8 of 8 H100 used; ask an administrator, or wait")
         assert len(await cards.bound()) == 8
         await cards.client.call("DELETE", f"{cards.path}/{next(iter(bound))}", {"gracePeriodSeconds": 0})
         await cards.put_quotas({cards.namespace: {"quota": {"H100": 9}}})

@@ -24,7 +24,7 @@ from reservation_core.runtime.settings_admission import VolcanoShape
 from tests.unit.gpu_admission.go_decoding import GoTypeError, ListOf, MapOf, Real, Struct, Text, Whole, decode
 
 POD = {"metadata": {"name": "train-0", "namespace": "team-a", "uid": "u-1"}, "spec": {"containers": []}, "status": {}}
-REASON = "namespace team-a has used 8 of its 8 H100; ask an administrator, or wait"
+REASON = "GPU quota of namespace team-a: 8 of 8 H100 used; ask an administrator, or wait"
 FITS, FULL = Filtered(("n1",)), Filtered((), {"n1": REASON})
 UNLISTED = Filtered((), {}, {"n1": REASON})
 

@@ -4,14 +4,15 @@ import json
 import time
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 import yaml
 
 from gpu_dev.output import Format, as_json, show_list, show_one
 from gpu_dev.terminal import ProgramOutput, put, say
-from gpu_dev.views import GPU_TYPE, JOB, JOB_DETAILS, summarise
-from reservation_core.contracts import GpuOut
+from gpu_dev.views import GPU_TYPE, JOB, JOB_DETAILS, NODE, summarise
+from reservation_core.contracts import GpuOut, NodeOut
 from tests.unit.gpu_dev.examples import NOON, a_job
 
 
@@ -100,6 +101,24 @@ def a_card(node: str, index: int, state: str, free_in_h: int | None = None, kind
             "free_at": free_at,
         }
     )
+
+
+@pytest.mark.parametrize(
+    ("node", "said"),
+    [
+        ({}, "yes"),
+        ({"ready": False}, "no"),
+        ({"schedulable": False}, "no"),
+        ({"fenced_at": NOON}, "no"),
+        ({"cordoned_at": NOON}, "no"),
+    ],
+    ids=["well", "silent", "unschedulable", "fenced", "cordoned"],
+)
+def test_a_node_is_schedulable_where_something_new_would_be_started(node: dict[str, Any], said: str) -> None:
+    whole = {"name": "node1", "ready": True, "schedulable": True, "detail": None, "gpu_types": [], "gpus": 0, "free": 0}
+    found = NodeOut.model_validate(whole | {"last_seen_at": NOON, "labels": {}} | node)
+    header, row = (line.split() for line in show_list([found], NODE, Format.TABLE).splitlines())
+    assert row[header.index("SCHEDULABLE")] == said
 
 
 def test_cards_are_counted_by_type_with_the_next_free_time() -> None:

@@ -111,7 +111,9 @@ async def test_of_a_hundred_racing_pods_the_quota_lets_exactly_eight_through(
     assert all(running.extender.filter(pod, [node]).fitting == (node,) for pod in pods)
     bound, refused = await bind_all(running, pods, node)
     assert bound == 8
-    assert set(refused) == {f"namespace {cards.namespace} has used 8 of its 8 H100; ask an administrator, or wait"}
+    assert set(refused) == {
+        f"GPU quota of namespace {cards.namespace}: 8 of 8 H100 used; ask an administrator, or wait"
+    }
     assert len(await cards.bound()) == 8
     there = await cards.bound()
     left = next(pod for pod in pods if pod["metadata"]["name"] not in there)

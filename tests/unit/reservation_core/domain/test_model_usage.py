@@ -26,14 +26,14 @@ def test_all_nodes_of_a_type_count_together_and_other_models_apart() -> None:
     used.use("four", "b", H100, 8000)
     assert denial(used, 500) is None
     assert denial(used, 510) == (
-        "namespace a has used 1.5 of its 2 H100 and this pod asks for 0.51; ask an administrator, or wait"
+        "GPU quota of namespace a: 1.5 of 2 H100 used and this pod asks for 0.51; ask an administrator, or wait"
     )
     used.use("five", "a", PCIE, 500)
-    assert denial(used, 10) == "namespace a has used 2 of its 2 H100; ask an administrator, or wait"
+    assert denial(used, 10) == "GPU quota of namespace a: 2 of 2 H100 used; ask an administrator, or wait"
     used.leave("one")
     assert denial(used, 1000) is None
     assert denial(used, 10, label="Tesla-T4") == (
-        "namespace a has used 1 of its 1 Tesla-T4; ask an administrator, or wait"
+        "GPU quota of namespace a: 1 of 1 Tesla-T4 used; ask an administrator, or wait"
     )
 
 
@@ -49,8 +49,8 @@ def test_who_counts_already_does_not_stand_in_its_own_way() -> None:
 def test_what_is_on_a_node_that_was_never_seen_counts_against_every_quota() -> None:
     used = usage()
     used.use("one", "a", UNSEEN, 1500)
-    assert "has used 1.5 of its 2 H100" in (denial(used, 510) or "")
-    assert "has used 1.5 of its 1 Tesla-T4" in (denial(used, 10, label="Tesla-T4") or "")
+    assert "1.5 of 2 H100 used" in (denial(used, 510) or "")
+    assert "1.5 of 1 Tesla-T4 used" in (denial(used, 10, label="Tesla-T4") or "")
     used.use("one", "a", T4, 1000)
     assert denial(used, 2000) is None
 
@@ -107,15 +107,15 @@ def test_what_is_only_claimed_is_told_apart_from_what_anybody_can_see() -> None:
     used.use("one", "a", H100, 500)
     used.claim("two", "a", {H100}, 1000, until_s=30)
     assert denial(used, 1000) == (
-        "namespace a has used 1.5 of its 2 H100, 1 of that for pods that are just being scheduled, and this pod asks "
-        "for 1; ask an administrator, or wait"
+        "GPU quota of namespace a: 1.5 of 2 H100 used, 1 of that for pods that are just being scheduled, and this pod"
+        " asks for 1; ask an administrator, or wait"
     )
     assert denial(used, 1510, uid="two") == (  # its own claim is not in its way
-        "namespace a has used 0.5 of its 2 H100 and this pod asks for 1.51; ask an administrator, or wait"
+        "GPU quota of namespace a: 0.5 of 2 H100 used and this pod asks for 1.51; ask an administrator, or wait"
     )
     used.claim("three", "a", {H100}, 500, until_s=30)
     assert denial(used, 10) == (
-        "namespace a has used 2 of its 2 H100, 1.5 of that for pods that are just being scheduled; "
+        "GPU quota of namespace a: 2 of 2 H100 used, 1.5 of that for pods that are just being scheduled; "
         "ask an administrator, or wait"
     )
 

@@ -79,7 +79,7 @@ def test_what_passed_before_is_judged_once_more() -> None:
     async def story(_truth: Truth, replica: Replica) -> None:
         assert allocate(replica, ONE, "n2") is None
         why = allocate(replica, OTHER, "n2")
-        assert why == "namespace a has used 2 of its 2 Tesla-T4; ask an administrator, or wait"
+        assert why == "GPU quota of namespace a: 2 of 2 Tesla-T4 used; ask an administrator, or wait"
         assert allocate(replica, OTHER, "nowhere") == (
             "gpu-admission has not seen this node yet; the pod is tried again"
         )
@@ -206,7 +206,7 @@ def test_who_only_waits_for_what_others_leave_is_judged_and_does_not_count() -> 
         assert replica.fits(OTHER, "n2") == ("n2",)
         assert allocate(replica, OTHER, "n2") is None
         why = allocate(replica, ONE, "n2", pipelined=True)
-        assert why == "namespace a has used 2 of its 2 Tesla-T4; ask an administrator, or wait"
+        assert why == "GPU quota of namespace a: 2 of 2 Tesla-T4 used; ask an administrator, or wait"
 
     told(story)
 
