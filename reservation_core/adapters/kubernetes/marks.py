@@ -1,8 +1,9 @@
 """What our pods carry: labels that find them, and annotations that say what they hold.
 
-Only what we made ourselves goes into labels (ids and numbers). A user's words stay in annotations, which select
-nothing. Whoever may change pods can take labels away, while the pod goes on: then its name and its own variable, which
-nobody can change, say whose it is.
+What we select by is what we made ourselves (ids and numbers). A user's words stay in annotations, which select nothing;
+the user's name is a label beside that, as far as one can hold it, for people who look for pods. Whoever may change pods
+can take labels away, while the pod goes on: then its name and its own variable, which nobody can change, say whose it
+is.
 """
 
 import re
@@ -36,13 +37,21 @@ NODE_GPUS = "gpu-dev/gpus"
 NODE_LINKS = "gpu-dev/gpu-links"
 """The annotation of a Node that says how its cards are joined (see `link_words`)."""
 
+_NOT_IN_LABELS = re.compile(r"[^A-Za-z0-9._-]")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,5}")
 _NAME = re.compile(rf"([a-z](?:[a-z0-9-]{{0,46}}[a-z0-9])?)-({_NUMBER.pattern})-({_NUMBER.pattern})")
 
 
 def labels(spec: PodSpec) -> dict[str, str]:
     """The labels of a pod of ours."""
-    return {**attempt_labels(spec.name), RANK: str(spec.name.rank), USER_ID: str(spec.user_id)}
+    made = {**attempt_labels(spec.name), RANK: str(spec.name.rank), USER_ID: str(spec.user_id)}
+    user = label_value(spec.user)
+    return {**made, USER: user} if user else made
+
+
+def label_value(text: str) -> str:
+    """A text as a label may hold it: 63 characters, `-` for what it may not. Two names may become one."""
+    return _NOT_IN_LABELS.sub("-", text)[:63].strip("-_.")
 
 
 def attempt_labels(name: PodName) -> dict[str, str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reservation_core.adapters.kubernetes.attaching import GpuAttach
@@ -237,6 +237,16 @@ def test_whose_a_pod_is_stands_only_where_we_write() -> None:
     assert pod["metadata"]["annotations"]["gpu-dev/user"] == "ada@example.org"
     assert "@" not in json.dumps({**pod, "metadata": {**pod["metadata"], "annotations": {}}})
     assert pod["metadata"]["labels"]["gpu-dev/user-id"] == "7"
+
+
+@given(st.text(max_size=254))
+@example("ada")
+@example("ann+b@x.org")
+@example("-" * 70 + "a")
+def test_the_label_for_people_is_one_that_kubernetes_takes(user: str) -> None:
+    found = build_pod(replace(SINGLE, user=user), RULES, NOW)["metadata"]["labels"].get("gpu-dev/user")
+    assert found is None or re.fullmatch(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", found)
+    assert found == {"ada": "ada", "ann+b@x.org": "ann-b-x.org"}.get(user, found)
 
 
 def test_resources_grow_with_the_gpus() -> None:
