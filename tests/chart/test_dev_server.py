@@ -184,6 +184,18 @@ def test_the_seeds_names_labels_and_commands() -> None:
     assert "us-east-2a" in str(zone)
 
 
+def test_of_the_databases_pair_one_at_a_time_may_be_taken_from_its_node() -> None:
+    documents = rendered({})
+    budget = one(documents, "PodDisruptionBudget", "postgres")["spec"]
+    sets = [each["spec"]["template"]["metadata"]["labels"] for each in documents if each["kind"] == "StatefulSet"]
+    assert len(sets) == 2
+    assert all(budget["selector"]["matchLabels"].items() <= labels.items() for labels in sets)
+    assert budget["minAvailable"] == 1
+    # Of one alone it would keep every node from being drained.
+    alone = rendered({"postgres": {"replica": {"enabled": False}}})
+    assert "postgres" not in {each["metadata"]["name"] for each in alone if each["kind"] == "PodDisruptionBudget"}
+
+
 def test_what_must_outlive_the_release_is_kept() -> None:
     kept = {
         (each["kind"], each["metadata"]["name"])
