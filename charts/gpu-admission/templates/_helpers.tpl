@@ -10,7 +10,7 @@
 
 {{- define "gpu-admission.schedulerImage" -}}
 {{- $version := semver (include "gpu-dev.kubeVersion" .) }}
-{{- printf "%s:%s" .Values.scheduler.image.repository (.Values.scheduler.image.tag | default (printf "v%d.%d.%d" $version.Major $version.Minor $version.Patch)) }}
+{{- include "gpu-dev.reference" (list .Values.scheduler.image.repository (.Values.scheduler.image.tag | default (printf "v%d.%d.%d" $version.Major $version.Minor $version.Patch)) .Values.scheduler.image.digest) }}
 {{- end }}
 
 {{- define "gpu-admission.tlsSecret" -}}

@@ -35,11 +35,11 @@ app.kubernetes.io/part-of: gpu-dev-server
 {{- if and $root.Values.global.imageRegistry (not (and (contains "/" $repository) (regexMatch "[.:]|^localhost$" $first))) }}
 {{- $repository = printf "%s/%s" (trimSuffix "/" $root.Values.global.imageRegistry) $repository }}
 {{- end }}
-{{- printf "%s:%s" $repository ($image.tag | default $root.Values.image.tag | default $root.Chart.AppVersion) }}
+{{- include "gpu-dev.reference" (list $repository ($image.tag | default $root.Values.image.tag | default $root.Chart.AppVersion) $image.digest) }}
 {{- end }}
 
 {{- define "gpu-dev-server.postgresImage" -}}
-{{ printf "%s:%s" .Values.postgres.image.repository .Values.postgres.image.tag }}
+{{ include "gpu-dev.reference" (list .Values.postgres.image.repository .Values.postgres.image.tag .Values.postgres.image.digest) }}
 {{- end }}
 
 {{- define "gpu-dev-server.storageClass" -}}

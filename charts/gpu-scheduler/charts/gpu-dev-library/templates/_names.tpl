@@ -30,14 +30,20 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{ printf "%s-webhook-tls" (include "gpu-dev.fullname" .) }}
 {{- end }}
 
+{{/* An image as pods name it: (list repository tag digest). With a digest the tag is for people alone. */}}
+{{- define "gpu-dev.reference" -}}
+{{ index . 0 }}:{{ index . 1 }}{{ with index . 2 }}@{{ . }}{{ end }}
+{{- end }}
+
 {{- define "gpu-dev.image" -}}
-{{ printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) }}
+{{ include "gpu-dev.reference" (list .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) .Values.image.digest) }}
 {{- end }}
 
 {{/* The image of the webhook's container and of the job that renews its certificate. */}}
 {{- define "gpu-dev.webhookImage" -}}
 {{- $own := .Values.webhook.image | default dict }}
-{{- printf "%s:%s" ($own.repository | default .Values.image.repository) ($own.tag | default .Values.image.tag | default .Chart.AppVersion) }}
+{{- $digest := ternary $own.digest .Values.image.digest (or $own.repository $own.tag $own.digest | empty | not) }}
+{{- include "gpu-dev.reference" (list ($own.repository | default .Values.image.repository) ($own.tag | default .Values.image.tag | default .Chart.AppVersion) $digest) }}
 {{- end }}
 
 {{- define "gpu-dev.kubeVersion" -}}
