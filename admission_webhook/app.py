@@ -50,7 +50,7 @@ def create_app(
     """The ASGI application: a path for each list of reviewers, who are asked in order: each sees what those before made
     of the pod.
 
-    `clients_are_known`: whoever asks has to show a certificate. What was booked is nobody else's business.
+    `clients_are_known`: only a client with a certificate is answered about pods; what was booked concerns nobody else.
     """
     bodies = Bodies(limits)
     app = FastAPI(title="GPU Dev Server: admission webhook", docs_url=None, redoc_url=None, openapi_url=None)

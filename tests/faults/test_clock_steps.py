@@ -139,7 +139,7 @@ async def test_the_databases_clock_steps_under_load(system: System, time: Shifte
 
 
 async def test_the_databases_clock_is_set_to_and_fro_under_load(system: System, time: ShiftedTime) -> None:
-    """Whoever does not lead waits for the leader also where a step alone is longer than any that is made up for."""
+    """A standby waits for the leader even where one step alone is longer than any that is made up for."""
     with processors(system):
         long, short = await submit_load(system)
         await eventually(lambda: busy(system))

@@ -1,9 +1,8 @@
 """What our pods carry: labels that find them, and annotations that say what they hold.
 
-What we select by is what we made ourselves (ids and numbers). A user's words stay in annotations, which select nothing;
-the user's name is a label beside that, as far as one can hold it, for people who look for pods. Whoever may change pods
-can take labels away, while the pod goes on: then its name and its own variable, which nobody can change, say whose it
-is.
+We select by what we made ourselves: ids and numbers. A user's words stay in annotations, which select nothing; the name
+is also a label, as far as a label can hold it, for people who look for pods. People who may change pods can take labels
+away while a pod goes on: then its name and its own variable, which nobody can change, say whose it is.
 """
 
 import re
