@@ -6,6 +6,7 @@ SQL = "reservation_core/adapters/postgres/sql/"
 MIGRATIONS = "migrations/versions/"
 POSTGRES = "tests/integration/reservation_core/adapters/postgres/"
 USECASES = "tests/integration/reservation_core/usecases/"
+CLOCK = POSTGRES + "test_shared_clock.py"
 
 LEDGER = (
     Mutant(
@@ -194,6 +195,22 @@ LEDGER = (
         "SELECT epoch FROM planner_lease FOR NO KEY UPDATE;",
         "SELECT epoch FROM planner_lease;",
         (USECASES + "test_owned_rows.py",),
+    ),
+    Mutant(
+        "one step of the clock is made up for twice",
+        "A step is recorded against the record before it",
+        SQL + "ledger_clock.sql",
+        " AND CAST(c AS text) = :record",
+        " AND :record <> ''",
+        (f"{CLOCK}::test_a_step_that_was_recorded_since_it_was_seen_is_not_made_up_for_again",),
+    ),
+    Mutant(
+        "a new leader trusts its own count",
+        "A new leader goes by what the one before has recorded",
+        "reservation_core/domain/clock_steps.py",
+        "return Verdict.ADOPT if recorded else Verdict.MAKE_UP",
+        "return Verdict.MAKE_UP",
+        (f"{CLOCK}::test_a_new_leader_goes_by_what_the_one_before_has_recorded",),
     ),
     Mutant(
         "a proof twice",

@@ -3,6 +3,7 @@
 from tests.mutants.mutant import Mutant
 
 TOKENS = "tests/integration/api_service/test_token_scopes.py"
+WEBHOOK = "tests/integration/admission_webhook/test_serving.py"
 TRIGGERS = "migrations/versions/0027_token_scopes.sql"
 
 TRUST = (
@@ -93,5 +94,13 @@ TRUST = (
         'raise httpcore.ConnectError("not let out")',
         "raise RuntimeError(why)",
         ("tests/integration/reservation_core/adapters/notices/test_webhooks.py",),
+    ),
+    Mutant(
+        "the webhook answers strangers",
+        "With --client-ca the webhook answers about pods those alone who show a certificate",
+        "admission_webhook/app.py",
+        'if clients_are_known and "tls" not in request.scope.get("extensions", {}):',
+        "if False:",
+        (f"{WEBHOOK}::test_with_an_authority_for_clients_nobody_else_learns_anything_about_a_pod",),
     ),
 )
