@@ -112,11 +112,13 @@ async def test_a_read_only_database_will_pass(database_url: str, seed: Seed) -> 
 
 
 async def test_a_cancelled_and_a_slow_statement_will_pass(units: UnitOfWorkFactory, seed: Seed) -> None:
-    async def cancel() -> object:
-        return await seed.run(
+    async def cancelled() -> bool:
+        """A cancel is lost between the statement's preparation and its execution."""
+        await seed.run(
             "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity "
             "WHERE datname = current_database() AND query = 'SELECT pg_sleep(600)' AND state = 'active'"
         )
+        return sleeping.done()
 
     async def sleep(limit: str) -> None:
         async with units() as uow:
@@ -124,7 +126,7 @@ async def test_a_cancelled_and_a_slow_statement_will_pass(units: UnitOfWorkFacto
             await connection_of(uow).execute(text("SELECT pg_sleep(600)"))
 
     sleeping = asyncio.create_task(sleep("0"))
-    await eventually(cancel)
+    await eventually(cancelled)
     with pytest.raises(StatementRefusedError, match="SQLSTATE 57014"):
         await sleeping
     with pytest.raises(StatementRefusedError, match="SQLSTATE 57014"):
