@@ -7,7 +7,7 @@ writes there and in the indices what it has done.
 
 import re
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from reservation_core.domain.asked_cards import AskedCards
@@ -28,17 +28,17 @@ _NAMES: Final = frozenset({NODE, TIME, ASSIGNED, CARDS})
 _MOST = 1024
 _INDICES = re.compile(r"[0-9]{1,4}(,[0-9]{1,4}){0,63}")
 _TAKEN = re.compile(r"([0-9]{1,4})=([0-9]{1,4})(?:/([0-9]{1,10}))?")
-_EPOCH_S: Final = 1_000_000_000
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def marks_of(placed: Placed, node: str, now: datetime) -> dict[str, str]:
     """The annotations of a pod that gets these cards of a node."""
     marks = {f"{INDEX_OF}{number}": ",".join(map(str, cards)) for number, cards in placed.containers}
-    microseconds = round(now.timestamp() * 1_000_000)
+    microseconds = (now - _EPOCH) // timedelta(microseconds=1)
     return {
         **marks,
         NODE: node,
-        TIME: str(microseconds * (_EPOCH_S // 1_000_000)),
+        TIME: str(microseconds * 1000),
         ASSIGNED: "false",
         CARDS: written_footprint(placed.footprint),
     }

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reservation_core.domain.asked_cards import AskedCards, Earlier, Part
@@ -27,6 +27,8 @@ def test_gpu_manager_finds_what_it_looks_for() -> None:
 
 
 @given(st.timedeltas(timedelta(0), timedelta(days=36_500)))
+@example(timedelta(days=36_000, microseconds=1))
+@example(timedelta(days=36_000, microseconds=3))
 def test_times_are_exact_to_the_microsecond(passed: timedelta) -> None:
     written = int(marks_of(Placed((), ()), "n", NOW + passed)["tencent.com/predicate-time"])
     assert written - 1795262400123456000 == passed // timedelta(microseconds=1) * 1000
