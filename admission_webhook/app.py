@@ -19,7 +19,7 @@ from reservation_core.usecases.review_pod import review_pod
 SERVICE = "admission-webhook"
 _STRANGER = (
     "Only the API server may ask here, and this connection showed no client certificate. Give the API server one for"
-    " webhooks (--admission-control-config-file), signed by who is in --client-ca.\n"
+    " webhooks (--admission-control-config-file), signed by the authority in --client-ca.\n"
 )
 _log = structlog.get_logger(__name__)
 

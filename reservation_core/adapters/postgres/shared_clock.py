@@ -167,10 +167,11 @@ class SharedClock:
     async def hold_unseen(self, connection: AsyncConnection, epoch: int, off: timedelta, record: str) -> None:
         """Correct a step that happened while no process ran, in the transaction of `connection`.
 
-        `off` is by how much the clock stepped at least, `record` what its time went by. This process goes by what it
-        has recorded when it is asked the next time.
+        `off` is by how much the clock stepped at least, `record` what its time went by. The next answer of the
+        database is adopted, however long it takes; one of before the commit is found out by the record.
         """
         await self._hold(connection, epoch, off, record)
+        self._known = False
         self.doubt()
 
     async def _make_up(self, connection: AsyncConnection, epoch: int, off: timedelta, record: str) -> None:
