@@ -20,18 +20,18 @@ from tests.integration.api_service.web.conftest import SignedIn
 HOSTILE = "</script><script>alert('x')</script>\"'&"
 _DATA = re.compile(r'<script type="application/json" id="calendar-data"[^>]*>(.*?)</script>', re.DOTALL)
 
-# A job of bob's that runs on one card of titan's for an hour.
+# A job of bob's that runs on one card of titan's for three hours: into the week that is looked at, late in the day too.
 RUNNING = """
 WITH made AS (
     INSERT INTO reservations (id, kind, user_id, name, status, reason_code, reason, gpus, gpu_type, nodes, duration,
                               priority, workload, created_at, changed_at, attempt, started_at, ends_at)
-    SELECT 'job-bobs', 'job', id, 'secret job', 'running', 'running', 'x', 1, 'h100', 1, interval '1 hour', 0, '{}',
-           now(), now(), 1, now(), now() + interval '1 hour' FROM users WHERE name = 'bob'
+    SELECT 'job-bobs', 'job', id, 'secret job', 'running', 'running', 'x', 1, 'h100', 1, interval '3 hours', 0, '{}',
+           now(), now(), 1, now(), now() + interval '3 hours' FROM users WHERE name = 'bob'
     RETURNING id
 )
 INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, created_at)
 SELECT made.id, 1, (SELECT g.id FROM gpus g JOIN nodes n ON n.id = g.node_id WHERE n.name = 'titan' AND g.index = 3), 0,
-       tstzrange(now(), now() + interval '1 hour'), true, now() FROM made
+       tstzrange(now(), now() + interval '3 hours'), true, now() FROM made
 """
 
 
