@@ -54,7 +54,7 @@ class CardNode:
 class CardPod:
     """What counts of a pod. `booking_id`, `ends_at` (UTC) and `owner` count only where bookings are enforced.
 
-    `has_wishes`: of the nodes that would do it prefers some, for reasons that are not cards.
+    `has_wishes`: of the nodes that would do it prefers some, for reasons that are not cards. `scheduler`: by name.
     """
 
     uid: str
@@ -67,6 +67,7 @@ class CardPod:
     ends_at: datetime | None = None
     owner: str | None = None
     has_wishes: bool = False
+    scheduler: str = ""
 
     @property
     def owned(self) -> OwnedPod:

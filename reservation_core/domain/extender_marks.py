@@ -24,6 +24,9 @@ ASSIGNED: Final = "tencent.com/gpu-assigned"
 CARDS: Final = "gpu-dev/cards"
 """All that the pod has, as `0=500/8,3=1000`: card, thousandths, units of memory."""
 
+ASKED_AGAIN: Final = "gpu-dev/asked-again"
+"""On a waiting pod: when its scheduler was last made to look at it again. It says nothing of cards."""
+
 _NAMES: Final = frozenset({NODE, TIME, ASSIGNED, CARDS})
 _MOST = 1024
 _INDICES = re.compile(r"[0-9]{1,4}(,[0-9]{1,4}){0,63}")

@@ -66,6 +66,21 @@ class ModelQuotas:
 NO_QUOTAS = ModelQuotas()
 
 
+def loosened(before: ModelQuotas, after: ModelQuotas) -> frozenset[str]:
+    """The namespaces in which a pod may go now where it might not before."""
+    return frozenset(name for name, quota in before.namespaces.items() if _is_looser(after.of(name), quota))
+
+
+def _is_looser(now: NamespaceQuota | None, before: NamespaceQuota) -> bool:
+    if now is None:
+        return True
+    if before.pools and not (now.pools and now.pools <= before.pools):
+        return True
+    if before.models is None:
+        return False
+    return now.models is None or any(most > before.models.get(word, 0) for word, most in now.models.items())
+
+
 def read_quotas(text: str) -> ModelQuotas:
     """What an administrator has written. Raises BadQuotasError, which names the namespace and the field."""
     if len(text) > LONGEST_TEXT:

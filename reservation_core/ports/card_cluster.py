@@ -97,8 +97,9 @@ class CardCluster(Protocol):
         """
         ...
 
-    async def mark(self, pod: PodRef, version: str, marks: Mapping[str, str]) -> None:
-        """Write annotations on a pod of that version. Raises PodChangedError when it is another one now, or gone."""
+    async def mark(self, pod: PodRef, version: str | None, marks: Mapping[str, str]) -> None:
+        """Write annotations on a pod of that version; None: of any. Raises PodChangedError when it is another one now,
+        or gone."""
         ...
 
     async def look_at(self, pod: PodRef) -> CardPodSeen | PodGone:

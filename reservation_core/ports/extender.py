@@ -7,8 +7,12 @@ from typing import Any, Protocol
 
 
 class AssumeAt(StrEnum):
-    """From when on cards and quota count as a pod's: its binding, or already the question which nodes would do."""
+    """From when on cards and quota count as a pod's: its binding, or already the question which nodes would do.
 
+    `auto`: from the question on, unless such pods are seen to be bound by us.
+    """
+
+    AUTO = "auto"
     BIND = "bind"
     FILTER = "filter"
 

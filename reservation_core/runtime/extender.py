@@ -69,6 +69,8 @@ class RunningExtender:
         found = []
         if (problem := self.scheduling.quotas.problem) is not None:
             found.append(f"The GPU quotas can't be read: {problem}.")
+        if (problem := self.scheduling.who_binds.problem) is not None:
+            found.append(problem)
         if (problem := self.scheduling.interruption) is not None:
             found.append(f"What is known of the cluster may be out of date: {problem.rstrip('.')}. It goes on trying.")
         found += [f"A loop fails and is tried again: {loop}." for loop in self.loops.failing()]
@@ -86,9 +88,12 @@ class RunningExtender:
             "assumed_pods": scheduling.assumed,
             "claiming_pods": scheduling.claimed,
             "bound_total": counts.bound,
+            "bound_beside_us_total": scheduling.who_binds.beside_us,
             "binds_refused_total": counts.refused,
             "binds_unanswered_total": counts.unanswered,
             "binds_given_up_total": counts.given_up,
+            "nudged_total": scheduling.nudger.nudged,
+            "nudges_given_up_total": scheduling.nudger.given_up,
             "marked_total": scheduling.marker.marked,
             "without_room_total": scheduling.marker.without_room,
             "events_left_out_total": self.events.left_out,

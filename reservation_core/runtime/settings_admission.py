@@ -62,8 +62,9 @@ class AdmissionRules(Section):
     quota_namespace: Annotated[str, Field(pattern=_NAME)] = "kube-system"
     quota_name: Annotated[str, Field(pattern=_OBJECT_NAME)] = "gpuquota"
     quota_key: Annotated[str, Field(pattern=_KEY)] = "gpu_quota"
-    # bind: filter and prioritize leave nothing behind. filter: for schedulers that bind by themselves.
-    assume_at: AssumeAt = AssumeAt.BIND
+    # filter: for schedulers that bind by themselves. bind: asking leaves nothing behind. auto: from filter
+    # on, unless such pods are seen to be bound by us.
+    assume_at: AssumeAt = AssumeAt.AUTO
     # best: of the nodes that would do the best alone is told, unless the pod prefers some itself.
     candidates: Candidates = Candidates.ALL
     assumed_s: Seconds = 30  # who is not seen bound for so long is looked up; see usecases.extend_rules

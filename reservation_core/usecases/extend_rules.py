@@ -16,7 +16,7 @@ class ExtendRules:
     waits `pause_s` at most.
     """
 
-    assume_at: AssumeAt = AssumeAt.BIND
+    assume_at: AssumeAt = AssumeAt.AUTO
     candidates: Candidates = Candidates.ALL
     bind_s: float = 4.0
     unclear_s: float = 5.0

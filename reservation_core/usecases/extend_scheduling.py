@@ -22,7 +22,7 @@ from reservation_core.ports.card_cluster import (
     QuotasSeen,
 )
 from reservation_core.ports.clock import Clock
-from reservation_core.ports.extender import AssumeAt, Binding, Candidates, Filtered, NotSyncedError
+from reservation_core.ports.extender import Binding, Candidates, Filtered, NotSyncedError
 from reservation_core.ports.keeping import Keep, not_kept
 from reservation_core.ports.map_cluster import NamespaceSeen, NodeGone, PodGone
 from reservation_core.usecases.bind_pods import PodBinder
@@ -30,8 +30,10 @@ from reservation_core.usecases.decided_pods import DecidedPods
 from reservation_core.usecases.extend_rules import Counts, ExtendRules
 from reservation_core.usecases.keep_claims import ClaimKeeper
 from reservation_core.usecases.mark_bound_pods import BoundPodMarker
+from reservation_core.usecases.nudge_pods import PodNudger
 from reservation_core.usecases.quota_source import QuotaSource
 from reservation_core.usecases.told_nodes import ToldNodes
+from reservation_core.usecases.who_binds import WhoBinds
 
 
 class SchedulerExtender:
@@ -57,11 +59,12 @@ class SchedulerExtender:
         self._clock = clock
         self._leads_for_s = leads_for_s
         self._ledger_known = ledger_known
-        self.quotas = QuotaSource(cluster, board.cards.usage)
         self._claims = ClaimKeeper(cluster, board.cards, rules.claim_s, rules.binding_s)
         self._shares = ShareClaims(board.cards.usage)
         self._waiting: dict[str, CardPod] = {}
         self._learnt: set[str] = set()
+        self.nudger = PodNudger(cluster, clock, self._waiting, lambda: self.synced)
+        self.quotas = QuotaSource(cluster, board.cards.usage, self.nudger.put)
         self.marker = BoundPodMarker(cluster, board, clock, lambda: self.synced)
         self._listed = False
         self._fresh = True
@@ -71,6 +74,7 @@ class SchedulerExtender:
         self._decided = DecidedPods(cluster, board.cards, rules, self.counts)
         self._binder = PodBinder(cluster, board, rules, clock, self._decided, self._waiting, self.counts, leads_for_s)
         self._told = ToldNodes()
+        self.who_binds = WhoBinds(rules.assume_at)
 
     @property
     def synced(self) -> bool:
@@ -106,6 +110,7 @@ class SchedulerExtender:
             group.create_task(keep("assumed_pods", self._decided.run), name="assumed pods")
             group.create_task(keep("claims", self._claims.run), name="claims")
             group.create_task(keep("mark", self.marker.run), name="mark")
+            group.create_task(keep("nudge", self.nudger.run), name="nudge")
 
     async def _follow(self) -> None:
         try:
@@ -123,13 +128,13 @@ class SchedulerExtender:
 
     def _others_may_bind(self) -> None:
         """Where only the filter is asked: whom a process before this one let through is bound by its scheduler soon."""
-        if self._rules.assume_at is AssumeAt.FILTER:
+        if self.who_binds.maybe_others:
             self._others_until_s = self._now_s() + self._rules.unclear_s
 
     @property
     def _begins(self) -> bool:
         """Whether whom a process before this one let through is still to be found."""
-        if self._rules.assume_at is AssumeAt.BIND:
+        if not self.who_binds.maybe_others:
             return False
         return not (self._listed and self._fresh) or self._now_s() < self._others_until_s
 
@@ -162,6 +167,7 @@ class SchedulerExtender:
                 self._waiting.pop(uid, None)
                 self._decided.forget(uid)
                 self._told.forget(uid)
+                self.who_binds.gone(uid)
                 self._learnt.discard(uid)
                 self._cards.drop_pod(uid)
             case NamespaceSeen(name, enforced):
@@ -188,7 +194,8 @@ class SchedulerExtender:
         self._decided.forget(uid)
         self._told.forget(uid)
         self._cards.put_bound(seen.pod, seen.node, seen.footprint)
-        if self._rules.assume_at is AssumeAt.FILTER and seen.pod.asked.shares and not seen.marked:
+        self.who_binds.seen_bound(seen.pod)
+        if self.who_binds.maybe_others and seen.pod.asked.shares and not seen.marked:
             self.marker.put(seen)
 
     def _all_seen(self) -> None:
@@ -216,10 +223,11 @@ class SchedulerExtender:
         asking = self._cluster.pod_of(pod)
         self._decided.put_off(asking.uid)
         found = self._board.filter(asking, nodes)
-        if self._rules.assume_at is AssumeAt.FILTER:
+        if self.who_binds.counts_at_filter(asking):
             found = self._board.beside_claims(asking, found, self._shares)
             self._claims.claim(asking, self._board.models_of(found.fitting))
             self._shares.put(asking, found.fitting)
+        self.who_binds.let_through(asking, found.fitting)
         return Filtered(found.fitting, found.failed, found.unresolvable)
 
     def choose(self, pod: Mapping[str, Any], nodes: Sequence[str]) -> Filtered:
@@ -235,11 +243,12 @@ class SchedulerExtender:
         if not found.fitting:
             self._decided.put_off(asked.pod.uid)
             self._claims.put_off(asked.pod.uid)
+        self.who_binds.let_through(asked.pod, found.fitting)
         return found
 
     def _all(self, asked: CardPodSeen, nodes: Sequence[str]) -> Filtered:
         found = self._board.filter(asked.pod, nodes)
-        if self._rules.assume_at is AssumeAt.FILTER:
+        if self.who_binds.counts_at_filter(asked.pod):
             self._claims.claim(asked.pod, self._board.models_of(found.fitting), asked)
         return Filtered(found.fitting, found.failed, found.unresolvable)
 
@@ -251,7 +260,7 @@ class SchedulerExtender:
                 break
         if found.fitting and not self._cards.is_bound(asking.uid):
             self._told.put(asking.uid, found.fitting[0])
-            if self._rules.assume_at is AssumeAt.FILTER:
+            if self.who_binds.counts_at_filter(asking):
                 self._decided.choose(asked, found.fitting[0])
         return Filtered(found.fitting, found.failed, found.unresolvable)
 
@@ -263,6 +272,8 @@ class SchedulerExtender:
     async def bind(self, binding: Binding) -> None:
         """Decide on cards, write the decision and bind. Raises NotSyncedError and BindRefusedError."""
         self._require_sync()
+        if (waiting := self._waiting.get(binding.uid)) is not None:
+            self.who_binds.asked_to_bind(waiting)
         await self._binder.bind(binding, self._require_sync)
 
     def allocate(self, pod: Mapping[str, Any], node: str, *, pipelined: bool = False) -> str | None:
@@ -277,7 +288,7 @@ class SchedulerExtender:
             return decision.reason
         if pipelined:
             self._claims.drop(asked.pod.uid)
-        elif self._rules.assume_at is AssumeAt.FILTER and not asked.pod.asked.none:
+        elif self.who_binds.counts_at_filter(asked.pod) and not asked.pod.asked.none:
             self._decided.choose(asked, node, decision.footprint if asked.pod.asked.shares else None)
         return None
 

@@ -1,10 +1,11 @@
 """Where quotas by model come from: an object in the cluster; what can't be read leaves the last good ones in force."""
 
+from collections.abc import Callable
 from typing import assert_never
 
 import structlog
 
-from reservation_core.domain.model_quotas import NO_QUOTAS, BadQuotasError, ModelQuotas, read_quotas
+from reservation_core.domain.model_quotas import NO_QUOTAS, BadQuotasError, ModelQuotas, loosened, read_quotas
 from reservation_core.domain.model_usage import ModelUsage
 from reservation_core.ports.card_cluster import CardCluster, QuotasGone, QuotasSeen
 
@@ -15,12 +16,13 @@ class QuotaSource:
     """Takes quotas in as they are seen.
 
     `problem` says why the object can't be used as it is now. Not `known`: it never could be, and nobody may be let
-    through in the meantime.
+    through in the meantime. `on_loosened` is told the namespaces whose pods may go now where they might not before.
     """
 
-    def __init__(self, cluster: CardCluster, usage: ModelUsage) -> None:
+    def __init__(self, cluster: CardCluster, usage: ModelUsage, on_loosened: Callable[[frozenset[str]], None]) -> None:
         self._cluster = cluster
         self._usage = usage
+        self._on_loosened = on_loosened
         self._last: str | None = None
         self.known = False
         self.problem: str | None = None
@@ -39,8 +41,8 @@ class QuotaSource:
     def _none(self) -> None:
         if not self.known or self._usage.quotas is not NO_QUOTAS:
             _log.warning("there are no GPU quotas: every namespace may use every GPU")
-        self.known, self.problem, self._last = True, None, None
-        self._usage.quotas = NO_QUOTAS
+        self.problem, self._last = None, None
+        self._take(NO_QUOTAS)
 
     def _some(self, sight: QuotasSeen) -> None:
         uid, text = sight.uid, sight.text
@@ -53,11 +55,17 @@ class QuotaSource:
                 self._reject(uid, str(problem))
             return
         mended = self.problem is not None
-        self.known, self.problem, self._last = True, None, text
-        self._usage.quotas = quotas
+        self.problem, self._last = None, text
+        self._take(quotas)
         _log.info("gpu quotas read", namespaces=len(quotas.namespaces))
         if mended:
             self._cluster.tell_of_quotas(uid, "QuotasRead", "The quotas can be read again, and count.", warning=False)
+
+    def _take(self, quotas: ModelQuotas) -> None:
+        before, self._usage.quotas = self._usage.quotas, quotas
+        self.known = True
+        if looser := loosened(before, quotas):
+            self._on_loosened(looser)
 
     def _reject(self, uid: str, problem: str) -> None:
         self.problem = problem

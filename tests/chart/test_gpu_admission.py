@@ -11,7 +11,7 @@ import yaml
 
 from gpu_admission.options import applied, read_options
 from reservation_core.adapters.certificates.pairs import key_fits, read_serving
-from reservation_core.domain.extender_marks import ASSIGNED, CARDS, INDEX_OF, NODE, TIME
+from reservation_core.domain.extender_marks import ASKED_AGAIN, ASSIGNED, CARDS, INDEX_OF, NODE, TIME
 from reservation_core.domain.model_quotas import read_quotas
 from reservation_core.ports.extender import AssumeAt, Candidates
 from reservation_core.runtime.settings_admission import AdmissionSettings
@@ -69,7 +69,7 @@ def test_who_writes_cards_on_pods_may_write_nothing_else_on_them() -> None:
     assert binding == {"policyName": "gpu-admission-marking", "validationActions": ["Deny"]}
     (others,) = [each["expression"] for each in ours["variables"] if each["name"] == "others"]
     (names,) = re.findall(r"key in (\[[^\]]*\])", others)
-    assert sorted(json.loads(names)) == sorted((CARDS, ASSIGNED, NODE, TIME))
+    assert sorted(json.loads(names)) == sorted((ASKED_AGAIN, CARDS, ASSIGNED, NODE, TIME))
     assert f'key.startsWith("{INDEX_OF}")' in others
 
 
@@ -191,7 +191,9 @@ TOGETHER = [(True, (*WHOLE, *SHARES))]
         ({"extender": {"gpuResources": [SHARES[0]]}}, [(True, SHARES)], AssumeAt.FILTER, Candidates.BEST),
         ({"extender": {"shareResource": "a.test/core", "memoryResource": "a.test/core"}},
          [(False, WHOLE), (True, ("a.test/core",))], AssumeAt.FILTER, Candidates.BEST),
-        ({"scheduler": {"enabled": False}}, None, AssumeAt.BIND, Candidates.ALL),
+        ({"scheduler": {"enabled": False}}, None, AssumeAt.AUTO, Candidates.ALL),
+        ({"scheduler": {"enabled": False, "bind": "all"}}, None, AssumeAt.BIND, Candidates.ALL),
+        ({"extender": {"assumeAt": "auto"}}, APART, AssumeAt.AUTO, Candidates.BEST),
         (VOLCANO, None, AssumeAt.FILTER, Candidates.ALL),
         ({"scheduler": {"enabled": False, "bind": "shares"}}, None, AssumeAt.FILTER, Candidates.ALL),
     ],
@@ -214,13 +216,15 @@ def test_kube_scheduler_and_the_extender_agree_on_who_binds_whom(
 
 
 def test_who_does_not_bind_may_not_and_who_writes_on_pods_may() -> None:
-    for values, binds, writes in (
-        ({}, True, True),
-        (THROUGH_US, True, False),
-        (VOLCANO, False, True),
-        (ADMISSION["a scheduler of their own"], True, True),
+    for values, version, binds, writes in (
+        ({}, "v1.29.0", True, True),
+        (THROUGH_US, "v1.29.0", True, False),
+        (THROUGH_US, "v1.30.0", True, True),
+        (VOLCANO, "v1.29.0", False, True),
+        (ADMISSION["a scheduler of their own"], "v1.30.0", True, True),
     ):
-        may = {(each.resource, each.verb) for each in allowed_by(rendered(values), "gpu-admission", "kube-system")}
+        documents = rendered(values, kube_version=version)
+        may = {(each.resource, each.verb) for each in allowed_by(documents, "gpu-admission", "kube-system")}
         assert (("pods/binding", "create") in may) is binds
         assert (("pods", "patch") in may) is writes
         assert ("pods", "get") in may  # what became of a pod that counts is looked up

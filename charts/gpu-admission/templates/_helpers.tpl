@@ -20,12 +20,25 @@
 {{/* Whose pods kube-scheduler has bound by the extender: "shares" or "all"; "none" where Volcano alone asks. Values of a
 former chart have no scheduler.bind: with extender.assumeAt=bind everything goes on as it was. */}}
 {{- define "gpu-admission.bind" -}}
-{{- $among := ternary (dict "bind" "all" "filter" "shares" "" "shares") (dict "bind" "all" "filter" "none" "" "all") .Values.scheduler.enabled }}
-{{- .Values.scheduler.bind | default (get $among (.Values.extender.assumeAt | default "")) }}
+{{- $among := ternary (dict "filter" "shares" "auto" "shares" "" "shares") (dict "filter" "none") .Values.scheduler.enabled }}
+{{- .Values.scheduler.bind | default (get $among (.Values.extender.assumeAt | default "")) | default "all" }}
 {{- end }}
 
+{{/* Of a scheduler that is not ours nobody knows whether it leaves binding to the extender: that is found out. */}}
 {{- define "gpu-admission.assumeAt" -}}
-{{- .Values.extender.assumeAt | default (ternary "filter" "bind" (eq (include "gpu-admission.bind" .) "shares")) }}
+{{- $known := or .Values.scheduler.enabled .Values.scheduler.bind }}
+{{- $said := ternary "filter" (ternary "bind" "auto" (not (not $known))) (eq (include "gpu-admission.bind" .) "shares") }}
+{{- .Values.extender.assumeAt | default $said }}
+{{- end }}
+
+{{/* Whether the API server can be told what of a pod may be written: clusters before 1.30 know no policies. */}}
+{{- define "gpu-admission.policies" -}}
+{{- if semverCompare ">=1.30.0-0" (include "gpu-dev.kubeVersion" .) }}yes{{ end }}
+{{- end }}
+
+{{/* Whether it writes on pods: where it is held to a few annotations, or where it can't do without. */}}
+{{- define "gpu-admission.writes" -}}
+{{- if or (include "gpu-admission.policies" .) (ne (include "gpu-admission.assumeAt" .) "bind") }}yes{{ end }}
 {{- end }}
 
 {{- define "gpu-admission.candidates" -}}

@@ -147,9 +147,10 @@ class KubernetesCardCluster:
                 raise ClusterUnavailableError(f"Whether {pod} was bound to {node} is not known: {problem}") from problem
             raise BindRefusedError(f"The API server refuses to bind {pod} to {node}: {problem}") from problem
 
-    async def mark(self, pod: PodRef, version: str, marks: Mapping[str, str]) -> None:
+    async def mark(self, pod: PodRef, version: str | None, marks: Mapping[str, str]) -> None:
         """Write annotations on a pod that has not changed since. Raises PodChangedError and ClusterUnavailableError."""
-        body = {"metadata": {"uid": pod.uid, "resourceVersion": version, "annotations": dict(marks)}}
+        unchanged = {} if version is None else {"resourceVersion": version}
+        body = {"metadata": {"uid": pod.uid, **unchanged, "annotations": dict(marks)}}
         try:
             await self._transport.request(
                 "PATCH", _path(pod), body=body, content_type=MERGE_PATCH, accept=ONLY_METADATA

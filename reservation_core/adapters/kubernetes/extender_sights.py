@@ -160,6 +160,7 @@ def card_pod(thing: Mapping[str, Any], rules: CardSightRules) -> CardPod:
         ends_at=read_time(annotations.get(TERMINATE_AT)),
         owner=annotations.get(OWNER),
         has_wishes=has_wishes(spec),
+        scheduler=intern(_text(spec.get("schedulerName"))),
     )
 
 

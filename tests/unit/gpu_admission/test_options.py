@@ -37,7 +37,7 @@ def test_without_options_the_seeds_defaults_count() -> None:
     found = settings()
     assert (found.admission.address, found.admission.debug_address) == ("127.0.0.1:3456", "127.0.0.1:3457")
     assert (found.admission.model_label, found.admission.pool_label) == ("nvidia.com/gpu.product", "gpu-pool")
-    assert (found.admission.assume_at, found.admission.volcano_shape) == (AssumeAt.BIND, VolcanoShape.AUTO)
+    assert (found.admission.assume_at, found.admission.volcano_shape) == (AssumeAt.AUTO, VolcanoShape.AUTO)
     assert found.log_level == "INFO"
 
 
@@ -105,7 +105,7 @@ def test_what_is_not_understood_is_named(arguments: list[str], told: str) -> Non
         (["--gpu-model-label=a b"], "--gpu-model-label must be a label's name; it is 'a b'"),
         (["--gpu-pool-label="], "--gpu-pool-label must be a label's name"),
         (["--volcano-shape=v2"], "--volcano-shape must be auto, v1.7, v1.8 or v1.10"),
-        (["--assume-at=now"], "--assume-at must be bind or filter"),
+        (["--assume-at=now"], "--assume-at must be auto, bind or filter"),
         (["--candidates=some"], "--candidates must be all or best"),
         (["--policy=random"], "--policy must be binpack, spread, fgd or priced"),
         (["--tls-cert=a"], "--tls-cert and --tls-key go together"),

@@ -105,7 +105,7 @@ async def test_of_a_hundred_racing_pods_the_quota_lets_exactly_eight_through(
 ) -> None:
     node = await cards.add_node(gpus=100)
     await cards.put_quotas({cards.namespace: {"quota": {"H100": 8}, "pool": []}})
-    running = await start()
+    running = await start(assume_at="bind")
     pods = list(await asyncio.gather(*(cards.add(card_pod(f"p{number}", container(gpu=1))) for number in range(100))))
     await knows(running, pods[0], node)
     assert all(running.extender.filter(pod, [node]).fitting == (node,) for pod in pods)
@@ -241,6 +241,24 @@ async def test_where_only_the_filter_is_asked_two_racing_pods_do_not_both_pass(
     assert running.extender.filter(other, [node]).fitting == ()
     await cards.client.call("DELETE", f"{cards.path}/one", {"gracePeriodSeconds": 0})
     await eventually(lambda: running.extender.filter(other, [node]).fitting == (node,), PATIENCE_S)
+
+
+async def test_waiting_pods_are_marked_when_their_quota_is_raised(cards: CardCluster, start: Starter) -> None:
+    node = await cards.add_node(gpus=4)
+    await cards.put_quotas({cards.namespace: {"quota": {"H100": 0}}})
+    running = await start()
+    pod = await cards.add(card_pod("waits", container(gpu=1)))
+    await knows(running, pod, node)
+    assert running.extender.filter(pod, [node]).fitting == ()
+    await cards.put_quotas({cards.namespace: {"quota": {"H100": 1}}})
+
+    async def asked_again() -> str | None:
+        said = (await cards.read("waits"))["metadata"].get("annotations") or {}
+        return said.get("gpu-dev/asked-again")
+
+    assert datetime.fromisoformat(await eventually(asked_again, PATIENCE_S)).tzinfo is not None
+    await eventually(lambda: running.numbers()["nudged_total"] == 1, PATIENCE_S)
+    assert running.extender.filter(pod, [node]).fitting == (node,)
 
 
 async def test_a_pod_that_brings_its_cards_along_is_given_others_where_those_are_taken(

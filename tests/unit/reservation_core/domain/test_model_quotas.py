@@ -2,12 +2,15 @@
 
 import json
 from contextlib import suppress
+from itertools import product
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.domain.model_quotas import BadQuotasError, NamespaceQuota, read_quotas
+from reservation_core.domain.model_quotas import BadQuotasError, ModelQuotas, NamespaceQuota, loosened, read_quotas
+from reservation_core.domain.model_usage import ModelUsage, model_of
+from reservation_core.domain.placement.tasks import WHOLE
 
 GOOD = {"team-a": {"quota": {"H100": 8}, "pool": ["public"]}}
 
@@ -102,3 +105,28 @@ def test_a_quota_names_the_label_or_the_type(
     models: dict[str, int], label: str, gpu_type: str, word: str | None
 ) -> None:
     assert NamespaceQuota(models).word_for(label, gpu_type) == word
+
+
+_LIMITS = st.none() | st.dictionaries(st.sampled_from(["H100", "T4"]), st.integers(0, 3).map(lambda n: n * WHOLE))
+_QUOTA = st.builds(NamespaceQuota, _LIMITS, st.frozensets(st.sampled_from(["", "public"])))
+_QUOTAS = st.builds(ModelQuotas, st.dictionaries(st.sampled_from(["a", "b"]), _QUOTA))
+
+
+def allowed(quotas: ModelQuotas, namespace: str) -> set[tuple[str, str, int]]:
+    """All that a pod of a namespace may be, by asking for each."""
+    usage = ModelUsage()
+    usage.quotas = quotas
+    return {
+        (model, pool, cards)
+        for model, pool, cards in product(("H100", "T4", "A100"), ("", "public"), range(1, 5))
+        if usage.denial("uid", namespace, cards * WHOLE, model_of(model), pool) is None
+    }
+
+
+@given(_QUOTAS, _QUOTAS)
+def test_a_namespace_is_looser_when_a_pod_may_be_what_it_might_not(before: ModelQuotas, after: ModelQuotas) -> None:
+    looser = {name for name in "ab" if allowed(after, name) - allowed(before, name)}
+    assert looser <= loosened(before, after)
+    assert not loosened(before, before)
+    same = {name for name in "ab" if before.of(name) == after.of(name)}
+    assert not same & loosened(before, after)

@@ -8,7 +8,7 @@ from typing import Any
 
 from reservation_core.domain.card_footprints import Footprint
 from reservation_core.domain.cards_in_use import CardNode, CardPod
-from reservation_core.domain.extender_marks import CARDS, read_footprint
+from reservation_core.domain.extender_marks import ASKED_AGAIN, CARDS, read_footprint
 from reservation_core.domain.model_quotas import ModelQuotas
 from reservation_core.ports.card_cluster import CardNodeSeen, CardPodSeen, CardSight, QuotasGone, QuotasSeen
 from reservation_core.ports.cluster import ClusterUnavailableError
@@ -44,6 +44,7 @@ class Truth:
         self.watchers: list[View] = []
         self.breaches: list[str] = []
         self.binds = 0
+        self.nudged: list[str] = []
 
     def put_node(self, node: CardNode) -> None:
         self.nodes[node.name] = self.models[node.name] = node
@@ -81,10 +82,13 @@ class Truth:
         self._look_for_breaches(pod.pod.namespace, node)
         self.touch(uid)
 
-    def mark(self, uid: str, version: str, marks: Mapping[str, str]) -> None:
+    def mark(self, uid: str, version: str | None, marks: Mapping[str, str]) -> None:
         pod = self.pods.get(uid)
-        if pod is None or str(pod.version) != version:
+        if pod is None or version not in (None, str(pod.version)):
             raise PodChangedError(f"{uid} is not as it was")
+        if ASKED_AGAIN in marks:
+            self.nudged.append(uid)
+            return
         if CARDS in pod.marks:
             self.breaches.append(f"{uid} was marked twice")
         pod.marks = dict(marks)
@@ -261,7 +265,7 @@ class View:
         self.late.add(task)
         task.add_done_callback(self.late.discard)
 
-    async def mark(self, pod: PodRef, version: str, marks: Mapping[str, str]) -> None:
+    async def mark(self, pod: PodRef, version: str | None, marks: Mapping[str, str]) -> None:
         await asyncio.sleep(self.chance.uniform(0, 0.1))
         if self.chance.random() < self.harm:
             raise ClusterUnavailableError("no answer")

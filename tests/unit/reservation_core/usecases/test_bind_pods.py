@@ -12,7 +12,7 @@ from reservation_core.domain.extender_board import ExtenderBoard
 from reservation_core.domain.model_usage import ModelUsage
 from reservation_core.domain.placement.policies import ranking_of
 from reservation_core.domain.placement.policy_names import PlacementPolicy
-from reservation_core.ports.extender import Binding, BindRefusedError, NotSyncedError
+from reservation_core.ports.extender import AssumeAt, Binding, BindRefusedError, NotSyncedError
 from reservation_core.ports.map_cluster import PodRef
 from reservation_core.usecases.extend_rules import ExtendRules
 from reservation_core.usecases.extend_scheduling import SchedulerExtender
@@ -21,7 +21,7 @@ from tests.unit.reservation_core.usecases.scripted_card_cluster import View
 from tests.unit.reservation_core.usecases.test_extend_scheduling import pod, world
 from tests.virtual_time import run_virtually
 
-RULES = ExtendRules()
+RULES = ExtendRules(AssumeAt.BIND)
 BINDING = Binding("a", "one", "one", "n2")
 
 

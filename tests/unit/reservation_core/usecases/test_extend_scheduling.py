@@ -53,7 +53,7 @@ class Replica:
     """An extender at work."""
 
     view: View
-    rules: ExtendRules = field(default_factory=ExtendRules)
+    rules: ExtendRules = field(default_factory=lambda: ExtendRules(AssumeAt.BIND))
     policy: PlacementPolicy = PlacementPolicy.BINPACK
 
     def __post_init__(self) -> None:
@@ -147,7 +147,7 @@ async def story(seed: int) -> None:
     views: list[View] = []
     for _ in range(chance.randrange(1, 4)):
         views.append(View(truth, random.Random(chance.random()), harm=harm, lag_s=lag_s))
-        replica = Replica(views[-1], policy=policy)
+        replica = Replica(views[-1], ExtendRules(chance.choice([AssumeAt.BIND, AssumeAt.AUTO])), policy)
         schedulers = [asyncio.create_task(schedule(truth, replica, random.Random(seed + each))) for each in range(3)]
         for _ in range(chance.randrange(5, 60)):
             step(truth, chance, made)
@@ -214,11 +214,12 @@ def test_where_schedulers_bind_by_themselves_no_quota_is_passed_by_racing_pods(s
         chance = random.Random(seed)
         truth = world()
         view = View(truth, random.Random(seed), harm=chance.choice([0.0, 0.3]), lag_s=chance.choice([0.05, 3]))
-        replica = Replica(view, ExtendRules(AssumeAt.FILTER))
+        replica = Replica(view, ExtendRules(chance.choice([AssumeAt.FILTER, AssumeAt.AUTO])))
         await asyncio.sleep(8)
         for number in range(30):
             amounts = chance.choice([{"gpu": 1}, {"core": chance.randrange(1, 100)}])
-            truth.add_pod(pod(f"p{number}", chance.choice("ab"), **amounts))
+            asking = pod(f"p{number}", chance.choice("ab"), **amounts)
+            truth.add_pod(replace(asking, scheduler=chance.choice(["binds", "has us bind"])))
 
         async def schedule_one(asking: CardPod) -> None:
             await asyncio.sleep(chance.uniform(0, 10))
@@ -227,6 +228,10 @@ def test_where_schedulers_bind_by_themselves_no_quota_is_passed_by_racing_pods(s
             if not fitting:
                 return
             await asyncio.sleep(chance.uniform(0, 5))
+            if asking.scheduler == "has us bind":
+                with suppress(BindRefusedError):
+                    await replica.bind(asking, chance.choice(fitting))
+                return
             truth.pods[asking.uid].node = chance.choice(fitting)
             truth.touch(asking.uid)
             truth.breaches += quota_breaches(truth, asking.namespace)
@@ -234,7 +239,8 @@ def test_where_schedulers_bind_by_themselves_no_quota_is_passed_by_racing_pods(s
         await asyncio.gather(*(schedule_one(each.pod) for each in list(truth.pods.values())))
         view.harm = 0
         await asyncio.sleep(400)
-        assert truth.breaches == []
+        for breach in truth.breaches:
+            assert "has no cards" in breach  # not yet: it was bound by its scheduler just now
         for each in truth.pods.values():
             if each.node is not None and each.pod.asked.shares:
                 assert each.footprint is not None
@@ -369,7 +375,7 @@ def test_where_a_bind_is_not_known_to_be_over_another_node_does_not_free_its_car
 def test_who_has_wishes_is_told_all_and_where_we_bind_the_best_leaves_nothing_behind() -> None:
     async def work() -> None:
         wishing = replace(pod("wishing", "c", gpu=1), has_wishes=True)
-        for rules in (BEST_AT_ONCE, ExtendRules(candidates=Candidates.BEST)):
+        for rules in (BEST_AT_ONCE, ExtendRules(AssumeAt.BIND, Candidates.BEST)):
             replica = Replica(View(world(), random.Random(1)), rules)
             await asyncio.sleep(10)
             assert replica.chosen(wishing, "n2", "n3") == ("n2", "n3")
@@ -429,7 +435,7 @@ def test_a_claim_is_not_over_while_its_pod_is_on_a_node_and_nobody_has_told() ->
 def test_what_keeps_it_from_reading_the_cluster_is_told() -> None:
     async def work() -> None:
         view = View(world(), random.Random(1))
-        replica = Replica(view, ExtendRules())
+        replica = Replica(view, ExtendRules(AssumeAt.BIND))
         assert replica.extender.silence == "gpu-admission is still reading nodes and pods; ask again."
         view.problem = "403 Forbidden: configmaps is forbidden."
         with pytest.raises(NotSyncedError, match="can't read the cluster: 403 Forbidden: configmaps is forbidden"):
@@ -539,7 +545,7 @@ def test_who_asks_on_waits_while_many_binds_are_under_way_but_not_for_ever() -> 
     async def work() -> None:
         truth = world()
         view = View(truth, random.Random(1))
-        replica = Replica(view, ExtendRules(binds_at_once=2, pause_s=1))
+        replica = Replica(view, ExtendRules(AssumeAt.BIND, binds_at_once=2, pause_s=1))
         await asyncio.sleep(10)
         answers = asyncio.Event()
 

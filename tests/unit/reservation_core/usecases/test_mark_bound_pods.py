@@ -21,7 +21,7 @@ class RefusingView(View):
 
     refused: set[str] = field(default_factory=set)
 
-    async def mark(self, pod: PodRef, version: str, marks: Mapping[str, str]) -> None:
+    async def mark(self, pod: PodRef, version: str | None, marks: Mapping[str, str]) -> None:
         if pod.uid in self.refused:
             raise ClusterUnavailableError("403 Forbidden")
         await super().mark(pod, version, marks)
@@ -31,7 +31,7 @@ class RefusingView(View):
 class HangingView(View):
     """Nothing comes of writing on pods."""
 
-    async def mark(self, pod: PodRef, version: str, marks: Mapping[str, str]) -> None:
+    async def mark(self, pod: PodRef, version: str | None, marks: Mapping[str, str]) -> None:
         await asyncio.Event().wait()
 
 

@@ -1,0 +1,90 @@
+"""Having schedulers look at waiting pods again: nothing tells them that a quota has been raised, and by themselves they
+come back to a pod that was refused after five minutes.
+
+kube-scheduler tries a pod anew when the pod has changed: so an annotation is written on it, which means nothing else.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+
+import structlog
+
+from reservation_core.domain.cards_in_use import CardPod
+from reservation_core.domain.extender_marks import ASKED_AGAIN
+from reservation_core.ports.card_cluster import CardCluster
+from reservation_core.ports.clock import Clock
+from reservation_core.ports.cluster import ClusterUnavailableError
+from reservation_core.ports.map_cluster import PodChangedError, PodRef
+
+_PAUSE_S = 0.02
+_LOOK_S = 1.0
+_TRIES = 5
+
+_log = structlog.get_logger(__name__)
+
+
+class PodNudger:
+    """Writes on one pod after another, those first that have waited longest, while `may_write` says so.
+
+    `waiting` are the pods that were seen on no node, by uid, as they are now.
+    """
+
+    def __init__(
+        self, cluster: CardCluster, clock: Clock, waiting: Mapping[str, CardPod], may_write: Callable[[], bool]
+    ) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._waiting = waiting
+        self._may_write = may_write
+        self._tries: dict[str, int] = {}
+        self._some = asyncio.Event()
+        self.nudged = 0
+        self.given_up = 0
+
+    def put(self, namespaces: Collection[str]) -> None:
+        """Pods of these namespaces that wait for cards may find some now."""
+        for uid, pod in self._waiting.items():
+            if pod.namespace in namespaces and not pod.asked.none:
+                self._tries[uid] = 0
+        if self._tries:
+            self._some.set()
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        while True:
+            await self._some.wait()
+            self._tries = {uid: tries for uid, tries in self._tries.items() if uid in self._waiting}
+            if self._tries and self._may_write():
+                for uid in list(self._tries):
+                    await self._nudge(uid)
+                    await asyncio.sleep(_PAUSE_S)
+            if self._tries:
+                await asyncio.sleep(_LOOK_S)
+            else:
+                self._some.clear()
+
+    async def _nudge(self, uid: str) -> None:
+        pod = self._waiting.get(uid)
+        if pod is None:
+            self._tries.pop(uid, None)
+            return
+        ref = PodRef(pod.namespace, pod.name, uid)
+        try:
+            await self._cluster.mark(ref, None, {ASKED_AGAIN: self._clock.now().isoformat()})
+        except PodChangedError:
+            self._tries.pop(uid, None)  # gone, or another one by that name
+        except ClusterUnavailableError as problem:
+            self._failed(ref, str(problem))
+        else:
+            self._tries.pop(uid, None)
+            self.nudged += 1
+
+    def _failed(self, ref: PodRef, why: str) -> None:
+        self._tries[ref.uid] += 1
+        if self._tries[ref.uid] >= _TRIES:
+            del self._tries[ref.uid]
+            self.given_up += 1
+            what = "its scheduler comes back to it by itself, which may take five minutes"
+            _log.warning(
+                "a waiting pod could not be nudged after its quota was raised", pod=str(ref), why=why, what=what
+            )

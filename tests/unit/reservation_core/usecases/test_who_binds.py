@@ -1,0 +1,124 @@
+"""From when on pods count whose scheduler has not said who binds them; and that a wrong setting is told."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+import pytest
+from structlog.testing import capture_logs
+
+from reservation_core.domain.cards_in_use import CardPod
+from reservation_core.ports.extender import AssumeAt
+from reservation_core.usecases.extend_rules import ExtendRules
+from tests.unit.reservation_core.usecases.scripted_card_cluster import Truth, View
+from tests.unit.reservation_core.usecases.test_extend_scheduling import Replica, pod, world
+from tests.virtual_time import run_virtually
+
+Lab = Callable[[Truth, Replica], Awaitable[None]]
+
+
+def gpu_pod(uid: str, scheduler: str, gpus: int = 1) -> CardPod:
+    return replace(pod(uid, gpu=gpus), scheduler=scheduler)
+
+
+def in_a_lab(work: Lab, assume_at: AssumeAt) -> None:
+    """Namespace a may use two of the four cards of n2."""
+
+    async def run() -> None:
+        truth = world()
+        replica = Replica(View(truth, random.Random(1), lag_s=0), ExtendRules(assume_at, claim_s=30))
+        await asyncio.sleep(10)
+        await work(truth, replica)
+        await replica.end()
+
+    run_virtually(run())
+
+
+async def bound_by_itself(truth: Truth, uid: str) -> None:
+    truth.pods[uid].node = "n2"
+    truth.touch(uid)
+    await asyncio.sleep(1)
+
+
+def test_of_an_unknown_scheduler_pods_count_from_the_question_on() -> None:
+    async def work(truth: Truth, replica: Replica) -> None:
+        del truth
+        assert replica.fits(gpu_pod("one", "x", 2), "n2") == ("n2",)
+        assert replica.fits(gpu_pod("other", "x"), "n2") == ()
+
+    in_a_lab(work, AssumeAt.AUTO)
+
+
+def test_who_has_us_bind_leaves_nothing_behind_by_asking_and_others_still_do() -> None:
+    async def work(truth: Truth, replica: Replica) -> None:
+        first = gpu_pod("first", "ours")
+        truth.add_pod(first)
+        await asyncio.sleep(1)
+        assert replica.fits(first, "n2") == ("n2",)
+        await replica.bind(first, "n2")
+        assert truth.pods["first"].node == "n2"
+        for number in range(3):
+            assert replica.fits(gpu_pod(f"next-{number}", "ours"), "n2") == ("n2",)
+        shares = replace(pod("shares", core=100), scheduler="ours")  # these it may bind by itself
+        assert replica.fits(shares, "n1", "n0") != ()
+        assert replica.extender.claimed == 1
+        assert replica.fits(gpu_pod("another", "own"), "n2") == ("n2",)
+        assert replica.fits(gpu_pod("one more", "own"), "n2") == ()
+
+    in_a_lab(work, AssumeAt.AUTO)
+
+
+def test_who_had_us_bind_and_then_binds_by_itself_is_found_out_for_good() -> None:
+    async def work(truth: Truth, replica: Replica) -> None:
+        for uid in ("first", "second"):
+            truth.add_pod(gpu_pod(uid, "turns"))
+        await asyncio.sleep(1)
+        replica.fits(gpu_pod("first", "turns"), "n2")
+        await replica.bind(gpu_pod("first", "turns"), "n2")
+        replica.fits(gpu_pod("second", "turns"), "n2")
+        with capture_logs() as logged:
+            await bound_by_itself(truth, "second")
+        assert [each["log_level"] for each in logged if each.get("who") == "turns (whole cards)"] == ["warning"]
+        assert replica.extender.who_binds.beside_us == 1
+        truth.drop_pod("first")
+        await asyncio.sleep(1)
+        assert replica.fits(gpu_pod("third", "turns"), "n2") == ("n2",)
+        assert replica.fits(gpu_pod("fourth", "turns"), "n2") == ()
+        await replica.bind(gpu_pod("second", "turns"), "n2")  # nothing is learnt by that any more
+        assert replica.fits(gpu_pod("fourth", "turns"), "n2") == ()
+        assert replica.extender.who_binds.problem is None
+
+    in_a_lab(work, AssumeAt.AUTO)
+
+
+def test_that_pods_are_bound_beside_a_setting_of_bind_is_told() -> None:
+    async def work(truth: Truth, replica: Replica) -> None:
+        for uid in ("ours", "theirs", "never asked about"):
+            truth.add_pod(gpu_pod(uid, "kube-scheduler"))
+        await asyncio.sleep(1)
+        replica.fits(gpu_pod("ours", "kube-scheduler"), "n2")
+        await replica.bind(gpu_pod("ours", "kube-scheduler"), "n2")
+        await bound_by_itself(truth, "never asked about")
+        assert (replica.extender.who_binds.problem, replica.extender.who_binds.beside_us) == (None, 0)
+        replica.chosen(gpu_pod("theirs", "kube-scheduler"), "n3")
+        await bound_by_itself(truth, "theirs")
+        problem = replica.extender.who_binds.problem
+        assert problem is not None
+        assert "kube-scheduler (whole cards)" in problem
+        assert "--assume-at=auto" in problem
+        assert replica.extender.who_binds.beside_us == 1
+
+    in_a_lab(work, AssumeAt.BIND)
+
+
+@pytest.mark.parametrize("assume_at", [AssumeAt.AUTO, AssumeAt.FILTER])
+def test_nothing_is_wrong_where_what_is_bound_beside_us_counted_before(assume_at: AssumeAt) -> None:
+    async def work(truth: Truth, replica: Replica) -> None:
+        truth.add_pod(gpu_pod("one", "x"))
+        await asyncio.sleep(1)
+        replica.fits(gpu_pod("one", "x"), "n2")
+        await bound_by_itself(truth, "one")
+        assert (replica.extender.who_binds.problem, replica.extender.who_binds.beside_us) == (None, 0)
+
+    in_a_lab(work, assume_at)
