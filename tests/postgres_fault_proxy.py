@@ -14,6 +14,8 @@ from enum import Enum
 
 from sqlalchemy import URL, make_url
 
+from tests.stream_server import stream_server
+
 FATAL = frozenset({"08006", "25P03", "53300", "57P01", "57P02", "57P03", "57P05"})
 """The session ends with these."""
 _REFUSES = frozenset({"53300", "57P03"})
@@ -242,10 +244,9 @@ async def _frame(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
 async def fault_proxy(url: str) -> AsyncIterator[FaultProxy]:
     """A proxy before this server while the block runs."""
     proxy = FaultProxy(url)
-    server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
-    proxy.is_at(server.sockets[0].getsockname()[1])
-    try:
-        yield proxy
-    finally:
-        server.close()
-        proxy.close()
+    async with stream_server(proxy.serve) as port:
+        proxy.is_at(port)
+        try:
+            yield proxy
+        finally:
+            proxy.close()

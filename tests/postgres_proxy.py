@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from urllib.parse import parse_qs, urlsplit
 
 from tests.kubernetes.background import Background
+from tests.stream_server import stream_server
 
 _CANCEL, _TLS = 80877102, 80877103
 _EXTENDED = frozenset(b"PBDEC")
@@ -112,19 +113,9 @@ class PostgresProxy(Background):
         self.call(act())
 
     async def _live(self) -> None:
-        listener = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self._port = listener.sockets[0].getsockname()[1]
-        self._is_up()
-        try:
+        async with stream_server(self._serve) as self._port:
+            self._is_up()
             await asyncio.get_running_loop().create_future()
-        finally:
-            listener.close()
-            tasks = {task for link in self._links for task in link.tasks}
-            for link in self._links:
-                link.cut()
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.opened += 1

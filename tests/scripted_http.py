@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 import httptools
 
+from tests.stream_server import stream_server
+
 
 @dataclass
 class Asked:
@@ -92,22 +94,6 @@ async def _read(reader: asyncio.StreamReader, connection: int) -> Asked | None:
 async def scripted_server(usual: Answer, context: ssl.SSLContext | None = None) -> AsyncIterator[ScriptedServer]:
     """A server on this machine, in this event loop; over TLS with a context."""
     server = ScriptedServer(usual)
-    tasks, writers = set[asyncio.Task[None]](), list[asyncio.StreamWriter]()
-
-    def begin(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writers.append(writer)
-        tasks.add(asyncio.create_task(server.serve(reader, writer)))
-
-    listening = await asyncio.start_server(begin, "127.0.0.1", 0, ssl=context)
-    server.url = f"http{'' if context is None else 's'}://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
-    try:
+    async with stream_server(server.serve, context=context) as port:
+        server.url = f"http{'' if context is None else 's'}://127.0.0.1:{port}"
         yield server
-    finally:
-        listening.close()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        for writer in writers:  # a farewell would be waited for
-            writer.transport.abort()
-            await asyncio.gather(writer.wait_closed(), return_exceptions=True)
-        await listening.wait_closed()

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterable
 
 from tests.kubernetes.background import Background
+from tests.stream_server import stream_server
 
 
 class TcpBalancer(Background):
@@ -13,7 +14,6 @@ class TcpBalancer(Background):
         super().__init__("the balancer")
         self._ports = list(ports)
         self._turn = 0
-        self._connections: set[asyncio.Task[None]] = set()
         self.port = 0
         self.taken = dict.fromkeys(self._ports, 0)
 
@@ -22,28 +22,9 @@ class TcpBalancer(Background):
         self._ports = [each for each in self._ports if each != port]
 
     async def _live(self) -> None:
-        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.port = server.sockets[0].getsockname()[1]
-        self._is_up()
-        try:
+        async with stream_server(self._forward) as self.port:
+            self._is_up()
             await asyncio.get_running_loop().create_future()
-        finally:
-            server.close()
-            for each in self._connections:
-                each.cancel()
-            await asyncio.gather(*self._connections, return_exceptions=True)
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._connections.add(task)
-        try:
-            await self._forward(reader, writer)
-        except asyncio.CancelledError:
-            return  # the balancer ends; asyncio would report it as an error of the connection's
-        finally:
-            self._connections.discard(task)
-            writer.transport.abort()
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         behind = await self._next()

@@ -7,6 +7,8 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from tests.stream_server import some_rounds
+
 T = TypeVar("T")
 _PATIENCE_S = 120.0
 
@@ -59,7 +61,10 @@ class Background:
     def _run(self) -> None:
         async def main() -> None:
             self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
-            await self._live()
+            try:
+                await self._live()
+            finally:
+                await _end_connections(self._loop)
 
         try:
             asyncio.run(main())
@@ -70,3 +75,11 @@ class Background:
                 self._problem = problem
             else:
                 self._up.set_exception(problem)
+
+
+async def _end_connections(loop: asyncio.AbstractEventLoop) -> None:
+    """Those that are open still, also those that were let in just before the end: their owner never learnt of them."""
+    await some_rounds()
+    for transport in [*loop._transports.values()]:  # type: ignore[attr-defined]  # asyncio tells nobody else
+        transport.abort()
+    await some_rounds()

@@ -19,6 +19,7 @@ from aiohttp import web
 from tests.kubernetes.api_client import break_off
 from tests.kubernetes.api_server import ApiServer
 from tests.kubernetes.background import Background
+from tests.stream_server import some_rounds
 
 _REASONS = {
     401: "Unauthorized",
@@ -176,10 +177,10 @@ class FaultProxy(Background):
             finally:
                 if self._site in self._runner.sites:
                     await self._site.stop()
-                await _some_rounds()  # whoever was let in just now is known then, and is ended with the others
+                await some_rounds()  # whoever was let in just now is known then, and is ended with the others
                 await self._cut_streams()
                 await self._runner.cleanup()
-        await _some_rounds()  # connections that were cut are closed then
+        await some_rounds()  # connections that were cut are closed then
 
     async def _listen(self) -> None:
         assert self._runner is not None
@@ -297,12 +298,6 @@ class FaultProxy(Background):
                 break_off(answer)
                 self._streams.pop(id(request), None)
             return response
-
-
-async def _some_rounds() -> None:
-    """Of the event loop."""
-    for _ in range(10):
-        await asyncio.sleep(0)
 
 
 def _answer(rule: Rule) -> web.Response:

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from urllib.parse import parse_qs, urlsplit
 
@@ -11,6 +12,7 @@ import pytest
 from reservation_core.adapters.postgres.engine import open_engine
 from tests.integration.gpu_scheduler.conftest import Cluster, Process, Starter, admitted, pod
 from tests.integration.reservation_core.adapters.postgres.conftest import Seed
+from tests.stream_server import stream_server
 from tests.waiting import eventually
 
 HOUR = timedelta(hours=1)
@@ -21,24 +23,17 @@ class Door:
 
     def __init__(self, database_url: str) -> None:
         self._parts = urlsplit(database_url)
-        self._server: asyncio.Server | None = None
-        self._writers: set[asyncio.StreamWriter] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
         self._port = 0
+        self._opened = AsyncExitStack()
 
     async def open(self) -> str:
         """The database's address through the door."""
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
-        self._port = self._server.sockets[0].getsockname()[1]
+        self._port = await self._opened.enter_async_context(stream_server(self._serve, self._port))
         user = self._parts.netloc.rpartition("@")[0]
         return f"postgresql://{user}@127.0.0.1:{self._port}{self._parts.path}"
 
     async def shut(self) -> None:
-        assert self._server is not None
-        self._server.close()
-        for writer in self._writers:
-            writer.transport.abort()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._opened.aclose()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         folder = parse_qs(self._parts.query).get("host", [None])[0]
@@ -47,8 +42,7 @@ class Door:
             behind = await asyncio.open_unix_connection(f"{folder}/.s.PGSQL.{port}")
         else:
             behind = await asyncio.open_connection(self._parts.hostname, self._parts.port)
-        self._writers |= {writer, behind[1]}
-        self._tasks |= {asyncio.create_task(_copy(reader, behind[1])), asyncio.create_task(_copy(behind[0], writer))}
+        await asyncio.gather(_copy(reader, behind[1]), _copy(behind[0], writer))
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
