@@ -27,6 +27,7 @@ from reservation_core.runtime.companions import beside
 from reservation_core.runtime.loops import Loop
 from reservation_core.runtime.policy_file import take_over
 from reservation_core.runtime.reading import open_reads
+from reservation_core.runtime.sealing_keys import ensure_key_file
 from reservation_core.runtime.settings import ClusterKind, StandaloneSettings
 from reservation_core.runtime.shutdown import stop_on_signals
 from reservation_core.runtime.start_waiting import StopAskedError, once_there
@@ -55,6 +56,8 @@ async def run_system(settings: StandaloneSettings) -> None:
     try:
         server = None if settings.database_url is not None else EmbeddedPostgres(settings.home)
         stop = stop_on_signals(at_once=None if server is None else server.ask_to_stop)
+        if server is not None and settings.seal_key_file is None:
+            settings = settings.model_copy(update={"seal_key_file": ensure_key_file(settings.home)})
         async with _database(settings, server, stop) as url:
             await once_there(lambda: _upgrade(url, server, stop), stop=stop)
             async with AsyncExitStack() as closing:

@@ -153,12 +153,16 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What a pod runs. An empty `command` is a session: the GPUs are held and nothing is started in them."""
+    """What a pod runs. An empty `command` is a session: the GPUs are held and nothing is started in them.
+
+    `unread`: its variables are stored sealed, as this, and can't be read here; `env` is empty then.
+    """
 
     command: tuple[str, ...] = ()
     image: str | None = None
     env: tuple[tuple[str, str], ...] = ()
     working_dir: str | None = None
+    unread: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

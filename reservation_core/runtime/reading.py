@@ -32,6 +32,7 @@ from reservation_core.ports.transactions import (
 )
 from reservation_core.runtime.companions import beside
 from reservation_core.runtime.loops import Loop
+from reservation_core.runtime.sealing_keys import sealing_of
 from reservation_core.runtime.settings import ApiSettings
 from reservation_core.runtime.wiring import Runtime, readable_url
 
@@ -279,7 +280,9 @@ async def open_reads(settings: ApiSettings, runtime: Runtime, *, application: st
     url = readable_url("GPU_DEV_DATABASE_REPLICA_URL", settings.database_replica_url)
     engine = open_engine(url, pool=settings.database_pool, application=f"{application}-reads", read_only=True)
     try:
-        replica = unit_of_work_factory(engine, await open_client(engine), PostgresWakeups(url, application))
+        replica = unit_of_work_factory(
+            engine, await open_client(engine), PostgresWakeups(url, application), sealing=sealing_of(settings)
+        )
         wait = timedelta(seconds=settings.database_replica_wait_s)
         reads = ReplicaReads(units_for_reads(runtime.uow, settings), units_for_reads(replica, settings), wait)
         async with beside(reads.keep(runtime.loops["replica"]), name="replica"):

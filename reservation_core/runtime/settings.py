@@ -138,6 +138,9 @@ class CommonSettings(BaseSettings):
 
     home: Path = Path(".gpu-dev")
     database_url: SecretStr | None = None
+    # Keys that seal variables of jobs, and addresses and secrets of hooks, in the database: base64 of 32 bytes, one a
+    # line. The first seals, all open. None: these are stored as they are said.
+    seal_key_file: Path | None = None
     # Pod operations hold a connection each while the cluster works; planner, lease and requests need theirs beside.
     database_pool: Annotated[int, Field(ge=1, le=200)] = 20
     # So long a program that looks once and ends (expiry, updater) waits at its start for a database that is away.

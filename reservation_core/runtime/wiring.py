@@ -25,6 +25,7 @@ from reservation_core.ports.wakeups import Wakeups
 from reservation_core.runtime.companions import beside
 from reservation_core.runtime.loops import Loops
 from reservation_core.runtime.open_files import soft_limit_before
+from reservation_core.runtime.sealing_keys import sealing_of
 from reservation_core.runtime.settings import ClusterKind, CommonSettings
 from reservation_core.runtime.settings_error import SettingsError
 from reservation_core.runtime.start_waiting import once_there
@@ -121,6 +122,7 @@ async def open_runtime(
     With None nothing waits for it: the process goes on, and does its work when the database is there.
     """
     url = database_url or database_url_of(settings)
+    sealing = sealing_of(settings)
     async with AsyncExitStack() as closing:
         engine = open_engine(url, pool=settings.database_pool, application=application)
         closing.push_async_callback(engine.dispose)
@@ -141,5 +143,5 @@ async def open_runtime(
         keeping_time = loops["clock"].repeat(clock.ask_next)
         await closing.enter_async_context(beside(keeping_time, name="clock"))
         client = await open_client(engine)
-        uow = unit_of_work_factory(engine, client, wakeups, clock)
+        uow = unit_of_work_factory(engine, client, wakeups, clock, sealing)
         yield Runtime(uow, wakeups, clock, RandomIds(), cluster, loops, steps=clock)

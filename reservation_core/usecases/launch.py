@@ -31,6 +31,11 @@ _CLAIMED = Reason(
     ReasonCode.START_FAILED,
     "A pod that the ledger does not know holds some of its GPUs; operators see it with `gpu-dev pods`.",
 )
+_UNREAD = Reason(
+    ReasonCode.START_FAILED,
+    "Its variables are sealed with a key that the server does not have: an administrator has to put it back into the"
+    " file of GPU_DEV_SEAL_KEY_FILE. The job waits for that.",
+)
 # Pods that are made when their range is over would be ended at once, as if they had had their time.
 _RANGE_OVER = Reason(
     ReasonCode.START_TIMEOUT,
@@ -113,6 +118,9 @@ async def _create(held: HeldPods, cluster: Cluster, reservation: Reservation, cl
     if over and not await cluster.find_pods(reservation.id, pod_names(reservation)):
         await _change(held, reservation.id, StartFailed(_RANGE_OVER, rules.max_starts), clock)
         return
+    if reservation.workload.unread is not None:
+        await _change(held, reservation.id, StartDelayed(_UNREAD), clock)
+        raise NotYetError(_UNREAD.detail, rules.not_now_pause)
     master = cluster.master_address(reservation.id, reservation.attempt)
     specs = pod_specs(reservation, allocations, clock.now(), rules.grace, rules.belt, master)
     creation = PodCreation(held, cluster, clock, late=rules.late, slow_after=rules.slow_after)

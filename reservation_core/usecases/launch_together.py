@@ -72,6 +72,7 @@ def _is_plain(row: Reservation, cards: Sequence[AllocatedGpu], now: datetime) ->
     return (
         row.status is JobStatus.STARTING
         and row.nodes == 1
+        and row.workload.unread is None
         and (row.range_end is None or row.range_end > now)
         and len(cards) > 0
         and all(card.claimed_by is None for card in cards)

@@ -6,11 +6,12 @@ from typing import Any
 from sqlalchemy import Row
 
 from reservation_core.adapters.postgres.rows import workload_document, workload_of
+from reservation_core.adapters.postgres.sealing import Sealing
 from reservation_core.domain.bookings import Booking, BookingReason, Span, Wanted, Why
 from reservation_core.domain.model import AllocatedGpu, BookingStatus
 
 
-def booking_of(row: Row[Any], cards: Sequence[AllocatedGpu]) -> Booking:
+def booking_of(row: Row[Any], cards: Sequence[AllocatedGpu], sealing: Sealing) -> Booking:
     """One row of `booking_views` with its cards."""
     return Booking(
         id=row.id,
@@ -24,7 +25,7 @@ def booking_of(row: Row[Any], cards: Sequence[AllocatedGpu]) -> Booking:
         wanted=Wanted(row.gpus, row.nodes, row.gpu_type, row.node),
         span=Span(row.starts_at, row.ends_at),
         # Without one the column holds an empty object; one that is there has a command, be it empty.
-        workload=workload_of(row.workload) if row.workload else None,
+        workload=workload_of(row.workload, row.user_id, sealing) if row.workload else None,
         created_at=row.created_at,
         version=row.version,
         series_id=row.series_id,
@@ -50,7 +51,7 @@ def booked_card_of(row: Row[Any]) -> AllocatedGpu:
     return AllocatedGpu(row.gpu_id, row.node, row.card_index, row.uuid, row.rank, row.starts_at, row.ends_at, row.held)
 
 
-def booking_document(booking: Booking, actor: str, kind: str) -> dict[str, Any]:
+def booking_document(booking: Booking, actor: str, kind: str, sealing: Sealing) -> dict[str, Any]:
     """A new booking and its event as `add_bookings` takes them."""
     return {
         "id": booking.id,
@@ -63,7 +64,7 @@ def booking_document(booking: Booking, actor: str, kind: str) -> dict[str, Any]:
         "gpu_type": booking.wanted.gpu_type,
         "nodes": booking.wanted.nodes,
         "project": booking.project,
-        "workload": {} if booking.workload is None else workload_document(booking.workload),
+        "workload": {} if booking.workload is None else workload_document(booking.workload, booking.user_id, sealing),
         "created_at": booking.created_at.isoformat(),
         "starts_at": booking.span.start.isoformat(),
         "ends_at": booking.span.end.isoformat(),

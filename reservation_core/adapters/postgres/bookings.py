@@ -15,6 +15,7 @@ from reservation_core.adapters.postgres.booking_rows import booked_card_of, book
 from reservation_core.adapters.postgres.node_links import node_links
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.adapters.postgres.reservations import CALENDAR_CONSTRAINT, WriteConflictError
+from reservation_core.adapters.postgres.sealing import PLAIN, Sealing
 from reservation_core.domain.bookings import LONGEST_BOOKING, Booking, Span
 from reservation_core.domain.calendar import Range, to_micros
 from reservation_core.domain.card_choice import KnownCard
@@ -36,8 +37,9 @@ class _LostRaceError(Exception):
 class PostgresBookings:
     """See ports.bookings.Bookings."""
 
-    def __init__(self, connection: AsyncConnection) -> None:
+    def __init__(self, connection: AsyncConnection, sealing: Sealing = PLAIN) -> None:
         self._connection = connection
+        self._sealing = sealing
 
     async def lock_calendar(self) -> None:
         """Book alone among those who had to lock it."""
@@ -68,6 +70,7 @@ class PostgresBookings:
                 each.booking,
                 each.booking.user,
                 "booking_waitlisted" if each.booking.status is BookingStatus.WAITING else "booking_confirmed",
+                self._sealing,
             )
             for each in new
         ]
@@ -239,7 +242,7 @@ class PostgresBookings:
             booking_id: [booked_card_of(row) for row in group]
             for booking_id, group in groupby(cards, key=lambda row: row.reservation_id)
         }
-        found = [booking_of(row, by_booking.get(row.id, ())) for row in rows]
+        found = [booking_of(row, by_booking.get(row.id, ()), self._sealing) for row in rows]
         return sorted(found, key=lambda each: (each.span.start, each.id))
 
     async def _drop_plans(self, ids: Sequence[str], start: datetime | None, end: datetime | None) -> None:

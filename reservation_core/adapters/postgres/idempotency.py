@@ -5,6 +5,7 @@ from datetime import datetime
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.queries import statement
+from reservation_core.adapters.postgres.sealing import PLAIN, Sealing, UnreadableError
 from reservation_core.domain.errors import IdempotencyConflictError
 from reservation_core.ports.idempotency import StoredAnswer
 
@@ -15,8 +16,9 @@ _LOOKS = 3
 class PostgresIdempotency:
     """See ports.idempotency.Idempotency."""
 
-    def __init__(self, connection: AsyncConnection) -> None:
+    def __init__(self, connection: AsyncConnection, sealing: Sealing = PLAIN) -> None:
         self._connection = connection
+        self._sealing = sealing
 
     async def claim(self, user_id: int, key: str, request_hash: bytes, now: datetime) -> StoredAnswer | None:
         """Take the key (None: it was free), or get its answer. `request_hash` is a SHA-256.
@@ -42,13 +44,31 @@ class PostgresIdempotency:
                     "This Idempotency-Key was used before and its answer was not kept. Look whether the request was"
                     " carried out; if not, send it again with a new key."
                 )
-            return StoredAnswer(bytes(row.request_hash), row.status, bytes(row.answer))
+            return StoredAnswer(bytes(row.request_hash), row.status, self._opened(bytes(row.answer), user_id))
         raise IdempotencyConflictError("This Idempotency-Key is just being forgotten. Send the request with a new key.")
 
     async def store(self, user_id: int, key: str, status: int, body: bytes) -> None:
         """Keep the answer of a key claimed in this transaction. Raises LookupError when it was not claimed."""
         result = await self._connection.execute(
-            statement("store_answer"), {"user_id": user_id, "key": key, "status": status, "answer": body}
+            statement("store_answer"),
+            {"user_id": user_id, "key": key, "status": status, "answer": self._sealed(body, user_id)},
         )
         if result.rowcount != 1:
             raise LookupError("An answer was to be kept for an Idempotency-Key that nobody claimed; claim it first.")
+
+    def _sealed(self, answer: bytes, user_id: int) -> bytes:
+        """An answer may repeat what was said in confidence."""
+        return self._sealing.seal(answer.decode(), _whose(user_id)).encode()
+
+    def _opened(self, answer: bytes, user_id: int) -> bytes:
+        try:
+            return self._sealing.open(answer.decode(), _whose(user_id)).encode()
+        except UnreadableError as problem:
+            raise IdempotencyConflictError(
+                f"This Idempotency-Key was used before, and its answer can't be read here: {problem}. Look whether the"
+                " request was carried out; if not, send it again with a new key."
+            ) from problem
+
+
+def _whose(user_id: int) -> str:
+    return f"answer to user {user_id}"

@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.adapters.postgres.rows import allocated_gpu_of, reservation_of
+from reservation_core.adapters.postgres.sealing import PLAIN, Sealing
 from reservation_core.domain.model import Reason, ReasonCode
 from reservation_core.ports.reservations import JobFilter, JobView
 
@@ -26,8 +27,9 @@ _SLOT = "GPUs are kept for it from its estimated start on; it may start sooner."
 class JobViews:
     """The reading half of ports.reservations.Reservations."""
 
-    def __init__(self, connection: AsyncConnection) -> None:
+    def __init__(self, connection: AsyncConnection, sealing: Sealing = PLAIN) -> None:
         self._connection = connection
+        self._sealing = sealing
 
     async def view(self, reservation_id: str, user_id: int | None) -> JobView | None:
         """One job as its owner (None: an administrator) sees it."""
@@ -82,7 +84,7 @@ class JobViews:
         places = await self._places_behind_the_told(
             [row for row in rows if row.status == "queued" and row.position is None and row.booking_id is None]
         )
-        return [_view(row, places.get(row.id), allocations.get(row.id, ())) for row in rows]
+        return [self._view(row, places.get(row.id), allocations.get(row.id, ())) for row in rows]
 
     async def _places_behind_the_told(self, rows: Sequence[Row[Any]]) -> dict[str, int]:
         """Places of jobs too far behind to be told one: those told come first, then the order of the line."""
@@ -116,15 +118,16 @@ class JobViews:
                 places[row.id] = jobs + parts[row.id].told_behind
         return places
 
-
-def _view(row: Row[Any], place: int | None, allocations: tuple[Any, ...]) -> JobView:
-    reservation = reservation_of(row._mapping)  # noqa: SLF001 -- public, by its documentation
-    if row.wait_code is not None:
-        again = f" {reservation.reason.detail}" if reservation.reason.code is ReasonCode.REQUEUED else ""
-        reservation = replace(reservation, reason=Reason(ReasonCode(row.wait_code), row.wait_reason + again))
-    elif place is not None and place > 1:
-        detail = f"{place - 1} jobs stand before it in this line." + ("" if row.slot_start is None else f" {_SLOT}")
-        reservation = replace(reservation, reason=Reason(ReasonCode.BEHIND_IN_LINE, detail))
-    # The slot in the ledger is what holds; what was told last may be older.
-    estimate = row.estimated_start_at if row.slot_start is None else row.slot_start
-    return JobView(reservation, row.position if place is None else place, estimate, allocations, row.promised_start_at)
+    def _view(self, row: Row[Any], place: int | None, allocations: tuple[Any, ...]) -> JobView:
+        reservation = reservation_of(row._mapping, self._sealing)  # noqa: SLF001 -- public, by its documentation
+        if row.wait_code is not None:
+            again = f" {reservation.reason.detail}" if reservation.reason.code is ReasonCode.REQUEUED else ""
+            reservation = replace(reservation, reason=Reason(ReasonCode(row.wait_code), row.wait_reason + again))
+        elif place is not None and place > 1:
+            detail = f"{place - 1} jobs stand before it in this line." + ("" if row.slot_start is None else f" {_SLOT}")
+            reservation = replace(reservation, reason=Reason(ReasonCode.BEHIND_IN_LINE, detail))
+        # The slot in the ledger is what holds; what was told last may be older.
+        estimate = row.estimated_start_at if row.slot_start is None else row.slot_start
+        return JobView(
+            reservation, row.position if place is None else place, estimate, allocations, row.promised_start_at
+        )

@@ -7,6 +7,7 @@ from sqlalchemy import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.queries import statement
+from reservation_core.adapters.postgres.sealing import PLAIN, Sealing, UnreadableError
 from reservation_core.domain.errors import LimitExceededError
 from reservation_core.domain.notices import NoticeChannel, NoticeKind, Occurrence, ToldOf
 from reservation_core.ports.notices import Destination, NewTarget, NoticeTarget, Preferences, SaidPreferences
@@ -17,8 +18,9 @@ _LONGEST_FAILURE = 500
 class PostgresNotices:
     """See ports.notices.Notices."""
 
-    def __init__(self, connection: AsyncConnection) -> None:
+    def __init__(self, connection: AsyncConnection, sealing: Sealing = PLAIN) -> None:
         self._connection = connection
+        self._sealing = sealing
 
     async def add_target(self, new: NewTarget, *, most: int, most_a_day: int, now: datetime) -> NoticeTarget:
         """Store a target. Raises LimitExceededError; the transaction stays usable."""
@@ -27,8 +29,8 @@ class PostgresNotices:
             "user_id": new.user_id,
             "channel": new.channel.value,
             "name": new.name,
-            "address": new.address,
-            "secret": new.secret,
+            "address": self._sealing.seal(new.address, _address_of(new.id)),
+            "secret": None if new.secret is None else self._sealing.seal(new.secret, _secret_of(new.id)),
             "code": new.code,
             "most": most,
             "most_a_day": most_a_day,
@@ -41,7 +43,7 @@ class PostgresNotices:
                 f"You have {most} targets already, or made {most_a_day} within a day. Remove one that you don't need, "
                 "or wait."
             )
-        return _target(row)
+        return self._target(row)
 
     async def targets(self, user_id: int | None, *, after: str | None, limit: int) -> list[NoticeTarget]:
         """Targets that are not removed, after an id, in order of their ids."""
@@ -49,13 +51,13 @@ class PostgresNotices:
         values: dict[str, Any] = {"after": after or "", "limit": limit}
         if user_id is not None:
             values["user_id"] = user_id
-        return [_target(row) for row in await self._connection.execute(statement(name), values)]
+        return [self._target(row) for row in await self._connection.execute(statement(name), values)]
 
     async def target(self, target_id: str, user_id: int | None) -> NoticeTarget | None:
         """One target, of this user or (None) of anybody."""
         values = {"id": target_id, "user_id": user_id}
         row = (await self._connection.execute(statement("notice_target"), values)).one_or_none()
-        return None if row is None else _target(row)
+        return None if row is None else self._target(row)
 
     async def remove_target(self, target_id: str, user_id: int | None, now: datetime) -> NoticeTarget | None:
         """Forget its address and secrets. Messages that are on their way find nothing."""
@@ -64,7 +66,7 @@ class PostgresNotices:
         if row is None:
             return None
         await self._connection.execute(statement("remove_notice_target"), {"id": target_id, "now": now})
-        return _target(row)
+        return self._target(row)
 
     async def verify_target(self, target_id: str, user_id: int, code: str, now: datetime) -> bool:
         """Whether the code was the one that was mailed (it has 40 random bits and is forgotten then)."""
@@ -107,9 +109,13 @@ class PostgresNotices:
         )
 
     async def destination(self, target_id: str) -> Destination | None:
-        """A target that is not removed and whose user is not disabled, with its secrets."""
+        """A target that is not removed and whose user is not disabled, with its secrets. Raises UnreadableError."""
         row = (await self._connection.execute(statement("notice_destination"), {"id": target_id})).one_or_none()
-        return None if row is None else Destination(_target(row), row.secret, row.code)
+        if row is None:
+            return None
+        self._sealing.open(row.address, _address_of(row.id))
+        secret = None if row.secret is None else self._sealing.open(row.secret, _secret_of(row.id))
+        return Destination(self._target(row), secret, row.code)
 
     async def occasion(self, event_id: int) -> tuple[Occurrence, ToldOf | None] | None:
         """The event and its reservation as it stands now, if it is about one."""
@@ -144,19 +150,33 @@ class PostgresNotices:
         values = {"id": target_id, "why": text, "lost": lost, "now": now}
         await self._connection.execute(statement("note_notice_failed"), values)
 
+    def _target(self, row: Row[Any]) -> NoticeTarget:
+        return NoticeTarget(
+            id=row.id,
+            user_id=row.user_id,
+            user=row.user_name,
+            channel=NoticeChannel(row.channel),
+            name=row.name,
+            address=self._shown(row),
+            created_at=row.created_at,
+            verified_at=row.verified_at,
+            delivered_at=row.delivered_at,
+            failed_at=row.failed_at,
+            failure=row.failure,
+            told=row.told,
+        )
 
-def _target(row: Row[Any]) -> NoticeTarget:
-    return NoticeTarget(
-        id=row.id,
-        user_id=row.user_id,
-        user=row.user_name,
-        channel=NoticeChannel(row.channel),
-        name=row.name,
-        address=row.address,
-        created_at=row.created_at,
-        verified_at=row.verified_at,
-        delivered_at=row.delivered_at,
-        failed_at=row.failed_at,
-        failure=row.failure,
-        told=row.told,
-    )
+    def _shown(self, row: Row[Any]) -> str:
+        """Its address; nothing where that can't be read here."""
+        try:
+            return self._sealing.open(row.address or "", _address_of(row.id))
+        except UnreadableError:
+            return ""
+
+
+def _address_of(target_id: str) -> str:
+    return f"address of {target_id}"
+
+
+def _secret_of(target_id: str) -> str:
+    return f"secret of {target_id}"

@@ -13,6 +13,7 @@ from reservation_core.adapters.postgres.events import ReservationEvent, record_a
 from reservation_core.adapters.postgres.job_views import JobViews
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.adapters.postgres.rows import allocated_gpu_of, reservation_of, seconds
+from reservation_core.adapters.postgres.sealing import PLAIN, Sealing
 from reservation_core.adapters.postgres.shared_clock import SharedClock, counted_by
 from reservation_core.contracts import JobMessage, PodOperation
 from reservation_core.domain.changes import (
@@ -59,25 +60,27 @@ def violates(error: IntegrityError, *constraints: str) -> bool:
 class PostgresReservations(JobViews):
     """See ports.reservations.Reservations."""
 
-    def __init__(self, connection: AsyncConnection, queue: Queue, clock: SharedClock | None = None) -> None:
-        super().__init__(connection)
+    def __init__(
+        self, connection: AsyncConnection, queue: Queue, clock: SharedClock | None = None, sealing: Sealing = PLAIN
+    ) -> None:
+        super().__init__(connection, sealing)
         self._connection = connection
         self._queue = queue
         self._counted = counted_by(clock)
 
     async def submit(self, batch: Sequence[NewReservation], now: datetime) -> list[Submitted]:
         """Store a batch in one statement, then look up what repeated Idempotency-Keys were answered with."""
-        return await submissions.store(self._connection, batch, now)
+        return await submissions.store(self._connection, batch, now, self._sealing)
 
     async def lock(self, ids: Sequence[str]) -> dict[str, Reservation]:
         """Read and lock rows until the transaction ends."""
         found = await self._connection.execute(statement("lock_reservations"), {"ids": list(ids)})
-        return {row["id"]: reservation_of(row) for row in found.mappings()}
+        return {row["id"]: reservation_of(row, self._sealing) for row in found.mappings()}
 
     async def get(self, ids: Sequence[str]) -> dict[str, Reservation]:
         """Read rows without locking."""
         found = await direct.fetch(self._connection, "get_reservations", {"ids": list(ids)})
-        return {row["id"]: reservation_of(row) for row in found}
+        return {row["id"]: reservation_of(row, self._sealing) for row in found}
 
     async def allocations(self, ids: Sequence[str]) -> dict[str, tuple[AllocatedGpu, ...]]:
         """The GPUs of each reservation's newest attempt."""
@@ -342,7 +345,7 @@ class PostgresReservations(JobViews):
     async def live(self) -> list[Reservation]:
         """All that may have pods."""
         found = await self._connection.execute(statement("live_reservations"))
-        return [reservation_of(row) for row in found.mappings()]
+        return [reservation_of(row, self._sealing) for row in found.mappings()]
 
     async def resend(self, ids: Sequence[str]) -> int:
         """Send the pod operation that fits each row's state again, where it does not wait in the queue."""

@@ -1,9 +1,11 @@
 """Reading rows of the tables back into the domain's objects."""
 
+import json
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
+from reservation_core.adapters.postgres.sealing import Sealing, UnreadableError
 from reservation_core.domain.model import (
     AllocatedGpu,
     JobStatus,
@@ -15,7 +17,7 @@ from reservation_core.domain.model import (
 )
 
 
-def reservation_of(row: Mapping[Any, Any]) -> Reservation:
+def reservation_of(row: Mapping[Any, Any], sealing: Sealing) -> Reservation:
     """One row of `reservations` with its user's name as `user_name`."""
     return Reservation(
         id=row["id"],
@@ -31,7 +33,7 @@ def reservation_of(row: Mapping[Any, Any]) -> Reservation:
         nodes=row["nodes"],
         duration=row["duration"],
         priority=row["priority"],
-        workload=workload_of(row["workload"]),
+        workload=workload_of(row["workload"], row["user_id"], sealing),
         created_at=row["created_at"],
         version=row["version"],
         attempt=row["attempt"],
@@ -48,24 +50,41 @@ def reservation_of(row: Mapping[Any, Any]) -> Reservation:
     )
 
 
-def workload_of(stored: dict[str, Any]) -> Workload:
+def workload_of(stored: dict[str, Any], user_id: int, sealing: Sealing) -> Workload:
     """The workload as stored."""
+    kept = stored.get("env", {})
+    env, unread = kept, None
+    if isinstance(kept, str):
+        try:
+            env = json.loads(sealing.open(kept, _whose(user_id)))
+        except UnreadableError:
+            env, unread = {}, kept
     return Workload(
         command=tuple(stored.get("command", ())),
         image=stored.get("image"),
-        env=tuple(stored.get("env", {}).items()),
+        env=tuple(env.items()),
         working_dir=stored.get("working_dir"),
+        unread=unread,
     )
 
 
-def workload_document(workload: Workload) -> dict[str, Any]:
-    """The workload as it is stored."""
-    document: dict[str, Any] = {"command": list(workload.command), "env": dict(workload.env)}
+def workload_document(workload: Workload, user_id: int, sealing: Sealing) -> dict[str, Any]:
+    """The workload as it is stored: its variables are sealed where there is a key."""
+    env: str | dict[str, str] = dict(workload.env)
+    if workload.unread is not None:
+        env = workload.unread
+    elif env and sealing.seals:
+        env = sealing.seal(json.dumps(env), _whose(user_id))
+    document: dict[str, Any] = {"command": list(workload.command), "env": env}
     if workload.image is not None:
         document["image"] = workload.image
     if workload.working_dir is not None:
         document["working_dir"] = workload.working_dir
     return document
+
+
+def _whose(user_id: int) -> str:
+    return f"variables of user {user_id}"
 
 
 def allocated_gpu_of(row: Mapping[Any, Any]) -> AllocatedGpu:

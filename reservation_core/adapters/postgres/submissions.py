@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from reservation_core.adapters.postgres import direct
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.adapters.postgres.rows import seconds, workload_document
+from reservation_core.adapters.postgres.sealing import Sealing
 from reservation_core.domain.errors import (
     BookingNotUsableError,
     NotPermittedError,
@@ -23,7 +24,12 @@ from reservation_core.ports.reservations import NewReservation, Refusal, Submitt
 
 
 async def store(
-    connection: AsyncConnection, batch: Sequence[NewReservation], now: datetime, *, once_more: bool = True
+    connection: AsyncConnection,
+    batch: Sequence[NewReservation],
+    now: datetime,
+    sealing: Sealing,
+    *,
+    once_more: bool = True,
 ) -> list[Submitted]:
     """Store a batch; answers come in the order given. `once_more`: what neither is stored nor has an answer is."""
     if not batch:
@@ -33,7 +39,7 @@ async def store(
         connection,
         "submit_reservations",
         {
-            "batch": json.dumps([_document(new) for new in batch]),
+            "batch": json.dumps([_document(new, sealing) for new in batch]),
             "status": first.status.value,
             "reason_code": first.reason.code.value,
             "reason": first.reason.detail,
@@ -50,7 +56,7 @@ async def store(
     again = [new for new in others if new.reservation.id not in became]
     if again and not once_more:
         raise LookupError(f"{again[0].reservation.id} was not stored, and nothing speaks against it")
-    became |= {each.reservation_id: each for each in await store(connection, again, now, once_more=False)}
+    became |= {each.reservation_id: each for each in await store(connection, again, now, sealing, once_more=False)}
     return [became.get(new.reservation.id) or Submitted(new.reservation.id) for new in batch]
 
 
@@ -107,7 +113,7 @@ def _refusal(new: NewReservation, bookings: Mapping[str, Row[Any]]) -> Refusal:
     )
 
 
-def _document(new: NewReservation) -> dict[str, Any]:
+def _document(new: NewReservation, sealing: Sealing) -> dict[str, Any]:
     """One submission as the statement reads it; what is None is left out."""
     row = new.reservation
     document: dict[str, Any] = {
@@ -118,7 +124,7 @@ def _document(new: NewReservation) -> dict[str, Any]:
         "nodes": row.nodes,
         "duration_s": seconds(row.duration),
         "priority": row.priority,
-        "workload": workload_document(row.workload),
+        "workload": workload_document(row.workload, row.user_id, sealing),
         "actor": new.actor,
         # When it was accepted, as its submitter was told; the commit may come a moment later.
         "created_at": row.created_at.isoformat(),

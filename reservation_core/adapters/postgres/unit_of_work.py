@@ -36,6 +36,7 @@ from reservation_core.adapters.postgres.projects import PostgresProjects
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.adapters.postgres.reservations import PostgresReservations
 from reservation_core.adapters.postgres.retention import PostgresRetention
+from reservation_core.adapters.postgres.sealing import PLAIN, Sealing
 from reservation_core.adapters.postgres.shared_clock import SharedClock
 from reservation_core.adapters.postgres.unknown_pods import PostgresUnknownPods
 from reservation_core.adapters.postgres.usage import PostgresUsage
@@ -54,10 +55,13 @@ _ALONE_S = 15.0
 class PostgresUnitOfWork:
     """See ports.transactions.UnitOfWork."""
 
-    def __init__(self, connection: AsyncConnection, client: PGMQueue, clock: SharedClock | None = None) -> None:
+    def __init__(
+        self, connection: AsyncConnection, client: PGMQueue, clock: SharedClock | None = None, sealing: Sealing = PLAIN
+    ) -> None:
         self._connection = connection
         self._client = client
         self._clock = clock
+        self._sealing = sealing
         self.wakes: set[Channel] = set()
 
     @cached_property
@@ -68,7 +72,7 @@ class PostgresUnitOfWork:
     @cached_property
     def reservations(self) -> PostgresReservations:
         """Reservations and their ledger."""
-        return PostgresReservations(self._connection, self.queue, self._clock)
+        return PostgresReservations(self._connection, self.queue, self._clock, self._sealing)
 
     @cached_property
     def planning(self) -> PostgresPlanning:
@@ -103,7 +107,7 @@ class PostgresUnitOfWork:
     @cached_property
     def idempotency(self) -> PostgresIdempotency:
         """Answers kept for repeated requests."""
-        return PostgresIdempotency(self._connection)
+        return PostgresIdempotency(self._connection, self._sealing)
 
     @cached_property
     def measurements(self) -> PostgresMeasurements:
@@ -118,12 +122,12 @@ class PostgresUnitOfWork:
     @cached_property
     def notices(self) -> PostgresNotices:
         """Who is told where."""
-        return PostgresNotices(self._connection)
+        return PostgresNotices(self._connection, self._sealing)
 
     @cached_property
     def bookings(self) -> PostgresBookings:
         """Bookings and the calendar."""
-        return PostgresBookings(self._connection)
+        return PostgresBookings(self._connection, self._sealing)
 
     @cached_property
     def booking_life(self) -> PostgresBookingLife:
@@ -241,11 +245,13 @@ class PostgresUnitsOfWork:
         client: PGMQueue,
         wakeups: PostgresWakeups,
         clock: SharedClock | None = None,
+        sealing: Sealing = PLAIN,
         *,
         connection_s: float | None = None,
         alone_s: float = _ALONE_S,
     ) -> None:
         self._clock = clock
+        self._sealing = sealing
         self._engine = engine
         self._connection_s = connection_s
         self._holding = engine.execution_options(isolation_level=_EACH_BY_ITSELF)
@@ -276,6 +282,7 @@ class PostgresUnitsOfWork:
             self._client,
             self._wakeups,
             self._clock,
+            self._sealing,
             connection_s=connection.total_seconds(),
             alone_s=min(connection, statement).total_seconds(),
         )
@@ -294,7 +301,7 @@ class PostgresUnitsOfWork:
 
     def on(self, connection: AsyncConnection) -> PostgresUnitOfWork:
         """The repositories on a connection."""
-        return PostgresUnitOfWork(connection, self._client, self._clock)
+        return PostgresUnitOfWork(connection, self._client, self._clock, self._sealing)
 
     def wake(self, uow: PostgresUnitOfWork) -> None:
         """Tell listeners what was committed."""
@@ -303,10 +310,14 @@ class PostgresUnitsOfWork:
 
 
 def unit_of_work_factory(
-    engine: AsyncEngine, client: PGMQueue, wakeups: PostgresWakeups, clock: SharedClock | None = None
+    engine: AsyncEngine,
+    client: PGMQueue,
+    wakeups: PostgresWakeups,
+    clock: SharedClock | None = None,
+    sealing: Sealing = PLAIN,
 ) -> UnitOfWorkFactory:
     """Transactions on an engine; their wake-ups go out after commit.
 
     Where the database's time is not what `clock` has counted, `clock` counts; without one, the database's time does.
     """
-    return PostgresUnitsOfWork(engine, client, wakeups, clock)
+    return PostgresUnitsOfWork(engine, client, wakeups, clock, sealing)

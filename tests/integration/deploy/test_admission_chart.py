@@ -132,7 +132,9 @@ async def test_pods_are_bound_by_the_kube_scheduler_and_the_extender_as_they_are
                 await cards.add(card_pod("whole", container(gpu=1), schedulerName=SCHEDULER))
                 await eventually(lambda: all_bound(cards, 3), PATIENCE_S)
                 await cards.add(card_pod("third", container(core=50), schedulerName=SCHEDULER))
-                await eventually(lambda: told(cards, "third", "of its 2 H100"), PATIENCE_S)
+                await eventually(lambda: told(cards, "third", "2 of 2 H100 used"), PATIENCE_S)
+                await cards.put_quotas({namespace: {"quota": {"H100": 3}}})  # it is nudged, as its account allows
+                await eventually(lambda: all_bound(cards, 4), PATIENCE_S)
                 assert await well(scheduler_port)
                 lease = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/{SCHEDULER}"
                 assert (await client.call("GET", lease))["spec"]["holderIdentity"]
@@ -142,8 +144,8 @@ async def test_pods_are_bound_by_the_kube_scheduler_and_the_extender_as_they_are
         bound, by_node = await cards.bound(), await cards.cards_by_node()
         await cards.clean_up()
         assert code == 0
-        assert bound == {"first": node, "second": node, "whole": plain}
-        assert sum(by_node[node].values()) == 1000
+        assert bound == {"first": node, "second": node, "third": node, "whole": plain}
+        assert sum(by_node[node].values()) == 1500
         assert "forbidden" not in log.read_bytes()[before:].decode()
 
 

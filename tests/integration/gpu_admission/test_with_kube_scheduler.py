@@ -164,6 +164,28 @@ async def test_a_scheduler_that_binds_by_itself_keeps_to_quotas_and_has_its_pods
                 assert all(milli <= 1000 for milli in of_node.values())
 
 
+async def test_asked_by_a_filter_alone_and_without_options_no_quota_is_passed_and_a_raised_one_is_used_at_once(
+    api_server: ApiServer, kube_scheduler: Path, cards: CardCluster
+) -> None:
+    """As it is set up most. By itself kube-scheduler comes back to who waits after five minutes."""
+    for _ in range(3):
+        await cards.add_node(gpus=8)
+    port = own_port()
+
+    async def quota(most: int) -> None:
+        await cards.put_quotas({cards.namespace: {"quota": {"H100": most}}})
+
+    await quota(4)
+    async with admission(api_server, port, QUOTA_NAME=cards.quota_name):
+        with started_kube_scheduler(api_server, kube_scheduler, scheduler_config(api_server, port, bind=False)):
+            await add_all(cards, *(here(cards, f"p{number}", container(gpu=1)) for number in range(24)))
+            for most in (4, 8, 12):
+                await quota(most)
+                await cards.eventually_bound(most)
+                await everybody_was_judged(cards, 24)
+                assert len(await cards.bound()) == most
+
+
 def own_scheduler(cards: CardCluster) -> str:
     """The name by which pods choose the kube-scheduler of a test."""
     return f"gpu-{cards.prefix}"

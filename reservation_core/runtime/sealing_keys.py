@@ -1,0 +1,65 @@
+"""The keys with which variables of jobs and addresses of hooks are sealed in the database: where they come from."""
+
+import base64
+import binascii
+import os
+import secrets
+from pathlib import Path
+
+from reservation_core.adapters.postgres.sealing import KEY_BYTES, Sealing
+from reservation_core.runtime.settings import CommonSettings
+from reservation_core.runtime.settings_error import SettingsError
+
+_SETTING = "GPU_DEV_SEAL_KEY_FILE"
+_MOST_BYTES = 64 * 1024
+_MOST_KEYS = 100
+
+
+def sealing_of(settings: CommonSettings) -> Sealing:
+    """With the keys of the file that the settings name, one a line; without a file nothing is sealed.
+
+    Raises SettingsError, which never holds anything of the file.
+    """
+    if settings.seal_key_file is None:
+        return Sealing()
+    try:
+        with settings.seal_key_file.open("rb") as file:
+            text = file.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise SettingsError(f"{_SETTING}: {settings.seal_key_file} can't be read: {error.strerror}.") from error
+    lines = [line.strip() for line in text[:_MOST_BYTES].splitlines()]
+    words = [line for line in lines if line and not line.startswith(b"#")]
+    if len(text) > _MOST_BYTES or not 1 <= len(words) <= _MOST_KEYS:
+        raise SettingsError(
+            f"{_SETTING}: the file must hold 1 to {_MOST_KEYS} keys, one a line, the one to seal with first."
+        )
+    return Sealing([_key(word, number) for number, word in enumerate(words, start=1)])
+
+
+def ensure_key_file(home: Path) -> Path:
+    """The file with the key of a server that keeps its database in `home`, whose lock the caller has; made where there
+    is none, whole or not at all."""
+    path = home / "seal-key"
+    if path.exists():
+        return path
+    fresh = path.with_name(f"{path.name}.new")
+    fresh.unlink(missing_ok=True)
+    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(fd, "w", encoding="ascii") as file:
+        file.write(base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode() + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+    return path
+
+
+def _key(word: bytes, number: int) -> bytes:
+    try:
+        key = base64.b64decode(word, validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
+    if len(key) != KEY_BYTES:
+        raise SettingsError(
+            f"{_SETTING}: key {number} is not base64 of {KEY_BYTES} bytes; `openssl rand -base64 {KEY_BYTES}` makes it."
+        )
+    return key
