@@ -44,6 +44,7 @@ async def work(running: RunningExtender, cards: NamedQuotas, *, binds: bool, mar
     await eventually(lambda: running.scheduling.waiting > 0, PATIENCE_S)
     await cards.put_quotas({})
     await eventually(lambda: running.numbers()["nudged_total"] > 0, PATIENCE_S)
+    await cards.client.call("DELETE", f"{cards.path}/waits", {"gracePeriodSeconds": 0})
     await cards.put_quotas("broken")
     await eventually(running.problems, PATIENCE_S)
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from reservation_core.adapters.kubernetes.transport import STRATEGIC_PATCH
-from reservation_core.domain.extender_marks import CARDS, INDEX_OF
+from reservation_core.domain.extender_marks import ASKED_AGAIN, CARDS, INDEX_OF
 from reservation_core.runtime.extender import run_extender
 from reservation_core.runtime.settings_admission import AdmissionSettings
 from tests.integration.deploy.admission_work import NamedQuotas, work
@@ -77,6 +77,7 @@ async def test_what_is_not_its_to_do_is_refused(method: str, path: str, deployed
     ("change", "refused"),
     [
         ({"metadata": {"annotations": {CARDS: "0=1000", f"{INDEX_OF}0": "0"}}}, False),
+        ({"metadata": {"annotations": {ASKED_AGAIN: "2026-11-23T12:00:00+00:00"}}}, False),
         ({"metadata": {"annotations": {"gpu-dev/terminate-at": "2030-01-01T00:00:00Z"}}}, True),
         ({"metadata": {"annotations": {"theirs": None}}}, True),
         ({"metadata": {"labels": {"app": "other"}}}, True),
