@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -20,6 +21,8 @@ from tests.kubernetes.api_server import ApiServer
 from tests.kubernetes.kube_scheduler import kube_scheduler_of, started_kube_scheduler
 from tests.ports import own_port
 from tests.waiting import eventually
+
+_KEPT_BACK_S = 15
 
 SELECTED = "volume.kubernetes.io/selected-node"
 
@@ -176,7 +179,7 @@ async def test_asked_by_a_filter_alone_and_without_options_no_quota_is_passed_an
         await cards.put_quotas({cards.namespace: {"quota": {"H100": most}}})
 
     await quota(4)
-    async with admission(api_server, port, QUOTA_NAME=cards.quota_name):
+    async with admission(api_server, port, QUOTA_NAME=cards.quota_name) as running:
         with started_kube_scheduler(api_server, kube_scheduler, scheduler_config(api_server, port, bind=False)):
             await add_all(cards, *(here(cards, f"p{number}", container(gpu=1)) for number in range(24)))
             for most in (4, 8, 12):
@@ -184,6 +187,22 @@ async def test_asked_by_a_filter_alone_and_without_options_no_quota_is_passed_an
                 await cards.eventually_bound(most)
                 await everybody_was_judged(cards, 24)
                 assert len(await cards.bound()) == most
+                await nobody_asks(running)
+
+
+async def nobody_asks(running: AdmissionProcess) -> None:
+    """Wait until kube-scheduler has asked nothing for longer than it keeps back who failed (10 s)."""
+    last, since = "", time.monotonic()
+
+    async def quiet() -> bool:
+        nonlocal last, since
+        text = (await running.get("/metrics"))[1]
+        asked = "".join(re.findall(r'^gpu_dev_admission_calls_total\{call="filter",.*', text, re.MULTILINE))
+        if asked != last:
+            last, since = asked, time.monotonic()
+        return time.monotonic() - since > _KEPT_BACK_S
+
+    await eventually(quiet, PATIENCE_S)
 
 
 def own_scheduler(cards: CardCluster) -> str:
