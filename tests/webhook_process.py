@@ -13,11 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePrivateKey, generate_private_key
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
 
 from reservation_core.adapters.certificates.pairs import Pair, make_pair
 from tests.waiting import PATIENCE_S, eventually_sync
@@ -28,28 +23,6 @@ _START_S = 90.0
 def new_pair(name: str = "127.0.0.1") -> Pair:
     """A certificate for this machine, with an authority of its own."""
     return make_pair([name], timedelta(hours=1), datetime.now(UTC))
-
-
-def signed_client(folder: Path, name: str = "kube-apiserver") -> tuple[Path, Path]:
-    """An authority, and a client's certificate that it signed with its key behind it, as files of PEM."""
-    now = datetime.now(UTC)
-
-    def certificate(subject: str, key: EllipticCurvePrivateKey, issuer: str, signer: EllipticCurvePrivateKey) -> bytes:
-        names = [x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, each)]) for each in (subject, issuer)]
-        wanted = (
-            x509.CertificateBuilder(*reversed(names), key.public_key(), x509.random_serial_number())
-            .not_valid_before(now - timedelta(minutes=1))
-            .not_valid_after(now + timedelta(hours=1))
-            .add_extension(x509.BasicConstraints(ca=key is signer, path_length=None), critical=True)
-        )
-        return wanted.sign(signer, hashes.SHA256()).public_bytes(Encoding.PEM)
-
-    authority_key, key = generate_private_key(SECP256R1()), generate_private_key(SECP256R1())
-    authority, shown = folder / f"{name}-authority.pem", folder / f"{name}.pem"
-    authority.write_bytes(certificate("authority", authority_key, "authority", authority_key))
-    kept = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    shown.write_bytes(certificate(name, key, "authority", authority_key) + kept)
-    return authority, shown
 
 
 def write_pair(pair: Pair, folder: Path) -> tuple[Path, Path]:

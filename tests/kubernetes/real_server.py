@@ -1,5 +1,6 @@
 """A real kube-apiserver on a real etcd: a temporary folder, own ports, RBAC on, admission as the server has it."""
 
+import json
 import secrets
 import ssl
 import subprocess
@@ -7,6 +8,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+from tests.client_certificates import signed_client
 from tests.kubernetes import guarded
 from tests.ports import own_port
 from tests.waiting import eventually_sync
@@ -16,7 +18,10 @@ _PATIENCE_S = 120.0
 
 
 class RealServer:
-    """Running once it is made. `ca` is the PEM that the server's certificate is signed by."""
+    """Running once it is made. `ca` is the PEM that the server's certificate is signed by.
+
+    To webhooks it shows a client certificate, which `webhooks_authority` (a PEM file) has signed.
+    """
 
     def __init__(self, assets: Path, folder: Path) -> None:
         etcd_port, etcd_peer_port, port = own_port(), own_port(), own_port()
@@ -27,6 +32,8 @@ class RealServer:
         self.url = f"https://127.0.0.1:{port}"
         self.ca = b""
         self._folder = folder
+        self.webhooks_authority, certificate = signed_client(folder, "kube-apiserver")
+        _admission(folder, certificate)
         self._command = _apiserver(assets, folder, etcd_port, port, key)
         self._etcd = guarded.start(_etcd(assets, folder, etcd_port, etcd_peer_port), folder / "etcd.log")
         self._server = guarded.start(self._command, folder / "kube-apiserver.log")
@@ -87,8 +94,25 @@ def _apiserver(assets: Path, folder: Path, etcd_port: int, port: int, key: Path)
         "--service-cluster-ip-range=10.96.0.0/16",
         "--kubelet-preferred-address-types=InternalIP",
         "--event-ttl=1h",
+        f"--admission-control-config-file={folder / 'admission.yaml'}",
         "--v=1",
     ]
+
+
+def _admission(folder: Path, certificate: Path) -> None:
+    """How it is told to show a certificate to all webhooks: once for those that change, once for those that judge."""
+    user = {"client-certificate": str(certificate), "client-key": str(certificate)}
+    users = folder / "webhooks.kubeconfig"
+    users.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", "users": [{"name": "*", "user": user}]}))
+    configuration = {
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "WebhookAdmissionConfiguration",
+        "kubeConfigFile": str(users),
+    }
+    names = ("MutatingAdmissionWebhook", "ValidatingAdmissionWebhook")
+    plugins = [{"name": name, "configuration": configuration} for name in names]
+    told = {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration", "plugins": plugins}
+    (folder / "admission.yaml").write_text(json.dumps(told))
 
 
 def _certificate(folder: Path) -> Path:

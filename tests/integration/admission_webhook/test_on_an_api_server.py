@@ -46,7 +46,8 @@ def webhook(api_server: ApiServer, tmp_path_factory: pytest.TempPathFactory, pai
         pytest.skip("the emulator calls no webhooks; set KUBEBUILDER_ASSETS")
     folder = tmp_path_factory.mktemp("webhook")
     write_pair(pair, folder)
-    with webhook_process(folder) as webhook:
+    assert api_server.process is not None
+    with webhook_process(folder, client_ca=api_server.process.webhooks_authority) as webhook:
         yield webhook
 
 

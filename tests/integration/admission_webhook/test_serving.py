@@ -16,13 +16,13 @@ import jsonpatch
 import pytest
 
 from reservation_core.adapters.certificates.pairs import Pair
+from tests.client_certificates import signed_client
 from tests.waiting import PATIENCE_S, eventually_sync
 from tests.webhook_process import (
     WebhookProcess,
     admission_review,
     client_of,
     new_pair,
-    signed_client,
     trusting,
     webhook_process,
     write_pair,
