@@ -77,7 +77,15 @@ def _said(pattern: str, longest: int = 253) -> JsonObject:
 # The first of these whose pattern fits a value's path says what it may be; for the rest its default's type does.
 _RULES: tuple[tuple[str, JsonObject], ...] = (
     (r"\.(nodeSelector|annotations|labels|podAnnotations)$", _TEXTS),
-    (r"\.tolerations$|\.hostAliases$", {"type": "array", "items": {"type": "object"}, "maxItems": 100}),
+    (r"\.(tolerations|hostAliases|topologySpreadConstraints)$",
+     {"type": "array", "items": {"type": "object"}, "maxItems": 100}),
+    (r"\.extraEnv$", {
+        "type": "array",
+        "maxItems": 100,
+        "items": {"type": "object", "required": ["name"], "additionalProperties": False,
+                  "properties": {"name": _said(r"^[-._A-Za-z][-._A-Za-z0-9]*$"),
+                                 "value": {"type": "string", "maxLength": 32768}, "valueFrom": _FREE}},
+    }),
     (r"\.imagePullSecrets$", {
         "type": "array",
         "items": {"type": "object", "required": ["name"], "additionalProperties": False,
@@ -129,7 +137,7 @@ _RULES: tuple[tuple[str, JsonObject], ...] = (
     (r"^networkPolicy\.jobsExcept$", {"type": "array", "items": _said(r"^[0-9.]+/[0-9]+$"), "maxItems": 100}),
     (r"\.interval$", _said(r"^[0-9]+(ms|s|m|h)$")),
     (r"^apiService\.(policy|signIn\.file)$", {"type": "string", "maxLength": 262144}),
-    (r"^workloads\.podDefaults$|^cloudNativePG\.backup$", _FREE),
+    (r"^workloads\.podDefaults$|^cloudNativePG\.backup$|\.affinity$", _FREE),
     (r"^kubeVersion$", _said(r"^(v?[0-9]+\.[0-9]+\.[0-9]+.*)?$")),
 )  # fmt: skip
 

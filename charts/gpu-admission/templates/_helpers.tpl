@@ -145,6 +145,11 @@ extenders:
     {{- end }}
 {{- end }}
 
+{{- define "gpu-admission.schedulerSelector" -}}
+app.kubernetes.io/name: {{ .Values.scheduler.name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
 {{- define "gpu-admission.kubeScheduler" -}}
 - name: kube-scheduler
   image: {{ include "gpu-admission.schedulerImage" . | quote }}
@@ -153,6 +158,7 @@ extenders:
     - kube-scheduler
     - --config=/etc/kubernetes/my-scheduler/gpu-scheduler-config.yaml
     - --secure-port=10259
+  {{- include "gpu-dev.env" (list "" .Values.scheduler.extraEnv "scheduler.extraEnv") | nindent 2 }}
   startupProbe:
     httpGet: {path: /healthz, port: 10259, scheme: HTTPS}
     periodSeconds: 5
@@ -169,20 +175,17 @@ extenders:
     - {name: config, mountPath: /etc/kubernetes/my-scheduler, readOnly: true}
 {{- end }}
 
-{{/* What is said of every pod here. */}}
+{{/* What is said of every pod here: (list . selector) */}}
 {{- define "gpu-admission.placing" -}}
+{{- with index . 0 }}
 {{- with .Values.imagePullSecrets }}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with .Values.priorityClassName }}
 priorityClassName: {{ . }}
 {{- end }}
-{{- with .Values.nodeSelector }}
-nodeSelector: {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .Values.tolerations }}
-tolerations: {{- toYaml . | nindent 2 }}
-{{- end }}
+{{- include "gpu-dev.placement" (list .Values (index $ 1) .Values.replicaCount) }}
 terminationGracePeriodSeconds: 30
 securityContext: {{- include "gpu-dev.podSecurity" . | nindent 2 }}
+{{- end }}
 {{- end }}

@@ -13,17 +13,48 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end }}
 
-{{- define "gpu-dev.affinity" -}}
-{{- if .Values.affinity }}
-{{- toYaml .Values.affinity }}
-{{- else -}}
-podAntiAffinity:
-  preferredDuringSchedulingIgnoredDuringExecution:
-    - weight: 100
-      podAffinityTerm:
-        topologyKey: kubernetes.io/hostname
-        labelSelector:
-          matchLabels: {{- include "gpu-dev.selector" . | nindent 12 }}
+{{/* Where pods go: (list values selector replicas). Two or more are spread over hosts, unless the values say how else. */}}
+{{- define "gpu-dev.placement" -}}
+{{- $values := index . 0 }}{{ $selector := index . 1 | fromYaml }}
+{{- with $values.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $values.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $values.affinity }}
+affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- $spread := $values.topologySpreadConstraints }}
+{{- if and (not $spread) (gt (int (index . 2)) 1) }}
+{{- $spread = list (dict "maxSkew" 1 "topologyKey" "kubernetes.io/hostname" "whenUnsatisfiable" "ScheduleAnyway") }}
+{{- end }}
+{{- with $spread }}
+topologySpreadConstraints:
+  {{- range . }}
+  - {{- toYaml (hasKey . "labelSelector" | ternary . (set (deepCopy .) "labelSelector" (dict "matchLabels" $selector))) | nindent 4 }}
+  {{- end }}
+{{- end }}
+{{- end }}
+
+{{/* A container's variables: (list own extra "extender.extraEnv"). `own` is YAML; none of `extra` may say again what it says. */}}
+{{- define "gpu-dev.env" -}}
+{{- $own := index . 0 | trim }}{{ $names := dict }}
+{{- range fromYamlArray $own }}{{ $_ := set $names .name true }}{{ end }}
+{{- range index . 1 }}
+{{- if hasKey $names .name }}
+{{- fail (printf "%s names %s, which is set already, by the chart or by another of its values. Leave it away there." (index $ 2) .name) }}
+{{- end }}
+{{- $_ := set $names .name true }}
+{{- end }}
+{{- if $names }}
+env:
+  {{- with $own }}
+  {{- . | nindent 2 }}
+  {{- end }}
+  {{- with index . 1 }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 {{- end }}
 {{- end }}
 

@@ -1,4 +1,4 @@
-{{/* A program that looks once a minute: (list . name values module) */}}
+{{/* A program that looks once a minute: (list . name values module "availabilityUpdater") */}}
 {{- define "gpu-dev-server.looking" -}}
 {{- $root := index . 0 }}{{ $name := index . 1 }}{{ $values := index . 2 }}{{ $module := index . 3 -}}
 apiVersion: batch/v1
@@ -26,13 +26,13 @@ spec:
           restartPolicy: Never
           serviceAccountName: {{ $name }}
           securityContext: {{- include "gpu-dev.podSecurity" $root | nindent 12 }}
-          {{- include "gpu-dev-server.placing" (list $root $name $values) | nindent 10 }}
+          {{- include "gpu-dev-server.placing" (list $root $name $values 1) | nindent 10 }}
           containers:
             - name: {{ $name }}
               image: {{ include "gpu-dev-server.image" (list $root $values.image) | quote }}
               imagePullPolicy: {{ $root.Values.image.pullPolicy }}
               command: [python, -m, {{ $module }}]
-              env: {{- include "gpu-dev-server.env" (list $root $values.settings) | nindent 16 }}
+              {{- include "gpu-dev.env" (list (include "gpu-dev-server.env" (list $root $values.settings)) $values.extraEnv (printf "%s.extraEnv" (index . 4))) | nindent 14 }}
               resources: {{- toYaml $values.resources | nindent 16 }}
               securityContext: {{- include "gpu-dev.containerSecurity" $root | nindent 16 }}
               volumeMounts: {{- include "gpu-dev-server.mounts" $root | nindent 16 }}

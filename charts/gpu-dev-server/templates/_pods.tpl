@@ -1,6 +1,6 @@
 {{/* What pods of ours have in common. */}}
 
-{{/* Where and how a pod runs: (list . component values) */}}
+{{/* Where and how a component's pods run: (list . component values replicas) */}}
 {{- define "gpu-dev-server.placing" -}}
 {{- $root := index . 0 }}{{ $values := index . 2 -}}
 {{- with $root.Values.global.imagePullSecrets }}
@@ -12,23 +12,7 @@ hostAliases: {{- toYaml . | nindent 2 }}
 {{- if $root.Values.priorityClasses.create }}
 priorityClassName: {{ $root.Values.global.prefix }}-controlplane
 {{- end }}
-{{- with $values.nodeSelector }}
-nodeSelector: {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with $values.tolerations }}
-tolerations: {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- end }}
-
-{{/* Replicas of one component rather not on one node: (list . component) */}}
-{{- define "gpu-dev-server.apart" -}}
-podAntiAffinity:
-  preferredDuringSchedulingIgnoredDuringExecution:
-    - weight: 100
-      podAffinityTerm:
-        topologyKey: kubernetes.io/hostname
-        labelSelector:
-          matchLabels: {{- include "gpu-dev-server.selector" . | nindent 12 }}
+{{- include "gpu-dev.placement" (list $values (include "gpu-dev-server.selector" (list $root (index . 1))) (index . 3)) }}
 {{- end }}
 
 {{/* How a program reaches the database. */}}
@@ -73,6 +57,17 @@ podAntiAffinity:
 {{- range $name, $value := merge (dict) (index . 1) $root.Values.settings }}
 - {name: {{ $name }}, value: {{ include "gpu-dev-server.said" $value | quote }}}
 {{- end }}
+{{- end }}
+
+{{/* What brings the schema, and what waits for it. */}}
+{{- define "gpu-dev-server.migrationEnv" -}}
+{{- include "gpu-dev.env" (list (include "gpu-dev-server.databaseEnv" .) .Values.migration.extraEnv "migration.extraEnv") }}
+{{- end }}
+
+{{/* What answers on 8081 besides: (list . settings) */}}
+{{- define "gpu-dev-server.healthEnv" -}}
+{{ include "gpu-dev-server.env" . | trim }}
+- {name: GPU_DEV_HEALTH_LISTEN, value: "0.0.0.0:8081"}
 {{- end }}
 
 {{- define "gpu-dev-server.mounts" -}}
@@ -123,7 +118,7 @@ podAntiAffinity:
   image: {{ index . 1 | quote }}
   imagePullPolicy: {{ $root.Values.image.pullPolicy }}
   command: [python, -m, reservation_core.runtime.database, wait, --patience={{ $root.Values.migration.patienceSeconds }}]
-  env: {{- include "gpu-dev-server.databaseEnv" $root | nindent 4 }}
+  {{- include "gpu-dev-server.migrationEnv" $root | nindent 2 }}
   resources: {{- toYaml $root.Values.migration.resources | nindent 4 }}
   securityContext: {{- include "gpu-dev.containerSecurity" $root | nindent 4 }}
   {{- if include "gpu-dev-server.secretFiles" $root }}
@@ -183,5 +178,15 @@ sign-in.toml: |
 {{- with .Values.apiService.policy }}
 policy.toml: |
 {{- . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- define "gpu-dev-server.nodeAgentEnv" -}}
+- name: NODE_NAME
+  valueFrom: {fieldRef: {fieldPath: spec.nodeName}}
+- {name: NVIDIA_VISIBLE_DEVICES, value: all}
+- {name: NVIDIA_DRIVER_CAPABILITIES, value: utility}
+{{- range $name, $value := .Values.nodeAgent.settings }}
+- {name: {{ $name }}, value: {{ include "gpu-dev-server.said" $value | quote }}}
 {{- end }}
 {{- end }}

@@ -65,12 +65,49 @@ fsGroupChangePolicy: OnRootMismatch
 seccompProfile: {type: RuntimeDefault}
 {{- end }}
 
+{{/* What one of the two servers is told: (list . "postgres-primary") */}}
+{{- define "gpu-dev-server.postgresEnv" -}}
+{{- $root := index . 0 }}{{ $name := index . 1 }}
+{{- $postgres := $root.Values.postgres }}
+{{- $leads := eq $postgres.primaryIs $name }}
+- {name: PGDATA, value: /var/lib/postgresql/data/pgdata}
+- {name: PGPORT, value: "5432"}
+- {name: PG_ROLE, value: {{ ternary "primary" "standby" $leads }}}
+# Where it all begins: only there an empty volume becomes an empty database.
+- {name: PG_MAY_CREATE, value: {{ ternary "yes" "no" (and $leads (eq $name "postgres-primary")) | quote }}}
+- {name: PG_NAME, value: {{ $name }}-0}
+- {name: PG_PRIMARY_HOST, value: postgres-primary}
+- {name: PG_STANDBYS, value: {{ with include "gpu-dev-server.postgresStandby" $root }}{{ . }}-0{{ else }}""{{ end }}}
+- {name: PG_USER, value: {{ $postgres.auth.username | quote }}}
+- {name: PG_DATABASE, value: {{ $postgres.auth.database | quote }}}
+- {name: PG_CONFIG, value: /configuration}
+- {name: PG_SECRETS, value: /secrets/postgres}
+- {name: PG_RUN, value: /run/postgresql}
+{{- end }}
+
+{{/* Where one of the two servers goes, unless its values say otherwise: not beside the other, and to the cloud's zone. (list . values) */}}
+{{- define "gpu-dev-server.postgresPlacing" -}}
+{{- $root := index . 0 }}{{ $values := index . 1 }}
+{{- $zone := $root.Values.cloudProvider.aws.primaryAvailabilityZone | default $root.Values.cloudProvider.gcp.zone }}
+{{- $affinity := dict }}
+{{- with $zone }}
+{{- $in := dict "key" "topology.kubernetes.io/zone" "operator" "In" "values" (list .) }}
+{{- $term := dict "weight" 50 "preference" (dict "matchExpressions" (list $in)) }}
+{{- $affinity = dict "nodeAffinity" (dict "preferredDuringSchedulingIgnoredDuringExecution" (list $term)) }}
+{{- end }}
+{{- $spread := list }}
+{{- if $root.Values.postgres.replica.enabled }}
+{{- $both := dict "matchLabels" (dict "gpu-dev/database" "postgres") }}
+{{- $spread = list (dict "maxSkew" 1 "topologyKey" "kubernetes.io/hostname" "whenUnsatisfiable" "ScheduleAnyway" "labelSelector" $both) }}
+{{- end }}
+{{- $chosen := dict "affinity" ($values.affinity | default $affinity) "topologySpreadConstraints" ($values.topologySpreadConstraints | default $spread) }}
+{{- merge $chosen (pick $values "nodeSelector" "tolerations") | toYaml }}
+{{- end }}
+
 {{/* One of the two servers: (list . "postgres-primary" .Values.postgres.primary) */}}
 {{- define "gpu-dev-server.postgresSet" -}}
 {{- $root := index . 0 }}{{ $name := index . 1 }}{{ $values := index . 2 }}
 {{- $postgres := $root.Values.postgres }}
-{{- $leads := eq $postgres.primaryIs $name }}
-{{- $zone := $root.Values.cloudProvider.aws.primaryAvailabilityZone | default $root.Values.cloudProvider.gcp.zone }}
 apiVersion: apps/v1
 kind: StatefulSet
 metadata:
@@ -93,42 +130,13 @@ spec:
       automountServiceAccountToken: false
       terminationGracePeriodSeconds: 120
       securityContext: {{- include "gpu-dev-server.postgresSecurity" $root | nindent 8 }}
-      {{- include "gpu-dev-server.placing" (list $root $name $values) | nindent 6 }}
-      affinity:
-        podAntiAffinity:
-          preferredDuringSchedulingIgnoredDuringExecution:
-            - weight: 100
-              podAffinityTerm:
-                topologyKey: kubernetes.io/hostname
-                labelSelector:
-                  matchLabels: {gpu-dev/database: postgres}
-        {{- with $zone }}
-        nodeAffinity:
-          preferredDuringSchedulingIgnoredDuringExecution:
-            - weight: 50
-              preference:
-                matchExpressions:
-                  - {key: topology.kubernetes.io/zone, operator: In, values: [{{ . | quote }}]}
-        {{- end }}
+      {{- include "gpu-dev-server.placing" (list $root $name (include "gpu-dev-server.postgresPlacing" (list $root $values) | fromYaml) 1) | nindent 6 }}
       containers:
         - name: postgres
           image: {{ include "gpu-dev-server.postgresImage" $root | quote }}
           imagePullPolicy: {{ $postgres.image.pullPolicy }}
           command: [sh, /configuration/start.sh]
-          env:
-            - {name: PGDATA, value: /var/lib/postgresql/data/pgdata}
-            - {name: PGPORT, value: "5432"}
-            - {name: PG_ROLE, value: {{ ternary "primary" "standby" $leads }}}
-            # Where it all begins: only there an empty volume becomes an empty database.
-            - {name: PG_MAY_CREATE, value: {{ ternary "yes" "no" (and $leads (eq $name "postgres-primary")) | quote }}}
-            - {name: PG_NAME, value: {{ $name }}-0}
-            - {name: PG_PRIMARY_HOST, value: postgres-primary}
-            - {name: PG_STANDBYS, value: {{ with include "gpu-dev-server.postgresStandby" $root }}{{ . }}-0{{ else }}""{{ end }}}
-            - {name: PG_USER, value: {{ $postgres.auth.username | quote }}}
-            - {name: PG_DATABASE, value: {{ $postgres.auth.database | quote }}}
-            - {name: PG_CONFIG, value: /configuration}
-            - {name: PG_SECRETS, value: /secrets/postgres}
-            - {name: PG_RUN, value: /run/postgresql}
+          {{- include "gpu-dev.env" (list (include "gpu-dev-server.postgresEnv" (list $root $name)) $values.extraEnv (printf "postgres.%s.extraEnv" (trimPrefix "postgres-" $name))) | nindent 10 }}
           ports:
             - {name: postgres, containerPort: 5432}
           # Over TCP: while a server prepares itself it is not reached by the network.
@@ -184,7 +192,19 @@ spec:
           requests: {storage: {{ $values.storageSize }}}
 {{- end }}
 
-{{/* A pod that works with backups: (list . name script) */}}
+{{- define "gpu-dev-server.backupEnv" -}}
+{{- $root := index . 0 }}
+- {name: PGHOST, value: {{ (index . 1) }}}
+- {name: PGUSER, value: {{ $root.Values.postgres.auth.username | quote }}}
+- {name: PGDATABASE, value: {{ $root.Values.postgres.auth.database | quote }}}
+- name: PGPASSWORD
+  valueFrom: {secretKeyRef: {name: {{ include "gpu-dev-server.databaseSecret" $root }}, key: password}}
+- {name: BACKUPS, value: /backups}
+- {name: KEEP, value: {{ $root.Values.postgres.backup.keep | quote }}}
+- {name: BACKUP_FILE, value: ""}
+{{- end }}
+
+{{/* A pod that works with backups: (list . name host) */}}
 {{- define "gpu-dev-server.backupContainer" -}}
 {{- $root := index . 0 }}{{ $name := index . 1 }}{{ $host := index . 2 }}
 {{- $backup := $root.Values.postgres.backup }}
@@ -192,15 +212,7 @@ spec:
   image: {{ include "gpu-dev-server.postgresImage" $root | quote }}
   imagePullPolicy: {{ $root.Values.postgres.image.pullPolicy }}
   command: [sh, /configuration/{{ $name }}.sh]
-  env:
-    - {name: PGHOST, value: {{ $host }}}
-    - {name: PGUSER, value: {{ $root.Values.postgres.auth.username | quote }}}
-    - {name: PGDATABASE, value: {{ $root.Values.postgres.auth.database | quote }}}
-    - name: PGPASSWORD
-      valueFrom: {secretKeyRef: {name: {{ include "gpu-dev-server.databaseSecret" $root }}, key: password}}
-    - {name: BACKUPS, value: /backups}
-    - {name: KEEP, value: {{ $backup.keep | quote }}}
-    - {name: BACKUP_FILE, value: ""}
+  {{- include "gpu-dev.env" (list (include "gpu-dev-server.backupEnv" (list $root $host)) $backup.extraEnv "postgres.backup.extraEnv") | nindent 2 }}
   resources: {{- toYaml $backup.resources | nindent 4 }}
   securityContext: {{- include "gpu-dev.containerSecurity" $root | nindent 4 }}
   volumeMounts:

@@ -82,16 +82,12 @@ spec:
                 - --secret={{ include "gpu-dev.secret" . }}
                 - --configuration={{ include "gpu-dev.webhook" . }}
                 - --valid-days={{ .Values.webhook.certificates.validDays }}
+              {{- include "gpu-dev.env" (list "" .Values.webhook.certificates.extraEnv "webhook.certificates.extraEnv") | nindent 14 }}
               resources:
                 requests: {cpu: 50m, memory: 96Mi}
                 limits: {memory: 256Mi}
               securityContext: {{- include "gpu-dev.containerSecurity" . | nindent 16 }}
-          {{- with .Values.nodeSelector }}
-          nodeSelector: {{- toYaml . | nindent 12 }}
-          {{- end }}
-          {{- with .Values.tolerations }}
-          tolerations: {{- toYaml . | nindent 12 }}
-          {{- end }}
+          {{- include "gpu-dev.placement" (list .Values (printf "app.kubernetes.io/name: %s\napp.kubernetes.io/instance: %s" $name .Release.Name) 1) | nindent 10 }}
 ---
 apiVersion: v1
 kind: ServiceAccount

@@ -1,0 +1,15 @@
+{{/* What the API is told by its environment. */}}
+{{- define "gpu-dev-server.apiEnv" -}}
+{{ include "gpu-dev-server.env" (list . .Values.apiService.settings) }}
+{{- include "gpu-dev-server.replicaEnv" . }}
+- {name: GPU_DEV_LISTEN, value: "0.0.0.0:8080"}
+{{- include "gpu-dev-server.signInEnv" . }}
+{{- if not (hasKey .Values.apiService.settings "GPU_DEV_WEB__PUBLIC_URL") }}
+{{- with include "gpu-dev-server.address" . }}
+- {name: GPU_DEV_WEB__PUBLIC_URL, value: {{ . | quote }}}
+{{- end }}
+{{- end }}
+{{- if .Values.apiService.policy }}
+- {name: GPU_DEV_POLICY_FILE, value: /api-configuration/policy.toml}
+{{- end }}
+{{- end }}
