@@ -93,6 +93,10 @@ class App:
 
         return app
 
+    def metrics_alone(self) -> ASGIApp:
+        """The ASGI application of an address that may be reached by those who may not ask anything."""
+        return Starlette(routes=[Route("/metrics", self._exposition, methods=["GET"])])
+
     # --- What schedulers ask.
 
     async def _filter(self, body: bytes) -> Answer:

@@ -20,6 +20,7 @@ from reservation_core.runtime.bounded_protocol import ServerBounds
 from reservation_core.runtime.companions import beside
 from reservation_core.runtime.extender import run_extender
 from reservation_core.runtime.garbage import calm_garbage_collector
+from reservation_core.runtime.health import serve_beside
 from reservation_core.runtime.http_collector import HttpCollector
 from reservation_core.runtime.loops import Loops
 from reservation_core.runtime.serving import QuietServer, address_of, open_socket, quiet_config
@@ -31,6 +32,7 @@ _STOP_PATIENCE_S = 10
 _BACKLOG = 2048
 CONNECTIONS = 500
 _DEBUG_CONNECTIONS = 16
+_METRICS_ADDRESS = "GPU_DEV_ADMISSION__METRICS_ADDRESS"
 _log = structlog.get_logger(__name__)
 
 
@@ -40,8 +42,9 @@ async def serve(settings: AdmissionSettings, stop: asyncio.Event) -> None:
     async with AsyncExitStack() as closing:
         opened = _open(closing, rules.address, "--address")
         debugging = _open(closing, rules.debug_address, "--pprofAddress") if rules.debug_address else None
+        measured = _open(closing, rules.metrics_address, _METRICS_ADDRESS) if rules.metrics_address else None
         running = await closing.enter_async_context(run_extender(settings))
-        await answer(running, opened, debugging, rules, settings.http, stop)
+        await answer(running, opened, debugging, rules, settings.http, stop, measured=measured)
 
 
 async def answer(
@@ -51,8 +54,10 @@ async def answer(
     rules: AdmissionRules,
     http: HttpSettings,
     stop: asyncio.Event,
+    *,
+    measured: socket.socket | None = None,
 ) -> None:
-    """Answer schedulers on one listening socket, and who debugs on the other, until `stop` is set."""
+    """Answer schedulers on one listening socket, who debugs on the second, Prometheus on `measured`, until `stop`."""
     condition, metrics = Condition(), Metrics(running.numbers, running.problems)
     bodies = Bodies(rules.max_body_bytes, rules.max_bytes_in_flight, rules.body_s)
     app = App(running, condition, metrics, bodies, rules.volcano_shape)
@@ -86,6 +91,9 @@ async def answer(
             )
             await closing.enter_async_context(beside(shown.serve(sockets=[debugging]), name="debug"))
             closing.callback(setattr, shown, "should_exit", True)
+        if measured is not None:
+            shown_alone = serve_beside(app.metrics_alone(), measured, "metrics", http)
+            await closing.enter_async_context(beside(shown_alone, name="metrics"))
         await closing.enter_async_context(beside(_stop(server, condition, rules.drain_s, stop), name="stop"))
         await server.serve(sockets=[opened])
 

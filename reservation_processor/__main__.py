@@ -4,6 +4,7 @@ import sys
 from contextlib import nullcontext
 
 from reservation_core.runtime.companions import beside
+from reservation_core.runtime.cron_jobs import watched_cron_jobs
 from reservation_core.runtime.health import serve_health
 from reservation_core.runtime.programs import run_program
 from reservation_core.runtime.settings import ProcessorSettings
@@ -14,9 +15,12 @@ from reservation_processor.process import run
 
 async def main(settings: ProcessorSettings) -> None:
     """Process until SIGTERM or SIGINT."""
-    async with open_runtime(settings, application="reservation_processor") as runtime:
+    async with (
+        open_runtime(settings, application="reservation_processor") as runtime,
+        watched_cron_jobs(settings, runtime.loops) as collectors,
+    ):
         listen, stop = settings.health_listen, stop_on_signals()
-        health = None if listen is None else serve_health(runtime.uow, runtime.loops, listen, settings.http)
+        health = None if listen is None else serve_health(runtime.uow, runtime.loops, listen, settings.http, collectors)
         async with nullcontext() if health is None else beside(health, name="health"):
             await run(runtime, settings, stop)
 

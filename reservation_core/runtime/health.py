@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from collections.abc import Sequence
 
 import structlog
 from fastapi import FastAPI
@@ -10,6 +11,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
 from starlette.types import ASGIApp
 
 from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWorkFactory
@@ -25,14 +27,15 @@ CONNECTIONS = 64
 _log = structlog.get_logger(__name__)
 
 
-def create_app(uow_factory: UnitOfWorkFactory, loops: Loops) -> FastAPI:
-    """The ASGI application. `loops` are those of the process."""
+def create_app(uow_factory: UnitOfWorkFactory, loops: Loops, collectors: Sequence[Collector] = ()) -> FastAPI:
+    """The ASGI application. `loops` are those of the process; `collectors` are what else it counts."""
     app = FastAPI(title="GPU Dev Server: health", docs_url=None, redoc_url=None, openapi_url=None)
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
     GCCollector(registry=registry)
-    registry.register(LoopCollector(loops))
+    for collector in (LoopCollector(loops), *collectors):
+        registry.register(collector)
 
     @app.get("/healthz")
     async def healthz() -> Response:
@@ -66,9 +69,16 @@ def _lines(*lines: str, status: int = 200) -> Response:
     return PlainTextResponse("".join(f"{line}\n" for line in lines), status)
 
 
-async def serve_health(uow_factory: UnitOfWorkFactory, loops: Loops, listen: str, http: HttpSettings) -> None:
+async def serve_health(
+    uow_factory: UnitOfWorkFactory,
+    loops: Loops,
+    listen: str,
+    http: HttpSettings,
+    collectors: Sequence[Collector] = (),
+) -> None:
     """Answer until cancelled. Raises ListenError."""
-    await serve_beside(create_app(uow_factory, loops), open_socket(listen, "GPU_DEV_HEALTH_LISTEN"), "health", http)
+    app = create_app(uow_factory, loops, collectors)
+    await serve_beside(app, open_socket(listen, "GPU_DEV_HEALTH_LISTEN"), "health", http)
 
 
 async def serve_beside(app: ASGIApp, opened: socket.socket, name: str, http: HttpSettings) -> None:

@@ -64,6 +64,12 @@ Names = Annotated[
     BeforeValidator(split),
     Field(min_length=1, max_length=20),
 ]
+CronJobs = Annotated[
+    tuple[Annotated[str, Field(pattern=r"^[a-z0-9]([-.a-z0-9]{0,50}[a-z0-9])?$")], ...],
+    NoDecode,
+    BeforeValidator(split),
+    Field(max_length=20),
+]
 WarningTimes = Annotated[
     tuple[Annotated[int, Field(gt=0, le=86_400 * 400)], ...], NoDecode, BeforeValidator(split), Field(max_length=20)
 ]
@@ -279,6 +285,7 @@ class ProcessorSettings(GraceSettings, EndSettings, KeepingSettings):
     """The reservation processor."""
 
     health_listen: HealthListen = None  # a processor within `make up` has the API's
+    cron_jobs: CronJobs = ()  # in the pod's own namespace: when they last ended well is told by /metrics
     lease_s: Seconds = 3
     sweep_s: Seconds = 0.5
     resync_s: Seconds | None = None  # by default 5 s on a local cluster, 60 s on Kubernetes, which tells of changes

@@ -48,6 +48,8 @@ class AdmissionRules(Section):
 
     address: Annotated[str, Field(min_length=3, max_length=300)] = "127.0.0.1:3456"
     debug_address: Annotated[str, Field(max_length=300)] = "127.0.0.1:3457"  # empty: no profiles
+    # Where /metrics is answered besides, such as 0.0.0.0:9090, without TLS and nothing else; empty: nowhere.
+    metrics_address: Annotated[str, Field(max_length=300)] = ""
     # PEM files; read again when they change. Without them it is plain HTTP.
     tls_cert: Path | None = None
     tls_key: Path | None = None

@@ -12,7 +12,7 @@ from tests.chart.hardening import HOSTILE
 from tests.chart.rendering import JsonObject, one, render
 
 CONTROLPLANE, WORKLOADS = "gpu-controlplane", "gpu-dev"
-OPERATORS = ("ServiceMonitor", "PrometheusRule", "Cluster", "BackendConfig")
+OPERATORS = ("ServiceMonitor", "PodMonitor", "PrometheusRule", "Cluster", "BackendConfig")
 EXTERNAL: dict[str, Any] = {"postgres": {"enabled": False}, "externalDatabase": {"url": "postgresql://u:p@db:5433/x"}}
 ALL_ON: dict[str, Any] = {
     "global": {"imageRegistry": "registry.test:5000/team", "imagePullSecrets": [{"name": "registry"}],
@@ -38,8 +38,8 @@ ALL_ON: dict[str, Any] = {
         "configuration": {"application_name": "it's", "work_mem": "8MB"},
         "backup": {"upload": {"image": "aws:1", "command": ["sh", "-c", HOSTILE], "env": {"A": HOSTILE}}},
     },
-    "monitoring": {"serviceMonitor": {"enabled": True}, "prometheusRule": {"enabled": True},
-                   "dashboard": {"enabled": True}},
+    "monitoring": {"serviceMonitor": {"enabled": True}, "podMonitor": {"enabled": True},
+                   "prometheusRule": {"enabled": True}, "dashboard": {"enabled": True}},
     "networkPolicy": {"apiFrom": [{"namespaceSelector": {}}], "databaseFrom": [{"namespaceSelector": {}}],
                       "extraEgress": [{"ports": [{"port": 988}]}]},
     "registryCaches": {"service": {"type": "NodePort"}, "ghcr": {"nodePort": 30500, "credentialsSecret": "ghcr"}},

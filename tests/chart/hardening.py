@@ -9,7 +9,7 @@ from tests.kubernetes_schemas import validate
 
 VERSIONS = ("1.25", "1.36")  # the oldest and the newest whose schemas are at hand
 HOSTILE = "x\n  injected: true # '\"{{ .Release.Name }}"
-_OF_OTHERS = ("Certificate", "Issuer")
+_OF_OTHERS = ("Certificate", "Issuer", "PodMonitor", "PrometheusRule")
 
 
 def check_objects(documents: list[JsonObject], version: str) -> None:

@@ -118,6 +118,7 @@ def test_each_account_may_what_the_plain_manifests_give_it(account: str) -> None
         *sorted(DEPLOY.glob("rbac/*.yaml")),
         DEPLOY / "enforcement" / "pod-ending.yaml",
         DEPLOY / "sign-in" / "token-reviews.yaml",
+        DEPLOY / "monitoring" / "cron-jobs.yaml",
         DEPLOY / "node-agent.yaml",
     ]:
         plain += [each for each in yaml.safe_load_all(path.read_text()) if each]
@@ -374,20 +375,6 @@ def test_stopped_nobody_works_with_the_database_unless_told_to() -> None:
     assert len([each for each in documents if each["kind"] == "StatefulSet"]) == 2
     assert one(documents, "Service", "api-service")
     check_objects([each for each in documents if each["kind"] not in OPERATORS], VERSIONS[-1])
-
-
-def test_the_alerts_and_the_dashboard_name_metrics_that_there_are() -> None:
-    documents = rendered(ALL_ON)
-    root = Path(__file__).parents[2]
-    modules = [*root.glob("api_service/*metrics.py"), *root.glob("reservation_core/runtime/*metrics.py")]
-    metrics = "".join(path.read_text() for path in modules)
-    rules = [rule for group in one(documents, "PrometheusRule")["spec"]["groups"] for rule in group["rules"]]
-    dashboard = json.loads(one(documents, "ConfigMap", "gpu-dev-dashboard")["data"]["gpu-dev-server.json"])
-    expressions = [rule["expr"] for rule in rules]
-    expressions += [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
-    for expression in expressions:
-        for name in re.findall(r"gpu_dev_\w+", expression):
-            assert f'"{re.sub("_(total|bucket)$", "", name)}"' in metrics, name
 
 
 def test_notes_say_what_to_do_next() -> None:

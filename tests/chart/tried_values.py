@@ -12,6 +12,7 @@ _PLACED: dict[str, Any] = {
     "affinity": {"nodeAffinity": {}},
     "podAnnotations": {"a": HOSTILE},
     "podLabels": {"team": "infra"},
+    "monitoring": {"podMonitor": {"enabled": True}, "prometheusRule": {"enabled": True}},
 }
 
 SERVED: dict[str, Any] = {"scheduler": {"beside": False}}

@@ -12,6 +12,9 @@
 {{- with .Values.extender.gpuTypes }}
 - {name: GPU_DEV_GPU__TYPES, value: {{ toJson . | quote }}}
 {{- end }}
+{{- if .Values.monitoring.podMonitor.enabled }}
+- {name: GPU_DEV_ADMISSION__METRICS_ADDRESS, value: {{ printf "0.0.0.0:%d" (int .Values.extender.metricsPort) | quote }}}
+{{- end }}
 {{- if .Values.extender.databaseSecret }}
 - {name: GPU_DEV_SECRETS_DIR, value: /secrets/database}
 {{- end }}

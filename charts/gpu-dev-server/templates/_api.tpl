@@ -1,3 +1,8 @@
+{{/* The port of the API's metrics, where its settings give them one of their own. */}}
+{{- define "gpu-dev-server.metricsPort" -}}
+{{- with get .Values.apiService.settings "GPU_DEV_METRICS_LISTEN" }}{{ splitList ":" . | last }}{{ end }}
+{{- end }}
+
 {{/* What the API is told by its environment. */}}
 {{- define "gpu-dev-server.apiEnv" -}}
 {{ include "gpu-dev-server.env" (list . .Values.apiService.settings) }}

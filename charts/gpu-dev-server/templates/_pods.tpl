@@ -64,10 +64,20 @@ priorityClassName: {{ $root.Values.global.prefix }}-controlplane
 {{- include "gpu-dev.env" (list (include "gpu-dev-server.databaseEnv" .) .Values.migration.extraEnv "migration.extraEnv") }}
 {{- end }}
 
+{{/* The CronJobs whose last success the processors tell of; one that the chart does not make is not there. */}}
+{{- define "gpu-dev-server.cronJobs" -}}
+availability-updater,postgres-backup,reservation-expiry
+{{- end }}
+
 {{/* What answers on 8081 besides: (list . settings) */}}
 {{- define "gpu-dev-server.healthEnv" -}}
 {{ include "gpu-dev-server.env" . | trim }}
 - {name: GPU_DEV_HEALTH_LISTEN, value: "0.0.0.0:8081"}
+{{- end }}
+
+{{- define "gpu-dev-server.processorEnv" -}}
+{{ include "gpu-dev-server.healthEnv" (list . .Values.reservationProcessor.settings) | trim }}
+- {name: GPU_DEV_CRON_JOBS, value: {{ include "gpu-dev-server.cronJobs" . | quote }}}
 {{- end }}
 
 {{- define "gpu-dev-server.mounts" -}}

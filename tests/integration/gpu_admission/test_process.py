@@ -68,6 +68,24 @@ async def test_a_pod_goes_its_way_from_the_question_to_the_node(
     assert "gpu_dev_admission_bound_total 1.0" in (await client.get("/metrics")).text
 
 
+def test_metrics_have_an_address_where_nothing_else_is_answered(api_server: ApiServer, tmp_path: Path) -> None:
+    """Whoever reaches the extender can have pods bound; who reads its metrics need not."""
+    own = {"GPU_DEV_ADMISSION__METRICS_ADDRESS": "127.0.0.1:0"}
+    with extender_process(tmp_path / "admission.log", api_server.kubeconfig, **own) as process:
+        process.await_ready()
+
+        def listens() -> str:
+            return next((line["address"] for line in process.log() if line["event"] == "metrics_listening"), "")
+
+        with httpx.Client(base_url=eventually_sync(listens, PATIENCE_S), trust_env=False, timeout=60) as client:
+            said = client.get("/metrics")
+            assert "gpu_dev_admission_quotas_invalid 0.0" in said.text
+            assert said.text.count("gpu_dev_admission_certificate_ends_seconds 0.0") == 1
+            for path in ("/scheduler/bind", "/scheduler/predicates", "/health", "/debug/pprof/"):
+                assert client.post(path, json={}).status_code == 404
+                assert client.get(path).status_code == 404
+
+
 async def test_a_config_map_that_is_none_is_told_by_health(cards: CardCluster, client: httpx.AsyncClient) -> None:
     node = await cards.add_node(gpus=8)
     await cards.put_quotas({cards.namespace: {"quota": {"H100": 2}, "pool": []}})

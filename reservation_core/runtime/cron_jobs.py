@@ -1,0 +1,62 @@
+"""What Prometheus reads of the installation's CronJobs, whose own pods are gone before anybody can ask them."""
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import datetime
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from reservation_core.runtime.companions import beside
+from reservation_core.runtime.lease_namespace import lease_namespace
+from reservation_core.runtime.loops import Loops
+from reservation_core.runtime.settings import ProcessorSettings
+from reservation_core.runtime.settings_error import SettingsError
+
+_LOOK_EVERY_S = 30.0
+
+
+class CronJobCollector(Collector):
+    """Tells when each last ended well, as of the last look."""
+
+    def __init__(self) -> None:
+        self.succeeded: Mapping[str, datetime] = {}
+
+    def collect(self) -> Iterator[Metric]:
+        """The times as of the last look."""
+        family = GaugeMetricFamily(
+            "gpu_dev_cron_job_succeeded_timestamp_seconds",
+            "When a CronJob last ended well, in seconds since 1970; before the first time, when it was made.",
+            labels=["cron_job"],
+        )
+        for name, at in self.succeeded.items():
+            family.add_metric([name], at.timestamp())
+        yield family
+
+
+@asynccontextmanager
+async def watched_cron_jobs(settings: ProcessorSettings, loops: Loops) -> AsyncIterator[tuple[Collector, ...]]:
+    """Look at those that the settings name as long as the block runs. Raises SettingsError."""
+    if not settings.cron_jobs:
+        yield ()
+        return
+    # Loaded only where it is wanted: the client's library takes 50 MB and half a second.
+    from reservation_core.adapters.kubernetes.credentials import KubeconfigError  # noqa: PLC0415
+    from reservation_core.adapters.kubernetes.cron_jobs import last_successes  # noqa: PLC0415
+    from reservation_core.runtime.kubernetes import open_transport  # noqa: PLC0415
+
+    collector, namespace = CronJobCollector(), lease_namespace(None)
+    async with AsyncExitStack() as closing:
+        try:
+            transport = open_transport(settings)
+        except KubeconfigError as error:
+            raise SettingsError(str(error)) from error
+        closing.push_async_callback(transport.close)
+
+        async def look() -> None:
+            collector.succeeded = await last_successes(transport, namespace, settings.cron_jobs)
+
+        looking = loops["cron_jobs"].repeat(look, rest_s=_LOOK_EVERY_S)
+        await closing.enter_async_context(beside(looking, name="cron jobs"))
+        yield (collector,)
