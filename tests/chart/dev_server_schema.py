@@ -164,7 +164,8 @@ def schema() -> JsonObject:
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     whole = _of("", values)
     assert isinstance(whole["properties"], dict)
-    whole["properties"] |= {"gpu-dev-library": _FREE}  # the library chart's own values, of which it has none
+    # The library chart's own values, of which it has none; and where templates keep what they have made once.
+    whole["properties"] |= {"gpu-dev-library": _FREE, "keptDatabaseData": {"type": "object", "maxProperties": 0}}
     return {"$schema": "http://json-schema.org/draft-07/schema#", "definitions": {"setting": _SETTING}, **whole}
 
 

@@ -23,10 +23,18 @@ def render(
     kube_version: str = NEWEST,
 ) -> list[JsonObject]:
     """Every object of a chart. Raises HelmValuesError and HelmRenderError as the library does."""
-    with helm_python.Chart.load(CHARTS / chart) as loaded:
-        chosen = {"kubeVersion": kube_version, **(values or {})}
+    chosen = {"kubeVersion": kube_version, **(values or {})}
+    return documents_of(CHARTS / chart, chosen, name=name or chart, namespace=namespace)
+
+
+def documents_of(
+    chart: Path, values: Mapping[str, Any], *, name: str, namespace: str, upgrade: bool = False
+) -> list[JsonObject]:
+    """Every object of the chart in a folder."""
+    with helm_python.Chart.load(chart) as loaded:
+        chosen = {"kubeVersion": NEWEST, **values}
         loaded.validate_schema(chosen)
-        rendered = loaded.render(chosen, name=name or chart, namespace=namespace)
+        rendered = loaded.render(chosen, name=name, namespace=namespace, is_install=not upgrade, is_upgrade=upgrade)
     documents = []
     for path, text in rendered.items():
         if not path.endswith("NOTES.txt"):

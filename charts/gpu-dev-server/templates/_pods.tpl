@@ -161,6 +161,7 @@ livenessProbe:
 {{/* Pods begin anew when what they read has changed. */}}
 {{- define "gpu-dev-server.checksum" -}}
 checksum/configuration: {{ include "gpu-dev-server.configuration" . | sha256sum }}
+{{- include "gpu-dev-server.databaseChecksum" . }}
 {{- end }}
 
 {{- define "gpu-dev-server.apiChecksum" -}}

@@ -126,6 +126,7 @@ spec:
         gpu-dev/database: postgres
       annotations:
         checksum/configuration: {{ include "gpu-dev-server.postgresFiles" $root | sha256sum }}
+        {{- include "gpu-dev-server.databaseChecksum" $root | nindent 8 }}
     spec:
       automountServiceAccountToken: false
       terminationGracePeriodSeconds: 120
