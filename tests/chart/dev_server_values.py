@@ -12,7 +12,7 @@ from tests.chart.hardening import HOSTILE
 from tests.chart.rendering import JsonObject, one, render
 
 CONTROLPLANE, WORKLOADS = "gpu-controlplane", "gpu-dev"
-OPERATORS = ("ServiceMonitor", "PodMonitor", "PrometheusRule", "Cluster", "BackendConfig")
+OPERATORS = ("ServiceMonitor", "PodMonitor", "PrometheusRule", "Cluster", "BackendConfig", "HTTPRoute")
 EXTERNAL: dict[str, Any] = {"postgres": {"enabled": False}, "externalDatabase": {"url": "postgresql://u:p@db:5433/x"}}
 ALL_ON: dict[str, Any] = {
     "global": {"imageRegistry": "registry.test:5000/team", "imagePullSecrets": [{"name": "registry"}],
@@ -26,6 +26,8 @@ ALL_ON: dict[str, Any] = {
         "signIn": {"file": "issuers = []\n", "kubernetes": True},
         "ingress": {"enabled": True, "host": "gpus.test", "tlsSecret": "tls", "className": "nginx",
                     "annotations": {"a": HOSTILE}},
+        "httpRoute": {"enabled": True, "parentRefs": [{"name": "public"}], "hostnames": ["gpus.test"],
+                      "annotations": {"a": HOSTILE}},
         "podAnnotations": {"a": HOSTILE},
         "tolerations": [{"operator": "Exists"}],
         "serviceAccount": {"annotations": {"a": HOSTILE}},

@@ -7,9 +7,9 @@
 
 {{/* The address that people know the API by, where the values say one. */}}
 {{- define "gpu-dev-server.address" -}}
-{{- with .Values.apiService.ingress }}
-{{- if and .enabled .host (not (hasPrefix "*" .host)) }}https://{{ .host }}{{ end }}
-{{- end }}
+{{- $ingress := .Values.apiService.ingress }}{{ $route := .Values.apiService.httpRoute }}
+{{- $host := ternary $ingress.host (first $route.hostnames | default "") $ingress.enabled }}
+{{- if and (or $ingress.enabled $route.enabled) $host (not (hasPrefix "*" $host)) }}https://{{ $host }}{{ end }}
 {{- end }}
 
 {{/* The variables of signing in; what would not work is said before anything is installed. */}}
@@ -25,7 +25,7 @@
 {{- if $address }}
 - {name: GPU_DEV_AUTH__SERVER_IDS, value: {{ $address | quote }}}
 {{- else if include "gpu-dev-server.signInHas" (list . "aws|kubernetes") }}
-{{- fail "apiService.signIn.file lets people in by AWS or by service accounts' tokens, which are meant for one server: set apiService.settings.GPU_DEV_AUTH__SERVER_IDS to the addresses that people know this one by (https://gpus.example.org), or apiService.ingress.enabled and .host." }}
+{{- fail "apiService.signIn.file lets people in by AWS or by service accounts' tokens, which are meant for one server: set apiService.settings.GPU_DEV_AUTH__SERVER_IDS to the addresses that people know this one by (https://gpus.example.org), or apiService.ingress.enabled and .host, or apiService.httpRoute.enabled and .hostnames." }}
 {{- end }}
 {{- end }}
 {{- end }}
