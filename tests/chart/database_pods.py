@@ -79,9 +79,11 @@ class Pod:
             for path in paths:
                 os.chown(path, self._account.uid, self._account.gid)
 
-    def start(self, values: dict[str, Any], primary: "Pod", **changed: str) -> None:
-        """As the kubelet does once the chart with these values is there."""
-        for name, text in rendered_files(values).items():
+    def start(self, values: dict[str, Any], primary: "Pod", standby: "Pod | None" = None, *, begun: str = "") -> None:
+        """As the kubelet does once the chart with these values is there. Without a standby nobody answers for it;
+        `begun` is what the chart has read from the cluster.
+        """
+        for name, text in {**rendered_files(values), **({"begun": begun} if begun else {})}.items():
             (self._folder / "configuration" / name).write_text(text)
         self._own(*(self._folder / "configuration").iterdir())
         folders = {"PG_CONFIG": "configuration", "PG_SECRETS": "secrets", "PG_RUN": "run"}
@@ -92,7 +94,9 @@ class Pod:
             "PGPORT": str(self.port),
             "PG_PRIMARY_HOST": "127.0.0.1",
             "PG_PRIMARY_PORT": str(primary.port),
-            **changed,
+            "PG_STANDBY_HOST": "127.0.0.1",
+            "PG_STANDBY_PORT": str(standby.port if standby else own_port()),
+            "PG_ASK_S": "2",
         }
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -121,6 +125,12 @@ class Pod:
             timeout=LONG_S,
             **self._arguments({**given, **environment}),
         )
+
+    def lose_volume(self) -> None:
+        """Give the pod an empty volume in the place of its own."""
+        shutil.rmtree(self.data.parent)
+        self.data.parent.mkdir()
+        self._own(self.data.parent)
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         """As the kubelet does, or (SIGKILL) as a node that dies: all of its processes at once."""

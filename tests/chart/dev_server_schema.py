@@ -110,6 +110,7 @@ _RULES: tuple[tuple[str, JsonObject], ...] = (
     (r"^postgres\.auth\.(username|database)$", _said(r"^[a-z_][a-z0-9_]{0,62}$")),
     (r"^postgres\.auth\.password$", {"type": "string", "pattern": r"^[^\r\n]*$", "maxLength": 500}),
     (r"^postgres\.primaryIs$", {"enum": ["postgres-primary", "postgres-replica"]}),
+    (r"^postgres\.begin$", {"enum": ["auto", "never", "anew"]}),
     (r"^postgres\.runAsUser$", {"type": "integer", "minimum": 1, "maximum": 2147483647}),
     (r"^postgres\.replication\.keepWal$", _said(r"^[0-9]+(MB|GB)$")),
     (r"^postgres\.configuration$", {

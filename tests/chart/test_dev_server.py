@@ -206,6 +206,7 @@ def test_what_must_outlive_the_release_is_kept() -> None:
     assert kept == {
         ("Namespace", CONTROLPLANE),
         ("Namespace", WORKLOADS),
+        ("ConfigMap", "gpu-dev-postgres"),
         ("Secret", "gpu-dev-postgres"),
         ("Secret", "gpu-dev-admin-token"),
         ("PersistentVolumeClaim", "postgres-backups"),

@@ -4,6 +4,7 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import pytest
@@ -160,6 +161,61 @@ async def test_an_empty_volume_becomes_an_empty_database_only_where_it_all_begin
     assert replica.exited() == 1
     assert "there is no data here" in replica.log
     assert not replica.data.exists()
+
+
+async def test_a_primary_that_lost_its_volume_makes_no_empty_database_beside_the_replicas(
+    pods: Callable[[str], Pod],
+) -> None:
+    primary, replica = pods("postgres-primary"), pods("postgres-replica")
+    # Both at once, from nothing: each asks for the other.
+    primary.start(SMALL, primary, replica)
+    replica.start(SMALL, primary)
+    connection = await primary.connect()
+    await streams(primary, replica)
+    await connection.execute("CREATE TABLE kept (id int)")
+    primary.end(signal.SIGKILL)
+    primary.lose_volume()
+
+    primary.start(SMALL, primary, replica)
+    assert primary.exited() == 1
+    assert "the replica at 127.0.0.1 has data" in primary.log
+    assert "set postgres.primaryIs=postgres-replica" in primary.log
+    assert not [*primary.data.parent.iterdir()]
+
+    # What the log says brings all of it back.
+    replica.end()
+    replica.start(FAILED_OVER, replica)
+    after = await replica.connect()
+    assert await after.fetchval("SELECT to_regclass('kept')") == "kept"
+    await after.close()
+
+
+async def test_a_replica_that_is_away_keeps_nobody_from_beginning(pods: Callable[[str], Pod]) -> None:
+    primary, replica = pods("postgres-primary"), pods("postgres-replica")
+    primary.start(SMALL, primary, replica)
+    await (await primary.connect()).close()
+
+
+@pytest.mark.parametrize("how", ["the release had a database", "told never to", "data moved aside"])
+async def test_an_empty_volume_stays_empty_where_a_database_is_known_until_told_otherwise(
+    pods: Callable[[str], Pod], how: str
+) -> None:
+    alone: dict[str, Any] = {"postgres": {**SMALL["postgres"], "replica": {"enabled": False}}}
+    primary = pods("postgres-primary")
+    match how:
+        case "the release had a database":
+            # What an upgrade writes once it has seen one of the two ready.
+            primary.start(alone, primary, begun="yes")
+        case "told never to":
+            primary.start({"postgres": {**alone["postgres"], "begin": "never"}}, primary)
+        case _:
+            primary.data.with_name("pgdata.was-primary-20260101T000000Z").mkdir()
+            primary.start(alone, primary)
+    assert primary.exited() == 1
+    assert "set postgres.begin=anew" in primary.log
+    assert not primary.data.exists()
+    primary.start({"postgres": {**alone["postgres"], "begin": "anew"}}, primary)
+    await (await primary.connect()).close()
 
 
 async def test_a_changed_password_counts_from_the_next_start(pods: Callable[[str], Pod]) -> None:

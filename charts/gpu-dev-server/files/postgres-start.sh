@@ -1,9 +1,9 @@
 #!/bin/sh
 # Starts this pod's PostgreSQL as what it has to be now, PG_ROLE=primary or standby, whatever it was before:
-#   primary  no data: made, where PG_MAY_CREATE=yes; a standby's data: promoted first
+#   primary  no data: made, where PG_MAY_CREATE=yes and nothing says that there was a database; a standby's data: promoted
 #   standby  no data: copied from the primary; a primary's data: moved aside and copied anew
 # Needs PGDATA, PGPORT, PG_NAME, PG_PRIMARY_HOST, PG_STANDBYS, PG_USER, PG_DATABASE, and the folders PG_CONFIG (of
-# postgresql.conf, pg_hba.conf, prepare.sql), PG_SECRETS (password, replication-password) and PG_RUN (ours alone).
+# postgresql.conf, pg_hba.conf, prepare.sql, begun), PG_SECRETS (password, replication-password) and PG_RUN (ours alone).
 set -eu
 umask 077
 
@@ -34,7 +34,35 @@ alone() {
     fi
 }
 
+# An empty volume may be a lost one. Another database beside the replica's, or beside what was moved aside, would be given
+# out as the whole: what may know of the old one is asked first. PG_ASK_S: the replica may just be starting.
+find_older_database() {
+    begun="$(cat "$PG_CONFIG/begun")"
+    [ "$begun" != anew ] || return 0
+    for aside in "$PGDATA".was-primary-*; do
+        [ ! -e "$aside" ] || stop_empty "$aside has the data of a former primary"
+    done
+    [ "$begun" != yes ] || stop_empty "this release had a database"
+    [ -n "$PG_STANDBY_HOST" ] || return 0
+    until=$(($(date +%s) + PG_ASK_S))
+    while :; do
+        code=0
+        pg_isready -q -t 3 -h "$PG_STANDBY_HOST" -p "${PG_STANDBY_PORT:-5432}" -U "$PG_USER" -d "$PG_DATABASE" || code=$?
+        # 1: it is starting. A replica without data is not: it waits for us to have some.
+        [ "$code" -gt 1 ] || stop_empty "the replica at $PG_STANDBY_HOST has data"
+        [ "$(date +%s)" -lt "$until" ] || return 0
+        sleep 1
+    done
+}
+
+stop_empty() {
+    stop_here "this volume is empty, but $1. No empty database is made in its place." \
+        "To go on with the replica's data, set postgres.primaryIs=postgres-replica." \
+        "To restore a backup, or to begin with nothing, set postgres.begin=anew. See docs/guides/operate.md, 'An empty volume'."
+}
+
 create() {
+    find_older_database
     rm -rf "$PGDATA.new"
     initdb --pgdata "$PGDATA.new" --username postgres --auth-local=trust --auth-host=scram-sha-256 \
         --encoding=UTF8 --locale=C --data-checksums --no-instructions >&2

@@ -56,6 +56,23 @@ restore.sh: |
 {{ .Files.Get "files/postgres-restore.sh" | indent 2 }}
 {{- end }}
 
+{{/* Whether this release had a database: yes | anew (it had, and begins once more) | unknown. Read from the cluster, so it is no
+     part of what the servers start anew for. Of claims that are gone nothing is left to be lost. */}}
+{{- define "gpu-dev-server.postgresBegun" -}}
+{{- $cp := include "gpu-dev-server.cp" . }}
+{{- $kept := default dict (lookup "v1" "ConfigMap" $cp (printf "%s-postgres" .Values.global.prefix)) }}
+{{- $begun := eq "yes" (dig "data" "begun" "" $kept) }}
+{{- $claims := false }}
+{{- range $name := list "postgres-primary" "postgres-replica" }}
+{{- $set := default dict (lookup "apps/v1" "StatefulSet" $cp $name) }}
+{{- if gt (int (dig "status" "readyReplicas" 0 $set)) 0 }}{{ $begun = true }}{{ end }}
+{{- if lookup "v1" "PersistentVolumeClaim" $cp (printf "data-%s-0" $name) }}{{ $claims = true }}{{ end }}
+{{- end }}
+{{- if ne .Values.postgres.begin "auto" }}{{ ternary "anew" "yes" (eq .Values.postgres.begin "anew") }}
+{{- else }}{{ ternary "yes" "unknown" (and $begun (or $claims .Release.IsUpgrade)) }}
+{{- end }}
+{{- end }}
+
 {{- define "gpu-dev-server.postgresSecurity" -}}
 runAsNonRoot: true
 runAsUser: {{ int64 .Values.postgres.runAsUser }}
@@ -77,6 +94,9 @@ seccompProfile: {type: RuntimeDefault}
 - {name: PG_MAY_CREATE, value: {{ ternary "yes" "no" (and $leads (eq $name "postgres-primary")) | quote }}}
 - {name: PG_NAME, value: {{ $name }}-0}
 - {name: PG_PRIMARY_HOST, value: postgres-primary}
+# Asked before an empty volume becomes an empty database, for so many seconds.
+- {name: PG_STANDBY_HOST, value: {{ ternary "postgres-replica" "" (ne "" (include "gpu-dev-server.postgresStandby" $root)) | quote }}}
+- {name: PG_ASK_S, value: "30"}
 - {name: PG_STANDBYS, value: {{ with include "gpu-dev-server.postgresStandby" $root }}{{ . }}-0{{ else }}""{{ end }}}
 - {name: PG_USER, value: {{ $postgres.auth.username | quote }}}
 - {name: PG_DATABASE, value: {{ $postgres.auth.database | quote }}}
