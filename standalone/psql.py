@@ -12,6 +12,7 @@ from reservation_core.adapters.postgres.embedded.errors import EmbeddedPostgresE
 from reservation_core.adapters.postgres.embedded.layout import packaged_binaries
 from reservation_core.runtime.database import operators_database
 from reservation_core.runtime.settings import CommonSettings
+from reservation_core.runtime.settings_error import SettingsError
 
 
 def open_psql(arguments: list[str]) -> int:
@@ -28,7 +29,7 @@ def open_psql(arguments: list[str]) -> int:
         with operators_database(CommonSettings()) as url:
             environment = {**os.environ, **connection_variables(url)}
             return subprocess.run([program, *arguments], check=False, env=environment).returncode
-    except EmbeddedPostgresError as error:
+    except (EmbeddedPostgresError, SettingsError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
     except KeyboardInterrupt:

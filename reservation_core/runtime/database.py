@@ -29,6 +29,7 @@ from reservation_core.adapters.postgres.migrating import (
 from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
 from reservation_core.adapters.postgres.wakeups import PostgresWakeups
 from reservation_core.ports.transactions import DatabaseUnavailableError
+from reservation_core.runtime.database_urls import database_url_of
 from reservation_core.runtime.first_administrator import ensure_first_administrator, read_token
 from reservation_core.runtime.settings import CommonSettings
 from reservation_core.runtime.settings_error import SettingsError
@@ -41,10 +42,11 @@ _LONGEST_S = 86_400.0
 def operators_database(settings: CommonSettings) -> Iterator[str]:
     """The URL (for SQLAlchemy with asyncpg) of the database that these settings mean, while the block runs.
 
-    An embedded server that does not run is started, and stopped afterwards. Raises EmbeddedPostgresError.
+    An embedded server that does not run is started, and stopped afterwards. Raises EmbeddedPostgresError
+    and SettingsError.
     """
     if settings.database_url is not None:
-        yield settings.database_url.get_secret_value()
+        yield database_url_of(settings)
         return
     server = EmbeddedPostgres(settings.home)
     if server.pid is not None:

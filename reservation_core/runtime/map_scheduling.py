@@ -89,9 +89,9 @@ async def _open_ledger(settings: SchedulerSettings) -> "AsyncIterator[PromisedCa
         return
     # Loaded only where it is wanted: the database's libraries take 30 MB.
     from reservation_core.adapters.postgres.engine import open_engine  # noqa: PLC0415
+    from reservation_core.runtime.database_urls import database_url_of  # noqa: PLC0415
     from reservation_core.runtime.promised_cards import PromisedCards  # noqa: PLC0415
     from reservation_core.runtime.repeated_reading import LEDGER_STATEMENT_S  # noqa: PLC0415
-    from reservation_core.runtime.wiring import database_url_of  # noqa: PLC0415
 
     engine = open_engine(database_url_of(settings), pool=1, application=_CONTROLLER, statement_s=LEDGER_STATEMENT_S)
     try:

@@ -31,10 +31,11 @@ from reservation_core.ports.transactions import (
     UnitOfWorkFactory,
 )
 from reservation_core.runtime.companions import beside
+from reservation_core.runtime.database_urls import readable_url
 from reservation_core.runtime.loops import Loop
 from reservation_core.runtime.sealing_keys import sealing_of
 from reservation_core.runtime.settings import ApiSettings
-from reservation_core.runtime.wiring import Runtime, readable_url
+from reservation_core.runtime.wiring import Runtime
 
 LOOK_EVERY_S = 1.0
 LOOK_LIMIT_S = 2.0
@@ -277,7 +278,7 @@ async def open_reads(settings: ApiSettings, runtime: Runtime, *, application: st
     if settings.database_replica_url is None:
         yield PrimaryReads(units_for_reads(runtime.uow, settings))
         return
-    url = readable_url("GPU_DEV_DATABASE_REPLICA_URL", settings.database_replica_url)
+    url = readable_url("GPU_DEV_DATABASE_REPLICA_URL", settings.database_replica_url, settings.database_password)
     engine = open_engine(url, pool=settings.database_pool, application=f"{application}-reads", read_only=True)
     try:
         replica = unit_of_work_factory(

@@ -1,7 +1,7 @@
 """Settings, from the environment (prefix `GPU_DEV_`, `__` for nesting) and, for secrets, from files.
 
-`GPU_DEV_SECRETS_DIR` names a directory in which a file `gpu_dev_database_url` may hold the database's URL, and
-`gpu_dev_smtp_password` the mail server's password.
+`GPU_DEV_SECRETS_DIR` names a directory in which a file `gpu_dev_database_url` may hold the database's URL,
+`gpu_dev_database_password` its password, and `gpu_dev_smtp_password` the mail server's.
 """
 
 import os
@@ -144,6 +144,8 @@ class CommonSettings(BaseSettings):
 
     home: Path = Path(".gpu-dev")
     database_url: SecretStr | None = None
+    # The password of that URL, and of the replica's, where they name none.
+    database_password: SecretStr | None = None
     # Keys that seal variables of jobs, and addresses and secrets of hooks, in the database: base64 of 32 bytes, one a
     # line. The first seals, all open. None: these are stored as they are said.
     seal_key_file: Path | None = None

@@ -5,15 +5,12 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from pydantic import SecretStr
-from sqlalchemy.exc import ArgumentError
-
 from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.identity.ids import RandomIds
 from reservation_core.adapters.local.cluster import LocalCluster
 from reservation_core.adapters.local.inventory import BadGpusSettingError
 from reservation_core.adapters.pgmq.queue import open_client
-from reservation_core.adapters.postgres.engine import engine_url, open_engine
+from reservation_core.adapters.postgres.engine import open_engine
 from reservation_core.adapters.postgres.shared_clock import SharedClock
 from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
 from reservation_core.adapters.postgres.wakeups import PostgresWakeups
@@ -23,6 +20,7 @@ from reservation_core.ports.ids import IdSource
 from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWorkFactory
 from reservation_core.ports.wakeups import Wakeups
 from reservation_core.runtime.companions import beside
+from reservation_core.runtime.database_urls import database_url_of
 from reservation_core.runtime.loops import Loops
 from reservation_core.runtime.open_files import soft_limit_before
 from reservation_core.runtime.sealing_keys import sealing_of
@@ -49,28 +47,6 @@ class Runtime:
         Raises DatabaseUnavailableError at its beginning.
         """
         return nullcontext() if self.steps is None else self.steps.leading(epoch)
-
-
-def database_url_of(settings: CommonSettings) -> str:
-    """The database's URL. Raises SettingsError when there is none, or none that can be read."""
-    if settings.database_url is None:
-        raise SettingsError(
-            "GPU_DEV_DATABASE_URL is not set. Set it to a PostgreSQL URL, or run `make up`, which brings a server."
-        )
-    return readable_url("GPU_DEV_DATABASE_URL", settings.database_url)
-
-
-def readable_url(setting: str, value: SecretStr) -> str:
-    """The URL that a setting holds. Raises SettingsError when it is none."""
-    url = value.get_secret_value()
-    try:
-        engine_url(url)
-    except (ArgumentError, ValueError):
-        # Without the parser's own words: they may hold the password.
-        raise SettingsError(
-            f"{setting} is not a URL. Write it like postgresql://user:password@host:5432/database."
-        ) from None
-    return url
 
 
 def open_cluster(settings: CommonSettings, clock: Clock) -> Cluster:

@@ -1,7 +1,8 @@
 """The database servers of the chart gpu-dev-server, started for real: the rendered configuration and scripts, with the
-programs of the embedded server.
+programs of the embedded server, which knows no TLS, or of one that does.
 """
 
+import base64
 import os
 import shutil
 import signal
@@ -34,6 +35,23 @@ def rendered_files(values: dict[str, Any]) -> dict[str, str]:
     return data
 
 
+def certificates() -> dict[str, str]:
+    """The files of a Secret with certificates, as the chart makes it once."""
+    documents = render("gpu-dev-server", {}, name="gpu-dev", namespace="default")
+    data = one(documents, "Secret", "gpu-dev-postgres-tls")["data"]
+    return {name: base64.b64decode(value).decode() for name, value in data.items()}
+
+
+def programs_with_tls() -> Path | None:
+    """The programs of the newest PostgreSQL of this machine that knows TLS, where Debian's packages have them."""
+    for folder in sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda each: -int(each.parent.name)):
+        asked = [str(folder / "pg_config"), "--configure"]
+        whole = all((folder / program).is_file() for program in ("initdb", "pg_config"))
+        if int(folder.parent.name) >= 15 and whole and "openssl" in subprocess.check_output(asked, text=True):
+            return folder
+    return None
+
+
 def role_of(values: dict[str, Any], name: str) -> dict[str, str]:
     """What the chart tells one of the two servers."""
     documents = render("gpu-dev-server", values, name="gpu-dev", namespace="default")
@@ -44,7 +62,7 @@ def role_of(values: dict[str, Any], name: str) -> dict[str, str]:
 class Pod:
     """One server as its container would run it: the same command, environment and folders, on a port of its own."""
 
-    def __init__(self, name: str, folder: Path, account: Account, programs: Path) -> None:
+    def __init__(self, name: str, folder: Path, account: Account, programs: Path, tls: dict[str, str]) -> None:
         self.name = name
         self.port = own_port()
         self._folder = folder / name
@@ -56,6 +74,9 @@ class Pod:
             (self._folder / part).mkdir(parents=True)
         (self._folder / "secrets" / "password").write_text(PASSWORD)
         (self._folder / "secrets" / "replication-password").write_text(REPLICATION)
+        for file, text in tls.items():
+            (self._folder / "secrets" / file).write_text(text)
+        self._environment: dict[str, str] = {}
         self._own(self._folder, *self._folder.rglob("*"))
 
     @property
@@ -87,9 +108,10 @@ class Pod:
             (self._folder / "configuration" / name).write_text(text)
         self._own(*(self._folder / "configuration").iterdir())
         folders = {"PG_CONFIG": "configuration", "PG_SECRETS": "secrets", "PG_RUN": "run"}
-        environment = {
+        self._environment = {
             **role_of(values, self.name),
             **{name: str(self._folder / part) for name, part in folders.items()},
+            "PGSSLROOTCERT": str(self._folder / "secrets" / "ca.crt"),
             "PGDATA": str(self.data),
             "PGPORT": str(self.port),
             "PG_PRIMARY_HOST": "127.0.0.1",
@@ -105,7 +127,7 @@ class Pod:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                **self._arguments(environment),
+                **self._arguments(self._environment),
             )
 
     def _arguments(self, environment: dict[str, str]) -> dict[str, Any]:
@@ -115,8 +137,9 @@ class Pod:
 
     def run(self, script: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """One of the scripts for backups, against this server."""
-        given = {"PGHOST": "127.0.0.1", "PGPORT": str(self.port), "PGUSER": "gpudev", "PGDATABASE": "gpudev",
-                 "PGPASSWORD": PASSWORD}  # fmt: skip
+        names = ("PG_CONFIG", "PG_SECRETS", "PG_RUN", "PGPORT", "PGSSLMODE", "PGSSLROOTCERT")
+        given = {"PGHOST": "127.0.0.1", "PGUSER": "gpudev", "PGDATABASE": "gpudev",
+                 **{name: self._environment[name] for name in names}}  # fmt: skip
         return subprocess.run(
             ["sh", str(self._folder / "configuration" / script)],
             check=False,
@@ -205,8 +228,8 @@ class Pod:
 
 
 @contextmanager
-def database_pods(folder: Path) -> Iterator[Callable[[str], Pod]]:
-    """Makes servers, which have their files in a new folder; at the end they are gone.
+def database_pods(folder: Path, programs: Path | None = None) -> Iterator[Callable[[str], Pod]]:
+    """Makes servers of these programs, or embedded ones, with their files in a new folder; at the end they are gone.
 
     To be left in the loop of those who are connected.
     """
@@ -214,11 +237,12 @@ def database_pods(folder: Path) -> Iterator[Callable[[str], Pod]]:
     folder.mkdir(mode=0o711)
     (folder / "home").mkdir(mode=0o711)
     layout = layouts.prepare(folder / "home", account)
-    programs = Path(layout.program("postgres")).parent
+    chosen = programs or Path(layout.program("postgres")).parent
+    tls = certificates() if programs else {}
     made: list[Pod] = []
 
     def make(name: str) -> Pod:
-        made.append(Pod(name, folder, account, programs))
+        made.append(Pod(name, folder, account, chosen, tls))
         return made[-1]
 
     try:
@@ -251,5 +275,7 @@ async def streams(pod: Pod, standby: Pod) -> None:
         await connection.close()
 
 
-SMALL = {"postgres": {"configuration": {"shared_buffers": "32MB", "max_connections": 40}}}
+SMALL: dict[str, Any] = {
+    "postgres": {"configuration": {"shared_buffers": "32MB", "max_connections": 40}, "tls": {"enabled": False}}
+}
 FAILED_OVER = {"postgres": {**SMALL["postgres"], "primaryIs": "postgres-replica"}}

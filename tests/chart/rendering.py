@@ -21,10 +21,11 @@ def render(
     name: str | None = None,
     namespace: str = "gpu-scheduler-system",
     kube_version: str = NEWEST,
+    upgrade: bool = False,
 ) -> list[JsonObject]:
     """Every object of a chart. Raises HelmValuesError and HelmRenderError as the library does."""
     chosen = {"kubeVersion": kube_version, **(values or {})}
-    return documents_of(CHARTS / chart, chosen, name=name or chart, namespace=namespace)
+    return documents_of(CHARTS / chart, chosen, name=name or chart, namespace=namespace, upgrade=upgrade)
 
 
 def documents_of(

@@ -64,8 +64,9 @@ def test_who_reads_pods_can_not_test_a_guess() -> None:
     assert data["checksum-key"] not in everything_else
     # Nor is the key where pods have it.
     sets = one(first, "StatefulSet", "postgres-primary")["spec"]["template"]["spec"]
-    (secrets,) = [volume["secret"] for volume in sets["volumes"] if volume["name"] == "secrets"]
-    assert {item["key"] for item in secrets["items"]} == {"password", "replication-password"}
+    (mounted,) = [volume["projected"]["sources"] for volume in sets["volumes"] if volume["name"] == "secrets"]
+    (ours,) = [each["secret"]["items"] for each in mounted if each["secret"]["name"] == "gpu-dev-postgres"]
+    assert {item["key"] for item in ours} == {"password", "replication-password"}
 
 
 def test_an_installation_of_a_former_chart_keeps_its_passwords_and_gets_a_key() -> None:

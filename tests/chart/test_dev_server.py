@@ -208,6 +208,7 @@ def test_what_must_outlive_the_release_is_kept() -> None:
         ("Namespace", WORKLOADS),
         ("ConfigMap", "gpu-dev-postgres"),
         ("Secret", "gpu-dev-postgres"),
+        ("Secret", "gpu-dev-postgres-tls"),
         ("Secret", "gpu-dev-admin-token"),
         ("PersistentVolumeClaim", "postgres-backups"),
         ("PersistentVolumeClaim", "registry-cache-ghcr"),
@@ -342,7 +343,7 @@ def test_components_are_in_the_network_policies_that_let_them_work() -> None:
         template["metadata"]["labels"]["app"]
         for _, template in templates(documents)
         for container in containers(template)
-        if {"PGPASSWORD", "PG_PRIMARY_HOST"} & {variable["name"] for variable in container.get("env", ())}
+        if {"GPU_DEV_DATABASE_URL", "PG_SECRETS"} & {variable["name"] for variable in container.get("env", ())}
     }
     assert users == named["to-the-database"]
     assert named["to-kubernetes"] == {"api-service", "reservation-processor", "availability-updater",

@@ -4,7 +4,6 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
 
 import asyncpg
 import pytest
@@ -129,6 +128,7 @@ async def test_a_backup_is_whole_and_brings_back_what_was_and_nothing_else(pods:
         (backups / f"gpu-dev-{year}0101T000000Z.dump").write_bytes(b"older")
     made = primary.run("backup.sh", BACKUPS=str(backups), KEEP="2")
     assert made.returncode == 0, made.stderr
+    assert (primary.socket / "pgpass").stat().st_mode & 0o777 == 0o600
     older, newest = sorted(backups.glob("gpu-dev-*.dump"))
     assert older.name == "gpu-dev-20220101T000000Z.dump"
     await connection.execute("SELECT pgmq.send('gpu_jobs', '{\"lost\": 1}'::jsonb)")
@@ -200,7 +200,7 @@ async def test_a_replica_that_is_away_keeps_nobody_from_beginning(pods: Callable
 async def test_an_empty_volume_stays_empty_where_a_database_is_known_until_told_otherwise(
     pods: Callable[[str], Pod], how: str
 ) -> None:
-    alone: dict[str, Any] = {"postgres": {**SMALL["postgres"], "replica": {"enabled": False}}}
+    alone = {"postgres": {**SMALL["postgres"], "replica": {"enabled": False}}}
     primary = pods("postgres-primary")
     match how:
         case "the release had a database":

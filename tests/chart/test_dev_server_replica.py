@@ -25,6 +25,30 @@ def told(documents: list[JsonObject]) -> dict[str, JsonObject]:
     }
 
 
+def told_by_a_file(documents: list[JsonObject]) -> dict[str, tuple[str, str]]:
+    """By the app of a pod, the Secret and the key that tell it of a replica."""
+    return {
+        template["metadata"]["labels"]["app"]: (source["secret"]["name"], item["key"])
+        for _, template in templates(documents)
+        for volume in template["spec"].get("volumes", ())
+        for source in volume.get("projected", {}).get("sources", ())
+        for item in source["secret"].get("items", ())
+        if item["path"] == NAME.lower()
+    }
+
+
+@pytest.mark.parametrize("values", VALUES.values(), ids=list(VALUES))
+def test_no_password_of_the_database_is_in_an_environment(values: dict[str, Any]) -> None:
+    documents = rendered(values)
+    secrets = {"gpu-dev-postgres", "gpu-dev-postgres-app", "gpu-dev-external-database", "db"}
+    for _, template in templates(documents):
+        for container in containers(template):
+            assert "envFrom" not in container
+            for variable in container.get("env", ()):
+                assert variable["name"] != "PGPASSWORD"
+                assert variable.get("valueFrom", {}).get("secretKeyRef", {}).get("name") not in secrets
+
+
 @pytest.mark.parametrize(
     ("name", "host"),
     [
@@ -64,20 +88,22 @@ def test_the_api_and_nobody_else_is_told_where_the_charts_own_replica_is(name: s
     ids=["local", "external", "their secret", "one instance", "not wanted", "external, not wanted"],
 )
 def test_where_there_is_none_or_it_is_not_wanted_nobody_is_told(values: dict[str, Any]) -> None:
-    assert told(rendered(values)) == {}
+    documents = rendered(values)
+    assert told(documents) == {}
+    assert told_by_a_file(documents) == {}
 
 
 def test_the_url_of_a_replica_elsewhere_is_in_a_secret() -> None:
     documents = rendered(VALUES["external, with a replica"])
-    by = {"secretKeyRef": {"name": "gpu-dev-external-database", "key": "gpu_dev_database_replica_url"}}
-    assert told(documents) == {"api-service": {"name": NAME, "valueFrom": by}}
+    key = "gpu_dev_database_replica_url"
+    assert told_by_a_file(documents) == {"api-service": ("gpu-dev-external-database", key)}
     data = one(documents, "Secret", "gpu-dev-external-database")["data"]
     assert base64.b64decode(data["gpu_dev_database_replica_url"]) == b"postgresql://u:p@r:6432/x"
     (rule,) = one(documents, "NetworkPolicy", "to-the-database")["spec"]["egress"]
     assert {each["port"] for each in rule["ports"]} == {5433, 6432}
 
     documents = rendered(VALUES["external, their secret, with a replica"])
-    assert told(documents)["api-service"]["valueFrom"] == {"secretKeyRef": {"name": "db", "key": "replica"}}
+    assert told_by_a_file(documents) == {"api-service": ("db", "replica")}
     (rule,) = one(documents, "NetworkPolicy", "to-the-database")["spec"]["egress"]
     assert [each["port"] for each in rule["ports"]] == [5432]
 

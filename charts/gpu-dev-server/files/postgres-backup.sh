@@ -2,6 +2,9 @@
 # Writes one backup to BACKUPS, whole or not at all, and removes all but the newest KEEP. PGHOST and so on say of what.
 set -eu
 umask 077
+. "$PG_CONFIG/passwords.sh"
+export PGPASSFILE="$PG_RUN/pgpass"
+password_file "$PGUSER" "$PG_SECRETS/password" "$PGPASSFILE"
 fresh="$BACKUPS/.fresh"
 file="$BACKUPS/gpu-dev-$(date -u +%Y%m%dT%H%M%SZ).dump"
 pg_dump --format=custom --no-owner --no-privileges --lock-wait-timeout=60s --file "$fresh"

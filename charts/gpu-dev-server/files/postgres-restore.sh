@@ -3,6 +3,9 @@
 # (its path, or its name in BACKUPS); empty: the newest. Everything that works with the database has to be stopped.
 set -eu
 umask 077
+. "$PG_CONFIG/passwords.sh"
+export PGPASSFILE="$PG_RUN/pgpass"
+password_file "$PGUSER" "$PG_SECRETS/password" "$PGPASSFILE"
 file="${BACKUP_FILE:-}"
 if [ -z "$file" ]; then
     file="$(find "$BACKUPS" -maxdepth 1 -name 'gpu-dev-*.dump' | sort | tail -n 1)"

@@ -3,7 +3,7 @@
 #   primary  no data: made, where PG_MAY_CREATE=yes and nothing says that there was a database; a standby's data: promoted
 #   standby  no data: copied from the primary; a primary's data: moved aside and copied anew
 # Needs PGDATA, PGPORT, PG_NAME, PG_PRIMARY_HOST, PG_STANDBYS, PG_USER, PG_DATABASE, and the folders PG_CONFIG (of
-# postgresql.conf, pg_hba.conf, prepare.sql, begun), PG_SECRETS (password, replication-password) and PG_RUN (ours alone).
+# postgresql.conf, pg_hba.conf, prepare.sql, begun), PG_SECRETS (password, replication-password, tls.crt, tls.key) and PG_RUN (ours alone).
 set -eu
 umask 077
 
@@ -15,15 +15,18 @@ slot_of() { echo "$1" | tr -- - _; }
 # Left by a former container of this pod; the number of its process may be that of another one here.
 rm -f "$PG_RUN"/.s.PGSQL.*
 
-# A line of a password file; colons and backslashes mean something there.
-password="$(sed -e 's/\\/\\\\/g' -e 's/:/\\:/g' "$PG_SECRETS/replication-password")"
-[ -n "$password" ] || stop_here "replication-password is empty"
-printf '%s\n' "*:*:*:replicator:$password" >"$PG_RUN/pgpass"
-unset password
+. "$PG_CONFIG/passwords.sh"
+password_file replicator "$PG_SECRETS/replication-password" "$PG_RUN/pgpass"
 
-conninfo="host=$PG_PRIMARY_HOST port=${PG_PRIMARY_PORT:-5432} user=replicator passfile=$PG_RUN/pgpass connect_timeout=10 keepalives_idle=10 keepalives_interval=5 keepalives_count=3"
+conninfo="host=$PG_PRIMARY_HOST port=${PG_PRIMARY_PORT:-5432} user=replicator passfile=$PG_RUN/pgpass connect_timeout=10 keepalives_idle=10 keepalives_interval=5 keepalives_count=3 sslmode=$PGSSLMODE"
 
 options="-c config_file=$PG_CONFIG/postgresql.conf -c hba_file=$PG_CONFIG/pg_hba.conf -c unix_socket_directories=$PG_RUN"
+if [ "$PGSSLMODE" != disable ]; then
+    # The server takes no key that its group can read, as it can in a volume of Kubernetes.
+    install -m 0600 "$PG_SECRETS/tls.key" "$PG_RUN/tls.key"
+    options="$options -c ssl_cert_file=$PG_SECRETS/tls.crt -c ssl_key_file=$PG_RUN/tls.key"
+    conninfo="$conninfo sslrootcert=$PGSSLROOTCERT"
+fi
 
 # A server for ourselves alone: nobody reaches it over the network, and it waits for no standby.
 alone() {

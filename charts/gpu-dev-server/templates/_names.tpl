@@ -67,6 +67,13 @@ app.kubernetes.io/part-of: gpu-dev-server
 {{- end }}
 {{- end }}
 
+{{/* The Secret with the built-in pair's certificates: ca.crt, tls.crt, tls.key; empty: its connections are not encrypted. */}}
+{{- define "gpu-dev-server.postgresTls" -}}
+{{- if and .Values.postgres.tls.enabled (eq (include "gpu-dev-server.database" .) "embedded") }}
+{{- .Values.postgres.tls.existingSecret | default (printf "%s-postgres-tls" .Values.global.prefix) }}
+{{- end }}
+{{- end }}
+
 {{/* The host of a replica that the chart itself knows of; empty: there is none. */}}
 {{- define "gpu-dev-server.replicaHost" -}}
 {{- $kind := include "gpu-dev-server.database" . }}

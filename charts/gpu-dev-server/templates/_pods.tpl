@@ -15,36 +15,39 @@ priorityClassName: {{ $root.Values.global.prefix }}-controlplane
 {{- include "gpu-dev.placement" (list $values (include "gpu-dev-server.selector" (list $root (index . 1))) (index . 3)) }}
 {{- end }}
 
-{{/* How a program reaches the database. */}}
+{{/* How a program reaches the database. The password is in a file, and so is all of a URL that is not the chart's own. */}}
 {{- define "gpu-dev-server.databaseEnv" -}}
 {{- if ne (include "gpu-dev-server.database" .) "external" }}
 - name: GPU_DEV_DATABASE_URL
   value: {{ printf "postgresql://%s@%s:5432/%s" .Values.postgres.auth.username (include "gpu-dev-server.databaseHost" .) .Values.postgres.auth.database | quote }}
-- name: PGPASSWORD
-  valueFrom: {secretKeyRef: {name: {{ include "gpu-dev-server.databaseSecret" . }}, key: password}}
 {{- end }}
-{{- if include "gpu-dev-server.secretFiles" . }}
+{{- if eq (include "gpu-dev-server.database" .) "cloudNativePG" }}
+- {name: PGSSLMODE, value: require}
+{{- else if include "gpu-dev-server.postgresTls" . }}
+- {name: PGSSLMODE, value: verify-ca}
+- {name: PGSSLROOTCERT, value: /secrets/settings/database-ca.crt}
+{{- end }}
 - {name: GPU_DEV_SECRETS_DIR, value: /secrets/settings}
 {{- end }}
-{{- end }}
 
-{{/* Where the API does its heavy reads. The password is the database's. */}}
+{{/* Where the API does its heavy reads, where the chart knows. The password is the database's. */}}
 {{- define "gpu-dev-server.replicaEnv" -}}
-{{- $key := include "gpu-dev-server.replicaKey" . }}
 {{- if .Values.apiService.readsFromReplica }}
 {{- with include "gpu-dev-server.replicaHost" . }}
 - name: GPU_DEV_DATABASE_REPLICA_URL
   value: {{ printf "postgresql://%s@%s:5432/%s" $.Values.postgres.auth.username . $.Values.postgres.auth.database | quote }}
 {{- end }}
-{{- if $key }}
-- name: GPU_DEV_DATABASE_REPLICA_URL
-  valueFrom: {secretKeyRef: {name: {{ include "gpu-dev-server.databaseSecret" . }}, key: {{ $key }}}}
-{{- end }}
 {{- end }}
 {{- end }}
 
-{{- define "gpu-dev-server.secretFiles" -}}
-{{- if or .Values.settingsSecret (eq (include "gpu-dev-server.database" .) "external") }}yes{{ end }}
+{{/* And where a Secret says it: one more of the API's settings. */}}
+{{- define "gpu-dev-server.replicaFile" -}}
+{{- $key := include "gpu-dev-server.replicaKey" . }}
+{{- if and $key .Values.apiService.readsFromReplica -}}
+- secret:
+    name: {{ include "gpu-dev-server.databaseSecret" . }}
+    items: [{key: {{ $key }}, path: gpu_dev_database_replica_url}]
+{{- end }}
 {{- end }}
 
 {{/* The environment of a component: (list . settings). What the chart says by itself can't be said in settings. */}}
@@ -83,34 +86,50 @@ availability-updater,postgres-backup,reservation-expiry
 {{- define "gpu-dev-server.mounts" -}}
 - {name: configuration, mountPath: /configuration, readOnly: true}
 - {name: tmp, mountPath: /tmp}
-{{- if include "gpu-dev-server.secretFiles" . }}
 - {name: settings, mountPath: /secrets/settings, readOnly: true}
 {{- end }}
-{{- end }}
 
+{{/* Settings that are files: (list . "more sources") */}}
 {{- define "gpu-dev-server.settingsVolume" -}}
-{{- if include "gpu-dev-server.secretFiles" . }}
+{{- $more := index . 1 }}
+{{- with index . 0 -}}
 - name: settings
   projected:
     defaultMode: 0444
     sources:
-      {{- if eq (include "gpu-dev-server.database" .) "external" }}
       - secret:
           name: {{ include "gpu-dev-server.databaseSecret" . }}
+          {{- if eq (include "gpu-dev-server.database" .) "external" }}
           items: [{key: {{ .Values.externalDatabase.existingSecretKey }}, path: gpu_dev_database_url}]
+          {{- else }}
+          items: [{key: password, path: gpu_dev_database_password}]
+          {{- end }}
+      {{- with include "gpu-dev-server.postgresTls" . }}
+      - secret:
+          name: {{ . }}
+          # The migration that goes before the first upgrade with it does without.
+          optional: true
+          items: [{key: ca.crt, path: database-ca.crt}]
       {{- end }}
       {{- with .Values.settingsSecret }}
       - secret: {name: {{ . }}}
+      {{- end }}
+      {{- with $more }}
+      {{- . | nindent 6 }}
       {{- end }}
 {{- end }}
 {{- end }}
 
 {{- define "gpu-dev-server.volumes" -}}
+{{ include "gpu-dev-server.plainVolumes" . }}
+{{ include "gpu-dev-server.settingsVolume" (list . "") }}
+{{- end }}
+
+{{- define "gpu-dev-server.plainVolumes" -}}
 - name: configuration
   configMap: {name: {{ .Values.global.prefix }}-configuration}
 - name: tmp
   emptyDir: {sizeLimit: 256Mi}
-{{ include "gpu-dev-server.settingsVolume" . }}
 {{- end }}
 
 {{/* A value as text; Helm writes large whole numbers as 1e+06, which only some programs read. Before Helm 3.10 `and` asks
@@ -131,10 +150,8 @@ availability-updater,postgres-backup,reservation-expiry
   {{- include "gpu-dev-server.migrationEnv" $root | nindent 2 }}
   resources: {{- toYaml $root.Values.migration.resources | nindent 4 }}
   securityContext: {{- include "gpu-dev.containerSecurity" $root | nindent 4 }}
-  {{- if include "gpu-dev-server.secretFiles" $root }}
   volumeMounts:
     - {name: settings, mountPath: /secrets/settings, readOnly: true}
-  {{- end }}
 {{- end }}
 
 {{/* What answers on 8081 whether a program without an API is well. */}}

@@ -11,6 +11,13 @@ postgresql.conf: |
   # The chart's own.
   listen_addresses = '*'
   password_encryption = 'scram-sha-256'
+  {{- if include "gpu-dev-server.postgresTls" . }}
+  # start.sh says where the files are.
+  ssl = on
+  ssl_min_protocol_version = 'TLSv1.2'
+  {{- else }}
+  ssl = off
+  {{- end }}
   wal_level = 'replica'
   max_wal_senders = 10
   max_replication_slots = 10
@@ -44,8 +51,11 @@ postgresql.conf: |
 pg_hba.conf: |
   # The socket is in a folder that only this pod has.
   local all all trust
-  host replication replicator all scram-sha-256
-  host {{ .Values.postgres.auth.database }} {{ .Values.postgres.auth.username }} all scram-sha-256
+  {{- $host := ternary "hostssl" "host" (ne "" (include "gpu-dev-server.postgresTls" .)) }}
+  {{ $host }} replication replicator all scram-sha-256
+  {{ $host }} {{ .Values.postgres.auth.database }} {{ .Values.postgres.auth.username }} all scram-sha-256
+passwords.sh: |
+{{ .Files.Get "files/postgres-passwords.sh" | indent 2 }}
 start.sh: |
 {{ .Files.Get "files/postgres-start.sh" | indent 2 }}
 prepare.sql: |
@@ -103,6 +113,7 @@ seccompProfile: {type: RuntimeDefault}
 - {name: PG_CONFIG, value: /configuration}
 - {name: PG_SECRETS, value: /secrets/postgres}
 - {name: PG_RUN, value: /run/postgresql}
+{{- include "gpu-dev-server.postgresSsl" $root }}
 {{- end }}
 
 {{/* Where one of the two servers goes, unless its values say otherwise: not beside the other, and to the cloud's zone. (list . values) */}}
@@ -122,6 +133,43 @@ seccompProfile: {type: RuntimeDefault}
 {{- end }}
 {{- $chosen := dict "affinity" ($values.affinity | default $affinity) "topologySpreadConstraints" ($values.topologySpreadConstraints | default $spread) }}
 {{- merge $chosen (pick $values "nodeSelector" "tolerations") | toYaml }}
+{{- end }}
+
+{{/* How the servers' own programs reach them. */}}
+{{- define "gpu-dev-server.postgresSsl" -}}
+{{- if include "gpu-dev-server.postgresTls" . }}
+- {name: PGSSLMODE, value: verify-ca}
+- {name: PGSSLROOTCERT, value: /secrets/postgres/ca.crt}
+{{- else }}
+- {name: PGSSLMODE, value: disable}
+{{- end }}
+{{- end }}
+
+{{/* The volumes for passwords and certificates, and for what is made of them: (list . key …) */}}
+{{- define "gpu-dev-server.postgresSecrets" -}}
+{{- $root := first . }}
+- name: secrets
+  projected:
+    defaultMode: 0440
+    sources:
+      - secret:
+          name: {{ include "gpu-dev-server.databaseSecret" $root }}
+          items:
+            {{- range rest . }}
+            - {key: {{ . }}, path: {{ . }}}
+            {{- end }}
+      {{- with include "gpu-dev-server.postgresTls" $root }}
+      - secret:
+          name: {{ . }}
+          items:
+            - {key: ca.crt, path: ca.crt}
+            {{- if has "replication-password" (rest $) }}
+            - {key: tls.crt, path: tls.crt}
+            - {key: tls.key, path: tls.key}
+            {{- end }}
+      {{- end }}
+- name: run
+  emptyDir: {medium: Memory, sizeLimit: 16Mi}
 {{- end }}
 
 {{/* One of the two servers: (list . "postgres-primary" .Values.postgres.primary) */}}
@@ -189,15 +237,7 @@ spec:
       volumes:
         - name: configuration
           configMap: {name: {{ $root.Values.global.prefix }}-postgres}
-        - name: secrets
-          secret:
-            secretName: {{ include "gpu-dev-server.databaseSecret" $root }}
-            defaultMode: 0440
-            items:
-              - {key: password, path: password}
-              - {key: replication-password, path: replication-password}
-        - name: run
-          emptyDir: {medium: Memory, sizeLimit: 16Mi}
+        {{- include "gpu-dev-server.postgresSecrets" (list $root "password" "replication-password") | nindent 8 }}
         - name: tmp
           emptyDir: {sizeLimit: 1Gi}
         - name: shm
@@ -218,8 +258,10 @@ spec:
 - {name: PGHOST, value: {{ (index . 1) }}}
 - {name: PGUSER, value: {{ $root.Values.postgres.auth.username | quote }}}
 - {name: PGDATABASE, value: {{ $root.Values.postgres.auth.database | quote }}}
-- name: PGPASSWORD
-  valueFrom: {secretKeyRef: {name: {{ include "gpu-dev-server.databaseSecret" $root }}, key: password}}
+- {name: PG_CONFIG, value: /configuration}
+- {name: PG_SECRETS, value: /secrets/postgres}
+- {name: PG_RUN, value: /run/postgresql}
+{{- include "gpu-dev-server.postgresSsl" $root }}
 - {name: BACKUPS, value: /backups}
 - {name: KEEP, value: {{ $root.Values.postgres.backup.keep | quote }}}
 - {name: BACKUP_FILE, value: ""}
@@ -239,6 +281,8 @@ spec:
   volumeMounts:
     - {name: backups, mountPath: /backups}
     - {name: configuration, mountPath: /configuration, readOnly: true}
+    - {name: secrets, mountPath: /secrets/postgres, readOnly: true}
+    - {name: run, mountPath: /run/postgresql}
     - {name: tmp, mountPath: /tmp}
 {{- end }}
 
@@ -247,6 +291,7 @@ spec:
   persistentVolumeClaim: {claimName: postgres-backups}
 - name: configuration
   configMap: {name: {{ .Values.global.prefix }}-postgres}
+{{ include "gpu-dev-server.postgresSecrets" (list . "password") }}
 - name: tmp
   emptyDir: {sizeLimit: 1Gi}
 {{- end }}

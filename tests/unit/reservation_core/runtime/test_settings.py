@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pydantic
 import pytest
+from pydantic import SecretStr
+from sqlalchemy import make_url
 
+from reservation_core.runtime.database_urls import database_url_of, readable_url
 from reservation_core.runtime.settings import (
     ApiSettings,
     ClusterKind,
@@ -19,7 +22,7 @@ from reservation_core.runtime.settings import (
     StandaloneSettings,
 )
 from reservation_core.runtime.settings_error import SettingsError
-from reservation_core.runtime.wiring import database_url_of, open_cluster
+from reservation_core.runtime.wiring import open_cluster
 from tests.clocks import SettableClock
 
 URL = "postgresql://gpu:hunter2@db.example:5432/gpu_dev"
@@ -101,6 +104,16 @@ def test_an_unreadable_database_url_is_named_and_not_shown(monkeypatch: pytest.M
         database_url_of(CommonSettings())
     assert "hunter2" not in str(caught.value)
     assert caught.value.__suppress_context__
+
+
+def test_the_databases_password_may_have_a_file_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "gpu_dev_database_url").write_text("postgresql://gpu@db:5432/x")
+    (tmp_path / "gpu_dev_database_password").write_text("a:b/c@d %\n")
+    settings = CommonSettings(_secrets_dir=tmp_path)  # type: ignore[call-arg]
+    url = make_url(database_url_of(settings))
+    assert (url.username, url.password, url.host, url.database) == ("gpu", "a:b/c@d %", "db", "x")
+    # A URL that names one knows better.
+    assert readable_url("ANY", SecretStr(URL), settings.database_password) == URL
 
 
 def test_a_database_is_needed() -> None:
