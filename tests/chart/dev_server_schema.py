@@ -151,6 +151,7 @@ _RULES: tuple[tuple[str, JsonObject], ...] = (
     (r"\.interval$", _said(r"^[0-9]+(ms|s|m|h)$")),
     (r"^apiService\.(policy|signIn\.file)$", {"type": "string", "maxLength": 262144}),
     (r"^workloads\.podDefaults$|^cloudNativePG\.backup$|\.affinity$", _FREE),
+    (r"^apiService\.signIn\.cloud\.enabled$", {"type": ["boolean", "null"]}),
     (r"^kubeVersion$", _said(r"^(v?[0-9]+\.[0-9]+\.[0-9]+.*)?$")),
 )  # fmt: skip
 

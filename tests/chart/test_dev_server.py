@@ -25,7 +25,6 @@ from tests.chart.dev_server_values import (
     CONTROLPLANE,
     EXTERNAL,
     OPERATORS,
-    SEEDS_GCP,
     VALUES,
     WORKLOADS,
     containers,
@@ -264,8 +263,7 @@ def test_a_database_that_is_elsewhere_is_told_by_a_file() -> None:
         ({"namespaces": {"workloads": CONTROLPLANE}}, "have to differ"),
         ({"apiService": {"ingress": {"enabled": True}}}, "ingress.host is empty"),
         ({"storage": {"create": True}}, "storage.provisioner"),
-        # The seed's own upgrade: what the cloud's values file said would go back to the defaults.
-        (SEEDS_GCP, "-f charts/gpu-dev-server/values-gcp.yaml"),
+        # What the values file said would go back to the defaults, such as volumes' sizes.
         ({"cloudProvider": {"name": "local"}}, "-f charts/gpu-dev-server/values-local.yaml"),
         ({"postgres": {"primaryIs": "postgres-replica", "replica": {"enabled": False}}}, "there is no database"),
         # What is mistyped is named.

@@ -42,10 +42,6 @@ app.kubernetes.io/part-of: gpu-dev-server
 {{ include "gpu-dev.reference" (list .Values.postgres.image.repository .Values.postgres.image.tag .Values.postgres.image.digest) }}
 {{- end }}
 
-{{- define "gpu-dev-server.storageClass" -}}
-{{- with .Values.storage.class }}storageClassName: {{ . }}{{ end }}
-{{- end }}
-
 {{/* Which database: embedded | cloudNativePG | external. Two of them, or none, is a mistake to be told of. */}}
 {{- define "gpu-dev-server.database" -}}
 {{- $external := or .Values.externalDatabase.url .Values.externalDatabase.existingSecret }}

@@ -57,7 +57,7 @@ priorityClassName: {{ $root.Values.global.prefix }}-controlplane
 - {name: GPU_DEV_CLUSTER, value: kubernetes}
 - {name: GPU_DEV_KUBERNETES__NAMESPACE, value: {{ include "gpu-dev-server.wl" $root }}}
 - {name: GPU_DEV_KUBERNETES__POD_DEFAULTS, value: /configuration/pod-defaults.yaml}
-{{- range $name, $value := merge (dict) (index . 1) $root.Values.settings }}
+{{- range $name, $value := merge (dict) (index . 1) (include "gpu-dev-server.withCloud" (list $root "settings") | fromYaml) }}
 - {name: {{ $name }}, value: {{ include "gpu-dev-server.said" $value | quote }}}
 {{- end }}
 {{- end }}
@@ -189,7 +189,7 @@ checksum/api-configuration: {{ . | sha256sum }}
 {{- end }}
 
 {{- define "gpu-dev-server.configuration" -}}
-{{- $defaults := deepCopy .Values.workloads.podDefaults }}
+{{- $defaults := include "gpu-dev-server.withCloud" (list . "workloads" "podDefaults") | fromYaml }}
 {{- if and .Values.priorityClasses.create (not (hasKey $defaults "priorityClassName")) }}
 {{- $_ := set $defaults "priorityClassName" (printf "%s-jobs" .Values.global.prefix) }}
 {{- end }}
@@ -199,7 +199,7 @@ pod-defaults.yaml: |
 
 {{/* What the API alone reads; empty: nothing. */}}
 {{- define "gpu-dev-server.apiConfiguration" -}}
-{{- with .Values.apiService.signIn.file }}
+{{- with include "gpu-dev-server.signInFile" . }}
 sign-in.toml: |
 {{- . | nindent 2 }}
 {{- end }}

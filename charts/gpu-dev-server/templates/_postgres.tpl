@@ -248,7 +248,7 @@ spec:
         labels: {{- include "gpu-dev-server.selector" (list $root $name) | nindent 10 }}
       spec:
         accessModes: [ReadWriteOnce]
-        {{- include "gpu-dev-server.storageClass" $root | nindent 8 }}
+        {{- include "gpu-dev-server.storageClass" (list $root "StatefulSet" $name) | nindent 8 }}
         resources:
           requests: {storage: {{ $values.storageSize }}}
 {{- end }}
