@@ -57,8 +57,19 @@ priorityClassName: {{ $root.Values.global.prefix }}-controlplane
 - {name: GPU_DEV_CLUSTER, value: kubernetes}
 - {name: GPU_DEV_KUBERNETES__NAMESPACE, value: {{ include "gpu-dev-server.wl" $root }}}
 - {name: GPU_DEV_KUBERNETES__POD_DEFAULTS, value: /configuration/pod-defaults.yaml}
+{{- if include "gpu-dev-server.sealSecret" $root }}
+- {name: GPU_DEV_SEAL_KEY_FILE, value: /secrets/settings/seal-keys}
+{{- end }}
 {{- range $name, $value := merge (dict) (index . 1) (include "gpu-dev-server.withCloud" (list $root "settings") | fromYaml) }}
 - {name: {{ $name }}, value: {{ include "gpu-dev-server.said" $value | quote }}}
+{{- end }}
+{{- end }}
+
+{{/* Where the keys are that seal what people say in confidence; empty: nowhere. Where no cluster is asked there would be new ones
+     each time, and what was sealed before could not be read. */}}
+{{- define "gpu-dev-server.sealSecret" -}}
+{{- if or .Values.sealing.existingSecret (include "gpu-dev-server.asked" .) }}
+{{- .Values.sealing.existingSecret | default (printf "%s-seal-keys" .Values.global.prefix) }}
 {{- end }}
 {{- end }}
 
@@ -110,6 +121,13 @@ availability-updater,postgres-backup,reservation-expiry
           # The migration that goes before the first upgrade with it does without.
           optional: true
           items: [{key: ca.crt, path: database-ca.crt}]
+      {{- end }}
+      {{- with include "gpu-dev-server.sealSecret" . }}
+      - secret:
+          name: {{ . }}
+          # The migration that goes before the first upgrade with it does without.
+          optional: true
+          items: [{key: keys, path: seal-keys}]
       {{- end }}
       {{- with .Values.settingsSecret }}
       - secret: {name: {{ . }}}
