@@ -18,6 +18,13 @@ CREATE FUNCTION test_clock.statement_timestamp() RETURNS timestamptz LANGUAGE sq
 """
 
 
+# These have a search path of their own.
+FUNCTIONS_TOO = """
+ALTER FUNCTION make_event_partitions(integer) SET search_path = test_clock, public, pg_catalog;
+ALTER FUNCTION drop_event_partition(timestamptz) SET search_path = test_clock, public, pg_catalog;
+"""
+
+
 class DatabaseClock:
     """The clock of one database. Connections that are opened after `install` go by it."""
 
@@ -31,7 +38,7 @@ class DatabaseClock:
         clock = cls(url, at)
         connection = await asyncpg.connect(clock._url)
         try:
-            await connection.execute(_INSTALL.format(at=at.isoformat()))
+            await connection.execute(_INSTALL.format(at=at.isoformat()) + FUNCTIONS_TOO)
             name = await connection.fetchval("SELECT current_database()")
             await connection.execute(f'ALTER DATABASE "{name}" SET search_path = test_clock, public, pg_catalog')
         finally:

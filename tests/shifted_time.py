@@ -13,6 +13,7 @@ import asyncpg
 
 from reservation_core.domain.model import NodeReport, PodName, PodSpec, PodStatus
 from reservation_core.ports.cluster import Cluster, PodListing, TrimmedLogs
+from tests.database_clock import FUNCTIONS_TOO
 
 _INSTALL = """
 CREATE SCHEMA test_clock;
@@ -40,7 +41,7 @@ class ShiftedTime:
         time = cls(url)
         connection = await asyncpg.connect(time._url)
         try:
-            await connection.execute(_INSTALL)
+            await connection.execute(_INSTALL + FUNCTIONS_TOO)
             name = await connection.fetchval("SELECT current_database()")
             await connection.execute(f'ALTER DATABASE "{name}" SET search_path = test_clock, public, pg_catalog')
         finally:

@@ -23,6 +23,7 @@ from reservation_core.adapters.postgres.migrating import (
     DatabaseAwayError,
     MigrationError,
     MigrationStatus,
+    let_work,
     status,
     upgrade,
 )
@@ -66,7 +67,7 @@ def main(arguments: list[str]) -> int:
         # Before anything is changed: a file that can't be used is better known at once.
         token = None if chosen.admin_token_file is None else read_token(chosen.admin_token_file)
         with operators_database(CommonSettings()) as url:
-            found = asyncio.run(_act(url, chosen.action, token, time.monotonic() + chosen.patience))
+            found = asyncio.run(_act(url, chosen, token, time.monotonic() + chosen.patience))
     except (EmbeddedPostgresError, MigrationError, SettingsError, DatabaseUnavailableError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
@@ -91,6 +92,10 @@ def _parser() -> argparse.ArgumentParser:
         "--admin-token-file", type=Path, metavar="FILE",
         help="with migrate: where there is no user `admin` yet, make one whose token is in this file",
     )  # fmt: skip
+    parser.add_argument(
+        "--application-role", metavar="NAME",
+        help="with migrate: the programs work as this role, which owns nothing: give it what they need, and no more",
+    )  # fmt: skip
     return parser
 
 
@@ -101,15 +106,17 @@ def _seconds(text: str) -> float:
     return value
 
 
-async def _act(url: str, action: str, token: str | None, deadline: float) -> MigrationStatus:
+async def _act(url: str, chosen: argparse.Namespace, token: str | None, deadline: float) -> MigrationStatus:
     while True:
         try:
-            if action == "migrate":
+            if chosen.action == "migrate":
                 await upgrade(url)
+                if chosen.application_role is not None:
+                    await let_work(url, chosen.application_role)
                 if token is not None:
                     await _administrator(url, token)
             found = await status(url)
-            if action != "wait" or not found.pending or time.monotonic() >= deadline:
+            if chosen.action != "wait" or not found.pending or time.monotonic() >= deadline:
                 return found
         except DatabaseAwayError:
             if time.monotonic() >= deadline:

@@ -23,6 +23,7 @@ from tests.ports import own_port
 from tests.waiting import eventually, eventually_sync
 
 PASSWORD = 'it\'s: a \\ "$(password)" `with` %everything'
+OWNER = "the o:wner's"
 REPLICATION = "re:pl\\ication'"
 LONG_S = 120.0
 
@@ -74,6 +75,7 @@ class Pod:
             (self._folder / part).mkdir(parents=True)
         (self._folder / "secrets" / "password").write_text(PASSWORD)
         (self._folder / "secrets" / "replication-password").write_text(REPLICATION)
+        (self._folder / "secrets" / "owner-password").write_text(OWNER)
         for file, text in tls.items():
             (self._folder / "secrets" / file).write_text(text)
         self._environment: dict[str, str] = {}
@@ -138,7 +140,12 @@ class Pod:
     def run(self, script: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """One of the scripts for backups, against this server."""
         names = ("PG_CONFIG", "PG_SECRETS", "PG_RUN", "PGPORT", "PGSSLMODE", "PGSSLROOTCERT")
-        given = {"PGHOST": "127.0.0.1", "PGUSER": "gpudev", "PGDATABASE": "gpudev",
+        owner = script == "restore.sh" and self._environment["PG_OWNER"] != "gpudev"
+        if owner:
+            # Its own volume has this one's password there.
+            (self._folder / "secrets" / "password").write_text(OWNER)
+        given = {"PGHOST": "127.0.0.1", "PGUSER": self._environment["PG_OWNER"] if owner else "gpudev",
+                 "PGDATABASE": "gpudev", "PG_USER": "gpudev",
                  **{name: self._environment[name] for name in names}}  # fmt: skip
         return subprocess.run(
             ["sh", str(self._folder / "configuration" / script)],
@@ -276,6 +283,10 @@ async def streams(pod: Pod, standby: Pod) -> None:
 
 
 SMALL: dict[str, Any] = {
-    "postgres": {"configuration": {"shared_buffers": "32MB", "max_connections": 40}, "tls": {"enabled": False}}
+    "postgres": {
+        "configuration": {"shared_buffers": "32MB", "max_connections": 40},
+        "tls": {"enabled": False},
+        "auth": {"ownerUsername": ""},
+    }
 }
 FAILED_OVER = {"postgres": {**SMALL["postgres"], "primaryIs": "postgres-replica"}}

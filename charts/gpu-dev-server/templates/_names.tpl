@@ -63,6 +63,14 @@ app.kubernetes.io/part-of: gpu-dev-server
 {{- end }}
 {{- end }}
 
+{{/* The Secret of the role that owns the built-in pair's database; empty: the application's own role does. */}}
+{{- define "gpu-dev-server.ownerSecret" -}}
+{{- $auth := .Values.postgres.auth }}
+{{- if and (eq (include "gpu-dev-server.database" .) "embedded") $auth.ownerUsername (ne $auth.ownerUsername $auth.username) }}
+{{- $auth.existingOwnerSecret | default (printf "%s-postgres-owner" .Values.global.prefix) }}
+{{- end }}
+{{- end }}
+
 {{/* The Secret with the built-in pair's certificates: ca.crt, tls.crt, tls.key; empty: its connections are not encrypted. */}}
 {{- define "gpu-dev-server.postgresTls" -}}
 {{- if and .Values.postgres.tls.enabled (eq (include "gpu-dev-server.database" .) "embedded") }}

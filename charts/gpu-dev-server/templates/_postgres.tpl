@@ -2,6 +2,10 @@
 {{- if .Values.postgres.replica.enabled }}{{ ternary "postgres-primary" "postgres-replica" (eq .Values.postgres.primaryIs "postgres-replica") }}{{ end }}
 {{- end }}
 
+{{- define "gpu-dev-server.postgresOwner" -}}
+{{- ternary .Values.postgres.auth.ownerUsername .Values.postgres.auth.username (ne "" (include "gpu-dev-server.ownerSecret" .)) }}
+{{- end }}
+
 {{- define "gpu-dev-server.postgresFiles" -}}
 postgresql.conf: |
   # max_connections and what values.postgres.configuration says beside it
@@ -53,7 +57,7 @@ pg_hba.conf: |
   local all all trust
   {{- $host := ternary "hostssl" "host" (ne "" (include "gpu-dev-server.postgresTls" .)) }}
   {{ $host }} replication replicator all scram-sha-256
-  {{ $host }} {{ .Values.postgres.auth.database }} {{ .Values.postgres.auth.username }} all scram-sha-256
+  {{ $host }} {{ .Values.postgres.auth.database }} {{ list (include "gpu-dev-server.postgresOwner" .) .Values.postgres.auth.username | uniq | join "," }} all scram-sha-256
 passwords.sh: |
 {{ .Files.Get "files/postgres-passwords.sh" | indent 2 }}
 start.sh: |
@@ -110,6 +114,8 @@ seccompProfile: {type: RuntimeDefault}
 - {name: PG_STANDBYS, value: {{ with include "gpu-dev-server.postgresStandby" $root }}{{ . }}-0{{ else }}""{{ end }}}
 - {name: PG_USER, value: {{ $postgres.auth.username | quote }}}
 - {name: PG_DATABASE, value: {{ $postgres.auth.database | quote }}}
+# Whoever owns the database: PG_USER itself, or another role.
+- {name: PG_OWNER, value: {{ include "gpu-dev-server.postgresOwner" $root | quote }}}
 - {name: PG_CONFIG, value: /configuration}
 - {name: PG_SECRETS, value: /secrets/postgres}
 - {name: PG_RUN, value: /run/postgresql}
@@ -158,6 +164,13 @@ seccompProfile: {type: RuntimeDefault}
             {{- range rest . }}
             - {key: {{ . }}, path: {{ . }}}
             {{- end }}
+      {{- if has "replication-password" (rest .) }}
+      {{- with include "gpu-dev-server.ownerSecret" $root }}
+      - secret:
+          name: {{ . }}
+          items: [{key: password, path: owner-password}]
+      {{- end }}
+      {{- end }}
       {{- with include "gpu-dev-server.postgresTls" $root }}
       - secret:
           name: {{ . }}
@@ -256,7 +269,8 @@ spec:
 {{- define "gpu-dev-server.backupEnv" -}}
 {{- $root := index . 0 }}
 - {name: PGHOST, value: {{ (index . 1) }}}
-- {name: PGUSER, value: {{ $root.Values.postgres.auth.username | quote }}}
+- {name: PGUSER, value: {{ ternary (include "gpu-dev-server.postgresOwner" $root) $root.Values.postgres.auth.username (eq (index . 2) "restore") | quote }}}
+- {name: PG_USER, value: {{ $root.Values.postgres.auth.username | quote }}}
 - {name: PGDATABASE, value: {{ $root.Values.postgres.auth.database | quote }}}
 - {name: PG_CONFIG, value: /configuration}
 - {name: PG_SECRETS, value: /secrets/postgres}
@@ -267,7 +281,7 @@ spec:
 - {name: BACKUP_FILE, value: ""}
 {{- end }}
 
-{{/* A pod that works with backups: (list . name host) */}}
+{{/* A pod that works with backups: (list . name host). Whoever restores one is the owner. */}}
 {{- define "gpu-dev-server.backupContainer" -}}
 {{- $root := index . 0 }}{{ $name := index . 1 }}{{ $host := index . 2 }}
 {{- $backup := $root.Values.postgres.backup }}
@@ -275,7 +289,7 @@ spec:
   image: {{ include "gpu-dev-server.postgresImage" $root | quote }}
   imagePullPolicy: {{ $root.Values.postgres.image.pullPolicy }}
   command: [sh, /configuration/{{ $name }}.sh]
-  {{- include "gpu-dev.env" (list (include "gpu-dev-server.backupEnv" (list $root $host)) $backup.extraEnv "postgres.backup.extraEnv") | nindent 2 }}
+  {{- include "gpu-dev.env" (list (include "gpu-dev-server.backupEnv" (list $root $host $name)) $backup.extraEnv "postgres.backup.extraEnv") | nindent 2 }}
   resources: {{- toYaml $backup.resources | nindent 4 }}
   securityContext: {{- include "gpu-dev.containerSecurity" $root | nindent 4 }}
   volumeMounts:
@@ -286,12 +300,16 @@ spec:
     - {name: tmp, mountPath: /tmp}
 {{- end }}
 
+{{/* (list . databaseSecret) */}}
 {{- define "gpu-dev-server.backupVolumes" -}}
+{{- $secret := index . 1 }}
+{{- with index . 0 -}}
 - name: backups
   persistentVolumeClaim: {claimName: postgres-backups}
 - name: configuration
   configMap: {name: {{ .Values.global.prefix }}-postgres}
-{{ include "gpu-dev-server.postgresSecrets" (list . "password") }}
+{{ include "gpu-dev-server.postgresSecrets" (list . "password") | replace (printf "name: %s\n" (include "gpu-dev-server.databaseSecret" .)) (printf "name: %s\n" $secret) }}
 - name: tmp
   emptyDir: {sizeLimit: 1Gi}
+{{- end }}
 {{- end }}

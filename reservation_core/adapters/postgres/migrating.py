@@ -86,6 +86,12 @@ async def upgrade(url: str) -> None:
             await _upgrade(engine, revisions_together)
 
 
+async def let_work(url: str, role: str) -> None:
+    """Give a role that owns nothing what the programs need, in a database that is up to date. Raises MigrationError."""
+    async with _engine(url) as engine, engine.begin() as connection:
+        await connection.execute(sqlalchemy.text("SELECT let_application_work(CAST(:role AS text))"), {"role": role})
+
+
 async def _upgrade(engine: AsyncEngine, together: Sequence[str]) -> None:
     if _runs_outside(together[-1]):
         async with engine.connect() as connection:

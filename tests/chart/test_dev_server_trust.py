@@ -1,5 +1,5 @@
-"""The connections of the chart gpu-dev-server's database are encrypted: the servers', the programs' and the backups';
-an existing release changes over without locking its application out.
+"""The connections of the chart gpu-dev-server's database are encrypted, and its application owns none of it; a release of
+before changes over to both without locking its application out.
 """
 
 import os
@@ -15,6 +15,7 @@ from sqlalchemy import make_url
 
 from tests.chart.database_pods import (
     LONG_S,
+    OWNER,
     PASSWORD,
     SMALL,
     Pod,
@@ -27,7 +28,7 @@ from tests.chart.rendering import render
 
 pytestmark = pytest.mark.timeout(600)
 
-ENCRYPTED: dict[str, Any] = {"postgres": {**SMALL["postgres"], "tls": {"enabled": True}}}
+ENCRYPTED: dict[str, Any] = {"postgres": {"configuration": SMALL["postgres"]["configuration"]}}
 FAILED_OVER: dict[str, Any] = {"postgres": {**ENCRYPTED["postgres"], "primaryIs": "postgres-replica"}}
 
 
@@ -46,24 +47,20 @@ def migrate(
     """What the migration's container does with the environment that it is given, where `files` is its volume."""
     documents = render("gpu-dev-server", values, name="gpu-dev", namespace="default", upgrade=upgrade)
     (job,) = [each for each in documents if each["kind"] == "Job"]
-    environment = {each["name"]: each["value"] for each in job["spec"]["template"]["spec"]["containers"][0]["env"]}
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    environment = {each["name"]: each["value"] for each in container["env"]}
     url = make_url(environment["GPU_DEV_DATABASE_URL"]).set(host="127.0.0.1", port=pod.port)
+    (files / "gpu_dev_database_password").write_text(OWNER if url.username == "gpudev_owner" else PASSWORD)
+    command = [each for each in container["command"][1:] if not each.startswith(("--patience", "--admin"))]
     environment["GPU_DEV_DATABASE_URL"] = url.render_as_string(hide_password=False)
     for name in ("GPU_DEV_SECRETS_DIR", "PGSSLROOTCERT"):
         if name in environment:
             environment[name] = environment[name].replace("/secrets/settings", str(files))
     assert not any(PASSWORD in value for value in environment.values())
     return subprocess.run(
-        [sys.executable, "-m", "reservation_core.runtime.database", "migrate"],
+        [sys.executable, *command],
         check=False, capture_output=True, text=True, timeout=LONG_S, env={"PATH": os.environ["PATH"], **environment},
     )  # fmt: skip
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> Path:
-    """The volume with the settings that are files, all but the authority's certificate."""
-    (tmp_path / "gpu_dev_database_password").write_text(PASSWORD)
-    return tmp_path
 
 
 async def encrypted(pod: Pod) -> dict[str, bool]:
@@ -79,7 +76,26 @@ async def encrypted(pod: Pod) -> dict[str, bool]:
     return {row["usename"]: row["ssl"] for row in rows}
 
 
-async def test_everybody_who_talks_to_the_servers_does_so_over_tls(pods: Callable[[str], Pod], files: Path) -> None:
+async def owned(connection: asyncpg.Connection) -> int:
+    """How much belongs to the role of a connection."""
+    mine = "SELECT oid FROM pg_roles WHERE rolname = current_user"
+    count: int = await connection.fetchval(
+        f"SELECT (SELECT count(*) FROM pg_class WHERE relowner = ({mine}))"
+        f" + (SELECT count(*) FROM pg_proc WHERE proowner = ({mine}))"
+        f" + (SELECT count(*) FROM pg_database WHERE datdba = ({mine}))"
+    )
+    return count
+
+
+async def works(connection: asyncpg.Connection) -> None:
+    """What the application does, it may do."""
+    sent = await connection.fetchval("SELECT pgmq.send('gpu_jobs', '{}'::jsonb)")
+    assert await connection.fetchval("SELECT pgmq.delete('gpu_jobs', $1::bigint)", sent)
+    assert await connection.fetchval("SELECT make_event_partitions(3)") == 0
+
+
+async def test_everybody_who_talks_to_the_servers_does_so_over_tls(pods: Callable[[str], Pod], tmp_path: Path) -> None:
+    files = tmp_path
     primary, replica = pods("postgres-primary"), pods("postgres-replica")
     primary.start(ENCRYPTED, primary, replica)
     replica.start(ENCRYPTED, primary)
@@ -101,9 +117,14 @@ async def test_everybody_who_talks_to_the_servers_does_so_over_tls(pods: Callabl
 
     made = replica.run("backup.sh", BACKUPS=str(replica.data.parent), KEEP="2")
     assert made.returncode == 0, made.stderr
+    assert await owned(connection) == 0
     await connection.close()
     restored = primary.run("restore.sh", BACKUPS=str(replica.data.parent))
     assert restored.returncode == 0, restored.stderr
+    connection = await primary.connect()
+    assert await owned(connection) == 0
+    await works(connection)
+    await connection.close()
 
     # After a failover the roles are the other way round.
     primary.end()
@@ -115,7 +136,10 @@ async def test_everybody_who_talks_to_the_servers_does_so_over_tls(pods: Callabl
     assert await encrypted(replica) == {"gpudev": True, "replicator": True}
 
 
-async def test_a_release_without_tls_changes_over_and_locks_nobody_out(pods: Callable[[str], Pod], files: Path) -> None:
+async def test_a_release_without_tls_changes_over_and_locks_nobody_out(
+    pods: Callable[[str], Pod], tmp_path: Path
+) -> None:
+    files = tmp_path
     primary, replica = pods("postgres-primary"), pods("postgres-replica")
     primary.start(SMALL, primary, replica)
     replica.start(SMALL, primary)
@@ -132,10 +156,21 @@ async def test_a_release_without_tls_changes_over_and_locks_nobody_out(pods: Cal
     # A program of the version before, which was never told of TLS.
     before = await primary.connect()
     await streams(primary, replica)
-    await before.execute("CREATE TABLE written (id int)")
     assert (await encrypted(primary))["gpudev"]
+    # It owned all of it, and now it may work with all of it.
+    assert await owned(before) == 0
+    await works(before)
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        await before.execute("DROP TABLE events")
+    (files / "database-ca.crt").write_text((primary.data.parents[1] / "secrets" / "ca.crt").read_text())
+    done = migrate(ENCRYPTED, primary, files)
+    assert done.returncode == 0, done.stderr
+    await works(before)
     # And back, as `helm rollback` does.
     for pod in (replica, primary):
         pod.end()
         pod.start(SMALL, primary, replica)
-    await (await primary.connect()).close()
+    after = await primary.connect()
+    await streams(primary, replica)
+    await works(after)
+    await after.close()
