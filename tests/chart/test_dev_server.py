@@ -207,6 +207,7 @@ def test_what_must_outlive_the_release_is_kept() -> None:
         ("Namespace", WORKLOADS),
         ("ConfigMap", "gpu-dev-postgres"),
         ("Secret", "gpu-dev-postgres"),
+        ("Secret", "gpu-dev-postgres-owner"),
         ("Secret", "gpu-dev-postgres-tls"),
         ("Secret", "gpu-dev-admin-token"),
         ("PersistentVolumeClaim", "postgres-backups"),

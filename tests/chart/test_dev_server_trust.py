@@ -1,5 +1,5 @@
-"""The connections of the chart gpu-dev-server's database are encrypted, and its application owns none of it; a release of
-before changes over to both without locking its application out.
+"""The chart gpu-dev-server's database: connections are encrypted, and the application owns nothing; a release of before
+changes over to both without locking its application out.
 """
 
 import os
