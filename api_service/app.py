@@ -14,6 +14,7 @@ from starlette.types import Receive, Scope, Send
 from api_service.gate import ExpressGate, Gate
 from api_service.problems import of_exception
 from api_service.routes import (
+    audit_chain,
     availability,
     bookings,
     calendar_feed,
@@ -69,6 +70,7 @@ _ROUTERS = (
     schedulability.router,
     dead_letters.router,
     events.router,
+    audit_chain.router,
     unknown_pods.router,
     operations.router,
 )

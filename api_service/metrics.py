@@ -25,6 +25,7 @@ from reservation_core.ports.transactions import DatabaseUnavailableError, Reads,
 from reservation_core.runtime.loop_metrics import LoopCollector
 from reservation_core.runtime.loops import Loops
 from reservation_core.runtime.reading import ReplicaReads
+from reservation_core.usecases.audit_chain import chain_standing
 
 _REUSE_S = 1.0
 _SETTLED = timedelta(seconds=10)
@@ -80,6 +81,14 @@ class Metrics:
         self._gpus = Gauge("gpu_dev_gpus", "GPUs by type and state.", ["gpu_type", "state"], registry=registry)
         self._unknown_pods = Gauge(
             "gpu_dev_unknown_pods", "Pods that the ledger does not know: see `gpu-dev pods`.", registry=registry
+        )
+        self._chained = Gauge(
+            "gpu_dev_audit_chain_position", "How many events the audit log has chained.", registry=registry
+        )
+        self._unchained = Gauge(
+            "gpu_dev_audit_unchained_seconds",
+            "Age of the oldest event that is not chained yet; 0 where all are.",
+            registry=registry,
         )
         self._database = Gauge("gpu_dev_database_up", "Whether the database answered this time.", registry=registry)
         self._ended = Counter("gpu_dev_jobs_ended", "Jobs that ended, by final status.", ["status"], registry=registry)
@@ -173,7 +182,11 @@ class Metrics:
         self._unknown_pods.set(await uow.unknown_pods.count())
         bookings = await uow.booking_life.counts()
         self._retention.standing = await uow.retention.standing()
-        await self._count_ended(uow, self._clock.now() - self._settled)
+        standing = await chain_standing(uow)
+        self._chained.set(standing.head.link.position)
+        now = self._clock.now()
+        self._unchained.set(max(0.0, (now - (standing.unchained_since or now)).total_seconds()))
+        await self._count_ended(uow, now - self._settled)
         for gauge in (self._depth, self._age, self._jobs, self._gpus, self._bookings):
             gauge.clear()
         for queue in queues:

@@ -36,6 +36,7 @@ STATUS_OF: Mapping[type[errors.DomainError], int] = {
     errors.IdempotencyConflictError: 409,
     errors.NameTakenError: 409,
     errors.ForbiddenError: 403,
+    errors.ChainTrimmedError: 409,
     errors.UnknownBookingError: 422,
     errors.BookingNotUsableError: 409,
     errors.UnknownCallerError: 401,

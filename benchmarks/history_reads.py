@@ -42,6 +42,7 @@ BY_KEY = frozenset(
     report_unknown_pods forget_unknown_pods request_end_of_unknown_pod cards_for_unknown_pod lock_fair_shares
     forget_fair_shares use_proof user_id_of_name
     record_missed_starts
+    take_turn_at_chain event_writers append_to_chain chain_removals
     begin_retention lock_ended_reservations claim_usage keep_usage remove_allocations remove_allocations_of
     remove_promises_of unlink_started_jobs remove_pod_logs_of remove_admissions_of remove_windows_of remove_bookings_of
     remove_empty_series remove_reservations note_removed make_event_partitions drop_event_partition
@@ -175,6 +176,14 @@ def _timers(now: datetime, newest: int) -> dict[str, list[Values]]:
         "oldest_event": [{}],
         "oldest_pod_log": [{}],
         "oldest_key": [{}],
+        "chain_head": [{}],
+        "chain_start": [{}],
+        "events_ahead": [{"after": newest - 400, "limit": 500}],
+        "events_between": [{"after": newest - 400, "through": newest, "limit": 500}],
+        "oldest_unchained": [{"after": newest - 400}],
+        "chain_links": [{"start": 0, "limit": 501}],
+        "first_chained_since": [{"at": now - timedelta(days=30)}],
+        "trim_chain": [{"limit": 1000}],
         "event_partition_is_due": [{"before": now - timedelta(days=400)}],
         "remove_keys": [{"before": now - timedelta(days=1), "limit": 100}],
         "remove_pod_logs": [{"before": now - timedelta(days=7), "limit": 100}],

@@ -5,6 +5,7 @@ from datetime import datetime
 
 from gpu_dev.calls import Calls, given
 from reservation_core.contracts import Page, rfc3339
+from reservation_core.contracts_audit import ChainHeadOut, ChainLineOut
 from reservation_core.contracts_events import EventOut
 
 
@@ -29,3 +30,15 @@ class EventCalls(Calls):
         )
         params["kind"] = sorted(kinds)
         return self._items(Page[EventOut], "/v1/events", params)
+
+    def chain(self, *, start: datetime | None = None, end: datetime | None = None) -> Iterator[ChainLineOut]:
+        """The audit log in the order of its chain, oldest first: what was chained in [start, end)."""
+        params = given(
+            from_=None if start is None else rfc3339(start),
+            to=None if end is None else rfc3339(end),
+        )
+        return self._items(Page[ChainLineOut], "/v1/events/chain", params)
+
+    def chain_head(self) -> ChainHeadOut:
+        """Where the chain stands."""
+        return self._get(ChainHeadOut, "/v1/events/chain/head")

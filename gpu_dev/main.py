@@ -62,7 +62,10 @@ COMMANDS = {
     "policy": Entry("policy", "app", "Show what is allowed to whom, or change it.", OPERATE),
     "maintenance": Entry("maintenance", "app", "Keep cards from everybody for a time.", OPERATE),
     "audit": Entry(
-        "audit", "app", "Show who did what to what, when and why; `audit export`: all of it as JSON lines.", OPERATE
+        "audit",
+        "app",
+        "Show who did what to what, when and why; export it, or verify that it was not changed.",
+        OPERATE,
     ),
     "pods": Entry("pods", "app", "List pods that the ledger does not know, or end one.", OPERATE),
     "up": Entry("operate", "up_app", "Run the whole system on this machine, in the foreground.", OPERATE),

@@ -12,12 +12,14 @@ from reservation_core.runtime.retention import remove_old_once
 from reservation_core.runtime.settings import ClusterKind, ExpirySettings
 from reservation_core.runtime.settings_error import SettingsError
 from reservation_core.runtime.wiring import Runtime
+from reservation_core.usecases.audit_chain import chain_events
 from reservation_core.usecases.expire import ExpiryReport, ExpiryRules, expire
 from reservation_core.usecases.keep_bookings import BookingKeeping
 from reservation_core.usecases.keep_calendar import keep_calendar
 from reservation_core.usecases.retention import RetentionWalk
 from reservation_core.usecases.waitlist import Waitlist
 
+_CHAINED_BATCHES = 100
 _log = structlog.get_logger(__name__)
 
 
@@ -50,6 +52,7 @@ async def run_once(
     if ends_pods(settings) and not watched:
         await _end_pods(runtime, settings)
     if not led:
+        await _chain_events(runtime)
         await remove_old_once(runtime, settings, RetentionWalk())
     return report
 
@@ -76,6 +79,13 @@ async def _end_pods(runtime: Runtime, settings: ExpirySettings) -> None:
     from reservation_core.runtime.pod_ending import end_pods_once  # noqa: PLC0415
 
     await end_pods_once(runtime.uow, settings)
+
+
+async def _chain_events(runtime: Runtime) -> None:
+    """Some batches of the audit log: what is left waits for the next run, and is not removed before."""
+    for _ in range(_CHAINED_BATCHES):
+        if not await chain_events(runtime.uow):
+            return
 
 
 async def _is_led(runtime: Runtime) -> bool:

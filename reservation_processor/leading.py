@@ -23,6 +23,7 @@ from reservation_core.usecases.plan_and_allocate import Planner, PlannerRules
 from reservation_core.usecases.resync import Resync, ResyncReport, ResyncRules
 from reservation_core.usecases.retention import RetentionWalk
 from reservation_core.usecases.usage import share_ranks
+from reservation_processor.audit_chaining import keep_chaining
 from reservation_processor.belts import BELT
 from reservation_processor.calendar_keeping import LOOK_EVERY_S, SUM_UP_EVERY_S, look, sum_up, waitlist_of
 from reservation_processor.ending import end_on_time, repair
@@ -83,6 +84,7 @@ async def _term(runtime: Runtime, settings: ProcessorSettings, epoch: int, ttl: 
                 loops["calendar"].repeat(look_at_calendar, rest_s=LOOK_EVERY_S, ends=_END), name="calendar"
             ),
             group.create_task(loops["usage_sums"].repeat(lambda: sum_up(runtime), rest_s=SUM_UP_EVERY_S), name="sums"),
+            group.create_task(keep_chaining(runtime), name="audit chain"),
             group.create_task(_remove_old(runtime, settings), name="retention"),
             group.create_task(_renew(runtime, epoch, ttl), name="lease"),
         ]

@@ -78,6 +78,12 @@ class ForbiddenError(DomainError):
     code = "forbidden"
 
 
+class ChainTrimmedError(DomainError):
+    """The part of the audit log's chain that was being read has been removed meanwhile."""
+
+    code = "chain_trimmed"
+
+
 class UnknownBookingError(DomainError):
     """The booking that a job names does not exist for this user."""
 

@@ -91,4 +91,4 @@ class Retention(Protocol):
 
 
 class LockNotHadError(Exception):
-    """A table is in use for longer than others may be kept waiting. Nothing was done; try again later."""
+    """A table is in use for longer than others may be kept waiting, or not chained yet. Nothing was done; try again."""

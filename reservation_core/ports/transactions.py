@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 from reservation_core.domain.replicas import ServerProgress
 from reservation_core.ports.admissions import Admissions
 from reservation_core.ports.audit import Audit
+from reservation_core.ports.audit_chain import AuditChain
 from reservation_core.ports.belongings import Belongings
 from reservation_core.ports.booking_life import BookingLife
 from reservation_core.ports.bookings import Bookings, CalendarFeeds
@@ -61,6 +62,8 @@ class UnitOfWork(Protocol):
     def events(self) -> Events: ...
     @property
     def audit(self) -> Audit: ...
+    @property
+    def audit_chain(self) -> AuditChain: ...
     @property
     def inventory(self) -> Inventory: ...
     @property

@@ -15,5 +15,8 @@ async def remove_old_once(runtime: Runtime, settings: KeepingSettings, walk: Ret
     if report.removed:
         _log.info("removed what was old", **{kind.value: count for kind, count in report.removed.items()})
     if report.put_off:
-        _log.warning("the audit log is in use; its partitions are looked at again later", reasons=report.put_off)
+        _log.warning(
+            "the audit log is in use or not chained yet; its partitions are looked at again later",
+            reasons=report.put_off,
+        )
     return report

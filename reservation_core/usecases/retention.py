@@ -25,6 +25,8 @@ from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 BATCH = 100
 ROWS = 50
 """Of the ledger in one part: each is looked up together with its reservation and its booking."""
+LINKS = 1000
+"""Of the audit log's chain in one part."""
 PARTS = 100
 """So many parts of each kind are removed in one look; what is left has to wait for the next."""
 
@@ -92,6 +94,10 @@ class _Look:
             await self.in_parts(Kind.EVENTS, events_older_than(self._now, keep, None), self._one_partition)
         except LockNotHadError as error:
             self.report.put_off.append(str(error))
+        for _ in range(PARTS):
+            async with self._uow_factory() as uow:
+                if not await uow.audit_chain.trim(LINKS):
+                    return
 
     async def _one_partition(self, uow: UnitOfWork, before: datetime) -> int:
         if not await uow.retention.events_are_due(before):

@@ -15,7 +15,8 @@ from reservation_core.ports.retention import LockNotHadError, Place, Removal, Ro
 _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 _MONTHS_AHEAD = 3
 _LOCK_PATIENCE = "SET LOCAL lock_timeout = '100ms'"
-_LOCK_NOT_AVAILABLE = "55P03"
+_PUT_OFF = frozenset({"55P03", "55006"})
+"""A lock that was not had in time; a partition that is not chained yet."""
 _OLDEST = {
     Kind.EVENTS: "oldest_event",
     Kind.JOBS: "oldest_ended_reservation",
@@ -134,6 +135,6 @@ class PostgresRetention:
                 await self._connection.execute(text("SET LOCAL lock_timeout = 0"))
                 return answer
         except DBAPIError as error:
-            if getattr(error.orig, "sqlstate", None) != _LOCK_NOT_AVAILABLE:
+            if getattr(error.orig, "sqlstate", None) not in _PUT_OFF:
                 raise
             raise LockNotHadError(str(error.orig)) from error

@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from reservation_core.adapters.pgmq.queue import PgmqQueue
 from reservation_core.adapters.postgres.admissions import PostgresAdmissions
 from reservation_core.adapters.postgres.audit import PostgresAudit
+from reservation_core.adapters.postgres.audit_chain import PostgresAuditChain
 from reservation_core.adapters.postgres.belongings import PostgresBelongings
 from reservation_core.adapters.postgres.booking_life import PostgresBookingLife
 from reservation_core.adapters.postgres.bookings import PostgresBookings
@@ -88,6 +89,11 @@ class PostgresUnitOfWork:
     def audit(self) -> PostgresAudit:
         """The record, to search it."""
         return PostgresAudit(self._connection)
+
+    @cached_property
+    def audit_chain(self) -> PostgresAuditChain:
+        """The record's chain of digests."""
+        return PostgresAuditChain(self._connection)
 
     @cached_property
     def inventory(self) -> PostgresInventory:

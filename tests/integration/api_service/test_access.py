@@ -52,6 +52,8 @@ CALLS: dict[tuple[str, str], Call] = {
     ("POST", "/v1/nodes/{node}/cordon"): Call(403, 403, 200),
     ("POST", "/v1/nodes/{node}/uncordon"): Call(403, 403, 200),
     ("GET", "/v1/events"): Call(403, 403, 200),
+    ("GET", "/v1/events/chain"): Call(403, 403, 200),
+    ("GET", "/v1/events/chain/head"): Call(403, 403, 200),
     ("GET", "/v1/pods/unknown"): Call(403, 403, 200),
     ("POST", "/v1/pods/unknown/{pod}/end"): Call(403, 403, 202),
     ("GET", "/v1/queue"): Call(200, 200, 200),

@@ -1,0 +1,90 @@
+"""The chain of digests in PostgreSQL."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import CursorResult, Row
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from reservation_core.adapters.postgres.queries import statement
+from reservation_core.domain.audit_chain import AuditedEvent, Link, Removals
+from reservation_core.ports.audit_chain import ChainHead, EventsAhead
+
+
+class PostgresAuditChain:
+    """See ports.audit_chain.AuditChain."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def take_turn(self) -> bool:
+        """By a lock on the row of the chain's state."""
+        return (await self._run("take_turn_at_chain")).scalar_one_or_none() is not None
+
+    async def head(self) -> ChainHead:
+        """The newest link."""
+        row = (await self._run("chain_head")).one()
+        return ChainHead(_link(row), row.chained_at)
+
+    async def start(self) -> int:
+        """The oldest link."""
+        position: int = (await self._run("chain_start")).scalar_one()
+        return position
+
+    async def ahead(self, after: int, limit: int) -> EventsAhead | None:
+        """The next events."""
+        row = (await self._run("events_ahead", after=after, limit=limit)).one()
+        return None if row.through is None else EventsAhead(row.through, row.unbroken)
+
+    async def writers(self) -> frozenset[str]:
+        """By their locks."""
+        return frozenset(row.writer for row in await self._run("event_writers"))
+
+    async def events(self, after: int, through: int, limit: int) -> Sequence[AuditedEvent]:
+        """By id."""
+        rows = await self._run("events_between", after=after, through=through, limit=limit)
+        return [AuditedEvent(**row) for row in rows.mappings()]
+
+    async def append(self, links: Sequence[Link], chained_at: datetime) -> None:
+        """All in one statement."""
+        await self._run(
+            "append_to_chain",
+            chained_at=chained_at,
+            positions=[link.position for link in links],
+            event_ids=[link.event_id for link in links],
+            ats=[link.at for link in links],
+            contents=[bytes.fromhex(link.content) for link in links],
+            digests=[bytes.fromhex(link.digest) for link in links],
+        )
+
+    async def links(self, start: int, limit: int) -> Sequence[Link]:
+        """By position."""
+        return [_link(row) for row in await self._run("chain_links", start=start, limit=limit)]
+
+    async def first_since(self, at: datetime) -> int | None:
+        """By the time at which it was chained."""
+        position: int | None = (await self._run("first_chained_since", at=at)).scalar_one_or_none()
+        return position
+
+    async def removals(self) -> Removals:
+        """As the drops of partitions left it."""
+        row = (await self._run("chain_removals")).one()
+        return Removals(row.removed_before, row.removed_through)
+
+    async def unchained_since(self, after: int) -> datetime | None:
+        """The next one's time."""
+        at: datetime | None = (await self._run("oldest_unchained", after=after)).scalar_one_or_none()
+        return at
+
+    async def trim(self, limit: int) -> int:
+        """The oldest."""
+        await self._run("begin_retention")
+        return (await self._run("trim_chain", limit=limit)).rowcount
+
+    async def _run(self, name: str, **values: Any) -> CursorResult[Any]:
+        return await self._connection.execute(statement(name), values)
+
+
+def _link(row: Row[Any]) -> Link:
+    return Link(row.position, row.event_id, row.at, row.content.hex(), row.digest.hex())

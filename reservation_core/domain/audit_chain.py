@@ -1,0 +1,198 @@
+"""The chain of digests over the audit log: what is hashed, and how a chain is checked, wherever it was read from.
+
+Digests are SHA-256 in lower-case hexadecimal. What is hashed is the UTF-8 text of a JSON object: keys in the order of
+their code points, no spaces, characters as they are, times in UTC with six digits after the second and a `Z`.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any
+
+GENESIS = "0" * 64
+"""What the first link names as the digest before it."""
+_MOST_PROBLEMS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class AuditedEvent:
+    """An event as it is stored: all of it is in its digest."""
+
+    id: int
+    at: datetime
+    actor: str
+    kind: str
+    reservation_id: str | None
+    subject: str | None
+    before: str | None
+    after: str | None
+    reason_code: str | None
+    reason: str | None
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """An event's place in the chain. `content` is the digest of the event, `digest` that of the link."""
+
+    position: int
+    event_id: int
+    at: datetime
+    content: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class MissingEvent:
+    """What a link says of an event that is not there."""
+
+    id: int
+    at: datetime
+    content: str
+    removed_by_retention: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ChainLine:
+    """A line of the audit log with its place in the chain; without one it was never chained.
+
+    Either `event` or `missing` is there.
+    """
+
+    position: int | None
+    previous: str | None
+    digest: str | None
+    event: AuditedEvent | None
+    missing: MissingEvent | None
+
+
+@dataclass(frozen=True, slots=True)
+class Removals:
+    """What the retention removed: events up to an id whose time is before another."""
+
+    before: datetime
+    through: int
+
+    def covers(self, event_id: int, at: datetime) -> bool:
+        """Whether an event that is not there can have been removed by the retention."""
+        return event_id <= self.through and at < self.before
+
+
+def exact(at: datetime) -> str:
+    """A time as it is hashed, to the microsecond."""
+    return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def content_digest(event: AuditedEvent) -> str:
+    """The digest of an event."""
+    return _digest({**asdict(event), "at": exact(event.at)})
+
+
+def link_digest(previous: str, position: int, event_id: int, at: datetime, content: str) -> str:
+    """The digest of a link: of the one before it, and of what it says itself."""
+    return _digest({"previous": previous, "position": position, "id": event_id, "at": exact(at), "content": content})
+
+
+def chained(head: Link, events: Iterable[AuditedEvent]) -> Iterator[Link]:
+    """The links of these events, which follow `head` in the order of their ids."""
+    position, previous = head.position, head.digest
+    for event in events:
+        position, content = position + 1, content_digest(event)
+        previous = link_digest(previous, position, event.id, event.at, content)
+        yield Link(position, event.id, event.at, content, previous)
+
+
+def lines(
+    before: Link | None, links: Iterable[Link], events: Iterable[AuditedEvent], removals: Removals
+) -> Iterator[ChainLine]:
+    """Links with their events, in the order of ids; what has no link, or no event, is a line too.
+
+    `before`: the link before the first, None where it is not there.
+    """
+    found: dict[int, list[AuditedEvent]] = {}
+    for event in events:
+        found.setdefault(event.id, []).append(event)
+    previous = GENESIS if before is None else before.digest
+    for link in links:
+        for early in sorted(event_id for event_id in found if event_id < link.event_id):
+            yield from (ChainLine(None, None, None, event, None) for event in found.pop(early))
+        here, *more = found.pop(link.event_id, [None])
+        missing = MissingEvent(link.event_id, link.at, link.content, removals.covers(link.event_id, link.at))
+        yield ChainLine(link.position, previous, link.digest, here, missing if here is None else None)
+        yield from (ChainLine(None, None, None, event, None) for event in more)
+        previous = link.digest
+    for event_id in sorted(found):
+        yield from (ChainLine(None, None, None, event, None) for event in found[event_id])
+
+
+@dataclass
+class ChainCheck:
+    """Checks lines as they come, and keeps none of them. `noted`: a position and its digest from earlier."""
+
+    noted: tuple[int, str] | None = None
+    first: int | None = None
+    head: tuple[int, str] | None = None
+    events: int = 0
+    removed: int = 0
+    count: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    def take(self, line: ChainLine) -> None:
+        """Check the next line."""
+        if line.position is None or line.digest is None or line.previous is None:
+            where = "" if line.event is None else f" {line.event.id} of {exact(line.event.at)}"
+            self._found(f"Event{where} is not in the chain: it was inserted later, or its link was removed.")
+            return
+        self._follows(line.position, line.previous)
+        if line.event is not None:
+            self.events += 1
+            event_id, at, content = line.event.id, line.event.at, content_digest(line.event)
+        elif line.missing is not None:
+            event_id, at, content = line.missing.id, line.missing.at, line.missing.content
+            if line.missing.removed_by_retention:
+                self.removed += 1
+            else:
+                self._found(f"Event {event_id} of {exact(at)} at position {line.position} was deleted.")
+        else:
+            self._found(f"Position {line.position} has no event.")
+            return
+        if link_digest(line.previous, line.position, event_id, at, content) != line.digest:
+            self._found(f"Event {event_id} at position {line.position} is not as it was chained.")
+        if self.noted is not None and line.position == self.noted[0] and line.digest != self.noted[1]:
+            self._found(f"The digest at position {line.position} is not the one that was noted.")
+        self.first = line.position if self.first is None else self.first
+        self.head = (line.position, line.digest)
+
+    def finish(self) -> None:
+        """No line follows."""
+        position = None if self.noted is None else self.noted[0]
+        if position is not None and (self.first is None or self.head is None or position > self.head[0]):
+            self._found(f"The noted position {position} is beyond the end: lines are missing there.")
+        elif position is not None and self.first is not None and position < self.first:
+            self._found(
+                f"The noted position {position} lies before the first one, {self.first}: it can't be compared."
+                " Note a later one."
+            )
+
+    def _follows(self, position: int, previous: str) -> None:
+        if self.head is None:
+            if position == 1 and previous != GENESIS:
+                self._found("Position 1 names a digest before it, but is the first.")
+        elif position > self.head[0] + 1:
+            self._found(f"Lines are missing between positions {self.head[0]} and {position}.")
+        elif position <= self.head[0]:
+            self._found(f"Position {position} comes after position {self.head[0]}.")
+        elif previous != self.head[1]:
+            self._found(f"Position {position} does not follow the digest of position {self.head[0]}.")
+
+    def _found(self, problem: str) -> None:
+        self.count += 1
+        if len(self.problems) < _MOST_PROBLEMS:
+            self.problems.append(problem)
+
+
+def _digest(fields: Mapping[str, Any]) -> str:
+    text = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return sha256(text.encode()).hexdigest()

@@ -1,0 +1,129 @@
+"""Chaining the audit log after it is written, so that nobody who writes waits for it; and reading the chain.
+
+Ids are drawn before a transaction commits, so an event may come to be seen after one with a greater id. The chain is in
+the order of ids all the same: where one is missing, it waits until the transactions that were writing then are over,
+and what is missing even then was never recorded.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from datetime import datetime
+
+from reservation_core.domain.audit_chain import ChainLine, Link, chained, lines
+from reservation_core.domain.errors import ChainTrimmedError, ForbiddenError
+from reservation_core.ports.audit_chain import ChainHead
+from reservation_core.ports.identities import Principal
+from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
+
+BATCH = 500
+_PATIENCE_LOOKS = 40
+_LOOK_EVERY_S = 0.05
+_MOST_EVENTS = 10_000
+"""Of one page: there are more than links only where somebody put them there."""
+_FIRST_ID = -(2**63)
+
+
+@dataclass(frozen=True, slots=True)
+class ChainStretch:
+    """What is still to be read: the links after one position, up to another."""
+
+    after: int
+    through: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChainPage:
+    """Some lines, and what is left after them."""
+
+    lines: tuple[ChainLine, ...]
+    rest: ChainStretch | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChainStanding:
+    """The newest link, the position of the first one that can be checked, and since when events wait to be chained."""
+
+    head: ChainHead
+    first: int
+    unchained_since: datetime | None
+
+
+async def chain_events(uow_factory: UnitOfWorkFactory, batch: int = BATCH) -> int:
+    """Chain the next events; returns how many. 0: there are none, or somebody else chains or still writes."""
+    async with uow_factory() as uow:
+        head = (await uow.audit_chain.head()).link
+        ahead = await uow.audit_chain.ahead(head.event_id, batch)
+        if ahead is None:
+            return 0
+        # Only now: whoever has an id that was missing has had the lock by then.
+        writers = frozenset[str]() if ahead.unbroken == ahead.through else await uow.audit_chain.writers()
+    through = ahead.through if await _are_over(uow_factory, writers) else ahead.unbroken
+    if through is None:
+        return 0
+    async with uow_factory() as uow:
+        if not await uow.audit_chain.take_turn():
+            return 0
+        latest = await uow.audit_chain.head()
+        if latest.link != head:
+            return 0
+        events = await uow.audit_chain.events(head.event_id, through, batch)
+        links = list(chained(head, events))
+        await uow.audit_chain.append(links, max(await uow.now(), latest.chained_at))
+    return len(links)
+
+
+async def _are_over(uow_factory: UnitOfWorkFactory, writers: frozenset[str]) -> bool:
+    """Wait, for some seconds at most, until these transactions are over."""
+    for _ in range(_PATIENCE_LOOKS):
+        if not writers:
+            return True
+        await asyncio.sleep(_LOOK_EVERY_S)
+        async with uow_factory(one_statement=True) as uow:
+            writers &= await uow.audit_chain.writers()
+    return not writers
+
+
+async def chain_standing(uow: UnitOfWork) -> ChainStanding:
+    """How far the chain is."""
+    head = await uow.audit_chain.head()
+    first = await uow.audit_chain.start() + 1
+    return ChainStanding(head, first, await uow.audit_chain.unchained_since(head.link.event_id))
+
+
+def require_chain_reader(principal: Principal) -> None:
+    """Raises ForbiddenError for others than administrators."""
+    if not principal.is_admin:
+        raise ForbiddenError("The chain of the audit log is for administrators. See GET /v1/events?subject= for yours.")
+
+
+async def stretch_of(uow: UnitOfWork, since: datetime | None, until: datetime | None) -> ChainStretch:
+    """The links that were made in [since, until); None: from the first one that can be checked, up to the newest."""
+    start, head = await uow.audit_chain.start(), (await uow.audit_chain.head()).link.position
+    first = start + 1 if since is None else await uow.audit_chain.first_since(since)
+    beyond = None if until is None else await uow.audit_chain.first_since(until)
+    return ChainStretch(head if first is None else max(start, first - 1), head if beyond is None else beyond - 1)
+
+
+async def read_chain(uow: UnitOfWork, stretch: ChainStretch, limit: int) -> ChainPage:
+    """The next lines. Raises ChainTrimmedError when the retention has removed where they begin."""
+    start = await uow.audit_chain.start()
+    if stretch.after < start:
+        raise ChainTrimmedError(
+            f"Retention has removed the links up to position {start} since this export began. Begin again."
+        )
+    count = min(limit, max(0, stretch.through - stretch.after))
+    links = [link for link in await uow.audit_chain.links(stretch.after, count + 1) if link.position <= stretch.through]
+    before = links.pop(0) if links and links[0].position == stretch.after else None
+    if not links:
+        return ChainPage((), None)
+    after_id = _first_id(before, is_start=stretch.after == start)
+    events = await uow.audit_chain.events(after_id, links[-1].event_id, _MOST_EVENTS)
+    # Only now: an event that was removed before it was read is in what is said of removals.
+    found = tuple(lines(before, links, events, await uow.audit_chain.removals()))
+    at_end = links[-1].position >= stretch.through
+    return ChainPage(found, None if at_end else ChainStretch(links[-1].position, stretch.through))
+
+
+def _first_id(before: Link | None, *, is_start: bool) -> int:
+    """Events from where on belong to a page: those before the first link of all are shown with it."""
+    return _FIRST_ID if is_start or before is None else before.event_id

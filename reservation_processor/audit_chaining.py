@@ -1,0 +1,20 @@
+"""The leader chains the audit log as it grows."""
+
+import asyncio
+
+from reservation_core.runtime.wiring import Runtime
+from reservation_core.usecases.audit_chain import chain_events
+
+LOOK_EVERY_S = 0.5
+
+
+async def keep_chaining(runtime: Runtime) -> None:
+    """Chain what is recorded until cancelled; a long backlog takes no more than half of the time."""
+    clock = asyncio.get_running_loop().time
+
+    async def once() -> None:
+        begun = clock()
+        chained = await chain_events(runtime.uow)
+        await asyncio.sleep(clock() - begun if chained else LOOK_EVERY_S)
+
+    await runtime.loops["audit_chain"].repeat(once)
