@@ -7,7 +7,6 @@ import pty
 import subprocess
 import sys
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -78,29 +77,53 @@ def test_a_node_is_cordoned_and_that_is_on_record(system: System) -> None:
     assert "No" in system.cli("audit", "--subject", "user:alice").stdout
 
 
-def test_the_audit_log_is_exported_as_json_lines(system: System, tmp_path: Path, run_sql) -> None:
-    # Not so long ago that the server would remove them.
-    day = (datetime.now(UTC) - timedelta(days=10)).replace(hour=0, minute=0, second=0, microsecond=0)
+def test_the_audit_log_is_exported_and_checked(system: System, tmp_path: Path, run_sql) -> None:
     run_sql(
         "INSERT INTO events (at, actor, kind, subject) "
-        f"SELECT timestamptz '{day.isoformat()}' + n * interval '1 minute', 'ada', 'node_fenced', 'node-' || n "
-        "FROM generate_series(1, 1234) n"
+        "SELECT now(), 'ada', 'node_fenced', 'node-' || n FROM generate_series(1, 1234) n"
     )
-    span = ("--from", f"{day:%Y-%m-%dT%H:%MZ}", "--to", f"{day + timedelta(days=1):%Y-%m-%dT%H:%MZ}")
-    exported = system.cli("audit", "export", *span, who="admin")
-    assert (exported.returncode, exported.stderr) == (0, "")
+    eventually_sync(lambda: "not all chained" not in system.cli("audit", "verify", who="admin").stdout)
+    exported = system.cli("audit", "export", "--to", "2100-01-01T00:00Z", who="admin")
+    assert exported.returncode == 0, exported.stderr
     lines = [json.loads(line) for line in exported.stdout.splitlines()]
-    assert [line["subject"] for line in lines] == [f"node-{n}" for n in range(1234, 0, -1)]
+    subjects = [line["event"]["subject"] for line in lines if line["event"]["actor"] == "ada"]
+    assert subjects == [f"node-{n}" for n in range(1, 1235)]
+    noted = exported.stderr.split()[-1]
+    assert noted == f"{lines[-1]['position']}:{lines[-1]['digest']}"
     folder = tmp_path / "exported"
     folder.mkdir()
-    file = folder / "january.jsonl"
-    assert "1234 events" in system.cli("audit", "export", *span, "--file", str(file), who="admin").stderr
-    assert file.read_text() == exported.stdout
-    some = system.cli("audit", "export", *span, "--subject", "node-7", who="admin").stdout
-    assert [json.loads(line)["subject"] for line in some.splitlines()] == ["node-7"]
-    file.unlink()
-    refused = system.cli("audit", "export", "--file", str(file))
+    file, rest = folder / "first.jsonl", folder / "rest.jsonl"
+    assert " lines are in" in system.cli("audit", "export", "--file", str(file), who="admin").stderr
+    assert file.read_text().startswith(exported.stdout)
+    # Two files are one chain; no server is asked for it.
+    whole = file.read_text().splitlines(keepends=True)
+    file.write_text("".join(whole[:700]))
+    rest.write_text("".join(whole[700:]))
+    alone = {"GPU_DEV_SERVER": "http://127.0.0.1:9"}
+    checked = system.cli("audit", "verify", str(file), str(rest), "--noted", noted, **alone)
+    assert (checked.returncode, "The chain is whole." in checked.stdout) == (0, True), checked.stderr
+    backwards = system.cli("audit", "verify", str(rest), str(file), **alone)
+    assert (backwards.returncode, "comes after position" in backwards.stdout) == (4, True)
+    rest.write_text("".join(whole[700:]).replace("node-1200", "node-1201"))
+    changed = system.cli("audit", "verify", str(rest), **alone)
+    assert (changed.returncode, "is not as it was chained" in changed.stdout) == (4, True)
+    rest.write_text("nothing\n")
+    assert "Line 1 of" in system.cli("audit", "verify", str(rest), **alone).stderr
+    assert system.cli("audit", "verify", str(folder / "none"), **alone).returncode == 2
+    assert system.cli("audit", "verify", "--noted", "7", **alone).returncode == 2
+    # In the server's own log, too.
+    assert system.cli("audit", "verify", "--noted", noted, who="admin").returncode == 0
+    run_sql("ALTER TABLE events DISABLE TRIGGER USER")
+    run_sql("UPDATE events SET actor = 'eve' WHERE subject = 'node-77'")
+    run_sql("ALTER TABLE events ENABLE TRIGGER USER")
+    changed = system.cli("audit", "verify", who="admin")
+    assert (changed.returncode, changed.stdout.count("is not as it was chained")) == (4, 1)
+    assert "The audit log was changed" in changed.stderr
+    for file in folder.iterdir():
+        file.unlink()
+    refused = system.cli("audit", "export", "--file", str(folder / "mine.jsonl"))
     assert (refused.returncode, list(folder.iterdir())) == (6, [])
+    assert system.cli("audit", "verify").returncode == 6
 
 
 def test_unknown_pods_are_listed_and_ended(system: System, run_sql) -> None:

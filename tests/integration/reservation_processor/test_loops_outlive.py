@@ -38,7 +38,8 @@ SQLSTATES = [
 ]  # fmt: skip
 LOOPS = [
     "audit_chain", "calendar", "clock", "ends", "expire", "fair_shares", "holdings", "lease", "notifications",
-    "open_pages", "planner", "pod_operations", "policy", "promised_cards", "repair", "resync", "update", "usage_sums", "wake_ups",
+    "open_pages", "planner", "pod_operations", "policy", "promised_cards", "repair", "resync", "update",
+    "usage_sums", "wake_ups",
 ]  # fmt: skip
 """Those that ask the database without anybody's doing, each often enough here."""
 OFTEN_S = 0.3

@@ -17,7 +17,8 @@ from reservation_core.adapters.postgres.wakeups import PostgresWakeups
 from reservation_core.domain.retention import Kind, RetentionRules
 from reservation_core.ports.retention import LockNotHadError
 from reservation_core.ports.transactions import UnitOfWorkFactory
-from reservation_core.usecases.retention import RetentionWalk, remove_old
+from reservation_core.usecases.audit_chain import chain_events
+from reservation_core.usecases.retention import RetentionReport, RetentionWalk, remove_old
 from tests.scripted_cluster import ScriptedCluster
 
 FOR_EVER = RetentionRules(None, None, None, None, None, None)
@@ -37,6 +38,15 @@ async def uow(database_url: str) -> AsyncIterator[UnitOfWorkFactory]:
 
 def keeping_events(days: float) -> RetentionRules:
     return RetentionRules(timedelta(days=days), None, None, None, None, None)
+
+
+async def chain_and_remove(
+    uow: UnitOfWorkFactory, cluster: ScriptedCluster, rules: RetentionRules, walk: RetentionWalk
+) -> RetentionReport:
+    """What is not chained is not removed."""
+    while await chain_events(uow):
+        pass
+    return await remove_old(uow, cluster, rules, walk)
 
 
 async def partitions(seed: Any) -> list[str]:
@@ -96,7 +106,7 @@ async def test_what_is_old_goes_by_whole_partitions(seed: Any, uow: UnitOfWorkFa
     left = (OUR_TIME - datetime(2020, 3, 1, tzinfo=UTC)).days
 
     async def look(rules: RetentionRules) -> int:
-        return (await remove_old(uow, ScriptedCluster(), rules, walk)).removed.get(Kind.EVENTS, 0)
+        return (await chain_and_remove(uow, ScriptedCluster(), rules, walk)).removed.get(Kind.EVENTS, 0)
 
     assert await look(FOR_EVER) == 0
     assert await look(keeping_events(left + 2)) == 1
@@ -113,14 +123,14 @@ async def test_what_fits_into_no_month_goes_when_all_of_it_is_old(seed: Any, uow
     await seed.run(RECORD, at=far, subject="old")
     ahead = await seed.run(RECORD, at=OUR_TIME + timedelta(days=4000), subject="ahead")
     assert ahead
-    report = await remove_old(uow, ScriptedCluster(), keeping_events(400), RetentionWalk())
+    report = await chain_and_remove(uow, ScriptedCluster(), keeping_events(400), RetentionWalk())
     assert report.removed == {}
     assert await subjects(seed) == ["old", "ahead"]
 
 
 async def test_a_default_partition_with_old_lines_alone_is_replaced(seed: Any, uow: UnitOfWorkFactory) -> None:
     await seed.run(RECORD, at=datetime(2020, 1, 5, tzinfo=UTC), subject="old")
-    report = await remove_old(uow, ScriptedCluster(), keeping_events(400), RetentionWalk())
+    report = await chain_and_remove(uow, ScriptedCluster(), keeping_events(400), RetentionWalk())
     assert report.removed == {Kind.EVENTS: 1}
     assert await subjects(seed) == []
     with pytest.raises(DBAPIError, match="append-only"):
@@ -138,7 +148,7 @@ async def test_events_of_what_is_not_over_stay(seed: Any, uow: UnitOfWorkFactory
         at=made_at,
     )
     await seed.run(RECORD, at=made_at + timedelta(days=1), subject="node-a")
-    assert (await remove_old(uow, ScriptedCluster(), keeping_events(1), RetentionWalk())).removed == {}
+    assert (await chain_and_remove(uow, ScriptedCluster(), keeping_events(1), RetentionWalk())).removed == {}
     assert await subjects(seed) == ["node-a"]
 
 
@@ -151,7 +161,7 @@ async def test_who_reads_for_long_puts_a_drop_off_and_keeps_no_writer_waiting(
         reading = reader.transaction()
         await reading.start()
         await reader.fetch("SELECT FROM events")
-        look = asyncio.create_task(remove_old(uow, ScriptedCluster(), keeping_events(400), RetentionWalk()))
+        look = asyncio.create_task(chain_and_remove(uow, ScriptedCluster(), keeping_events(400), RetentionWalk()))
         await seed.run(RECORD, at=OUR_TIME, subject="new")
         report = await look
         assert (report.removed, len(report.put_off)) == ({}, 1)
@@ -161,7 +171,9 @@ async def test_who_reads_for_long_puts_a_drop_off_and_keeps_no_writer_waiting(
         await reading.rollback()
     finally:
         await reader.close()
-    assert (await remove_old(uow, ScriptedCluster(), keeping_events(400), RetentionWalk())).removed == {Kind.EVENTS: 1}
+    assert (await chain_and_remove(uow, ScriptedCluster(), keeping_events(400), RetentionWalk())).removed == {
+        Kind.EVENTS: 1
+    }
     assert await subjects(seed) == ["new"]
 
 
