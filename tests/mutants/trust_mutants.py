@@ -5,6 +5,9 @@ from tests.mutants.mutant import Mutant
 TOKENS = "tests/integration/api_service/test_token_scopes.py"
 WEBHOOK = "tests/integration/admission_webhook/test_serving.py"
 TRIGGERS = "migrations/versions/0027_token_scopes.sql"
+CHAIN = "tests/integration/reservation_core/adapters/postgres/test_audit_chain.py"
+CHAINING = "reservation_core/usecases/audit_chain.py"
+CHAIN_TABLES = "migrations/versions/0029_audit_chain.sql"
 
 TRUST = (
     Mutant(
@@ -102,5 +105,53 @@ TRUST = (
         'if clients_are_known and "tls" not in request.scope.get("extensions", {}):',
         "if False:",
         (f"{WEBHOOK}::test_with_an_authority_for_clients_nobody_else_learns_anything_about_a_pod",),
+    ),
+    Mutant(
+        "the chain waits for nobody",
+        "Where an id is missing, the chain waits until the transactions that write then are over",
+        CHAINING,
+        "    through = ahead.through if await _are_over(uow_factory, writers) else ahead.unbroken\n",
+        "    through = ahead.through\n",
+        (f"{CHAIN}::test_what_commits_late_is_waited_for", f"{CHAIN}::test_many_write_and_chain_at_once"),
+    ),
+    Mutant(
+        "several append to the chain at once",
+        "One at a time appends to the chain, after the link that it saw",
+        CHAINING,
+        "        if latest.link != head:\n            return 0\n",
+        "",
+        (f"{CHAIN}::test_many_write_and_chain_at_once",),
+    ),
+    Mutant(
+        "a month goes before it is chained",
+        "A partition of the audit log stays until all of it is chained",
+        CHAIN_TABLES,
+        "    IF newest_id > (SELECT event_id FROM event_chain ORDER BY position DESC LIMIT 1) THEN",
+        "    IF false THEN",
+        (f"{CHAIN}::test_what_is_not_chained_is_not_removed",),
+    ),
+    Mutant(
+        "links go before their events",
+        "Links of the chain are removed after their events alone",
+        CHAIN_TABLES,
+        "WHERE OLD.at < removed_before AND OLD.event_id <= removed_through",
+        "WHERE true",
+        (f"{CHAIN}::test_retention_removes_no_link_whose_event_it_did_not_remove",),
+    ),
+    Mutant(
+        "what was deleted counts as removed",
+        "A missing event that is not as old as what retention removed was deleted",
+        "reservation_core/domain/audit_chain.py",
+        "return event_id <= self.through and at < self.before",
+        "return event_id <= self.through",
+        ("tests/unit/reservation_core/domain/test_audit_chain.py",),
+    ),
+    Mutant(
+        "events beside the chain are not shown",
+        "An event without a link is shown where the chain is read, and found",
+        "reservation_core/domain/audit_chain.py",
+        "            yield from (ChainLine(None, None, None, event, None) for event in found.pop(early))\n",
+        "            found.pop(early)\n",
+        (f"{CHAIN}::test_an_event_in_a_hole_between_ids_is_found",),
     ),
 )
