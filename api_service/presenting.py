@@ -13,9 +13,10 @@ from reservation_core import contracts
 from reservation_core.contracts_events import EventOut
 from reservation_core.contracts_job_specs import JobSpec, WorkloadSpec
 from reservation_core.contracts_nodes import UnknownPodOut
-from reservation_core.contracts_tokens import TokenOut
+from reservation_core.contracts_tokens import TokenBudgetOut, TokenOut
 from reservation_core.domain.model import PodName, Reason, Reservation
 from reservation_core.domain.placement.link_words import link_words
+from reservation_core.domain.token_budgets import MICROS_AN_HOUR, Budget
 from reservation_core.domain.token_scopes import in_order
 from reservation_core.ports.audit import RecordedEvent
 from reservation_core.ports.events import EventRecord
@@ -265,6 +266,16 @@ def token(record: TokenRecord) -> TokenOut:
         scopes=in_order(record.scopes),
         made_with=record.made_with,
         session=record.session,
+        budget=None if record.budget is None else _budget(record.budget),
+    )
+
+
+def _budget(budget: Budget) -> TokenBudgetOut:
+    return TokenBudgetOut(
+        token=budget.token_id,
+        gpu_hours=round(budget.gpu_us / MICROS_AN_HOUR, 6),
+        until=budget.until,
+        used_gpu_hours=round(budget.charged_us / MICROS_AN_HOUR, 6),
     )
 
 

@@ -41,7 +41,7 @@ BY_KEY = frozenset(
     resend_pod_operations end_silent_sessions submit_reservations disabled_of bookings_named stored_answers
     report_unknown_pods forget_unknown_pods request_end_of_unknown_pod cards_for_unknown_pod lock_fair_shares
     forget_fair_shares use_proof user_id_of_name
-    record_missed_starts
+    record_missed_starts add_budget hold_budgets settle_budgets charge_budgets view_budgets
     take_turn_at_chain event_writers append_to_chain chain_removals
     begin_retention lock_ended_reservations claim_usage keep_usage remove_allocations remove_allocations_of
     remove_promises_of unlink_started_jobs remove_pod_logs_of remove_admissions_of remove_windows_of remove_bookings_of
@@ -189,6 +189,7 @@ def _timers(now: datetime, newest: int) -> dict[str, list[Values]]:
         "remove_pod_logs": [{"before": now - timedelta(days=7), "limit": 100}],
         "retention_standing": [{}],
         "sum_up_given_back": [{"before": now, "limit": 100}],
+        "sum_up_refunds": [{"limit": 100}],
         "bring_shares_up": [
             {"as_of": now - timedelta(seconds=30), "now": now, "half_life_s": 604_800.0, "rate_s": 872_541.0,
              "age_s": 30.0}

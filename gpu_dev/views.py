@@ -21,7 +21,7 @@ from reservation_core.contracts import (
     UserOut,
 )
 from reservation_core.contracts_nodes import UnknownPodOut
-from reservation_core.contracts_tokens import TokenOut
+from reservation_core.contracts_tokens import TokenBudgetOut, TokenOut
 from reservation_core.contracts_users import BelongingOut
 from reservation_core.domain.model import GpuState, JobStatus
 from reservation_core.domain.token_scopes import TokenScope
@@ -251,6 +251,14 @@ def _scopes(scopes: Sequence[TokenScope]) -> str:
     return "everything" if len(scopes) == len(TokenScope) else " ".join(scopes)
 
 
+def _budget(budget: TokenBudgetOut | None) -> str:
+    """How much of it is used, and until when it is one."""
+    if budget is None:
+        return ""
+    until = "" if budget.until is None else f" until {local_time(budget.until)}"
+    return f"{budget.used_gpu_hours:.10g} of {budget.gpu_hours:.10g} GPU-hours{until}"
+
+
 TOKEN = View[TokenOut](
     name=lambda token: token.id,
     columns=(
@@ -258,6 +266,7 @@ TOKEN = View[TokenOut](
         Column("NAME", lambda token: token.name or ""),
         Column("USER", lambda token: token.user),
         Column("GOOD FOR", lambda token: _scopes(token.scopes)),
+        Column("BUDGET", lambda token: _budget(token.budget)),
         Column("CREATED", lambda token: local_time(token.created_at)),
         Column("EXPIRES", lambda token: local_time(token.expires_at) or "never"),
         Column("LAST USED", lambda token: local_time(token.last_used_at) or "never"),

@@ -5,7 +5,31 @@ from typing import Annotated
 from pydantic import Field
 
 from reservation_core.contracts import Duration, Line, Time, UserName, Wire
+from reservation_core.contracts_bookings import Instant
+from reservation_core.domain.token_budgets import MOST_HOURS
 from reservation_core.domain.token_scopes import TokenScope
+
+
+class TokenBudget(Wire):
+    """So many GPU-hours may be asked for with a token until then, and after that none.
+
+    Without `until` it ends with the budget of the token that it is made with, or else with the token.
+    """
+
+    gpu_hours: Annotated[float, Field(strict=True, gt=0, le=MOST_HOURS, allow_inf_nan=False)]
+    until: Annotated[Instant, Field(strict=True)] | None = None
+
+
+class TokenBudgetOut(Wire):
+    """A budget, the token that has it, and how much of it is used.
+
+    What waits, runs or is booked counts in full, and what is over by the GPU time that it held.
+    """
+
+    token: str
+    gpu_hours: float
+    until: Time | None
+    used_gpu_hours: float
 
 
 class TokenCreate(Wire):
@@ -15,6 +39,7 @@ class TokenCreate(Wire):
     user: UserName | None = None
     expires_in: Duration | None = None
     scopes: Annotated[list[TokenScope], Field(min_length=1, max_length=len(TokenScope))] | None = None
+    budget: TokenBudget | None = None
 
 
 class TokenRenew(Wire):
@@ -26,7 +51,7 @@ class TokenRenew(Wire):
 class TokenOut(Wire):
     """A token without its secret. It ends with the token that it was made with, and is good for nothing beyond that.
 
-    A browser's `session` is good for the pages alone.
+    A browser's `session` is good for the pages alone. `budget` is its own, or that of the nearest token before it.
     """
 
     id: str
@@ -39,6 +64,7 @@ class TokenOut(Wire):
     scopes: list[TokenScope]
     made_with: str | None
     session: bool
+    budget: TokenBudgetOut | None
 
 
 class TokensRevoked(Wire):

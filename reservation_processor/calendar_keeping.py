@@ -9,6 +9,7 @@ from reservation_core.runtime.settings import ProcessorSettings
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.keep_bookings import BookingKeeping
 from reservation_core.usecases.keep_calendar import keep_calendar
+from reservation_core.usecases.spend import sum_up_refunds
 from reservation_core.usecases.usage import sum_up_given_back, sum_up_usage
 from reservation_core.usecases.waitlist import Waitlist
 
@@ -36,3 +37,4 @@ async def sum_up(runtime: Runtime) -> None:
     """Sum up once what was given back and used: what is not summed yet counts as well, and only takes longer."""
     await sum_up_given_back(runtime.uow)
     await sum_up_usage(runtime.uow)
+    await sum_up_refunds(runtime.uow)

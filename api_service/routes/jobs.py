@@ -24,7 +24,7 @@ from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.cancel import cancel
 from reservation_core.usecases.extend import extend
 from reservation_core.usecases.owned import view_owned, visible_user
-from reservation_core.usecases.submit import prepare, project_within
+from reservation_core.usecases.submit import prepare, project_within, submit_on_budget
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
@@ -67,7 +67,10 @@ async def submit_job(request: Request) -> Response:
     answer = presenting.accepted(new.reservation)
     if key is not None:
         new = replace(new, idempotency_key=key, request_hash=hashed, answer=answer)
-    stored = await services.submissions.submit(new)
+    if caller.budget_id is None:
+        stored = await services.submissions.submit(new)
+    else:
+        stored = await submit_on_budget(runtime.uow, caller, new, now)
     if stored.conflict:
         raise conflict()
     if stored.refusal is not None:

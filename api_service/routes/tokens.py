@@ -41,6 +41,7 @@ async def create_token(request: Request, services: Served, caller: Caller) -> Re
 
     It is good for `scopes`, or else for all that the token is good for that it is made with. It never goes beyond that
     one, does not outlast it, and is revoked with it. Without `expires_in` it lasts without end, where that may be.
+    What is asked for with it is charged to its `budget`, and to that of each token before it.
     """
     body = await bodies.read(request, TokenCreate, limit=services.settings.max_body_bytes)
     runtime = services.runtime
@@ -54,6 +55,7 @@ async def create_token(request: Request, services: Served, caller: Caller) -> Re
             user=body.user,
             expires_in=body.expires_in,
             scopes=None if body.scopes is None else frozenset(body.scopes),
+            budget=body.budget,
             longest=services.settings.auth.longest_token,
             ids=runtime.ids,
             now=now,

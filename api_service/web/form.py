@@ -1,5 +1,6 @@
 """What forms send: fields as text, bounded."""
 
+import re
 from collections.abc import Mapping, Sequence
 from urllib.parse import parse_qs
 
@@ -11,6 +12,7 @@ from api_service.problems import ProblemError
 from reservation_core.domain.short_durations import seconds_in
 
 _MOST_FIELDS = 500
+_DECIMAL = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?")
 _TYPE = "application/x-www-form-urlencoded"
 
 
@@ -46,6 +48,15 @@ class Form:
         if not value.isascii() or not value.removeprefix("-").isdecimal() or len(value) > 18:
             raise ProblemError(422, "invalid_request", f"{words} must be a whole number, such as 4.")
         return int(value)
+
+    def decimal(self, name: str, words: str) -> float | None:
+        """A number. Raises ProblemError (422) for what is none; `words` is what people call the field."""
+        value = self.get(name)
+        if value is None:
+            return None
+        if not _DECIMAL.fullmatch(value):
+            raise ProblemError(422, "invalid_request", f"{words} must be a number, such as 40 or 2.5.")
+        return float(value)
 
     def duration(self, name: str) -> int | str | None:
         """A length of time as REST takes it: the seconds of `1h30m`; what is not written so goes as it is, for REST

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from api_service.web.form import Form
+from api_service.problems import ProblemError
+from api_service.web.visit import Visit
 
 SCOPES = {
     "": "everything that you may do",
@@ -13,8 +14,9 @@ SCOPES = {
 """The choices of the form, by the scopes that they send. `gpu-dev tokens create` offers any combination."""
 
 
-def token_asked(form: Form) -> dict[str, Any]:
-    """A body for POST /v1/tokens."""
+def token_asked(visit: Visit) -> dict[str, Any]:
+    """A body for POST /v1/tokens. Raises ProblemError (422) for what is no number and no time."""
+    form = visit.form
     asked: dict[str, Any] = {}
     if (name := form.get("name")) is not None:
         asked["name"] = name
@@ -22,4 +24,9 @@ def token_asked(form: Form) -> dict[str, Any]:
         asked["expires_in"] = lasts
     if scopes := (form.get("scopes") or "").split():
         asked["scopes"] = scopes
+    hours, until = form.decimal("gpu_hours", "The budget"), form.get("until")
+    if hours is not None:
+        asked["budget"] = {"gpu_hours": hours} | ({} if until is None else {"until": visit.instant(until)})
+    elif until is not None:
+        raise ProblemError(422, "invalid_request", "A budget has an end, and no GPU-hours. Say how many.")
     return asked

@@ -15,10 +15,12 @@ from gpu_dev.errors import ClientError, UnreachableError, UsageError
 from gpu_dev.exchange import Exchange
 from gpu_dev.options import Output
 from gpu_dev.output import Format, show_list, show_one
+from gpu_dev.requests import checked
 from gpu_dev.session import client_for, connection_of
 from gpu_dev.terminal import put, say
+from gpu_dev.times import local_now, parse_instant, zone_name
 from gpu_dev.views import TOKEN
-from reservation_core.contracts_tokens import TokenCreate
+from reservation_core.contracts_tokens import TokenBudget, TokenCreate
 from reservation_core.domain.token_scopes import TokenScope
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -42,6 +44,16 @@ def create(
         list[TokenScope] | None,
         typer.Option("--scope", help="What it is good for; may be repeated. Default: as yours."),
     ] = None,
+    gpu_hours: Annotated[
+        float | None, typer.Option("--gpu-hours", help="Its budget: so many GPU-hours may be asked for with it.")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", help='The end of the budget: "fri 18:00", 2030-01-31, RFC 3339.')
+    ] = None,
+    zone: Annotated[
+        str | None,
+        typer.Option("--time-zone", "-z", help="What times without offset are meant in (default: this machine's)."),
+    ] = None,
     output: Annotated[Format | None, typer.Option("--output", "-o", help="Show the whole answer so.")] = None,
 ) -> None:
     """Create a token and print it: the only time that it is shown.
@@ -49,8 +61,13 @@ def create(
     It ends with the token that you use, and does not reach farther.
     """
     longest = None if expires_in is None else parse_duration(expires_in)
+    if until is not None and gpu_hours is None:
+        raise UsageError("--until is the end of a budget. Say with --gpu-hours how large it is.")
+    end = None if until is None else parse_instant(until, local_now(), zone_name(zone))
+    budget = None if gpu_hours is None else checked(TokenBudget, {"gpu_hours": gpu_hours, "until": end})
     with client_for(ctx) as client:
-        made = client.create_token(TokenCreate(name=name, user=user, expires_in=longest, scopes=scopes or None))
+        asked = TokenCreate(name=name, user=user, expires_in=longest, scopes=scopes or None, budget=budget)
+        made = client.create_token(asked)
     if made.token is None:
         # The answer was lost on its way and this is its repetition, which holds no secret.
         raise UnreachableError(

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from reservation_core.domain.errors import ForbiddenError
+from reservation_core.domain.token_budgets import Budget
 
 
 class TokenScope(StrEnum):
@@ -32,11 +33,15 @@ def in_order(scopes: frozenset[TokenScope]) -> list[TokenScope]:
 
 @dataclass(frozen=True, slots=True)
 class TokenReach:
-    """What a token may do, until when (None: without end), and how many were made in a line before it."""
+    """What a token may do, until when (None: without end), and how many were made in a line before it.
+
+    `budget` is its own, or that of the nearest before it.
+    """
 
     scopes: frozenset[TokenScope]
     expires_at: datetime | None
     generation: int = 0
+    budget: Budget | None = None
 
     def passed_on(
         self,

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from reservation_core.domain.model import Role
 from reservation_core.domain.sign_in import SignInMethod
+from reservation_core.domain.token_budgets import Budget
 from reservation_core.domain.token_scopes import EVERYTHING, TokenReach, TokenScope
 
 
@@ -22,6 +23,7 @@ class Principal:
     session: bool = False  # of a browser: no bearer token
     session_from: str | None = None  # with which token it was begun; None where at a sign-in elsewhere
     scopes: frozenset[TokenScope] = EVERYTHING
+    budget_id: str | None = None  # of the token whose budget it is held to: its own, or the nearest before it
 
     @property
     def is_admin(self) -> bool:
@@ -55,6 +57,7 @@ class TokenRecord:
     scopes: frozenset[TokenScope]
     made_with: str | None
     session: bool
+    budget: Budget | None  # its own, or the nearest before it
 
 
 class Identities(Protocol):
@@ -106,9 +109,10 @@ class Identities(Protocol):
         session_from: str | None = None,
         made_with: str | None = None,
         scopes: frozenset[TokenScope] = EVERYTHING,
+        budget: Budget | None = None,
     ) -> TokenRecord:
         """Store a token's digest; `method` says what vouched for whoever got it at a sign-in. It ends with the token
-        that it was made with, or that a browser's session was begun with (`session_from`)."""
+        that it was made with, or that a browser's session was begun with (`session_from`). `budget`: its own."""
         ...
 
     async def token_reach(self, token_id: str, now: datetime) -> TokenReach | None:

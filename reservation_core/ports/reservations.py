@@ -42,6 +42,11 @@ class Submitted:
     conflict: bool = False
     refusal: Refusal | None = None
 
+    @property
+    def is_stored(self) -> bool:
+        """Whether the submission is a job from now on."""
+        return self.replayed_answer is None and not self.conflict and self.refusal is None
+
 
 @dataclass(frozen=True, slots=True)
 class JobView:

@@ -12,6 +12,7 @@ from reservation_core.ports.audit_chain import AuditChain
 from reservation_core.ports.belongings import Belongings
 from reservation_core.ports.booking_life import BookingLife
 from reservation_core.ports.bookings import Bookings, CalendarFeeds
+from reservation_core.ports.budgets import Budgets
 from reservation_core.ports.calendar_work import CalendarDue
 from reservation_core.ports.entitlements import Entitlements
 from reservation_core.ports.events import Events
@@ -70,6 +71,8 @@ class UnitOfWork(Protocol):
     def unknown_pods(self) -> UnknownPods: ...
     @property
     def identities(self) -> Identities: ...
+    @property
+    def budgets(self) -> Budgets: ...
     @property
     def idempotency(self) -> Idempotency: ...
     @property

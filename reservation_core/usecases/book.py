@@ -12,6 +12,7 @@ from reservation_core.domain.card_choice import SLACK, BookableCard, bookable, c
 from reservation_core.domain.errors import NotBookableError
 from reservation_core.domain.model import BookingStatus, Workload
 from reservation_core.domain.rules import BrokenRule
+from reservation_core.domain.token_budgets import Ask, ask_for
 from reservation_core.ports.bookings import NewBooking
 from reservation_core.ports.identities import Principal
 from reservation_core.ports.ids import IdSource
@@ -29,6 +30,7 @@ from reservation_core.usecases.booking_rules import (
     slots_near,
     this_minute,
 )
+from reservation_core.usecases.spend import spend
 
 ALONE_AFTER = 3
 TRIES = 6
@@ -38,7 +40,8 @@ AROUND = timedelta(microseconds=SLACK)
 async def book(uow: UnitOfWork, principal: Principal, request: BookingCreate, ids: IdSource) -> Booking:
     """Book one slot for the caller, or with `wait` put them on the waitlist when nothing is free.
 
-    Raises NotBookableError with every broken rule and the nearest slots.
+    Raises NotBookableError with every broken rule and the nearest slots, or NotPermittedError where the token's budget
+    does not pay for it.
     """
     wanted, span = wanted_of(request), request.span
     who = await calling_booker(uow, principal, request.project)
@@ -55,6 +58,7 @@ async def book(uow: UnitOfWork, principal: Principal, request: BookingCreate, id
             raise await refusal(uow, judge, span, [*broken, *missing] if broken else [no_free_gpus(wanted)])
         new = NewBooking(accepted(request, who, wanted, span, cards, chosen, ids, now), chosen or ())
         if await uow.bookings.add([new], None):
+            await spend(uow, principal, [booking_ask(new.booking)], now)
             told(uow)
             return await stored(uow, new.booking.id)
     raise NotBookableError("Others took these GPUs at the same time, again and again. Send the request again.")
@@ -63,6 +67,11 @@ async def book(uow: UnitOfWork, principal: Principal, request: BookingCreate, id
 def wanted_of(request: BookingCreate) -> Wanted:
     """What cards it asks for."""
     return Wanted(request.gpus, request.nodes, request.gpu_type, request.node)
+
+
+def booking_ask(booking: Booking, before: timedelta = timedelta(0)) -> Ask:
+    """What a booking takes of a budget that was asked for as long as `before` already."""
+    return ask_for(booking.id, booking.wanted.gpus * booking.wanted.nodes, booking.span.length, before)
 
 
 async def cards_around(

@@ -14,7 +14,7 @@ from reservation_core.ports.bookings import NewBooking, NewSeries
 from reservation_core.ports.identities import Principal
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.transactions import UnitOfWork
-from reservation_core.usecases.book import ALONE_AFTER, AROUND, TRIES, accepted, told, wanted_of
+from reservation_core.usecases.book import ALONE_AFTER, AROUND, TRIES, accepted, booking_ask, told, wanted_of
 from reservation_core.usecases.booking_rules import (
     Booker,
     Judge,
@@ -27,6 +27,7 @@ from reservation_core.usecases.booking_rules import (
     slots_near,
     this_minute,
 )
+from reservation_core.usecases.spend import spend
 
 DATES_WITH_SLOTS = 5
 """For how many dates that can't be had the nearest slots are looked for."""
@@ -57,7 +58,7 @@ async def book_series(
     """Book the dates of a series for the caller.
 
     Raises NotBookableError, naming every date that can't be had, when one can't and none was to be left out, or when
-    none can.
+    none can; NotPermittedError where the token's budget does not pay for all that can.
     """
     dates = request.dates()
     series_id = ids.new_id("ser")
@@ -72,6 +73,7 @@ async def book_series(
             raise _refusal(skipped, len(dates))
         series = NewSeries(series_id, who.user_id, recurrence.rrule, zone_name(request.series_zone), now)
         if await uow.bookings.add(plan.new, series):
+            await spend(uow, principal, [booking_ask(each.booking) for each in plan.new], now)
             told(uow)
             booked = [await uow.bookings.view(each.booking.id) for each in plan.new]
             return SeriesOutcome(series_id, tuple(each for each in booked if each is not None), tuple(skipped))

@@ -20,7 +20,16 @@ from reservation_core.domain.rules import BrokenRule
 from reservation_core.ports.bookings import CalendarEntry, ChangedBooking
 from reservation_core.ports.identities import Principal
 from reservation_core.ports.transactions import UnitOfWork
-from reservation_core.usecases.book import ALONE_AFTER, TRIES, booked_from, cards_around, refusal, stored, told
+from reservation_core.usecases.book import (
+    ALONE_AFTER,
+    TRIES,
+    booked_from,
+    booking_ask,
+    cards_around,
+    refusal,
+    stored,
+    told,
+)
 from reservation_core.usecases.booking_rules import (
     Booker,
     booker,
@@ -32,6 +41,7 @@ from reservation_core.usecases.booking_rules import (
     timing,
 )
 from reservation_core.usecases.owned_bookings import lock_owned_bookings, view_owned_booking
+from reservation_core.usecases.spend import spend
 
 MOVED = "booking_moved"
 CHANGED = "booking_changed"
@@ -44,7 +54,8 @@ async def change_booking(
 
     Cards stay the same if they can; those of a booking that has begun always do. Raises NotFoundError,
     StaleVersionError, AlreadyFinalError, NotChangeableError, UnknownCallerError, NotBookableError with the nearest
-    slots, or CalendarConflictError when jobs run within it for longer than it would last.
+    slots, NotPermittedError where the token's budget does not pay for more, or CalendarConflictError when jobs run
+    within it for longer than it would last.
     """
     asked = await view_owned_booking(uow, principal, booking_id)
     # The owner's quotas are asked, whoever changes it. Users are locked before the planner is held back: it locks the
@@ -127,6 +138,8 @@ async def _move(uow: UnitOfWork, principal: Principal, who: Booker, before: Book
         chosen = await _cards_for(uow, who, before, after, had, now)
         changed = ChangedBooking(before, after, chosen, keeps_cards=set(chosen) == set(had))
         if await uow.bookings.change(changed, principal.user, MOVED, now):
+            if after.span.length > before.span.length:
+                await spend(uow, principal, [booking_ask(after, before.span.length)], now)
             told(uow)
             return await stored(uow, before.id)
     raise NotBookableError("Others took these GPUs at the same time, again and again. Send the request again.")

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from reservation_core.domain.any_type import judged
 from reservation_core.domain.bookings import Span
+from reservation_core.domain.calendar import length_micros
 from reservation_core.domain.errors import ForbiddenError, NotFoundError
 from reservation_core.domain.limits import Limits
 from reservation_core.domain.model import ReservationKind
@@ -18,6 +19,7 @@ from reservation_core.domain.rules import (
     not_in_project,
     uses,
 )
+from reservation_core.domain.token_budgets import refused
 from reservation_core.ports.identities import Principal
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.booking_rules import this_minute, timing
@@ -75,6 +77,11 @@ async def explain(uow: UnitOfWork, principal: Principal, request: RuleRequest, n
     if foreign and project is not None:
         broken = [not_in_project(project, f"{request.user} is"), *broken]
         earliest = None
+    if principal.budget_id is not None and user_id == principal.user_id:
+        asked = request.gpus * length_micros(request.duration)
+        beyond = refused(await uow.budgets.view(principal.budget_id), asked, now)
+        if beyond is not None:
+            broken, earliest = [*broken, beyond], None
     request = replace(request, gpu_type=verdict.gpu_type)
     limits = policy.limits(request.user, request.project, request.gpu_type)
     return Explained(broken, earliest, limits, uses(request, policy, usage, now))

@@ -4,12 +4,14 @@ from datetime import datetime, timedelta
 
 from reservation_core.domain.changes import ExtendRequested
 from reservation_core.domain.lifecycle import decide
+from reservation_core.domain.token_budgets import ask_for
 from reservation_core.ports.identities import Principal
 from reservation_core.ports.reservations import JobView
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.changing import carry_out
 from reservation_core.usecases.owned import lock_owned, view_owned
 from reservation_core.usecases.permit import lock_owner, permit_extension
+from reservation_core.usecases.spend import spend
 
 
 async def extend(
@@ -24,8 +26,8 @@ async def extend(
     """Let a job last longer by `by`, up to `longest` in all.
 
     Raises NotFoundError, StaleVersionError, AlreadyFinalError, NotExtendableError, LimitExceededError,
-    NotPermittedError when the policy says no, or CalendarConflictError when its GPUs are promised to somebody else by
-    then.
+    NotPermittedError when the policy or the token's budget says no, or CalendarConflictError when its GPUs are promised
+    to somebody else by then.
     """
     await lock_owner(uow, job_id)
     reservation = await lock_owned(uow, principal, job_id, expected_version)
@@ -33,4 +35,7 @@ async def extend(
     if change is not None:
         await permit_extension(uow, reservation, by, now)
         await carry_out(uow, [change])
+        gpus = 0 if reservation.booking_id is not None else reservation.gpus * reservation.nodes
+        duration = change.after.duration
+        await spend(uow, principal, [ask_for(job_id, gpus, duration, reservation.duration)], now)
     return await view_owned(uow, principal, job_id)

@@ -14,6 +14,7 @@ from reservation_core.domain.model import (
     ReservationKind,
     Workload,
 )
+from reservation_core.domain.token_budgets import ask_for
 from reservation_core.ports.identities import Principal
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.reservations import NewReservation, Submitted
@@ -21,6 +22,7 @@ from reservation_core.ports.transactions import UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.permit import permit_ever
 from reservation_core.usecases.repeat import until_not_lost
+from reservation_core.usecases.spend import spend
 
 ACCEPTED = Reason(ReasonCode.SUBMITTED, "Accepted; it will be planned in a moment.")
 
@@ -95,5 +97,28 @@ async def submit(uow_factory: UnitOfWorkFactory, batch: Sequence[NewReservation]
             uow.wake(Channel.GPU_JOBS)
             uow.wake(Channel.EVENTS)
         return answers
+
+    return await until_not_lost(store)
+
+
+async def submit_on_budget(
+    uow_factory: UnitOfWorkFactory, principal: Principal, new: NewReservation, now: datetime
+) -> Submitted:
+    """The same for one job of a token with a budget. A job of a booking costs nothing more: the booking has paid.
+
+    Raises NotPermittedError where the budget does not pay for it.
+    """
+    job = new.reservation
+    gpus = 0 if job.booking_id is not None else job.gpus * job.nodes
+
+    # In a transaction of its own: who waits for a budget keeps nobody else's jobs waiting.
+    async def store() -> Submitted:
+        async with uow_factory() as uow:
+            [answer] = await uow.reservations.submit([new], now)
+            if answer.is_stored:
+                await spend(uow, principal, [ask_for(job.id, gpus, job.duration)], now)
+                uow.wake(Channel.GPU_JOBS)
+                uow.wake(Channel.EVENTS)
+        return answer
 
     return await until_not_lost(store)

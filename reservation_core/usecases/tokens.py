@@ -2,6 +2,7 @@
 
 from datetime import datetime, timedelta
 
+from reservation_core.contracts_tokens import TokenBudget
 from reservation_core.domain.errors import (
     ForbiddenError,
     NameTakenError,
@@ -9,6 +10,7 @@ from reservation_core.domain.errors import (
     UnknownCallerError,
     UserDisabledError,
 )
+from reservation_core.domain.token_budgets import passed_on
 from reservation_core.domain.token_scopes import TokenScope
 from reservation_core.ports.identities import Principal, TokenRecord
 from reservation_core.ports.ids import IdSource
@@ -25,6 +27,7 @@ async def create(
     user: str | None,
     expires_in: timedelta | None,
     scopes: frozenset[TokenScope] | None,
+    budget: TokenBudget | None,
     longest: timedelta | None,
     ids: IdSource,
     now: datetime,
@@ -32,7 +35,8 @@ async def create(
     """Make a token for the caller, or (administrators) for `user`; returns it and its secret.
 
     It reaches no farther than the token that it is made with, ends with that, and lives for `longest` at most. What is
-    made in a browser's session is made with the token that the session was begun with.
+    made in a browser's session is made with the token that the session was begun with. What is asked for with it is
+    charged to its `budget`, and to those of the tokens before it.
 
     Raises ForbiddenError, NotFoundError for an unknown user, UserDisabledError.
     """
@@ -51,10 +55,12 @@ async def create(
     reach = await uow.identities.token_reach(maker, now)
     if reach is None:
         raise ForbiddenError("The token that you use has just ended. Sign in again.")
+    maker_budget = reach.budget
     reach = reach.passed_on(scopes, expires_in, longest, now)
-    secret = ids.new_secret()
+    token_id, secret = ids.new_id("tok"), ids.new_secret()
+    own = None if budget is None else passed_on(maker_budget, token_id, budget.gpu_hours, budget.until, now)
     token = await uow.identities.create_token(
-        ids.new_id("tok"),
+        token_id,
         user_id,
         name,
         ids.digest(secret),
@@ -63,10 +69,10 @@ async def create(
         method=method,
         made_with=maker,
         scopes=reach.scopes,
+        budget=own,
     )
-    await uow.events.append(
-        actor=principal.user, kind="token_created", at=now, subject=token.id, data={"user": token.user}
-    )
+    data = {"user": token.user} | ({} if budget is None else {"budget": budget.model_dump(mode="json")})
+    await uow.events.append(actor=principal.user, kind="token_created", at=now, subject=token.id, data=data)
     return token, secret
 
 

@@ -22,7 +22,7 @@ async def account_page(visit: Visit) -> Response:
 async def make_token(visit: Visit) -> Response:
     """A token of one's own. It is in this very page, and in no other."""
     try:
-        return await _page(visit, made=await visit.rest.post("/v1/tokens", token_asked(visit.form)))
+        return await _page(visit, made=await visit.rest.post("/v1/tokens", token_asked(visit)))
     except RestProblemError as problem:
         return await _refused(visit, problem)
 

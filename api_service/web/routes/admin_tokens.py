@@ -20,7 +20,7 @@ async def make(visit: Visit) -> Response:
     """A token. It is in this very page, and in no other: its address would be kept by the browser."""
     user = visit.form.get("user") or ""
     try:
-        made = await visit.rest.post("/v1/tokens", {"user": user, **token_asked(visit.form)})
+        made = await visit.rest.post("/v1/tokens", {"user": user, **token_asked(visit)})
     except RestProblemError as problem:
         return await _page(visit, user, problem=problem)
     return await _page(visit, user, made=made)

@@ -1,5 +1,6 @@
 """Users and tokens in PostgreSQL. Only digests of tokens are stored."""
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -10,6 +11,7 @@ from reservation_core.adapters.postgres.queries import statement
 from reservation_core.domain.errors import NameTakenError
 from reservation_core.domain.model import Role
 from reservation_core.domain.sign_in import SignInMethod
+from reservation_core.domain.token_budgets import Budget
 from reservation_core.domain.token_scopes import EVERYTHING, TokenReach, TokenScope, in_order
 from reservation_core.ports.identities import Principal, TokenRecord, UserRecord
 
@@ -38,6 +40,7 @@ class PostgresIdentities:
             row.session,
             row.session_from,
             scopes,
+            row.budget_id,
         )
 
     async def create_user(self, name: str, role: Role, now: datetime) -> UserRecord:
@@ -94,6 +97,7 @@ class PostgresIdentities:
         session_from: str | None = None,
         made_with: str | None = None,
         scopes: frozenset[TokenScope] = EVERYTHING,
+        budget: Budget | None = None,
     ) -> TokenRecord:
         """Store a token's digest (32 bytes)."""
         result = await self._connection.execute(
@@ -110,15 +114,21 @@ class PostgresIdentities:
                 "session_from": session_from,
                 "made_with": made_with,
                 "scopes": in_order(scopes),
+                "budget_id": None if budget is None else token_id,
             },
         )
-        return _token(result.one())
+        record = _token(result.one())
+        if budget is None:
+            return record
+        values = {"id": token_id, "gpu_us": budget.gpu_us, "until": budget.until}
+        await self._connection.execute(statement("add_budget"), values)
+        return replace(record, budget=budget)
 
     async def token_reach(self, token_id: str, now: datetime) -> TokenReach | None:
         """How far a token reaches; None for one that does not work any more."""
         result = await self._connection.execute(statement("token_reach"), {"id": token_id, "now": now})
         row = result.one_or_none()
-        return None if row is None else TokenReach(_scopes(row), row.expires_at, row.generation)
+        return None if row is None else TokenReach(_scopes(row), row.expires_at, row.generation, _budget(row))
 
     async def forget_sign_ins(self, user_id: int, before: datetime) -> None:
         """Delete a user's tokens of sign-ins that expired before that; the record keeps that there were any."""
@@ -179,7 +189,12 @@ def _token(row: Row[Any]) -> TokenRecord:
         scopes=_scopes(row),
         made_with=row.made_with,
         session=row.session,
+        budget=_budget(row),
     )
+
+
+def _budget(row: Row[Any]) -> Budget | None:
+    return None if row.budget is None else Budget(row.budget, row.gpu_us, row.until, row.charged_us)
 
 
 def _scopes(row: Row[Any]) -> frozenset[TokenScope]:

@@ -39,6 +39,7 @@ from reservation_core.adapters.postgres.reservations import PostgresReservations
 from reservation_core.adapters.postgres.retention import PostgresRetention
 from reservation_core.adapters.postgres.sealing import PLAIN, Sealing
 from reservation_core.adapters.postgres.shared_clock import SharedClock
+from reservation_core.adapters.postgres.token_budgets import PostgresBudgets
 from reservation_core.adapters.postgres.unknown_pods import PostgresUnknownPods
 from reservation_core.adapters.postgres.usage import PostgresUsage
 from reservation_core.adapters.postgres.used_proofs import PostgresUsedProofs
@@ -109,6 +110,11 @@ class PostgresUnitOfWork:
     def identities(self) -> PostgresIdentities:
         """Users and tokens."""
         return PostgresIdentities(self._connection)
+
+    @cached_property
+    def budgets(self) -> PostgresBudgets:
+        """Budgets of tokens."""
+        return PostgresBudgets(self._connection)
 
     @cached_property
     def idempotency(self) -> PostgresIdempotency:

@@ -1,6 +1,6 @@
 -- name: principal_of_digest
 -- Whose token this is, if it is valid now and its user is not disabled.
-SELECT t.id AS token_id, t.expires_at, t.method, t.session_from, t.session, t.scopes, u.id AS user_id,
+SELECT t.id AS token_id, t.expires_at, t.method, t.session_from, t.session, t.scopes, t.budget_id, u.id AS user_id,
        u.name AS user_name, u.role
 FROM tokens t JOIN users u ON u.id = t.user_id
 WHERE t.digest = :digest AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > :now)
@@ -49,14 +49,15 @@ UPDATE users SET settled_at = NULL WHERE id = ANY(CAST(:ids AS bigint[])) AND di
 -- name: create_token
 -- Store a token's digest.
 WITH stored AS (
-    INSERT INTO tokens (id, user_id, name, digest, created_at, expires_at, method, session, session_from, made_with, scopes)
+    INSERT INTO tokens (id, user_id, name, digest, created_at, expires_at, method, session, session_from, made_with, scopes,
+                        budget_id)
     VALUES (:id, :user_id, :name, :digest, :now, :expires_at, :method, :session, :session_from, :made_with,
-            CAST(:scopes AS text[]))
+            CAST(:scopes AS text[]), CAST(:budget_id AS text))
     RETURNING *
 )
 SELECT s.id, s.user_id, u.name AS user_name, s.name, s.created_at, s.expires_at, s.revoked_at, s.last_used_at,
-       s.scopes, s.made_with, s.session
-FROM stored s JOIN users u ON u.id = s.user_id;
+       s.scopes, s.made_with, s.session, b.id AS budget, b.gpu_us, b.until, b.charged_us
+FROM stored s JOIN users u ON u.id = s.user_id LEFT JOIN token_budgets_now b ON b.id = s.budget_id;
 
 -- name: forget_sign_ins
 -- Delete a user's tokens of sign-ins that are long expired; one that another writer has at hand is left for next time.
@@ -69,15 +70,15 @@ DELETE FROM tokens WHERE id IN (
 -- name: tokens_of_user
 -- One user's tokens after an id, in order.
 SELECT t.id, t.user_id, u.name AS user_name, t.name, t.created_at, t.expires_at, t.revoked_at, t.last_used_at,
-       t.scopes, t.made_with, t.session
-FROM tokens t JOIN users u ON u.id = t.user_id
+       t.scopes, t.made_with, t.session, b.id AS budget, b.gpu_us, b.until, b.charged_us
+FROM tokens t JOIN users u ON u.id = t.user_id LEFT JOIN token_budgets_now b ON b.id = t.budget_id
 WHERE t.user_id = :user_id AND t.id > :after ORDER BY t.id LIMIT :limit;
 
 -- name: tokens_of_everybody
 -- All tokens after an id, in order.
 SELECT t.id, t.user_id, u.name AS user_name, t.name, t.created_at, t.expires_at, t.revoked_at, t.last_used_at,
-       t.scopes, t.made_with, t.session
-FROM tokens t JOIN users u ON u.id = t.user_id
+       t.scopes, t.made_with, t.session, b.id AS budget, b.gpu_us, b.until, b.charged_us
+FROM tokens t JOIN users u ON u.id = t.user_id LEFT JOIN token_budgets_now b ON b.id = t.budget_id
 WHERE t.id > :after ORDER BY t.id LIMIT :limit;
 
 -- name: revoke_token
@@ -88,13 +89,14 @@ WITH revoked AS (
     RETURNING *
 )
 SELECT r.id, r.user_id, u.name AS user_name, r.name, r.created_at, r.expires_at, r.revoked_at, r.last_used_at,
-       r.scopes, r.made_with, r.session
-FROM revoked r JOIN users u ON u.id = r.user_id;
+       r.scopes, r.made_with, r.session, b.id AS budget, b.gpu_us, b.until, b.charged_us
+FROM revoked r JOIN users u ON u.id = r.user_id LEFT JOIN token_budgets_now b ON b.id = r.budget_id;
 
 -- name: token_reach
 -- How far a token reaches, as long as it works.
-SELECT scopes, expires_at, generation FROM tokens
-WHERE id = :id AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > CAST(:now AS timestamptz));
+SELECT t.scopes, t.expires_at, t.generation, b.id AS budget, b.gpu_us, b.until, b.charged_us
+FROM tokens t LEFT JOIN token_budgets_now b ON b.id = t.budget_id
+WHERE t.id = :id AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > CAST(:now AS timestamptz));
 
 -- name: renew_token
 -- Another secret for a token that works and still has the one that was shown, unless a token has the new one already.
@@ -105,8 +107,8 @@ WITH renewed AS (
     RETURNING *
 )
 SELECT r.id, r.user_id, u.name AS user_name, r.name, r.created_at, r.expires_at, r.revoked_at, r.last_used_at,
-       r.scopes, r.made_with, r.session
-FROM renewed r JOIN users u ON u.id = r.user_id;
+       r.scopes, r.made_with, r.session, b.id AS budget, b.gpu_us, b.until, b.charged_us
+FROM renewed r JOIN users u ON u.id = r.user_id LEFT JOIN token_budgets_now b ON b.id = r.budget_id;
 
 -- name: revoke_tokens
 -- Revoke all of a user's tokens that work, but for one and those that it was made with; answers their ids.

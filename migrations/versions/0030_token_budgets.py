@@ -1,0 +1,47 @@
+"""Tokens have budgets of GPU time, which hold for all that are made with them."""
+
+from pathlib import Path
+
+from alembic import op
+
+from reservation_core.adapters.postgres.scripts import execute_script
+
+revision = "0030_token_budgets"
+down_revision = "0028_user_names"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Execute the SQL file beside this one."""
+    execute_script(op.get_bind(), Path(__file__).with_suffix(".sql").read_text(encoding="utf-8"))
+
+
+def downgrade() -> None:
+    """Tokens with a budget are revoked: nothing would hold them to it any more."""
+    execute_script(op.get_bind(), _BEFORE)
+
+
+_BEFORE = """
+UPDATE tokens SET revoked_at = coalesce(revoked_at, clock_timestamp()) WHERE budget_id IS NOT NULL;
+DROP TRIGGER reservations_give_back_to_budgets ON reservations;
+DROP FUNCTION give_back_to_budgets();
+CREATE OR REPLACE FUNCTION token_is_within_its_maker() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    maker tokens;
+BEGIN
+    SELECT * INTO STRICT maker FROM tokens WHERE id = coalesce(NEW.made_with, NEW.session_from) FOR SHARE;
+    IF NEW.expires_at > maker.expires_at OR (NEW.expires_at IS NULL AND maker.expires_at IS NOT NULL)
+       OR NOT NEW.scopes <@ maker.scopes THEN
+        RAISE EXCEPTION 'a token reaches farther than the one it is made with'
+            USING ERRCODE = 'check_violation', CONSTRAINT = 'tokens_within_their_maker', TABLE = 'tokens';
+    END IF;
+    NEW.generation := maker.generation + 1;
+    NEW.session := NEW.session OR NEW.session_from IS NOT NULL;
+    NEW.revoked_at := coalesce(NEW.revoked_at, maker.revoked_at);
+    RETURN NEW;
+END $$;
+DROP VIEW token_budgets_now;
+DROP TABLE token_refunds, token_charges, token_budgets;
+ALTER TABLE tokens DROP COLUMN budget_id;
+"""
