@@ -26,21 +26,8 @@ _BEFORE = """
 UPDATE tokens SET revoked_at = coalesce(revoked_at, clock_timestamp()) WHERE budget_id IS NOT NULL;
 DROP TRIGGER reservations_give_back_to_budgets ON reservations;
 DROP FUNCTION give_back_to_budgets();
-CREATE OR REPLACE FUNCTION token_is_within_its_maker() RETURNS trigger LANGUAGE plpgsql AS $$
-DECLARE
-    maker tokens;
-BEGIN
-    SELECT * INTO STRICT maker FROM tokens WHERE id = coalesce(NEW.made_with, NEW.session_from) FOR SHARE;
-    IF NEW.expires_at > maker.expires_at OR (NEW.expires_at IS NULL AND maker.expires_at IS NOT NULL)
-       OR NOT NEW.scopes <@ maker.scopes THEN
-        RAISE EXCEPTION 'a token reaches farther than the one it is made with'
-            USING ERRCODE = 'check_violation', CONSTRAINT = 'tokens_within_their_maker', TABLE = 'tokens';
-    END IF;
-    NEW.generation := maker.generation + 1;
-    NEW.session := NEW.session OR NEW.session_from IS NOT NULL;
-    NEW.revoked_at := coalesce(NEW.revoked_at, maker.revoked_at);
-    RETURN NEW;
-END $$;
+DROP TRIGGER tokens_inherit_budget ON tokens;
+DROP FUNCTION token_is_on_its_makers_budget();
 DROP VIEW token_budgets_now;
 DROP TABLE token_refunds, token_charges, token_budgets;
 ALTER TABLE tokens DROP COLUMN budget_id;

@@ -56,24 +56,15 @@ FROM token_budgets b;
 -- == Which budget a token is held to: its own, or that of the nearest token before it that has one ==
 ALTER TABLE tokens ADD COLUMN budget_id text;
 
-CREATE OR REPLACE FUNCTION token_is_within_its_maker() RETURNS trigger LANGUAGE plpgsql AS $$
-DECLARE
-    maker tokens;
+CREATE FUNCTION token_is_on_its_makers_budget() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    SELECT * INTO STRICT maker FROM tokens WHERE id = coalesce(NEW.made_with, NEW.session_from) FOR SHARE;
-    IF NEW.expires_at > maker.expires_at OR (NEW.expires_at IS NULL AND maker.expires_at IS NOT NULL)
-       OR NOT NEW.scopes <@ maker.scopes THEN
-        RAISE EXCEPTION 'a token reaches farther than the one it is made with'
-            USING ERRCODE = 'check_violation', CONSTRAINT = 'tokens_within_their_maker', TABLE = 'tokens';
-    END IF;
     IF NEW.budget_id IS DISTINCT FROM NEW.id THEN
-        NEW.budget_id := maker.budget_id;
+        SELECT budget_id INTO STRICT NEW.budget_id FROM tokens WHERE id = coalesce(NEW.made_with, NEW.session_from);
     END IF;
-    NEW.generation := maker.generation + 1;
-    NEW.session := NEW.session OR NEW.session_from IS NOT NULL;  -- also where an older program has begun it
-    NEW.revoked_at := coalesce(NEW.revoked_at, maker.revoked_at);
     RETURN NEW;
 END $$;
+CREATE TRIGGER tokens_inherit_budget BEFORE INSERT ON tokens
+    FOR EACH ROW WHEN (NEW.session_from IS NOT NULL OR NEW.made_with IS NOT NULL) EXECUTE FUNCTION token_is_on_its_makers_budget();
 
 -- == What is given back ==
 -- When a reservation is over, the budgets pay for what it held by the ledger, and never for more than was asked. When it is

@@ -8,6 +8,10 @@ TRIGGERS = "migrations/versions/0027_token_scopes.sql"
 CHAIN = "tests/integration/reservation_core/adapters/postgres/test_audit_chain.py"
 CHAINING = "reservation_core/usecases/audit_chain.py"
 CHAIN_TABLES = "migrations/versions/0029_audit_chain.sql"
+BUDGETS = "tests/integration/api_service/test_token_budgets.py"
+SPENDING = "tests/integration/reservation_core/usecases/test_spend.py"
+BUDGET_SQL = "reservation_core/adapters/postgres/sql/token_budgets.sql"
+BUDGET_TRIGGERS = "migrations/versions/0030_token_budgets.sql"
 
 TRUST = (
     Mutant(
@@ -41,6 +45,46 @@ TRUST = (
         "coalesce(NEW.made_with, NEW.session_from) FOR SHARE;",
         "coalesce(NEW.made_with, NEW.session_from);",
         (f"{TOKENS}::test_a_token_that_is_made_while_its_maker_is_revoked_is_revoked",),
+    ),
+    Mutant(
+        "two requests have the last hour",
+        "Whoever charges a budget keeps others from charging it until the transaction ends",
+        BUDGET_SQL,
+        "ORDER BY l.generation FOR NO KEY UPDATE OF b;",
+        "ORDER BY l.generation;",
+        (f"{BUDGETS}::test_of_many_at_once_only_those_pass_that_fit",),
+    ),
+    Mutant(
+        "a child has a budget beside its maker's",
+        "What is asked for with a token is charged to the budgets of all tokens before it",
+        BUDGET_SQL,
+        "FROM line l JOIN token_budgets b ON b.id = l.id ORDER",
+        "FROM line l JOIN token_budgets b ON b.id = l.id AND b.id = :id ORDER",
+        (f"{BUDGETS}::test_children_spend_what_their_makers_have",),
+    ),
+    Mutant(
+        "a child is on no budget",
+        "A token without a budget of its own is held to its maker's",
+        BUDGET_TRIGGERS,
+        "        SELECT budget_id INTO STRICT NEW.budget_id FROM tokens WHERE id = coalesce(NEW.made_with, NEW.session_from);\n",
+        "        NULL;\n",
+        (f"{BUDGETS}::test_children_spend_what_their_makers_have",),
+    ),
+    Mutant(
+        "extensions are free",
+        "An extension is charged to the budget of the token that extends",
+        "reservation_core/usecases/extend.py",
+        "        await spend(uow, principal, [ask_for(job_id, gpus, duration, reservation.duration)], now)\n",
+        "",
+        (f"{BUDGETS}::test_extensions_are_charged_to_whoever_extends",),
+    ),
+    Mutant(
+        "what was held is given back, too",
+        "What is over is charged for the GPU time that it held",
+        BUDGET_TRIGGERS,
+        "        FROM allocations a WHERE a.reservation_id = NEW.id AND NOT a.planned;",
+        "        FROM allocations a WHERE a.reservation_id = NEW.id AND a.planned;",
+        (f"{SPENDING}::test_a_job_that_ends_early_pays_for_what_it_held",),
     ),
     Mutant(
         "nobody asks for scopes",

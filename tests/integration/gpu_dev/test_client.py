@@ -101,3 +101,15 @@ def test_all_tokens_but_the_one_in_use_are_revoked(system: System) -> None:
     assert (done.returncode, "of alice's tokens revoked" in done.stdout) == (0, True)
     assert system.cli("users", "me", GPU_DEV_TOKEN=mine).returncode == 0
     assert system.cli("users", "me", GPU_DEV_TOKEN=other).returncode != 0
+
+
+def test_a_token_with_a_budget_is_made_listed_and_held_to_it(system: System) -> None:
+    made = system.cli("tokens", "create", "--gpu-hours", "2.5", "--until", "in 30d", "--name", "laptop")
+    token = made.stdout.strip()
+    refused = system.cli("submit", "--gpus", "3", "--for", "1h", "--", "true", GPU_DEV_TOKEN=token)
+    assert (refused.returncode, "has 2.5 of 2.5 left until" in refused.stderr) == (4, True), refused.stderr
+    assert "token_budget" in system.cli("explain", "--gpus", "3", "--for", "1h", GPU_DEV_TOKEN=token).stdout
+    assert system.cli("submit", "--gpus", "2", "--for", "1h", "--", "true", GPU_DEV_TOKEN=token).returncode == 0
+    assert "2 of 2.5 GPU-hours until" in system.cli("tokens", "list").stdout
+    for wrong in (("--until", "in 30d"), ("--gpu-hours", "0")):
+        assert system.cli("tokens", "create", *wrong).returncode == 2

@@ -52,3 +52,18 @@ async def test_what_one_is_told_is_chosen_and_where_is_added(browsing: SignedIn)
     made = await alice.send("/account/targets", channel="webhook", address="https://hooks.example.org/x", key="k2")
     assert "is signed with this" in words(made.text)
     assert "hooks.example.org" in words(await alice.get("/account"))
+
+
+async def test_a_tokens_budget_is_typed_and_shown(browsing: SignedIn, people: People) -> None:
+    alice = await browsing("alice")
+    made = await alice.send("/account/tokens", name="laptop", gpu_hours="2.5", until="2031-01-31T09:00")
+    people.secrets["laptop"] = next(word for word in words(made.text).split() if word.startswith("gpudev_"))
+    laptop = await browsing("laptop")
+    refused = await laptop.send("/submit", gpus="3", nodes="1", duration="1h", command="true", key="k")
+    assert refused.status_code == 409
+    assert "has 2.5 of 2.5 left until 2031-01-31T" in words(refused.text)
+    await laptop.send("/submit", gpus="2", nodes="1", duration="1h", command="true", key="k2")
+    page = words(await alice.get("/account"))
+    assert "2.0 of 2.5 GPU-hours until" in page
+    for wrong in ({"gpu_hours": "many"}, {"until": "2031-01-31T09:00"}):
+        assert (await alice.send("/account/tokens", **wrong)).status_code == 422

@@ -62,6 +62,7 @@ async def test_what_is_wrong_is_said_where_it_was_typed(browsing: SignedIn) -> N
         ("/admin/users", {"name": "alice", "key": "k2"}, "already"),
         ("/admin/tokens", {"user": "nobody"}, "no user"),
         ("/admin/tokens", {"user": "alice", "expires_in": "soon"}, "expires_in"),
+        ("/admin/tokens", {"user": "alice", "gpu_hours": "0"}, "gpu_hours"),
         ("/admin/maintenance/preview", {"nodes": "no-such-node", "duration": "1h", "reason": "x"}, "no-such-node"),
         ("/admin/maintenance/preview", {"nodes": "", "duration": "x", "reason": ""}, "reason"),
     ):
