@@ -66,8 +66,8 @@ TRUST = (
         "a child is on no budget",
         "A token without a budget of its own is held to its maker's",
         BUDGET_TRIGGERS,
-        "        SELECT budget_id INTO STRICT NEW.budget_id FROM tokens WHERE id = coalesce(NEW.made_with, NEW.session_from);\n",
-        "        NULL;\n",
+        "FROM tokens WHERE id = coalesce(NEW.made_with, NEW.session_from);\n    END IF;\n    RETURN NEW;",
+        "FROM (SELECT NULL AS budget_id) AS nothing;\n    END IF;\n    RETURN NEW;",
         (f"{BUDGETS}::test_children_spend_what_their_makers_have",),
     ),
     Mutant(
