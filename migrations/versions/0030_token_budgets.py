@@ -7,7 +7,7 @@ from alembic import op
 from reservation_core.adapters.postgres.scripts import execute_script
 
 revision = "0030_token_budgets"
-down_revision = "0028_user_names"
+down_revision = "0029_audit_chain"
 branch_labels = None
 depends_on = None
 

@@ -6,8 +6,8 @@ from alembic import op
 
 from reservation_core.adapters.postgres.scripts import execute_script
 
-revision = "0032_application_role"
-down_revision = "0028_user_names"
+revision = "0031_application_role"
+down_revision = "0030_token_budgets"
 branch_labels = None
 depends_on = None
 
