@@ -100,6 +100,7 @@ async def add_past(url: str, present: Present, past: Past, now: datetime | None 
             "past_bookings",
             "past_jobs",
             "past_events",
+            "past_event_chain",
             "past_given_back",
             "past_usage_pending",
             "past_tokens",

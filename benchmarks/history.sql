@@ -203,6 +203,12 @@ FROM (
 ) AS all_of_it
 ORDER BY at;
 
+-- name: past_event_chain
+-- Links of all but the newest events, with any digests.
+INSERT INTO event_chain (position, event_id, at, chained_at, content, digest)
+SELECT row_number() OVER (ORDER BY id), id, at, at, sha256('event'), sha256('link')
+FROM events WHERE id <= (SELECT max(id) FROM events) - 400 ORDER BY id;
+
 -- name: past_given_back
 -- What triggers would have noted of the time that was given back: sums are made of it.
 INSERT INTO given_back (allocation_id, user_id, project)

@@ -19,7 +19,7 @@ PAST = Past(jobs=40_000, bookings=8_000, events=200_000)
 NEWEST = PAST.events
 LARGE = {
     "reservations", "allocations", "bookings", "events", "start_promises", "admissions", "idempotency_keys",
-    "tokens", "given_back", "usage_pending",
+    "tokens", "given_back", "usage_pending", "event_chain",
 }  # fmt: skip
 # A page and what is joined to it, where there was nothing before.
 PAGE = 2_500
