@@ -42,7 +42,7 @@ FIRST_OF: dict[str, str] = {
     "apiService.extraEnv": "GPU_DEV_LISTEN",
     "reservationProcessor.extraEnv": "GPU_DEV_HEALTH_LISTEN",
     "availabilityUpdater.extraEnv": "GPU_DEV_CLUSTER",
-    "reservationExpiry.extraEnv": "PGPASSWORD",
+    "reservationExpiry.extraEnv": "GPU_DEV_SECRETS_DIR",
     "nodeAgent.extraEnv": "NVIDIA_VISIBLE_DEVICES",
     "registryCaches.extraEnv": "REGISTRY_PROXY_USERNAME",
     "migration.extraEnv": "GPU_DEV_DATABASE_URL",
