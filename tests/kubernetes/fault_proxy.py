@@ -19,7 +19,7 @@ from aiohttp import web
 from tests.kubernetes.api_client import break_off
 from tests.kubernetes.api_server import ApiServer
 from tests.kubernetes.background import Background
-from tests.stream_server import some_rounds
+from tests.stream_server import some_rounds, stop_listening
 
 _REASONS = {
     401: "Unauthorized",
@@ -124,7 +124,7 @@ class FaultProxy(Background):
         self._whole = asyncio.Event()
         self._streams: dict[int, web.BaseRequest] = {}
         self._runner: web.ServerRunner | None = None
-        self._site: web.TCPSite | None = None
+        self._listening: asyncio.Server | None = None
         self._upstream: aiohttp.ClientSession | None = None
 
     @property
@@ -175,26 +175,29 @@ class FaultProxy(Background):
                 self._is_up()
                 await asyncio.Event().wait()
             finally:
-                if self._site in self._runner.sites:
-                    await self._site.stop()
-                await some_rounds()  # whoever was let in just now is known then, and is ended with the others
+                await self._stop_listening()
                 await self._cut_streams()
                 await self._runner.cleanup()
         await some_rounds()  # connections that were cut are closed then
 
     async def _listen(self) -> None:
         assert self._runner is not None
-        self._site = web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True)
-        await self._site.start()
-        self.port = int(self._runner.addresses[0][1])
+        assert self._runner.server is not None
+        loop = asyncio.get_running_loop()
+        self._listening = await loop.create_server(self._runner.server, "127.0.0.1", self.port, reuse_address=True)
+        self.port = int(self._listening.sockets[0].getsockname()[1])
+
+    async def _stop_listening(self) -> None:
+        if self._listening is not None:
+            await stop_listening(self._listening)
+            self._listening = None
 
     async def _part(self, how: Partition) -> None:
         self._partition = how
         self._whole.clear()
         if how is Partition.REFUSED:
-            assert self._site is not None
             assert self._runner is not None
-            await self._site.stop()
+            await self._stop_listening()
             await self._cut_streams()
             assert self._runner.server is not None
             for connection in [*self._runner.server.connections]:
