@@ -6,13 +6,14 @@ their code points, no spaces, characters as they are, times in UTC with six digi
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
 
 GENESIS = "0" * 64
 """What the first link names as the digest before it."""
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 _MOST_PROBLEMS = 20
 
 
@@ -31,6 +32,9 @@ class AuditedEvent:
     reason_code: str | None
     reason: str | None
     data: Mapping[str, Any]
+
+
+_FIELDS = tuple(each.name for each in fields(AuditedEvent))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +91,7 @@ def exact(at: datetime) -> str:
 
 def content_digest(event: AuditedEvent) -> str:
     """The digest of an event."""
-    return _digest({**asdict(event), "at": exact(event.at)})
+    return _digest({**{name: getattr(event, name) for name in _FIELDS}, "at": exact(event.at)})
 
 
 def link_digest(previous: str, position: int, event_id: int, at: datetime, content: str) -> str:
@@ -193,6 +197,5 @@ class ChainCheck:
             self.problems.append(problem)
 
 
-def _digest(fields: Mapping[str, Any]) -> str:
-    text = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return sha256(text.encode()).hexdigest()
+def _digest(said: Mapping[str, Any]) -> str:
+    return sha256(_CANONICAL.encode(said).encode()).hexdigest()

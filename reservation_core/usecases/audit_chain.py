@@ -6,16 +6,18 @@ and what is missing even then was never recorded.
 """
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from reservation_core.domain.audit_chain import ChainLine, Link, chained, lines
+from reservation_core.domain.audit_chain import AuditedEvent, ChainLine, Link, chained, lines
 from reservation_core.domain.errors import ChainTrimmedError, ForbiddenError
 from reservation_core.ports.audit_chain import ChainHead
 from reservation_core.ports.identities import Principal
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 
 BATCH = 500
+_AT_ONCE = 50
 _PATIENCE_LOOKS = 40
 _LOOK_EVERY_S = 0.05
 _MOST_EVENTS = 10_000
@@ -67,9 +69,19 @@ async def chain_events(uow_factory: UnitOfWorkFactory, batch: int = BATCH) -> in
         if latest.link != head:
             return 0
         events = await uow.audit_chain.events(head.event_id, through, batch)
-        links = list(chained(head, events))
+        links = await _chained(head, events)
         await uow.audit_chain.append(links, max(await uow.now(), latest.chained_at))
     return len(links)
+
+
+async def _chained(head: Link, events: Sequence[AuditedEvent]) -> list[Link]:
+    """The links, made while the planner in the same process goes on."""
+    links: list[Link] = []
+    for link in chained(head, events):
+        links.append(link)
+        if len(links) % _AT_ONCE == 0:
+            await asyncio.sleep(0)
+    return links
 
 
 async def _are_over(uow_factory: UnitOfWorkFactory, writers: frozenset[str]) -> bool:

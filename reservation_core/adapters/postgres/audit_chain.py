@@ -43,8 +43,9 @@ class PostgresAuditChain:
 
     async def events(self, after: int, through: int, limit: int) -> Sequence[AuditedEvent]:
         """By id."""
-        rows = await self._run("events_between", after=after, through=through, limit=limit)
-        return [AuditedEvent(**row) for row in rows.mappings()]
+        found = await self._run("events_between", after=after, through=through, limit=limit)
+        rows: Sequence[Sequence[Any]] = found.all()
+        return [AuditedEvent(*row) for row in rows]
 
     async def append(self, links: Sequence[Link], chained_at: datetime) -> None:
         """All in one statement."""

@@ -30,7 +30,7 @@ WHERE locktype = 'relation' AND mode = 'RowExclusiveLock'
        OR relation IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = CAST('events' AS regclass)));
 
 -- name: events_between
--- Events by their ids, in order.
+-- Events by their ids, in order; the columns are in the order of AuditedEvent.
 SELECT id, at, actor, kind, reservation_id, subject, before, after, reason_code, reason, data
 FROM events WHERE id > CAST(:after AS bigint) AND id <= CAST(:through AS bigint) ORDER BY id LIMIT :limit;
 
