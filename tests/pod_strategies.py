@@ -12,11 +12,19 @@ Json = dict[str, Any]
 _NAME = st.from_regex(r"[a-z]([-a-z0-9]{0,8}[a-z0-9])?", fullmatch=True)
 _VARIABLE_NAME = st.one_of(
     st.sampled_from(
-        ["CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "PATH", "A~b", "cuda/visible", "cuda_visible_devices"]
+        [
+            "CUDA_VISIBLE_DEVICES",
+            "CUDA_DEVICE_ORDER",
+            "NVIDIA_VISIBLE_DEVICES",
+            "PATH",
+            "A~b",
+            "cuda/visible",
+            "cuda_visible_devices",
+        ]
     ),
     st.from_regex(r"[-._a-zA-Z][-._a-zA-Z0-9]{0,8}", fullmatch=True),
 )
-_VALUE = st.one_of(st.sampled_from(["0,1", "", "PCI_BUS_ID", "all", "$(PATH)"]), st.text(max_size=12))
+_VALUE = st.one_of(st.sampled_from(["0,1", "3,1", "", "PCI_BUS_ID", "all", "$(PATH)"]), st.text(max_size=12))
 _VALUE_FROM = st.sampled_from(
     [
         {"fieldRef": {"fieldPath": "spec.nodeName"}},

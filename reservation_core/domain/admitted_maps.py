@@ -9,6 +9,7 @@ from typing import Any
 
 from reservation_core.domain import map_marks
 from reservation_core.domain.admission import annotations_of, items, members
+from reservation_core.domain.cards_in_containers import cuda_devices, node_devices
 from reservation_core.domain.pod_identity import identity_of
 from reservation_core.domain.scheduling_map import (
     MAP_ANNOTATION,
@@ -62,13 +63,9 @@ def admitted_entry(pod: Mapping[str, Any], read_map: Callable[[str], SchedulingM
 def _check_environment(spec: Mapping[str, Any], entry: MapEntry) -> None:
     for kind in ("initContainers", "containers"):
         for container in map(members, items(spec.get(kind))):
-            said = [
-                None if variable.get("valueFrom") is not None else variable.get("value") or ""
-                for variable in map(members, items(container.get("env")))
-                if variable.get("name") == map_marks.CUDA_VISIBLE_DEVICES
-            ]
+            said = node_devices(container)
             if not said or any(value != entry.cuda_visible_devices for value in said):
                 raise NotAdmittedError(
                     f"Container {container.get('name')} does not have CUDA_VISIBLE_DEVICES="
-                    f"{entry.cuda_visible_devices}, as the map says. {_ANEW}"
+                    f"{cuda_devices(container, entry.cuda_visible_devices)}, as the map says. {_ANEW}"
                 )

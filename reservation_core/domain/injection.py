@@ -22,6 +22,7 @@ from reservation_core.domain.admission import (
     items,
     members,
 )
+from reservation_core.domain.cards_in_containers import NVIDIA_VISIBLE_DEVICES, cuda_devices, node_devices
 from reservation_core.domain.container_variables import Teller, WantedVariable, tell
 from reservation_core.domain.gpu_resources import is_gpu_resource
 from reservation_core.domain.pod_changes import PodChanges
@@ -53,11 +54,15 @@ _NO_MAP = (
 
 @dataclass(frozen=True, slots=True)
 class InjectionRules:
-    """Which pods are ours, what asks for GPUs otherwise, and whether a variable of another value is overwritten."""
+    """Which pods are ours, what asks for GPUs otherwise, and whether a variable of another value is overwritten.
+
+    `own_cards`: containers are given the map's cards and no others, and not only told which are theirs.
+    """
 
     scheduler_name: str = map_marks.SCHEDULER_NAME
     gpu_resources: tuple[str, ...] = ("nvidia.com/gpu", "amd.com/gpu")
     override_devices: bool = False
+    own_cards: bool = False
 
 
 def injection(
@@ -98,7 +103,7 @@ def _created(review: PodReview, rules: InjectionRules, read_map: Callable[[str],
     _refuse_other_node(spec, entry)
     warnings, by = list[str](), _teller(rules)
     for path, container in containers_of(spec, "initContainers", "containers"):
-        warnings += tell(changes, path, container, _variables(entry.cuda_visible_devices), by)
+        warnings += tell(changes, path, container, _variables(container, entry.cuda_visible_devices, rules), by)
     changes.annotate(
         {
             map_marks.MAP_INDEX: str(entry.index),
@@ -110,7 +115,7 @@ def _created(review: PodReview, rules: InjectionRules, read_map: Callable[[str],
     )
     if not changes.operations:
         return Untouched(tuple(warnings))
-    told = f"Injecting CUDA_VISIBLE_DEVICES={entry.cuda_visible_devices} for pod {_named(pod)} (index {entry.index})"
+    told = f"Injecting {_written(rules)}={entry.cuda_visible_devices} for pod {_named(pod)} (index {entry.index})"
     return Patched(changes.pod, changes.operations, (told,), tuple(warnings))
 
 
@@ -139,22 +144,17 @@ def _debugged(pod: Mapping[str, Any], old: Mapping[str, Any], rules: InjectionRu
     changes, warnings, names, by = PodChanges(pod), list[str](), list[str](), _teller(rules)
     for path, container in containers_of(spec, EPHEMERAL):
         if str(container.get("name")) not in earlier:
-            warnings += tell(changes, path, container, _variables(devices), by)
+            warnings += tell(changes, path, container, _variables(container, devices, rules), by)
             names.append(container_named(path, container))
     if not changes.operations:
         return Untouched(tuple(warnings))
-    told = f"Injecting CUDA_VISIBLE_DEVICES={devices} for pod {_named(pod)} ({', '.join(names)})"
+    told = f"Injecting {_written(rules)}={devices} for pod {_named(pod)} ({', '.join(names)})"
     return Patched(changes.pod, changes.operations, (told,), tuple(warnings))
 
 
 def _devices_of(spec: Mapping[str, Any]) -> str:
     """The cards that a pod was made with: those of its containers' environment, which nobody could change since."""
-    said = {
-        str(variable.get("value") or "")
-        for _, container in containers_of(spec, "containers")
-        for variable in map(members, items(container.get("env")))
-        if variable.get("name") == map_marks.CUDA_VISIBLE_DEVICES
-    }
+    said = {devices or "" for _, container in containers_of(spec, "containers") for devices in node_devices(container)}
     if len(said) != 1:
         raise RefusedPodError(
             "the pod's containers don't have one CUDA_VISIBLE_DEVICES: its map was never read. Create the pod anew."
@@ -162,11 +162,18 @@ def _devices_of(spec: Mapping[str, Any]) -> str:
     return said.pop()
 
 
-def _variables(devices: str) -> tuple[WantedVariable, ...]:
-    return (
-        WantedVariable(map_marks.CUDA_VISIBLE_DEVICES, devices),
-        WantedVariable(map_marks.CUDA_DEVICE_ORDER, map_marks.DEVICE_ORDER),
-    )
+def _variables(container: Mapping[str, Any], devices: str, rules: InjectionRules) -> tuple[WantedVariable, ...]:
+    order = WantedVariable(map_marks.CUDA_DEVICE_ORDER, map_marks.DEVICE_ORDER)
+    if not rules.own_cards or not devices:
+        return WantedVariable(map_marks.CUDA_VISIBLE_DEVICES, cuda_devices(container, devices)), order
+    given = WantedVariable(NVIDIA_VISIBLE_DEVICES, devices)
+    told = cuda_devices({**container, "env": [given.as_json]}, devices)
+    # The path without `own_cards` may have been asked before, and have told the node's numbers.
+    return given, WantedVariable(map_marks.CUDA_VISIBLE_DEVICES, told, instead_of=devices), order
+
+
+def _written(rules: InjectionRules) -> str:
+    return NVIDIA_VISIBLE_DEVICES if rules.own_cards else map_marks.CUDA_VISIBLE_DEVICES
 
 
 def _teller(rules: InjectionRules) -> Teller:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reservation_core.domain.admission import Operation, PodReview, annotations_of, items, members
+from reservation_core.domain.map_marks import MAP_DEVICES
 from reservation_core.domain.pod_gpus import GpuNeed
 
 _VARIABLES = ("NVIDIA_VISIBLE_DEVICES", "AMD_VISIBLE_DEVICES")
@@ -21,7 +22,7 @@ def uncounted_gpus(review: PodReview, need: GpuNeed, *, allow_claims: bool, shar
     """Why the pod must not be, by what it would see uncounted; None where there is nothing.
 
     Looked at when a pod is made, and debugging containers when they are added. The containers of a pod with cards by
-    a scheduling map may see all cards: `CUDA_VISIBLE_DEVICES` says which are theirs. `shares` is the resource by which
+    a scheduling map may be given these, as its webhook has read them. `shares` is the resource by which
     parts of cards are asked for, None where that is let by.
     """
     if review.pod is None:
@@ -44,15 +45,15 @@ def uncounted_gpus(review: PodReview, need: GpuNeed, *, allow_claims: bool, shar
             containers = [each for each in _named(spec, _EPHEMERAL) if str(each.get("name")) not in before]
         case _:
             return None
-    if need.by_map and need.gpus:
-        return None
+    counted = {*_NO_CARDS, annotations_of(review.pod).get(MAP_DEVICES)} if need.by_map else _NO_CARDS
     for container in containers:
         for variable in map(members, items(container.get("env"))):
             name = variable.get("name")
-            if name in _VARIABLES and (variable.get("valueFrom") or str(variable.get("value") or "") not in _NO_CARDS):
+            if name in _VARIABLES and (variable.get("valueFrom") or str(variable.get("value") or "") not in counted):
+                instead = "the webhook writes the map's cards" if need.by_map else "ask for GPUs with resources.limits"
                 return (
                     f"container {container.get('name')} sets {name}: it would see cards that nobody has counted. Take"
-                    " the variable away and ask for GPUs with resources.limits"
+                    f" the variable away; {instead}"
                 )
     return None
 

@@ -2,7 +2,9 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
+from reservation_core.domain.known_maps import KnownMaps
 from reservation_core.ports.reviewers import PodReviewer
 from reservation_core.runtime.booking_reviews import EnforcementTold, open_booking_reviewer
 from reservation_core.runtime.loops import Loops
@@ -19,9 +21,11 @@ async def open_reviewers(
 ) -> AsyncIterator[Mapping[str, Sequence[PodReviewer]]]:
     """The reviewers of each path, in the order in which they are asked: the map first, for others judge what it makes
     of the pod. Raises SettingsError."""
-    by_map, by_label = MapReviewer(settings.injection), VisibleCardsReviewer(settings.visible_cards)
+    maps = KnownMaps()
+    by_map, by_label = MapReviewer(settings.injection, maps), VisibleCardsReviewer(settings.visible_cards)
     if not settings.webhook.enforce_bookings:
         yield {MUTATE: (by_map, by_label)}
         return
+    own_cards = MapReviewer(replace(settings.injection, own_cards=True), maps)
     async with open_booking_reviewer(settings, told, loops) as by_booking:
-        yield {MUTATE: (by_map, by_label), ENFORCE: (by_map, by_booking)}
+        yield {MUTATE: (by_map, by_label), ENFORCE: (own_cards, by_booking)}

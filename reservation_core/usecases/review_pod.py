@@ -13,11 +13,11 @@ from reservation_core.ports.reviewers import PodReviewer
 
 
 class MapReviewer:
-    """Tells pods with a scheduling map their cards."""
+    """Tells pods with a scheduling map their cards. `maps`: what was read before, of other reviewers too."""
 
-    def __init__(self, rules: InjectionRules) -> None:
+    def __init__(self, rules: InjectionRules, maps: KnownMaps | None = None) -> None:
         self._rules = rules
-        self._maps = KnownMaps()
+        self._maps = maps or KnownMaps()
 
     async def review(self, review: PodReview) -> Verdict:
         """The verdict of the map alone."""

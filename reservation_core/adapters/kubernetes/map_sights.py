@@ -18,10 +18,11 @@ from reservation_core.adapters.kubernetes.pod_requests import host_ports, pod_re
 from reservation_core.adapters.kubernetes.pod_statuses import is_finished
 from reservation_core.domain.admission import annotations_of
 from reservation_core.domain.admitted_maps import NotAdmittedError, admitted_entry
+from reservation_core.domain.cards_in_containers import node_devices
 from reservation_core.domain.enforcement_marks import BOOKING, TERMINATE_AT
 from reservation_core.domain.gpu_resources import is_gpu_resource
 from reservation_core.domain.known_maps import KnownMaps
-from reservation_core.domain.map_marks import CUDA_VISIBLE_DEVICES, MAP_DIGEST, MAP_OWNER, SCHEDULER_NAME
+from reservation_core.domain.map_marks import MAP_DIGEST, MAP_OWNER, SCHEDULER_NAME
 from reservation_core.domain.map_placement import Burden, DeviceUse, MappedPod, Node
 from reservation_core.domain.node_choice_terms import Requirement, Taint, Terms, Tolerated
 from reservation_core.ports.map_cluster import (
@@ -155,10 +156,10 @@ def _devices_seen(pod: Mapping[str, Any]) -> str | None:
     """What all of its containers see; None where none says anything."""
     spec = as_mapping(pod.get("spec"))
     said = [
-        str(variable["value"])
+        devices
         for container in map(as_mapping, [*as_list(spec.get("containers")), *as_list(spec.get("initContainers"))])
-        for variable in map(as_mapping, as_list(container.get("env")))
-        if variable.get("name") == CUDA_VISIBLE_DEVICES and isinstance(variable.get("value"), str)
+        for devices in node_devices(container)
+        if devices is not None
     ]
     return ",".join(said) if said else None
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from reservation_core.adapters.kubernetes.marks import as_list, as_mapping
 from reservation_core.domain.admission import annotations_of
-from reservation_core.domain.map_marks import CUDA_VISIBLE_DEVICES, MAP_DIGEST, SCHEDULER_NAME
+from reservation_core.domain.cards_in_containers import node_devices
+from reservation_core.domain.map_marks import MAP_DIGEST, SCHEDULER_NAME
 
 _MOST_CARDS = 1024
 
@@ -31,11 +32,9 @@ def mapped_cards(pod: Mapping[str, Any], scheduler_name: str = SCHEDULER_NAME) -
     untold = False
     for kind in ("initContainers", "containers"):
         for container in map(as_mapping, as_list(spec.get(kind))):
-            for variable in map(as_mapping, as_list(container.get("env"))):
-                if variable.get("name") == CUDA_VISIBLE_DEVICES:
-                    untold = untold or variable.get("valueFrom") is not None
-                    said = str(variable.get("value") or "").split(",")
-                    named |= {word for each in said[:_MOST_CARDS] if (word := each.strip())}
+            for devices in node_devices(container):
+                untold = untold or devices is None
+                named |= {word for each in (devices or "").split(",")[:_MOST_CARDS] if (word := each.strip())}
     if not named and not untold:
         return None
     if untold or not all(each.isascii() and each.isdigit() and len(each) <= 4 for each in named):

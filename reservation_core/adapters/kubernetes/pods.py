@@ -5,7 +5,7 @@ fits Pod Security `restricted`.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -226,12 +226,13 @@ def _environment(spec: PodSpec, rules: PodRules) -> dict[str, str]:
     for name in (_VISIBLE, _RUNTIME_VISIBLE):
         env.pop(name, None)
     match rules.attach:
+        case GpuAttach.ENV if (uuids := _known_uuids(spec)) is not None:
+            env |= _by_uuid(uuids)
         case GpuAttach.ENV:
             indices = ",".join(str(index) for index in spec.gpu_indices)
             env |= {_VISIBLE: indices, _RUNTIME_VISIBLE: "all", _ORDER: "PCI_BUS_ID"}
         case GpuAttach.UUID:
-            uuids = ",".join(_uuids(spec))
-            env |= {_VISIBLE: uuids, _RUNTIME_VISIBLE: uuids, _ORDER: "PCI_BUS_ID"}
+            env |= _by_uuid(_uuids(spec))
         case GpuAttach.DEVICE_PLUGIN:
             env |= {_ORDER: "PCI_BUS_ID"}
         case _:
@@ -239,9 +240,21 @@ def _environment(spec: PodSpec, rules: PodRules) -> dict[str, str]:
     return env
 
 
-def _uuids(spec: PodSpec) -> list[str]:
+def _by_uuid(uuids: Sequence[str]) -> dict[str, str]:
+    """Both by UUID: a container that is given some of the cards counts them anew, so the host's indices say others."""
+    said = ",".join(uuids)
+    return {_VISIBLE: said, _RUNTIME_VISIBLE: said, _ORDER: "PCI_BUS_ID"}
+
+
+def _known_uuids(spec: PodSpec) -> list[str] | None:
+    """The UUIDs of the pod's cards; None where not all are known."""
     known = [uuid for uuid in spec.gpu_uuids if uuid is not None and GPU_UUID.fullmatch(uuid)]
-    if len(known) != len(spec.gpu_indices) or len(set(known)) != len(known):
+    return known if len(set(known)) == len(known) == len(spec.gpu_indices) else None
+
+
+def _uuids(spec: PodSpec) -> list[str]:
+    known = _known_uuids(spec)
+    if known is None:
         # An index of the host's would name another card inside the container: rather no pod than that.
         raise _refusal(
             ReasonCode.START_FAILED,

@@ -29,6 +29,7 @@ OWNERS = {
     "prefixes": ["oidc:"],
     "namespaces": {"vision": "ann@lab.org"},
 }
+SEES_ALL = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}
 FORGED = {
     "gpu-dev/terminate-at": "2099-01-01T00:00:00Z",
     "gpu-dev/booking": "bkg-9",
@@ -213,12 +214,14 @@ async def test_a_pod_with_a_map_is_told_its_cards_and_counted_by_them(ask: Askin
     kept = await ask.marks(body)
     assert (kept["gpu-dev/map-devices"], kept["gpu-dev/owner"]) == ("0,1", "ann@lab.org")
     more = {**body, "metadata": {**body["metadata"], "name": "check-1"}}
+    every = {**body, "spec": {**body["spec"], "containers": [{**body["spec"]["containers"][0], "env": [SEES_ALL]}]}}
+    assert "is 'all', and the map says '0,1'" in await ask.refusal(every)
     assert "has booked 2 h100 now; 3 are asked for" in await ask.refusal(more)
 
 
 async def test_cards_that_nobody_counts_are_not_seen(ask: Asking) -> None:
     body = pod(0)
-    body["spec"]["containers"][0]["env"] = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
+    body["spec"]["containers"][0]["env"] = [SEES_ALL]
     assert "sets NVIDIA_VISIBLE_DEVICES" in await ask.refusal(body)
 
 

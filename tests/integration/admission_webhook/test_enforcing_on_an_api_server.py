@@ -84,6 +84,10 @@ def pod(name: str, gpus: int = 1, **annotations: str) -> JsonObject:
     }
 
 
+def variables_of(container: JsonObject) -> dict[str, str]:
+    return {variable["name"]: variable["value"] for variable in container["env"]}
+
+
 async def call(client: ApiClient, method: str, path: str, body: JsonObject, **more: Any) -> JsonObject:
     """A request, again while nobody can say."""
     deadline = time.monotonic() + PATIENCE_S
@@ -150,10 +154,17 @@ async def test_booked_unbooked_and_a_controllers_pod(
         path = f"{pods}/notebook/ephemeralcontainers"
         assert "sets NVIDIA_VISIBLE_DEVICES" in await refusal(ann, "PATCH", path, debug, content_type=STRATEGIC)
         # A mapped pod is counted by its map, after the other path has read it.
-        mapped = pod("check-0", 0, **{"gpu-scheduling-map": "0=node1:0,1"})
+        mapped = pod("check-0", 0, **{"gpu-scheduling-map": "0=node1:2,3"})
         mapped["spec"]["schedulerName"] = "gpu-scheduler"
-        both = (await call(ann, "POST", pods, mapped))["metadata"]["annotations"]
-        assert (both["gpu-dev/map-devices"], both["gpu-dev/booking"]) == ("0,1", booking["id"])
+        made = await call(ann, "POST", pods, mapped)
+        both = made["metadata"]["annotations"]
+        assert (both["gpu-dev/map-devices"], both["gpu-dev/booking"]) == ("2,3", booking["id"])
+        given = {"NVIDIA_VISIBLE_DEVICES": "2,3", "CUDA_VISIBLE_DEVICES": "0,1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+        assert variables_of(made["spec"]["containers"][0]) == given
+        debug = {"spec": {"ephemeralContainers": [{"name": "x", "image": "busybox"}]}}
+        path = f"{pods}/check-0/ephemeralcontainers"
+        made = await call(ann, "PATCH", path, debug, content_type=STRATEGIC)
+        assert variables_of(made["spec"]["ephemeralContainers"][0]) == given
         terms = kept["spec"]["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
         assert terms == [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node1"]}]}]
 

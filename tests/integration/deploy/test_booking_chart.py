@@ -151,9 +151,23 @@ async def test_the_static_rules_hold_without_the_webhook(namespace: str, upgrade
     marked = {"annotations": {"gpu-dev/owner": "ann", "gpu-dev/terminate-at": "2026-11-21T14:00:00Z"}}
     await enforced.call("POST", pods, pod("fine", 1, metadata=marked, **hidden))
     await enforced.call("POST", pods, pod("plain"))
-    mapped = pod("mapped-0", metadata={"annotations": {**marked["annotations"], "gpu-dev/map-devices": "0"}}, **CARDS)
-    mapped["spec"]["schedulerName"] = "gpu-scheduler"
-    await enforced.call("POST", pods, mapped)
+    for value, refused in (("all", "nobody has counted"), (None, "its map's cards alone"), ("2,3", None)):
+        own = {"env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": value}]} if value else {}
+        mapped = pod(
+            "mapped-0", metadata={"annotations": {**marked["annotations"], "gpu-dev/map-devices": "2,3"}}, **own
+        )
+        mapped["spec"]["schedulerName"] = "gpu-scheduler"
+        if refused is None:
+            await enforced.call("POST", pods, mapped)
+        else:
+            assert refused in await refusal(enforced, "POST", pods, mapped)
+    debugging = {"spec": {"ephemeralContainers": [{"name": "x", "image": "busybox", "env": CARDS["env"]}]}}
+    path = f"{pods}/mapped-0/ephemeralcontainers"
+    for variables in ([], CARDS["env"]):
+        debugging["spec"]["ephemeralContainers"][0]["env"] = variables
+        assert "debugging container" in await refusal(enforced, "PATCH", path, debugging, content_type=STRATEGIC)
+    debugging["spec"]["ephemeralContainers"][0]["env"] = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "2,3"}]
+    await enforced.call("PATCH", path, debugging, content_type=STRATEGIC)
     for value in (None, "2099-01-01T00:00:00Z"):
         change = {"metadata": {"annotations": {"gpu-dev/terminate-at": value}}}
         for path in (f"{pods}/fine", f"{pods}/fine/status"):

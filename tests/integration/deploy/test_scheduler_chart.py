@@ -54,10 +54,18 @@ def _container(made: dict[str, Any]) -> dict[str, Any]:
     return container
 
 
+def _given_its_cards(made: dict[str, Any], given: str = "1") -> None:
+    """The map's card 1 is the container's only one, and its number 0 there."""
+    made["metadata"]["annotations"]["gpu-dev/map-devices"] = "1"
+    own = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": given}, {"name": "CUDA_VISIBLE_DEVICES", "value": "0"}]
+    _container(made).update(env=own)
+
+
 ROWS: dict[str, Callable[[dict[str, Any]], object]] = {
     "no digest": lambda made: made["metadata"]["annotations"].pop("gpu-dev/map-digest"),
     "no variable": lambda made: _container(made).pop("env"),
     "another value": lambda made: _container(made).update(env=[{"name": "CUDA_VISIBLE_DEVICES", "value": "1"}]),
+    "others than it was given": lambda made: _given_its_cards(made, "2"),
     "GPUs": lambda made: _container(made).update(resources={"limits": {"nvidia.com/gpu": "1"}}),
     "claims": lambda made: made["spec"].update(resourceClaims=[{"name": "a", "resourceClaimName": "b"}]),
     "another node": lambda made: made["spec"].update(nodeName="node2"),
@@ -87,6 +95,7 @@ async def test_the_static_rules_hold_without_the_webhook(
         for name, change in ROWS.items():
             assert "ValidatingAdmissionPolicy" in str(await denied(change)), name
         await client.call("POST", path, _pod(lambda made: None))
+        await client.call("POST", f"{path}?dryRun=All", _pod(_given_its_cards))
         edit = {"metadata": {"annotations": {"gpu-scheduling-map": "0=node2:0"}}}
         for where in ("row-0", "row-0/status"):
             with pytest.raises(Exception, match="ValidatingAdmissionPolicy"):

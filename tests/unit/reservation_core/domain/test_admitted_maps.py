@@ -15,16 +15,16 @@ MAP = "0=node1:0,1\n1=node2:none\n"
 Change = Callable[[dict[str, Any]], None]
 
 
-def admitted(name: str = "p-0", **labels: str) -> dict[str, Any]:
+def admitted(name: str = "p-0", text: str = MAP, *, own_cards: bool = False, **labels: str) -> dict[str, Any]:
     pod = {
-        "metadata": {"name": name, "annotations": {"gpu-scheduling-map": MAP}, "labels": labels},
+        "metadata": {"name": name, "annotations": {"gpu-scheduling-map": text}, "labels": labels},
         "spec": {
             "schedulerName": "gpu-scheduler",
             "initContainers": [{"name": "first", "image": "i"}],
             "containers": [{"name": "main", "image": "i"}, {"name": "beside", "image": "i"}],
         },
     }
-    verdict = injection(PodReview(Operation.CREATE, pod), InjectionRules())
+    verdict = injection(PodReview(Operation.CREATE, pod), InjectionRules(own_cards=own_cards))
     assert isinstance(verdict, Patched)
     return copy.deepcopy(dict(verdict.pod))
 
@@ -56,6 +56,21 @@ def test_an_empty_value_comes_back_from_the_server_without_it() -> None:
             if variable.get("value") == "":
                 del variable["value"]
     assert admitted_entry(pod).devices == ()
+
+
+def test_what_was_given_its_cards_alone_is_bound() -> None:
+    assert admitted_entry(admitted(text="0=node1:3,1", own_cards=True)) == MapEntry(0, "node1", ("3", "1"))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("NVIDIA_VISIBLE_DEVICES", "all"), ("NVIDIA_VISIBLE_DEVICES", "1,2"), ("CUDA_VISIBLE_DEVICES", "0,1")],
+)
+def test_who_was_given_other_cards_than_the_map_says_is_not_bound(name: str, value: str) -> None:
+    pod = admitted(text="0=node1:3,1", own_cards=True)
+    next(each for each in env(pod) if each["name"] == name)["value"] = value
+    with pytest.raises(NotAdmittedError, match="Container main does not have CUDA_VISIBLE_DEVICES="):
+        admitted_entry(pod)
 
 
 def _doubled(pod: dict[str, Any]) -> None:

@@ -35,7 +35,12 @@ def test_who_would_see_cards_that_nobody_counted_is_told(kind: str, name: str) -
             reason = created(pod(kind, **env(name, **value)), need)
             assert reason is not None
             assert f"container other sets {name}" in reason
-        assert created(pod(kind, **env(name, **value)), MAPPED) is None
+        reason = created(pod(kind, annotations={"gpu-dev/map-devices": "2,3"}, **env(name, **value)), MAPPED)
+        assert reason is not None
+        assert reason.endswith("Take the variable away; the webhook writes the map's cards")
+        own = pod(kind, annotations={"gpu-dev/map-devices": "2,3"}, **env(name, value="2,3"))
+        assert created(own, MAPPED) is None
+        assert created(own, TWO) is not None
     for value in ({}, {"value": ""}, {"value": None, "valueFrom": None}, {"value": "void"}, {"value": "none"}):
         assert created(pod(kind, **env(name, **value))) is None
 

@@ -108,7 +108,7 @@ def test_twice_is_once_whatever_the_pod_looks_like(
         **body,
         "metadata": {**(body.get("metadata") or {}), "annotations": dict.fromkeys(ENFORCEMENT_MARKS, "x")},
     }
-    reviewers = (MapReviewer(InjectionRules()), reviewer(Knows(standing), unbooked=unbooked))
+    reviewers = (MapReviewer(InjectionRules(own_cards=True)), reviewer(Knows(standing), unbooked=unbooked))
 
     async def twice() -> None:
         verdict = await review_pod(review(forged), reviewers)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from reservation_core.adapters.kubernetes.attaching import GpuAttach
 from reservation_core.adapters.kubernetes.pod_defaults import PodDefaults, Toleration
-from reservation_core.adapters.kubernetes.pods import build_pod, build_service, master_address
+from reservation_core.adapters.kubernetes.pods import PodRules, build_pod, build_service, master_address
 from reservation_core.domain.model import ReasonCode, Workload
 from reservation_core.ports.cluster import PodRefusedError
 from tests.unit.reservation_core.adapters.kubernetes.specs import (
@@ -78,8 +78,9 @@ def test_every_rank_of_a_gang_is_found_under_its_own_name() -> None:
     assert "hostname" not in build_pod(SINGLE, RULES, NOW)["spec"]
 
 
-def test_env_shows_all_cards_and_names_its_own_by_index() -> None:
-    pod = build_pod(SINGLE, RULES, NOW)
+@pytest.mark.parametrize("uuids", [(None, None), (None, "GPU-33333333-cccc"), ("GPU-33333333-cccc",) * 2])
+def test_env_shows_all_cards_and_names_its_own_by_index_where_not_all_are_known(uuids: tuple[str | None, ...]) -> None:
+    pod = build_pod(replace(SINGLE, gpu_uuids=uuids), RULES, NOW)
     env = env_of(pod)
     assert (env["CUDA_VISIBLE_DEVICES"], env["NVIDIA_VISIBLE_DEVICES"]) == ("1,3", "all")
     assert env["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
@@ -87,8 +88,9 @@ def test_env_shows_all_cards_and_names_its_own_by_index() -> None:
     assert "nvidia.com/gpu" not in json.dumps(container_of(pod)["resources"])
 
 
-def test_uuid_shows_its_own_cards_only_and_never_an_index() -> None:
-    pod = build_pod(SINGLE, UUID, NOW)
+@pytest.mark.parametrize("rules", [UUID, RULES], ids=["uuid", "env"])
+def test_a_container_gets_its_own_cards_only_where_their_uuids_are_known(rules: PodRules) -> None:
+    pod = build_pod(SINGLE, rules, NOW)
     env = env_of(pod)
     assert env["CUDA_VISIBLE_DEVICES"] == env["NVIDIA_VISIBLE_DEVICES"] == "GPU-11111111-aaaa,GPU-33333333-cccc"
     assert pod["spec"]["runtimeClassName"] == "nvidia"
