@@ -101,7 +101,9 @@ class ScriptedCluster:
         self.created.append(spec)
         self.pods.setdefault(spec.name, PodStatus(spec.name, PodPhase.PENDING, holding=_holding(spec)))
 
-    async def delete_pod(self, name: str, grace: timedelta, *, keep_name: bool = False) -> None:
+    async def delete_pod(
+        self, name: str, grace: timedelta, *, keep_name: bool = False, why: Reason | None = None
+    ) -> None:
         """Note it, and do it when obedient."""
         self._ask()
         self.deleted.append(name)

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 import asyncpg
 
-from reservation_core.domain.model import NodeReport, PodName, PodSpec, PodStatus
+from reservation_core.domain.model import NodeReport, PodName, PodSpec, PodStatus, Reason
 from reservation_core.ports.cluster import Cluster, PodListing, TrimmedLogs
 from tests.database_clock import FUNCTIONS_TOO
 
@@ -108,9 +108,11 @@ class ShiftedCluster:
         shift = self._shifts.setdefault(str(spec.name), self._time.shift)
         await self._cluster.create_pod(replace(spec, deadline=spec.deadline - shift), unanswered)
 
-    async def delete_pod(self, name: str, grace: timedelta, *, keep_name: bool = False) -> None:
+    async def delete_pod(
+        self, name: str, grace: timedelta, *, keep_name: bool = False, why: Reason | None = None
+    ) -> None:
         """The same pod."""
-        await self._cluster.delete_pod(name, grace, keep_name=keep_name)
+        await self._cluster.delete_pod(name, grace, keep_name=keep_name, why=why)
 
     async def forget_pod(self, name: str) -> None:
         """The same pod."""

@@ -97,8 +97,12 @@ class Cluster(Protocol):
         """
         ...
 
-    async def delete_pod(self, name: str, grace: timedelta, *, keep_name: bool = False) -> None:
+    async def delete_pod(
+        self, name: str, grace: timedelta, *, keep_name: bool = False, why: Reason | None = None
+    ) -> None:
         """Ask for a pod's end: SIGTERM, `grace`, SIGKILL; returns at once. Unknown names are nothing.
+
+        `why` is for people who look at the cluster.
 
         A finished pod is removed; removal is seen through `watch` and `find_pods`. With `keep_name` it stays as a
         finished one until it is deleted without: nothing that is created late can run under its name meanwhile.

@@ -157,7 +157,7 @@ async def _delete(held: HeldPods, cluster: Cluster, reservation: Reservation, cl
         deletes = [
             partial(cluster.forget_pod, name)
             if name in powerless
-            else partial(cluster.delete_pod, name, rules.grace, keep_name=unsettled)
+            else partial(cluster.delete_pod, name, rules.grace, keep_name=unsettled, why=reservation.reason)
             for name in (str(pod.name) for pod in pods if not (unsettled and pod.phase is PodPhase.FINISHED))
         ]
         await call_all(deletes)

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from reservation_core.domain.changes import Change
-from reservation_core.domain.model import FINAL_STATUSES, PodName, PodSpec, PodStatus
+from reservation_core.domain.model import FINAL_STATUSES, PodName, PodSpec, PodStatus, Reason
 from reservation_core.domain.plan import Start
 from reservation_core.ports.cluster import Cluster
 from reservation_core.ports.planning import PlanOutcome
@@ -51,8 +51,10 @@ class WatchedCluster(_Delegating):
     async def create_pod(self, spec: PodSpec, unanswered: Callable[[], None] | None = None) -> None:
         await self._told("create_pod", self._inner.create_pod(spec, unanswered))
 
-    async def delete_pod(self, name: str, grace: timedelta, *, keep_name: bool = False) -> None:
-        await self._told("delete_pod", self._inner.delete_pod(name, grace, keep_name=keep_name))
+    async def delete_pod(
+        self, name: str, grace: timedelta, *, keep_name: bool = False, why: Reason | None = None
+    ) -> None:
+        await self._told("delete_pod", self._inner.delete_pod(name, grace, keep_name=keep_name, why=why))
 
     async def extend_deadline(self, name: str, deadline: datetime) -> None:
         await self._told("extend_deadline", self._inner.extend_deadline(name, deadline))

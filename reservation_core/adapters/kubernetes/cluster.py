@@ -16,6 +16,7 @@ import structlog
 
 from reservation_core.adapters.kubernetes.api_errors import ApiError, ConflictError, NotFoundError
 from reservation_core.adapters.kubernetes.cluster_inventory import list_foreign, list_nodes
+from reservation_core.adapters.kubernetes.event_writer import Regarding
 from reservation_core.adapters.kubernetes.foreign import ForeignRules
 from reservation_core.adapters.kubernetes.log_streams import read_log
 from reservation_core.adapters.kubernetes.marks import (
@@ -35,12 +36,13 @@ from reservation_core.adapters.kubernetes.marks import (
 from reservation_core.adapters.kubernetes.nodes import NodeRules
 from reservation_core.adapters.kubernetes.pacing import CreatePacing
 from reservation_core.adapters.kubernetes.places import place_of
+from reservation_core.adapters.kubernetes.pod_events import PodEvents
 from reservation_core.adapters.kubernetes.pod_statuses import is_finished, is_said_to_be_over, read_pod_status
 from reservation_core.adapters.kubernetes.pods import PodRules, build_pod, build_service, master_address, service_name
 from reservation_core.adapters.kubernetes.refusals import explained, refusal_of_creation, refused
 from reservation_core.adapters.kubernetes.transport import MERGE_PATCH, ONLY_METADATA, STRATEGIC_PATCH, Transport
 from reservation_core.adapters.kubernetes.watching import IDLE_S, PodWatch, list_all
-from reservation_core.domain.model import NodeReport, PodName, PodPhase, PodSpec, PodStatus
+from reservation_core.domain.model import NodeReport, PodName, PodPhase, PodSpec, PodStatus, Reason
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import ClusterUnavailableError, PodListing, TrimmedLogs
 
@@ -73,7 +75,8 @@ class ClusterRules:
 class _Identity:
     """Which object a name of ours is, whether it belongs to a gang, is being deleted, and is to stay when it ends.
 
-    `runs_on`: it is said to be over, and one of its containers to run. Deleting it would remove it at once.
+    `runs_on`: it is said to be over, and one of its containers to run. Deleting it would remove it at once. `finished`:
+    all of it is over.
     """
 
     uid: str
@@ -81,6 +84,7 @@ class _Identity:
     leaving: bool
     kept: bool
     runs_on: bool
+    finished: bool
 
 
 class KubernetesCluster:
@@ -96,6 +100,7 @@ class KubernetesCluster:
         self._pacing = CreatePacing(rules.creates_per_s)
         self._identities: dict[str, _Identity] = {}
         self._gone: dict[str, None] = {}
+        self._events = PodEvents(transport, clock)
 
     async def list_nodes(self) -> list[NodeReport]:
         """The nodes that the selector names, with their cards."""
@@ -141,19 +146,23 @@ class KubernetesCluster:
         the name is taken by something that is not this pod.
         """
         pod = build_pod(spec, self._rules.pods, self._clock.now())
-        made = await self._create("pods", self._pods, pod, lambda existing: _is_pod_of(existing, spec), unanswered)
+        made, is_new = await self._create("pods", self._pods, pod, lambda there: _is_pod_of(there, spec), unanswered)
+        if is_new:
+            self._events.created(spec, self._regarding(str(spec.name), _identity(made).uid))
         if spec.pods > 1 and spec.name.rank == 0:
-            service = build_service(spec, self._rules.pods, str(as_mapping(made.get("metadata")).get("uid")))
+            service = build_service(spec, self._rules.pods, _identity(made).uid)
             marks = attempt_labels(spec.name)
             await self._create("services", self._services, service, lambda existing: _has(existing, marks))
 
-    async def delete_pod(self, name: str, grace: timedelta, *, keep_name: bool = False) -> None:
-        """Ask the kubelet for a pod's end, with at least one second of grace.
+    async def delete_pod(
+        self, name: str, grace: timedelta, *, keep_name: bool = False, why: Reason | None = None
+    ) -> None:
+        """Ask the kubelet for a pod's end, with at least one second of grace. `why` is written as an Event.
 
         A finalizer keeps the name, and any pod whose containers are not over, though it is said to be. A pod that
         somebody else is deleting already can't be given that any more.
         """
-        await self._delete(name, max(_LEAST_GRACE_S, ceil(grace.total_seconds())), keep_name=keep_name)
+        await self._delete(name, max(_LEAST_GRACE_S, ceil(grace.total_seconds())), keep_name=keep_name, why=why)
 
     async def forget_pod(self, name: str) -> None:
         """Remove a pod's object without its kubelet's word. Only for nodes that are known to be fenced."""
@@ -199,6 +208,7 @@ class KubernetesCluster:
 
     async def close(self) -> None:
         """Let go of connections; pods go on, watchers end with ClusterUnavailableError."""
+        await self._events.close()
         await self._transport.close()
 
     async def _create(
@@ -208,11 +218,11 @@ class KubernetesCluster:
         thing: Mapping[str, Any],
         is_it: Callable[[Mapping[str, Any]], bool],
         unanswered: Callable[[], None] | None = None,
-    ) -> Mapping[str, Any]:
-        """Create an object, or find that it was created before; gives back the object that exists."""
+    ) -> tuple[Mapping[str, Any], bool]:
+        """Create an object, or find that it was created before; gives back what exists, and whether it is new."""
         name = thing["metadata"]["name"]
         try:
-            return await self._transport.request(
+            made = await self._transport.request(
                 "POST", path, body=thing, accept=ONLY_METADATA, pacing=self._pacing, unanswered=unanswered
             )
         except ConflictError:
@@ -220,15 +230,17 @@ class KubernetesCluster:
                 existing = await self._request_if_there("GET", path, name)
         except ApiError as error:
             raise refusal_of_creation(error, resource, name, self._namespace) from error
+        else:
+            return made, True
         if existing is None:
             raise ClusterUnavailableError(f"{name} was there and vanished while it was being created. Try again.")
         if not is_it(existing):
             raise refused(
                 f"In namespace {self._namespace} there already is something else named {name} among the {resource}."
             )
-        return existing
+        return existing, False
 
-    async def _delete(self, name: str, grace_s: int, *, keep_name: bool = False) -> None:
+    async def _delete(self, name: str, grace_s: int, *, keep_name: bool = False, why: Reason | None = None) -> None:
         for _ in range(_TRIES):
             identity = self._identities.pop(name, None) or await self._identify(name)
             if identity is None:
@@ -237,10 +249,15 @@ class KubernetesCluster:
             if identity.kept is not keep and not await self._keep(name, identity, keep):
                 continue
             if await self._remove("pods", self._pods, name, identity.uid, grace_s):
+                if why is not None and not identity.finished and not identity.leaving:
+                    self._events.ending(self._regarding(name, identity.uid), why)
                 if identity.gang and PodName.parse(name).rank == 0:
                     await self._remove_service(PodName.parse(name))
                 return
         raise ClusterUnavailableError(f"Pod {name} became another one again and again while it was deleted. Try again.")
+
+    def _regarding(self, name: str, uid: str) -> Regarding:
+        return Regarding(self._namespace, name, uid)
 
     async def _keep(self, name: str, identity: _Identity, keep: bool) -> bool:
         """Give this pod the finalizer that keeps its name, or take it away; false when it is another one by now."""
@@ -349,6 +366,7 @@ def _identity(thing: Mapping[str, Any]) -> _Identity:
         leaving=metadata.get("deletionTimestamp") is not None,
         kept=NAME_KEPT in as_list(metadata.get("finalizers")),
         runs_on=is_said_to_be_over(thing) and not is_finished(thing),
+        finished=is_finished(thing),
     )
 
 

@@ -121,7 +121,14 @@ class LocalCluster:
         await self._run(self._launchers, self._create, spec)
         self._hint_watchers(str(spec.name))
 
-    async def delete_pod(self, name: str, grace: timedelta, *, keep_name: bool = False) -> None:  # noqa: ARG002
+    async def delete_pod(
+        self,
+        name: str,
+        grace: timedelta,
+        *,
+        keep_name: bool = False,  # noqa: ARG002
+        why: Reason | None = None,  # noqa: ARG002
+    ) -> None:
         """Ask for a pod's end; its supervisor sees to it and removes the pod, whatever becomes of this process.
 
         A name runs once here anyway.

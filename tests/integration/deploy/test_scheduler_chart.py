@@ -94,8 +94,8 @@ async def test_the_static_rules_hold_without_the_webhook(
         await eventually(policy_is_there)
         for name, change in ROWS.items():
             assert "ValidatingAdmissionPolicy" in str(await denied(change)), name
-        await client.call("POST", path, _pod(lambda made: None))
         await client.call("POST", f"{path}?dryRun=All", _pod(_given_its_cards))
+        await client.call("POST", path, _pod(lambda made: None))
         edit = {"metadata": {"annotations": {"gpu-scheduling-map": "0=node2:0"}}}
         for where in ("row-0", "row-0/status"):
             with pytest.raises(Exception, match="ValidatingAdmissionPolicy"):
