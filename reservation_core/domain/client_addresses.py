@@ -1,6 +1,7 @@
 """From where a request comes, as far as it can be known: what proxies say counts where we know them, and no further."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 Address = IPv4Address | IPv6Address
@@ -67,6 +68,7 @@ def counted_source(peer: str, proxies: Sequence[Network]) -> str | None:
     return _key(address)
 
 
+@lru_cache(maxsize=512)
 def _parsed(text: str) -> Address | None:
     """An address, also with a port behind it as some proxies write it."""
     text = text.strip()
