@@ -200,6 +200,23 @@ async def test_what_is_forged_goes_nowhere(newcomer: httpx.AsyncClient, world: S
     assert world.network.asked == []
 
 
+async def test_a_refused_proof_leaves_a_line_in_the_access_log_without_the_proof(
+    runtime: Runtime, world: SignInWorld, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stolen = signed(world)
+    stolen["headers"]["Authorization"] = stolen["headers"]["Authorization"][:-64] + "0" * 64
+    async with served(runtime, world) as client:
+        assert (await client.post("/v1/login", json=stolen)).status_code == 401
+        assert (await client.post("/v1/login", json=signed(world))).status_code == 201
+    written = capsys.readouterr().err
+    found = [json.loads(line) for line in written.splitlines() if '"event": "access"' in line]
+    assert [(each["route"], each["status"], each["user"]) for each in found] == [
+        ("/v1/login", 401, None),
+        ("/v1/login", 201, "ada"),
+    ]
+    assert "Signature=" not in written
+
+
 async def test_what_aws_does_not_accept_is_refused(newcomer: httpx.AsyncClient, world: SignInWorld) -> None:
     stolen = signed(world)
     stolen["headers"]["Authorization"] = stolen["headers"]["Authorization"][:-64] + "0" * 64
