@@ -186,7 +186,7 @@ async def test_a_node_agent_that_tells_late_delays_nobody_past_their_promise(
     settings = {**SETTINGS, "ending_patience_s": None}
     async with deployed(kubernetes, tmp_path, **settings) as deployment:
         # A job has its GPUs until its end was told; that they are promised to others only later is `release_s`.
-        await tried_closely(deployment, JOBS // 4, GRACE_S + DELAY_S)
+        await tried_closely(deployment, JOBS, GRACE_S + DELAY_S)
         assert await kubernetes.rows(_SILENT) == []
     assert kubernetes.kubelet.double_use == []
 
