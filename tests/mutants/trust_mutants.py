@@ -13,6 +13,9 @@ SPENDING = "tests/integration/reservation_core/usecases/test_spend.py"
 BUDGET_SQL = "reservation_core/adapters/postgres/sql/token_budgets.sql"
 BUDGET_TRIGGERS = "migrations/versions/0030_token_budgets.sql"
 
+OWN_CARDS = "tests/unit/reservation_core/domain/test_cards_in_containers.py"
+CARDS = "reservation_core/domain/cards_in_containers.py"
+
 TRUST = (
     Mutant(
         "a child outranks its maker",
@@ -197,5 +200,37 @@ TRUST = (
         "            yield from (ChainLine(None, None, None, event, None) for event in found.pop(early))\n",
         "            found.pop(early)\n",
         (f"{CHAIN}::test_an_event_in_a_hole_between_ids_is_found",),
+    ),
+    Mutant(
+        "a container is told its node's numbers of GPUs that it alone was given",
+        "What a container was given is counted from 0 there",
+        CARDS,
+        "return counted_anew(devices) if only_these and not _privileged(container) else devices",
+        "return devices",
+        (OWN_CARDS,),
+    ),
+    Mutant(
+        "a privileged container counts anew",
+        "Who has all devices counts as its node does",
+        CARDS,
+        "return counted_anew(devices) if only_these and not _privileged(container) else devices",
+        "return counted_anew(devices) if only_these else devices",
+        (OWN_CARDS,),
+    ),
+    Mutant(
+        "a pod by map may name other GPUs",
+        "In enforced namespaces a pod by map is given its map's GPUs and no others",
+        "reservation_core/domain/uncounted_gpus.py",
+        "    for container in containers:\n        for variable",
+        "    for container in [] if need.by_map else containers:\n        for variable",
+        ("tests/unit/reservation_core/domain/test_uncounted_gpus.py",),
+    ),
+    Mutant(
+        "jobs see all GPUs though UUIDs are known",
+        "A job's container is given its own GPUs alone where their UUIDs are known",
+        "reservation_core/adapters/kubernetes/pods.py",
+        "case GpuAttach.ENV if (uuids := _known_uuids(spec)) is not None:",
+        "case GpuAttach.ENV if (uuids := _known_uuids(spec)) is not None and not uuids:",
+        ("tests/unit/reservation_core/adapters/kubernetes/test_pods.py",),
     ),
 )
