@@ -13,7 +13,8 @@ from collections.abc import Mapping, MutableMapping
 from datetime import datetime, timedelta
 from logging import LogRecord
 from logging.handlers import RotatingFileHandler
-from typing import Any
+from select import PIPE_BUF
+from typing import Any, NamedTuple
 
 from api_service import headers
 from reservation_core.domain.client_addresses import address_of_client, trusted_networks
@@ -31,7 +32,23 @@ _FILES_KEPT = 9
 _LONGEST_PATH = 300
 _AT_A_TIME = 50
 _UNTOLD = frozenset({"/healthz", "/readyz", "/static/{digest}/{name}"})
-_Entry = tuple[float, Mapping[str, Any], str, int, float]
+
+
+class _Entry(NamedTuple):
+    """What is kept of a request until its line is written: plain values, so that nothing else lives longer for it."""
+
+    counted: float
+    request_id: str
+    user: str | None
+    role: str | None
+    token: str | None
+    peer: str | None
+    forwarded: tuple[str, ...]
+    method: str
+    route: str
+    path: str
+    status: int
+    seconds: float
 
 
 def told_by(scope: MutableMapping[str, Any], user: str, token: str | None) -> None:
@@ -56,8 +73,25 @@ class AccessLog:
         if len(self._entries) >= MOST_LINES:
             self._dropped += 1
             return
+        principal: Principal | None = scope.get("principal")
+        user, token = scope.get("told_by", (None, None)) if principal is None else (principal.user, principal.token_id)
+        client = scope.get("client")
         # What may fail, such as looking at the clock, is left for later: no request fails for its line.
-        self._entries.append((time.perf_counter(), scope, route, status, seconds))
+        entry = _Entry(
+            time.perf_counter(),
+            scope["request_id"],
+            user,
+            None if principal is None else principal.role.value,
+            token,
+            client[0] if client else None,
+            tuple(headers.values(scope, b"x-forwarded-for")) if self._trusted else (),
+            scope["method"],
+            route,
+            scope["path"][:_LONGEST_PATH],
+            status,
+            seconds,
+        )
+        self._entries.append(entry)
 
     async def write(self) -> None:
         """Write what was gathered. Raises OSError: then it is lost, and the next lines say how many it was."""
@@ -69,7 +103,7 @@ class AccessLog:
         lines = []
         try:
             for number, entry in enumerate(entries, start=1):
-                lines.append(self._line(entry, now - timedelta(seconds=counted - entry[0])))
+                lines.append(self._line(entry, now - timedelta(seconds=counted - entry.counted)))
                 if number % _AT_A_TIME == 0:
                     await asyncio.sleep(0)  # requests go before
         except asyncio.CancelledError:
@@ -90,25 +124,19 @@ class AccessLog:
             self._place.close()
 
     def _line(self, entry: _Entry, at: datetime) -> str:
-        _, scope, route, status, seconds = entry
-        principal: Principal | None = scope.get("principal")
-        user, token = scope.get("told_by", (None, None)) if principal is None else (principal.user, principal.token_id)
-        client = scope.get("client")
         line = {
             "event": "access",
             "timestamp": _said(at),
-            "request_id": scope["request_id"],
-            "user": user,
-            "role": None if principal is None else principal.role.value,
-            "token": token,
-            "address": address_of_client(
-                client[0] if client else None, headers.values(scope, b"x-forwarded-for"), self._trusted
-            ),
-            "method": scope["method"],
-            "route": route,
-            "path": scope["path"][:_LONGEST_PATH],
-            "status": status,
-            "ms": round(seconds * 1000, 1),
+            "request_id": entry.request_id,
+            "user": entry.user,
+            "role": entry.role,
+            "token": entry.token,
+            "address": address_of_client(entry.peer, entry.forwarded, self._trusted),
+            "method": entry.method,
+            "route": entry.route,
+            "path": entry.path,
+            "status": entry.status,
+            "ms": round(entry.seconds * 1000, 1),
         }
         return json.dumps(line)
 
@@ -117,9 +145,14 @@ class _BesideTheLog:
     """Where the log goes that all else goes to."""
 
     def write(self, lines: list[str]) -> None:
-        """One by one: what another thread logs meanwhile comes between lines, not within one."""
+        """As many at once as a pipe takes whole: what others log meanwhile comes between lines, not within one."""
+        together = ""
         for line in lines:
-            sys.stderr.write(f"{line}\n")
+            if together and len(together) + len(line) >= PIPE_BUF:
+                sys.stderr.write(together)
+                together = ""
+            together += f"{line}\n"
+        sys.stderr.write(together)
 
 
 class _PrivateFile(RotatingFileHandler):
