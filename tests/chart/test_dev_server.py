@@ -405,3 +405,8 @@ def test_notes_tell_whom_an_ingress_hides() -> None:
     assert "GPU_DEV_TRUSTED_PROXIES" not in notes
     api = one(rendered(listed), "Deployment", "api-service")
     assert variables(api)["GPU_DEV_TRUSTED_PROXIES"] == "10.0.0.0/8"
+
+
+@pytest.mark.parametrize("cache", ["registry-cache-ghcr", "registry-cache-dockerhub"])
+def test_what_has_expired_may_be_removed_from_a_registry_cache(cache: str) -> None:
+    assert variables(one(rendered({}), "Deployment", cache))["REGISTRY_STORAGE_DELETE_ENABLED"] == "true"
