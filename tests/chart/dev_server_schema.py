@@ -106,7 +106,7 @@ _RULES: tuple[tuple[str, JsonObject], ...] = (
     (r"\.digest$", _said(r"^(sha256:[0-9a-f]{64})?$")),
     (r"\.imageRegistry$|\.upload\.image$|\.imageName$", _said(_PLACE)),
     (r"\.tag$", _said(r"^[A-Za-z0-9._@:-]*$", 200)),
-    (r"[sS]ecret$|\.runtimeClassName$|\.className$", _said(_NAME_OR_NONE)),
+    (r"[sS]ecret$|\.existingCluster$|\.runtimeClassName$|\.className$", _said(_NAME_OR_NONE)),
     (r"\.schedule$", _said(_CRON, 100)),
     (r"^postgres\.auth\.(username|database)$", _said(r"^[a-z_][a-z0-9_]{0,62}$")),
     (r"^postgres\.auth\.ownerUsername$", _said(r"^([a-z_][a-z0-9_]{0,62})?$")),

@@ -58,16 +58,36 @@ app.kubernetes.io/part-of: gpu-dev-server
 {{- define "gpu-dev-server.databaseSecret" -}}
 {{- $kind := include "gpu-dev-server.database" . }}
 {{- if eq $kind "embedded" }}{{ .Values.postgres.auth.existingSecret | default (printf "%s-postgres" .Values.global.prefix) }}
-{{- else if eq $kind "cloudNativePG" }}{{ .Values.global.prefix }}-postgres-app
+{{- else if eq $kind "cloudNativePG" }}{{ .Values.cloudNativePG.existingSecret | default (printf "%s-app" (include "gpu-dev-server.postgresCluster" .)) }}
 {{- else }}{{ .Values.externalDatabase.existingSecret | default (printf "%s-external-database" .Values.global.prefix) }}
 {{- end }}
 {{- end }}
 
-{{/* The Secret of the role that owns the built-in pair's database; empty: the application's own role does. */}}
+{{/* The Secret of the role that owns the database, where that is the built-in pair's or CloudNativePG's; empty: the application's
+     own role does. */}}
 {{- define "gpu-dev-server.ownerSecret" -}}
 {{- $auth := .Values.postgres.auth }}
-{{- if and (eq (include "gpu-dev-server.database" .) "embedded") $auth.ownerUsername (ne $auth.ownerUsername $auth.username) }}
-{{- $auth.existingOwnerSecret | default (printf "%s-postgres-owner" .Values.global.prefix) }}
+{{- $kind := include "gpu-dev-server.database" . }}
+{{- if and $auth.ownerUsername (ne $auth.ownerUsername $auth.username) }}
+{{- if eq $kind "embedded" }}{{ $auth.existingOwnerSecret | default (printf "%s-postgres-owner" .Values.global.prefix) }}
+{{- else if eq $kind "cloudNativePG" }}{{ .Values.cloudNativePG.existingOwnerSecret }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* CloudNativePG's Cluster: yours, or the chart's. */}}
+{{- define "gpu-dev-server.postgresCluster" -}}
+{{- $cluster := .Values.cloudNativePG }}
+{{- if and $cluster.existingOwnerSecret (not $cluster.existingSecret) }}
+{{- fail "cloudNativePG.existingOwnerSecret is set and cloudNativePG.existingSecret is not: with an owner of its own the database needs the Secret of the application's role as well." }}
+{{- end }}
+{{- $cluster.existingCluster | default (printf "%s-postgres" .Values.global.prefix) }}
+{{- end }}
+
+{{/* The Secret whose `ca.crt` signed the database's certificate; empty: the programs are told of none. */}}
+{{- define "gpu-dev-server.databaseCa" -}}
+{{- if eq (include "gpu-dev-server.database" .) "cloudNativePG" }}{{ include "gpu-dev-server.postgresCluster" . }}-ca
+{{- else }}{{ include "gpu-dev-server.postgresTls" . }}
 {{- end }}
 {{- end }}
 
@@ -82,7 +102,7 @@ app.kubernetes.io/part-of: gpu-dev-server
 {{- define "gpu-dev-server.replicaHost" -}}
 {{- $kind := include "gpu-dev-server.database" . }}
 {{- if and (eq $kind "embedded") .Values.postgres.replica.enabled }}postgres-replica
-{{- else if and (eq $kind "cloudNativePG") (gt (int .Values.cloudNativePG.instances) 1) }}{{ .Values.global.prefix }}-postgres-ro
+{{- else if and (eq $kind "cloudNativePG") (gt (int .Values.cloudNativePG.instances) 1) }}{{ include "gpu-dev-server.postgresCluster" . }}-ro
 {{- end }}
 {{- end }}
 
@@ -101,7 +121,7 @@ app.kubernetes.io/part-of: gpu-dev-server
 {{- end }}
 
 {{- define "gpu-dev-server.databaseHost" -}}
-{{- if eq (include "gpu-dev-server.database" .) "embedded" }}postgres-primary{{ else }}{{ .Values.global.prefix }}-postgres-rw{{ end }}
+{{- if eq (include "gpu-dev-server.database" .) "embedded" }}postgres-primary{{ else }}{{ include "gpu-dev-server.postgresCluster" . }}-rw{{ end }}
 {{- end }}
 
 {{- define "gpu-dev-server.adminSecret" -}}

@@ -21,9 +21,7 @@ priorityClassName: {{ $root.Values.global.prefix }}-controlplane
 - name: GPU_DEV_DATABASE_URL
   value: {{ printf "postgresql://%s@%s:5432/%s" .Values.postgres.auth.username (include "gpu-dev-server.databaseHost" .) .Values.postgres.auth.database | quote }}
 {{- end }}
-{{- if eq (include "gpu-dev-server.database" .) "cloudNativePG" }}
-- {name: PGSSLMODE, value: require}
-{{- else if include "gpu-dev-server.postgresTls" . }}
+{{- if include "gpu-dev-server.databaseCa" . }}
 - {name: PGSSLMODE, value: verify-ca}
 - {name: PGSSLROOTCERT, value: /secrets/settings/database-ca.crt}
 {{- end }}
@@ -115,11 +113,13 @@ availability-updater,postgres-backup,reservation-expiry
           {{- else }}
           items: [{key: password, path: gpu_dev_database_password}]
           {{- end }}
-      {{- with include "gpu-dev-server.postgresTls" . }}
+      {{- with include "gpu-dev-server.databaseCa" . }}
       - secret:
           name: {{ . }}
+          {{- if include "gpu-dev-server.postgresTls" (index $ 0) }}
           # The migration that goes before the first upgrade with it does without.
           optional: true
+          {{- end }}
           items: [{key: ca.crt, path: database-ca.crt}]
       {{- end }}
       {{- with include "gpu-dev-server.sealSecret" . }}
