@@ -1,0 +1,122 @@
+"""The chart on a Cluster of CloudNativePG: the values file and the examples in `deploy/cloudnative-pg` fit together.
+
+GPU_DEV_CNPG_CRDS names a folder with the operator's CustomResourceDefinitions: then the objects are held against them.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from tests.chart.rendering import CHARTS, one, render
+
+EXAMPLES = CHARTS.parent / "deploy" / "cloudnative-pg"
+CRDS = os.environ.get("GPU_DEV_CNPG_CRDS")
+CLUSTERS = ("cluster.yaml", "cluster-import.yaml", "cluster-recovered.yaml")
+
+
+def example(file: str, kind: str) -> dict[str, Any]:
+    [found] = [each for each in yaml.safe_load_all((EXAMPLES / file).read_text()) if each["kind"] == kind]
+    return dict(found)
+
+
+@pytest.fixture
+def documents() -> list[dict[str, Any]]:
+    values = yaml.safe_load((CHARTS / "gpu-dev-server" / "values-cloudnative-pg.yaml").read_text())
+    return render("gpu-dev-server", values, name="gpu-dev", namespace="gpu-controlplane")
+
+
+def reads(documents: list[dict[str, Any]], kind: str, name: str) -> tuple[dict[str, str], set[tuple[str, str]]]:
+    """The literal variables of a workload's first container, and the Secrets' keys that are mounted as settings."""
+    pod = one(documents, kind, name)["spec"]["template"]["spec"]
+    variables = {each["name"]: each["value"] for each in pod["containers"][0]["env"] if "value" in each}
+    [settings] = [each for each in pod["volumes"] if each["name"] == "settings"]
+    secrets = [source["secret"] for source in settings["projected"]["sources"] if "secret" in source]
+    return variables, {(secret["name"], item["key"]) for secret in secrets for item in secret["items"]}
+
+
+@pytest.mark.parametrize("file", CLUSTERS)
+def test_who_connects_is_whom_the_cluster_knows(documents: list[dict[str, Any]], file: str) -> None:
+    cluster = example(file, "Cluster")
+    name = cluster["metadata"]["name"]
+    [role] = cluster["spec"]["managed"]["roles"]
+    api, secrets = reads(documents, "Deployment", "api-service")
+    host = "gpu-dev-database" if file != "cluster-recovered.yaml" else name
+    assert api["GPU_DEV_DATABASE_URL"].replace("gpu-dev-database", host, 1) == (
+        f"postgresql://{role['name']}@{name}-rw:5432/gpudev"
+    )
+    assert api["PGSSLMODE"] == "verify-ca"
+    assert (role["passwordSecret"]["name"], "password") in secrets
+    assert ("gpu-dev-database-ca", "ca.crt") in secrets
+    [job] = [each["metadata"]["name"] for each in documents if each["kind"] == "Job" and "migrat" in str(each)]
+    migration, secrets = reads(documents, "Job", job)
+    bootstrap = next(iter(cluster["spec"]["bootstrap"].values()))
+    assert migration["GPU_DEV_DATABASE_URL"].startswith(f"postgresql://{bootstrap['owner']}@")
+    assert (bootstrap["secret"]["name"], "password") in secrets
+    assert (role["passwordSecret"]["name"], "password") not in secrets
+
+
+def test_nothing_of_the_built_in_pair_is_left(documents: list[dict[str, Any]]) -> None:
+    kinds = {(each["kind"], each["metadata"]["name"]) for each in documents}
+    assert not {name for kind, name in kinds if kind in ("StatefulSet", "Cluster") or name.startswith("postgres-")}
+
+
+def test_only_encrypted_connections_are_let_in_and_the_programs_reach_the_instances(
+    documents: list[dict[str, Any]],
+) -> None:
+    for file in CLUSTERS:
+        rules = example(file, "Cluster")["spec"]["postgresql"]["pg_hba"]
+        assert rules == ["hostssl all all all scram-sha-256", "hostnossl all all all reject"]
+    policy = example("cluster.yaml", "NetworkPolicy")["spec"]
+    [apps] = policy["ingress"][0]["from"][0]["podSelector"]["matchExpressions"]
+    asking = {
+        pod["metadata"]["labels"]["app"]
+        for each in documents
+        for pod in _templates(each)
+        if any(variable["name"] == "GPU_DEV_DATABASE_URL" for variable in pod["spec"]["containers"][0].get("env", ()))
+    }
+    assert asking <= set(apps["values"])
+
+
+def _templates(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    match document["kind"]:
+        case "Deployment" | "Job":
+            yield document["spec"]["template"]
+        case "CronJob":
+            yield document["spec"]["jobTemplate"]["spec"]["template"]
+
+
+@pytest.mark.skipif(CRDS is None, reason="GPU_DEV_CNPG_CRDS names no folder with the operator's definitions")
+@pytest.mark.parametrize("file", sorted(path.name for path in EXAMPLES.glob("*.yaml")))
+def test_the_examples_are_what_the_operators_definitions_allow(file: str) -> None:
+    schemas = {}
+    for path in Path(str(CRDS)).rglob("*.yaml"):
+        for definition in yaml.safe_load_all(path.read_text()):
+            if isinstance(definition, dict) and definition.get("kind") == "CustomResourceDefinition":
+                version = definition["spec"]["versions"][0]
+                schemas[definition["spec"]["names"]["kind"]] = strict(version["schema"]["openAPIV3Schema"])
+    tried = 0
+    for document in yaml.safe_load_all((EXAMPLES / file).read_text()):
+        if document["kind"] in schemas:
+            jsonschema.validate(document, schemas[document["kind"]])
+            tried += 1
+    assert tried or "cnpg" not in (EXAMPLES / file).read_text()
+
+
+def strict(schema: Any) -> Any:
+    """The schema without unknown members, as strict field validation has it."""
+    if isinstance(schema, list):
+        return [strict(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    closed = {name: strict(each) for name, each in schema.items()}
+    if "properties" in closed and isinstance(closed["properties"], dict) and "type" in closed:
+        closed.setdefault("additionalProperties", bool(closed.get("x-kubernetes-preserve-unknown-fields")))
+    if closed.pop("x-kubernetes-int-or-string", False):
+        closed.pop("anyOf", None)
+        closed["type"] = ["integer", "string"]
+    return closed
