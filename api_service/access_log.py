@@ -35,7 +35,7 @@ _UNTOLD = frozenset({"/healthz", "/readyz", "/static/{digest}/{name}"})
 
 
 class _Entry(NamedTuple):
-    """What is kept of a request until its line is written: plain values, so that nothing else lives longer for it."""
+    """The fields of a line that waits to be written. Plain values: a request's scope would keep much more alive."""
 
     counted: float
     request_id: str
@@ -145,7 +145,7 @@ class _BesideTheLog:
     """Where the log goes that all else goes to."""
 
     def write(self, lines: list[str]) -> None:
-        """As many at once as a pipe takes whole: what others log meanwhile comes between lines, not within one."""
+        """Write as many lines at once as a pipe takes whole, so that no other output comes within a line."""
         together = ""
         for line in lines:
             if together and len(together) + len(line) >= PIPE_BUF:

@@ -13,6 +13,7 @@ from typing import assert_never
 from reservation_core.domain import enforcement_marks as marks
 from reservation_core.domain.admission import Denied, Operation, Patched, PodReview, Untouched, Verdict, annotations_of
 from reservation_core.domain.booked_nodes import put_on
+from reservation_core.domain.cards_in_containers import NO_CARDS, NVIDIA_VISIBLE_DEVICES
 from reservation_core.domain.gpu_resources import is_gpu_resource
 from reservation_core.domain.pod_changes import Path, PodChanges
 from reservation_core.domain.pod_gpus import GpuNeed
@@ -200,7 +201,7 @@ def _take_gpus(changes: PodChanges, resources: Sequence[str]) -> None:
 
 
 def _hide_gpus(changes: PodChanges, path: Path, env: object) -> None:
-    hidden = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}
+    hidden = {"name": NVIDIA_VISIBLE_DEVICES, "value": NO_CARDS}
     if not isinstance(env, list) or not env:
         changes.add((*path, "env"), [hidden])
         return

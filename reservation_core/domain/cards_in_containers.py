@@ -12,6 +12,8 @@ from reservation_core.domain.admission import items, members
 from reservation_core.domain.map_marks import CUDA_VISIBLE_DEVICES
 
 NVIDIA_VISIBLE_DEVICES: Final = "NVIDIA_VISIBLE_DEVICES"
+NO_CARDS: Final = "void"
+"""Its value where the runtime is to give no GPU, whatever the image says."""
 
 
 def counted_anew(devices: str) -> str:

@@ -16,7 +16,7 @@ from reservation_core.domain.pod_containers import RefusedPodError, container_na
 class WantedVariable:
     """A variable with a value, or with what a field of the pod says (`field`: its path, as in a fieldRef).
 
-    `instead_of`: a value that means the same and is replaced without a word.
+    `instead_of`: an earlier value of ours that is replaced without a warning.
     """
 
     name: str
@@ -71,10 +71,10 @@ def tell(
         if meant is None or meant.is_(variable):
             continue
         where = f"{meant.name} of {container_named(path, container)}"
-        if variable.get("valueFrom") is None and meant.instead_of == (variable.get("value") or ""):
-            pass
-        elif variable.get("valueFrom") is not None:
+        if variable.get("valueFrom") is not None:
             warnings.append(f"{where} had valueFrom; it is now {meant}, as {by.name} says")
+        elif meant.instead_of == (variable.get("value") or ""):
+            pass
         elif by.override:
             warnings.append(f"{where} was {shown(variable.get('value'))}; it is now {meant}, as {by.name} says")
         else:

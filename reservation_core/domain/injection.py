@@ -22,7 +22,7 @@ from reservation_core.domain.admission import (
     items,
     members,
 )
-from reservation_core.domain.cards_in_containers import NVIDIA_VISIBLE_DEVICES, cuda_devices, node_devices
+from reservation_core.domain.cards_in_containers import NO_CARDS, NVIDIA_VISIBLE_DEVICES, cuda_devices, node_devices
 from reservation_core.domain.container_variables import Teller, WantedVariable, tell
 from reservation_core.domain.gpu_resources import is_gpu_resource
 from reservation_core.domain.pod_changes import PodChanges
@@ -164,9 +164,9 @@ def _devices_of(spec: Mapping[str, Any]) -> str:
 
 def _variables(container: Mapping[str, Any], devices: str, rules: InjectionRules) -> tuple[WantedVariable, ...]:
     order = WantedVariable(map_marks.CUDA_DEVICE_ORDER, map_marks.DEVICE_ORDER)
-    if not rules.own_cards or not devices:
+    if not rules.own_cards:
         return WantedVariable(map_marks.CUDA_VISIBLE_DEVICES, cuda_devices(container, devices)), order
-    given = WantedVariable(NVIDIA_VISIBLE_DEVICES, devices)
+    given = WantedVariable(NVIDIA_VISIBLE_DEVICES, devices or NO_CARDS)
     told = cuda_devices({**container, "env": [given.as_json]}, devices)
     # The path without `own_cards` may have been asked before, and have told the node's numbers.
     return given, WantedVariable(map_marks.CUDA_VISIBLE_DEVICES, told, instead_of=devices), order

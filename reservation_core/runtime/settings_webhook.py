@@ -18,7 +18,8 @@ class WebhookRules(BookingEnforcement):
     """Which pods the webhook looks at, and how it ends; beside, how bookings are enforced. Times are in seconds."""
 
     scheduler_name: Annotated[str, Field(min_length=1, max_length=253)] = SCHEDULER_NAME
-    # A CUDA_VISIBLE_DEVICES that says something else than the map is overwritten (with a warning), not denied.
+    # A variable that names other GPUs than the map is overwritten (with a warning), not denied: CUDA_VISIBLE_DEVICES,
+    # and where bookings are enforced NVIDIA_VISIBLE_DEVICES.
     override_devices: bool = False
     # As the scheduler extender's setting of this name: what shares are called, for pods with the label gpu-dev/cards.
     share_resource: QualifiedName = "tencent.com/vcuda-core"

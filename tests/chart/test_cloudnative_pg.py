@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import helm_python
 import jsonschema
 import pytest
 import yaml
@@ -24,10 +25,11 @@ def example(file: str, kind: str) -> dict[str, Any]:
     return dict(found)
 
 
-@pytest.fixture
-def documents() -> list[dict[str, Any]]:
+def rendered(*, upgrade: bool = False, **of_cluster: str) -> list[dict[str, Any]]:
+    """The chart with the values file, and more values of `cloudNativePG`."""
     values = yaml.safe_load((CHARTS / "gpu-dev-server" / "values-cloudnative-pg.yaml").read_text())
-    return render("gpu-dev-server", values, name="gpu-dev", namespace="gpu-controlplane")
+    values["cloudNativePG"] |= of_cluster
+    return render("gpu-dev-server", values, name="gpu-dev", namespace="gpu-controlplane", upgrade=upgrade)
 
 
 def reads(documents: list[dict[str, Any]], kind: str, name: str) -> tuple[dict[str, str], set[tuple[str, str]]]:
@@ -39,35 +41,37 @@ def reads(documents: list[dict[str, Any]], kind: str, name: str) -> tuple[dict[s
     return variables, {(secret["name"], item["key"]) for secret in secrets for item in secret["items"]}
 
 
+@pytest.mark.parametrize("upgrade", [False, True])
 @pytest.mark.parametrize("file", CLUSTERS)
-def test_who_connects_is_whom_the_cluster_knows(documents: list[dict[str, Any]], file: str) -> None:
+def test_programs_and_migration_connect_by_the_roles_of_the_cluster(file: str, upgrade: bool) -> None:
     cluster = example(file, "Cluster")
     name = cluster["metadata"]["name"]
     [role] = cluster["spec"]["managed"]["roles"]
+    documents = rendered(upgrade=upgrade, existingCluster=name)
     api, secrets = reads(documents, "Deployment", "api-service")
-    host = "gpu-dev-database" if file != "cluster-recovered.yaml" else name
-    assert api["GPU_DEV_DATABASE_URL"].replace("gpu-dev-database", host, 1) == (
-        f"postgresql://{role['name']}@{name}-rw:5432/gpudev"
-    )
+    assert api["GPU_DEV_DATABASE_URL"] == f"postgresql://{role['name']}@{name}-rw:5432/gpudev"
     assert api["PGSSLMODE"] == "verify-ca"
-    assert (role["passwordSecret"]["name"], "password") in secrets
-    assert ("gpu-dev-database-ca", "ca.crt") in secrets
+    assert secrets >= {(role["passwordSecret"]["name"], "password"), (f"{name}-ca", "ca.crt")}
     [job] = [each["metadata"]["name"] for each in documents if each["kind"] == "Job" and "migrat" in str(each)]
     migration, secrets = reads(documents, "Job", job)
     bootstrap = next(iter(cluster["spec"]["bootstrap"].values()))
-    assert migration["GPU_DEV_DATABASE_URL"].startswith(f"postgresql://{bootstrap['owner']}@")
-    assert (bootstrap["secret"]["name"], "password") in secrets
+    assert migration["GPU_DEV_DATABASE_URL"] == f"postgresql://{bootstrap['owner']}@{name}-rw:5432/gpudev"
+    assert migration["PGSSLMODE"] == "verify-ca"
+    assert secrets >= {(bootstrap["secret"]["name"], "password"), (f"{name}-ca", "ca.crt")}
     assert (role["passwordSecret"]["name"], "password") not in secrets
 
 
-def test_nothing_of_the_built_in_pair_is_left(documents: list[dict[str, Any]]) -> None:
-    kinds = {(each["kind"], each["metadata"]["name"]) for each in documents}
+def test_an_owner_without_the_application_is_refused() -> None:
+    with pytest.raises(helm_python.HelmError, match="needs the Secret of the application's role as well"):
+        rendered(existingSecret="")
+
+
+def test_nothing_of_the_built_in_pair_is_left() -> None:
+    kinds = {(each["kind"], each["metadata"]["name"]) for each in rendered()}
     assert not {name for kind, name in kinds if kind in ("StatefulSet", "Cluster") or name.startswith("postgres-")}
 
 
-def test_only_encrypted_connections_are_let_in_and_the_programs_reach_the_instances(
-    documents: list[dict[str, Any]],
-) -> None:
+def test_only_encrypted_connections_are_let_in_and_the_programs_reach_the_instances() -> None:
     for file in CLUSTERS:
         rules = example(file, "Cluster")["spec"]["postgresql"]["pg_hba"]
         assert rules == ["hostssl all all all scram-sha-256", "hostnossl all all all reject"]
@@ -75,10 +79,11 @@ def test_only_encrypted_connections_are_let_in_and_the_programs_reach_the_instan
     [apps] = policy["ingress"][0]["from"][0]["podSelector"]["matchExpressions"]
     asking = {
         pod["metadata"]["labels"]["app"]
-        for each in documents
+        for each in rendered()
         for pod in _templates(each)
         if any(variable["name"] == "GPU_DEV_DATABASE_URL" for variable in pod["spec"]["containers"][0].get("env", ()))
     }
+    assert asking
     assert asking <= set(apps["values"])
 
 

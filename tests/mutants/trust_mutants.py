@@ -202,8 +202,8 @@ TRUST = (
         (f"{CHAIN}::test_an_event_in_a_hole_between_ids_is_found",),
     ),
     Mutant(
-        "a container is told its node's numbers of GPUs that it alone was given",
-        "What a container was given is counted from 0 there",
+        "a container that was given some GPUs is told their numbers on the node",
+        "A container counts the GPUs that it was given from 0",
         CARDS,
         "return counted_anew(devices) if only_these and not _privileged(container) else devices",
         "return devices",
@@ -211,7 +211,7 @@ TRUST = (
     ),
     Mutant(
         "a privileged container counts anew",
-        "Who has all devices counts as its node does",
+        "A privileged container counts GPUs as its node does",
         CARDS,
         "return counted_anew(devices) if only_these and not _privileged(container) else devices",
         "return counted_anew(devices) if only_these else devices",

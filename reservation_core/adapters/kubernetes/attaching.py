@@ -6,7 +6,8 @@ from enum import StrEnum
 class GpuAttach(StrEnum):
     """How a pod gets its GPUs.
 
-    `env`: it sees all cards of its node and is told by index which are its. `uuid`: its container gets only these.
+    `uuid`: its container gets only its own cards; without their UUIDs there is no pod. `env`: the same where all UUIDs
+    are known; else the container sees all cards of its node and is told the indices of its own.
     `device-plugin`: it asks for a number of cards and the kubelet picks them; the ledger then only counts.
     """
 

@@ -44,7 +44,7 @@ def open_engine(
         pool_size=pool,
         max_overflow=0,
         pool_timeout=30,
-        # What was used last is used next: of connections that only a burst needed, the servers stay small.
+        # Last in, first out: server processes that only a burst needed keep small caches.
         pool_use_lifo=True,
         # Parameters hold people's variables and the digests of their tokens: no error text may show them.
         hide_parameters=True,

@@ -1,5 +1,6 @@
 """Who asked for what: every request leaves a line, also one that was refused."""
 
+import asyncio
 import json
 import stat
 from collections.abc import Callable
@@ -87,6 +88,20 @@ async def test_what_a_calendar_program_reads_has_its_owner(
     assert (await calling("anonymous").get(feed)).status_code == 200
     last = (await lines(app, settings))[-1]
     assert (last["user"], last["token"], last["path"]) == ("alice", None, "/v1/bookings.ics")
+
+
+async def test_a_write_that_is_cancelled_loses_no_line(
+    app: FastAPI, settings: ApiSettings, calling: Callable[[str], httpx.AsyncClient]
+) -> None:
+    anonymous = calling("anonymous")
+    for number in range(120):
+        await anonymous.get(f"/nothing/{number}")
+    writing = asyncio.create_task(app.state.services.access_log.write())
+    await asyncio.sleep(0)  # it formats some of them, and lets others go before
+    writing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await writing
+    assert [each["path"] for each in await lines(app, settings)] == [f"/nothing/{number}" for number in range(120)]
 
 
 async def test_what_can_not_be_written_is_counted(

@@ -42,7 +42,7 @@ health: {storagedriver: {enabled: true, interval: 10s, threshold: 3}}
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """What was pushed: the digest of its manifest, and of its only layer."""
+    """A pushed image: the digests of its manifest and its only layer."""
 
     manifest: str
     layer: str

@@ -78,7 +78,7 @@ def test_in_whatever_order_and_however_often_both_paths_are_asked_the_pod_is_the
 ) -> None:
     body = asked(pod(devices, {"name": "main"}, {"name": "beside", **PRIVILEGED}), *paths)
     own = "" if devices == "none" else devices
-    given = {} if devices == "none" else {"NVIDIA_VISIBLE_DEVICES": devices}
+    given = {"NVIDIA_VISIBLE_DEVICES": "void" if devices == "none" else devices}
     order = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     assert variables(body) == {**given, "CUDA_VISIBLE_DEVICES": counted_anew(own), **order}
     assert variables(body, 1) == {**given, "CUDA_VISIBLE_DEVICES": own, **order}
@@ -97,6 +97,18 @@ def test_other_cards_than_the_maps_are_refused(value: str) -> None:
     verdict = injection(PodReview(Operation.CREATE, pod("2,3", own)), GIVEN)
     assert isinstance(verdict, Denied)
     assert verdict.reason.startswith(f"NVIDIA_VISIBLE_DEVICES of container 'main' is {value!r}, and the map says '2,3'")
+
+
+def test_other_cards_are_overwritten_with_a_warning_where_the_rules_say_so() -> None:
+    own = {"name": "main", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}
+    rules = InjectionRules(own_cards=True, override_devices=True)
+    verdict = injection(PodReview(Operation.CREATE, pod("2,3", own)), rules)
+    assert isinstance(verdict, Patched)
+    said = variables(dict(verdict.pod))
+    assert (said["NVIDIA_VISIBLE_DEVICES"], said["CUDA_VISIBLE_DEVICES"]) == ("2,3", "0,1")
+    assert verdict.warnings == (
+        "NVIDIA_VISIBLE_DEVICES of container 'main' was 'all'; it is now '2,3', as the map says",
+    )
 
 
 def test_debugging_containers_are_given_the_pods_cards() -> None:
