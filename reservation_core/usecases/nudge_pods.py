@@ -6,6 +6,7 @@ kube-scheduler tries a pod anew when the pod has changed: so an annotation is wr
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
+from math import inf
 
 import structlog
 
@@ -19,6 +20,8 @@ from reservation_core.ports.map_cluster import PodChangedError, PodRef
 _PAUSE_S = 0.02
 _LOOK_S = 1.0
 _TRIES = 5
+_LATE_S = 10.0
+"""How much later than a raised quota a pod may be seen that was refused before: they come by different watches."""
 
 _log = structlog.get_logger(__name__)
 
@@ -37,16 +40,24 @@ class PodNudger:
         self._waiting = waiting
         self._may_write = may_write
         self._tries: dict[str, int] = {}
+        self._late_until_s: dict[str, float] = {}
         self._some = asyncio.Event()
         self.nudged = 0
         self.given_up = 0
 
     def put(self, namespaces: Collection[str]) -> None:
         """Pods of these namespaces that wait for cards may find some now."""
+        self._late_until_s |= dict.fromkeys(namespaces, self._now_s() + _LATE_S)
         for uid, pod in self._waiting.items():
             if pod.namespace in namespaces and not pod.asked.none:
                 self._tries[uid] = 0
         if self._tries:
+            self._some.set()
+
+    def first_seen(self, pod: CardPod) -> None:
+        """This pod waits, and was not known to: its scheduler may have asked about it under the old quota already."""
+        if not pod.asked.none and self._now_s() < self._late_until_s.get(pod.namespace, -inf):
+            self._tries[pod.uid] = 0
             self._some.set()
 
     async def run(self) -> None:
@@ -88,3 +99,7 @@ class PodNudger:
             _log.warning(
                 "a waiting pod could not be nudged after its quota was raised", pod=str(ref), why=why, what=what
             )
+
+    @staticmethod
+    def _now_s() -> float:
+        return asyncio.get_running_loop().time()

@@ -54,6 +54,23 @@ def test_who_waits_where_a_quota_was_raised_is_nudged_once() -> None:
     run_virtually(work())
 
 
+def test_who_was_refused_before_the_raised_quota_but_is_seen_after_it_is_nudged_too() -> None:
+    async def work() -> None:
+        truth, _, replica = await lab()
+        set_quotas(truth, replica, a={"quota": {"h100": 4, "Tesla-T4": 2}})
+        for uid, namespace, asked in (("late", "a", {"gpu": 1}), ("other", "b", {"gpu": 1}), ("none", "a", {})):
+            truth.add_pod(pod(uid, namespace, **asked))
+        await asyncio.sleep(5)
+        assert sorted(truth.nudged) == ["a1", "a2", "late"]
+        await asyncio.sleep(10)
+        truth.add_pod(pod("new", "a", gpu=1))
+        await asyncio.sleep(5)
+        assert sorted(truth.nudged) == ["a1", "a2", "late"]
+        await replica.end()
+
+    run_virtually(work())
+
+
 def test_a_nudge_that_fails_is_tried_again_and_one_that_never_comes_through_is_given_up() -> None:
     async def work() -> None:
         truth, view, replica = await lab()
