@@ -87,6 +87,7 @@ def _times(name: str, without: list[float], on_history: list[float]) -> Figure:
 
 def _endpoints(url: str, home: Path, now: datetime) -> dict[str, list[float]]:
     year = quote((now - timedelta(days=365)).isoformat())
+    on_the_hour = quote((now - timedelta(days=365)).replace(minute=0, second=0, microsecond=0).isoformat())
     paths = [
         "/metrics",
         "/v1/jobs",
@@ -100,7 +101,7 @@ def _endpoints(url: str, home: Path, now: datetime) -> dict[str, list[float]]:
         "/v1/events?subject=node-00001",
         *(f"/v1/usage?by={by}&from={year}" for by in ("user", "project", "gpu_type")),
         f"/v1/usage?by=user&from={year}&format=csv",
-        f"/v1/usage?by=gpu_type&from={year}&step=P7D",
+        f"/v1/usage?by=gpu_type&from={on_the_hour}&step=P7D",
     ]
     home.mkdir()
     with api_process(url, home) as (address, token):

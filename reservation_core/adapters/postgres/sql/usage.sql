@@ -98,12 +98,19 @@ WITH pieces AS (
     SELECT step, piece, reservation_id, sum(extract(epoch FROM until - at) * least(cards, pods)) AS used
     FROM moments WHERE until IS NOT NULL GROUP BY step, piece, reservation_id
 ), summed AS (
+    -- Each part is read and summed for itself, by the index: planned as a join, all sums are compared with all parts.
     SELECT c.step, s.user_id, s.project, s.gpu_type, sum(s.held_us) * 0.000001 AS held, sum(s.used_us) * 0.000001 AS used,
            sum(s.wasted_us) * 0.000001 AS wasted
     FROM unnest(CAST(:sum_steps AS integer[]), CAST(:sum_spans AS text[]), CAST(:sum_starts AS timestamptz[]),
                 CAST(:sum_ends AS timestamptz[])) AS c (step, span, starts_at, ends_at)
-    JOIN usage_sums s ON s.span = c.span AND s.starts_at >= c.starts_at AND s.starts_at < c.ends_at
-    WHERE s.held_us > 0 AND (CAST(:user_id AS bigint) IS NULL OR s.user_id = CAST(:user_id AS bigint))
+    CROSS JOIN LATERAL (
+        SELECT u.user_id, u.project, u.gpu_type, sum(u.held_us) AS held_us, sum(u.used_us) AS used_us,
+               sum(u.wasted_us) AS wasted_us
+        FROM usage_sums u
+        WHERE u.span = c.span AND u.starts_at >= c.starts_at AND u.starts_at < c.ends_at AND u.held_us > 0
+          AND (CAST(:user_id AS bigint) IS NULL OR u.user_id = CAST(:user_id AS bigint))
+        GROUP BY u.user_id, u.project, u.gpu_type
+    ) AS s
     GROUP BY c.step, s.user_id, s.project, s.gpu_type
 )
 SELECT step, CASE CAST(:by AS text) WHEN 'user' THEN u.name WHEN 'project' THEN project ELSE gpu_type END AS key,
