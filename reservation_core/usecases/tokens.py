@@ -53,7 +53,8 @@ async def create(
         user_id, method = record.id, None
     maker = principal.session_from or principal.token_id
     reach = await uow.identities.token_reach(maker, now)
-    if reach is None:
+    # A session may have been signed out at another server a moment ago.
+    if reach is None or (maker != principal.token_id and not await uow.identities.token_reach(principal.token_id, now)):
         raise ForbiddenError("The token that you use has just ended. Sign in again.")
     maker_budget = reach.budget
     reach = reach.passed_on(scopes, expires_in, longest, now)
