@@ -101,7 +101,7 @@ def _endpoints(url: str, home: Path, now: datetime) -> dict[str, list[float]]:
         "/v1/events?subject=node-00001",
         *(f"/v1/usage?by={by}&from={year}" for by in ("user", "project", "gpu_type")),
         f"/v1/usage?by=user&from={year}&format=csv",
-        f"/v1/usage?by=gpu_type&from={on_the_hour}&step=P7D",
+        *(f"/v1/usage?by=gpu_type&from={start}&step=P7D" for start in (year, on_the_hour)),
     ]
     home.mkdir()
     with api_process(url, home) as (address, token):

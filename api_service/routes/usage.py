@@ -35,9 +35,7 @@ class UsageQuery(PageQuery):
     """Whose usage, of when."""
 
     by: Annotated[UsageBy, Field(description="One line for each of these.")] = UsageBy.USER
-    start: Annotated[Instant | None, Field(alias="from", description="By default a week before `to`, on the hour.")] = (
-        None
-    )
+    start: Annotated[Instant | None, Field(alias="from", description="By default a week before `to`.")] = None
     end: Annotated[Instant | None, Field(alias="to", description="By default now.")] = None
     step: Annotated[
         QueryDuration | None,
@@ -60,7 +58,7 @@ async def get_usage(
     """Your own in [from, to) as far as it is past; for administrators everybody's. As CSV all lines come at once."""
     now = services.runtime.clock.now()
     end = query.end or now
-    start = query.start or (end - _A_WEEK).replace(minute=0, second=0, microsecond=0)
+    start = query.start or end - _A_WEEK
     if not timedelta(0) < end - start <= LONGEST:
         detail = f"`to` must be after `from`, by at most {LONGEST.days} days. Ask for another time."
         raise ProblemError(422, "bad_range", detail)

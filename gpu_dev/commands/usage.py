@@ -34,9 +34,7 @@ class UsageFormat(StrEnum):
 def usage(
     ctx: typer.Context,
     by: Annotated[UsageBy, typer.Option(help="One line for each of these.")] = UsageBy.USER,
-    start: Annotated[
-        str | None, typer.Option("--from", help="From when (default: a week before --to, on the hour).")
-    ] = None,
+    start: Annotated[str | None, typer.Option("--from", help="From when (default: a week before --to).")] = None,
     end: Annotated[str | None, typer.Option("--to", help="Until when (default: now).")] = None,
     step: Annotated[
         str | None, typer.Option("--step", help="Figures for each step of this length, such as 1d, instead of one.")

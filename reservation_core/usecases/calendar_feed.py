@@ -10,6 +10,7 @@ from reservation_core.domain.model import BookingStatus
 from reservation_core.ports.identities import Principal
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.transactions import UnitOfWork
+from reservation_core.usecases.tokens import require_working
 
 PAST = timedelta(days=90)
 MOST = 5000
@@ -28,9 +29,13 @@ class Feed:
 
 
 async def make_feed(uow: UnitOfWork, principal: Principal, ids: IdSource) -> tuple[str, datetime]:
-    """A new address for the caller; the old one stops working. Answers its secret and when it was made."""
+    """A new address for the caller; the old one stops working. Answers its secret and when it was made.
+
+    Raises ForbiddenError for a caller whose token or session has ended.
+    """
     secret = ids.new_secret()
     now = await uow.now()
+    await require_working(uow, principal.token_id, now)
     await uow.calendar_feeds.put(principal.user_id, ids.digest(secret), now)
     await uow.events.append(actor=principal.user, kind="calendar_feed_made", at=now, subject=f"user:{principal.user}")
     return secret, now

@@ -184,10 +184,9 @@ class SchedulerExtender:
             self._board.learn(seen.pod)
         if seen.node is None:
             if not self._cards.is_bound(uid):  # else it is an older state
-                known = uid in self._waiting
-                self._waiting[uid] = seen.pod
-                if not known:
+                if uid not in self._waiting:
                     self.nudger.first_seen(seen.pod)
+                self._waiting[uid] = seen.pod
                 self._decided.see(seen)
                 self._claims.see(seen)
                 if seen.nominated is not None and self._begins and not seen.pod.asked.none:

@@ -21,7 +21,7 @@ _PAUSE_S = 0.02
 _LOOK_S = 1.0
 _TRIES = 5
 _LATE_S = 10.0
-"""How much later than a raised quota a pod may be seen that was refused before: they come by different watches."""
+"""A pod that was refused under the old quota may be seen so long after the new one: they come by two watches."""
 
 _log = structlog.get_logger(__name__)
 
@@ -55,7 +55,7 @@ class PodNudger:
             self._some.set()
 
     def first_seen(self, pod: CardPod) -> None:
-        """This pod waits, and was not known to: its scheduler may have asked about it under the old quota already."""
+        """This pod waits, and was not known before: its scheduler may have asked about it under the old quota."""
         if not pod.asked.none and self._now_s() < self._late_until_s.get(pod.namespace, -inf):
             self._tries[pod.uid] = 0
             self._some.set()

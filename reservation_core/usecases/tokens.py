@@ -11,12 +11,23 @@ from reservation_core.domain.errors import (
     UserDisabledError,
 )
 from reservation_core.domain.token_budgets import passed_on
-from reservation_core.domain.token_scopes import TokenScope
+from reservation_core.domain.token_scopes import TokenReach, TokenScope
 from reservation_core.ports.identities import Principal, TokenRecord
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.transactions import UnitOfWork
 
 _MOST_TOLD = 200
+
+
+async def require_working(uow: UnitOfWork, token_id: str, now: datetime) -> TokenReach:
+    """How far a token or session reaches. Raises ForbiddenError where it works no more.
+
+    A server remembers callers for a moment. What outlives that moment is made only for who works in the database.
+    """
+    reach = await uow.identities.token_reach(token_id, now)
+    if reach is None:
+        raise ForbiddenError("The token that you use has just ended. Sign in again.")
+    return reach
 
 
 async def create(
@@ -52,10 +63,8 @@ async def create(
             raise UserDisabledError(f"User {user!r} is disabled, so a token would not work. Make it for another user.")
         user_id, method = record.id, None
     maker = principal.session_from or principal.token_id
-    reach = await uow.identities.token_reach(maker, now)
-    # A session may have been signed out at another server a moment ago.
-    if reach is None or (maker != principal.token_id and not await uow.identities.token_reach(principal.token_id, now)):
-        raise ForbiddenError("The token that you use has just ended. Sign in again.")
+    await require_working(uow, principal.token_id, now)
+    reach = await require_working(uow, maker, now)
     maker_budget = reach.budget
     reach = reach.passed_on(scopes, expires_in, longest, now)
     token_id, secret = ids.new_id("tok"), ids.new_secret()

@@ -126,6 +126,7 @@ async def test_a_replica_that_is_killed_lets_no_pod_by_and_loses_none(
             await creating.check()
         reviewed = [Counter(each.events()) for each in two]
         assert all(any(event.startswith("Injecting") for event in events) for events in reviewed), "both had a share"
+        assert all(balancer.taken.values())
 
 
 async def test_a_replica_that_is_asked_to_end_costs_nobody_an_error(

@@ -98,18 +98,17 @@ WITH pieces AS (
     SELECT step, piece, reservation_id, sum(extract(epoch FROM until - at) * least(cards, pods)) AS used
     FROM moments WHERE until IS NOT NULL GROUP BY step, piece, reservation_id
 ), summed AS (
-    -- Each part is read and summed for itself, by the index: planned as a join, all sums are compared with all parts.
+    -- LATERAL with a GROUP BY keeps the planner from a hash join by `span` alone, which compares all sums with all parts.
     SELECT c.step, s.user_id, s.project, s.gpu_type, sum(s.held_us) * 0.000001 AS held, sum(s.used_us) * 0.000001 AS used,
            sum(s.wasted_us) * 0.000001 AS wasted
     FROM unnest(CAST(:sum_steps AS integer[]), CAST(:sum_spans AS text[]), CAST(:sum_starts AS timestamptz[]),
                 CAST(:sum_ends AS timestamptz[])) AS c (step, span, starts_at, ends_at)
     CROSS JOIN LATERAL (
-        SELECT u.user_id, u.project, u.gpu_type, sum(u.held_us) AS held_us, sum(u.used_us) AS used_us,
-               sum(u.wasted_us) AS wasted_us
-        FROM usage_sums u
-        WHERE u.span = c.span AND u.starts_at >= c.starts_at AND u.starts_at < c.ends_at AND u.held_us > 0
-          AND (CAST(:user_id AS bigint) IS NULL OR u.user_id = CAST(:user_id AS bigint))
-        GROUP BY u.user_id, u.project, u.gpu_type
+        SELECT user_id, project, gpu_type, sum(held_us) AS held_us, sum(used_us) AS used_us, sum(wasted_us) AS wasted_us
+        FROM usage_sums
+        WHERE span = c.span AND starts_at >= c.starts_at AND starts_at < c.ends_at AND held_us > 0
+          AND (CAST(:user_id AS bigint) IS NULL OR user_id = CAST(:user_id AS bigint))
+        GROUP BY user_id, project, gpu_type
     ) AS s
     GROUP BY c.step, s.user_id, s.project, s.gpu_type
 )
