@@ -24,7 +24,8 @@ class PodsRunning:
 class PodsFinished:
     """The workload ended by itself: all pods finished, or one failed. `reason` when the cluster knows better.
 
-    `started_at` is None when it is not known to have run. `pod` names the one of a gang whose end this is.
+    `started_at` is None when it is not known to have run. `pod` names the one of a gang whose end this is. `ran`: for
+    how long, by its node's own clock; None where that is not known.
     """
 
     at: datetime
@@ -32,6 +33,7 @@ class PodsFinished:
     started_at: datetime | None = None
     reason: Reason | None = None
     pod: str | None = None
+    ran: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ def booking_over(reservation: Reservation, event: BookingOver, now: datetime) ->
         if reservation.outcome is JobStatus.QUEUED:
             return replace(after, outcome=event.outcome, reason=event.reason), (*cut, record)
         return after, cut
-    after = replace(after, status=JobStatus.ENDING, outcome=event.outcome, reason=event.reason)
+    after = replace(_ends_now(after, now), outcome=event.outcome, reason=event.reason)
     return after, (*cut, DeletePods(), record)
 
 
@@ -75,13 +75,19 @@ def _end_now(reservation: Reservation, event: DrainBefore, now: datetime) -> tup
     else:
         detail = f"{event.why} It was ended for that; submit it again."
         after = replace(after, outcome=JobStatus.EXPIRED, reason=Reason(ReasonCode.MAINTENANCE, detail))
-    return replace(after, status=JobStatus.ENDING), (*cut, DeletePods(), _record(event, now))
+    return _ends_now(after, now), (*cut, DeletePods(), _record(event, now))
 
 
 def _record(event: DrainBefore, last: datetime) -> Record:
     """The window, and by when the job ends."""
     times = {"starts_at": event.at.isoformat(), "ends_at": event.until.isoformat(), "job_ends_by": last.isoformat()}
     return Record("maintenance_affects", event.actor, {"why": event.why, **times})
+
+
+def _ends_now(reservation: Reservation, now: datetime) -> Reservation:
+    """It ends, and this is its end: how its pods end after it is our doing."""
+    ends_at = None if reservation.ends_at is None else min(reservation.ends_at, now)
+    return replace(reservation, status=JobStatus.ENDING, ends_at=ends_at)
 
 
 def _range_until(reservation: Reservation, at: datetime) -> tuple[Reservation, tuple[Effect, ...]]:

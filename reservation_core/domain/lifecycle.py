@@ -9,7 +9,7 @@ back only on `PodsGone`: an allocation is closed when its pods are known to be g
 """
 
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import assert_never
 
 from reservation_core.domain.adoption import adopted
@@ -200,8 +200,7 @@ def _finished_while_ending(
         after = replace(after, started_at=reservation.started_at or event.started_at)
     elif (
         reservation.outcome is JobStatus.EXPIRED
-        and reservation.ends_at is not None
-        and _is_before(event.at, reservation.ends_at)
+        and _was_over_in_time(reservation, event)
         # What was taken away while ending was taken away by us.
         and reason.code not in TAKEN_AWAY
     ):
@@ -213,9 +212,20 @@ def _finished_while_ending(
     return after, (Record("exited", data={"exit_code": event.exit_code}),)
 
 
-def _is_before(at: datetime, end: datetime) -> bool:
-    """Whether pods were over before `end`. Some clusters tell whole seconds: within one, nothing comes before."""
-    return at < (end if at.microsecond else end.replace(microsecond=0))
+def _was_over_in_time(reservation: Reservation, event: PodsFinished) -> bool:
+    """Whether pods were over before their end. Some clusters tell whole seconds: within one, nothing comes before.
+
+    For how long they ran says more than when they ended: their node's clock may differ from ours, and ours may have
+    been set meanwhile. But what a signal ended after their end was ended by us, however short it was.
+    """
+    if reservation.ends_at is None:
+        return False
+    end = reservation.ends_at if event.at.microsecond else reservation.ends_at.replace(microsecond=0)
+    if event.ran is None or reservation.started_at is None:
+        return event.at < end
+    cut = timedelta(0) if event.ran.microseconds else timedelta(microseconds=999_999)
+    by_signal = event.exit_code is not None and event.exit_code > 128
+    return event.ran + cut < reservation.ends_at - reservation.started_at and (event.at < end or not by_signal)
 
 
 def _outcome(event: PodsFinished) -> tuple[JobStatus, Reason]:

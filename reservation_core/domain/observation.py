@@ -126,20 +126,21 @@ def _failed(status: PodStatus) -> bool:
 
 
 def _finished(row: Reservation, status: PodStatus, own: Sequence[PodStatus], now: datetime) -> Event | None:
-    # A gang has succeeded when its last pod has; one failure ends it at once.
-    if (
-        row.nodes > 1
-        and not _failed(status)
-        and row.status is not JobStatus.ENDING
-        and len([pod for pod in own if pod.phase is PodPhase.FINISHED]) < row.nodes
-    ):
-        return None
+    ended = [status]
+    if row.nodes > 1 and not _failed(status):
+        # A gang has succeeded when its last pod has; one failure ends it at once.
+        ended = [pod for pod in own if pod.phase is PodPhase.FINISHED]
+        if len(ended) < row.nodes:
+            return None
     return PodsFinished(
-        at=status.finished_at or now,
+        at=max(pod.finished_at or now for pod in ended),
         exit_code=status.exit_code,
         started_at=began(status),
         reason=None if status.reason is None else _of_pod(row, status, status.reason),
         pod=None if row.nodes == 1 else str(status.name),
+        ran=max(
+            (pod.finished_at - pod.started_at for pod in ended if pod.finished_at and pod.started_at), default=None
+        ),
     )
 
 

@@ -14,8 +14,9 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy.exc import DBAPIError
 
@@ -107,10 +108,8 @@ WHERE status = 'expired'
 """
 
 
-def _ran_s(home: Path, pod: str) -> float | None:
+def _ran_s(said: Mapping[str, Any]) -> float | None:
     """For how long a pod's processes ran, by the machine's own count, which nobody sets; None where none began."""
-    record = home / "tombstones" / pod / "exit.json"
-    said = json.loads(record.read_text()) if record.exists() else {}
     began, ended = said.get("started_at_boot"), said.get("finished_at_boot")
     return None if began is None or ended is None else float(ended) - float(began)
 
@@ -120,9 +119,17 @@ async def _expired_early(system: System) -> list[str]:
     found = []
     for row in await system.rows(_EXPIRED):
         for index in range(row.nodes):
-            ran = _ran_s(system.home, f"{row.id}-{row.attempt}-{index}")
-            if ran is not None and ran < float(row.allotted_s) - 1:
-                found.append(f"{row.id} {ran:.1f} s of {row.allotted_s} s")
+            record = system.home / "tombstones" / f"{row.id}-{row.attempt}-{index}" / "exit.json"
+            said = json.loads(record.read_text()) if record.exists() else {}
+            ran = _ran_s(said)
+            # Of a gang, one may be done while the others go on.
+            by_itself = row.nodes > 1 and said.get("exit_code") == 0
+            if ran is not None and ran < float(row.allotted_s) - 1 and not by_itself:
+                events = await system.rows(
+                    "SELECT kind, at FROM events WHERE reservation_id = :id ORDER BY id", id=row.id
+                )
+                told = ", ".join(f"{event.at:%T} {event.kind}" for event in events)
+                found.append(f"{row.id} {ran:.1f} s of {row.allotted_s} s, exit {said.get('exit_code')}: {told}")
     return found
 
 

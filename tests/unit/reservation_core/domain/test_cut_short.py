@@ -13,6 +13,7 @@ from reservation_core.domain.changes import (
     DeletePods,
     DrainBefore,
     MoveDeadline,
+    PodsFinished,
     PodsGone,
     PodsRunning,
     Record,
@@ -91,6 +92,15 @@ def test_what_runs_is_ended_and_its_range_with_it(row: Reservation) -> None:
     assert effects[0] == SetRangeEnd(T0 + HOUR)
     assert DeletePods() in effects
     assert transition(after, OVER, T0 + HOUR) == (after, ())
+
+
+@pytest.mark.parametrize("event", [OVER, drain(T0 + HOUR)])
+def test_what_is_ended_before_its_time_says_why_and_not_by_which_signal(event: BookingOver | DrainBefore) -> None:
+    after, _ = transition(RUNNING, event, T0 + HOUR)
+    assert after.ends_at == T0 + HOUR
+    for at, ran in ((HOUR + GRACE, None), (HOUR + GRACE, HOUR + GRACE), (HOUR - GRACE, HOUR + GRACE)):
+        over, _ = transition(after, PodsFinished(T0 + at, 143, ran=ran), T0 + 2 * HOUR)
+        assert (over.outcome, over.reason, over.exit_code) == (JobStatus.EXPIRED, after.reason, 143)
 
 
 def test_what_ends_already_keeps_its_outcome_and_gives_the_rest_back() -> None:

@@ -616,3 +616,27 @@ def test_who_finished_in_time_has_not_expired_however_late_it_is_seen() -> None:
     assert (ended.outcome, ended.reason) == (JobStatus.EXPIRED, expired.reason)
     late, _ = transition(expired, PodsFinished(after, 143), row.ends_at + HOUR)
     assert (late.outcome, late.exit_code) == (JobStatus.EXPIRED, 143)
+
+
+@pytest.mark.parametrize(
+    ("at_s", "ran_s", "exit_code", "outcome"),
+    [
+        (300, 2.5, 0, JobStatus.SUCCEEDED),  # our clock was set by five minutes while it ran
+        (300, 2.5, 1, JobStatus.FAILED),
+        (300, 2.5, 143, JobStatus.EXPIRED),  # as above, but we ended it
+        (-60, 3600.5, 143, JobStatus.EXPIRED),  # its node's clock is behind
+        (-1, 3599, 0, JobStatus.SUCCEEDED),
+        (0, 3600, 0, JobStatus.EXPIRED),  # whole seconds: it may have run for as long as it was given
+        (-2, 2.5, 143, JobStatus.FAILED),
+    ],
+)
+def test_for_how_long_it_ran_says_whether_it_was_over_in_time(
+    at_s: float, ran_s: float, exit_code: int, outcome: JobStatus
+) -> None:
+    row = running()
+    assert row.ends_at is not None
+    assert row.started_at is not None
+    assert row.ends_at - row.started_at == HOUR
+    expired, _ = transition(row, EndReached(), row.ends_at)
+    event = PodsFinished(row.ends_at + timedelta(seconds=at_s), exit_code, ran=timedelta(seconds=ran_s))
+    assert transition(expired, event, row.ends_at + HOUR)[0].outcome is outcome
