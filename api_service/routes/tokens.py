@@ -13,8 +13,10 @@ from api_service.pagination import PageQuery, decode, encode
 from api_service.services import Caller, Served
 from reservation_core.contracts import Page, UserName
 from reservation_core.contracts_tokens import TokenCreate, TokenCreated, TokenOut, TokenRenew, TokensRevoked
+from reservation_core.ports.identities import TokenRecord
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases import tokens
+from reservation_core.usecases.repeat import until_not_lost
 
 router = APIRouter(prefix="/v1/tokens", tags=["tokens"])
 
@@ -117,8 +119,12 @@ async def revoke_all_tokens(
     user: Annotated[UserName | None, Query(description="Of this user (administrators); default: your own.")] = None,
 ) -> Response:
     """Make all of a user's tokens and sessions stop working, but for yours and those that it was made with."""
-    async with services.runtime.uow() as uow:
-        name, revoked = await tokens.revoke_all(uow, caller, user, services.runtime.clock.now())
+
+    async def act() -> tuple[str, int]:
+        async with services.runtime.uow() as uow:
+            return await tokens.revoke_all(uow, caller, user, services.runtime.clock.now())
+
+    name, revoked = await until_not_lost(act)
     services.authenticator.forget_revoked(caller, name)
     return Response(TokensRevoked(user=name, revoked=revoked).model_dump_json(), media_type="application/json")
 
@@ -126,7 +132,11 @@ async def revoke_all_tokens(
 @router.delete("/{token_id}", response_model=TokenOut, summary="Revoke a token", responses=problems(404))
 async def revoke_token(services: Served, caller: Caller, token_id: TokenId) -> Response:
     """Make a token, and all that were made with it, stop working: at once here, within seconds on other servers."""
-    async with services.runtime.uow() as uow:
-        record = await tokens.revoke(uow, caller, token_id, services.runtime.clock.now())
+
+    async def act() -> TokenRecord:
+        async with services.runtime.uow() as uow:
+            return await tokens.revoke(uow, caller, token_id, services.runtime.clock.now())
+
+    record = await until_not_lost(act)
     services.authenticator.forget_revoked(caller, record.user)
     return Response(presenting.token(record).model_dump_json(), media_type="application/json")

@@ -112,15 +112,18 @@ class Identities(Protocol):
         budget: Budget | None = None,
     ) -> TokenRecord:
         """Store a token's digest; `method` says what vouched for whoever got it at a sign-in. It ends with the token
-        that it was made with, or that a browser's session was begun with (`session_from`). `budget`: its own."""
+        that it was made with, or that a browser's session was begun with (`session_from`). `budget`: its own.
+
+        Raises LimitExceededError where a user would have more than 1000 that end with others.
+        """
         ...
 
     async def token_reach(self, token_id: str, now: datetime) -> TokenReach | None:
         """How far a token reaches; None for one that does not work any more."""
         ...
 
-    async def forget_sign_ins(self, user_id: int, before: datetime) -> None:
-        """Delete a user's tokens of sign-ins and browsers' sessions that expired before that."""
+    async def forget_tokens(self, user_id: int, before: datetime) -> None:
+        """Delete some of a user's tokens that were over before that, once all that were made with them are gone."""
         ...
 
     async def tokens(self, user_id: int | None, *, after: str | None, limit: int) -> list[TokenRecord]:

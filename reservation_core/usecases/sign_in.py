@@ -15,10 +15,9 @@ from reservation_core.ports.identities import TokenRecord, UserRecord
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.proofs import CheckedProof, ProofChecker
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
+from reservation_core.usecases.tokens import KEPT_WHEN_OVER
 from reservation_core.usecases.users import RESERVED_NAMES
 
-KEPT_EXPIRED = timedelta(days=7)
-"""For so long tokens of sign-ins are still listed after they have expired."""
 SESSION_NAME = "browser session"
 """What a browser's session is called among its owner's tokens."""
 _LONGEST_NAME = 200
@@ -72,7 +71,7 @@ class SignInDesk:
     ) -> SignedInUser:
         secret = self._ids.new_secret()
         expires_at = now + self._policy.lasts
-        await uow.identities.forget_sign_ins(user.id, now - KEPT_EXPIRED)
+        await uow.identities.forget_tokens(user.id, now - KEPT_WHEN_OVER)
         token = await uow.identities.create_token(
             self._ids.new_id("tok"),
             user.id,

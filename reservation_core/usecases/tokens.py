@@ -16,6 +16,8 @@ from reservation_core.ports.identities import Principal, TokenRecord
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.transactions import UnitOfWork
 
+KEPT_WHEN_OVER = timedelta(days=7)
+"""For so long tokens are still listed after they have ended."""
 _MOST_TOLD = 200
 
 
@@ -49,7 +51,7 @@ async def create(
     made in a browser's session is made with the token that the session was begun with. What is asked for with it is
     charged to its `budget`, and to those of the tokens before it.
 
-    Raises ForbiddenError, NotFoundError for an unknown user, UserDisabledError.
+    Raises ForbiddenError, NotFoundError for an unknown user, UserDisabledError, LimitExceededError.
     """
     user_id, method = principal.user_id, principal.method
     if user is not None and user != principal.user:
@@ -68,6 +70,7 @@ async def create(
     maker_budget = reach.budget
     reach = reach.passed_on(scopes, expires_in, longest, now)
     token_id, secret = ids.new_id("tok"), ids.new_secret()
+    await uow.identities.forget_tokens(user_id, now - KEPT_WHEN_OVER)
     own = None if budget is None else passed_on(maker_budget, token_id, budget.gpu_hours, budget.until, now)
     token = await uow.identities.create_token(
         token_id,

@@ -9,7 +9,8 @@ from reservation_core.domain.token_scopes import TokenScope
 from reservation_core.ports.identities import Principal, TokenRecord
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.transactions import UnitOfWork
-from reservation_core.usecases.sign_in import KEPT_EXPIRED, SESSION_NAME
+from reservation_core.usecases.sign_in import SESSION_NAME
+from reservation_core.usecases.tokens import KEPT_WHEN_OVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ async def open_session(
         raise ForbiddenError("This token does not have the scope read, so the pages would show nothing. Use another.")
     secret = ids.new_secret()
     expires_at = now + lasts if shown.expires_at is None else min(now + lasts, shown.expires_at)
-    await uow.identities.forget_sign_ins(shown.user_id, now - KEPT_EXPIRED)
+    await uow.identities.forget_tokens(shown.user_id, now - KEPT_WHEN_OVER)
     token = await uow.identities.create_token(
         ids.new_id("tok"),
         shown.user_id,

@@ -13,9 +13,10 @@ from api_service.web.cookies import keep_zone
 from api_service.web.return_address import safe_return
 from api_service.web.routing import Access, WebRoute
 from api_service.web.visit import Visit
-from reservation_core.domain.errors import ForbiddenError
+from reservation_core.domain.errors import ForbiddenError, LimitExceededError
 from reservation_core.ports.identities import Principal
 from reservation_core.usecases import tokens
+from reservation_core.usecases.repeat import until_not_lost
 from reservation_core.usecases.web_sessions import WebSession, open_session
 
 
@@ -60,19 +61,23 @@ async def _begun(visit: Visit, secret: str | None) -> WebSession:
             raise
         detail = "This token is not valid: it is misspelt, expired or revoked. Ask for a new one."
         raise _NotSignedInError(SignInOutcome.REFUSED, detail) from error
-    try:
-        former = await _former(visit)
+    former = await _former(visit)
+
+    async def begin() -> WebSession:
         async with services.runtime.uow() as uow:
             if former is not None:
                 await tokens.revoke(uow, former, former.token_id, services.runtime.clock.now())
-            session = await open_session(
+            return await open_session(
                 uow,
                 shown,
                 lasts=services.settings.web.session_lasts,
                 ids=services.runtime.ids,
                 now=services.runtime.clock.now(),
             )
-    except ForbiddenError as error:
+
+    try:
+        session = await until_not_lost(begin)
+    except (ForbiddenError, LimitExceededError) as error:
         raise _NotSignedInError(SignInOutcome.NOT_LET_IN, error.detail) from error
     if former is not None:
         services.authenticator.forget_revoked(former, former.user)

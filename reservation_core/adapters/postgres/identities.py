@@ -5,15 +5,22 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Row
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.queries import statement
-from reservation_core.domain.errors import NameTakenError
+from reservation_core.adapters.postgres.reservations import violates
+from reservation_core.domain.errors import LimitExceededError, NameTakenError
 from reservation_core.domain.model import Role
 from reservation_core.domain.sign_in import SignInMethod
 from reservation_core.domain.token_budgets import Budget
 from reservation_core.domain.token_scopes import EVERYTHING, TokenReach, TokenScope, in_order
 from reservation_core.ports.identities import Principal, TokenRecord, UserRecord
+
+_TOO_MANY = (
+    "This user has 1000 tokens and sessions already that were made with others, and work or have just ended. Revoke"
+    " those that nobody needs (`gpu-dev tokens revoke`), or keep one and use it again."
+)
 
 
 class PostgresIdentities:
@@ -100,28 +107,31 @@ class PostgresIdentities:
         budget: Budget | None = None,
     ) -> TokenRecord:
         """Store a token's digest (32 bytes)."""
-        result = await self._connection.execute(
-            statement("create_token"),
-            {
-                "id": token_id,
-                "user_id": user_id,
-                "name": name,
-                "digest": digest,
-                "expires_at": expires_at,
-                "now": now,
-                "method": None if method is None else method.value,
-                "session": session,
-                "session_from": session_from,
-                "made_with": made_with,
-                "scopes": in_order(scopes),
-                "budget_id": None if budget is None else token_id,
-            },
-        )
+        values = {
+            "id": token_id,
+            "user_id": user_id,
+            "name": name,
+            "digest": digest,
+            "expires_at": expires_at,
+            "now": now,
+            "method": None if method is None else method.value,
+            "session": session,
+            "session_from": session_from,
+            "made_with": made_with,
+            "scopes": in_order(scopes),
+            "budget_id": None if budget is None else token_id,
+        }
+        try:
+            result = await self._connection.execute(statement("create_token"), values)
+        except IntegrityError as error:
+            if violates(error, "tokens_are_few"):
+                raise LimitExceededError(_TOO_MANY) from error
+            raise
         record = _token(result.one())
         if budget is None:
             return record
-        values = {"id": token_id, "gpu_us": budget.gpu_us, "until": budget.until}
-        await self._connection.execute(statement("add_budget"), values)
+        charged = {"id": token_id, "gpu_us": budget.gpu_us, "until": budget.until}
+        await self._connection.execute(statement("add_budget"), charged)
         return replace(record, budget=budget)
 
     async def token_reach(self, token_id: str, now: datetime) -> TokenReach | None:
@@ -130,9 +140,9 @@ class PostgresIdentities:
         row = result.one_or_none()
         return None if row is None else TokenReach(_scopes(row), row.expires_at, row.generation, _budget(row))
 
-    async def forget_sign_ins(self, user_id: int, before: datetime) -> None:
-        """Delete a user's tokens of sign-ins that expired before that; the record keeps that there were any."""
-        await self._connection.execute(statement("forget_sign_ins"), {"user_id": user_id, "before": before})
+    async def forget_tokens(self, user_id: int, before: datetime) -> None:
+        """Delete some of a user's tokens that were over before that; the record keeps that there were any."""
+        await self._connection.execute(statement("forget_tokens"), {"user_id": user_id, "before": before})
 
     async def tokens(self, user_id: int | None, *, after: str | None, limit: int) -> list[TokenRecord]:
         """Tokens after an id, in order of their ids, revoked ones too; None means everybody's."""

@@ -59,12 +59,24 @@ SELECT s.id, s.user_id, u.name AS user_name, s.name, s.created_at, s.expires_at,
        s.scopes, s.made_with, s.session, b.id AS budget, b.gpu_us, b.until, b.charged_us
 FROM stored s JOIN users u ON u.id = s.user_id LEFT JOIN token_budgets_now b ON b.id = s.budget_id;
 
--- name: forget_sign_ins
--- Delete a user's tokens of sign-ins that are long expired; one that another writer has at hand is left for next time.
+-- name: forget_tokens
+-- Delete some of a user's tokens that are long over, and with which none was made that is still there; one that another
+-- writer has at hand is left for next time.
 DELETE FROM tokens WHERE id IN (
-    SELECT id FROM tokens WHERE user_id = :user_id AND (method IS NOT NULL OR session_from IS NOT NULL)
-      AND expires_at < :before
-    ORDER BY id LIMIT 100 FOR UPDATE SKIP LOCKED
+    SELECT id FROM tokens WHERE id IN (
+        (SELECT t.id FROM tokens t
+         WHERE t.user_id = :user_id AND t.revoked_at IS NULL
+           AND coalesce(t.expires_at, 'infinity') < CAST(:before AS timestamptz)
+           AND NOT EXISTS (SELECT FROM tokens c WHERE c.made_with = t.id)
+           AND NOT EXISTS (SELECT FROM tokens c WHERE c.session_from = t.id)
+         LIMIT 100)
+        UNION ALL
+        (SELECT t.id FROM tokens t
+         WHERE t.user_id = :user_id AND t.revoked_at < CAST(:before AS timestamptz)
+           AND NOT EXISTS (SELECT FROM tokens c WHERE c.made_with = t.id)
+           AND NOT EXISTS (SELECT FROM tokens c WHERE c.session_from = t.id)
+         LIMIT 100)
+    ) FOR UPDATE SKIP LOCKED
 );
 
 -- name: tokens_of_user
@@ -116,11 +128,15 @@ WITH RECURSIVE kept (id) AS (
     SELECT CAST(:kept AS text)
     UNION
     SELECT coalesce(t.made_with, t.session_from) FROM kept k JOIN tokens t ON t.id = k.id
+), mine AS MATERIALIZED (
+    -- In the order in which a token's end goes on to those that were made with it.
+    SELECT id FROM tokens
+    WHERE user_id = :user_id AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > CAST(:now AS timestamptz))
+      AND NOT EXISTS (SELECT FROM kept k WHERE k.id = tokens.id)
+    ORDER BY generation, id FOR NO KEY UPDATE
 )
-UPDATE tokens SET revoked_at = :now
-WHERE user_id = :user_id AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > CAST(:now AS timestamptz))
-  AND NOT EXISTS (SELECT FROM kept k WHERE k.id = tokens.id)
-RETURNING id;
+UPDATE tokens SET revoked_at = :now FROM mine WHERE tokens.id = mine.id AND revoked_at IS NULL
+RETURNING tokens.id;
 
 -- name: touch_tokens
 -- Write when tokens were last used; a row that another writer has at hand is left to it, so nobody waits.
