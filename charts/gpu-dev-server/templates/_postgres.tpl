@@ -82,7 +82,8 @@ restore.sh: |
 {{- if gt (int (dig "status" "readyReplicas" 0 $set)) 0 }}{{ $begun = true }}{{ end }}
 {{- if lookup "v1" "PersistentVolumeClaim" $cp (printf "data-%s-0" $name) }}{{ $claims = true }}{{ end }}
 {{- end }}
-{{- if ne .Values.postgres.begin "auto" }}{{ ternary "anew" "yes" (eq .Values.postgres.begin "anew") }}
+{{- $begin := .Values.postgres.begin | default "auto" }}
+{{- if ne $begin "auto" }}{{ ternary "anew" "yes" (eq $begin "anew") }}
 {{- else }}{{ ternary "yes" "unknown" (and $begun (or $claims .Release.IsUpgrade)) }}
 {{- end }}
 {{- end }}
