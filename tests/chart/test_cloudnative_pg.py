@@ -87,6 +87,20 @@ def test_only_encrypted_connections_are_let_in_and_the_programs_reach_the_instan
     assert asking <= set(apps["values"])
 
 
+def test_the_database_is_reached_by_the_programs_its_own_instances_and_those_that_the_values_name() -> None:
+    """As the example's policy has it."""
+    values: dict[str, Any] = {"postgres": {"enabled": False}, "cloudNativePG": {"enabled": True}}
+    others = [{"podSelector": {"matchLabels": {"cnpg.io/poolerName": "pooler"}}}]
+    expected = example("cluster.yaml", "NetworkPolicy")["spec"]["ingress"]
+    expected[0]["from"][1] = {"podSelector": {"matchLabels": {"cnpg.io/cluster": "gpu-dev-postgres"}}}
+    policy = one(render("gpu-dev-server", values), "NetworkPolicy", "cloudnativepg")["spec"]
+    assert policy["ingress"] == expected
+    policy = one(
+        render("gpu-dev-server", {**values, "networkPolicy": {"databaseFrom": others}}), "NetworkPolicy", "cloudnativepg"
+    )["spec"]
+    assert policy["ingress"][0]["from"] == [*expected[0]["from"], *others]
+
+
 def _templates(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
     match document["kind"]:
         case "Deployment" | "Job":
