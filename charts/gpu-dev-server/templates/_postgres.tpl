@@ -74,13 +74,13 @@ restore.sh: |
      part of what the servers start anew for. Of claims that are gone nothing is left to be lost. */}}
 {{- define "gpu-dev-server.postgresBegun" -}}
 {{- $cp := include "gpu-dev-server.cp" . }}
-{{- $kept := default dict (lookup "v1" "ConfigMap" $cp (printf "%s-postgres" .Values.global.prefix)) }}
+{{- $kept := include "gpu-dev-server.found" (list "v1" "ConfigMap" $cp (printf "%s-postgres" .Values.global.prefix)) | default "{}" | fromJson }}
 {{- $begun := eq "yes" (dig "data" "begun" "" $kept) }}
 {{- $claims := false }}
 {{- range $name := list "postgres-primary" "postgres-replica" }}
-{{- $set := default dict (lookup "apps/v1" "StatefulSet" $cp $name) }}
+{{- $set := include "gpu-dev-server.found" (list "apps/v1" "StatefulSet" $cp $name) | default "{}" | fromJson }}
 {{- if gt (int (dig "status" "readyReplicas" 0 $set)) 0 }}{{ $begun = true }}{{ end }}
-{{- if lookup "v1" "PersistentVolumeClaim" $cp (printf "data-%s-0" $name) }}{{ $claims = true }}{{ end }}
+{{- if include "gpu-dev-server.found" (list "v1" "PersistentVolumeClaim" $cp (printf "data-%s-0" $name)) }}{{ $claims = true }}{{ end }}
 {{- end }}
 {{- $begin := .Values.postgres.begin | default "auto" }}
 {{- if ne $begin "auto" }}{{ ternary "anew" "yes" (eq $begin "anew") }}
