@@ -96,7 +96,9 @@ def test_the_database_is_reached_by_the_programs_its_own_instances_and_those_tha
     policy = one(render("gpu-dev-server", values), "NetworkPolicy", "cloudnativepg")["spec"]
     assert policy["ingress"] == expected
     policy = one(
-        render("gpu-dev-server", {**values, "networkPolicy": {"databaseFrom": others}}), "NetworkPolicy", "cloudnativepg"
+        render("gpu-dev-server", {**values, "networkPolicy": {"databaseFrom": others}}),
+        "NetworkPolicy",
+        "cloudnativepg",
     )["spec"]
     assert policy["ingress"][0]["from"] == [*expected[0]["from"], *others]
 

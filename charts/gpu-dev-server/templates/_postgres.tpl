@@ -152,20 +152,20 @@ seccompProfile: {type: RuntimeDefault}
 {{- end }}
 {{- end }}
 
-{{/* The volumes for passwords and certificates, and for what is made of them: (list . key …) */}}
+{{/* The volumes for passwords and certificates, and for what is made of them: (list . databaseSecret key …) */}}
 {{- define "gpu-dev-server.postgresSecrets" -}}
-{{- $root := first . }}
+{{- $root := first . }}{{ $keys := slice . 2 }}
 - name: secrets
   projected:
     defaultMode: 0440
     sources:
       - secret:
-          name: {{ include "gpu-dev-server.databaseSecret" $root }}
+          name: {{ index . 1 }}
           items:
-            {{- range rest . }}
+            {{- range $keys }}
             - {key: {{ . }}, path: {{ . }}}
             {{- end }}
-      {{- if has "replication-password" (rest .) }}
+      {{- if has "replication-password" $keys }}
       {{- with include "gpu-dev-server.ownerSecret" $root }}
       - secret:
           name: {{ . }}
@@ -177,7 +177,7 @@ seccompProfile: {type: RuntimeDefault}
           name: {{ . }}
           items:
             - {key: ca.crt, path: ca.crt}
-            {{- if has "replication-password" (rest $) }}
+            {{- if has "replication-password" $keys }}
             - {key: tls.crt, path: tls.crt}
             - {key: tls.key, path: tls.key}
             {{- end }}
@@ -251,7 +251,7 @@ spec:
       volumes:
         - name: configuration
           configMap: {name: {{ $root.Values.global.prefix }}-postgres}
-        {{- include "gpu-dev-server.postgresSecrets" (list $root "password" "replication-password") | nindent 8 }}
+        {{- include "gpu-dev-server.postgresSecrets" (list $root (include "gpu-dev-server.databaseSecret" $root) "password" "replication-password") | nindent 8 }}
         - name: tmp
           emptyDir: {sizeLimit: 1Gi}
         - name: shm
@@ -309,7 +309,7 @@ spec:
   persistentVolumeClaim: {claimName: postgres-backups}
 - name: configuration
   configMap: {name: {{ .Values.global.prefix }}-postgres}
-{{ include "gpu-dev-server.postgresSecrets" (list . "password") | replace (printf "name: %s\n" (include "gpu-dev-server.databaseSecret" .)) (printf "name: %s\n" $secret) }}
+{{ include "gpu-dev-server.postgresSecrets" (list . $secret "password") }}
 - name: tmp
   emptyDir: {sizeLimit: 1Gi}
 {{- end }}
