@@ -61,6 +61,15 @@ def test_programs_and_migration_connect_by_the_roles_of_the_cluster(file: str, u
     assert (role["passwordSecret"]["name"], "password") not in secrets
 
 
+def test_a_cluster_with_an_authority_of_its_own_is_believed_by_that() -> None:
+    documents = rendered(caSecret="theirs")
+    [job] = [each["metadata"]["name"] for each in documents if each["kind"] == "Job"]
+    for kind, name in (("Deployment", "api-service"), ("Job", job)):
+        variables, secrets = reads(documents, kind, name)
+        assert variables["PGSSLMODE"] == "verify-ca"
+        assert [each for each in secrets if each[1] == "ca.crt"] == [("theirs", "ca.crt")]
+
+
 def test_an_owner_without_the_application_is_refused() -> None:
     with pytest.raises(helm_python.HelmError, match="needs the Secret of the application's role as well"):
         rendered(existingSecret="")

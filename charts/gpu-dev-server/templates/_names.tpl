@@ -86,7 +86,7 @@ app.kubernetes.io/part-of: gpu-dev-server
 
 {{/* The Secret whose `ca.crt` signed the database's certificate; empty: the programs are told of none. */}}
 {{- define "gpu-dev-server.databaseCa" -}}
-{{- if eq (include "gpu-dev-server.database" .) "cloudNativePG" }}{{ include "gpu-dev-server.postgresCluster" . }}-ca
+{{- if eq (include "gpu-dev-server.database" .) "cloudNativePG" }}{{ .Values.cloudNativePG.caSecret | default (printf "%s-ca" (include "gpu-dev-server.postgresCluster" .)) }}
 {{- else }}{{ include "gpu-dev-server.postgresTls" . }}
 {{- end }}
 {{- end }}
