@@ -428,3 +428,14 @@ def test_a_secret_that_serves_several_purposes_is_replaced_in_none_but_the_one()
         ])  # fmt: skip
     owner, authority = ("gpu-dev-postgres-owner", "password"), ("theirs", "ca.crt")
     assert named == [[owner, authority, ("theirs", "keys")], [owner, authority]]
+
+
+def test_a_primary_with_an_empty_volume_reaches_a_replica_that_is_not_ready_yet() -> None:
+    """Others do not: a connection to a server that is away would wait where none is refused."""
+    documents = rendered({})
+    asked = variables(one(documents, "StatefulSet", "postgres-primary"))["PG_STANDBY_HOST"]
+    services = {each["metadata"]["name"]: each["spec"] for each in documents if each["kind"] == "Service"}
+    assert services[str(asked)]["selector"] == services["postgres-replica"]["selector"]
+    unready = {name for name, spec in services.items() if spec.get("publishNotReadyAddresses")}
+    assert unready == {asked}
+    assert services[str(asked)]["clusterIP"] == "None"

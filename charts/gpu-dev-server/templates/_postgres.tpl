@@ -110,7 +110,7 @@ seccompProfile: {type: RuntimeDefault}
 - {name: PG_NAME, value: {{ $name }}-0}
 - {name: PG_PRIMARY_HOST, value: postgres-primary}
 # Asked before an empty volume becomes an empty database, for so many seconds.
-- {name: PG_STANDBY_HOST, value: {{ ternary "postgres-replica" "" (ne "" (include "gpu-dev-server.postgresStandby" $root)) | quote }}}
+- {name: PG_STANDBY_HOST, value: {{ ternary "postgres-replica-unready" "" (ne "" (include "gpu-dev-server.postgresStandby" $root)) | quote }}}
 - {name: PG_ASK_S, value: "30"}
 - {name: PG_STANDBYS, value: {{ with include "gpu-dev-server.postgresStandby" $root }}{{ . }}-0{{ else }}""{{ end }}}
 - {name: PG_USER, value: {{ $postgres.auth.username | quote }}}
