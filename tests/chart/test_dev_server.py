@@ -412,6 +412,13 @@ def test_what_has_expired_may_be_removed_from_a_registry_cache(cache: str) -> No
     assert variables(one(rendered({}), "Deployment", cache))["REGISTRY_STORAGE_DELETE_ENABLED"] == "true"
 
 
+def test_the_notes_bring_no_password_into_the_environment() -> None:
+    with helm_python.Chart.load(CHART) as chart:
+        notes = chart.render({}, name="gpu-dev", namespace="default")["gpu-dev-server/templates/NOTES.txt"]
+    assert "psql -h localhost -U gpudev -d gpudev\n" in notes
+    assert "PGPASSWORD" not in notes
+
+
 def test_a_secret_that_serves_several_purposes_is_replaced_in_none_but_the_one() -> None:
     """The migration and the restore work as the owner; certificates and keys are where the values say."""
     documents = rendered({

@@ -169,6 +169,13 @@ def test_a_variable_twice_and_one_of_the_settings_are_refused() -> None:
         render("gpu-dev-server", {"apiService": both})
 
 
+@pytest.mark.parametrize("name", ["GPU_DEV_METRICS_LISTEN", "gpu_dev_metrics_listen"])
+def test_a_variable_does_not_move_the_metrics_from_the_port_that_the_chart_opens(name: str) -> None:
+    extra = [{"name": name, "value": "0.0.0.0:9999"}]
+    with pytest.raises(helm_python.HelmError, match=r"Set it in apiService\.settings"):
+        render("gpu-dev-server", {"apiService": {"extraEnv": extra}})
+
+
 def test_the_operators_cluster_takes_it_as_it_is() -> None:
     values = {"affinity": {"nodeSelector": {"a": "b"}}, "extraEnv": [{"name": "A", "value": "1"}],
               "topologySpreadConstraints": PLACED["topologySpreadConstraints"]}  # fmt: skip
