@@ -1,12 +1,13 @@
-"""The manifests in `deploy/manifests`, for those who don't use Helm, as they come from the charts; and the copies of
-the library chart that lie in the charts that use it.
+"""The manifests in `deploy/manifests`, for those who don't use Helm, as they come from the charts; the copies of the
+library chart that lie in the charts that use it; and the defaults that its template `gpu-dev.defaults` reads.
 
 `python -m tests.chart.plain_manifests` writes them.
 """
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -95,6 +96,32 @@ def users_of_the_library() -> list[str]:
     return [each["name"] for each in charts if any(on["name"] == LIBRARY.name for on in each.get("dependencies", ()))]
 
 
+# Maps whose keys are the user's: no template names one of them.
+_FREE = {
+    "annotations", "configuration", "defaultRequest", "hard", "labels", "nodeSelector", "parameters", "podDefaults",
+    "resources", "timeouts",
+}  # fmt: skip
+
+
+def defaults_file(chart: str) -> Path:
+    """Where a chart's defaults lie for its templates: Helm shows them every file but values.yaml."""
+    return CHARTS / chart / "files" / "defaults.yaml"
+
+
+def defaults_of(chart: str) -> str:
+    """The text of that file: each map of values.yaml by its path, without its inner maps, which have their own."""
+    values = yaml.safe_load((CHARTS / chart / "values.yaml").read_text())
+    text = yaml.safe_dump(dict(_maps("values", values)), sort_keys=True, width=120, allow_unicode=True)
+    return "# Made from values.yaml by `make manifests`; change it there.\n" + text
+
+
+def _maps(path: str, values: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    inner = {name for name, value in values.items() if value and isinstance(value, dict) and name not in _FREE}
+    yield path, {name: value for name, value in values.items() if name not in inner and value is not None}
+    for name in sorted(inner):
+        yield from _maps(f"{path}.{name}", values[name])
+
+
 class _Readable(yaml.SafeDumper):
     """Texts of several lines as such."""
 
@@ -136,6 +163,8 @@ if __name__ == "__main__":
     for user in users_of_the_library():
         shutil.rmtree(library_of(user), ignore_errors=True)
         shutil.copytree(LIBRARY, library_of(user))
+        defaults_file(user).parent.mkdir(exist_ok=True)
+        defaults_file(user).write_text(defaults_of(user))
     FOLDER.mkdir(exist_ok=True)
     for file, text in written().items():
         (FOLDER / file).write_text(text)

@@ -61,6 +61,15 @@ def test_programs_and_migration_connect_by_the_roles_of_the_cluster(file: str, u
     assert (role["passwordSecret"]["name"], "password") not in secrets
 
 
+def test_a_cluster_with_an_authority_of_its_own_is_believed_by_that() -> None:
+    documents = rendered(caSecret="theirs")
+    [job] = [each["metadata"]["name"] for each in documents if each["kind"] == "Job"]
+    for kind, name in (("Deployment", "api-service"), ("Job", job)):
+        variables, secrets = reads(documents, kind, name)
+        assert variables["PGSSLMODE"] == "verify-ca"
+        assert [each for each in secrets if each[1] == "ca.crt"] == [("theirs", "ca.crt")]
+
+
 def test_an_owner_without_the_application_is_refused() -> None:
     with pytest.raises(helm_python.HelmError, match="needs the Secret of the application's role as well"):
         rendered(existingSecret="")
@@ -85,6 +94,22 @@ def test_only_encrypted_connections_are_let_in_and_the_programs_reach_the_instan
     }
     assert asking
     assert asking <= set(apps["values"])
+
+
+def test_the_database_is_reached_by_the_programs_its_own_instances_and_those_that_the_values_name() -> None:
+    """As the example's policy has it."""
+    values: dict[str, Any] = {"postgres": {"enabled": False}, "cloudNativePG": {"enabled": True}}
+    others = [{"podSelector": {"matchLabels": {"cnpg.io/poolerName": "pooler"}}}]
+    expected = example("cluster.yaml", "NetworkPolicy")["spec"]["ingress"]
+    expected[0]["from"][1] = {"podSelector": {"matchLabels": {"cnpg.io/cluster": "gpu-dev-postgres"}}}
+    policy = one(render("gpu-dev-server", values), "NetworkPolicy", "cloudnativepg")["spec"]
+    assert policy["ingress"] == expected
+    policy = one(
+        render("gpu-dev-server", {**values, "networkPolicy": {"databaseFrom": others}}),
+        "NetworkPolicy",
+        "cloudnativepg",
+    )["spec"]
+    assert policy["ingress"][0]["from"] == [*expected[0]["from"], *others]
 
 
 def _templates(document: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -410,3 +410,39 @@ def test_notes_tell_whom_an_ingress_hides() -> None:
 @pytest.mark.parametrize("cache", ["registry-cache-ghcr", "registry-cache-dockerhub"])
 def test_what_has_expired_may_be_removed_from_a_registry_cache(cache: str) -> None:
     assert variables(one(rendered({}), "Deployment", cache))["REGISTRY_STORAGE_DELETE_ENABLED"] == "true"
+
+
+def test_the_notes_bring_no_password_into_the_environment() -> None:
+    with helm_python.Chart.load(CHART) as chart:
+        notes = chart.render({}, name="gpu-dev", namespace="default")["gpu-dev-server/templates/NOTES.txt"]
+    assert "psql -h localhost -U gpudev -d gpudev\n" in notes
+    assert "PGPASSWORD" not in notes
+
+
+def test_a_secret_that_serves_several_purposes_is_replaced_in_none_but_the_one() -> None:
+    """The migration and the restore work as the owner; certificates and keys are where the values say."""
+    documents = rendered({
+        "postgres": {"auth": {"existingSecret": "theirs"}, "tls": {"existingSecret": "theirs"}},
+        "sealing": {"existingSecret": "theirs"},
+    })  # fmt: skip
+    job = one(documents, "Job")["spec"]
+    restore = one(documents, "CronJob", "postgres-restore")["spec"]["jobTemplate"]["spec"]
+    named = []
+    for each, volume in ((job, "settings"), (restore, "secrets")):
+        [found] = [volumes for volumes in each["template"]["spec"]["volumes"] if volumes["name"] == volume]
+        named.append([
+            (source["secret"]["name"], source["secret"]["items"][0]["key"]) for source in found["projected"]["sources"]
+        ])  # fmt: skip
+    owner, authority = ("gpu-dev-postgres-owner", "password"), ("theirs", "ca.crt")
+    assert named == [[owner, authority, ("theirs", "keys")], [owner, authority]]
+
+
+def test_a_primary_with_an_empty_volume_reaches_a_replica_that_is_not_ready_yet() -> None:
+    """Others do not: a connection to a server that is away would wait where none is refused."""
+    documents = rendered({})
+    asked = variables(one(documents, "StatefulSet", "postgres-primary"))["PG_STANDBY_HOST"]
+    services = {each["metadata"]["name"]: each["spec"] for each in documents if each["kind"] == "Service"}
+    assert services[str(asked)]["selector"] == services["postgres-replica"]["selector"]
+    unready = {name for name, spec in services.items() if spec.get("publishNotReadyAddresses")}
+    assert unready == {asked}
+    assert services[str(asked)]["clusterIP"] == "None"

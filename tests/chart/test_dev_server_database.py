@@ -178,7 +178,7 @@ async def test_a_primary_that_lost_its_volume_makes_no_empty_database_beside_the
 
     primary.start(SMALL, primary, replica)
     assert primary.exited() == 1
-    assert "the replica at 127.0.0.1 has data" in primary.log
+    assert "the replica has data" in primary.log
     assert "set postgres.primaryIs=postgres-replica" in primary.log
     assert not [*primary.data.parent.iterdir()]
 

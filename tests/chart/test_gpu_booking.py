@@ -2,12 +2,15 @@
 
 import base64
 import json
+import re
 from typing import Any
 
 import helm_python
 import pytest
 import yaml
 
+from reservation_core.domain.enforcement_marks import ENFORCEMENT_MARKS
+from reservation_core.domain.map_marks import MAP_DEVICES
 from reservation_core.runtime.owners_file import read_owners
 from reservation_core.runtime.settings_webhook import WebhookSettings
 from reservation_core.runtime.webhook_reviewers import ENFORCE
@@ -144,6 +147,13 @@ def test_whatever_ends_pods_may_change_their_marks() -> None:
     }
     assert len(accounts) == 3
     assert accounts == set(variables(rendered(GIVEN))["GPU_DEV_WEBHOOK__MARK_KEEPERS"].split(","))
+
+
+def test_the_policy_protects_each_mark_that_it_goes_by() -> None:
+    """Else a new value of the map's GPUs would let a debugging container have them."""
+    validations = one(rendered(GIVEN), "ValidatingAdmissionPolicy")["spec"]["validations"]
+    [rule] = [each["expression"] for each in validations if "can't be changed" in each["message"]]
+    assert {*re.findall(r"'(gpu-dev/[-a-z]+)'", rule)} == {*ENFORCEMENT_MARKS, MAP_DEVICES}
 
 
 def test_what_can_change_is_mounted_as_a_folder() -> None:

@@ -109,6 +109,26 @@ def test_what_the_issue_of_an_operator_needs_has_an_alert() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("chart", "alert", "metric"),
+    [
+        ("gpu-admission", "GpuAdmissionNotReady", "gpu_dev_admission_synced"),
+        ("gpu-scheduler", "GpuSchedulerNobodyBinds", "gpu_dev_scheduler_leading"),
+        ("gpu-dev-server", "GpuDevApiAbsent", "gpu_dev_database_up"),
+        ("gpu-dev-server", "GpuDevProcessorAbsent", "gpu_dev_cron_job_succeeded_timestamp_seconds"),
+    ],
+)
+def test_processes_that_are_all_away_have_an_alert(chart: str, alert: str, metric: str) -> None:
+    """A comparison with a metric that nobody writes out is never true."""
+    (rule,) = [rule for rule in rules(render(chart, CHARTS[chart])) if rule["alert"] == alert]
+    assert re.search(rf"(^|\bor )absent\({metric}(\{{[^}}]*\}})?\)$", rule["expr"])
+
+
+def test_processors_that_prometheus_is_not_led_to_are_not_missed() -> None:
+    values = over(ALL_ON, {"monitoring": {"podMonitor": {"enabled": False}}})
+    assert "GpuDevProcessorAbsent" not in {rule["alert"] for rule in rules(render("gpu-dev-server", values))}
+
+
 @pytest.mark.parametrize("chart", CHARTS)
 def test_nothing_of_the_operators_unless_asked_for(chart: str) -> None:
     values = {**CHARTS[chart], "monitoring": {}}

@@ -34,7 +34,7 @@ def actions(path: Path) -> Iterator[str]:
 
 
 def test_no_template_uses_what_came_later() -> None:
-    for path in CHARTS.glob("**/templates/*"):
+    for path in CHARTS.glob("**/templates/**/*.*"):
         for action in actions(path):
             assert _NEWER.isdisjoint(re.findall(r"(?<![.$\w])[A-Za-z]\w*", action)), f"{path}: {action}"
             assert not action.startswith("else with"), f"{path}: {action}"
@@ -42,7 +42,7 @@ def test_no_template_uses_what_came_later() -> None:
 
 def test_no_part_of_and_or_or_needs_that_another_was_looked_at_first() -> None:
     """Up to Go 1.17, which built that Helm, all parts are asked for: what compares, or reads further, stands inside."""
-    for path in CHARTS.glob("**/templates/*"):
+    for path in CHARTS.glob("**/templates/**/*.*"):
         for action in actions(path):
             for name in re.findall(r"\bkindIs\b|\bhasKey\b|\bkindOf\b", action):
                 joined = re.match(r"(?:else )?if (?:and|or) .*\b" + name + r"\b.*\b(?:eq|ne|gt|lt|index)\b", action)

@@ -169,6 +169,22 @@ def test_a_variable_twice_and_one_of_the_settings_are_refused() -> None:
         render("gpu-dev-server", {"apiService": both})
 
 
+def test_a_variable_in_lower_case_does_not_set_what_the_chart_has_set() -> None:
+    """The programs' settings take it for the same one."""
+    values = {"reservationProcessor": {"extraEnv": [{"name": "gpu_dev_health_listen", "value": "0.0.0.0:9999"}]}}
+    with pytest.raises(helm_python.HelmError, match="gpu_dev_health_listen, which is set already"):
+        render("gpu-dev-server", values)
+    proxies = [{"name": name, "value": "http://proxy:3128"} for name in ("HTTPS_PROXY", "https_proxy")]
+    assert render("gpu-dev-server", {"reservationProcessor": {"extraEnv": proxies}})
+
+
+@pytest.mark.parametrize("name", ["GPU_DEV_METRICS_LISTEN", "gpu_dev_metrics_listen"])
+def test_a_variable_does_not_move_the_metrics_from_the_port_that_the_chart_opens(name: str) -> None:
+    extra = [{"name": name, "value": "0.0.0.0:9999"}]
+    with pytest.raises(helm_python.HelmError, match=r"Set it in apiService\.settings"):
+        render("gpu-dev-server", {"apiService": {"extraEnv": extra}})
+
+
 def test_the_operators_cluster_takes_it_as_it_is() -> None:
     values = {"affinity": {"nodeSelector": {"a": "b"}}, "extraEnv": [{"name": "A", "value": "1"}],
               "topologySpreadConstraints": PLACED["topologySpreadConstraints"]}  # fmt: skip

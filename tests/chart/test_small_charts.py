@@ -8,6 +8,10 @@ from typing import Any
 import pytest
 
 from reservation_core.adapters.certificates.pairs import key_fits, read_serving
+from reservation_core.runtime.settings import CommonSettings
+from reservation_core.runtime.settings_admission import AdmissionSettings
+from reservation_core.runtime.settings_scheduler import SchedulerSettings
+from reservation_core.runtime.settings_webhook import WebhookSettings
 from tests.chart.hardening import VERSIONS, check_objects, check_pods, check_roles, pod_specs
 from tests.chart.rendering import JsonObject, one, render
 from tests.chart.tried_values import ADMISSION, BOOKING, GIVEN, SCHEDULER
@@ -75,3 +79,27 @@ def test_the_certificate_that_helm_makes_is_one_for_the_service(
         for webhook in each.get("webhooks", ()):
             assert webhook["clientConfig"]["caBundle"] == secret["ca.crt"]
     ssl.create_default_context(cadata=data["ca.crt"].decode())
+
+
+@pytest.mark.parametrize(
+    ("chart", "path", "container", "settings"),
+    [
+        ("gpu-admission", "extender", "gpu-admission", AdmissionSettings),
+        ("gpu-booking", "webhook", "webhook", WebhookSettings),
+        ("gpu-scheduler", "scheduler", "scheduler", SchedulerSettings),
+        ("gpu-scheduler", "webhook", "webhook", WebhookSettings),
+    ],
+)
+def test_limits_for_connections_reach_each_server(
+    chart: str, path: str, container: str, settings: type[CommonSettings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extra = {path: {"extraEnv": [{"name": "GPU_DEV_HTTP__MAX_CONNECTIONS", "value": "77"}]}}
+    documents = rendered(chart, {**(GIVEN if chart == "gpu-booking" else {}), **extra})
+    [found] = [
+        each
+        for each in one(documents, "Deployment")["spec"]["template"]["spec"]["containers"]
+        if each["name"] == container
+    ]
+    for variable in found["env"]:
+        monkeypatch.setenv(variable["name"], variable["value"])
+    assert settings().http.max_connections == 77

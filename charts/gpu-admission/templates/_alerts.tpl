@@ -15,12 +15,12 @@
     summary: {{ `"The extender in {{ $labels.pod }} has a problem."` }}
     description: Its /health says which; it goes on answering.
 - alert: GpuAdmissionNotReady
-  expr: max(gpu_dev_admission_synced{{ $here }}) < 1
+  expr: max(gpu_dev_admission_synced{{ $here }}) < 1 or absent(gpu_dev_admission_synced{{ $here }})
   for: 5m
   labels: {severity: critical}
   annotations:
     summary: No extender has read the cluster.
-    description: Pods with GPUs wait meanwhile. Its /ready says what is lacking.
+    description: Pods with GPUs wait meanwhile. Its /ready says what is lacking, where one is up.
 {{- if .Values.tls.enabled }}
 {{ include "gpu-dev.certificateAlert" (list . "GpuAdmissionCertificateEnds" "gpu_dev_admission_certificate_ends_seconds" .Values.tls.validDays (printf "Delete the Secret %s and upgrade the release, or put a new pair into it where it is yours; then schedulers ask on." (include "gpu-admission.tlsSecret" .))) }}
 {{- end }}

@@ -23,7 +23,7 @@ matchExpressions:
 
 {{/* What stands on pods and may not change, as a list in CEL. */}}
 {{- define "gpu-booking.marks" -}}
-['gpu-dev/owner', 'gpu-dev/booking', 'gpu-dev/terminate-at', 'gpu-dev/preemptible']
+['gpu-dev/owner', 'gpu-dev/booking', 'gpu-dev/terminate-at', 'gpu-dev/preemptible', 'gpu-dev/map-devices']
 {{- end }}
 
 {{/* What can't be left out says so in a sentence. */}}

@@ -52,7 +52,7 @@ find_older_database() {
         code=0
         pg_isready -q -t 3 -h "$PG_STANDBY_HOST" -p "${PG_STANDBY_PORT:-5432}" -U "$PG_USER" -d "$PG_DATABASE" || code=$?
         # 1: it is starting. A replica without data is not: it waits for us to have some.
-        [ "$code" -gt 1 ] || stop_empty "the replica at $PG_STANDBY_HOST has data"
+        [ "$code" -gt 1 ] || stop_empty "the replica has data"
         [ "$(date +%s)" -lt "$until" ] || return 0
         sleep 1
     done

@@ -5,6 +5,11 @@
 
 {{/* What the API is told by its environment. */}}
 {{- define "gpu-dev-server.apiEnv" -}}
+{{- range .Values.apiService.extraEnv }}
+{{- if eq (upper .name) "GPU_DEV_METRICS_LISTEN" }}
+{{- fail "apiService.extraEnv names GPU_DEV_METRICS_LISTEN. Set it in apiService.settings: the chart opens the port that it reads there." }}
+{{- end }}
+{{- end }}
 {{ include "gpu-dev-server.env" (list . .Values.apiService.settings) }}
 {{- include "gpu-dev-server.replicaEnv" . }}
 - {name: GPU_DEV_LISTEN, value: "0.0.0.0:8080"}

@@ -86,7 +86,7 @@ app.kubernetes.io/part-of: gpu-dev-server
 
 {{/* The Secret whose `ca.crt` signed the database's certificate; empty: the programs are told of none. */}}
 {{- define "gpu-dev-server.databaseCa" -}}
-{{- if eq (include "gpu-dev-server.database" .) "cloudNativePG" }}{{ include "gpu-dev-server.postgresCluster" . }}-ca
+{{- if eq (include "gpu-dev-server.database" .) "cloudNativePG" }}{{ .Values.cloudNativePG.caSecret | default (printf "%s-ca" (include "gpu-dev-server.postgresCluster" .)) }}
 {{- else }}{{ include "gpu-dev-server.postgresTls" . }}
 {{- end }}
 {{- end }}
@@ -131,7 +131,7 @@ app.kubernetes.io/part-of: gpu-dev-server
 {{/* Whether an object may be ours: it is not there, or this release made it. (list . "v1" "Namespace" "" name) */}}
 {{- define "gpu-dev-server.ours" -}}
 {{- $root := index . 0 }}
-{{- $found := lookup (index . 1) (index . 2) (index . 3) (index . 4) }}
-{{- $by := dig "metadata" "annotations" "meta.helm.sh/release-name" "" (default dict $found) }}
+{{- $found := include "gpu-dev-server.found" (rest .) | default "{}" | fromJson }}
+{{- $by := dig "metadata" "annotations" "meta.helm.sh/release-name" "" $found }}
 {{- if or (not $found) (eq $by $root.Release.Name) }}yes{{ end }}
 {{- end }}

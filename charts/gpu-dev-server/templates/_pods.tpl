@@ -98,16 +98,16 @@ availability-updater,postgres-backup,reservation-expiry
 - {name: settings, mountPath: /secrets/settings, readOnly: true}
 {{- end }}
 
-{{/* Settings that are files: (list . "more sources") */}}
+{{/* Settings that are files: (list . databaseSecret "more sources") */}}
 {{- define "gpu-dev-server.settingsVolume" -}}
-{{- $more := index . 1 }}
+{{- $secret := index . 1 }}{{ $more := index . 2 }}
 {{- with index . 0 -}}
 - name: settings
   projected:
     defaultMode: 0444
     sources:
       - secret:
-          name: {{ include "gpu-dev-server.databaseSecret" . }}
+          name: {{ $secret }}
           {{- if eq (include "gpu-dev-server.database" .) "external" }}
           items: [{key: {{ .Values.externalDatabase.existingSecretKey }}, path: gpu_dev_database_url}]
           {{- else }}
@@ -140,7 +140,7 @@ availability-updater,postgres-backup,reservation-expiry
 
 {{- define "gpu-dev-server.volumes" -}}
 {{ include "gpu-dev-server.plainVolumes" . }}
-{{ include "gpu-dev-server.settingsVolume" (list . "") }}
+{{ include "gpu-dev-server.settingsVolume" (list . (include "gpu-dev-server.databaseSecret" .) "") }}
 {{- end }}
 
 {{- define "gpu-dev-server.plainVolumes" -}}

@@ -74,15 +74,16 @@ restore.sh: |
      part of what the servers start anew for. Of claims that are gone nothing is left to be lost. */}}
 {{- define "gpu-dev-server.postgresBegun" -}}
 {{- $cp := include "gpu-dev-server.cp" . }}
-{{- $kept := default dict (lookup "v1" "ConfigMap" $cp (printf "%s-postgres" .Values.global.prefix)) }}
+{{- $kept := include "gpu-dev-server.found" (list "v1" "ConfigMap" $cp (printf "%s-postgres" .Values.global.prefix)) | default "{}" | fromJson }}
 {{- $begun := eq "yes" (dig "data" "begun" "" $kept) }}
 {{- $claims := false }}
 {{- range $name := list "postgres-primary" "postgres-replica" }}
-{{- $set := default dict (lookup "apps/v1" "StatefulSet" $cp $name) }}
+{{- $set := include "gpu-dev-server.found" (list "apps/v1" "StatefulSet" $cp $name) | default "{}" | fromJson }}
 {{- if gt (int (dig "status" "readyReplicas" 0 $set)) 0 }}{{ $begun = true }}{{ end }}
-{{- if lookup "v1" "PersistentVolumeClaim" $cp (printf "data-%s-0" $name) }}{{ $claims = true }}{{ end }}
+{{- if include "gpu-dev-server.found" (list "v1" "PersistentVolumeClaim" $cp (printf "data-%s-0" $name)) }}{{ $claims = true }}{{ end }}
 {{- end }}
-{{- if ne .Values.postgres.begin "auto" }}{{ ternary "anew" "yes" (eq .Values.postgres.begin "anew") }}
+{{- $begin := .Values.postgres.begin | default "auto" }}
+{{- if ne $begin "auto" }}{{ ternary "anew" "yes" (eq $begin "anew") }}
 {{- else }}{{ ternary "yes" "unknown" (and $begun (or $claims .Release.IsUpgrade)) }}
 {{- end }}
 {{- end }}
@@ -109,7 +110,7 @@ seccompProfile: {type: RuntimeDefault}
 - {name: PG_NAME, value: {{ $name }}-0}
 - {name: PG_PRIMARY_HOST, value: postgres-primary}
 # Asked before an empty volume becomes an empty database, for so many seconds.
-- {name: PG_STANDBY_HOST, value: {{ ternary "postgres-replica" "" (ne "" (include "gpu-dev-server.postgresStandby" $root)) | quote }}}
+- {name: PG_STANDBY_HOST, value: {{ ternary "postgres-replica-unready" "" (ne "" (include "gpu-dev-server.postgresStandby" $root)) | quote }}}
 - {name: PG_ASK_S, value: "30"}
 - {name: PG_STANDBYS, value: {{ with include "gpu-dev-server.postgresStandby" $root }}{{ . }}-0{{ else }}""{{ end }}}
 - {name: PG_USER, value: {{ $postgres.auth.username | quote }}}
@@ -151,20 +152,20 @@ seccompProfile: {type: RuntimeDefault}
 {{- end }}
 {{- end }}
 
-{{/* The volumes for passwords and certificates, and for what is made of them: (list . key …) */}}
+{{/* The volumes for passwords and certificates, and for what is made of them: (list . databaseSecret key …) */}}
 {{- define "gpu-dev-server.postgresSecrets" -}}
-{{- $root := first . }}
+{{- $root := first . }}{{ $keys := slice . 2 }}
 - name: secrets
   projected:
     defaultMode: 0440
     sources:
       - secret:
-          name: {{ include "gpu-dev-server.databaseSecret" $root }}
+          name: {{ index . 1 }}
           items:
-            {{- range rest . }}
+            {{- range $keys }}
             - {key: {{ . }}, path: {{ . }}}
             {{- end }}
-      {{- if has "replication-password" (rest .) }}
+      {{- if has "replication-password" $keys }}
       {{- with include "gpu-dev-server.ownerSecret" $root }}
       - secret:
           name: {{ . }}
@@ -176,7 +177,7 @@ seccompProfile: {type: RuntimeDefault}
           name: {{ . }}
           items:
             - {key: ca.crt, path: ca.crt}
-            {{- if has "replication-password" (rest $) }}
+            {{- if has "replication-password" $keys }}
             - {key: tls.crt, path: tls.crt}
             - {key: tls.key, path: tls.key}
             {{- end }}
@@ -250,7 +251,7 @@ spec:
       volumes:
         - name: configuration
           configMap: {name: {{ $root.Values.global.prefix }}-postgres}
-        {{- include "gpu-dev-server.postgresSecrets" (list $root "password" "replication-password") | nindent 8 }}
+        {{- include "gpu-dev-server.postgresSecrets" (list $root (include "gpu-dev-server.databaseSecret" $root) "password" "replication-password") | nindent 8 }}
         - name: tmp
           emptyDir: {sizeLimit: 1Gi}
         - name: shm
@@ -308,7 +309,7 @@ spec:
   persistentVolumeClaim: {claimName: postgres-backups}
 - name: configuration
   configMap: {name: {{ .Values.global.prefix }}-postgres}
-{{ include "gpu-dev-server.postgresSecrets" (list . "password") | replace (printf "name: %s\n" (include "gpu-dev-server.databaseSecret" .)) (printf "name: %s\n" $secret) }}
+{{ include "gpu-dev-server.postgresSecrets" (list . $secret "password") }}
 - name: tmp
   emptyDir: {sizeLimit: 1Gi}
 {{- end }}

@@ -172,6 +172,8 @@ async def test_the_static_rules_hold_without_the_webhook(namespace: str, upgrade
         change = {"metadata": {"annotations": {"gpu-dev/terminate-at": value}}}
         for path in (f"{pods}/fine", f"{pods}/fine/status"):
             assert "can't be changed" in await refusal(enforced, "PATCH", path, change, content_type=MERGE)
+    regiven = {"metadata": {"annotations": {"gpu-dev/map-devices": "0,1"}}}
+    assert "can't be changed" in await refusal(enforced, "PATCH", f"{pods}/mapped-0", regiven, content_type=MERGE)
     other = {"metadata": {"annotations": {"mine": "yes"}}}
     assert await refusal(enforced, "PATCH", f"{pods}/fine", other, content_type=MERGE) == ""
     as_kubelets_do = {"status": {"phase": "Running"}}

@@ -58,3 +58,20 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- define "gpu-dev.hasPolicies" -}}
 {{- if and .Values.policy.enabled (semverCompare ">=1.30.0-0" (include "gpu-dev.kubeVersion" .)) }}yes{{ end }}
 {{- end }}
+
+{{/* What older values lack: `helm upgrade --reuse-values` brings none of what is new in values.yaml. Maps that are not there, and in
+those that are numbers, switches, lists and empty maps, are as files/defaults.yaml has them. A text that is not there is empty, and
+a map of the user's own keys stays away, as null has it. */}}
+{{- define "gpu-dev.defaults" -}}
+{{- range $path, $defaults := .Files.Get "files/defaults.yaml" | fromYaml }}
+{{- $map := dict "values" $.Values }}
+{{- range $name := splitList "." $path }}
+{{- if not (kindIs "map" (get $map $name)) }}{{ $_ := set $map $name $defaults }}{{ end }}
+{{- $map = get $map $name }}
+{{- end }}
+{{- range $name, $default := $defaults }}
+{{- $left := or (kindIs "string" $default) (and (kindIs "map" $default) (not (empty $default))) }}
+{{- if not (or $left (hasKey $map $name)) }}{{ $_ := set $map $name $default }}{{ end }}
+{{- end }}
+{{- end }}
+{{- end }}

@@ -37,15 +37,17 @@ topologySpreadConstraints:
 {{- end }}
 {{- end }}
 
-{{/* A container's variables: (list own extra "extender.extraEnv"). `own` is YAML; none of `extra` may say again what it says. */}}
+{{/* A container's variables: (list own extra "extender.extraEnv"). `own` is YAML; none of `extra` may say again what it says.
+Our programs read names of GPU_DEV_ in upper and lower case alike. */}}
 {{- define "gpu-dev.env" -}}
 {{- $own := index . 0 | trim }}{{ $names := dict }}
 {{- range fromYamlArray $own }}{{ $_ := set $names .name true }}{{ end }}
 {{- range index . 1 }}
-{{- if hasKey $names .name }}
+{{- $name := ternary (upper .name) .name (upper .name | hasPrefix "GPU_DEV_") }}
+{{- if hasKey $names $name }}
 {{- fail (printf "%s names %s, which is set already, by the chart or by another of its values. Leave it away there." (index $ 2) .name) }}
 {{- end }}
-{{- $_ := set $names .name true }}
+{{- $_ := set $names $name true }}
 {{- end }}
 {{- if $names }}
 env:
