@@ -19,6 +19,7 @@ from reservation_core.ports.map_cluster import PodChangedError, PodGone, PodRef
 from reservation_core.usecases.binds_under_way import BindsUnderWay
 from reservation_core.usecases.decided_pods import DecidedPods, Decision
 from reservation_core.usecases.extend_rules import Counts, ExtendRules
+from reservation_core.usecases.who_binds import WhoBinds
 
 _log = structlog.get_logger(__name__)
 
@@ -35,6 +36,7 @@ class PodBinder:
         clock: Clock,
         decided: DecidedPods,
         waiting: Mapping[str, CardPod],
+        who_binds: WhoBinds,
         counts: Counts,
         leads_for_s: Callable[[], float],
     ) -> None:
@@ -45,6 +47,7 @@ class PodBinder:
         self._clock = clock
         self._decided = decided
         self._waiting = waiting
+        self._who_binds = who_binds
         self._counts = counts
         self._leads_for_s = leads_for_s
         self.under_way = BindsUnderWay(rules.binds_at_once, rules.pause_s)
@@ -61,6 +64,7 @@ class PodBinder:
             await self.old_binds_over.wait()
         await self._decided.wait_known_where(ref, binding.node)
         require_sync()
+        self._who_binds.bound_by_us(pod)
         begun = self._decide(ref, pod, binding.node)
         return None if begun is None else await self._carry_out(begun)
 

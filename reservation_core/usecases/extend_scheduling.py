@@ -72,9 +72,11 @@ class SchedulerExtender:
         self._others_until_s = -inf
         self.counts = Counts()
         self._decided = DecidedPods(cluster, board.cards, rules, self.counts)
-        self._binder = PodBinder(cluster, board, rules, clock, self._decided, self._waiting, self.counts, leads_for_s)
-        self._told = ToldNodes()
         self.who_binds = WhoBinds(rules.assume_at)
+        self._binder = PodBinder(
+            cluster, board, rules, clock, self._decided, self._waiting, self.who_binds, self.counts, leads_for_s
+        )
+        self._told = ToldNodes()
 
     @property
     def synced(self) -> bool:
@@ -167,7 +169,7 @@ class SchedulerExtender:
                 self._waiting.pop(uid, None)
                 self._decided.forget(uid)
                 self._told.forget(uid)
-                self.who_binds.gone(uid)
+                self.who_binds.forget(uid)
                 self._learnt.discard(uid)
                 self._cards.drop_pod(uid)
             case NamespaceSeen(name, enforced):
@@ -229,7 +231,7 @@ class SchedulerExtender:
             found = self._board.beside_claims(asking, found, self._shares)
             self._claims.claim(asking, self._board.models_of(found.fitting))
             self._shares.put(asking, found.fitting)
-        self.who_binds.let_through(asking, found.fitting)
+        self._let_through(asking, found.fitting)
         return Filtered(found.fitting, found.failed, found.unresolvable)
 
     def choose(self, pod: Mapping[str, Any], nodes: Sequence[str]) -> Filtered:
@@ -245,8 +247,13 @@ class SchedulerExtender:
         if not found.fitting:
             self._decided.put_off(asked.pod.uid)
             self._claims.put_off(asked.pod.uid)
-        self.who_binds.let_through(asked.pod, found.fitting)
+        self._let_through(asked.pod, found.fitting)
         return found
+
+    def _let_through(self, pod: CardPod, nodes: Sequence[str]) -> None:
+        """Find out who binds a pod, unless it is bound already or a bind of ours may still be carried out."""
+        if not self._cards.is_bound(pod.uid) and self._decided.bind_of(pod.uid) is None:
+            self.who_binds.let_through(pod, nodes)
 
     def _all(self, asked: CardPodSeen, nodes: Sequence[str]) -> Filtered:
         found = self._board.filter(asked.pod, nodes)
@@ -273,9 +280,8 @@ class SchedulerExtender:
 
     async def bind(self, binding: Binding) -> None:
         """Decide on cards, write the decision and bind. Raises NotSyncedError and BindRefusedError."""
+        self.who_binds.forget(binding.uid)
         self._require_sync()
-        if (waiting := self._waiting.get(binding.uid)) is not None:
-            self.who_binds.asked_to_bind(waiting)
         await self._binder.bind(binding, self._require_sync)
 
     def allocate(self, pod: Mapping[str, Any], node: str, *, pipelined: bool = False) -> str | None:

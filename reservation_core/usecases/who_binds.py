@@ -77,9 +77,9 @@ class WhoBinds:
         if len(self._passed) > _MOST_PODS:
             del self._passed[next(iter(self._passed))]
 
-    def asked_to_bind(self, pod: CardPod) -> None:
+    def bound_by_us(self, pod: CardPod) -> None:
         """A scheduler leaves it to us to bind a pod, and so will with others such as this."""
-        self._passed.pop(pod.uid, None)
+        self.forget(pod.uid)
         if self._assume_at is AssumeAt.AUTO and _kind(pod) not in self._others and len(self._ours) < _MOST_KINDS:
             self._ours.add(_kind(pod))
 
@@ -101,8 +101,8 @@ class WhoBinds:
             told = self.problem or "they count from its question on from now on"
             _log.warning("a pod that counted from our bind on was bound by its scheduler", who=str(kind), what=told)
 
-    def gone(self, uid: str) -> None:
-        """A pod is no more."""
+    def forget(self, uid: str) -> None:
+        """A pod is gone, or we are asked to bind it: who binds it is not to be found out."""
         self._passed.pop(uid, None)
 
 

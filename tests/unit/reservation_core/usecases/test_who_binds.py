@@ -9,7 +9,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from reservation_core.domain.cards_in_use import CardPod
-from reservation_core.ports.extender import AssumeAt
+from reservation_core.ports.cluster import ClusterUnavailableError
+from reservation_core.ports.extender import AssumeAt, BindRefusedError, NotSyncedError
 from reservation_core.usecases.extend_rules import ExtendRules
 from tests.unit.reservation_core.usecases.scripted_card_cluster import Truth, View
 from tests.unit.reservation_core.usecases.test_extend_scheduling import Replica, pod, world
@@ -122,3 +123,87 @@ def test_nothing_is_wrong_where_what_is_bound_beside_us_counted_before(assume_at
         assert (replica.extender.who_binds.problem, replica.extender.who_binds.beside_us) == (None, 0)
 
     in_a_lab(work, assume_at)
+
+
+@pytest.mark.parametrize("assume_at", [AssumeAt.AUTO, AssumeAt.BIND])
+def test_a_pod_that_was_not_seen_yet_is_bound_by_us_all_the_same(assume_at: AssumeAt) -> None:
+    async def work(truth: Truth, replica: Replica) -> None:
+        truth.add_pod(gpu_pod("first", "ours"))
+        replica.fits(gpu_pod("first", "ours"), "n2")
+        assert replica.extender.waiting == 0
+        await replica.bind(gpu_pod("first", "ours"), "n2")
+        await asyncio.sleep(1)
+        assert (replica.extender.who_binds.problem, replica.extender.who_binds.beside_us) == (None, 0)
+        for number in range(3):  # nothing counts at the filter: it is known that we bind such pods
+            assert replica.fits(gpu_pod(f"next-{number}", "ours"), "n2") == ("n2",)
+
+    in_a_lab(work, assume_at)
+
+
+@pytest.mark.parametrize("ask", [Replica.fits, Replica.chosen])
+def test_a_pod_that_is_asked_about_while_its_bind_is_unclear_is_bound_by_us(
+    ask: Callable[..., tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work(truth: Truth, replica: Replica) -> None:
+        async def silence(*_: object) -> None:
+            raise ClusterUnavailableError("no answer")
+
+        asking = gpu_pod("first", "ours")
+        truth.add_pod(asking)
+        await asyncio.sleep(1)
+        ask(replica, asking, "n2")
+        monkeypatch.setattr(replica.view, "bind", silence)
+        with pytest.raises(BindRefusedError, match="is not known"):
+            await replica.bind(asking, "n2")
+        ask(replica, asking, "n2")
+        await bound_by_itself(truth, "first")  # what we asked for is carried out late
+        ask(replica, asking, "n2")  # the scheduler hears of it later than we do
+        truth.touch("first")
+        await asyncio.sleep(1)
+        assert (replica.extender.who_binds.problem, replica.extender.who_binds.beside_us) == (None, 0)
+
+    in_a_lab(work, AssumeAt.BIND)
+
+
+def test_a_pod_that_is_asked_about_while_its_bind_waits_is_bound_by_us() -> None:
+    async def work(truth: Truth, replica: Replica) -> None:
+        asking = gpu_pod("first", "ours")
+        truth.add_pod(asking)
+        binding = asyncio.create_task(replica.bind(asking, "n2"))
+        await asyncio.sleep(0)  # it is being looked up
+        replica.fits(asking, "n2")
+        await binding
+        await asyncio.sleep(1)
+        assert truth.pods["first"].node == "n2"
+        assert (replica.extender.who_binds.problem, replica.extender.who_binds.beside_us) == (None, 0)
+
+    in_a_lab(work, AssumeAt.BIND)
+
+
+def test_a_pod_whose_bind_was_asked_of_us_in_vain_may_be_on_its_node_already() -> None:
+    async def work(truth: Truth, replica: Replica) -> None:
+        asking = gpu_pod("first", "ours")
+        truth.add_pod(asking)
+        replica.fits(asking, "n2")
+        truth.pods["first"].node = "n2"  # by a process before this one
+        await replica.bind(asking, "n2")
+        truth.touch("first")
+        await asyncio.sleep(1)
+        assert (replica.extender.who_binds.problem, replica.extender.who_binds.beside_us) == (None, 0)
+
+    in_a_lab(work, AssumeAt.BIND)
+
+
+def test_a_pod_whose_bind_another_replica_is_asked_for_instead_is_not_bound_by_its_scheduler() -> None:
+    async def work(truth: Truth, replica: Replica) -> None:
+        asking = gpu_pod("first", "ours")
+        truth.add_pod(asking)
+        await asyncio.sleep(1)
+        replica.fits(asking, "n2")
+        replica.extender.lead()  # until all was read anew nothing is answered
+        with pytest.raises(NotSyncedError):
+            await replica.bind(asking, "n2")
+        await bound_by_itself(truth, "first")
+        assert (replica.extender.who_binds.problem, replica.extender.who_binds.beside_us) == (None, 0)
+
+    in_a_lab(work, AssumeAt.BIND)
