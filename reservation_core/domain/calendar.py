@@ -67,13 +67,6 @@ class GpuCalendar:
         """Whether nobody has the card at `now`."""
         return not any(held or start <= now < end for start, end, held, _ in self.rows)
 
-    def next_start(self, now: int) -> int:
-        """When the next range after `now` begins, or FOREVER."""
-        for start, _, _, _ in self.rows:
-            if start > now:
-                return start
-        return FOREVER
-
     def next_row(self, now: int) -> Row | None:
         """The next row that begins after `now`."""
         for row in self.rows:
@@ -126,44 +119,15 @@ def merge(ranges: Iterable[Range]) -> list[Range]:
     return merged
 
 
-def free_intervals(busy: Sequence[Range], start: int, end: int) -> list[Range]:
-    """What `busy` (disjoint, in order) leaves free of [start, end)."""
-    free: list[Range] = []
-    for busy_start, busy_end in busy:
-        if busy_start >= end:
-            break
-        if busy_start > start:
-            free.append((start, busy_start))
-        start = max(start, busy_end)
-    if start < end:
-        free.append((start, end))
-    return free
-
-
 def is_free_during(busy: Sequence[Range], start: int, end: int) -> bool:
     """Whether nothing in `busy` overlaps [start, end)."""
     return not any(busy_start < end and start < busy_end for busy_start, busy_end in busy)
 
 
-def start_windows(busy: Sequence[Range], length: int, now: int) -> list[Range]:
-    """The windows, from `now` on, in which something of this length can start on one card.
-
-    `busy` is disjoint and in order. The last window never closes (it ends at FOREVER).
-    """
-    windows: list[Range] = []
-    free_from = now
-    for start, end in busy:
-        if start - free_from >= length:
-            windows.append((free_from, start - length))
-        free_from = max(free_from, end)
-    windows.append((free_from, FOREVER))
-    return windows
-
-
 def windows_of_at_least(count: int, windows: Sequence[Sequence[Range]]) -> list[Range]:
     """The windows that at least `count` of these window lists share. Empty when there are fewer lists than that.
 
-    Each list must be as `start_windows` makes them: in order, disjoint, the last one never closing.
+    Each list must be in order and disjoint, and its last window must never close (end at FOREVER).
     """
     if count > len(windows):
         return []
@@ -192,7 +156,7 @@ def windows_of_at_least(count: int, windows: Sequence[Sequence[Range]]) -> list[
 
 def node_windows(cards: Sequence[Sequence[Range]], gpus: int, length: int, now: int) -> list[Range]:
     """The windows in which `gpus` of a node's cards, given by their busy ranges, are free for `length`."""
-    # What `windows_of_at_least` makes of each card's `start_windows`, without making those: nodes are asked for their
+    # What `windows_of_at_least` would make of each card's windows, without making those: nodes are asked for their
     # windows by the thousand. An edge is twice its time, and one more where a window closes.
     if gpus > len(cards):
         return []
@@ -240,23 +204,3 @@ def earliest_start(windows: Sequence[Sequence[Range]], nodes: int, now: int) -> 
         if last >= now:
             return max(first, now)
     return None
-
-
-def earliest_fit(
-    nodes: Sequence[Sequence[GpuCalendar]], gpus: int, node_count: int, length: int, now: int
-) -> tuple[int, list[tuple[int, list[int]]]] | None:
-    """When `gpus` cards on each of `node_count` nodes are free together for `length`, at the earliest.
-
-    `nodes` holds the calendars of each node's cards, all of one type. Answers the start, and for every node that could
-    take part then its position and the positions of its free cards; None when it could never be.
-    """
-    busy = [[card.busy(now) for card in cards] for cards in nodes]
-    start = earliest_start([node_windows(cards, gpus, length, now) for cards in busy], node_count, now)
-    if start is None:
-        return None
-    able: list[tuple[int, list[int]]] = []
-    for position, cards in enumerate(busy):
-        free = [index for index, card in enumerate(cards) if is_free_during(card, start, start + length)]
-        if len(free) >= gpus:
-            able.append((position, free))
-    return start, able

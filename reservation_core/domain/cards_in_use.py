@@ -200,11 +200,6 @@ class CardsInUse:
         held = self._held.get(uid)
         return held is not None and held.bound
 
-    def footprint_of(self, uid: str) -> Footprint | None:
-        """The cards that a pod is known to have, or was given."""
-        held = self._held.get(uid)
-        return None if held is None else held.footprint
-
     def enforce(self, namespace: str, *, enforced: bool) -> None:
         """Whether bookings are enforced in a namespace: only there it counts what pods say of theirs."""
         (self._enforced.add if enforced else self._enforced.discard)(namespace)

@@ -3,27 +3,10 @@
 A GPU-second counts 2^(-age / half-life). Time that was booked and not used counts like time that was used.
 """
 
-from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
-from math import exp2, log
-
-from reservation_core.domain.quota_windows import Held
+from collections.abc import Mapping
 
 _ALIKE_S = 60.0
 """Usages that differ by less than about this many GPU-seconds make no order."""
-
-
-def decayed(held: Iterable[Held], half_life: timedelta, now: datetime) -> float:
-    """The weighted GPU-seconds of what was held before `now`."""
-    rate = half_life.total_seconds() / log(2)
-    total = 0.0
-    for each in held:
-        end = min(each.end, now)
-        if end > each.start:
-            newest = exp2(-((now - end) / half_life))
-            oldest = exp2(-((now - each.start) / half_life))
-            total += each.gpus * rate * (newest - oldest)
-    return total
 
 
 def ranks(shares: Mapping[int, float]) -> dict[int, int]:

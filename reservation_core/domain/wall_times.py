@@ -5,7 +5,7 @@ twice (clocks go back) means the first, unless an offset is written with it. Ins
 """
 
 import re
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cache
 from zoneinfo import ZoneInfo, available_timezones
 
@@ -56,15 +56,6 @@ def zone_name(zone: tzinfo) -> str:
         return "UTC"
     minutes = abs(offset) // _MINUTE
     return f"{'-' if offset < timedelta(0) else '+'}{minutes // 60:02}:{minutes % 60:02}"
-
-
-def zone_named(name: str) -> tzinfo:
-    """A zone by what `zone_name` calls it. Raises WallTimeError."""
-    fixed = re.fullmatch(r"([+-])(\d{2}):(\d{2})", name)
-    if fixed is None:
-        return zone_of(name)
-    offset = timedelta(hours=int(fixed[2]), minutes=int(fixed[3]))
-    return timezone(-offset if fixed[1] == "-" else offset)
 
 
 def read_time(text: str) -> datetime:

@@ -125,14 +125,6 @@ class Waitlist:
         return False
 
 
-async def serve_waitlist(uow_factory: UnitOfWorkFactory, ids: IdSource, offer: timedelta) -> int:
-    """Look once at everybody who waits; `offer` is how long it is kept for an answer.
-
-    Returns how many were offered or given something.
-    """
-    return await Waitlist(uow_factory, ids, offer).serve()
-
-
 async def _serve(uow: UnitOfWork, turn: Turn, ids: IdSource, offer: timedelta) -> bool:
     """Offer or book what came free, if it is still so. What has come free since the pass began is for the next pass."""
     request = turn.request

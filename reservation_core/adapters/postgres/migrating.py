@@ -1,7 +1,7 @@
 """Bringing a database to the schema that this program knows, and telling how far it is.
 
-The revisions are the files of `migrations/versions`, in the order of their names. `is_current` and `status` read only
-those names and one row, so that a process that starts on an up-to-date database never loads Alembic.
+The revisions are the files of `migrations/versions`, in the order of their names. `status` reads only those names
+and one row, so that a process that starts on an up-to-date database never loads Alembic.
 Migrators that run at the same time wait for each other. Revisions that follow each other are one transaction, but for
 those that say `outside_transaction = True`: their steps run one by one, beside a service that goes on (indexes of full
 tables are built CONCURRENTLY), and such a revision is repeated from its beginning when it broke off.
@@ -63,11 +63,6 @@ def migrations_folder() -> Path:
 def revisions() -> tuple[str, ...]:
     """Every revision this program knows, oldest first."""
     return tuple(sorted(path.stem for path in (migrations_folder() / "versions").glob("[0-9]*.py")))
-
-
-async def is_current(connection: AsyncConnection) -> bool:
-    """Whether the database is at the newest revision. Two short statements; Alembic is not loaded."""
-    return await _current(connection) == revisions()[-1]
 
 
 async def status(url: str) -> MigrationStatus:

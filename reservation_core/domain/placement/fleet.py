@@ -150,11 +150,6 @@ class Fleet:
             del self._on_node[node]
         self._recount(node)
 
-    def spot_of(self, key: str) -> Spot | None:
-        """Where somebody is, by what was taken last."""
-        taken = self._spots.get(key)
-        return None if taken is None else taken[1]
-
     @property
     def positions(self) -> Mapping[str, int]:
         """Where each node stands in the arrays."""

@@ -8,7 +8,7 @@ from reservation_core.domain.bookings import BookingReason, Span
 from reservation_core.domain.maintenance import Fate
 from reservation_core.domain.model import BookingStatus
 from reservation_core.usecases.cancel_booking import cancel_booking
-from reservation_core.usecases.waitlist import serve_waitlist
+from reservation_core.usecases.waitlist import Waitlist
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, MINUTE, BookingWorld
 from tests.integration.reservation_core.usecases.test_maintenance import (
@@ -80,7 +80,7 @@ async def test_what_is_only_offered_is_nobodys_yet(bookings: BookingWorld) -> No
     waits = await bookings.booked(NINE - HOUR, 8 * HOUR, gpus=2, node="a", wait=True, who=await bookings.person("bob"))
     async with bookings.world.uow() as uow:
         await cancel_booking(uow, bookings.world.who, full.id, "this", None)
-    assert await serve_waitlist(bookings.world.uow, bookings.ids, HOUR) == 1
+    assert await Waitlist(bookings.world.uow, bookings.ids, HOUR).serve() == 1
     window = await planned(bookings)
     assert fates(window) == {waits.id: Fate.ENDS_EARLIER}
 

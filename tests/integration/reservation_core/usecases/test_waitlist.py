@@ -10,7 +10,7 @@ from reservation_core.domain.errors import NotFoundError, NotOfferedError
 from reservation_core.domain.limits import Rules, Scope
 from reservation_core.domain.model import BookingStatus
 from reservation_core.usecases.cancel_booking import cancel_booking
-from reservation_core.usecases.waitlist import Waitlist, accept, decline, serve_waitlist
+from reservation_core.usecases.waitlist import Waitlist, accept, decline
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, MINUTE, BookingWorld
 from tests.waiting import eventually
@@ -20,7 +20,7 @@ OFFER = timedelta(minutes=30)
 
 
 async def serve(bookings: BookingWorld) -> int:
-    return await serve_waitlist(bookings.world.uow, bookings.ids, OFFER)
+    return await Waitlist(bookings.world.uow, bookings.ids, OFFER).serve()
 
 
 async def cancelled(bookings: BookingWorld, booking_id: str) -> None:

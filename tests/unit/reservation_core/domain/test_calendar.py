@@ -9,12 +9,10 @@ from hypothesis import strategies as st
 from reservation_core.domain.calendar import (
     FOREVER,
     GpuCalendar,
-    free_intervals,
     is_free_during,
     length_micros,
     merge,
     node_windows,
-    start_windows,
     to_micros,
     to_moment,
     windows_of_at_least,
@@ -38,13 +36,6 @@ def test_merged_ranges_are_the_same_time(busy: list[tuple[int, int]]) -> None:
     assert all(left[1] < right[0] for left, right in pairwise(merged))
 
 
-@given(ranges, st.integers(0, 20), st.integers(0, 20))
-def test_free_intervals_are_what_is_not_busy(busy: list[tuple[int, int]], start: int, more: int) -> None:
-    free = free_intervals(merge(busy), start, start + more)
-    assert minutes(free) == set(range(start, start + more)) - minutes(busy)
-    assert all(first < last for first, last in free)
-
-
 @given(ranges, st.integers(0, 35), st.integers(1, 10))
 def test_free_during_is_half_open(busy: list[tuple[int, int]], start: int, length: int) -> None:
     assert is_free_during(busy, start, start + length) == minutes(busy).isdisjoint(range(start, start + length))
@@ -52,7 +43,7 @@ def test_free_during_is_half_open(busy: list[tuple[int, int]], start: int, lengt
 
 @given(ranges, st.integers(1, 10), st.integers(0, 10))
 def test_windows_hold_every_start_that_fits(busy: list[tuple[int, int]], length: int, now: int) -> None:
-    windows = start_windows(merge(busy), length, now)
+    windows = node_windows([merge(busy)], 1, length, now)
     assert windows[-1][1] == FOREVER
     for start in range(now, END):
         fits = minutes(busy).isdisjoint(range(start, start + length))
@@ -86,7 +77,6 @@ def test_a_hold_is_busy_until_it_is_let_go() -> None:
 def test_a_promise_counts_only_in_its_time() -> None:
     calendar = GpuCalendar([(5, 10, False, "r")])
     assert [calendar.is_free(now) for now in (4, 5, 9, 10)] == [True, False, False, True]
-    assert [calendar.next_start(now) for now in (4, 5)] == [5, FOREVER]
     assert calendar.busy(10) == []
 
 

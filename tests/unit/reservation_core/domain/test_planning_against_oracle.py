@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from reservation_core.domain.calendar import earliest_fit, length_micros, to_micros, to_moment
+from reservation_core.domain.calendar import length_micros, to_micros, to_moment
 from reservation_core.domain.model import Gpu, Node, ReasonCode
 from reservation_core.domain.plan import Commitment, Waiting
 from reservation_core.domain.policy import PlanningState
@@ -66,13 +66,6 @@ def test_earliest_fit_is_the_oracles(world: World) -> None:
             never = state._reach.avoided(pool, wanted).never
             found = pool.earliest(wanted.gpus, wanted.nodes, length, to_micros(T0), never)
             assert (None if found is None else to_moment(found)) == expected
-            usable = [node for node in pool.nodes if not never >> node.position & 1]
-            calendars = [[card.calendar for card in node.cards] for node in usable]
-            fit = earliest_fit(calendars, wanted.gpus, wanted.nodes, length, to_micros(T0))
-            assert (None if fit is None else to_moment(fit[0])) == expected
-            if fit is not None:
-                assert len(fit[1]) >= wanted.nodes
-                assert all(len(free) >= wanted.gpus for _, free in fit[1])
 
 
 @thousand

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reservation_core.domain.calendar import FOREVER, GpuCalendar, Row, earliest_fit, is_free_during
+from reservation_core.domain.calendar import FOREVER, GpuCalendar, Row, earliest_start, is_free_during, node_windows
 from reservation_core.domain.model import Gpu
 from reservation_core.domain.placement.pool import Pool
 from reservation_core.domain.profile import Fit, PoolProfile
@@ -37,8 +37,8 @@ class Played:
     def expected(self, gpus: int, nodes: int, length: int, never: int, after: int) -> int | None:
         """The oracle's answer."""
         able = [node for node in self.pool.nodes if not never >> node.position & 1]
-        fit = earliest_fit([[card.calendar for card in node.cards] for node in able], gpus, nodes, length, after)
-        return None if fit is None else fit[0]
+        busy = [[card.calendar.busy(after) for card in node.cards] for node in able]
+        return earliest_start([node_windows(cards, gpus, length, after) for cards in busy], nodes, after)
 
     def check(self, fit: Fit | None, question: Question, never: int, after: int = NOW) -> None:
         """Whether it is lawful, and as early as can be."""

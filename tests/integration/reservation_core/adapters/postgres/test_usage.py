@@ -2,17 +2,17 @@
 
 import random
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
+from math import exp2, log
 from typing import Any
 
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from reservation_core.adapters.postgres.usage import PostgresUsage
-from reservation_core.domain.fair_share import decayed
-from reservation_core.domain.quota_windows import Held
 from reservation_core.domain.usage import GpuTime, UsageBy, steps_of
 
 TYPES = ("h100", "t4")
@@ -35,6 +35,17 @@ class Row:
 def overlap(start: datetime, end: datetime, first: datetime, last: datetime) -> Decimal:
     span = min(end, last) - max(start, first)
     return max(Decimal(span // timedelta(microseconds=1)) / 10**6, Decimal(0))
+
+
+def decayed(rows: Iterable[Row], half_life: timedelta, now: datetime) -> float:
+    """The weighted GPU-seconds of what was held before `now`: one counts 2^(-age / half-life)."""
+    rate = half_life.total_seconds() / log(2)
+    total = 0.0
+    for row in rows:
+        end = min(row.end, now)
+        if end > row.start:
+            total += rate * (exp2(-((now - end) / half_life)) - exp2(-((now - row.start) / half_life)))
+    return total
 
 
 class Ledger:
@@ -285,7 +296,7 @@ async def test_shares_are_the_same_however_often_they_are_brought_up(
             await usage.bring_shares_up(half_life, now)
             found = await usage.shares()
         expected = {
-            user_id: decayed([Held(1, row.start, row.end) for row in ledger.rows if row.user == name], half_life, now)
+            user_id: decayed([row for row in ledger.rows if row.user == name], half_life, now)
             for name, user_id in ledger.users.items()
         }
         assert found == pytest.approx({user: value for user, value in expected.items() if value}, rel=1e-6, abs=1e-3)
@@ -298,5 +309,5 @@ async def test_shares_are_the_same_however_often_they_are_brought_up(
         await usage.bring_shares_up(2 * half_life, seed.now)
         again = await usage.shares()
     name, user_id = next(iter(ledger.users.items()))
-    mine = [Held(1, row.start, row.end) for row in ledger.rows if row.user == name]
+    mine = [row for row in ledger.rows if row.user == name]
     assert again[user_id] == pytest.approx(decayed(mine, 2 * half_life, seed.now), rel=1e-6)

@@ -79,7 +79,7 @@ class Fleets(RuleBasedStateMachine):
     def says_what_is_free(self) -> None:
         assert set(self.fleet) == set(self.model.shapes)
         assert len(self.fleet) == len(self.model.shapes) == self.fleet.alive.sum()
-        assert {key: self.fleet.spot_of(key) for key in KEYS if self.fleet.spot_of(key)} == {
+        assert {key: spot for key, (_, spot) in self.fleet._spots.items()} == {
             key: spot for key, (_, spot) in self.model.taken.items()
         }
         for name in self.model.shapes:
