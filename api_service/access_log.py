@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Awaitable, Mapping, MutableMapping
 from datetime import datetime, timedelta
 from logging import LogRecord
 from logging.handlers import RotatingFileHandler
@@ -65,6 +65,7 @@ class AccessLog:
         self._clock = clock
         self._entries: list[_Entry] = []
         self._dropped = 0
+        self._writing = asyncio.Lock()
 
     def note(self, scope: Mapping[str, Any], route: str, status: int, seconds: float) -> None:
         """A request was answered; status 0: it was given up before."""
@@ -94,9 +95,15 @@ class AccessLog:
         self._entries.append(entry)
 
     async def write(self) -> None:
-        """Write what was gathered. Raises OSError: then it is lost, and the next lines say how many it was."""
-        if self._place is None or not (self._entries or self._dropped):
-            return
+        """Write what was gathered; when this ends, no earlier write is under way either.
+
+        Raises OSError: then it is lost, and the next lines say how many it was.
+        """
+        async with self._writing:
+            if self._place is not None and (self._entries or self._dropped):
+                await self._write(self._place)
+
+    async def _write(self, place: "_BesideTheLog | _PrivateFile") -> None:
         now, counted = self._clock.now(), time.perf_counter()
         entries, self._entries = self._entries, []
         dropped, self._dropped = self._dropped, 0
@@ -113,7 +120,7 @@ class AccessLog:
             said = {"event": "access_dropped", "timestamp": _said(now), "lines": dropped}
             lines.append(json.dumps(said))
         try:
-            await asyncio.to_thread(self._place.write, lines)
+            await _to_its_end(asyncio.to_thread(place.write, lines))
         except OSError:
             self._dropped += len(entries) + dropped
             raise
@@ -139,6 +146,16 @@ class AccessLog:
             "ms": round(entry.seconds * 1000, 1),
         }
         return json.dumps(line)
+
+
+async def _to_its_end(work: Awaitable[None]) -> None:
+    """Wait for what a thread does, also when this is cancelled: the file is not closed while lines go into it."""
+    under_way = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(under_way)
+    except asyncio.CancelledError:
+        await asyncio.gather(under_way, return_exceptions=True)
+        raise
 
 
 class _BesideTheLog:

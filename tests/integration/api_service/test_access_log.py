@@ -3,6 +3,7 @@
 import asyncio
 import json
 import stat
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,33 @@ async def test_a_write_that_is_cancelled_loses_no_line(
     with pytest.raises(asyncio.CancelledError):
         await writing
     assert [each["path"] for each in await lines(app, settings)] == [f"/nothing/{number}" for number in range(120)]
+
+
+async def test_a_cancelled_write_ends_with_its_thread(
+    app: FastAPI, settings: ApiSettings, calling: Callable[[str], httpx.AsyncClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = app.state.services.access_log
+    begun, go_on, write = threading.Event(), threading.Event(), log._place.write
+
+    def slow(written: list[str]) -> None:
+        begun.set()
+        assert go_on.wait(60)
+        write(written)
+
+    await calling("anonymous").get("/nothing")
+    monkeypatch.setattr(log._place, "write", slow)
+    writing = asyncio.create_task(log.write())
+    assert await asyncio.to_thread(begun.wait, 60)
+    writing.cancel()
+    after = asyncio.create_task(lines(app, settings))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not writing.done()
+    assert not after.done()
+    go_on.set()
+    assert [each["path"] for each in await after] == ["/nothing"]
+    with pytest.raises(asyncio.CancelledError):
+        await writing
 
 
 async def test_what_can_not_be_written_is_counted(
