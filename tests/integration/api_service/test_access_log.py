@@ -82,12 +82,13 @@ async def test_sign_ins_at_the_pages_say_who(app: FastAPI, settings: ApiSettings
 
 
 async def test_what_a_calendar_program_reads_has_its_owner(
-    app: FastAPI, settings: ApiSettings, calling: Callable[[str], httpx.AsyncClient]
+    app: FastAPI, settings: ApiSettings, calling: Callable[[str], httpx.AsyncClient], people: People
 ) -> None:
     feed = (await calling("alice").post("/v1/bookings/feed")).json()["path"]
     assert (await calling("anonymous").get(feed)).status_code == 200
     last = (await lines(app, settings))[-1]
-    assert (last["user"], last["token"], last["path"]) == ("alice", None, "/v1/bookings.ics")
+    maker = people.principals["alice"].token_id
+    assert (last["user"], last["token"], last["path"]) == ("alice", maker, "/v1/bookings.ics")
 
 
 async def test_a_write_that_is_cancelled_loses_no_line(
