@@ -65,6 +65,7 @@ class AccessLog:
         self._clock = clock
         self._entries: list[_Entry] = []
         self._dropped = 0
+        self._writing = asyncio.Lock()
 
     def note(self, scope: Mapping[str, Any], route: str, status: int, seconds: float) -> None:
         """A request was answered; status 0: it was given up before."""
@@ -94,7 +95,14 @@ class AccessLog:
         self._entries.append(entry)
 
     async def write(self) -> None:
-        """Write what was gathered. Raises OSError: then it is lost, and the next lines say how many it was."""
+        """Write what was gathered. Raises OSError: then it is lost, and the next lines say how many it was.
+
+        When this is cancelled, lines that are handed to the thread are written first, and others kept.
+        """
+        async with self._writing:
+            await self._write()
+
+    async def _write(self) -> None:
         if self._place is None or not (self._entries or self._dropped):
             return
         now, counted = self._clock.now(), time.perf_counter()
@@ -112,11 +120,13 @@ class AccessLog:
         if dropped:
             said = {"event": "access_dropped", "timestamp": _said(now), "lines": dropped}
             lines.append(json.dumps(said))
+        by_thread = asyncio.create_task(asyncio.to_thread(self._place.write, lines))
         try:
-            await asyncio.to_thread(self._place.write, lines)
-        except OSError:
-            self._dropped += len(entries) + dropped
-            raise
+            await asyncio.shield(by_thread)
+        finally:
+            await asyncio.wait({by_thread})  # it goes on when we are cancelled
+            if isinstance(by_thread.exception(), OSError):
+                self._dropped += len(entries) + dropped
 
     def close(self) -> None:
         """Close the file."""

@@ -40,15 +40,13 @@ _EXAMPLE = "BEGIN:VCALENDAR\r\nVERSION:2.0\r\nEND:VCALENDAR\r\n"
 async def create_feed(request: Request, services: Served, caller: Caller) -> Response:
     """A private address of your bookings for calendar programs; the one before stops working.
 
-    It ends with the token that it is made with (in the browser: the one that you signed in with), at `expires_at` or when
-    that is revoked, and when all of your tokens are revoked. A repeated request gets `path: null`.
+    It ends with the token that it is made with (in the browser: the one that you signed in with), at `expires_at` or
+    when that is revoked, and when all of your tokens are revoked. A repeated request gets `path: null`.
     """
 
     async def act(uow: UnitOfWork) -> Answer:
         made = await make_feed(uow, caller, services.runtime.ids)
-        shown = FeedCreated(
-            path=f"{FEED}?token={made.secret}", created_at=made.created_at, expires_at=made.expires_at
-        )
+        shown = FeedCreated(path=f"{FEED}?token={made.secret}", created_at=made.created_at, expires_at=made.expires_at)
         kept = shown.model_copy(update={"path": None})
         return Answer(201, shown.model_dump_json().encode(), kept=kept.model_dump_json().encode())
 
