@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Awaitable, Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping
 from datetime import datetime, timedelta
 from logging import LogRecord
 from logging.handlers import RotatingFileHandler
@@ -95,15 +95,16 @@ class AccessLog:
         self._entries.append(entry)
 
     async def write(self) -> None:
-        """Write what was gathered; when this ends, no earlier write is under way either.
+        """Write what was gathered. Raises OSError: then it is lost, and the next lines say how many it was.
 
-        Raises OSError: then it is lost, and the next lines say how many it was.
+        When this is cancelled, lines that are handed to the thread are written first, and others kept.
         """
         async with self._writing:
-            if self._place is not None and (self._entries or self._dropped):
-                await self._write(self._place)
+            await self._write()
 
-    async def _write(self, place: "_BesideTheLog | _PrivateFile") -> None:
+    async def _write(self) -> None:
+        if self._place is None or not (self._entries or self._dropped):
+            return
         now, counted = self._clock.now(), time.perf_counter()
         entries, self._entries = self._entries, []
         dropped, self._dropped = self._dropped, 0
@@ -119,11 +120,13 @@ class AccessLog:
         if dropped:
             said = {"event": "access_dropped", "timestamp": _said(now), "lines": dropped}
             lines.append(json.dumps(said))
+        by_thread = asyncio.create_task(asyncio.to_thread(self._place.write, lines))
         try:
-            await _to_its_end(asyncio.to_thread(place.write, lines))
-        except OSError:
-            self._dropped += len(entries) + dropped
-            raise
+            await asyncio.shield(by_thread)
+        finally:
+            await asyncio.wait({by_thread})  # it goes on when we are cancelled
+            if isinstance(by_thread.exception(), OSError):
+                self._dropped += len(entries) + dropped
 
     def close(self) -> None:
         """Close the file."""
@@ -146,16 +149,6 @@ class AccessLog:
             "ms": round(entry.seconds * 1000, 1),
         }
         return json.dumps(line)
-
-
-async def _to_its_end(work: Awaitable[None]) -> None:
-    """Wait for what a thread does, also when this is cancelled: the file is not closed while lines go into it."""
-    under_way = asyncio.ensure_future(work)
-    try:
-        await asyncio.shield(under_way)
-    except asyncio.CancelledError:
-        await asyncio.gather(under_way, return_exceptions=True)
-        raise
 
 
 class _BesideTheLog:

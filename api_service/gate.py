@@ -16,6 +16,7 @@ import structlog
 from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api_service import headers, token_reach
@@ -36,6 +37,8 @@ _WITHOUT_TOKEN = frozenset({FEED, LOGIN})
 REPEATABLE = frozenset({"kind", "status"})
 FOR_SERVICES = frozenset({"/v1/schedulability", "/v1/schedulability/admissions"})
 """What a service may ask and report; everything else is for people."""
+_REFUSED = frozenset({401, 403})
+"""What the gate answers before any route is looked for."""
 _MAX_PARAMETERS = 50
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _log = structlog.get_logger(__name__)
@@ -127,7 +130,7 @@ class Gate:
         await response(request.scope, request.receive, send)
 
     def _note(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
-        route = scope.get("route")
+        route = scope.get("route") or (_route_asked_for(scope) if status in _REFUSED else None)
         template = getattr(route, "path", None) or "unmatched"
         method = scope["method"] if route is not None else "other"
         self._services.metrics.request(method, template, status, seconds)
@@ -164,6 +167,15 @@ class ExpressGate(Gate):
         scope["route"] = route
         response = await route.endpoint(Request(scope, receive))
         await response(scope, receive, send)
+
+
+def _route_asked_for(scope: Scope) -> Route | None:
+    """By method and pattern alone: a router's whole way costs strangers' requests as much again as all else."""
+    method, path = scope["method"], scope["path"]
+    for route in scope["app"].router.routes:
+        if isinstance(route, Route) and method in (route.methods or ()) and route.path_regex.match(path):
+            return route
+    return None
 
 
 def _refuse_services_elsewhere(principal: Principal, path: str) -> None:

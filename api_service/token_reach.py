@@ -19,7 +19,7 @@ _BY_SUBJECT = {
 _BY_ADDRESS = {
     # A token gets no farther than the one that it is made with: whoever has one may make one.
     ("POST", "/v1/tokens"): _NOTHING,
-    # The calendar's address is a credential without an end.
+    # The calendar's address is a credential, too, and has no scopes of its own.
     ("POST", "/v1/bookings/feed"): PERSONAL,
     ("DELETE", "/v1/bookings/feed"): PERSONAL,
 }

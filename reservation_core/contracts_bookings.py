@@ -348,7 +348,11 @@ class Availability(Wire):
 
 
 class FeedCreated(Wire):
-    """The private address of one's calendar, below the server's own; null when the answer is repeated."""
+    """The private address of one's calendar, below the server's own; null when the answer is repeated.
+
+    `expires_at`: it ends with the token that it was made with; null: that token has no end.
+    """
 
     path: str | None
     created_at: Time
+    expires_at: Time | None = None

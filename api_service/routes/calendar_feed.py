@@ -40,12 +40,13 @@ _EXAMPLE = "BEGIN:VCALENDAR\r\nVERSION:2.0\r\nEND:VCALENDAR\r\n"
 async def create_feed(request: Request, services: Served, caller: Caller) -> Response:
     """A private address of your bookings for calendar programs; the one before stops working.
 
-    A repeated request gets `path: null`.
+    It ends with the token that it is made with (in the browser: the one that you signed in with), at `expires_at` or
+    when that is revoked, and when all of your tokens are revoked. A repeated request gets `path: null`.
     """
 
     async def act(uow: UnitOfWork) -> Answer:
-        secret, made = await make_feed(uow, caller, services.runtime.ids)
-        shown = FeedCreated(path=f"{FEED}?token={secret}", created_at=made)
+        made = await make_feed(uow, caller, services.runtime.ids)
+        shown = FeedCreated(path=f"{FEED}?token={made.secret}", created_at=made.created_at, expires_at=made.expires_at)
         kept = shown.model_copy(update={"path": None})
         return Answer(201, shown.model_dump_json().encode(), kept=kept.model_dump_json().encode())
 
@@ -85,7 +86,7 @@ async def get_feed(
 ) -> Response:
     """For calendar programs: they send nothing but this address. It reads, and changes nothing."""
     found = await _read(request, services, token or "")
-    told_by(request.scope, found.user, None)
+    told_by(request.scope, found.user, found.made_with)
     tag = calendar_file.tag_of(found.user, found.bookings)
     # It may be kept by who asked, and is asked for again each time.
     headers = {"Cache-Control": "private, no-cache", "ETag": tag}

@@ -118,7 +118,9 @@ async def revoke_all_tokens(
     caller: Caller,
     user: Annotated[UserName | None, Query(description="Of this user (administrators); default: your own.")] = None,
 ) -> Response:
-    """Make all of a user's tokens and sessions stop working, but for yours and those that it was made with."""
+    """Make all of a user's tokens and sessions stop working, but for yours and those that it was made with.
+
+    The calendar's address stops working, too."""
 
     async def act() -> tuple[str, int]:
         async with services.runtime.uow() as uow:

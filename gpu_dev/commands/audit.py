@@ -164,7 +164,7 @@ def _report(check: ChainCheck, unchained_since: datetime | None) -> None:
     for problem in check.problems:
         put(f"{problem}\n")
     raise ClientError(
-        f"The audit log was changed: {check.count} problems, of which the first {len(check.problems)} are above."
+        f"The audit log was changed; problems shown above: {len(check.problems)} of {check.count}."
         " Compare with an earlier export.",
     )
 

@@ -14,7 +14,7 @@ from gpu_dev.durations import format_duration, parse_duration
 from gpu_dev.errors import ApiError, UsageError
 from gpu_dev.ids import whole_booking_id
 from gpu_dev.options import Output
-from gpu_dev.output import Column, Format, View, show_list, show_one
+from gpu_dev.output import Column, Format, View, local_time, show_list, show_one
 from gpu_dev.requests import checked, read_env, read_working_dir
 from gpu_dev.session import client_for
 from gpu_dev.terminal import put, say
@@ -318,7 +318,8 @@ def feed(
     if output is not None:
         put(show_one(made, FEED, output))
         return
-    say("Whoever has this address can read your calendar. It is not shown again.")
+    end = "" if made.expires_at is None else f", at {local_time(made.expires_at)} at the latest"
+    say(f"Anyone with this address can read your calendar. It is not shown again, and ends with your token{end}.")
     put(f"{server.rstrip('/')}{made.path}\n")
 
 

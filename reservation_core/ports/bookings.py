@@ -1,7 +1,7 @@
 """Bookings and the calendar that they are made in."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
@@ -156,17 +156,27 @@ class Bookings(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class FeedOwner:
+    """Whose calendar feed it is, and the token that it was made with (None: from before that was stored)."""
+
+    user_id: int
+    user: str
+    made_with: str | None
+    digest: bytes = field(repr=False)
+
+
 class CalendarFeeds(Protocol):
     """The private addresses of people's calendars."""
 
-    async def put(self, user_id: int, digest: bytes, now: datetime) -> None:
-        """Make or replace a user's feed."""
+    async def put(self, user_id: int, digest: bytes, now: datetime, made_with: str) -> None:
+        """Make or replace a user's feed. It ends with the token `made_with`."""
         ...
 
     async def remove(self, user_id: int) -> bool:
         """False when there was none."""
         ...
 
-    async def owner(self, digest: bytes) -> tuple[int, str, bytes] | None:
-        """Whose feed this is (id, name) and its digest as stored; None for nobody's and for disabled users'."""
+    async def owner(self, digest: bytes, now: datetime) -> FeedOwner | None:
+        """Whose feed this is; None for nobody's, disabled users', and where the token that made it has ended."""
         ...

@@ -32,6 +32,16 @@ async def require_working(uow: UnitOfWork, token_id: str, now: datetime) -> Toke
     return reach
 
 
+async def maker_of(uow: UnitOfWork, principal: Principal, now: datetime) -> tuple[str, TokenReach]:
+    """The token that ends what the caller makes, and its reach: for a browser's session the one that it was begun with.
+
+    Raises ForbiddenError where either works no more.
+    """
+    maker = principal.session_from or principal.token_id
+    await require_working(uow, principal.token_id, now)
+    return maker, await require_working(uow, maker, now)
+
+
 async def create(
     uow: UnitOfWork,
     principal: Principal,
@@ -64,9 +74,7 @@ async def create(
         if record.disabled_at is not None:
             raise UserDisabledError(f"User {user!r} is disabled, so a token would not work. Make it for another user.")
         user_id, method = record.id, None
-    maker = principal.session_from or principal.token_id
-    await require_working(uow, principal.token_id, now)
-    reach = await require_working(uow, maker, now)
+    maker, reach = await maker_of(uow, principal, now)
     maker_budget = reach.budget
     reach = reach.passed_on(scopes, expires_in, longest, now)
     token_id, secret = ids.new_id("tok"), ids.new_secret()
@@ -132,7 +140,8 @@ async def renew(uow: UnitOfWork, principal: Principal, shown: bytes, digest: byt
 
 
 async def revoke_all(uow: UnitOfWork, principal: Principal, user: str | None, now: datetime) -> tuple[str, int]:
-    """End all tokens of the caller, or (administrators) of `user`, but the one that asks and those it was made with.
+    """End all tokens of the caller, or (administrators) of `user`, but the one that asks and those it was made with,
+    and the calendar's address.
 
     Returns whose they were, and how many. Raises ForbiddenError, NotFoundError for an unknown user.
     """
@@ -153,4 +162,6 @@ async def revoke_all(uow: UnitOfWork, principal: Principal, user: str | None, no
             subject=f"user:{name}",
             data={"user": name, "tokens": len(revoked), "ids": sorted(revoked)[:_MOST_TOLD]},
         )
+    if await uow.calendar_feeds.remove(user_id):
+        await uow.events.append(actor=principal.user, kind="calendar_feed_removed", at=now, subject=f"user:{name}")
     return name, len(revoked)

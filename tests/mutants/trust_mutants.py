@@ -5,6 +5,8 @@ from tests.mutants.mutant import Mutant
 TOKENS = "tests/integration/api_service/test_token_scopes.py"
 WEBHOOK = "tests/integration/admission_webhook/test_serving.py"
 TRIGGERS = "migrations/versions/0027_token_scopes.sql"
+BOUNDED_TRIGGERS = "migrations/versions/0032_bounded_tokens.sql"
+FEED = "tests/integration/api_service/test_calendar_feed.py"
 CHAIN = "tests/integration/reservation_core/adapters/postgres/test_audit_chain.py"
 CHAINING = "reservation_core/usecases/audit_chain.py"
 CHAIN_TABLES = "migrations/versions/0029_audit_chain.sql"
@@ -36,9 +38,9 @@ TRUST = (
     Mutant(
         "children stay when their maker is revoked",
         "Revoking a token revokes all that were made with it",
-        TRIGGERS,
-        "    UPDATE tokens SET revoked_at = NEW.revoked_at WHERE made_with = NEW.id AND revoked_at IS NULL;\n",
-        "",
+        BOUNDED_TRIGGERS,
+        "WHERE made_with = NEW.id AND revoked_at IS NULL",
+        "WHERE false",
         (f"{TOKENS}::test_revoking_takes_all_that_were_made_with_it",),
     ),
     Mutant(
@@ -48,6 +50,22 @@ TRUST = (
         "coalesce(NEW.made_with, NEW.session_from) FOR SHARE;",
         "coalesce(NEW.made_with, NEW.session_from);",
         (f"{TOKENS}::test_a_token_that_is_made_while_its_maker_is_revoked_is_revoked",),
+    ),
+    Mutant(
+        "a calendar address outlives its token",
+        "A calendar address works as long as the token that it was made with",
+        "reservation_core/adapters/postgres/sql/bookings.sql",
+        "AND t.revoked_at IS NULL AND coalesce(t.expires_at, 'infinity') > CAST(:now AS timestamptz);",
+        "AND CAST(:now AS timestamptz) IS NOT NULL;",
+        (f"{FEED}::test_the_address_ends_with_the_token_that_it_was_made_with",),
+    ),
+    Mutant(
+        "a calendar address stays when all tokens are revoked",
+        "Revoking all tokens of a user removes the calendar address",
+        "reservation_core/usecases/tokens.py",
+        "if await uow.calendar_feeds.remove(user_id):",
+        "if not user_id:",
+        (f"{FEED}::test_revoking_all_tokens_ends_the_address_whatever_made_it",),
     ),
     Mutant(
         "two requests have the last hour",

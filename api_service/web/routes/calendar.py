@@ -106,7 +106,7 @@ async def make_feed(visit: Visit) -> Response:
     made = await visit.rest.post("/v1/bookings/feed", key=_key(visit))
     base = visit.services.settings.web.public_url or str(visit.request.base_url)
     feed = None if made["path"] is None else base.rstrip("/") + made["path"]
-    return visit.page("calendar_feed.html", title="Your calendar address", feed=feed)
+    return visit.page("calendar_feed.html", title="Your calendar address", feed=feed, ends=made["expires_at"])
 
 
 async def remove_feed(visit: Visit) -> Response:

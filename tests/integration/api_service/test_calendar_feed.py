@@ -1,11 +1,19 @@
 """The private calendar address: read-only, one per person, told once, and gone when it is removed."""
 
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
 import httpx
 import pytest
 from icalendar import Calendar
 
 from reservation_core.runtime.wiring import Runtime
+from reservation_core.usecases import tokens
+from reservation_core.usecases.calendar_feed import make_feed
+from reservation_core.usecases.web_sessions import open_session
 from tests.integration.api_service.calendars import add_nodes, asked, at, booked, execute
+from tests.integration.api_service.people import People
 
 
 @pytest.fixture(autouse=True)
@@ -88,6 +96,64 @@ async def test_the_address_opens_nothing_else_and_nothing_else_opens_it(
     assert (await anonymous.post(path)).status_code == 405
     assert (await root.delete("/v1/users/alice")).status_code == 200
     assert (await anonymous.get(path)).status_code == 401
+
+
+async def test_the_address_ends_with_the_token_that_it_was_made_with(
+    alice: httpx.AsyncClient, root: httpx.AsyncClient, calling: Callable[[str], httpx.AsyncClient], runtime: Runtime
+) -> None:
+    anonymous = calling("anonymous")
+
+    async def make_with(token: dict[str, Any]) -> str:
+        headers = {"Authorization": f"Bearer {token['token']}"}
+        made = await anonymous.post("/v1/bookings/feed", headers=headers)
+        assert made.json()["expires_at"] == token["expires_at"]
+        path: str = made.json()["path"]
+        assert (await anonymous.get(path)).status_code == 200
+        return path
+
+    short = (await alice.post("/v1/tokens", json={"expires_in": 60})).json()
+    path = await make_with(short)
+    await execute(runtime, "UPDATE tokens SET expires_at = now() WHERE id = :id", id=short["id"])
+    assert (await anonymous.get(path)).status_code == 401
+
+    maker = (await alice.post("/v1/tokens", json={})).json()
+    child = await anonymous.post("/v1/tokens", json={}, headers={"Authorization": f"Bearer {maker['token']}"})
+    path = await make_with(child.json())
+    assert (await alice.delete(f"/v1/tokens/{maker['id']}")).status_code == 200
+    assert (await anonymous.get(path)).status_code == 401
+
+    path = (await alice.post("/v1/bookings/feed")).json()["path"]
+    assert (await root.delete("/v1/tokens?user=alice")).status_code == 200
+    assert (await anonymous.get(path)).status_code == 401
+
+
+async def test_revoking_all_tokens_ends_the_address_whatever_made_it(
+    alice: httpx.AsyncClient, calling: Callable[[str], httpx.AsyncClient], runtime: Runtime
+) -> None:
+    anonymous = calling("anonymous")
+    for made_before_that_was_written in (False, True):
+        path = (await alice.post("/v1/bookings/feed")).json()["path"]
+        if made_before_that_was_written:
+            await execute(runtime, "UPDATE calendar_feeds SET made_with = NULL")
+        assert (await anonymous.get(path)).status_code == 200
+        assert (await alice.delete("/v1/tokens")).status_code == 200
+        assert (await anonymous.get(path)).status_code == 401
+    events = await execute(runtime, "SELECT actor, subject FROM events WHERE kind = 'calendar_feed_removed'")
+    assert [(event.actor, event.subject) for event in events] == [("alice", "user:alice")] * 2
+
+
+async def test_an_address_made_in_a_browser_outlives_the_session(
+    people: People, calling: Callable[[str], httpx.AsyncClient], runtime: Runtime
+) -> None:
+    async with runtime.uow() as uow:
+        session = await open_session(
+            uow, people.principals["alice"], lasts=timedelta(hours=12), ids=runtime.ids, now=runtime.clock.now()
+        )
+        in_browser = await uow.identities.principal(runtime.ids.digest(session.secret), runtime.clock.now())
+        assert in_browser is not None
+        feed = await make_feed(uow, in_browser, runtime.ids)
+        await tokens.revoke(uow, in_browser, in_browser.token_id, runtime.clock.now())
+    assert (await calling("anonymous").get(f"/v1/bookings.ics?token={feed.secret}")).status_code == 200
 
 
 async def test_what_has_not_changed_is_not_sent_again(alice: httpx.AsyncClient, calling: object) -> None:

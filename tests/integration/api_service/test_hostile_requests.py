@@ -9,6 +9,7 @@ import pytest
 
 from reservation_core.ports.reservations import JobFilter
 from reservation_core.runtime.wiring import Runtime
+from tests.integration.api_service.calendars import asked
 from tests.integration.api_service.people import JOB, submitted
 
 JSON = {"Content-Type": "application/json"}
@@ -212,6 +213,13 @@ async def test_other_bodies_are_as_strict(alice: httpx.AsyncClient, root: httpx.
         (alice, "/v1/tokens", {"name": "a\x00"}),
         *((alice, "/v1/tokens", {"name": f"a{c}b"}) for c in CONTROL),
         *((alice, "/v1/jobs", {**JOB, "name": f"a{c}b"}) for c in CONTROL),
+        *((alice, "/v1/bookings", asked() | {"title": f"a{c}b"}) for c in CONTROL),
+        *(
+            (root, path, {"name": f"a{c}{end}"})
+            for path in ("/v1/users", "/v1/projects")
+            for c in CONTROL
+            for end in ("b", "")
+        ),
         *((root, "/v1/nodes/n/fence", {"reason": f"a{c}b"}) for c in CONTROL if c not in "\n\t"),
         (root, "/v1/users", {"name": "Alice Liddell"}),
         (root, "/v1/users", {"name": "x" * 255}),

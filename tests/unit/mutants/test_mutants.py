@@ -12,6 +12,9 @@ from tests.mutants.mutant import ROOT, Mutant
 from tests.mutants.mutants import MUTANTS
 from tests.mutants.table import PAGE, table
 
+_FUNCTION = re.compile(r"CREATE (?:OR REPLACE )?FUNCTION (\w+)\(.*?\$\$;", re.DOTALL)
+_RENAMED = re.compile(r"ALTER FUNCTION (\w+)\([^)]*\) RENAME TO (\w+);")
+
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_each_applies_and_its_tests_are_there(mutant: Mutant) -> None:
@@ -23,6 +26,20 @@ def test_each_applies_and_its_tests_are_there(mutant: Mutant) -> None:
         file, _, name = test.partition("::")
         said = (ROOT / file).read_text(encoding="utf-8")
         assert not name or re.search(rf"^(async )?def {name}\b", said, re.MULTILINE), test
+
+
+@pytest.mark.parametrize("mutant", [each for each in MUTANTS if each.file.endswith(".sql")], ids=lambda each: each.name)
+def test_no_later_migration_replaces_the_function_that_is_broken(mutant: Mutant) -> None:
+    file = ROOT / mutant.file
+    text = file.read_text(encoding="utf-8")
+    place = text.index(mutant.old)
+    broken = {found[1] for found in _FUNCTION.finditer(text) if found.start() <= place < found.end()}
+    for later in sorted(each for each in file.parent.glob("0*.sql") if each.name > file.name):
+        said = later.read_text(encoding="utf-8")
+        renamed = {found[1]: found[2] for found in _RENAMED.finditer(said)}
+        broken = {renamed.get(name, name) for name in broken}
+        replaced = {found[1] for found in _FUNCTION.finditer(said)}
+        assert not broken & replaced, f"{later.name} defines it anew: break it there"
 
 
 def test_names_and_breaks_are_unique() -> None:

@@ -246,17 +246,20 @@ SELECT pgmq.send('gpu_jobs', jsonb_build_object('v', 1, 'kind', 'changed', 'id',
 
 -- name: put_feed
 -- Make or replace a person's calendar address.
-INSERT INTO calendar_feeds (user_id, digest, created_at) VALUES (:user_id, :digest, :now)
-ON CONFLICT (user_id) DO UPDATE SET digest = excluded.digest, created_at = excluded.created_at;
+INSERT INTO calendar_feeds (user_id, digest, created_at, made_with) VALUES (:user_id, :digest, :now, :made_with)
+ON CONFLICT (user_id) DO UPDATE
+SET digest = excluded.digest, created_at = excluded.created_at, made_with = excluded.made_with;
 
 -- name: remove_feed
 -- The address stops working.
 DELETE FROM calendar_feeds WHERE user_id = :user_id;
 
 -- name: feed_owner
--- Whose calendar address this is.
-SELECT u.id, u.name, f.digest FROM calendar_feeds f JOIN users u ON u.id = f.user_id
-WHERE f.digest = :digest AND u.disabled_at IS NULL;
+-- Whose calendar address this is, if its user and the token that it was made with work now.
+SELECT u.id, u.name, f.digest, f.made_with
+FROM calendar_feeds f JOIN users u ON u.id = f.user_id LEFT JOIN tokens t ON t.id = f.made_with
+WHERE f.digest = :digest AND u.disabled_at IS NULL
+  AND t.revoked_at IS NULL AND coalesce(t.expires_at, 'infinity') > CAST(:now AS timestamptz);
 
 -- name: check_deferred_constraints
 -- Judge now what would be judged at the commit.
