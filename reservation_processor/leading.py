@@ -135,15 +135,18 @@ async def _remove_old(runtime: Runtime, settings: ProcessorSettings) -> None:
     """Remove what is old, as often as the settings say, but never for more than a twentieth of the time."""
     walk = RetentionWalk()
     clock = asyncio.get_running_loop().time
+    rest_s = 0.0
 
     async def once() -> None:
+        nonlocal rest_s
+        await asyncio.sleep(rest_s)  # before the look: how it went is known at once, and not when the rest is over
         begun = clock()
         try:
             await remove_old_once(runtime, settings, walk)
         except Exception:
-            await asyncio.sleep(20 * (clock() - begun))
+            rest_s = 20 * (clock() - begun)
             raise
-        await asyncio.sleep(max(settings.retention.look_s, 20 * (clock() - begun)))
+        rest_s = max(settings.retention.look_s, 20 * (clock() - begun))
 
     await runtime.loops["retention"].repeat(once)
 
