@@ -2,12 +2,12 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import structlog
@@ -15,11 +15,12 @@ import structlog
 from api_service import services
 from api_service.services import Services
 from reservation_core.ports.queues import QueuedMessage, QueueName
-from reservation_core.runtime import wiring
+from reservation_core.runtime import pod_ending, wiring
 from reservation_core.runtime.companions import beside
 from reservation_core.runtime.messages_in_hand import MessagesInHand
 from reservation_core.runtime.settings import StandaloneSettings
 from reservation_core.runtime.wiring import Runtime, open_runtime
+from reservation_core.usecases.end_pods import PodEnder
 from reservation_processor import leading
 from tests.integration.reservation_processor.test_loops_outlive import LOOPS, OFTEN_S, SQLSTATES, bounded_engine
 from tests.postgres_fault_proxy import FaultProxy, fault_proxy
@@ -31,14 +32,13 @@ COMPONENTS = (
     "admission_webhook", "api_service", "availability_updater", "gpu_admission", "gpu_scheduler", "reservation_core",
     "reservation_expiry", "reservation_processor", "standalone",
 )  # fmt: skip
-WITH_WORK = ["leadership", "notifications_forgotten", "notifications_hidden", "retention", "token_uses"]
+WITH_WORK = ["ending_pods", "leadership", "notifications_forgotten", "notifications_hidden", "retention", "token_uses"]
 OTHERWISE = {
     "access_log": "writes a file",
     "certificate": "reads files",
     "certificates": "asks the cluster",
     "cron_jobs": "asks the cluster",
     "database_server": "looks after a process: tests/unit/standalone/test_system.py",
-    "ending_pods": "is on Kubernetes alone: tests/integration/reservation_expiry",
     "events": "writes to the cluster",
     "expiry": "the name in `make up` of what is `expire` here",
     "first_look": "is over before the others begin: test_first_look.py",
@@ -96,6 +96,19 @@ class Busy:
         self.services.authenticator._used["tok-unknown"] = self.runtime.clock.now()
 
 
+class NoPods:
+    """A cluster in which there are none, and in which this process has the lease."""
+
+    def holds(self) -> bool:
+        """Always."""
+        return True
+
+    async def follow(self, show: Callable[[Mapping[str, object]], None]) -> None:
+        """There is never anything to see."""
+        show({})
+        await asyncio.get_running_loop().create_future()
+
+
 @pytest.fixture
 async def proxy(database_url: str) -> AsyncIterator[FaultProxy]:
     """What stands before the database."""
@@ -107,7 +120,7 @@ async def proxy(database_url: str) -> AsyncIterator[FaultProxy]:
 async def busy(
     proxy: FaultProxy, database_url: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Busy]:
-    """A processor that stands by while another leads, one that removes what is old, a consumer and an API."""
+    """A processor that stands by, removal of what is old, the ending of pods, a consumer and an API; another leads."""
     monkeypatch.setattr(wiring, "open_engine", bounded_engine)
     monkeypatch.setattr(services, "LAST_USED_EVERY_S", OFTEN_S)
     settings = StandaloneSettings(
@@ -115,7 +128,7 @@ async def busy(
     )
     # Tracebacks as the tests' console draws them take seconds each, and stop all loops meanwhile.
     structlog.configure(processors=[structlog.processors.format_exc_info, structlog.processors.KeyValueRenderer()])
-    stop = asyncio.Event()
+    stop, world = asyncio.Event(), cast("Any", NoPods())
     async with AsyncExitStack() as stack:
         runtime = await stack.enter_async_context(open_runtime(settings, proxy.url))
         other = await stack.enter_async_context(open_runtime(settings, database_url))
@@ -126,6 +139,9 @@ async def busy(
             "lease": leading._renew(other, epoch, LEASE),
             "leadership": leading.lead(runtime, settings, stop),
             "retention": leading._remove_old(runtime, settings),
+            "ending of pods": pod_ending._Watching(
+                PodEnder(runtime.uow, world, pod_ending._rules(settings)), world, OFTEN_S, runtime.loops["ending_pods"]
+            ).run(world),
         }
         for name, work in works.items():
             await stack.enter_async_context(beside(work, name=name))
