@@ -114,7 +114,7 @@ class Gate:
                 case _:
                     code, what = "", ""
             if code:
-                detail = f"{what} can't be reached at this moment. Send the request again (with its Idempotency-Key)."
+                detail = f"{what} is not available at this moment. Send the request again (with its Idempotency-Key)."
                 response = respond(503, code, detail, request_id=request_id, headers={"Retry-After": "2"})
                 _log.warning(code, request_id=request_id, error=str(error))
             else:

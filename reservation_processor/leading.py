@@ -15,7 +15,7 @@ from reservation_core.ports.planning import LostLeadershipError
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.ports.wakeups import Channel, Subscription
 from reservation_core.runtime.companions import beside
-from reservation_core.runtime.loops import Loop
+from reservation_core.runtime.loops import PATIENCE_S, Loop
 from reservation_core.runtime.retention import remove_old_once
 from reservation_core.runtime.settings import ProcessorSettings, UnknownPods
 from reservation_core.runtime.wiring import Runtime
@@ -32,6 +32,9 @@ from reservation_processor.following import follow
 _log = structlog.get_logger(__name__)
 _MESSAGES = 1000
 _CONFLICT_PAUSE_S = 0.05
+_RESTS = 20
+"""Removing what is old rests so many times as long as it took."""
+_LONGEST_REST_S = PATIENCE_S / 2
 _END = (LostLeadershipError,)
 """What ends a term; all else is tried again."""
 
@@ -132,18 +135,24 @@ async def _plan(runtime: Runtime, settings: ProcessorSettings, epoch: int, accou
 
 
 async def _remove_old(runtime: Runtime, settings: ProcessorSettings) -> None:
-    """Remove what is old, as often as the settings say, but never for more than a twentieth of the time."""
+    """Remove what is old, as often as the settings say, but while that goes well for no more than a twentieth of time.
+
+    After a failure it is tried again before the process is taken for one that does not do its work.
+    """
     walk = RetentionWalk()
     clock = asyncio.get_running_loop().time
+    rest_s = 0.0
 
     async def once() -> None:
+        nonlocal rest_s
+        await asyncio.sleep(rest_s)  # before the look: how it went is known at once, and not when the rest is over
         begun = clock()
         try:
             await remove_old_once(runtime, settings, walk)
         except Exception:
-            await asyncio.sleep(20 * (clock() - begun))
+            rest_s = min(_LONGEST_REST_S, _RESTS * (clock() - begun))
             raise
-        await asyncio.sleep(max(settings.retention.look_s, 20 * (clock() - begun)))
+        rest_s = max(settings.retention.look_s, _RESTS * (clock() - begun))
 
     await runtime.loops["retention"].repeat(once)
 

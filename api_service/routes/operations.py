@@ -30,18 +30,18 @@ async def healthz() -> Response:
 async def readyz(services: Served) -> Response:
     """200 when the database answers; 503 when it does not, or the server is stopping.
 
-    What fails in the background is named in further lines, and changes nothing: requests are answered all the same.
+    Each loop that fails is named, with since when and why; that alone makes nothing unready.
     """
+    failing = [str(loop) for loop in services.runtime.loops.failing()]
     if services.wakeups.stopping.is_set():
         raise _not_ready("stopping", "The server is stopping.")
     try:
         async with asyncio.timeout(_PATIENCE_S), services.runtime.uow() as uow:
             await uow.identities.users(after=None, limit=1)
     except (DatabaseUnavailableError, TimeoutError) as error:
-        raise _not_ready(
-            "database_unavailable", "The database does not answer. Look at its log and at GPU_DEV_DATABASE_URL."
-        ) from error
-    return PlainTextResponse("\n".join(["ready", *map(str, services.runtime.loops.failing())]) + "\n")
+        detail = "The database does not answer. Look at its log and at GPU_DEV_DATABASE_URL."
+        raise _not_ready("database_unavailable", " ".join([detail, *(f"{loop}." for loop in failing)])) from error
+    return PlainTextResponse("\n".join(["ready", *failing]) + "\n")
 
 
 @router.get("/metrics", summary="Metrics for Prometheus", response_class=PlainTextResponse, responses=_ELSEWHERE)

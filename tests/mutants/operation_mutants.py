@@ -26,6 +26,14 @@ OPERATION = (
         (f"{TESTS_OF_DRIVER_ERRORS}::test_what_passes_is_told_from_what_does_not",),
     ),
     Mutant(
+        "a connection keeps a transaction that did not end",
+        "A connection on which a transaction broke is closed, and not handed to the next",
+        "reservation_core/adapters/postgres/broken_transactions.py",
+        "        return not driver.is_closed() and driver.is_in_transaction()",
+        "        return False",
+        (f"{TESTS_OF_DRIVER_ERRORS}::test_a_connection_on_which_a_transaction_stayed_is_not_handed_to_the_next",),
+    ),
+    Mutant(
         "an unforeseen error ends a loop",
         "A loop outlives any exception of a step",
         "reservation_core/runtime/loops.py",

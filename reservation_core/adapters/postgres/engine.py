@@ -13,7 +13,7 @@ from reservation_core.adapters.postgres.bounded_connections import (
     STATEMENT_S,
     BoundedConnection,
 )
-from reservation_core.adapters.postgres.failed_begins import drop_where_begin_failed
+from reservation_core.adapters.postgres.broken_transactions import drop_where_transactions_broke
 
 STATEMENT_OPTION = "statement_s"
 """The execution option that says how long a statement of a connection may take, in seconds."""
@@ -80,7 +80,7 @@ def open_engine(
         },
     )
     _watch_over(engine, statement_s)
-    drop_where_begin_failed(engine)
+    drop_where_transactions_broke(engine)
     return engine
 
 

@@ -202,6 +202,7 @@ async def test_every_operation_says_503_and_works_again(server: Server, world: S
     for path in NEVER_UNAVAILABLE:
         assert (await server.client.get(path)).status_code == 200, path
     await eventually(lambda: _metric(server, "gpu_dev_database_up 0.0"))
+    await eventually(lambda: _not_ready_says_since_when(server))
     assert (await _stranger(server)).status_code == 503
 
     server.proxy.heal()
@@ -220,6 +221,12 @@ async def _stranger(server: Server) -> httpx.Response:
 
 async def _metric(server: Server, line: str) -> bool:
     return line in (await server.client.get("/metrics")).text
+
+
+async def _not_ready_says_since_when(server: Server) -> bool:
+    """What fails, since when, and why."""
+    answer = await server.client.get("/readyz")
+    return answer.status_code == 503 and "failing since 20" in answer.json()["detail"]
 
 
 async def _is_ready(server: Server) -> bool:

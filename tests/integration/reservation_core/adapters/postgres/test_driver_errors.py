@@ -184,3 +184,35 @@ async def test_a_connection_whose_begin_failed_is_not_handed_to_the_next(databas
                 assert await uow.now()
         finally:
             await engine.dispose()
+
+
+@pytest.mark.parametrize("next_by_itself", [False, True])
+@pytest.mark.parametrize("which", ["BEGIN", "COMMIT", "ROLLBACK"])
+async def test_a_connection_on_which_a_transaction_stayed_is_not_handed_to_the_next(
+    database_url: str, which: str, next_by_itself: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was cancelled before its work was done, or after that of BEGIN, leaves a transaction that has failed."""
+    engine = open_engine(database_url, pool=1, application="test")
+    units = unit_of_work_factory(engine, cast("PGMQueue", None), PostgresWakeups(database_url, "test"))
+    cancelled_there = f"BEGIN; {raising('57014')}" if which == "BEGIN" else raising("57014")
+    execute = asyncpg.Connection.execute
+
+    async def cut(self: asyncpg.Connection, query: str, *args: Any, timeout: float | None = None) -> Any:
+        return await execute(self, cancelled_there if query.startswith(which) else query, *args, timeout=timeout)
+
+    async def use(end: type[Exception] | None) -> None:
+        async with units() as uow:
+            await uow.now()
+            if end is not None:
+                raise end
+
+    try:
+        await use(None)
+        with monkeypatch.context() as patched:
+            patched.setattr(asyncpg.Connection, "execute", cut)
+            with pytest.raises((DatabaseUnavailableError, LookupError)):
+                await use(LookupError if which == "ROLLBACK" else None)
+        async with units(one_statement=next_by_itself) as uow:
+            assert await uow.now()
+    finally:
+        await engine.dispose()
