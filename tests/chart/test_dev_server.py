@@ -108,32 +108,6 @@ def test_what_was_hostile_is_still_one_value_and_namespaces_are_the_two(values: 
 
 
 @pytest.mark.parametrize(
-    ("values", "wait_s"),
-    [
-        ({}, 900),
-        ({"migration": {"patienceSeconds": 86400}}, 3600),
-        ({"settings": {"GPU_DEV_DATABASE_WAIT_S": 20}}, 20),
-        (
-            {
-                "settings": {"GPU_DEV_DATABASE_WAIT_S": 20},
-                "reservationExpiry": {"settings": {"GPU_DEV_DATABASE_WAIT_S": 40}},
-                "availabilityUpdater": {"settings": {"GPU_DEV_DATABASE_WAIT_S": 40}},
-            },
-            40,
-        ),
-    ],
-)
-@pytest.mark.parametrize("name", ["availability-updater", "reservation-expiry"])
-def test_what_looks_once_a_minute_waits_for_the_database_and_has_its_time_afterwards(
-    name: str, values: dict[str, Any], wait_s: int
-) -> None:
-    documents = rendered(values)
-    job = one(documents, "CronJob", name)
-    assert variables(job)["GPU_DEV_DATABASE_WAIT_S"] == str(wait_s)
-    assert job["spec"]["jobTemplate"]["spec"]["activeDeadlineSeconds"] == wait_s + 300
-
-
-@pytest.mark.parametrize(
     "account",
     ["api-service", "reservation-processor", "availability-updater", "reservation-expiry", "node-agent"],
 )
