@@ -3,7 +3,10 @@
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import assert_never
+
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.identity.ids import RandomIds
@@ -11,6 +14,7 @@ from reservation_core.adapters.local.cluster import LocalCluster
 from reservation_core.adapters.local.inventory import BadGpusSettingError
 from reservation_core.adapters.pgmq.queue import open_client
 from reservation_core.adapters.postgres.engine import open_engine
+from reservation_core.adapters.postgres.migrating import require_migrated
 from reservation_core.adapters.postgres.shared_clock import SharedClock
 from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
 from reservation_core.adapters.postgres.wakeups import PostgresWakeups
@@ -84,6 +88,11 @@ def _open_kubernetes(settings: CommonSettings, clock: Clock) -> Cluster:
         raise SettingsError(f"GPU_DEV_KUBERNETES__POD_DEFAULTS: {error}") from error
 
 
+async def _begin(clock: SharedClock, engine: AsyncEngine) -> None:
+    await require_migrated(engine)
+    await clock.begin()
+
+
 @asynccontextmanager
 async def open_runtime(
     settings: CommonSettings,
@@ -92,10 +101,11 @@ async def open_runtime(
     application: str = "gpu-dev",
     wait_s: float | None = None,
 ) -> AsyncIterator[Runtime]:
-    """Everything a process needs, while the block runs. The database must have been migrated.
+    """Everything a process needs, while the block runs.
 
-    While the database is away it is waited for, for `wait_s` seconds at most; then DatabaseUnavailableError is raised.
-    With None nothing waits for it: the process goes on, and does its work when the database is there.
+    While the database is away or not migrated yet it is waited for, for `wait_s` seconds at most; then
+    DatabaseUnavailableError is raised. With None nothing waits for it: the process goes on, and does its work when the
+    database is there. It must have been migrated.
     """
     url = database_url or database_url_of(settings)
     sealing = sealing_of(settings)
@@ -111,7 +121,7 @@ async def open_runtime(
             with suppress(DatabaseUnavailableError):
                 await clock.begin()
         else:
-            await once_there(clock.begin, longest_s=wait_s)
+            await once_there(partial(_begin, clock, engine), longest_s=wait_s)
         wakeups = PostgresWakeups(url, application)
         loops = Loops(clock.now)
         hearing = loops["wake_ups"]

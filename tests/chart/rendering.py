@@ -47,3 +47,10 @@ def one(documents: list[JsonObject], kind: str, name: str | None = None) -> Json
     """The only object of a kind, or of a kind and a name."""
     (found,) = [each for each in documents if each["kind"] == kind and name in (None, each["metadata"]["name"])]
     return found
+
+
+def selects(selector: JsonObject, labels: dict[str, str]) -> bool:
+    """Whether a selector of pods means these."""
+    return selector.get("matchLabels", {}).items() <= labels.items() and all(
+        labels.get(each["key"]) in each["values"] for each in selector.get("matchExpressions", ())
+    )

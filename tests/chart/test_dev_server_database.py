@@ -116,6 +116,25 @@ async def test_while_the_standby_is_away_nothing_is_acknowledged_unless_that_was
     await connection.close()
 
 
+async def test_a_backup_waits_for_a_server_that_is_away(pods: Callable[[str], Pod]) -> None:
+    values = {"postgres": {**SMALL["postgres"], "replica": {"enabled": False}}}
+    primary = pods("postgres-primary")
+    primary.start(values, primary)
+    await (await primary.connect()).close()
+    assert primary.end() == 0
+    backups = primary.data.parent
+    making = asyncio.create_task(asyncio.to_thread(primary.run, "backup.sh", BACKUPS=str(backups), KEEP="2"))
+    done, _ = await asyncio.wait({making}, timeout=3)
+    assert not done
+    primary.start(values, primary)
+    made = await making
+    assert (made.returncode, len([*backups.glob("gpu-dev-*.dump")])) == (0, 1), made.stderr
+    gone = primary.end()
+    assert gone == 0
+    refused = primary.run("backup.sh", BACKUPS=str(backups), KEEP="2", PG_WAIT_S="0")
+    assert refused.returncode != 0
+
+
 async def test_a_backup_is_whole_and_brings_back_what_was_and_nothing_else(pods: Callable[[str], Pod]) -> None:
     values = {"postgres": {**SMALL["postgres"], "replica": {"enabled": False}}}
     primary = pods("postgres-primary")

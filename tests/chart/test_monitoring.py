@@ -21,7 +21,7 @@ from reservation_core.runtime.loops import Loops
 from reservation_core.runtime.reading import ReplicaReads
 from reservation_core.runtime.settings_admission import AdmissionRules
 from tests.chart.dev_server_values import ALL_ON, over, templates
-from tests.chart.rendering import JsonObject, one, render
+from tests.chart.rendering import JsonObject, one, render, selects
 from tests.chart.tried_values import ADMISSION, BOOKING, GIVEN, SCHEDULER
 
 ON: dict[str, Any] = {"monitoring": {"podMonitor": {"enabled": True}, "prometheusRule": {"enabled": True}}}
@@ -156,13 +156,6 @@ def test_each_port_with_metrics_is_read_and_network_policies_let_it_be(chart: st
                         reached |= {port["port"] for port in rule["ports"]}
         assert {each["port"] for each in monitor["podMetricsEndpoints"]} <= reached
     assert seen == (2 if chart == "gpu-dev-server" else 1)
-
-
-def selects(selector: JsonObject, labels: dict[str, str]) -> bool:
-    """Whether a selector of pods means these."""
-    return selector.get("matchLabels", {}).items() <= labels.items() and all(
-        labels.get(each["key"]) in each["values"] for each in selector.get("matchExpressions", ())
-    )
 
 
 def test_a_webhook_is_believed_by_who_signed_its_certificate() -> None:

@@ -2,6 +2,10 @@
 # Writes one backup to BACKUPS, whole or not at all, and removes all but the newest KEEP. PGHOST and so on say of what.
 set -eu
 umask 077
+until="$(($(date +%s) + ${PG_WAIT_S:-900}))"
+until pg_isready -q -t 5 || [ "$(date +%s)" -ge "$until" ]; do
+    sleep 2
+done
 . "$PG_CONFIG/passwords.sh"
 export PGPASSFILE="$PG_RUN/pgpass"
 password_file "$PGUSER" "$PG_SECRETS/password" "$PGPASSFILE"

@@ -1,6 +1,9 @@
 {{/* A program that looks once a minute: (list . name values module "availabilityUpdater") */}}
 {{- define "gpu-dev-server.looking" -}}
-{{- $root := index . 0 }}{{ $name := index . 1 }}{{ $values := index . 2 }}{{ $module := index . 3 -}}
+{{- $root := index . 0 }}{{ $name := index . 1 }}{{ $values := index . 2 }}{{ $module := index . 3 }}
+{{- /* It waits for the database and its migration as other pods do. */}}
+{{- $patience := dict "GPU_DEV_DATABASE_WAIT_S" (min 3600 (int $root.Values.migration.patienceSeconds)) }}
+{{- $settings := merge (dict) $values.settings $root.Values.settings $patience -}}
 apiVersion: batch/v1
 kind: CronJob
 metadata:
@@ -17,7 +20,7 @@ spec:
   jobTemplate:
     spec:
       backoffLimit: 0
-      activeDeadlineSeconds: 300
+      activeDeadlineSeconds: {{ add 300 (int $settings.GPU_DEV_DATABASE_WAIT_S) }}
       ttlSecondsAfterFinished: 3600
       template:
         metadata:
@@ -32,7 +35,7 @@ spec:
               image: {{ include "gpu-dev-server.image" (list $root $values.image) | quote }}
               imagePullPolicy: {{ $root.Values.image.pullPolicy }}
               command: [python, -m, {{ $module }}]
-              {{- include "gpu-dev.env" (list (include "gpu-dev-server.env" (list $root $values.settings)) $values.extraEnv (printf "%s.extraEnv" (index . 4))) | nindent 14 }}
+              {{- include "gpu-dev.env" (list (include "gpu-dev-server.env" (list $root $settings)) $values.extraEnv (printf "%s.extraEnv" (index . 4))) | nindent 14 }}
               resources: {{- toYaml $values.resources | nindent 16 }}
               securityContext: {{- include "gpu-dev.containerSecurity" $root | nindent 16 }}
               volumeMounts: {{- include "gpu-dev-server.mounts" $root | nindent 16 }}

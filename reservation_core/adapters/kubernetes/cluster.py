@@ -148,7 +148,8 @@ class KubernetesCluster:
         pod = build_pod(spec, self._rules.pods, self._clock.now())
         made, is_new = await self._create("pods", self._pods, pod, lambda there: _is_pod_of(there, spec), unanswered)
         if is_new:
-            self._events.created(spec, self._regarding(str(spec.name), _identity(made).uid))
+            about = self._regarding(str(spec.name), _identity(made).uid)
+            self._events.created(spec, about, self._rules.pods.attach)
         if spec.pods > 1 and spec.name.rank == 0:
             service = build_service(spec, self._rules.pods, _identity(made).uid)
             marks = attempt_labels(spec.name)

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 
+from reservation_core.adapters.kubernetes.attaching import GpuAttach
 from reservation_core.adapters.kubernetes.event_writer import EventWriter, Regarding
 from reservation_core.adapters.kubernetes.marks import written_time
 from reservation_core.adapters.kubernetes.transport import Transport
@@ -28,13 +29,16 @@ class PodEvents:
         self._writer = EventWriter(transport, clock, CONTROLLER, f"{CONTROLLER}-{socket.gethostname()}")
         self._writing: asyncio.Task[None] | None = None
 
-    def created(self, spec: PodSpec, about: Regarding) -> None:
-        """Say which GPUs a pod was made with, for whom and until when."""
-        gpus = ",".join(str(index) for index in spec.gpu_indices)
+    def created(self, spec: PodSpec, about: Regarding, attach: GpuAttach) -> None:
+        """Say which GPUs a pod was made with, for whom and until when; how many, where the kubelet picks them."""
+        indices, word = spec.gpu_indices, "GPU" if len(spec.gpu_indices) == 1 else "GPUs"
+        if attach is GpuAttach.DEVICE_PLUGIN:
+            gpus = f"{len(indices)} {word}"
+        else:
+            gpus = f"{word} {','.join(str(index) for index in indices)}"
         rank = f", pod {spec.name.rank} of {spec.pods}" if spec.pods > 1 else ""
         until = "" if spec.ends_at is None else f" until {written_time(spec.ends_at)}"
-        word = "GPU" if len(spec.gpu_indices) == 1 else "GPUs"
-        note = f"{word} {gpus} of node {spec.node}{until}, for {spec.user}'s {spec.name.reservation_id}{rank}"
+        note = f"{gpus} of node {spec.node}{until}, for {spec.user}'s {spec.name.reservation_id}{rank}"
         self._tell(about, "GPUsAssigned", note, action="Create", warning=False)
 
     def ending(self, about: Regarding, why: Reason) -> None:

@@ -1,7 +1,7 @@
 """Bringing a database to the schema that this program knows, and telling how far it is.
 
-The revisions are the files of `migrations/versions`, in the order of their names. `status` reads only those names
-and one row, so that a process that starts on an up-to-date database never loads Alembic.
+The revisions are the files of `migrations/versions`, in the order of their names. `require_migrated` and `status` read
+only those names and one row, so that a process that starts on an up-to-date database never loads Alembic.
 Migrators that run at the same time wait for each other. Revisions that follow each other are one transaction, but for
 those that say `outside_transaction = True`: their steps run one by one, beside a service that goes on (indexes of full
 tables are built CONCURRENTLY), and such a revision is repeated from its beginning when it broke off.
@@ -63,6 +63,20 @@ def migrations_folder() -> Path:
 def revisions() -> tuple[str, ...]:
     """Every revision this program knows, oldest first."""
     return tuple(sorted(path.stem for path in (migrations_folder() / "versions").glob("[0-9]*.py")))
+
+
+async def require_migrated(engine: AsyncEngine) -> None:
+    """Nothing, where the database has all that this program needs: one that a newer program has migrated will do.
+
+    Two short statements. Raises DatabaseUnavailableError, as DatabaseAwayError while migrations are lacking.
+    """
+    with told_as_unavailable() as reached:
+        async with engine.connect() as connection:
+            reached.connected = True
+            current = await _current(connection)
+    if current is None or current in revisions()[:-1]:
+        at = "empty" if current is None else f"at revision {current}"
+        raise DatabaseAwayError(f"The database is {at} and waits for its migration")
 
 
 async def status(url: str) -> MigrationStatus:

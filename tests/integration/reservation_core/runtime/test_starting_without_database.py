@@ -1,5 +1,6 @@
 """Every program, started while the database recovers from a crash: it waits, lives, and works once it can."""
 
+import asyncio
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ import httpx
 import psycopg
 import pytest
 
+from reservation_core.adapters.postgres.migrating import upgrade
 from tests.postgres_proxy import PostgresProxy
 from tests.waiting import eventually_sync
 
@@ -67,7 +69,7 @@ def launch(proxy: PostgresProxy, tmp_path: Path) -> Iterator[Launcher]:
 
     def one(module: str, **settings: str) -> Program:
         usual = {"GPU_DEV_DATABASE_URL": proxy.url, "GPU_DEV_HOME": str(tmp_path), "GPU_DEV_LOCAL_GPUS": "h100:4"}
-        started.append(Program(tmp_path / f"{module}.log", module, **usual, **settings))
+        started.append(Program(tmp_path / f"{module}.log", module, **usual | settings))
         return started[-1]
 
     yield one
@@ -127,3 +129,11 @@ def test_what_a_timer_starts_waits_for_a_while(launch: Launcher, proxy: Postgres
     proxy.heal()
     assert program.process.wait(120) == 0, program.log
     assert program.log.count("waiting to start") == 1
+
+
+@pytest.mark.parametrize("module", ["availability_updater", "reservation_expiry"])
+def test_what_a_timer_starts_waits_for_the_migration(launch: Launcher, empty_database_url: str, module: str) -> None:
+    program = launch(module, GPU_DEV_DATABASE_URL=empty_database_url, GPU_DEV_DATABASE_WAIT_S="3600")
+    eventually_sync(lambda: "The database is empty and waits for its migration" in program.log)
+    asyncio.run(upgrade(empty_database_url))
+    assert program.process.wait(120) == 0, program.log

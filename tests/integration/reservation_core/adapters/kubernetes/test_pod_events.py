@@ -1,9 +1,13 @@
 """What `kubectl describe pod` and `kubectl get events` say of a job's pod."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from reservation_core.adapters.kubernetes.cluster import KubernetesCluster
+from reservation_core.adapters.clock import SystemClock
+from reservation_core.adapters.kubernetes.attaching import GpuAttach
+from reservation_core.adapters.kubernetes.cluster import ClusterRules, KubernetesCluster
+from reservation_core.adapters.kubernetes.transport import Transport
 from reservation_core.domain.model import PodName, PodPhase, PodSpec, Reason, ReasonCode
 from tests.integration.cluster_behaviour import GRACE, SpecMaker, finished, reaches
 from tests.kubernetes.api_server import ApiServer
@@ -43,6 +47,18 @@ async def test_a_pod_says_its_gpus_and_why_it_is_ended(
     await eventually(reaches(cluster, spec, PodPhase.GONE))
     for reason in ("GPUsAssigned", "Maintenance"):
         assert len(await _events(api_server, namespace, spec, reason)) == 1
+
+
+async def test_where_the_kubelet_picks_the_gpus_it_is_said_how_many_and_not_which(
+    transport: Transport, rules: ClusterRules, api_server: ApiServer, namespace: str, make_spec: SpecMaker
+) -> None:
+    by_plugin = replace(rules, pods=replace(rules.pods, attach=GpuAttach.DEVICE_PLUGIN))
+    spec = make_spec("sleep", "600", env=(("CUDA_VISIBLE_DEVICES", "1,3"),))
+    cluster = KubernetesCluster(transport, by_plugin, SystemClock())
+    await cluster.create_pod(spec)
+    event = (await eventually(lambda: _events(api_server, namespace, spec, "GPUsAssigned")))[0]
+    assert event["note"].startswith(f"2 GPUs of node {spec.node} until ")
+    await cluster.close()
 
 
 async def test_an_end_that_was_due_is_no_warning_and_removing_what_is_over_no_event(

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -201,13 +202,18 @@ def test_file_names_and_revisions_are_one_line() -> None:
     assert tuple(reversed(walked)) == migrating.revisions()
 
 
-async def test_a_current_database_is_recognised_without_alembic(database_url, empty_database_url) -> None:
+async def test_whether_a_database_is_migrated_is_seen_without_alembic(database_url, empty_database_url) -> None:
     program = (
         "import asyncio, sys\n"
+        "from sqlalchemy.ext.asyncio import create_async_engine\n"
         "from reservation_core.adapters.postgres import migrating\n"
         "async def main(url):\n"
-        "    found = await migrating.status(url)\n"
-        "    print(not found.pending, 'alembic' in sys.modules, 'pgmq' in sys.modules)\n"
+        "    try:\n"
+        "        await migrating.require_migrated(create_async_engine(url))\n"
+        "        print('migrated', end=' ')\n"
+        "    except migrating.DatabaseAwayError:\n"
+        "        print('waits', end=' ')\n"
+        "    print('alembic' in sys.modules, 'pgmq' in sys.modules)\n"
         "asyncio.run(main(sys.argv[1]))\n"
     )
     said = [
@@ -220,7 +226,7 @@ async def test_a_current_database_is_recognised_without_alembic(database_url, em
         ).stdout.split()
         for url in (database_url, empty_database_url)
     ]
-    assert said == [["True", "False", "False"], ["False", "False", "False"]]
+    assert said == [["migrated", "False", "False"], ["waits", "False", "False"]]
 
 
 async def test_a_database_of_a_newer_program_is_left_alone(database_url) -> None:
@@ -328,3 +334,11 @@ def test_an_old_server_is_refused(number) -> None:
 @pytest.mark.parametrize("number", [150_000, 180_001])
 def test_a_newer_server_will_do(number) -> None:
     migrating.check_server_version(number)
+
+
+async def test_a_database_lacks_something_until_the_newest_revision_and_a_newer_one_will_do(database_url) -> None:
+    before, newest = migrating.revisions()[-2:]
+    for revision, lacks in ((before, True), (newest, False), ("9999_of_a_newer_program", False)):
+        await script(database_url, f"UPDATE alembic_version SET version_num = '{revision}'")
+        with pytest.raises(migrating.DatabaseAwayError, match=before) if lacks else nullcontext():
+            await migrating.require_migrated(pool(database_url))
