@@ -81,7 +81,7 @@ OPERATION = (
         "reservation_core/runtime/bounded_protocol.py",
         "        if len(self.url) > limits.url_bytes:",
         "        if False:",
-        (f"{BOUNDS}::test_a_long_url_is_414[api]",),
+        (f"{BOUNDS}::test_a_long_url_is_414",),
     ),
     Mutant(
         "bodies at any pace",
@@ -91,7 +91,7 @@ OPERATION = (
         "        return False",
         (
             f"{SLOTS}::test_bodies_are_late_by_time_or_by_rate",
-            f"{BOUNDS}::test_a_body_that_comes_too_slowly_is_408[api]",
+            f"{BOUNDS}::test_a_body_that_comes_too_slowly_is_408",
         ),
     ),
     Mutant(
