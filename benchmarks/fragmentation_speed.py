@@ -37,7 +37,7 @@ def look_up_times() -> list[Figure]:
                 Task(dice.randrange(1, 16_000), dice.randrange(1, 60_000), 1, 10 * dice.randrange(1, 100)),
             )
         )
-    name, loop = "fitting and scores of 1,213 nodes", [loop_ms()]
+    name, loop = "fitting and scores of 1,213 nodes", [loop_ms(time.process_time)]
     return [
         against(f"{name}, kind of task that came before", [_p99(known)], loop, 0.16, unit=" ms", of=LOOP),
         against(f"{name}, share never asked for before", [_p99(unseen)], loop, 0.27, unit=" ms", of=LOOP),

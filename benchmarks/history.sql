@@ -109,7 +109,8 @@ INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, cr
 SELECT id, 0, gpu_id, 0, tstzrange(starts_at, ends_at), false, CAST(:now AS timestamptz) - interval '1 hour' FROM timed;
 
 -- name: past_slots
--- What was on each GPU and when, oldest first. Every so many slots is a booking; some jobs never had a GPU.
+-- What was on each GPU and when, oldest first. Every so many slots is a booking; some jobs never had a GPU. User 2 had half
+-- of all: what is asked of one user must not be a walk through all that they ever had.
 CREATE TEMPORARY TABLE past_slots ON COMMIT DROP AS
 SELECT s.n, s.gpu_id, s.gpu_type, s.user_id, CASE s.user_id % 2 WHEN 0 THEN 'project-' || s.user_id % 10 END AS project,
        s.n % CAST(:one_in AS bigint) = 0 AS booked, s.starts_at, date_trunc('minute', s.starts_at + s.length) AS ends_at,
@@ -117,7 +118,8 @@ SELECT s.n, s.gpu_id, s.gpu_type, s.user_id, CASE s.user_id % 2 WHEN 0 THEN 'pro
        CASE WHEN s.n % 20 = 1 THEN 'cancelled' WHEN s.n % 50 = 7 THEN 'failed' WHEN s.n % 40 = 3 THEN 'expired'
             ELSE 'succeeded' END AS status
 FROM (
-    SELECT n, 1 + n % CAST(:gpus AS integer) AS gpu_id, g.gpu_type, 1 + (n * 7919) % CAST(:users AS integer) AS user_id,
+    SELECT n, 1 + n % CAST(:gpus AS integer) AS gpu_id, g.gpu_type,
+           CASE WHEN n / 7 % 2 = 0 THEN 2 ELSE 1 + (n * 7919) % CAST(:users AS integer) END AS user_id,
            date_trunc('minute', CAST(:from AS timestamptz) + (n / CAST(:gpus AS integer)) * CAST(:slot AS interval)
                       + (n * 31 % 11) * CAST(:slot AS interval) / 100) AS starts_at,
            CAST(:slot AS interval) * (0.2 + (n * 17 % 13) * 0.05) AS length
@@ -175,7 +177,8 @@ SELECT 'job-h' || digits, 1, gpu_id, 0, tstzrange(starts_at, ends_at), false, st
 FROM timed WHERE had_gpus ORDER BY n;
 
 -- name: past_events
--- What was recorded of jobs and bookings, and as many events of nodes as are missing, in the order of their times.
+-- What was recorded of jobs and bookings, and as many events of nodes as are missing, in the order of their times; half
+-- of these are about one node, which comes and goes.
 INSERT INTO events (reservation_id, subject, at, actor, kind, before, after, reason_code, reason, data)
 SELECT reservation_id, subject, at, actor, kind, before, after, reason_code, reason, '{}'
 FROM (
@@ -196,7 +199,7 @@ FROM (
     ) AS e (at, actor, kind, before, after)
     WHERE booked
     UNION ALL
-    SELECT NULL, 'node-' || lpad(CAST(1 + n % 100 AS text), 5, '0'),
+    SELECT NULL, 'node-' || lpad(CAST(CASE n % 2 WHEN 0 THEN 1 ELSE 1 + n % 100 END AS text), 5, '0'),
            CAST(:from AS timestamptz) + n * (CAST(:until AS timestamptz) - CAST(:from AS timestamptz)) / greatest(:of_nodes, 1),
            'system', 'node_changed', NULL, NULL, NULL, NULL
     FROM generate_series(0, CAST(:of_nodes AS bigint) - 1) n
@@ -224,7 +227,7 @@ SELECT DISTINCT reservation_id FROM allocations WHERE released_at IS NOT NULL AN
 -- Tokens of sign-ins, and of what was asked lately the keys.
 WITH signed_in AS (
     INSERT INTO tokens (id, user_id, digest, created_at, expires_at, method)
-    SELECT 'tok-h' || n, 1 + n % CAST(:users AS bigint), sha256(CAST(CAST(n AS text) AS bytea)), at, at + interval '12 hours', 'oidc'
+    SELECT 'tok-h' || n, CASE n % 2 WHEN 0 THEN 2 ELSE 1 + n % CAST(:users AS bigint) END, sha256(CAST(CAST(n AS text) AS bytea)), at, at + interval '12 hours', 'oidc'
     FROM (SELECT n, CAST(:from AS timestamptz) + n * (CAST(:until AS timestamptz) - CAST(:from AS timestamptz)) / 20000 AS at
           FROM generate_series(1, 20000) n) AS numbered
 )

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from reservation_core.adapters.postgres.audit import LOOKED_AT
+from reservation_core.adapters.postgres.audit import LOOKED_AT, LOOKED_AT_OF_ONE
+from reservation_core.adapters.postgres.bookings import EVERY_STATUS
 from reservation_core.domain.usage import partition_steps, steps_of
 
 Values = Mapping[str, Any]
@@ -55,7 +56,7 @@ def repeated(now: datetime, gpus: int, newest: int) -> dict[str, list[Values]]:
     """Statements by name, each with the values that it is tried with: one set for each filter and each page.
 
     `now` is that of the history (see `benchmarks.history`), `gpus` how many the present has, `newest` the id of the
-    newest event. Users 1 to 3 have rows.
+    newest event. Users 1 to 3 have rows, of the past half are of user 2.
     """
     return {
         **_planner(now),
@@ -92,7 +93,7 @@ def _calendar(now: datetime, gpus: int) -> dict[str, list[Values]]:
     day = timedelta(days=1)
     booked: dict[str, Any] = {
         "after_start": None, "after_id": None, "from": now, "to": None, "user_id": None, "only_own": False,
-        "user": None, "statuses": None, "limit": 100,
+        "user": None, "statuses": None, "every_status": EVERY_STATUS, "limit": 100,
     }  # fmt: skip
     entries: dict[str, Any] = {
         "start": now, "end": now + 7 * day, "gpu_ids": list(range(1, min(gpus, 200) + 1)), "only_of": None,
@@ -126,6 +127,8 @@ def _calendar(now: datetime, gpus: int) -> dict[str, list[Values]]:
             {**booked, "statuses": ["waiting"], "from": now - 365 * day},
             {**booked, "statuses": ["released"], "from": now - 365 * day},
             {**booked, "statuses": ["released"], "from": now - 365 * day, "user": "person-3"},
+            {**booked, "statuses": ["released"], "from": now - 365 * day, "user": "person-2"},
+            {**booked, "statuses": ["active", "released"], "user_id": 2, "only_own": True, "from": now - 365 * day},
         ],
         "calendar_entries": [entries, {**entries, "only_of": 2}, {**entries, "start": now - 7 * day, "end": now}],
         "feed_bookings": [
@@ -240,7 +243,7 @@ def _lists(now: datetime) -> dict[str, list[Values]]:
     span: dict[str, Any] = {
         "from": None, "to": None, "before_at": None, "before_id": None, "kinds": None, "actor": None, "limit": 101,
     }  # fmt: skip
-    looked = {"scanned": LOOKED_AT}
+    looked, looked_of_one = {"scanned": LOOKED_AT}, {"scanned": LOOKED_AT_OF_ONE}
     half = now - timedelta(days=180)
     audits: list[Values] = [
         span,
@@ -253,6 +256,13 @@ def _lists(now: datetime) -> dict[str, list[Values]]:
         {**span, "actor": "nobody"},
         {**span, "kinds": ["booking_cancelled"], "actor": "person-3", "to": half},
     ]
+    of_one: list[Values] = [
+        {**span, "subject": "job-h000000004"},
+        {**span, "subject": "node-00001"},
+        {**span, "subject": "node-00001", "kinds": ["node_changed"], "from": half},
+        {**span, "subject": "node-00001", "kinds": ["node_cordoned"]},
+        {**span, "subject": "node-00001", "actor": "person-3", "to": half},
+    ]
     belongings = [{"user_id": 2, "limit": 100}]
     return {
         "events_of_reservation": [{"reservation_id": "job-h000000004", "after_id": 0, "limit": 100}],
@@ -260,10 +270,10 @@ def _lists(now: datetime) -> dict[str, list[Values]]:
         "oldest_event_looked_at": [
             {key: values[key] for key in ("from", "to", "before_at", "before_id")} | looked for values in audits[:4]
         ],
-        "events_of_subject": [
-            {**span, "subject": "job-h000000004"},
-            {**span, "subject": "node-00001"},
-            {**span, "subject": "node-00001", "kinds": ["node_changed"], "from": half},
+        "events_of_subject": [{**values, **looked_of_one} for values in of_one],
+        "oldest_event_of_subject_looked_at": [
+            {key: values[key] for key in ("subject", "from", "to", "before_at", "before_id")} | looked_of_one
+            for values in of_one
         ],
         "waiting_of_user": belongings,
         "open_of_user": belongings,

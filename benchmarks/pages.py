@@ -186,7 +186,15 @@ async def _idle(address: str, cookie: str) -> list[Figure]:
     detail = f"{STREAMS} connections; PostgreSQL beside it {beside:.1f} %"
     return [
         against("sse_idle, memory", [memory], bare_memory, 2.5, unit=" MB", of=SERVER),
-        against("sse_idle, processor time a second", [busy_ms], [loop_ms()], 5, unit=" ms", of=LOOP, detail=detail),
+        against(
+            "sse_idle, processor time a second",
+            [busy_ms],
+            [loop_ms(time.process_time)],
+            5,
+            unit=" ms",
+            of=LOOP,
+            detail=detail,
+        ),
     ]
 
 

@@ -30,7 +30,7 @@ def measure() -> list[Figure]:
     calm_garbage_collector(in_small_parts=True)  # as the processor does
     whole, half_line, half_cluster, loops = [], [], [], []
     for seed in range(ROUNDS):
-        loops.append(loop_ms() / 1000)
+        loops.append(loop_ms(time.process_time) / 1000)
         whole.append(_pass(seed, NODES, BOOKINGS, JOBS))
         half_line.append(_pass(seed, NODES, BOOKINGS, JOBS // 2))
         half_cluster.append(_pass(seed, NODES // 2, BOOKINGS // 2, JOBS // 2))

@@ -4,6 +4,7 @@ from tests.mutants.mutant import Mutant
 
 SQL = "reservation_core/adapters/postgres/sql/"
 MIGRATIONS = "migrations/versions/"
+RETENTION = "tests/integration/reservation_core/usecases/test_retention.py::"
 POSTGRES = "tests/integration/reservation_core/adapters/postgres/"
 USECASES = "tests/integration/reservation_core/usecases/"
 CLOCK = POSTGRES + "test_shared_clock.py"
@@ -267,5 +268,37 @@ LEDGER = (
         "SELECT pg_advisory_xact_lock(hashtextextended('admissions', 0));",
         "SELECT 1;",
         (USECASES + "test_report_pods.py::test_the_same_reports_from_several_at_once_are_recorded_once",),
+    ),
+    Mutant(
+        "what is closed is in no sum",
+        "A reservation with closed rows is pending until it is summed",
+        MIGRATIONS + "0023_long_history_triggers.sql",
+        "CREATE OR REPLACE TRIGGER allocations_reopen_usage BEFORE UPDATE OF released_at ON allocations",
+        "CREATE OR REPLACE TRIGGER allocations_reopen_usage BEFORE UPDATE OF created_at ON allocations",
+        ("tests/integration/reservation_core/adapters/postgres/test_usage_sums.py",),
+    ),
+    Mutant(
+        "a correction leaves the sums as they were",
+        "What the sums have of a reservation goes out of them before anything changes of which it was made",
+        MIGRATIONS + "0023_long_history.sql",
+        "                PERFORM add_to_usage_sums(ARRAY[changed], -1);",
+        "                NULL;",
+        ("tests/integration/reservation_core/adapters/postgres/test_usage_sums.py",),
+    ),
+    Mutant(
+        "history goes before quotas have read it",
+        "The retention removes rows of the ledger only once they are in the sums by week",
+        MIGRATIONS + "0024_retention.sql",
+        "       AND NOT EXISTS (SELECT FROM given_back b WHERE b.allocation_id = OLD.id)\n",
+        "",
+        (RETENTION + "test_the_database_refuses_to_remove_what_is_not_summed",),
+    ),
+    Mutant(
+        "history goes before reports have read it",
+        "The retention removes rows of the ledger only once they are in the sums by day",
+        MIGRATIONS + "0024_retention.sql",
+        "(SELECT FROM usage_pending p WHERE p.reservation_id = coalesce(OLD.booking_id, OLD.reservation_id)) THEN",
+        "(SELECT FROM usage_pending p WHERE false) THEN",
+        (RETENTION + "test_the_database_refuses_to_remove_what_is_not_summed",),
     ),
 )

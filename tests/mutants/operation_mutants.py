@@ -6,6 +6,8 @@ DRIVER_ERRORS = "reservation_core/adapters/postgres/driver_errors.py"
 TESTS_OF_DRIVER_ERRORS = "tests/integration/reservation_core/adapters/postgres/test_driver_errors.py"
 BOUNDS = "tests/integration/reservation_core/runtime/test_http_bounds.py"
 WAY = "tests/integration/reservation_processor/test_way_of_a_job.py"
+SLOTS = "tests/unit/reservation_core/domain/test_connection_slots.py"
+WAITS = "tests/integration/reservation_core/adapters/postgres/test_bounded_connections.py"
 USECASES = "tests/integration/reservation_core/usecases/"
 
 OPERATION = (
@@ -80,5 +82,64 @@ OPERATION = (
         "            wait = self._failures.take(source, self._now())\n",
         "            wait = 0.0\n",
         ("tests/integration/api_service/test_token_pace.py::test_wrong_tokens_are_429_after_a_few",),
+    ),
+    Mutant(
+        "URLs of any length",
+        "A request's URL has a bound",
+        "reservation_core/runtime/bounded_protocol.py",
+        "        if len(self.url) > limits.url_bytes:",
+        "        if False:",
+        (f"{BOUNDS}::test_a_long_url_is_414",),
+    ),
+    Mutant(
+        "bodies at any pace",
+        "A request's body has a bound in time and a least rate",
+        "reservation_core/domain/http_limits.py",
+        "        return elapsed_s >= self.body_s or received < (elapsed_s - self.body_grace_s) * self.body_bytes_per_s",
+        "        return False",
+        (
+            f"{SLOTS}::test_bodies_are_late_by_time_or_by_rate",
+            f"{BOUNDS}::test_a_body_that_comes_too_slowly_is_408",
+        ),
+    ),
+    Mutant(
+        "silent connections keep others out",
+        "Where all connections are taken, those that say nothing make room for new ones",
+        "reservation_core/domain/connection_slots.py",
+        "            displaced = self._idlest(self._strangers, now) or self._idlest(self._known, now)",
+        "            displaced = None",
+        (f"{SLOTS}::test_the_oldest_stranger_goes_first_then_the_idlest",),
+    ),
+    Mutant(
+        "connections take all descriptors",
+        "Some descriptors stay free of connections, for the planner, the database and files",
+        "reservation_core/domain/http_limits.py",
+        "    return max(1, min(wanted, descriptors - max(reserved, descriptors // 4)))",
+        "    return max(1, min(wanted, descriptors))",
+        (f"{SLOTS}::test_descriptors_stay_free_for_the_rest_of_the_process",),
+    ),
+    Mutant(
+        "what ends stays ended",
+        "A component that has worked is started again whatever it fails with",
+        "standalone/components.py",
+        "            if tries == 1 and _can_not_start(error, clock() - begun):",
+        "            if True:",
+        ("tests/unit/standalone/test_components.py",),
+    ),
+    Mutant(
+        "statements go on for ever",
+        "The server bounds each statement",
+        "reservation_core/adapters/postgres/engine.py",
+        "        milliseconds = round((statement_s + _SERVER_LATER_S) * 1000)",
+        "        milliseconds = 0",
+        (f"{WAITS}::test_the_server_bounds_each_statement_as_well",),
+    ),
+    Mutant(
+        "logs of any size",
+        "Of what a local job prints a bounded head and end are kept",
+        "reservation_core/adapters/local/bounded_log.py",
+        "        self._limit = max(limit, SMALLEST_LIMIT)\n",
+        "        self._limit = 0\n",
+        ("tests/unit/reservation_core/adapters/local/test_bounded_log.py",),
     ),
 )

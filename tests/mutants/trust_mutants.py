@@ -251,4 +251,20 @@ TRUST = (
         "case GpuAttach.ENV if (uuids := _known_uuids(spec)) is not None and not uuids:",
         ("tests/unit/reservation_core/adapters/kubernetes/test_pods.py",),
     ),
+    Mutant(
+        "signatures of ID tokens are not looked at",
+        "An ID token counts only with its issuer's signature",
+        "reservation_core/adapters/identity/oidc.py",
+        '    "verify_signature": True,',
+        '    "verify_signature": False,',
+        ("tests/integration/api_service/test_login_id_tokens.py::test_forged_signatures_are_refused",),
+    ),
+    Mutant(
+        "two people become one user",
+        "Rules in which two identities could become one user stop the start",
+        "reservation_core/domain/sign_in.py",
+        '    if len([place for place in looked_at if "*" in rule.conditions.get(place, "*")]) > 1:',
+        "    if False:",
+        ("tests/unit/reservation_core/domain/test_sign_in.py",),
+    ),
 )

@@ -1,4 +1,4 @@
-"""Searching the record in PostgreSQL: what is about one thing by an index, all else so many lines at a time."""
+"""Searching the record in PostgreSQL, by time or for what is about one thing: by an index, so many lines at a time."""
 
 from typing import Any
 
@@ -10,6 +10,9 @@ from reservation_core.ports.audit import EventFilter, EventPage, Place, Recorded
 
 LOOKED_AT = 10_000
 """How many lines one search looks at: some 5 ms and 500 pages of the table. A cursor goes on from there."""
+
+LOOKED_AT_OF_ONE = 1_000
+"""The same of a search for what is about one thing: each line may lie in a page of its own."""
 
 
 class PostgresAudit:
@@ -31,16 +34,17 @@ class PostgresAudit:
             "actor": which.actor,
             "limit": limit + 1,
         }
-        more: dict[str, Any]
         if which.subject is not None:
-            query, more = "events_of_subject", {"subject": which.subject}
+            query, oldest_query = "events_of_subject", "oldest_event_of_subject_looked_at"
+            span |= {"subject": which.subject, "scanned": LOOKED_AT_OF_ONE}
         else:
-            query, more = "events_newest_first", {"scanned": LOOKED_AT}
-        found = await self._connection.execute(statement(query), span | asked | more)
+            query, oldest_query = "events_newest_first", "oldest_event_looked_at"
+            span |= {"scanned": LOOKED_AT}
+        found = await self._connection.execute(statement(query), span | asked)
         events = [_recorded(row) for row in found]
         if len(events) > limit:
             return EventPage(tuple(events[:limit]), _place(events[limit - 1]))
-        oldest = None if which.subject is not None else await self._oldest_looked_at(span)
+        oldest = await self._oldest_looked_at(oldest_query, span)
         if oldest is not None and events:
             # What was recorded between the two statements moves the second: nothing may be told twice.
             oldest = min(oldest, _place(events[-1]))
@@ -54,10 +58,9 @@ class PostgresAudit:
         theirs: bool = found.scalar_one()
         return theirs
 
-    async def _oldest_looked_at(self, span: dict[str, Any]) -> Place | None:
+    async def _oldest_looked_at(self, query: str, span: dict[str, Any]) -> Place | None:
         """Up to where the search came; None where it came to the end."""
-        found = await self._connection.execute(statement("oldest_event_looked_at"), {**span, "scanned": LOOKED_AT})
-        row = found.one_or_none()
+        row = (await self._connection.execute(statement(query), span)).one_or_none()
         return None if row is None else (row.at, row.id)
 
 

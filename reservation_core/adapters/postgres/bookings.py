@@ -22,6 +22,8 @@ from reservation_core.domain.card_choice import KnownCard
 from reservation_core.domain.model import BookingStatus, ReservationKind
 from reservation_core.ports.bookings import BookingFilter, CalendarEntry, ChangedBooking, NewBooking, NewSeries
 
+EVERY_STATUS = [status.value for status in BookingStatus]
+
 _DEADLOCK = "40P01"
 
 # What `range_send` makes of a range with two bounds: a byte of flags, then each bound with its length before it. A time
@@ -174,6 +176,7 @@ class PostgresBookings:
                 "only_own": which.only_own,
                 "user": which.user,
                 "statuses": None if which.statuses is None else [status.value for status in which.statuses],
+                "every_status": EVERY_STATUS,
                 "limit": limit,
             },
         )

@@ -55,7 +55,7 @@ async def test_what_was_done_is_on_record(root: httpx.AsyncClient, alice: httpx.
 async def test_pages_and_filters_agree_with_a_look_at_everything(
     root: httpx.AsyncClient, alice: httpx.AsyncClient, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Times need not grow with the ids, many are equal, and one search looks at seven lines only."""
+    """Times need not grow with the ids, many are equal, and a search looks at seven lines, of one thing at three."""
     drawn, job = random.Random(_DRAWN), await submitted(alice)
     lines = [
         {
@@ -80,6 +80,7 @@ async def test_pages_and_filters_agree_with_a_look_at_everything(
     )
     everything = rows.all()
     monkeypatch.setattr(audit, "LOOKED_AT", 7)
+    monkeypatch.setattr(audit, "LOOKED_AT_OF_ONE", 3)
     for _ in range(40):
         since, until = sorted(_START + timedelta(minutes=drawn.randrange(-1, 42)) for _ in range(2))
         params: dict[str, Any] = {}

@@ -144,10 +144,12 @@ SELECT id FROM (
            AND starts_at > CAST(:from AS timestamptz) AND starts_at >= (SELECT beyond FROM asked)
          ORDER BY starts_at, id LIMIT :limit) v)
     UNION ALL
-    (SELECT id, starts_at FROM visible
-     WHERE user_id = (SELECT whose FROM asked)
-       AND starts_at > CAST(:from AS timestamptz) AND starts_at >= (SELECT beyond FROM asked)
-     ORDER BY starts_at, id LIMIT :limit)
+    (SELECT v.id, v.starts_at
+     FROM unnest(coalesce(CAST(:statuses AS text[]), CAST(:every_status AS text[]))) AS s (status) CROSS JOIN LATERAL (
+         SELECT id, starts_at FROM visible
+         WHERE user_id = (SELECT whose FROM asked) AND status = s.status
+           AND starts_at > CAST(:from AS timestamptz) AND starts_at >= (SELECT beyond FROM asked)
+         ORDER BY starts_at, id LIMIT :limit) v)
 ) AS found
 ORDER BY starts_at, id LIMIT :limit;
 
