@@ -8,7 +8,7 @@ from alembic import op
 from reservation_core.adapters.postgres.scripts import build_index, drop_index
 
 revision = "0034_user_bookings_by_status"
-down_revision = "0032_bounded_tokens"
+down_revision = "0033_calendar_addresses_end"
 branch_labels = None
 depends_on = None
 
