@@ -14,7 +14,7 @@ from reservation_core.contracts import PodOperation
 from reservation_core.domain.changes import Event, PodsGone, PodsRunning, StartDelayed, StartFailed, StartRefused
 from reservation_core.domain.lifecycle import decide
 from reservation_core.domain.model import JobStatus, PodName, PodPhase, PodStatus, Reason, ReasonCode, Reservation
-from reservation_core.domain.observation import began
+from reservation_core.domain.observation import began, event_of
 from reservation_core.domain.pods import pod_names, pod_specs
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster, PodNotNowError, PodRefusedError
@@ -149,6 +149,7 @@ async def _delete(held: HeldPods, cluster: Cluster, reservation: Reservation, cl
         return
     pods = await cluster.find_pods(reservation.id, pod_names(reservation))
     if pods:
+        await _note_exit(held, reservation, pods, clock, rules)
         await keep_tails(held, cluster, pods, clock, lines=rules.log_lines, patience=rules.log_patience)
         async with held.work(one_statement=True) as uow:
             powerless = await without_power(uow, reservation, pods)
@@ -166,6 +167,20 @@ async def _delete(held: HeldPods, cluster: Cluster, reservation: Reservation, cl
     # What has finished holds no card any more, whatever keeps its object there; its removal was asked for.
     if all(pod.phase is PodPhase.FINISHED for pod in pods):
         await _finalise(held, reservation, clock, rules)
+
+
+async def _note_exit(
+    held: HeldPods, reservation: Reservation, pods: Sequence[PodStatus], clock: Clock, rules: LaunchRules
+) -> None:
+    """How a pod ended is told before it is removed: if it was over before its end came, nobody may have looked yet."""
+    if reservation.exit_code is not None or reservation.outcome is JobStatus.QUEUED:
+        return
+    for pod in pods:
+        if pod.name.attempt == reservation.attempt and pod.phase is PodPhase.FINISHED:
+            event = event_of(reservation, pod, pods, clock.now(), rules.max_starts)
+            if event is not None:
+                await _change(held, reservation.id, event, clock)
+                return
 
 
 async def _note_late_start(held: HeldPods, reservation: Reservation, pods: Sequence[PodStatus], clock: Clock) -> None:

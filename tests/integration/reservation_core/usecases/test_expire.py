@@ -45,6 +45,38 @@ async def test_a_job_past_its_end_is_ended_once_and_becomes_expired(world: World
     assert not any(card.held for card in await world.cards(job_id))
 
 
+@pytest.mark.parametrize(
+    ("exit_code", "after_s", "nodes", "expected"),
+    [
+        (0, 40, 1, JobStatus.SUCCEEDED),
+        (3, 40, 1, JobStatus.FAILED),
+        (0, 40, 2, JobStatus.SUCCEEDED),
+        (0, 60, 1, JobStatus.EXPIRED),
+    ],
+)
+async def test_what_was_over_before_its_end_and_was_not_seen_says_how_it_ended(
+    world: World, exit_code: int, after_s: int, nodes: int, expected: JobStatus
+) -> None:
+    """Processors that were away come back when the job's end is past, and end it before they have heard of its pods."""
+    job_id = await world.ran(duration=60, nodes=nodes)
+    began = (await world.row(job_id)).started_at
+    assert began is not None
+    for rank in range(nodes):
+        world.cluster.show(
+            pod(job_id, rank),
+            PodPhase.FINISHED,
+            exit_code=exit_code,
+            started_at=began,
+            finished_at=began + timedelta(seconds=after_s),
+        )
+    world.clock.go_on(timedelta(seconds=70))
+    assert (await once(world)).ended == 1
+    await world.operate()
+    row = await world.row(job_id)
+    assert (row.status, row.exit_code) == (expected, exit_code)
+    assert not any(card.held for card in await world.cards(job_id))
+
+
 async def test_each_warning_is_given_once_in_its_time(world: World) -> None:
     job_id = await world.ran(duration=3600)
     given = []
