@@ -104,6 +104,14 @@ FLOWS = (
         (USECASES + "test_launch.py::test_gpus_stay_held_until_the_pod_is_gone",),
     ),
     Mutant(
+        "pods removed unheard",
+        "How a pod ended is told before it is removed",
+        CODE + "launch.py",
+        "        await _note_exit(held, reservation, pods, clock, rules)\n",
+        "",
+        (USECASES + "test_expire.py::test_what_was_over_before_its_end_and_was_not_seen_says_how_it_ended",),
+    ),
+    Mutant(
         "pods on cards of unknown pods",
         "No pod is made on GPUs that a pod holds that the ledger does not know",
         CODE + "launch.py",
