@@ -158,7 +158,7 @@ class Bookings(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FeedOwner:
-    """Whose calendar feed it is, and the token that it was made with (None: from before that was stored)."""
+    """The owner of a calendar feed, and the token that it was made with (None: from before that was stored)."""
 
     user_id: int
     user: str
@@ -178,5 +178,5 @@ class CalendarFeeds(Protocol):
         ...
 
     async def owner(self, digest: bytes, now: datetime) -> FeedOwner | None:
-        """Whose feed this is; None for nobody's, disabled users', and where the token that made it has ended."""
+        """The owner of this feed; None for nobody's, disabled users', and where the token that made it has ended."""
         ...

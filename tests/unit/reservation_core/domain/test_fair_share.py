@@ -1,4 +1,4 @@
-"""Who goes first among equals."""
+"""The order of users with equal priority, by what they used."""
 
 from reservation_core.domain.fair_share import ranks
 
