@@ -19,14 +19,14 @@ class BadReviewError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ReviewQuestion:
     """A review and the uid that its answer has to repeat. `review` is None for what is not a pod."""
 
     uid: str
     review: PodReview | None
 
 
-def read_question(body: bytes) -> Question:
+def read_question(body: bytes) -> ReviewQuestion:
     """The question in a request's body. Raises BadReviewError."""
     try:
         found = json.loads(body.decode("utf-8"), parse_constant=_no_constant)
@@ -47,7 +47,7 @@ def read_question(body: bytes) -> Question:
     uid = request.get("uid")
     if not isinstance(uid, str) or not 0 < len(uid) <= _UID_LENGTH:
         raise BadReviewError(f"request.uid must be a text of 1 to {_UID_LENGTH} characters")
-    return Question(uid, _review(request))
+    return ReviewQuestion(uid, _review(request))
 
 
 def written_answer(uid: str, verdict: Verdict) -> bytes:

@@ -9,9 +9,9 @@ import structlog
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 
-from admission_webhook.admission_review import BadReviewError, Question, read_question, written_answer
-from admission_webhook.bodies import RETRY_S, Bodies, BodyLimits, RefusedBodyError
-from admission_webhook.metrics import Metrics, Outcome
+from admission_webhook.admission_review import BadReviewError, ReviewQuestion, read_question, written_answer
+from admission_webhook.bodies import RETRY_S, BodyLimits, RefusedReviewBodyError, ReviewBodies
+from admission_webhook.metrics import Outcome, WebhookMetrics
 from reservation_core.domain.admission import Denied, Patched, PodReview, Untouched, Verdict
 from reservation_core.ports.reviewers import PodReviewer
 from reservation_core.usecases.review_pod import review_pod
@@ -25,7 +25,7 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
-class Condition:
+class WebhookCondition:
     """How the process is. `draining`: it is about to end, and is not to be sent anything new."""
 
     certificate: bool = False
@@ -41,8 +41,8 @@ class Condition:
 
 def create_app(
     reviewers: Mapping[str, Sequence[PodReviewer]],
-    condition: Condition,
-    metrics: Metrics,
+    condition: WebhookCondition,
+    metrics: WebhookMetrics,
     limits: BodyLimits,
     *,
     clients_are_known: bool = False,
@@ -52,7 +52,7 @@ def create_app(
 
     `clients_are_known`: only a client with a certificate is answered about pods; what was booked concerns nobody else.
     """
-    bodies = Bodies(limits)
+    bodies = ReviewBodies(limits)
     app = FastAPI(title="GPU Dev Server: admission webhook", docs_url=None, redoc_url=None, openapi_url=None)
 
     for path, asked in reviewers.items():
@@ -75,7 +75,11 @@ def create_app(
 
 
 def _answering(
-    reviewers: Sequence[PodReviewer], condition: Condition, metrics: Metrics, bodies: Bodies, clients_are_known: bool
+    reviewers: Sequence[PodReviewer],
+    condition: WebhookCondition,
+    metrics: WebhookMetrics,
+    bodies: ReviewBodies,
+    clients_are_known: bool,
 ) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         started = perf_counter()
@@ -92,7 +96,7 @@ def _answering(
         except BadReviewError as problem:
             outcome = "bad_request"
             return _closing(condition, PlainTextResponse(f"{problem}\n", 400))
-        except RefusedBodyError as problem:
+        except RefusedReviewBodyError as problem:
             outcome = "busy" if problem.busy else "bad_request"
             refusal = PlainTextResponse(f"{problem}\n", problem.status)
             if problem.busy:
@@ -106,7 +110,7 @@ def _answering(
     return answer
 
 
-async def _verdict(question: Question, reviewers: Sequence[PodReviewer]) -> tuple[Verdict, Outcome]:
+async def _verdict(question: ReviewQuestion, reviewers: Sequence[PodReviewer]) -> tuple[Verdict, Outcome]:
     if question.review is None:
         return Untouched(("only pods are reviewed here; correct the webhook's rules",)), "not_a_pod"
     verdict = await review_pod(question.review, reviewers)
@@ -129,7 +133,7 @@ def _told(review: PodReview) -> dict[str, object]:
     return about | {"dry_run": True} if review.dry_run else about
 
 
-def _closing(condition: Condition, response: Response) -> Response:
+def _closing(condition: WebhookCondition, response: Response) -> Response:
     """While draining, each answer is its connection's last: what comes next is asked of another replica."""
     if condition.draining:
         response.headers["Connection"] = "close"

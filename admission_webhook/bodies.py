@@ -31,7 +31,7 @@ class BodyLimits:
     patience_s: float = 10
 
 
-class RefusedBodyError(Exception):
+class RefusedReviewBodyError(Exception):
     """A body that is not read; `status` and the text say why."""
 
     def __init__(self, status: int, detail: str) -> None:
@@ -49,7 +49,7 @@ class RefusedBodyError(Exception):
         return self.status == HTTPStatus.REQUEST_TIMEOUT
 
 
-class Bodies:
+class ReviewBodies:
     """The bodies that are held at a time."""
 
     def __init__(self, limits: BodyLimits) -> None:
@@ -59,7 +59,7 @@ class Bodies:
 
     @asynccontextmanager
     async def of(self, request: Request) -> AsyncIterator[bytes]:
-        """The request's body, which counts until the block's end. Raises RefusedBodyError."""
+        """The request's body, which counts until the block's end. Raises RefusedReviewBodyError."""
         self._check_head(request)
         if self._bodies >= self._limits.most:
             raise _full()
@@ -87,29 +87,29 @@ class Bodies:
         except TimeoutError:
             if not patience.expired():
                 raise
-            raise RefusedBodyError(408, f"the body did not come within {self._limits.patience_s:g} s") from None
+            raise RefusedReviewBodyError(408, f"the body did not come within {self._limits.patience_s:g} s") from None
         except ClientDisconnect:
-            raise RefusedBodyError(400, "the sender went away") from None
+            raise RefusedReviewBodyError(400, "the sender went away") from None
 
     def _check_head(self, request: Request) -> None:
         headers = request.headers
         if headers.get("content-type", "").split(";", 1)[0].strip().lower() != "application/json":
-            raise RefusedBodyError(
+            raise RefusedReviewBodyError(
                 415, "send an AdmissionReview as JSON, with the header Content-Type: application/json"
             )
         if headers.get("content-encoding", "identity").lower() != "identity":
-            raise RefusedBodyError(415, "compressed bodies are not taken; send plain JSON")
+            raise RefusedReviewBodyError(415, "compressed bodies are not taken; send plain JSON")
         announced = headers.get("content-length", "0")
         if announced.isdecimal() and (len(announced) > 19 or int(announced) > self._limits.largest):
             raise self._too_large()
 
-    def _too_large(self) -> RefusedBodyError:
-        return RefusedBodyError(413, f"the body has more than {self._limits.largest} bytes")
+    def _too_large(self) -> RefusedReviewBodyError:
+        return RefusedReviewBodyError(413, f"the body has more than {self._limits.largest} bytes")
 
 
 def _large_part(size: int) -> int:
     return max(0, size - SMALL_BYTES)
 
 
-def _full() -> RefusedBodyError:
-    return RefusedBodyError(503, "too much is under way at once; come again in a moment")
+def _full() -> RefusedReviewBodyError:
+    return RefusedReviewBodyError(503, "too much is under way at once; come again in a moment")

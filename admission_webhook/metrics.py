@@ -17,7 +17,7 @@ _OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 _BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.015, 0.025, 0.05, 0.1, 0.2, 0.5, 1, 3)
 
 
-class Metrics:
+class WebhookMetrics:
     """The process's metrics, in a registry of their own; `loops` are the process's loops, which are among them."""
 
     def __init__(self) -> None:

@@ -12,9 +12,9 @@ import structlog
 import uvicorn
 from fastapi import FastAPI
 
-from admission_webhook.app import Condition, create_app
+from admission_webhook.app import WebhookCondition, create_app
 from admission_webhook.bodies import BodyLimits
-from admission_webhook.metrics import Metrics
+from admission_webhook.metrics import WebhookMetrics
 from reservation_core.ports.reviewers import PodReviewer
 from reservation_core.runtime.bounded_protocol import ServerBounds
 from reservation_core.runtime.companions import beside
@@ -58,7 +58,7 @@ def run(_parser: argparse.ArgumentParser, chosen: argparse.Namespace) -> int:
 
 async def _serve(chosen: argparse.Namespace, settings: WebhookSettings) -> None:
     stop = stop_on_signals()
-    metrics = Metrics()
+    metrics = WebhookMetrics()
     opened = open_socket(chosen.listen, "--listen")
     try:
         async with open_reviewers(settings, metrics, metrics.loops) as reviewers:
@@ -69,7 +69,7 @@ async def _serve(chosen: argparse.Namespace, settings: WebhookSettings) -> None:
 
 async def serve(
     reviewers: Mapping[str, Sequence[PodReviewer]],
-    metrics: Metrics,
+    metrics: WebhookMetrics,
     opened: socket.socket,
     files: tuple[Path, Path, Path | None],
     settings: WebhookSettings,
@@ -80,7 +80,7 @@ async def serve(
 
     After `stop` it says that it is not ready, and serves on for the time that API servers need to ask elsewhere.
     """
-    condition = Condition()
+    condition = WebhookCondition()
 
     def taken(ends_at: datetime) -> None:
         condition.certificate = True

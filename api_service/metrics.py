@@ -51,7 +51,7 @@ SignInWay = SignInMethod | Literal["token"]
 """What is shown to sign in: a proof, or at the pages a token."""
 
 
-class Metrics:
+class ApiMetrics:
     """The process's metrics, in a registry of their own so that several applications can live in one process."""
 
     def __init__(

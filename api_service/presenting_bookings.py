@@ -18,7 +18,7 @@ from reservation_core.contracts_bookings import (
     TypeAvailability,
 )
 from reservation_core.domain.bookings import Booking, BookingReason, FreeSlot, Skipped
-from reservation_core.domain.model import Workload
+from reservation_core.domain.model import PodWorkload
 from reservation_core.ports.identities import Principal
 from reservation_core.usecases.book_series import SeriesOutcome
 from reservation_core.usecases.find_slots import FreeOverTime
@@ -147,7 +147,7 @@ def _skipped(found: Skipped) -> SkippedDate:
     )
 
 
-def _workload(workload: Workload) -> contracts.Workload:
+def _workload(workload: PodWorkload) -> contracts.Workload:
     # Not checked again: what was stored once can always be shown, whatever is taken today.
     return contracts.Workload.model_construct(
         image=workload.image,

@@ -32,7 +32,7 @@ from reservation_core.domain.usage import GpuTime, UsageBy, UsageLine, UsageRepo
 from reservation_core.ports.policies import Project, StoredRule
 from reservation_core.usecases.explain import Explained
 from reservation_core.usecases.policy_preview import PolicyPreview
-from reservation_core.usecases.schedulability import Verdict
+from reservation_core.usecases.schedulability import UserVerdict
 
 _HOUR = Decimal(3600)
 _LENGTHS = TypeAdapter(timedelta, config=ConfigDict(ser_json_timedelta="iso8601"))
@@ -111,7 +111,7 @@ def usage_steps(key: str | None, times: Sequence[GpuTime]) -> UsageSeriesLineOut
     )
 
 
-def schedulability(verdict: Verdict) -> Schedulability:
+def schedulability(verdict: UserVerdict) -> Schedulability:
     """Whether somebody may use GPUs now."""
     return Schedulability(
         schedulable=verdict.schedulable,
@@ -124,7 +124,7 @@ def schedulability(verdict: Verdict) -> Schedulability:
     )
 
 
-def seed_schedulability(verdict: Verdict) -> SeedSchedulability:
+def seed_schedulability(verdict: UserVerdict) -> SeedSchedulability:
     """The same in the shape that older clients know."""
     return SeedSchedulability(schedulable=verdict.schedulable, until=verdict.until, gpu=verdict.gpu_type)
 

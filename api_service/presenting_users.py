@@ -4,10 +4,10 @@ from api_service import presenting
 from reservation_core.contracts_users import BelongingOut, UserDisabled
 from reservation_core.domain.model import BookingStatus, JobStatus, ReservationKind
 from reservation_core.ports.identities import UserRecord
-from reservation_core.usecases.disable_user import Left
+from reservation_core.usecases.disable_user import StillHeld
 
 
-def disabled(record: UserRecord, cancelled: int, left: Left) -> UserDisabled:
+def disabled(record: UserRecord, cancelled: int, left: StillHeld) -> UserDisabled:
     """A user who is disabled, and what they still have."""
     return UserDisabled(
         **presenting.user(record).model_dump(),

@@ -12,7 +12,7 @@ from fastapi import Depends, Request
 from api_service.access_log import EVERY_S, AccessLog
 from api_service.auth import Authenticator
 from api_service.following import SharedWakeups
-from api_service.metrics import Metrics
+from api_service.metrics import ApiMetrics
 from api_service.open_streams import OpenStreams
 from api_service.policy_cache import PolicyCache
 from api_service.sign_in_pace import SignInPace
@@ -48,7 +48,7 @@ class Services:
     token_pace: TokenPace
     submissions: SubmissionWriter
     wakeups: SharedWakeups
-    metrics: Metrics
+    metrics: ApiMetrics
     policy: PolicyCache
     waitlist: Waitlist
     signing_in: SigningIn
@@ -82,7 +82,7 @@ class Services:
             token_pace=TokenPace(settings, authenticator),
             submissions=SubmissionWriter(store, settings.submit_batch),
             wakeups=SharedWakeups(runtime.wakeups),
-            metrics=Metrics(reads, runtime.clock, loops=runtime.loops),
+            metrics=ApiMetrics(reads, runtime.clock, loops=runtime.loops),
             policy=PolicyCache(runtime.uow, settings.token_cache_s),
             waitlist=Waitlist(runtime.uow, runtime.ids, settings.offer),
             signing_in=signing_in or open_signing_in(settings, runtime),

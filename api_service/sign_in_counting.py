@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from api_service.metrics import Metrics, SignInOutcome, SignInWay
+from api_service.metrics import ApiMetrics, SignInOutcome, SignInWay
 from api_service.problems import ProblemError
 from reservation_core.domain.errors import NotLetInError, ProofRefusedError
 
@@ -26,7 +26,7 @@ class Tried:
 
 
 @contextmanager
-def counted_sign_in(metrics: Metrics, way: SignInWay | None = None) -> Iterator[Tried]:
+def counted_sign_in(metrics: ApiMetrics, way: SignInWay | None = None) -> Iterator[Tried]:
     """Count the try that the block is."""
     tried = Tried(way)
     outcome: SignInOutcome | None = SignInOutcome.FAILED

@@ -26,7 +26,7 @@ from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.kubernetes.credentials import Credentials
 from reservation_core.adapters.kubernetes.pods import build_pod
 from reservation_core.adapters.kubernetes.transport import MERGE_PATCH, ONLY_METADATA, Transport
-from reservation_core.domain.model import PodName, PodSpec, Workload
+from reservation_core.domain.model import PodName, PodSpec, PodWorkload
 from reservation_core.domain.pods import JOB_ID_VARIABLE
 from reservation_core.runtime.garbage import calm_garbage_collector
 from reservation_core.runtime.kubernetes import cluster_rules, open_kubernetes
@@ -225,7 +225,7 @@ def _pods_alike(namespace: str, nodes: int) -> Callable[[int], Mapping[str, Any]
             node=node,
             gpu_indices=(number // nodes % GPUS_PER_NODE,),
             gpu_uuids=(None,),
-            workload=Workload(("python", "train.py"), image=_IMAGE),
+            workload=PodWorkload(("python", "train.py"), image=_IMAGE),
             env=((JOB_ID_VARIABLE, name.reservation_id), ("GPU_DEV_NODE", node)),
             deadline=end,
             grace=timedelta(seconds=10),

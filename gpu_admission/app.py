@@ -13,9 +13,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gpu_admission import kube_scheduler, volcano
-from gpu_admission.bodies import SMALL_BYTES, Bodies
-from gpu_admission.metrics import Call, Metrics, Outcome
-from gpu_admission.questions import Answer, Asked, Condition, Question
+from gpu_admission.bodies import SMALL_BYTES, QuestionBodies
+from gpu_admission.metrics import Call, CallOutcome, ExtenderMetrics
+from gpu_admission.questions import Answer, CallAnswers, CallAtWork, ExtenderCondition
 from gpu_admission.version import versions
 from reservation_core.ports.extender import BindRefusedError, Extender
 from reservation_core.runtime.settings_admission import VolcanoShape
@@ -46,7 +46,12 @@ class App:
     """The routes and what they share."""
 
     def __init__(
-        self, running: Answering, condition: Condition, metrics: Metrics, bodies: Bodies, shape: VolcanoShape
+        self,
+        running: Answering,
+        condition: ExtenderCondition,
+        metrics: ExtenderMetrics,
+        bodies: QuestionBodies,
+        shape: VolcanoShape,
     ) -> None:
         self._running = running
         self._condition = condition
@@ -56,19 +61,19 @@ class App:
         self._args = kube_scheduler.ArgsReader()
         kube, others = kube_scheduler.written_filter_error, volcano.written_error
         asked = {
-            "/scheduler/predicates": Asked(Call.FILTER, self._filter, kube, self._filter_at_once),
-            "/scheduler/priorities": Asked(
+            "/scheduler/predicates": CallAnswers(Call.FILTER, self._filter, kube, self._filter_at_once),
+            "/scheduler/priorities": CallAnswers(
                 Call.PRIORITIZE, self._prioritize, kube_scheduler.written_binding, self._prioritize_at_once
             ),
-            "/scheduler/bind": Asked(Call.BIND, self._bind, kube_scheduler.written_binding),
-            "/scheduler/vpredicates": Asked(
+            "/scheduler/bind": CallAnswers(Call.BIND, self._bind, kube_scheduler.written_binding),
+            "/scheduler/vpredicates": CallAnswers(
                 Call.VOLCANO_PREDICATE, self._volcano_predicate, others, self._volcano_predicate_at_once
             ),
-            "/scheduler/vprioritize": Asked(Call.VOLCANO_PRIORITIZE, self._volcano_prioritize, others),
-            "/scheduler/vallocate": Asked(Call.VOLCANO_ALLOCATE, self._volcano_allocate, others),
-            "/scheduler/vdeallocate": Asked(Call.VOLCANO_DEALLOCATE, self._volcano_deallocate, others),
+            "/scheduler/vprioritize": CallAnswers(Call.VOLCANO_PRIORITIZE, self._volcano_prioritize, others),
+            "/scheduler/vallocate": CallAnswers(Call.VOLCANO_ALLOCATE, self._volcano_allocate, others),
+            "/scheduler/vdeallocate": CallAnswers(Call.VOLCANO_DEALLOCATE, self._volcano_deallocate, others),
         }
-        self.questions = {path: Question(each, bodies, metrics, condition) for path, each in asked.items()}
+        self.questions = {path: CallAtWork(each, bodies, metrics, condition) for path, each in asked.items()}
         """What schedulers may ask, by path."""
 
     def asgi(self) -> ASGIApp:
@@ -112,7 +117,7 @@ class App:
         if self._tells_all:
             _log.debug("filtered", asked=len(args.nodes), fitting=len(filtered.fitting), **_about(args.pod))
         written = kube_scheduler.written_filter(args, filtered)
-        return written, Outcome.ANSWERED if filtered.fitting or not args.nodes else Outcome.REFUSED
+        return written, CallOutcome.ANSWERED if filtered.fitting or not args.nodes else CallOutcome.REFUSED
 
     async def _prioritize(self, body: bytes) -> Answer:
         return self._prioritized(await _read(self._args.read, body))
@@ -122,7 +127,7 @@ class App:
 
     def _prioritized(self, args: kube_scheduler.ExtenderArgs) -> Answer:
         scores = self._running.extender.prioritize(args.pod, args.nodes)
-        return kube_scheduler.written_priorities(args.nodes, scores), Outcome.ANSWERED
+        return kube_scheduler.written_priorities(args.nodes, scores), CallOutcome.ANSWERED
 
     async def _bind(self, body: bytes) -> Answer:
         binding = await _read(kube_scheduler.read_binding, body)
@@ -131,8 +136,8 @@ class App:
         except BindRefusedError as refusal:
             about = {"namespace": binding.namespace, "pod": binding.name, "node": binding.node}
             _log.info("binding_refused", reason=str(refusal), **about)
-            return kube_scheduler.written_binding(str(refusal)), Outcome.REFUSED
-        return kube_scheduler.written_binding(), Outcome.ANSWERED
+            return kube_scheduler.written_binding(str(refusal)), CallOutcome.REFUSED
+        return kube_scheduler.written_binding(), CallOutcome.ANSWERED
 
     async def _volcano_predicate(self, body: bytes) -> Answer:
         return self._predicated(await _read(volcano.read_predicate, body))
@@ -143,22 +148,22 @@ class App:
     def _predicated(self, asked: volcano.Predicate) -> Answer:
         filtered = self._running.extender.filter(asked.pod, (asked.node,))
         written = volcano.written_predicate(asked, filtered, self._shape)
-        return written, Outcome.ANSWERED if filtered.fitting else Outcome.REFUSED
+        return written, CallOutcome.ANSWERED if filtered.fitting else CallOutcome.REFUSED
 
     async def _volcano_prioritize(self, body: bytes) -> Answer:
         asked = await _read(volcano.read_prioritize, body)
         scores = self._running.extender.prioritize(asked.pod, asked.nodes)
-        return volcano.written_scores(asked.nodes, scores), Outcome.ANSWERED
+        return volcano.written_scores(asked.nodes, scores), CallOutcome.ANSWERED
 
     async def _volcano_allocate(self, body: bytes) -> Answer:
         asked = await _read(volcano.read_allocation, body)
         reason = self._running.extender.allocate(asked.pod, asked.node, pipelined=asked.pipelined)
-        return volcano.written_allocation(reason), Outcome.ANSWERED if reason is None else Outcome.REFUSED
+        return volcano.written_allocation(reason), CallOutcome.ANSWERED if reason is None else CallOutcome.REFUSED
 
     async def _volcano_deallocate(self, body: bytes) -> Answer:
         asked = await _read(volcano.read_allocation, body)
         self._running.extender.deallocate(asked.pod, waits=asked.waits)
-        return volcano.written_allocation(None), Outcome.ANSWERED
+        return volcano.written_allocation(None), CallOutcome.ANSWERED
 
     # --- How the process is.
 

@@ -19,7 +19,7 @@ _JSON = b"application/json"
 SMALL_BYTES = 256 * 1024
 
 
-class RefusedBodyError(Exception):
+class RefusedQuestionBodyError(Exception):
     """A body that is not taken; `status` and the text say why. The connection is to be closed."""
 
     def __init__(self, status: int, detail: str) -> None:
@@ -27,7 +27,7 @@ class RefusedBodyError(Exception):
         self.status = status
 
 
-class Bodies:
+class QuestionBodies:
     """The bodies that are held at a time. `largest` of one and `together` of all large ones are in bytes."""
 
     def __init__(self, largest: int, together: int, patience_s: float) -> None:
@@ -38,7 +38,7 @@ class Bodies:
 
     @asynccontextmanager
     async def of(self, scope: Scope, receive: Receive) -> AsyncIterator[bytes]:
-        """The body of an ASGI request; its bytes count until the block's end. Raises RefusedBodyError."""
+        """The body of an ASGI request; its bytes count until the block's end. Raises RefusedQuestionBodyError."""
         size = self._room_for(scope)
         try:
             async with asyncio.timeout(self._patience_s) as patience:
@@ -57,9 +57,9 @@ class Bodies:
         finally:
             self._give_back(size)
 
-    def late(self) -> RefusedBodyError:
+    def late(self) -> RefusedQuestionBodyError:
         """What is said of a body that did not come in time."""
-        return RefusedBodyError(408, _TOLD_LATE.format(seconds=self._patience_s))
+        return RefusedQuestionBodyError(408, _TOLD_LATE.format(seconds=self._patience_s))
 
     def _room_for(self, scope: Scope) -> int:
         kind, encoding, announced = b"", b"identity", b""
@@ -71,9 +71,9 @@ class Bodies:
             elif name == b"content-length":
                 announced = value
         if kind != _JSON and kind.split(b";", 1)[0].strip().lower() != _JSON:
-            raise RefusedBodyError(415, "send JSON, with the header Content-Type: application/json")
+            raise RefusedQuestionBodyError(415, "send JSON, with the header Content-Type: application/json")
         if encoding.lower() != b"identity":
-            raise RefusedBodyError(415, "compressed bodies are not taken; send plain JSON")
+            raise RefusedQuestionBodyError(415, "compressed bodies are not taken; send plain JSON")
         if not announced.isdigit():
             return self._largest  # it may become as large
         if len(announced) > 19 or int(announced) > self._largest:
@@ -86,7 +86,7 @@ class Bodies:
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":
-                raise RefusedBodyError(400, "the sender went away")
+                raise RefusedQuestionBodyError(400, "the sender went away")
             chunk = message.get("body", b"")
             size += len(chunk)
             if size > self._largest:
@@ -95,8 +95,8 @@ class Bodies:
             if not message.get("more_body", False):
                 return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
-    def _too_large(self) -> RefusedBodyError:
-        return RefusedBodyError(
+    def _too_large(self) -> RefusedQuestionBodyError:
+        return RefusedQuestionBodyError(
             413,
             f"the body has more than {self._largest} bytes; set nodeCacheCapable: true, so that nodes are sent by name,"
             " or raise GPU_DEV_ADMISSION__MAX_BODY_BYTES",

@@ -26,7 +26,7 @@ class Call(StrEnum):
     VOLCANO_DEALLOCATE = "volcano_deallocate"
 
 
-class Outcome(StrEnum):
+class CallOutcome(StrEnum):
     """What came of it. `refused`: no node does, or the binding was refused."""
 
     ANSWERED = "answered"
@@ -36,7 +36,7 @@ class Outcome(StrEnum):
     ERROR = "error"
 
 
-class Metrics:
+class ExtenderMetrics:
     """The process's metrics, in a registry of their own. `numbers` and `problems` are asked at each reading."""
 
     def __init__(self, numbers: Callable[[], Mapping[str, float]], problems: Callable[[], Sequence[str]]) -> None:
@@ -49,7 +49,7 @@ class Metrics:
         seconds = Histogram(
             f"{_PREFIX}call_seconds", "Time to answer one.", ["call"], buckets=_BUCKETS, registry=registry
         )
-        self._calls = {(call, outcome): calls.labels(call, outcome) for call in Call for outcome in Outcome}
+        self._calls = {(call, outcome): calls.labels(call, outcome) for call in Call for outcome in CallOutcome}
         self._seconds = {call: seconds.labels(call) for call in Call}
         self._ends = Gauge(
             f"{_PREFIX}certificate_ends_seconds",
@@ -57,7 +57,7 @@ class Metrics:
             registry=registry,
         )
 
-    def called(self, call: Call, outcome: Outcome, seconds: float) -> None:
+    def called(self, call: Call, outcome: CallOutcome, seconds: float) -> None:
         """Count one call."""
         self._calls[call, outcome].inc()
         self._seconds[call].observe(seconds)

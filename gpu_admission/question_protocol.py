@@ -11,7 +11,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
-from gpu_admission.questions import Condition, Question, Told
+from gpu_admission.questions import CallAtWork, ExtenderCondition, Told
 from gpu_admission.usual_heads import UsualHeads
 from reservation_core.runtime.bounded_protocol import BoundedProtocol, ServerBounds
 
@@ -21,7 +21,7 @@ class _UnderWay:
 
     __slots__ = ("disconnected", "keep_alive", "lacks", "message_event", "parts", "question", "response_complete")
 
-    def __init__(self, question: Question, came: bytes, lacks: int) -> None:
+    def __init__(self, question: CallAtWork, came: bytes, lacks: int) -> None:
         self.question = question
         self.parts = [came]
         self.lacks = lacks
@@ -44,8 +44,8 @@ class QuestionProtocol(BoundedProtocol):
 
     def __init__(
         self,
-        heads: UsualHeads[Question],
-        condition: Condition,
+        heads: UsualHeads[CallAtWork],
+        condition: ExtenderCondition,
         patience_s: float,
         bounds: ServerBounds,
         **more: Any,
@@ -86,7 +86,7 @@ class QuestionProtocol(BoundedProtocol):
             and not self._condition.draining
         )
 
-    def _begin(self, question: Question, begins: int, ends: int, data: bytes) -> bytes:
+    def _begin(self, question: CallAtWork, begins: int, ends: int, data: bytes) -> bytes:
         """A usual question's head has come; what is behind the question."""
         self._unset_keepalive_if_required()
         self._head_came()
@@ -168,7 +168,7 @@ class QuestionProtocol(BoundedProtocol):
 
 
 def question_protocol(
-    questions: Mapping[str, Question], condition: Condition, patience_s: float
+    questions: Mapping[str, CallAtWork], condition: ExtenderCondition, patience_s: float
 ) -> Callable[..., BoundedProtocol]:
     """What makes these connections; the bodies of usual questions have so many seconds each."""
     heads = UsualHeads({path.encode(): question for path, question in questions.items()})

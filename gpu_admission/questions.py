@@ -11,12 +11,12 @@ from time import perf_counter
 import structlog
 from starlette.types import Receive, Scope, Send
 
-from gpu_admission.bodies import Bodies, RefusedBodyError
+from gpu_admission.bodies import QuestionBodies, RefusedQuestionBodyError
 from gpu_admission.json_walk import BadJsonError
-from gpu_admission.metrics import Call, Metrics, Outcome
+from gpu_admission.metrics import Call, CallOutcome, ExtenderMetrics
 from reservation_core.ports.extender import NotSyncedError
 
-Answer = tuple[bytes, Outcome]
+Answer = tuple[bytes, CallOutcome]
 
 _KIND = (b"content-type", b"application/json")
 _CLOSE = (b"connection", b"close")
@@ -33,14 +33,14 @@ class Told:
 
 
 @dataclass(slots=True)
-class Condition:
+class ExtenderCondition:
     """How the process is. `draining`: it is about to end, and is not to be sent anything new."""
 
     draining: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CallAnswers:
     """How one kind of call is answered, by its body; `problem` writes one as the asking scheduler's type has it.
 
     `at_once` answers where nothing has to be waited for, and gives None else; without it all is waited for.
@@ -52,10 +52,12 @@ class Asked:
     at_once: Callable[[bytes], Answer | None] | None = None
 
 
-class Question:
+class CallAtWork:
     """One kind of call at work."""
 
-    def __init__(self, asked: Asked, bodies: Bodies, metrics: Metrics, condition: Condition) -> None:
+    def __init__(
+        self, asked: CallAnswers, bodies: QuestionBodies, metrics: ExtenderMetrics, condition: ExtenderCondition
+    ) -> None:
         self._asked = asked
         self._bodies = bodies
         self._metrics = metrics
@@ -104,18 +106,18 @@ class Question:
         return Told(200, content)
 
     def _refused(self, problem: Exception, started: float) -> Told:
-        status, outcome, last, why = 500, Outcome.ERROR, False, str(problem)
+        status, outcome, last, why = 500, CallOutcome.ERROR, False, str(problem)
         match problem:
             case BadJsonError():
-                status, outcome = 400, Outcome.BAD_REQUEST
-            case RefusedBodyError():
-                status, outcome, last = problem.status, Outcome.BAD_REQUEST, True
+                status, outcome = 400, CallOutcome.BAD_REQUEST
+            case RefusedQuestionBodyError():
+                status, outcome, last = problem.status, CallOutcome.BAD_REQUEST, True
             case NotSyncedError():
-                status, outcome = _status_of_silence(self._asked.call), Outcome.NOT_SYNCED
+                status, outcome = _status_of_silence(self._asked.call), CallOutcome.NOT_SYNCED
             case _:  # it is in the log, and what went wrong is nobody's business
                 _log.error("call_failed", call=self._asked.call.value, exc_info=problem)
                 why = "something went wrong in gpu-admission; its log says what"
-        if outcome is Outcome.BAD_REQUEST:  # of such an answer a scheduler shows the status alone
+        if outcome is CallOutcome.BAD_REQUEST:  # of such an answer a scheduler shows the status alone
             _log.warning("question_refused", call=self._asked.call.value, status=status, why=why)
         self._metrics.called(self._asked.call, outcome, perf_counter() - started)
         return Told(status, self._asked.problem(why), last)

@@ -11,11 +11,11 @@ import structlog
 import uvicorn
 
 from gpu_admission.app import Answering, App
-from gpu_admission.bodies import Bodies
+from gpu_admission.bodies import QuestionBodies
 from gpu_admission.debug_app import create_debug_app
-from gpu_admission.metrics import Metrics
+from gpu_admission.metrics import ExtenderMetrics
 from gpu_admission.question_protocol import question_protocol
-from gpu_admission.questions import Condition
+from gpu_admission.questions import ExtenderCondition
 from reservation_core.runtime.bounded_protocol import ServerBounds
 from reservation_core.runtime.companions import beside
 from reservation_core.runtime.extender import run_extender
@@ -58,8 +58,8 @@ async def answer(
     measured: socket.socket | None = None,
 ) -> None:
     """Answer schedulers on one listening socket, who debugs on the second, Prometheus on `measured`, until `stop`."""
-    condition, metrics = Condition(), Metrics(running.numbers, running.problems)
-    bodies = Bodies(rules.max_body_bytes, rules.max_bytes_in_flight, rules.body_s)
+    condition, metrics = ExtenderCondition(), ExtenderMetrics(running.numbers, running.problems)
+    bodies = QuestionBodies(rules.max_body_bytes, rules.max_bytes_in_flight, rules.body_s)
     app = App(running, condition, metrics, bodies, rules.volcano_shape)
     calm_garbage_collector()
     async with AsyncExitStack() as closing:
@@ -98,7 +98,7 @@ async def answer(
         await server.serve(sockets=[opened])
 
 
-async def _stop(server: QuietServer, condition: Condition, drain_s: float, stop: asyncio.Event) -> None:
+async def _stop(server: QuietServer, condition: ExtenderCondition, drain_s: float, stop: asyncio.Event) -> None:
     await stop.wait()
     condition.draining = True
     _log.info("draining", seconds=drain_s)

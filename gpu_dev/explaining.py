@@ -9,7 +9,7 @@ from reservation_core.contracts import Job, Wire
 from reservation_core.domain.model import JobStatus, ReasonCode
 
 
-class Explanation(Wire):
+class JobExplanation(Wire):
     """What `explain` says, for programs: the job, one sentence each for what is so, and for what would help."""
 
     job: Job
@@ -17,12 +17,12 @@ class Explanation(Wire):
     what_would_help: list[str]
 
 
-def explain(job: Job, types: Sequence[TypeSummary]) -> Explanation:
+def explain(job: Job, types: Sequence[TypeSummary]) -> JobExplanation:
     """Say why a job is as it is, given the cards counted by type."""
-    return Explanation(job=job, facts=_facts(job), what_would_help=_help(job, types))
+    return JobExplanation(job=job, facts=_facts(job), what_would_help=_help(job, types))
 
 
-def as_text(explanation: Explanation) -> str:
+def as_text(explanation: JobExplanation) -> str:
     """The explanation for people; ends with a line break."""
     lines = [*explanation.facts]
     if explanation.what_would_help:

@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from reservation_core.contracts import MAX_GPUS_PER_NODE, ExactUserName, GpuTypeName, Line, Time, Wire
 from reservation_core.contracts_bookings import Instant
-from reservation_core.domain.pod_reports import Outcome
+from reservation_core.domain.pod_reports import ReportOutcome
 
 MOST_PODS = 500
 
@@ -53,7 +53,7 @@ class AdmissionOut(Wire):
     """
 
     uid: str
-    outcome: Outcome
+    outcome: ReportOutcome
     booking_id: str | None
     until: Time | None
     reason: str

@@ -17,7 +17,7 @@ from reservation_core.ports.wakeups import Channel, Subscription
 from reservation_core.runtime.companions import beside
 from reservation_core.runtime.loops import PATIENCE_S, Loop
 from reservation_core.runtime.retention import remove_old_once
-from reservation_core.runtime.settings import ProcessorSettings, UnknownPods
+from reservation_core.runtime.settings import ProcessorSettings, UnknownPodRule
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.plan_and_allocate import Planner, PlannerRules
 from reservation_core.usecases.resync import Resync, ResyncReport, ResyncRules
@@ -193,7 +193,7 @@ def resync_of(runtime: Runtime, settings: ProcessorSettings) -> Resync:
         grace=settings.end_grace,
         belt=BELT,
         max_starts=settings.max_starts,
-        end_unknown=settings.unknown_pods is UnknownPods.END,
+        end_unknown=settings.unknown_pods is UnknownPodRule.END,
     )
     return Resync(runtime.uow, runtime.cluster, runtime.clock, rules)
 

@@ -22,7 +22,7 @@ import psutil
 import psycopg
 from httpx_sse import connect_sse
 
-from reservation_core.adapters.local.inventory import Inventory
+from reservation_core.adapters.local.inventory import LocalInventory
 from reservation_core.adapters.postgres.embedded.errors import EmbeddedPostgresError
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
 
@@ -238,7 +238,7 @@ def _environment(home: Path) -> tuple[dict[str, str], bool]:
     environment |= {"GPU_DEV_LOG_JSON": "true", "PYTHONUNBUFFERED": "1"}
     if environment.get("GPU_DEV_LOCAL_GPUS"):
         return environment, True
-    inventory = Inventory(None)
+    inventory = LocalInventory(None)
     try:
         real = any(node.gpus for node in inventory.nodes())
     finally:

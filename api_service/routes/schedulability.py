@@ -17,7 +17,7 @@ from reservation_core.contracts_policy import (
 from reservation_core.domain.user_names import folded
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.report_pods import report_pods
-from reservation_core.usecases.schedulability import AskingPod, schedulability
+from reservation_core.usecases.schedulability import JudgedPod, schedulability
 
 router = APIRouter(tags=["schedulability"])
 
@@ -34,7 +34,7 @@ async def ask(request: Request, services: Served, caller: Caller) -> Response:
     policy asks for no booking."""
     body = await bodies.read(request, SchedulabilityAsk, limit=services.settings.max_body_bytes)
     now = services.runtime.clock.now()
-    pod = None if body.pod is None else AskingPod(body.pod.uid)
+    pod = None if body.pod is None else JudgedPod(body.pod.uid)
 
     async def act(uow: UnitOfWork) -> Answer:
         verdict = await schedulability(uow, caller, body.user, body.gpu_type, body.gpus, now, pod)

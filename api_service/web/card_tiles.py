@@ -86,7 +86,7 @@ class Tile:
 
 
 @dataclass(frozen=True, slots=True)
-class Teller:
+class TileWriter:
     """Says of cards what one viewer may know; `clock` writes times as that viewer has them."""
 
     sight: Sight

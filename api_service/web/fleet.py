@@ -76,7 +76,7 @@ class FleetNode:
 
 
 @dataclass(frozen=True)
-class Fleet:
+class FleetPicture:
     """Everything at `read_at`. `layout` is the version in which nodes, or cards of nodes, last came or went.
 
     `openings`: of types without a card that is free now, when the next is, for an hour at least; None: not within a
@@ -133,7 +133,7 @@ class TypeCount:
     known: bool
 
 
-def fleet_of(before: Fleet | None, nodes: Sequence[NodeNow], read_at: datetime) -> Fleet:
+def fleet_of(before: FleetPicture | None, nodes: Sequence[NodeNow], read_at: datetime) -> FleetPicture:
     """The fleet as it is now. What does not differ from `before` keeps its version, the whole fleet as well.
 
     Nodes that are the same objects as before are not looked into.
@@ -142,7 +142,7 @@ def fleet_of(before: Fleet | None, nodes: Sequence[NodeNow], read_at: datetime) 
     known = {} if before is None else before.by_name
     found = tuple(_node(known.get(node.name), node, version) for node in nodes)
     if before is None:
-        return Fleet(version, version, read_at, found)
+        return FleetPicture(version, version, read_at, found)
     same_layout = [(node.name, node.layout) for node in before.nodes] == [(node.name, node.layout) for node in found]
     if same_layout and all(node.version != version for node in found):
         return replace(before, read_at=read_at)
@@ -151,7 +151,7 @@ def fleet_of(before: Fleet | None, nodes: Sequence[NodeNow], read_at: datetime) 
     )
 
 
-def openings_of(fleet: Fleet, slots: Iterable[FreeSlot]) -> dict[str, datetime | None]:
+def openings_of(fleet: FleetPicture, slots: Iterable[FreeSlot]) -> dict[str, datetime | None]:
     """The first of these slots for each type that has no free card."""
     first: dict[str, datetime | None] = dict.fromkeys(fleet.full)
     for slot in slots:
@@ -160,13 +160,13 @@ def openings_of(fleet: Fleet, slots: Iterable[FreeSlot]) -> dict[str, datetime |
     return first
 
 
-def with_openings(fleet: Fleet, openings: Mapping[str, datetime | None]) -> Fleet:
+def with_openings(fleet: FleetPicture, openings: Mapping[str, datetime | None]) -> FleetPicture:
     """With those of types that have no free card. The version counts up where that differs."""
     there = {kind: at for kind, at in openings.items() if kind in fleet.full}
     return fleet if there == fleet.openings else replace(fleet, version=fleet.version + 1, openings=there)
 
 
-def counts(fleet: Fleet, user_id: int) -> list[TypeCount]:
+def counts(fleet: FleetPicture, user_id: int) -> list[TypeCount]:
     """Every type's cards as this user sees them, by name."""
     return [
         TypeCount(

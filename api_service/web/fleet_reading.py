@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from api_service.web.fleet import Fleet, fleet_of, openings_of, with_openings
+from api_service.web.fleet import FleetPicture, fleet_of, openings_of, with_openings
 from reservation_core.domain.bookings import Wanted
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWork, UnitOfWorkFactory
@@ -34,15 +34,15 @@ class FleetReader:
         self._uow = uow
         self._clock = clock
         self._told = told
-        self._running: asyncio.Task[Fleet] | None = None
-        self._next: asyncio.Task[Fleet] | None = None
+        self._running: asyncio.Task[FleetPicture] | None = None
+        self._next: asyncio.Task[FleetPicture] | None = None
         self._searching: asyncio.Task[None] | None = None
-        self._fleet: Fleet | None = None
+        self._fleet: FleetPicture | None = None
         self._standing: tuple[object, ...] = ()
         self._openings: Mapping[str, datetime | None] = {}
         self._openings_at: datetime | None = None
 
-    async def fleet(self) -> Fleet:
+    async def fleet(self) -> FleetPicture:
         """All that was committed before this call is in it. Raises DatabaseUnavailableError."""
         if self._next is None:
             # What runs already may have begun before something that the caller knows of: theirs comes after it.
@@ -57,7 +57,7 @@ class FleetReader:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _after(self, running: "asyncio.Task[Fleet] | None") -> Fleet:
+    async def _after(self, running: "asyncio.Task[FleetPicture] | None") -> FleetPicture:
         if running is not None:
             await asyncio.wait((running,))
         self._running, self._next = self._next, None
@@ -67,7 +67,7 @@ class FleetReader:
             self._searching = asyncio.create_task(self._search())
         return fleet
 
-    async def _read(self, uow: UnitOfWork) -> Fleet:
+    async def _read(self, uow: UnitOfWork) -> FleetPicture:
         standing, now = await uow.events.standing(), self._clock.now()
         before = self._fleet
         if before is None or standing != self._standing or now - before.read_at >= OLDEST:
@@ -76,7 +76,7 @@ class FleetReader:
         self._fleet, self._standing = with_openings(before, self._openings), standing
         return self._fleet
 
-    def _openings_are_old(self, fleet: Fleet) -> bool:
+    def _openings_are_old(self, fleet: FleetPicture) -> bool:
         age = None if self._openings_at is None else self._clock.now() - self._openings_at
         return age is None or age >= OPENINGS_EVERY or not fleet.full <= self._openings.keys()
 
@@ -98,7 +98,7 @@ class FleetReader:
                 self._told()
 
 
-def _retrieved(task: "asyncio.Task[Fleet]") -> None:
+def _retrieved(task: "asyncio.Task[FleetPicture]") -> None:
     """Whoever asked may have gone: nobody else has to hear of an error."""
     if not task.cancelled():
         task.exception()

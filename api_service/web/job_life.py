@@ -11,7 +11,7 @@ _ENDED = frozenset({"succeeded", "failed", "cancelled", "expired"})
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class LifeStep:
     """What happened at a moment; `lasted` is how long the job then was in that state, None for what is not a state."""
 
     at: datetime
@@ -21,7 +21,7 @@ class Step:
     lasted: timedelta | None
 
 
-def life_of(events: Sequence[EventRecord], now: datetime) -> list[Step]:
+def life_of(events: Sequence[EventRecord], now: datetime) -> list[LifeStep]:
     """The steps, oldest first."""
     moves = [event for event in events if event.after is not None and event.after != event.before]
     ends = {event.id: later.at for event, later in pairwise(moves)}
@@ -32,5 +32,7 @@ def life_of(events: Sequence[EventRecord], now: datetime) -> list[Step]:
         if moved and event.after not in _ENDED:
             lasted = ends.get(event.id, now) - event.at
         words = str(event.after) if moved else event.kind.replace("_", " ")
-        steps.append(Step(event.at, words, None if event.reason is None else event.reason.detail, event.actor, lasted))
+        steps.append(
+            LifeStep(event.at, words, None if event.reason is None else event.reason.detail, event.actor, lasted)
+        )
     return steps

@@ -12,7 +12,7 @@ _TOLD_BY_SERVER = (400, 403, 404, 409, 422)
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class LimitShare:
     """How much of a limit is used, and would be with the job. `after` is None where the job does not count so."""
 
     words: str
@@ -33,19 +33,19 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Prospects:
+class JobProspects:
     """`problem`: why it would be refused as it is; `rules`: which rules it breaks; `start`: the earliest time at which
     the calendar has room for it, None where it never has; `known`: whether it was asked at all."""
 
     known: bool = False
     problem: RestProblemError | None = None
     rules: Sequence[str] = ()
-    shares: Sequence[Share] = ()
+    shares: Sequence[LimitShare] = ()
     start: str | None = None
     in_booking: bool = False
 
 
-async def prospects_of(rest: RestCalls, body: Mapping[str, Any], beside: timedelta) -> Prospects:
+async def prospects_of(rest: RestCalls, body: Mapping[str, Any], beside: timedelta) -> JobProspects:
     """Ask REST. Nothing is kept of the question.
 
     A job has its GPUs for `beside` longer than its duration: until its pods run, and until they are gone.
@@ -55,15 +55,15 @@ async def prospects_of(rest: RestCalls, body: Mapping[str, Any], beside: timedel
     except RestProblemError as problem:
         if problem.status not in _TOLD_BY_SERVER:
             raise
-        return Prospects(known=True, problem=problem)
+        return JobProspects(known=True, problem=problem)
     rules = [str(rule["detail"]) for rule in explained["broken_rules"]]
     in_booking = body.get("booking_id") is not None
     start = None if in_booking else await _start(rest, body, beside)
     shares = shares_of(explained["limits"], body)
-    return Prospects(known=True, rules=rules, shares=shares, start=start, in_booking=in_booking)
+    return JobProspects(known=True, rules=rules, shares=shares, start=start, in_booking=in_booking)
 
 
-def shares_of(limits: Sequence[Mapping[str, Any]], body: Mapping[str, Any]) -> list[Share]:
+def shares_of(limits: Sequence[Mapping[str, Any]], body: Mapping[str, Any]) -> list[LimitShare]:
     """The limits of which something is counted, with what the job would add."""
     gpus = int(body.get("gpus", 1)) * int(body.get("nodes", 1))
     hours = _hours(body.get("duration"))
@@ -79,7 +79,7 @@ def shares_of(limits: Sequence[Mapping[str, Any]], body: Mapping[str, Any]) -> l
             added = None if hours is None else gpus * hours
         elif "gpus" in rule:
             added = gpus
-        found.append(Share(words, used, None if added is None else used + added, value))
+        found.append(LimitShare(words, used, None if added is None else used + added, value))
     return found
 
 

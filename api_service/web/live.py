@@ -41,7 +41,7 @@ def topics_of(recorded: Recorded) -> frozenset[str]:
     return frozenset({"now", "calendar", "admin"})
 
 
-class Subscription:
+class PageSubscription:
     """What one open page waits for."""
 
     def __init__(self, topics: Iterable[str]) -> None:
@@ -74,7 +74,7 @@ class LiveTopics:
     def __init__(self, uow: UnitOfWorkFactory, wakeups: SharedWakeups) -> None:
         self._uow = uow
         self._wakeups = wakeups
-        self._open: set[Subscription] = set()
+        self._open: set[PageSubscription] = set()
         self._first = asyncio.Event()
         self._seen: SeenIds | None = None
         self._estimates: object = None
@@ -85,12 +85,12 @@ class LiveTopics:
         self._forgotten = 0
 
     @contextmanager
-    def subscribed(self, topics: Iterable[str], position: str = "") -> Iterator[Subscription]:
+    def subscribed(self, topics: Iterable[str], position: str = "") -> Iterator[PageSubscription]:
         """A subscription for as long as the block runs, told what has changed since a `position`.
 
         Without a position, or with one that nobody knows any more, everything has.
         """
-        subscription = Subscription(topics)
+        subscription = PageSubscription(topics)
         self._open.add(subscription)
         self._first.set()
         if self._seen is not None:

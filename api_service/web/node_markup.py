@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from markupsafe import Markup
 
 from api_service.sight import Sight
-from api_service.web.card_tiles import Teller, TileState
+from api_service.web.card_tiles import TileState, TileWriter
 from api_service.web.fleet import FleetNode
 from api_service.web.rendering import Templates
 from api_service.web.words import clock
@@ -78,7 +78,7 @@ class NodeMarkup:
         return Markup(str(self.of(node, look)).replace("<article", '<article hx-swap-oob="morph"', 1))  # noqa: S704
 
     def _draw(self, node: FleetNode, look: Look) -> Markup:
-        teller = Teller(look.sight, lambda when: clock(when, look.zone, look.now))
+        teller = TileWriter(look.sight, lambda when: clock(when, look.zone, look.now))
         tiles = [
             teller.tile(card, available=node.now.available, address=node.address)
             for card in node.cards

@@ -14,7 +14,7 @@ _LEAST = 0.08
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class PlotColumn:
     """One step: from `x`, `width` wide; what was held up to `held_y`, and of it what was used up to `used_y`."""
 
     x: float
@@ -36,7 +36,7 @@ class Mark:
 class ColumnPlot:
     """Columns over time, all standing on `base`; `ticks` are heights, `labels` places along the base."""
 
-    columns: Sequence[Column]
+    columns: Sequence[PlotColumn]
     ticks: Sequence[Mark]
     labels: Sequence[Mark]
     left: float = _LEFT
@@ -52,7 +52,7 @@ def column_plot(held: Sequence[float], used: Sequence[float], labels: Sequence[s
     base, high = HEIGHT - _BOTTOM, HEIGHT - _BOTTOM - _TOP
     room = (WIDTH - _LEFT - _RIGHT) / max(1, len(held))
     columns = [
-        Column(
+        PlotColumn(
             x=round(_LEFT + room * (index + _GAP / 2), 2),
             width=round(room * (1 - _GAP), 2),
             held_y=round(base - high * have / top, 2),

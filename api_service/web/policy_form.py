@@ -28,7 +28,7 @@ _WHOLE = re.compile(r"-?\d{1,9}", re.ASCII)
 _DECIMAL = re.compile(r"\d{1,12}(?:\.\d{1,20})?", re.ASCII)
 
 
-class Kind(StrEnum):
+class ValueKind(StrEnum):
     """How a rule's value is written."""
 
     NUMBER = "number"
@@ -41,30 +41,35 @@ class RuleWords:
     """What people call a rule, how its value is written, what it counts, and the shortest that a time can be."""
 
     words: str
-    kind: Kind
+    kind: ValueKind
     hint: str
     shortest: timedelta = timedelta(0)
 
 
 RULES: Mapping[RuleName, RuleWords] = {
-    RuleName.MAX_GPUS: RuleWords("GPUs at once", Kind.NUMBER, "A number: 8. Jobs and bookings together."),
+    RuleName.MAX_GPUS: RuleWords("GPUs at once", ValueKind.NUMBER, "A number: 8. Jobs and bookings together."),
     RuleName.MAX_GPU_HOURS_PER_WEEK: RuleWords(
-        "GPU-hours in a week", Kind.HOURS, "A number of hours: 400. From Monday 00:00 UTC, run and booked."
+        "GPU-hours in a week", ValueKind.HOURS, "A number of hours: 400. From Monday 00:00 UTC, run and booked."
     ),
     RuleName.MAX_DURATION: RuleWords(
-        "Longest job or booking", Kind.LENGTH, "A time: 7d, 12h, 90m.", timedelta(seconds=1)
+        "Longest job or booking", ValueKind.LENGTH, "A time: 7d, 12h, 90m.", timedelta(seconds=1)
     ),
-    RuleName.PRIORITY: RuleWords("Highest priority of a job", Kind.NUMBER, "A number: 10. Where nothing is said, 0."),
-    RuleName.MAX_ADVANCE: RuleWords("How far ahead a booking may start", Kind.LENGTH, "A time: 28d."),
-    RuleName.MIN_NOTICE: RuleWords("How long before its start it has to be booked", Kind.LENGTH, "A time: 1h."),
+    RuleName.PRIORITY: RuleWords(
+        "Highest priority of a job", ValueKind.NUMBER, "A number: 10. Where nothing is said, 0."
+    ),
+    RuleName.MAX_ADVANCE: RuleWords("How far ahead a booking may start", ValueKind.LENGTH, "A time: 28d."),
+    RuleName.MIN_NOTICE: RuleWords("How long before its start it has to be booked", ValueKind.LENGTH, "A time: 1h."),
     RuleName.MAX_OPEN_BOOKINGS: RuleWords(
-        "Open bookings", Kind.NUMBER, "A number: 5. Those that are not over, and requests that wait."
+        "Open bookings", ValueKind.NUMBER, "A number: 5. Those that are not over, and requests that wait."
     ),
     RuleName.COOLDOWN: RuleWords(
-        "Pause between two bookings", Kind.LENGTH, "A time: 4h. Between the end of one and the start of the next."
+        "Pause between two bookings", ValueKind.LENGTH, "A time: 4h. Between the end of one and the start of the next."
     ),
     RuleName.NO_SHOW_GRACE: RuleWords(
-        "Given back when unused for", Kind.LENGTH, "A time: 30m. unlimited: it waits to its end.", timedelta(minutes=1)
+        "Given back when unused for",
+        ValueKind.LENGTH,
+        "A time: 30m. unlimited: it waits to its end.",
+        timedelta(minutes=1),
     ),
 }
 """Every rule with a value, in the order of the form."""
@@ -99,7 +104,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class RuleEdit:
     """One thing that it says otherwise; None where it says nothing."""
 
     words: str
@@ -181,12 +186,12 @@ def said(rules: RulesIn) -> list[Said]:
     return found
 
 
-def changes(before: RulesIn | None, after: RulesIn) -> list[Change]:
+def changes(before: RulesIn | None, after: RulesIn) -> list[RuleEdit]:
     """What it says otherwise than before."""
     was = {} if before is None else _by_words(before)
     will = _by_words(after)
     return [
-        Change(words, was.get(words), will.get(words))
+        RuleEdit(words, was.get(words), will.get(words))
         for words in dict.fromkeys([*was, *will])
         if was.get(words) != will.get(words)
     ]
@@ -213,10 +218,10 @@ def _exceptions(form: Form, wrong: dict[str, str]) -> list[dict[str, Any]]:
     for row in exceptions_typed(form):
         if not row.within and not row.lifts:
             continue
-        within = _read(Kind.LENGTH, row.within)
+        within = _read(ValueKind.LENGTH, row.within)
         if within is None:
             wrong[f"within_{row.number}"] = (
-                f"Exceptions are for bookings that start within a time: {_how(Kind.LENGTH)}."
+                f"Exceptions are for bookings that start within a time: {_how(ValueKind.LENGTH)}."
             )
         elif not row.lifts:
             wrong[f"within_{row.number}"] = "Tick what does not bind the bookings of an exception, or empty its time."
@@ -230,13 +235,13 @@ def _with_an_empty_one(rows: Iterable[TypedException]) -> list[TypedException]:
     return found if len(found) >= _MOST_EXCEPTIONS else [*found, TypedException(len(found), "", ())]
 
 
-def _read(kind: Kind, value: str) -> int | float | str | None:
+def _read(kind: ValueKind, value: str) -> int | float | str | None:
     match kind:
-        case Kind.NUMBER:
+        case ValueKind.NUMBER:
             return int(value) if _WHOLE.fullmatch(value) else None
-        case Kind.HOURS:
+        case ValueKind.HOURS:
             return float(value) if _DECIMAL.fullmatch(value) else None
-        case Kind.LENGTH:
+        case ValueKind.LENGTH:
             return value.upper() if _ISO.fullmatch(value) else seconds_in(value)
 
 
@@ -245,20 +250,20 @@ def _refused(name: RuleName, value: int | float | str) -> str | None:
     try:
         RulesIn.model_validate({name.value: value})
     except ValidationError as error:
-        if RULES[name].kind is Kind.LENGTH:
+        if RULES[name].kind is ValueKind.LENGTH:
             return f"it can be from {_typed(RULES[name].shortest)} to {_typed(LONGEST)}"
         bounds = error.errors()[0].get("ctx", {})
         return f"it has to be at least {bounds['ge']}" if "ge" in bounds else f"it can be at most {bounds['le']:.0f}"
     return None
 
 
-def _how(kind: Kind) -> str:
+def _how(kind: ValueKind) -> str:
     match kind:
-        case Kind.NUMBER:
+        case ValueKind.NUMBER:
             return "write a whole number, such as 8"
-        case Kind.HOURS:
+        case ValueKind.HOURS:
             return "write a number of hours, such as 400"
-        case Kind.LENGTH:
+        case ValueKind.LENGTH:
             return "write a time, such as 7d, 12h or 90m"
 
 

@@ -11,7 +11,7 @@ from api_service.web.visit import Visit
 Handler = Callable[[Visit], Awaitable[Response]]
 
 
-class Access(StrEnum):
+class PageAccess(StrEnum):
     """Who may open it."""
 
     ANYBODY = "anybody"
@@ -26,4 +26,4 @@ class WebRoute:
     method: str
     path: str
     handler: Handler
-    access: Access = Access.SIGNED_IN
+    access: PageAccess = PageAccess.SIGNED_IN

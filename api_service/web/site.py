@@ -27,7 +27,7 @@ from api_service.web.page_list import WEB_ROUTES
 from api_service.web.rendering import Templates, new_nonce
 from api_service.web.rest_calls import RestCalls, RestProblemError
 from api_service.web.return_address import sign_in_address
-from api_service.web.routing import Access, WebRoute
+from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.visit import SignedInVisitor, Visit
 from reservation_core.domain.errors import ForbiddenError
 from reservation_core.domain.model import Role
@@ -88,7 +88,7 @@ class Site:
             request.scope["route"] = route  # by which requests are counted
             visit = self._visit(request, None, Form({}))
             try:
-                if route.access is not Access.ANYBODY:
+                if route.access is not PageAccess.ANYBODY:
                     visitor = await self._visitor(request)
                     if visitor is None:
                         return self._asked_to_sign_in(request)
@@ -183,8 +183,8 @@ def _drawn(visit: Visit, problem: RestProblemError) -> Response:
     return response
 
 
-def _require(access: Access, visitor: SignedInVisitor) -> None:
-    if access is Access.ADMIN and not visitor.principal.is_admin:
+def _require(access: PageAccess, visitor: SignedInVisitor) -> None:
+    if access is PageAccess.ADMIN and not visitor.principal.is_admin:
         raise ForbiddenError("Only administrators see this page. Ask one of them for what you need.")
 
 

@@ -6,11 +6,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from api_service.sight import sight_of
-from api_service.web.timeline_entries import Seen, events, seen
-from api_service.web.timeline_query import Asked
+from api_service.web.timeline_entries import SeenEntry, events, seen
+from api_service.web.timeline_query import TimelineQuery
 from api_service.web.timeline_rows import By, RowPage, page_of, rows_of, usual_rows
 from api_service.web.timeline_table import heat
-from api_service.web.timeline_window import Window, window_of
+from api_service.web.timeline_window import DayWindow, window_of
 from api_service.web.visit import Visit
 from reservation_core.domain.card_choice import BookableCard
 from reservation_core.ports.transactions import UnitOfWork
@@ -27,12 +27,12 @@ class Shown:
     `types` and `nodes` are all there are to choose from.
     """
 
-    asked: Asked
+    asked: TimelineQuery
     by: By
-    window: Window
+    window: DayWindow
     now: datetime
     rows: RowPage
-    found: Sequence[Seen]
+    found: Sequence[SeenEntry]
     crowded: bool
     types: Sequence[str]
     nodes: Sequence[str]
@@ -60,7 +60,7 @@ class Shown:
         }
 
 
-async def read_calendar(visit: Visit, asked: Asked) -> Shown:
+async def read_calendar(visit: Visit, asked: TimelineQuery) -> Shown:
     """Read it, in one transaction."""
     window = window_of(asked.view, asked.day, visit.zone)
 
@@ -89,11 +89,11 @@ async def read_calendar(visit: Visit, asked: Asked) -> Shown:
     return await visit.services.reads(read)
 
 
-def _is_asked_for(card: BookableCard, asked: Asked) -> bool:
+def _is_asked_for(card: BookableCard, asked: TimelineQuery) -> bool:
     return asked.gpu_type in (None, card.gpu_type) and asked.node in (None, card.node)
 
 
-def _offset(now: datetime, window: Window) -> str:
+def _offset(now: datetime, window: DayWindow) -> str:
     """How the zone's clocks differ from UTC now, such as `+01:00`."""
     minutes = (now.astimezone(window.zone).utcoffset() or timedelta(0)) // timedelta(minutes=1)
     return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02}:{abs(minutes) % 60:02}"

@@ -9,7 +9,7 @@ from typing import Any, assert_never
 from api_service.sight import Sight
 from api_service.web import words
 from api_service.web.timeline_rows import Row
-from api_service.web.timeline_window import Window
+from api_service.web.timeline_window import DayWindow
 from reservation_core.domain.model import BookingStatus, ReservationKind
 from reservation_core.ports.bookings import CalendarEntry
 
@@ -18,7 +18,7 @@ _NARROWEST = timedelta(minutes=15)
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenEntry:
     """One entry as somebody sees it. `label` is short, `words` say all.
 
     `rows`: how many of its cards are in which rows. `href`: where it can be looked at. `movable` and `extendable`: what
@@ -36,8 +36,8 @@ class Seen:
 
 
 def seen(
-    entries: Iterable[CalendarEntry], rows: Sequence[Row], sight: Sight, window: Window, now: datetime
-) -> list[Seen]:
+    entries: Iterable[CalendarEntry], rows: Sequence[Row], sight: Sight, window: DayWindow, now: datetime
+) -> list[SeenEntry]:
     """Entries as the caller sees them, with the rows that they are in."""
     row_of = {card.gpu_id: row.id for row in rows for card in row.cards}
 
@@ -50,7 +50,7 @@ def seen(
 
 def _seen(
     entry: CalendarEntry, row_of: Mapping[int, str], sight: Sight, now: datetime, clock: Callable[[datetime], str]
-) -> Seen:
+) -> SeenEntry:
     counts: dict[str, int] = {}
     for gpu_id in entry.gpu_ids:
         if gpu_id in row_of:
@@ -63,7 +63,7 @@ def _seen(
     told = f"{told}, {gpus}, {clock(entry.span.start)} to {clock(entry.span.end)}"
     open_one = entry.status in (BookingStatus.CONFIRMED, BookingStatus.ACTIVE) and entry.span.end > now
     changeable = mine and entry.kind is ReservationKind.BOOKING and open_one
-    return Seen(
+    return SeenEntry(
         entry=entry,
         rows=counts,
         label=label,
@@ -107,7 +107,7 @@ def _address(entry: CalendarEntry) -> str | None:
             assert_never(entry.kind)
 
 
-def events(found: Iterable[Seen], rows: Sequence[Row], window: Window) -> list[dict[str, Any]]:
+def events(found: Iterable[SeenEntry], rows: Sequence[Row], window: DayWindow) -> list[dict[str, Any]]:
     """What the timeline draws. Jobs and maintenance that take whole rows lie behind, else they are in the row."""
     wall = cache(window.wall)
     sizes = {row.id: len(row.cards) for row in rows}
@@ -122,12 +122,12 @@ def events(found: Iterable[Seen], rows: Sequence[Row], window: Window) -> list[d
     return drawn
 
 
-def _is_behind(each: Seen, count: int, size: int) -> bool:
+def _is_behind(each: SeenEntry, count: int, size: int) -> bool:
     return each.entry.kind is not ReservationKind.BOOKING and count == size
 
 
 def _event(
-    each: Seen, number: int, rows: Collection[str], wall: Callable[[datetime], str], *, behind: bool
+    each: SeenEntry, number: int, rows: Collection[str], wall: Callable[[datetime], str], *, behind: bool
 ) -> dict[str, Any]:
     entry = each.entry
     start, end = wall(entry.span.start), wall(entry.span.end)

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from api_service.problems import ProblemError
 from api_service.web.timeline_rows import By
-from api_service.web.timeline_window import EARLIEST, LATEST, View
+from api_service.web.timeline_window import EARLIEST, LATEST, TimelineScale
 
 _MOST_PAGES = 10_000
 _LONGEST = 253
@@ -17,10 +17,10 @@ E = TypeVar("E", bound=StrEnum)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TimelineQuery:
     """What is to be shown: `by` None is whatever suits; `page` counts from 1; `as_table`: never the timeline."""
 
-    view: View
+    view: TimelineScale
     by: By | None
     day: date
     gpu_type: str | None
@@ -45,7 +45,7 @@ class Asked:
         return f"{path}?{urlencode({name: value for name, value in fields.items() if value is not None})}"
 
 
-def asked_of(parameter: Callable[[str], str], today: date) -> Asked:
+def asked_of(parameter: Callable[[str], str], today: date) -> TimelineQuery:
     """Read the address. Raises ProblemError (422) for what can't be shown."""
     day, page = parameter("from"), parameter("page")
     for name in ("type", "node"):
@@ -53,8 +53,8 @@ def asked_of(parameter: Callable[[str], str], today: date) -> Asked:
             raise ProblemError(422, "invalid_request", f"`{name}` is longer than any name. Choose one from the list.")
     if page and not (page.isascii() and page.isdecimal() and len(page) < 6 and 1 <= int(page) <= _MOST_PAGES):
         raise ProblemError(422, "invalid_request", f"`page` must be 1 to {_MOST_PAGES}.")
-    return Asked(
-        view=_chosen(View, parameter("view"), "view") or View.WEEK,
+    return TimelineQuery(
+        view=_chosen(TimelineScale, parameter("view"), "view") or TimelineScale.WEEK,
         by=_chosen(By, parameter("by"), "by"),
         day=_day(day) if day else today,
         gpu_type=parameter("type") or None,

@@ -4,15 +4,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from api_service.web.timeline_entries import Seen
+from api_service.web.timeline_entries import SeenEntry
 from api_service.web.timeline_rows import Row, free_between
-from api_service.web.timeline_window import View, Window
+from api_service.web.timeline_window import DayWindow, TimelineScale
 from reservation_core.domain.calendar import to_micros
 from reservation_core.domain.model import ReservationKind
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TimelineColumn:
     """`title` is short, `words` say it whole; `today`: it is, or is within, the present day."""
 
     title: str
@@ -27,7 +27,7 @@ class Cell:
     """`free`: how many cards are free for the whole of it, None when it is over. `mine`: one's own bookings in it."""
 
     free: int | None
-    mine: tuple[Seen, ...]
+    mine: tuple[SeenEntry, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,24 +38,26 @@ class TableRow:
     cells: tuple[Cell, ...]
 
 
-def columns(window: Window, now: datetime) -> list[Column]:
+def columns(window: DayWindow, now: datetime) -> list[TimelineColumn]:
     """The columns, in order."""
     today = now.astimezone(window.zone).date()
     found = []
     for start, end in zip(window.columns, window.columns[1:], strict=False):
         local = start.astimezone(window.zone)
         day = f"{local:%a} {local.day} {local:%b}"
-        title = f"{local:%H:%M}" if window.view is View.DAY else day
+        title = f"{local:%H:%M}" if window.view is TimelineScale.DAY else day
         words = (
             f"{day} {local:%Y}, from {local:%H:%M}"
-            if window.view is View.DAY
+            if window.view is TimelineScale.DAY
             else f"{local:%A} {local.day} {local:%B %Y}"
         )
-        found.append(Column(title, words, start, end, local.date() == today))
+        found.append(TimelineColumn(title, words, start, end, local.date() == today))
     return found
 
 
-def table(rows: Sequence[Row], shown: Sequence[Column], found: Iterable[Seen], now: datetime) -> list[TableRow]:
+def table(
+    rows: Sequence[Row], shown: Sequence[TimelineColumn], found: Iterable[SeenEntry], now: datetime
+) -> list[TableRow]:
     """The rows of the table."""
     bounds = [to_micros(column.start) for column in shown] + [to_micros(shown[-1].end)]
     own = [each for each in found if each.mine and each.entry.kind is ReservationKind.BOOKING]
@@ -75,7 +77,7 @@ def table(rows: Sequence[Row], shown: Sequence[Column], found: Iterable[Seen], n
     return made
 
 
-def heat(rows: Sequence[Row], window: Window, now: datetime) -> dict[str, list[tuple[str, str, int]]]:
+def heat(rows: Sequence[Row], window: DayWindow, now: datetime) -> dict[str, list[tuple[str, str, int]]]:
     """For each row, runs of equal free counts: from and to by the clock on the wall, and the count. None is over."""
     bounds = window.bounds(window.heat_hours)
     micros = [to_micros(each) for each in bounds]

@@ -10,7 +10,7 @@ _DAY = timedelta(days=1)
 EARLIEST, LATEST = date(2000, 1, 1), date(2199, 12, 1)
 
 
-class View(StrEnum):
+class TimelineScale(StrEnum):
     """How much time is shown."""
 
     DAY = "day"
@@ -20,10 +20,10 @@ class View(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class DayWindow:
     """The days [first, last) in `zone`. `start` and `end` are their midnights (UTC)."""
 
-    view: View
+    view: TimelineScale
     first: date
     last: date
     zone: ZoneInfo
@@ -55,19 +55,19 @@ class Window:
     @property
     def columns(self) -> list[datetime]:
         """Where the columns of the table begin, and at last the end: days, and on one day every two hours."""
-        return self.bounds(2 if self.view is View.DAY else 24)
+        return self.bounds(2 if self.view is TimelineScale.DAY else 24)
 
     @property
     def heat_hours(self) -> int:
         """For how many hours each free count on the timeline stands."""
         match self.view:
-            case View.DAY:
+            case TimelineScale.DAY:
                 return 1
-            case View.WEEK:
+            case TimelineScale.WEEK:
                 return 4
-            case View.TWO_WEEKS:
+            case TimelineScale.TWO_WEEKS:
                 return 8
-            case View.MONTH:
+            case TimelineScale.MONTH:
                 return 24
             case _:
                 assert_never(self.view)
@@ -81,21 +81,21 @@ class Window:
         return moment.astimezone(self.zone).replace(tzinfo=None).isoformat(timespec="seconds")
 
 
-def window_of(view: View, day: date, zone: ZoneInfo) -> Window:
+def window_of(view: TimelineScale, day: date, zone: ZoneInfo) -> DayWindow:
     """The window that begins with a day: what is ahead matters, not which weekday it is. A month is 30 days."""
     first = min(max(day, EARLIEST), LATEST)
     match view:
-        case View.DAY:
+        case TimelineScale.DAY:
             days = 1
-        case View.WEEK:
+        case TimelineScale.WEEK:
             days = 7
-        case View.TWO_WEEKS:
+        case TimelineScale.TWO_WEEKS:
             days = 14
-        case View.MONTH:
+        case TimelineScale.MONTH:
             days = 30
         case _:
             assert_never(view)
-    return Window(view, first, first + days * _DAY, zone)
+    return DayWindow(view, first, first + days * _DAY, zone)
 
 
 def _midnight(day: date, zone: ZoneInfo) -> datetime:

@@ -7,7 +7,7 @@ import typer
 from gpu_dev.calendar_views import LIMIT, minute
 from gpu_dev.durations import parse_duration
 from gpu_dev.errors import UsageError
-from gpu_dev.explaining import Explanation, as_text, explain
+from gpu_dev.explaining import JobExplanation, as_text, explain
 from gpu_dev.following import has_ended
 from gpu_dev.options import Output, Watch
 from gpu_dev.output import Column, Format, View, show_list, show_one
@@ -21,7 +21,7 @@ from reservation_core.contracts_policy import ExplainRequest
 from reservation_core.contracts_policy import Explanation as Verdict
 
 app = typer.Typer(add_completion=False)
-_EXPLANATION = View[Explanation](name=lambda one: one.job.id, columns=(Column("ID", lambda one: one.job.id),))
+_EXPLANATION = View[JobExplanation](name=lambda one: one.job.id, columns=(Column("ID", lambda one: one.job.id),))
 _VERDICT = View[Verdict](
     name=lambda one: "allowed" if one.allowed else "not allowed", columns=(Column("KIND", lambda one: one.kind),)
 )

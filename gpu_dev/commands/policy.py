@@ -32,7 +32,7 @@ Scope = Annotated[
 OneOutput = Annotated[Format | None, typer.Option("--output", "-o", help="Show the answer so.")]
 
 
-class Change(StrEnum):
+class RuleWord(StrEnum):
     """What a word of `policy set` is for."""
 
     UNLIMITED = "unlimited"
@@ -166,9 +166,9 @@ def read_rule(word: str) -> tuple[str, Any]:
         raise UsageError(f"{name!r} is no rule. There are: {known}.") from error
     if not equals or not text:
         raise UsageError(f"Write {name}=VALUE, {name}=unlimited, or {name}=none to unsay it.")
-    if text == Change.NOTHING:
+    if text == RuleWord.NOTHING:
         return rule.value, None
-    if text == Change.UNLIMITED:
+    if text == RuleWord.UNLIMITED:
         return rule.value, text
     if rule in _LENGTHS:
         return rule.value, int(parse_duration(text).total_seconds())

@@ -18,7 +18,7 @@ app = typer.Typer(add_completion=False)
 _DEAD_SUFFIX = "_dlq"
 
 
-class QueueName(StrEnum):
+class DeadLetterQueueName(StrEnum):
     """The message queues that have dead letters."""
 
     GPU_JOBS = "gpu_jobs"
@@ -56,7 +56,7 @@ def queue(
 @app.command()
 def dlq(
     ctx: typer.Context,
-    queue_name: Annotated[QueueName | None, typer.Option("--queue", help="Only this queue.")] = None,
+    queue_name: Annotated[DeadLetterQueueName | None, typer.Option("--queue", help="Only this queue.")] = None,
     redrive: Annotated[
         list[str] | None, typer.Option(metavar="QUEUE/ID", help="Send this message again (may be repeated).")
     ] = None,
@@ -64,7 +64,7 @@ def dlq(
     output: Output = Format.TABLE,
 ) -> None:
     """Show messages that could not be handled, with their error, or send them again (administrators)."""
-    queues = [queue_name] if queue_name else list(QueueName)
+    queues = [queue_name] if queue_name else list(DeadLetterQueueName)
     chosen = [read_message(text, queue_name) for text in redrive or ()]
     if chosen and all_:
         raise UsageError("Say --redrive QUEUE/ID for some or --all for all, not both.")
@@ -78,24 +78,24 @@ def dlq(
             put(show_list(letters, DEAD_LETTER, output))
 
 
-def read_message(text: str, queue_name: QueueName | None) -> tuple[QueueName, int]:
+def read_message(text: str, queue_name: DeadLetterQueueName | None) -> tuple[DeadLetterQueueName, int]:
     """A message as `dlq` shows it (`gpu_jobs/12`, with or without `_dlq`), or its number where --queue is given.
 
     Raises UsageError.
     """
     queue_text, _, number = text.rpartition("/")
     name = queue_text.removesuffix(_DEAD_SUFFIX) or (queue_name.value if queue_name else "")
-    if name not in set(QueueName) or not (number.isascii() and number.isdigit()):
+    if name not in set(DeadLetterQueueName) or not (number.isascii() and number.isdigit()):
         raise UsageError(
             f"{text!r} names no message. Write it as `gpu-dev queue dlq` shows it: gpu_jobs/12.",
             next_command="gpu-dev queue dlq",
         )
     if queue_name is not None and name != queue_name:
         raise UsageError(f"{text!r} is not in the queue {queue_name.value} that --queue names.")
-    return QueueName(name), int(number)
+    return DeadLetterQueueName(name), int(number)
 
 
-def _send_again(client: GpuDevClient, chosen: dict[QueueName, list[int] | None]) -> None:
+def _send_again(client: GpuDevClient, chosen: dict[DeadLetterQueueName, list[int] | None]) -> None:
     for name, ids in chosen.items():
         count = client.redrive(name.value, ids).count
         put(f"{name.value}: {count} sent again\n")

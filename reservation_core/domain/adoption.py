@@ -27,7 +27,7 @@ from reservation_core.domain.model import (
 )
 
 
-class Standing(StrEnum):
+class PodStanding(StrEnum):
     """What a pod is to the ledger's row of its reservation."""
 
     KNOWN = "known"
@@ -43,16 +43,16 @@ class Unadoptable:
     detail: str
 
 
-def standing(reservation: Reservation | None, attempt: int) -> Standing:
+def standing(reservation: Reservation | None, attempt: int) -> PodStanding:
     """What a pod of this attempt is to its row: the row's own, of a past that is over, forgotten, or unknown."""
     if reservation is None:
-        return Standing.UNKNOWN
+        return PodStanding.UNKNOWN
     if reservation.status in FINAL_STATUSES or attempt < reservation.attempt:
-        return Standing.LEFT_OVER
+        return PodStanding.LEFT_OVER
     if attempt == reservation.attempt:
         # What waits again has let go of the pods of its last attempt.
-        return Standing.LEFT_OVER if reservation.status is JobStatus.QUEUED else Standing.KNOWN
-    return Standing.FORGOTTEN if _may_be_taken_up(reservation) else Standing.UNKNOWN
+        return PodStanding.LEFT_OVER if reservation.status is JobStatus.QUEUED else PodStanding.KNOWN
+    return PodStanding.FORGOTTEN if _may_be_taken_up(reservation) else PodStanding.UNKNOWN
 
 
 def _may_be_taken_up(reservation: Reservation) -> bool:

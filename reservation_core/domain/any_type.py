@@ -11,7 +11,7 @@ from datetime import MAXYEAR, UTC, datetime
 
 from reservation_core.domain.limits import Policy, RuleName
 from reservation_core.domain.model import ReservationKind
-from reservation_core.domain.rules import BrokenRule, RuleRequest, UsageView, check, never_possible, possible_from
+from reservation_core.domain.rules import RuleBreach, RuleRequest, UsageView, check, never_possible, possible_from
 
 _ASKED_ONCE = frozenset({RuleName.MAX_DURATION.value, RuleName.PRIORITY.value})
 _ORDER = {name.value: number for number, name in enumerate(RuleName)}
@@ -23,11 +23,11 @@ class TypeVerdict:
     """What the rules say of a request, on the type on which they say the least against it (None: none is known)."""
 
     gpu_type: str | None
-    broken: tuple[BrokenRule, ...]
+    broken: tuple[RuleBreach, ...]
     possible_from: datetime | None
 
 
-def never_on_any(request: RuleRequest, policy: Policy, now: datetime) -> list[BrokenRule]:
+def never_on_any(request: RuleRequest, policy: Policy, now: datetime) -> list[RuleBreach]:
     """The rules that a job breaks whatever else is held, on whichever type that it would take."""
     if request.gpu_type is not None:
         return never_possible(request, policy, now)
@@ -54,14 +54,14 @@ def judged(
     return min(found, key=lambda each: (len(each.broken), each.possible_from or _NEVER))
 
 
-def _verdicts(request: RuleRequest, policy: Policy, now: datetime) -> list[tuple[str | None, list[BrokenRule]]]:
+def _verdicts(request: RuleRequest, policy: Policy, now: datetime) -> list[tuple[str | None, list[RuleBreach]]]:
     """What a job would never be allowed, on a type of which no rule speaks (None) and on each of the others."""
     types = (None, *sorted(policy.gpu_types))
     return [(each, never_possible(replace(request, gpu_type=each), policy, now)) for each in types]
 
 
-def _asked_once(verdicts: Iterable[tuple[str | None, list[BrokenRule]]]) -> list[BrokenRule]:
-    found: dict[str, BrokenRule] = {}
+def _asked_once(verdicts: Iterable[tuple[str | None, list[RuleBreach]]]) -> list[RuleBreach]:
+    found: dict[str, RuleBreach] = {}
     for gpu_type, broken in verdicts:
         for rule in broken:
             if rule.code in _ASKED_ONCE and rule.code not in found:
@@ -70,5 +70,5 @@ def _asked_once(verdicts: Iterable[tuple[str | None, list[BrokenRule]]]) -> list
     return list(found.values())
 
 
-def _in_order(broken: Iterable[BrokenRule]) -> list[BrokenRule]:
+def _in_order(broken: Iterable[RuleBreach]) -> list[RuleBreach]:
     return sorted(broken, key=lambda rule: _ORDER[rule.code])

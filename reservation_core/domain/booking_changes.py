@@ -192,7 +192,7 @@ BookingEffect = HoldCards | GiveBack | StartWorkload | WakePlanner | Record
 
 
 @dataclass(frozen=True, slots=True)
-class BookingChange:
+class DecidedBookingChange:
     """A transition that was decided and is to be written: the row before and after, and what else must happen."""
 
     before: Booking

@@ -17,11 +17,11 @@ from reservation_core.domain.booking_changes import (
     Accepted,
     BeginsLater,
     Booked,
-    BookingChange,
     BookingEffect,
     BookingEvent,
     Cancelled,
     CutShort,
+    DecidedBookingChange,
     Declined,
     EndingSoon,
     GiveBack,
@@ -110,10 +110,10 @@ def transition(booking: Booking, event: BookingEvent, now: datetime) -> Decided:
             assert_never(event)
 
 
-def decide(booking: Booking, event: BookingEvent, now: datetime) -> BookingChange | None:
+def decide(booking: Booking, event: BookingEvent, now: datetime) -> DecidedBookingChange | None:
     """Like `transition`, as a change to write; None when there is nothing to do."""
     after, effects = transition(booking, event, now)
-    return None if after is booking and not effects else BookingChange(booking, after, effects, now)
+    return None if after is booking and not effects else DecidedBookingChange(booking, after, effects, now)
 
 
 def due(booking: Booking, facts: BookingFacts, rules: BookingRules, now: datetime) -> BookingEvent | None:
@@ -135,12 +135,12 @@ def due(booking: Booking, facts: BookingFacts, rules: BookingRules, now: datetim
             assert_never(booking.status)
 
 
-def advance(booking: Booking, facts: BookingFacts, rules: BookingRules, now: datetime) -> list[BookingChange]:
+def advance(booking: Booking, facts: BookingFacts, rules: BookingRules, now: datetime) -> list[DecidedBookingChange]:
     """Everything that is due, in order; nothing when nothing is. Whatever was missed meanwhile is made up for.
 
     Of each kind of event, one a look.
     """
-    changes: list[BookingChange] = []
+    changes: list[DecidedBookingChange] = []
     kinds: set[type] = set()
     while (event := due(booking, facts, rules, now)) is not None and type(event) not in kinds:
         change = decide(booking, event, now)

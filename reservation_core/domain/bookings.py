@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from reservation_core.domain.model import AllocatedGpu, BookingStatus, Workload
-from reservation_core.domain.rules import BrokenRule
+from reservation_core.domain.model import AllocatedGpu, BookingStatus, PodWorkload
+from reservation_core.domain.rules import RuleBreach
 
 LONGEST_BOOKING = timedelta(days=90)
 FARTHEST_START = timedelta(days=400)
@@ -103,7 +103,7 @@ class Booking:
     why: Why
     wanted: Wanted
     span: Span
-    workload: Workload | None
+    workload: PodWorkload | None
     created_at: datetime
     version: int
     series_id: str | None = None
@@ -148,5 +148,5 @@ class Skipped:
 
     span: Span | None
     local_start: str
-    broken: tuple[BrokenRule, ...]
+    broken: tuple[RuleBreach, ...]
     nearest: tuple[Span, ...] = field(default=())

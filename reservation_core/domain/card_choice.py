@@ -18,7 +18,7 @@ from reservation_core.domain.calendar import Range, length_micros, merge, to_mic
 from reservation_core.domain.placement.card_masks import bits
 from reservation_core.domain.placement.link_words import Links
 from reservation_core.domain.placement.links import Quality, card_sets, quality_alike
-from reservation_core.domain.rules import BrokenRule
+from reservation_core.domain.rules import RuleBreach
 
 SOON = timedelta(minutes=10)
 """A card that can't be had at this moment is not counted on for bookings that begin within this time."""
@@ -148,28 +148,28 @@ def with_booked(
     ]
 
 
-def never_bookable(cards: Collection[BookableCard], wanted: Wanted) -> BrokenRule | None:
+def never_bookable(cards: Collection[BookableCard], wanted: Wanted) -> RuleBreach | None:
     """Why no time would do: what these cards could never give, or not as they are now. None when some time would."""
     if wanted.node is not None and all(card.node != wanted.node for card in cards):
-        return BrokenRule("no_such_node", f"There is no node {wanted.node} with GPUs; `gpu-dev nodes` shows what is.")
+        return RuleBreach("no_such_node", f"There is no node {wanted.node} with GPUs; `gpu-dev nodes` shows what is.")
     there = [card for card in cards if wanted.node in (None, card.node)]
     types = sorted({card.gpu_type for card in there})
     where = "here" if wanted.node is None else f"on {wanted.node}"
     if wanted.gpu_type is not None and wanted.gpu_type not in types:
-        return BrokenRule(
+        return RuleBreach(
             "no_such_type",
             f"There is no GPU of type {wanted.gpu_type} {where}"
             + (f"; there are: {', '.join(types)}." if types else ". Ask an operator when there will be."),
         )
     if not types:
-        return BrokenRule("no_such_type", "No GPUs are known here yet. Ask an operator when there will be.")
+        return RuleBreach("no_such_type", "No GPUs are known here yet. Ask an operator when there will be.")
     of_type = [card for card in there if wanted.gpu_type in (None, card.gpu_type)]
     if _able(of_type, wanted, only_available=True):
         return None
     if _able(of_type, wanted, only_available=False):
         cordoned = sorted({card.node for card in of_type if card.cordoned and not card.available})
         named = ", ".join(cordoned[:_NAMED]) + (" …" if len(cordoned) > _NAMED else "")
-        return BrokenRule(
+        return RuleBreach(
             "node_unavailable",
             "Nodes or cards that it needs can't be had now, and nobody knows until when"
             + (f" (cordoned by an administrator: {named})" if cordoned else "")
@@ -177,13 +177,13 @@ def never_bookable(cards: Collection[BookableCard], wanted: Wanted) -> BrokenRul
         )
     largest = max(len(here) for nodes in _sizes(of_type).values() for here in nodes.values())
     if wanted.gpus > largest:
-        return BrokenRule(
+        return RuleBreach(
             "larger_than_any_node",
             f"It asks for {wanted.gpus} GPUs on one node, and the largest has {largest}. "
             f"Ask for at most {largest} on each of several nodes.",
         )
     able = max(sum(len(here) >= wanted.gpus for here in nodes.values()) for nodes in _sizes(of_type).values())
-    return BrokenRule(
+    return RuleBreach(
         "not_enough_nodes",
         f"It asks for {wanted.nodes} nodes with {wanted.gpus} GPUs of one type each; there are {able}. Ask for fewer.",
     )

@@ -34,7 +34,7 @@ class Placed:
     containers: tuple[tuple[int, tuple[int, ...]], ...]
 
 
-class FreeCards:
+class FreeOnNode:
     """What is free of each card of one node. Never below 0: others may have put more there than there is."""
 
     __slots__ = ("card_memory", "memory", "milli")
@@ -57,7 +57,7 @@ class FreeCards:
         return [card for card in whole if card not in but_for] if but_for else whole
 
 
-def place(asked: AskedCards, free: FreeCards, first: tuple[int, ...] | None = None) -> Placed | None:
+def place(asked: AskedCards, free: FreeOnNode, first: tuple[int, ...] | None = None) -> Placed | None:
     """Cards for all of a pod's parts, one after another; None where there is not enough. `free` is used up.
 
     `first` are the cards for the first part, where somebody has chosen them. A share goes where the least is free that
@@ -90,7 +90,7 @@ def place(asked: AskedCards, free: FreeCards, first: tuple[int, ...] | None = No
     )
 
 
-def place_beside_plugin(asked: AskedCards, free: FreeCards, first: tuple[int, ...] | None = None) -> Placed | None:
+def place_beside_plugin(asked: AskedCards, free: FreeOnNode, first: tuple[int, ...] | None = None) -> Placed | None:
     """The same with the cards that a device plugin gives, which it names itself, and before the others."""
     if len(free.whole()) < asked.plugin:
         return None
@@ -101,7 +101,7 @@ def place_beside_plugin(asked: AskedCards, free: FreeCards, first: tuple[int, ..
     return place(asked, free, first)
 
 
-def lay_out(asked: AskedCards, free: FreeCards, promised: Collection[int], own: Collection[int]) -> Footprint:
+def lay_out(asked: AskedCards, free: FreeOnNode, promised: Collection[int], own: Collection[int]) -> Footprint:
     """Where a pod that is on the node may be, when nobody knows: on free cards, those of its `own` promise first.
 
     Where there is not enough it has what there is.
@@ -120,11 +120,11 @@ def lay_out(asked: AskedCards, free: FreeCards, promised: Collection[int], own: 
     return tuple(found[card] for card in sorted(found))
 
 
-def _shares_laid_out(asked: AskedCards, free: FreeCards, promised: Collection[int]) -> dict[int, Taken]:
-    apart = FreeCards(free.milli, free.memory, free.card_memory)
+def _shares_laid_out(asked: AskedCards, free: FreeOnNode, promised: Collection[int]) -> dict[int, Taken]:
+    apart = FreeOnNode(free.milli, free.memory, free.card_memory)
     for card in promised:
         apart.take(Taken(card, WHOLE))
-    placed = place(asked, apart) or place(asked, FreeCards(free.milli, free.memory, free.card_memory))
+    placed = place(asked, apart) or place(asked, FreeOnNode(free.milli, free.memory, free.card_memory))
     if placed is not None:
         for taken in placed.footprint:
             free.take(taken)
@@ -137,7 +137,7 @@ def _shares_laid_out(asked: AskedCards, free: FreeCards, promised: Collection[in
     return found
 
 
-def _cards(part: Part, free: FreeCards) -> tuple[int, ...] | None:
+def _cards(part: Part, free: FreeOnNode) -> tuple[int, ...] | None:
     if part.milli < WHOLE:
         able = [card for card in range(len(free.milli)) if _has_room(part, (card,), free)]
         best = min(able, key=lambda card: (free.milli[card], free.memory[card], card), default=None)
@@ -148,14 +148,14 @@ def _cards(part: Part, free: FreeCards) -> tuple[int, ...] | None:
     return tuple(bit.bit_length() - 1 for bit in bits(pick_cards(sum(1 << card for card in whole), part.cards)))
 
 
-def _has_room(part: Part, cards: Sequence[int], free: FreeCards) -> bool:
+def _has_room(part: Part, cards: Sequence[int], free: FreeOnNode) -> bool:
     return all(
         card < len(free.milli) and free.milli[card] >= part.milli and free.memory[card] >= part.memory for card in cards
     )
 
 
 def _overlay(
-    part: Part, beside: dict[int, tuple[int, int]], total: dict[int, tuple[int, int]], free: FreeCards
+    part: Part, beside: dict[int, tuple[int, int]], total: dict[int, tuple[int, int]], free: FreeOnNode
 ) -> bool:
     """Put what ends before the others begin where these will be, and take only what is missing there."""
     more: dict[int, tuple[int, int]] = {}

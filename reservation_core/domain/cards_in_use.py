@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from reservation_core.domain.asked_cards import AskedCards
-from reservation_core.domain.card_footprints import Footprint, FreeCards, Taken, lay_out
+from reservation_core.domain.card_footprints import Footprint, FreeOnNode, Taken, lay_out
 from reservation_core.domain.map_placement import ReservedCards
 from reservation_core.domain.model_usage import UNSEEN, Model, ModelUsage
 from reservation_core.domain.owner_quotas import OwnedPod, OwnerQuotas
@@ -86,7 +86,7 @@ class _Held:
     """What the fleet knows of it; None: nothing yet, or of a node that was another one."""
 
 
-class Left(NamedTuple):
+class LeftOnNode(NamedTuple):
     """What is left on a node: cards of which nobody has anything, thousandths of the card that has most free, and units
     of memory on the card that has most of it, of those with room for the share that was asked for."""
 
@@ -211,22 +211,22 @@ class CardsInUse:
         before, self.reserved = self.reserved, reserved
         self._unsettled |= {node for node in {*before, *reserved} if before.get(node) != reserved.get(node)}
 
-    def free_for(self, pod: CardPod, node: CardNode) -> FreeCards:
+    def free_for(self, pod: CardPod, node: CardNode) -> FreeOnNode:
         """What is free of a node's cards for this pod: without itself, and with what its booking has promised."""
         exempt = self._exempt(pod, node.name)
         if pod.uid in self._on_node.get(node.name, {}) or exempt:
             return self._laid_out(node, but_for=pod.uid, exempt=exempt)[0]
         position = self.fleet.position(node.name)
         count = node.cards
-        return FreeCards(
+        return FreeOnNode(
             self.fleet.milli_free[position, :count].tolist(),
             self.fleet.card_memory_free[position, :count].tolist(),
             node.card_memory,
         )
 
     def left_at(self, at: Positions, share: int) -> Iterator[tuple[int, int, int]]:
-        """What is `Left` on the nodes at these positions, for who is nowhere yet, has nothing promised, and asks for so
-        many thousandths of a card. Settle first."""
+        """What is `LeftOnNode` on the nodes at these positions, for a pod that is on no node, has nothing promised and
+        asks for so many thousandths of a card. Settle first."""
         milli = self.fleet.milli_free[at]
         roomy = np.where(milli >= share, self.fleet.card_memory_free[at], 0)
         return zip(
@@ -305,10 +305,10 @@ class CardsInUse:
 
     def _laid_out(
         self, node: CardNode, but_for: str | None = None, exempt: Collection[int] = ()
-    ) -> tuple[FreeCards, dict[str, Footprint]]:
+    ) -> tuple[FreeOnNode, dict[str, Footprint]]:
         """What is free on a node, and which cards each pod is thought to have: first those of whom it is known."""
         count = node.cards
-        free = FreeCards([WHOLE] * count, [node.card_memory] * count, node.card_memory)
+        free = FreeOnNode([WHOLE] * count, [node.card_memory] * count, node.card_memory)
         found: dict[str, Footprint] = {}
         unknown: list[_Held] = []
         for uid, held in self._on_node.get(node.name, {}).items():

@@ -235,7 +235,7 @@ Effect = DeletePods | MoveDeadline | SetRangeEnd | ReleaseGpus | TakeGpus | Avoi
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class DecidedChange:
     """A transition that was decided and is to be written: the row before and after, and what else must happen."""
 
     before: Reservation

@@ -26,7 +26,7 @@ LONGEST_LEASE = timedelta(minutes=1)
 """A planner's lease that ends later was written by another time."""
 
 
-class Verdict(StrEnum):
+class StepVerdict(StrEnum):
     """What to do about a difference."""
 
     IGNORE = "ignore"
@@ -39,7 +39,7 @@ class Verdict(StrEnum):
     """Make up for the step: this is the leader."""
 
 
-def verdict(off: timedelta, took: timedelta, pending: timedelta, *, leads: bool, recorded: bool) -> Verdict:
+def verdict(off: timedelta, took: timedelta, pending: timedelta, *, leads: bool, recorded: bool) -> StepVerdict:
     """Judge a difference of `off` (what the database's time is ahead), measured by a question that took `took`.
 
     `pending` is for how long such differences have been measured without a break or a record of a step. `recorded` says
@@ -47,9 +47,9 @@ def verdict(off: timedelta, took: timedelta, pending: timedelta, *, leads: bool,
     mistake of this process, which may have begun, or was told the time, between the step and its record.
     """
     if abs(off) <= took / 2 or took > LONGEST_QUESTION:
-        return Verdict.IGNORE
+        return StepVerdict.IGNORE
     if abs(off) < STEP:
-        return Verdict.ADOPT
+        return StepVerdict.ADOPT
     if leads:
-        return Verdict.ADOPT if recorded else Verdict.MAKE_UP
-    return Verdict.ADOPT if pending >= (PATIENCE_AFTER_RECORD if recorded else PATIENCE) else Verdict.COUNT_ON
+        return StepVerdict.ADOPT if recorded else StepVerdict.MAKE_UP
+    return StepVerdict.ADOPT if pending >= (PATIENCE_AFTER_RECORD if recorded else PATIENCE) else StepVerdict.COUNT_ON

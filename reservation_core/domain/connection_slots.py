@@ -20,7 +20,7 @@ _LOOKS = 64
 """How many connections are looked at for one new connection."""
 
 
-class Occupant(Protocol):
+class OpenConnection(Protocol):
     """A connection. `used_at`: seconds of the server's clock at which it was accepted or last had a request."""
 
     used_at: float
@@ -31,11 +31,11 @@ class Occupant(Protocol):
         ...
 
 
-T = TypeVar("T", bound=Occupant)
+T = TypeVar("T", bound=OpenConnection)
 
 
 @dataclass(frozen=True, slots=True)
-class Room(Generic[T]):
+class GrantedSlot(Generic[T]):
     """There is room for a connection once `instead_of` is closed; it counts no more."""
 
     instead_of: T | None = None
@@ -61,7 +61,7 @@ class ConnectionSlots(Generic[T]):
         """The connections that count."""
         return iter(self._sources)
 
-    def room(self, source: str | None, now: float) -> Room[T] | Refusal:
+    def room(self, source: str | None, now: float) -> GrantedSlot[T] | Refusal:
         """Whether one more of a source may come; a source None is bounded only by what all have."""
         if source is not None and self._counts.get(source, 0) >= self._most_of_one:
             displaced = self._idlest(self._strangers, now, source) or self._idlest(self._known, now, source)
@@ -70,11 +70,11 @@ class ConnectionSlots(Generic[T]):
             displaced = self._idlest(self._strangers, now) or self._idlest(self._known, now)
             refusal = Refusal.SERVER_FULL
         else:
-            return Room()
+            return GrantedSlot()
         if displaced is None:
             return refusal
         self.leave(displaced)
-        return Room(displaced)
+        return GrantedSlot(displaced)
 
     def enter(self, occupant: T, source: str | None) -> None:
         """A connection of a source has come; it is a stranger's."""

@@ -43,7 +43,7 @@ class WantedVariable:
 
 
 @dataclass(frozen=True, slots=True)
-class Teller:
+class VariableOwner:
     """Who wants variables, for sentences: `name` (`the map`), and what to do else than leave the variable away.
 
     `override`: a value that says something else is overwritten with a warning, not refused.
@@ -55,7 +55,7 @@ class Teller:
 
 
 def tell(
-    changes: PodChanges, path: Path, container: Mapping[str, Any], wanted: Sequence[WantedVariable], by: Teller
+    changes: PodChanges, path: Path, container: Mapping[str, Any], wanted: Sequence[WantedVariable], by: VariableOwner
 ) -> list[str]:
     """Give a container its variables; returns warnings about what was overwritten. Raises RefusedPodError."""
     env = container.get("env")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from reservation_core.domain.rules import BrokenRule
+from reservation_core.domain.rules import RuleBreach
 
 
 class DomainError(Exception):
@@ -128,7 +128,7 @@ class NotPermittedError(DomainError):
 
     code = "not_permitted"
 
-    def __init__(self, detail: str, broken_rules: Sequence[BrokenRule] = ()) -> None:
+    def __init__(self, detail: str, broken_rules: Sequence[RuleBreach] = ()) -> None:
         super().__init__(detail)
         self.broken_rules = tuple(broken_rules)
 
@@ -144,7 +144,7 @@ class NotBookableError(DomainError):
     def __init__(
         self,
         detail: str,
-        broken_rules: Sequence[BrokenRule] = (),
+        broken_rules: Sequence[RuleBreach] = (),
         nearest: Sequence[tuple[datetime, datetime]] = (),
         *,
         nameless: "NotBookableError | None" = None,

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reservation_core.domain.asked_nodes import UNKNOWN, AskedNodes
-from reservation_core.domain.card_footprints import FreeCards, Placed, place_beside_plugin
-from reservation_core.domain.cards_in_use import CardNode, CardPod, CardsInUse, Left
+from reservation_core.domain.card_footprints import FreeOnNode, Placed, place_beside_plugin
+from reservation_core.domain.cards_in_use import CardNode, CardPod, CardsInUse, LeftOnNode
 from reservation_core.domain.extender_reasons import (
     UNKNOWN_NODE,
     is_simple,
@@ -36,7 +36,7 @@ _Asked = tuple[Positions, Positions, NDArray[np.bool_]]
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class FilterVerdict:
     """Nodes that would do, in the order they were asked in; why others would not. Evictions help `failed` alone."""
 
     fitting: tuple[str, ...]
@@ -60,25 +60,25 @@ class ExtenderBoard:
         self._by_policy = by_policy
         self._asked = AskedNodes(cards.fleet)
 
-    def filter(self, pod: CardPod, nodes: Sequence[str]) -> Verdict:
+    def filter(self, pod: CardPod, nodes: Sequence[str]) -> FilterVerdict:
         """Which nodes would do for a pod now."""
         asked = pod.asked
         if asked.none:
-            return Verdict(tuple(nodes), {}, {})
+            return FilterVerdict(tuple(nodes), {}, {})
         if asked.refused is not None:
-            return Verdict((), {}, dict.fromkeys(nodes, asked.refused))
+            return FilterVerdict((), {}, dict.fromkeys(nodes, asked.refused))
         if not self.cards.nodes:
-            return Verdict((), dict.fromkeys(nodes, UNKNOWN_NODE), {})
+            return FilterVerdict((), dict.fromkeys(nodes, UNKNOWN_NODE), {})
         self.cards.settle()
         at = self._asked.at(nodes)
         kinds = self.cards.kind_at[at]
         denials, denied = self._denials(pod, kinds[at != UNKNOWN])
         fits = self._has_room(pod, at) & ~denied[kinds]
         if fits.all():
-            return Verdict(tuple(nodes), {}, {})
+            return FilterVerdict(tuple(nodes), {}, {})
         return self._told(pod, nodes, (at, kinds, fits), denials)
 
-    def beside_claims(self, pod: CardPod, found: Verdict, claims: ShareClaims) -> Verdict:
+    def beside_claims(self, pod: CardPod, found: FilterVerdict, claims: ShareClaims) -> FilterVerdict:
         """What is left of a verdict where all who may come to a node do."""
         if not pod.asked.shares:
             return found
@@ -88,9 +88,9 @@ class ExtenderBoard:
             return found
         failed = {name: may_be_taken(len(others[name])) for name in found.fitting if name in taken}
         fitting = tuple(name for name in found.fitting if name not in taken)
-        return Verdict(fitting, {**found.failed, **failed}, found.unresolvable)
+        return FilterVerdict(fitting, {**found.failed, **failed}, found.unresolvable)
 
-    def choose(self, pod: CardPod, nodes: Sequence[str]) -> Verdict:
+    def choose(self, pod: CardPod, nodes: Sequence[str]) -> FilterVerdict:
         """The best of the nodes that would do for a pod now; all for who asks for no cards; why, where none does.
 
         Of equals the first. What only this pod may have, as its booking's cards, is looked at where nothing else is.
@@ -106,9 +106,9 @@ class ExtenderBoard:
             able = np.flatnonzero(fits)
             if len(able):
                 values = self.ranking.scores(self.cards.fleet, _whole_task(pod), at[able])
-                return Verdict((nodes[int(able[values.argmax()])],), {}, {})
+                return FilterVerdict((nodes[int(able[values.argmax()])],), {}, {})
         found = self.filter(pod, nodes)
-        return Verdict(found.fitting[:1], found.failed, found.unresolvable)
+        return FilterVerdict(found.fitting[:1], found.failed, found.unresolvable)
 
     def scores(self, pod: CardPod, nodes: Sequence[str]) -> list[int]:
         """How good each node is, 0 to 10; all alike for who asks for no cards, and 0 for nodes that would not do."""
@@ -180,7 +180,7 @@ class ExtenderBoard:
             denied[kind] = denials[kind] is not None
         return denials, denied
 
-    def _told(self, pod: CardPod, nodes: Sequence[str], asked: _Asked, denials: Sequence[str | None]) -> Verdict:
+    def _told(self, pod: CardPod, nodes: Sequence[str], asked: _Asked, denials: Sequence[str | None]) -> FilterVerdict:
         """The verdict where not all fit: each of the others is looked at more closely."""
         at, kinds, fits = asked
         closer = {*self.cards.reserved, self.cards.node_of(pod.uid)}  # more may be free to this pod than to others
@@ -200,13 +200,13 @@ class ExtenderBoard:
                 unresolvable[name] = denial
             elif name not in closer:
                 if left not in told:
-                    told[left] = lacking(pod.asked, Left(*left), 0)
+                    told[left] = lacking(pod.asked, LeftOnNode(*left), 0)
                 failed[name] = told[left]
             elif self._room(pod, self.cards.nodes[name]) is not None:
                 fits[number] = True
             else:
                 failed[name] = self._lacking(pod, self.cards.nodes[name])
-        return Verdict(tuple(compress(nodes, fits.tolist())), failed, unresolvable)
+        return FilterVerdict(tuple(compress(nodes, fits.tolist())), failed, unresolvable)
 
     def _has_cards(self, task: Task, at: Positions) -> NDArray[np.bool_]:
         """Which of the nodes at these positions have room now for what one question can say of a pod."""
@@ -240,7 +240,7 @@ class ExtenderBoard:
         free = self.cards.free_for(pod, node)
         return place_beside_plugin(pod.asked, free, self._chosen(pod, node, free))
 
-    def _chosen(self, pod: CardPod, node: CardNode, free: FreeCards) -> tuple[int, ...] | None:
+    def _chosen(self, pod: CardPod, node: CardNode, free: FreeOnNode) -> tuple[int, ...] | None:
         """The policy's choice of cards, where it is asked for one and knows what is free."""
         part = pod.asked.parts[0] if len(pod.asked.parts) == 1 else None
         if part is None or (part.milli < WHOLE and not self._by_policy):
@@ -255,7 +255,7 @@ class ExtenderBoard:
         roomy = max(
             (memory for memory, milli in zip(free.memory, free.milli, strict=True) if milli >= share), default=0
         )
-        left = Left(len(free.whole()), max(free.milli, default=0), roomy)
+        left = LeftOnNode(len(free.whole()), max(free.milli, default=0), roomy)
         return lacking(pod.asked, left, len(self.cards.reserved.get(node.name, ())))
 
 

@@ -4,7 +4,7 @@ from functools import lru_cache
 from typing import Final
 
 from reservation_core.domain.asked_cards import AskedCards
-from reservation_core.domain.cards_in_use import CardNode, Left
+from reservation_core.domain.cards_in_use import CardNode, LeftOnNode
 from reservation_core.domain.model_usage import shown
 from reservation_core.domain.placement.tasks import WHOLE
 
@@ -54,7 +54,7 @@ def _never_together(asked: AskedCards, node: CardNode) -> str | None:
     return None
 
 
-def lacking(asked: AskedCards, left: Left, promised: int) -> str:
+def lacking(asked: AskedCards, left: LeftOnNode, promised: int) -> str:
     """What a node has too little of now: by what is left there, and how many of its cards are promised."""
     if asked.shares and not is_simple(asked):
         return _no_room(left.whole, promised)

@@ -23,7 +23,7 @@ from reservation_core.domain.admission import (
     members,
 )
 from reservation_core.domain.cards_in_containers import NO_CARDS, NVIDIA_VISIBLE_DEVICES, cuda_devices, node_devices
-from reservation_core.domain.container_variables import Teller, WantedVariable, tell
+from reservation_core.domain.container_variables import VariableOwner, WantedVariable, tell
 from reservation_core.domain.gpu_resources import is_gpu_resource
 from reservation_core.domain.pod_changes import PodChanges
 from reservation_core.domain.pod_containers import (
@@ -176,8 +176,8 @@ def _written(rules: InjectionRules) -> str:
     return NVIDIA_VISIBLE_DEVICES if rules.own_cards else map_marks.CUDA_VISIBLE_DEVICES
 
 
-def _teller(rules: InjectionRules) -> Teller:
-    return Teller("the map", "change the map", override=rules.override_devices)
+def _teller(rules: InjectionRules) -> VariableOwner:
+    return VariableOwner("the map", "change the map", override=rules.override_devices)
 
 
 def _refuse_gpus(spec: Mapping[str, Any], rules: InjectionRules) -> None:

@@ -18,7 +18,7 @@ from reservation_core.domain.changes import (
     AvoidNodes,
     BookingOver,
     CancelRequested,
-    Change,
+    DecidedChange,
     DeletePods,
     DrainBefore,
     Effect,
@@ -96,12 +96,12 @@ def transition(reservation: Reservation, event: Event, now: datetime) -> tuple[R
             assert_never(event)
 
 
-def decide(reservation: Reservation, event: Event, now: datetime) -> Change | None:
+def decide(reservation: Reservation, event: Event, now: datetime) -> DecidedChange | None:
     """Like `transition`, as a change to write; None when there is nothing to do."""
     after, effects = transition(reservation, event, now)
     if after is reservation and not effects:
         return None
-    return Change(reservation, after, effects, now)
+    return DecidedChange(reservation, after, effects, now)
 
 
 def _of_pods(

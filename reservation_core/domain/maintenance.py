@@ -91,7 +91,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class CoveredRow:
     """An open row of the ledger that a window would lie over. `within` is the booking it lies in, if any."""
 
     reservation_id: str
@@ -110,7 +110,7 @@ class InTheWay:
     bookings: tuple[str, ...]
 
 
-def in_the_way(taken: Iterable[Taken]) -> InTheWay:
+def in_the_way(taken: Iterable[CoveredRow]) -> InTheWay:
     """Sort what a window would lie over. Raises CalendarConflictError for another window: two don't overlap."""
     slots: set[str] = set()
     jobs: set[str] = set()

@@ -21,7 +21,7 @@ class Overlap(StrEnum):
     ALLOW = "allow"
 
 
-class Obstacle(StrEnum):
+class BindObstacle(StrEnum):
     """Why a pod is not bound."""
 
     NOT_ADMITTED = "NotAdmitted"
@@ -39,7 +39,7 @@ class Obstacle(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class MapNode:
     """A node as the API has it now.
 
     `allocatable` is in thousandths of cores (`cpu`), bytes and pieces. `uuids` are those of its cards, lower case, by
@@ -115,11 +115,11 @@ class Bind:
 class Wait:
     """The pod can't be bound now. `message` names every obstacle, `obstacle` is the first."""
 
-    obstacle: Obstacle
+    obstacle: BindObstacle
     message: str
 
 
-Found = tuple[Obstacle, str]
+Found = tuple[BindObstacle, str]
 _OF_UNREADY = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
 _OF_CORDONED = "node.kubernetes.io/unschedulable"
 _MOST_TOLD = 8
@@ -131,7 +131,7 @@ class Board:
 
     def __init__(self, logical_label: str) -> None:
         self._label = logical_label
-        self._nodes: dict[str, Node] = {}
+        self._nodes: dict[str, MapNode] = {}
         self._called: dict[str, set[str]] = {}
         self._burdens: dict[str, dict[str, Burden]] = {}
         self._where: dict[str, str] = {}
@@ -148,7 +148,7 @@ class Board:
         (self._enforced.add if enforced else self._enforced.discard)(namespace)
         return news
 
-    def put_node(self, node: Node) -> None:
+    def put_node(self, node: MapNode) -> None:
         """A node is there, or has changed."""
         self._forget_name(node.name)
         self._nodes[node.name] = node
@@ -156,7 +156,7 @@ class Board:
         if called:
             self._called.setdefault(called, set()).add(node.name)
 
-    def knows(self, node: Node) -> bool:
+    def knows(self, node: MapNode) -> bool:
         """Whether a node is known to be exactly so."""
         return self._nodes.get(node.name) == node
 
@@ -194,7 +194,7 @@ class Board:
     def place(self, pod: MappedPod, overlap: Overlap) -> Bind | Wait:
         """Bind or wait. Changes nothing."""
         if pod.entry is None:
-            return Wait(Obstacle.NOT_ADMITTED, pod.refused or "The pod has no map.")
+            return Wait(BindObstacle.NOT_ADMITTED, pod.refused or "The pod has no map.")
         node = self._find(pod.entry.node)
         if isinstance(node, Wait):
             return node
@@ -202,7 +202,7 @@ class Board:
         obstacles = [
             *_closed(node, pod.terms),
             *_missing_cards(node, pod.entry.devices),
-            *([(Obstacle.DEVICE_IN_USE, shared)] if shared and overlap is Overlap.DENY else []),
+            *([(BindObstacle.DEVICE_IN_USE, shared)] if shared and overlap is Overlap.DENY else []),
             *self._promised(pod, node),
             *self._not_enough(pod, node),
             *self._ports(pod, node),
@@ -211,20 +211,22 @@ class Board:
             return Wait(obstacles[0][0], _told([text for _, text in obstacles]))
         return Bind(node.name, shared if shared and overlap is Overlap.WARN else None)
 
-    def _find(self, word: str) -> Node | Wait:
+    def _find(self, word: str) -> MapNode | Wait:
         called = sorted(self._called.get(word, ()))
         if len(called) > 1:
             names = " and ".join(called)
-            return Wait(Obstacle.TWO_NODES, f"The label {self._label}={word} is on {names}; take it from all but one.")
+            return Wait(
+                BindObstacle.TWO_NODES, f"The label {self._label}={word} is on {names}; take it from all but one."
+            )
         name = called[0] if called else word
         if name not in self._nodes:
             return Wait(
-                Obstacle.NO_SUCH_NODE,
+                BindObstacle.NO_SUCH_NODE,
                 f"There is no node {word}: none has the label {self._label}={word}, and none is called so.",
             )
         return self._nodes[name]
 
-    def _shared(self, pod: MappedPod, node: Node) -> str | None:
+    def _shared(self, pod: MappedPod, node: MapNode) -> str | None:
         """Who else has cards of the pod's, unless it is of one group with them."""
         use = pod.burden.use
         if use is None or not use.devices:
@@ -240,7 +242,7 @@ class Board:
         by = ", ".join(sorted({other.by for other in others})[:3]) + (" and others" if len(others) > 3 else "")
         return f"Cards {','.join(use.devices)} of {node.name} are, or may be, in use by {by}."
 
-    def _promised(self, pod: MappedPod, node: Node) -> Iterable[Found]:
+    def _promised(self, pod: MappedPod, node: MapNode) -> Iterable[Found]:
         """Cards that are reserved for somebody else before the pod will be gone."""
         devices = pod.entry.devices if pod.entry is not None else ()
         mine = _canonical(devices, node)
@@ -251,22 +253,22 @@ class Board:
                 continue
             for each in reserved:
                 if each.reservation_id != booking_id and (ends_at is None or each.starts_at < ends_at):
-                    yield Obstacle.DEVICE_RESERVED, each.detail
+                    yield BindObstacle.DEVICE_RESERVED, each.detail
                     break
 
-    def _not_enough(self, pod: MappedPod, node: Node) -> Iterable[Found]:
+    def _not_enough(self, pod: MappedPod, node: MapNode) -> Iterable[Found]:
         taken = self._taken.get(node.name, {})
         for resource, amount in sorted(pod.burden.requests.items()):
             free = node.allocatable.get(resource, 0) - taken.get(resource, 0)
             if amount > max(free, 0):
                 text = f"{node.name} has {max(free, 0)} of {_with_unit(resource)} free, and {amount} are asked for."
-                yield Obstacle.NOT_ENOUGH, text
+                yield BindObstacle.NOT_ENOUGH, text
 
-    def _ports(self, pod: MappedPod, node: Node) -> Iterable[Found]:
+    def _ports(self, pod: MappedPod, node: MapNode) -> Iterable[Found]:
         used = {port for each in self._burdens.get(node.name, {}).values() for port in each.ports}
         for port in pod.burden.ports:
             if any(_same_port(port, other) for other in used):
-                yield Obstacle.PORT_IN_USE, f"The host port {port} is in use on {node.name}."
+                yield BindObstacle.PORT_IN_USE, f"The host port {port} is in use on {node.name}."
 
     def _add(self, node: str, requests: Mapping[str, int], sign: int) -> None:
         taken = self._taken.setdefault(node, {})
@@ -287,32 +289,32 @@ def _told(sentences: list[str]) -> str:
     return " ".join(sentences[:_MOST_TOLD]) + (f" And {more} more." if more > 0 else "")
 
 
-def _closed(node: Node, terms: Terms) -> Iterable[Found]:
+def _closed(node: MapNode, terms: Terms) -> Iterable[Found]:
     if not node.ready:
-        yield Obstacle.NOT_READY, f"{node.name} is not ready."
+        yield BindObstacle.NOT_READY, f"{node.name} is not ready."
     if node.cordoned:
-        yield Obstacle.CORDONED, f"{node.name} is cordoned; `kubectl uncordon {node.name}` opens it."
+        yield BindObstacle.CORDONED, f"{node.name} is cordoned; `kubectl uncordon {node.name}` opens it."
     if not terms.matches(node.name, node.labels):
-        yield Obstacle.NOT_SELECTED, f"The pod's own node selector or affinity does not let it onto {node.name}."
+        yield BindObstacle.NOT_SELECTED, f"The pod's own node selector or affinity does not let it onto {node.name}."
     told = {*(() if node.ready else _OF_UNREADY), *((_OF_CORDONED,) if node.cordoned else ())}
     for taint in terms.untolerated([taint for taint in node.taints if taint.key not in told]):
-        yield Obstacle.TAINTED, f"{node.name} has the taint {taint}, which the pod does not tolerate."
+        yield BindObstacle.TAINTED, f"{node.name} has the taint {taint}, which the pod does not tolerate."
 
 
-def _missing_cards(node: Node, devices: Collection[str]) -> Iterable[Found]:
+def _missing_cards(node: MapNode, devices: Collection[str]) -> Iterable[Found]:
     """Cards that the node is known not to have."""
     if node.card_count is None:
         return
     for device in devices:
         if device.isdigit() and int(device) >= node.card_count:
             text = f"{node.name} has no card {device}: it has {node.card_count}, counted from 0."
-            yield Obstacle.NO_SUCH_DEVICE, text
+            yield BindObstacle.NO_SUCH_DEVICE, text
         known = device.startswith("GPU-") and len(node.uuids) == node.card_count
         if known and device.lower() not in node.uuids.values():
-            yield Obstacle.NO_SUCH_DEVICE, f"{node.name} has no card {device}."
+            yield BindObstacle.NO_SUCH_DEVICE, f"{node.name} has no card {device}."
 
 
-def _canonical(devices: Iterable[str], node: Node) -> set[str]:
+def _canonical(devices: Iterable[str], node: MapNode) -> set[str]:
     """Cards by index where that is known, else by UUID in lower case."""
     indices = {uuid: str(index) for index, uuid in node.uuids.items()}
     return {indices.get(device.lower(), device.lower()) for device in devices}

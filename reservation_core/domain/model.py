@@ -152,7 +152,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class PodWorkload:
     """What a pod runs. An empty `command` is a session: the GPUs are held and nothing is started in them.
 
     `unread`: its variables are stored sealed, as this, and can't be read here; `env` is empty then.
@@ -210,7 +210,7 @@ class Reservation:
     nodes: int
     duration: timedelta
     priority: int
-    workload: Workload
+    workload: PodWorkload
     created_at: datetime
     version: int
     attempt: int = 0
@@ -316,7 +316,7 @@ class PodSpec:
     node: str
     gpu_indices: tuple[int, ...]
     gpu_uuids: tuple[str | None, ...]
-    workload: Workload
+    workload: PodWorkload
     env: tuple[tuple[str, str], ...]
     deadline: datetime
     grace: timedelta

@@ -77,7 +77,7 @@ class ToldOf:
 
 
 @dataclass(frozen=True, slots=True)
-class Occurrence:
+class NoticedEvent:
     """The event behind a notice: its kind in the record, who did it, why, and what else the record says."""
 
     kind: NoticeKind
@@ -104,7 +104,7 @@ class Notice:
     about: ToldOf | None = None
 
 
-def notice_of(occurrence: Occurrence, about: ToldOf | None, *, user: str, delivery: str) -> Notice:
+def notice_of(occurrence: NoticedEvent, about: ToldOf | None, *, user: str, delivery: str) -> Notice:
     """The notice of an event; `about` is None for pods that use no booking."""
     if occurrence.event == _DISPLACED or about is None:
         thing, happened, advice = *_of_pod(occurrence), None
@@ -162,7 +162,7 @@ _HEADLINES = {
 }
 
 
-def _words(occurrence: Occurrence, about: ToldOf) -> tuple[str, str | None]:
+def _words(occurrence: NoticedEvent, about: ToldOf) -> tuple[str, str | None]:
     """What happened, and what to do about it."""
     kind = occurrence.kind
     match kind:
@@ -218,7 +218,7 @@ _OfBookings = Literal[
 ]
 
 
-def _of_bookings(kind: _OfBookings, occurrence: Occurrence, about: ToldOf) -> tuple[str, str | None]:
+def _of_bookings(kind: _OfBookings, occurrence: NoticedEvent, about: ToldOf) -> tuple[str, str | None]:
     name, slot = _named(about), _slot(occurrence, about)
     match kind:
         case NoticeKind.CONFIRMED:
@@ -252,7 +252,7 @@ def _of_bookings(kind: _OfBookings, occurrence: Occurrence, about: ToldOf) -> tu
             assert_never(kind)
 
 
-def _of_pod(occurrence: Occurrence) -> tuple[str, str]:
+def _of_pod(occurrence: NoticedEvent) -> tuple[str, str]:
     """What a pod is called, and what happened to it."""
     named = "/".join(str(occurrence.data.get(part) or "?") for part in ("namespace", "name"))
     thing = f"pod {one_line(named, 2 * _LONGEST_NAME)}"
@@ -274,14 +274,14 @@ def _cards(about: ToldOf) -> str:
     return f"{about.gpus} x {kind}{many}"
 
 
-def _slot(occurrence: Occurrence, about: ToldOf) -> str:
+def _slot(occurrence: NoticedEvent, about: ToldOf) -> str:
     """The slot as it was at the event: bookings are recorded with it, and may have been moved since."""
     starts = _time(occurrence.data, "start") or about.starts_at
     ends = _time(occurrence.data, "end") or about.ends_at
     return f"from {_moment(starts)} to {_moment(ends)}"
 
 
-def _at(name: str, occurrence: Occurrence, about: ToldOf) -> str:
+def _at(name: str, occurrence: NoticedEvent, about: ToldOf) -> str:
     known = about.starts_at if name == "starts_at" else about.ends_at
     at = _time(occurrence.data, name) or known
     if at is None:
@@ -290,16 +290,16 @@ def _at(name: str, occurrence: Occurrence, about: ToldOf) -> str:
     return f"at {_moment(at)}" + (f" (in {_about(left)})" if left > 0 else "")
 
 
-def _until(occurrence: Occurrence, about: ToldOf) -> str:
+def _until(occurrence: NoticedEvent, about: ToldOf) -> str:
     return _moment(_time(occurrence.data, "ends_at") or about.ends_at)
 
 
-def _window(occurrence: Occurrence) -> str:
+def _window(occurrence: NoticedEvent) -> str:
     starts, ends = _time(occurrence.data, "starts_at"), _time(occurrence.data, "ends_at")
     return "" if starts is None or ends is None else f", from {_moment(starts)} to {_moment(ends)}"
 
 
-def _maintenance_advice(occurrence: Occurrence, about: ToldOf) -> str:
+def _maintenance_advice(occurrence: NoticedEvent, about: ToldOf) -> str:
     by = _time(occurrence.data, "job_ends_by")
     if not about.is_job:
         return f"`gpu-dev book show {about.id}` says what is left of it; if that is not enough, book another time."
@@ -308,7 +308,7 @@ def _maintenance_advice(occurrence: Occurrence, about: ToldOf) -> str:
     return f"It is ended by {_moment(by)}: save your work before, and submit the rest again."
 
 
-def _outcome(occurrence: Occurrence) -> str:
+def _outcome(occurrence: NoticedEvent) -> str:
     return " well" if occurrence.event == "succeeded" else ""
 
 

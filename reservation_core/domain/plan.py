@@ -106,7 +106,7 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class PlannedSlot:
     """A decision: this job will have these cards for [start, end) at the latest, and nobody else may be given them.
 
     It takes the place of the slot that the job had. Without `gpus` the job has none any more: it can't be placed.

@@ -88,7 +88,7 @@ class EndRules:
     override_budgets: bool = False
 
 
-class Step(StrEnum):
+class EndingStep(StrEnum):
     """What is asked of the cluster."""
 
     NOTHING = "nothing"
@@ -108,7 +108,7 @@ class Ending:
     after: Memory
     end: datetime | None
     why: str
-    step: Step = Step.NOTHING
+    step: EndingStep = EndingStep.NOTHING
     mark: bool = False
     warn: bool = False
     asks: bool = False
@@ -146,7 +146,7 @@ def ending(
     kept = before.refused_at is not None and now - before.refused_at >= rules.budget_patience
     tells = kept and before.told_at is None
     after = replace(after, asked_at=before.asked_at or now, told_at=now if tells else before.told_at)
-    step = Step.DELETE if kept and rules.override_budgets else Step.EVICT
+    step = EndingStep.DELETE if kept and rules.override_budgets else EndingStep.EVICT
     asks = before.asked_at is None
     return Ending(after, end, why, step, asks=asks, displaced=displaced is not None, tells_refusal=tells)
 

@@ -56,7 +56,7 @@ class Admission:
     node: str | None = None
 
 
-class Outcome(StrEnum):
+class ReportOutcome(StrEnum):
     """What a report has come to. Stable: clients match on it."""
 
     RECORDED = "recorded"
@@ -71,7 +71,7 @@ class Judged:
     """What a report has come to, and why. `until` is the end of the booking that the pod uses."""
 
     uid: str
-    outcome: Outcome
+    outcome: ReportOutcome
     reason: str
     booking_id: str | None = None
     until: datetime | None = None
@@ -99,9 +99,11 @@ class Register:
         if pod.ended_at is not None and open_row is None:
             # Told again, it must not use another booking of the same time for an instant.
             if rows and (pod.since is None or _over_at(rows.values()) >= until):
-                return Judged(pod.uid, Outcome.UNCHANGED, "Its end is known.")
+                return Judged(pod.uid, ReportOutcome.UNCHANGED, "Its end is known.")
             if pod.since is None:
-                return Judged(pod.uid, Outcome.NOT_IN_SLOT, "It was not reported before: say in `since` when it began.")
+                return Judged(
+                    pod.uid, ReportOutcome.NOT_IN_SLOT, "It was not reported before: say in `since` when it began."
+                )
         began = open_row.admitted_at if open_row is not None else until
         since = min(began if pod.since is None else pod.since, until)
         judged = self._use(pod, since, until, open_row)
@@ -115,35 +117,37 @@ class Register:
         kind = "GPUs" if pod.gpu_type is None else pod.gpu_type
         if slot is None:
             what = f"of {pod.gpus} {kind} in that time" if pod.booking_id is None else pod.booking_id
-            return Judged(pod.uid, Outcome.NO_BOOKING, f"{pod.user} has no booking {what}.")
+            return Judged(pod.uid, ReportOutcome.NO_BOOKING, f"{pod.user} has no booking {what}.")
         where = (slot.booking_id, slot.ends)
         rows = self._rows.setdefault(pod.uid, {})
         if slot.booking_id in rows:
-            return Judged(pod.uid, Outcome.UNCHANGED, f"It is known to use {slot.booking_id}.", *where)
+            return Judged(pod.uid, ReportOutcome.UNCHANGED, f"It is known to use {slot.booking_id}.", *where)
         if not _fits(pod, slot):
             has = f"{slot.booking_id} has {slot.gpus} {slot.gpu_type}"
-            return Judged(pod.uid, Outcome.NO_BOOKING, f"{has}, the pod has {pod.gpus} {kind}.")
+            return Judged(pod.uid, ReportOutcome.NO_BOOKING, f"{has}, the pod has {pod.gpus} {kind}.")
         # Times of one pod never overlap: it went on here when what it used before was over.
         admitted = max(since, slot.begins, _over_at(rows.values())) if rows else max(since, slot.begins)
         if admitted > until or admitted >= slot.ends:
             span = f"from {_said(slot.begins)} to {_said(slot.ends)}"
-            return Judged(pod.uid, Outcome.NOT_IN_SLOT, f"{slot.booking_id} is {span}, the pod ran at another time.")
+            return Judged(
+                pod.uid, ReportOutcome.NOT_IN_SLOT, f"{slot.booking_id} is {span}, the pod ran at another time."
+            )
         if open_row is not None:
             self._close(open_row, admitted)
         row = Admission(slot.booking_id, pod.uid, pod.namespace, pod.name, pod.gpus, admitted, node=pod.node)
         rows[slot.booking_id] = self.new[pod.uid, slot.booking_id] = row
-        return Judged(pod.uid, Outcome.RECORDED, f"It uses {slot.booking_id} since {_said(admitted)}.", *where)
+        return Judged(pod.uid, ReportOutcome.RECORDED, f"It uses {slot.booking_id} since {_said(admitted)}.", *where)
 
     def _end(self, pod: PodReport, until: datetime, judged: Judged) -> Judged:
         open_row = next((row for row in self._rows.get(pod.uid, {}).values() if row.ended_at is None), None)
         if open_row is None:
             return judged
         self._close(open_row, until)
-        if judged.outcome is Outcome.RECORDED:
+        if judged.outcome is ReportOutcome.RECORDED:
             return judged
         slot = self._slots.get(open_row.booking_id)
         detail = f"It used {open_row.booking_id} until {_said(until)}."
-        return Judged(pod.uid, Outcome.ENDED, detail, open_row.booking_id, None if slot is None else slot.ends)
+        return Judged(pod.uid, ReportOutcome.ENDED, detail, open_row.booking_id, None if slot is None else slot.ends)
 
     def _close(self, row: Admission, at: datetime) -> None:
         closed = replace(row, ended_at=max(row.admitted_at, at))

@@ -12,9 +12,9 @@ from reservation_core.domain.model import ReservationKind
 from reservation_core.domain.quota_windows import WEEK, week_start
 from reservation_core.domain.rules import (
     NOTHING_HELD,
-    BrokenRule,
     Holding,
     OpenBooking,
+    RuleBreach,
     RuleRequest,
     UsageView,
     check,
@@ -40,16 +40,16 @@ class OpenReservation:
 
 
 @dataclass(frozen=True, slots=True)
-class Affected:
+class AffectedByPolicy:
     """One of these, and the rules that it would break and does not break now."""
 
     reservation: OpenReservation
-    broken: tuple[BrokenRule, ...]
+    broken: tuple[RuleBreach, ...]
 
 
 def affected_by(
     before: Policy, after: Policy, opened: Sequence[OpenReservation], holdings: Sequence[Holding], now: datetime
-) -> list[Affected]:
+) -> list[AffectedByPolicy]:
     """Those of `opened` that break a rule of `after` which they keep by `before`, in the order given.
 
     `holdings` are what everybody holds and has held this week. A job that waits is affected when it would wait for
@@ -71,7 +71,7 @@ def affected_by(
             if rule.code not in kept and (each.start is not None or rule.code in QUOTAS)
         )
         if broken:
-            found.append(Affected(each, broken))
+            found.append(AffectedByPolicy(each, broken))
     return found
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from reservation_core.domain.changes import Change
+from reservation_core.domain.changes import DecidedChange
 from reservation_core.domain.model import JobStatus
 
 SLACK = timedelta(seconds=2)
@@ -28,7 +28,7 @@ class WaitEnd:
     started: bool
 
 
-def wait_end(change: Change) -> WaitEnd | None:
+def wait_end(change: DecidedChange) -> WaitEnd | None:
     """The end of a job's wait, if a change is one: it runs since, or is over without having run."""
     before, after = change.before, change.after
     if before.status not in _BEFORE_RUNNING or after.status in _BEFORE_RUNNING:

@@ -21,7 +21,7 @@ from reservation_core.domain.rules import Holding
 _HOUR = length_micros(timedelta(hours=1))
 
 
-class Claim(NamedTuple):
+class QuotaClaim(NamedTuple):
     """What somebody has of a type of GPU."""
 
     user: str
@@ -56,7 +56,7 @@ class QuotaBook:
         self._names = names
         self._bounds: dict[Asker, tuple[_Bound, ...]] = {}
         self._meters: dict[_Key, Meter] = {}
-        self._claims: dict[str, tuple[Claim, ...]] = {}
+        self._claims: dict[str, tuple[QuotaClaim, ...]] = {}
         self._ids: dict[tuple[str | None, str | None], set[str]] = {}
 
     def binds(self, asker: Asker) -> bool:
@@ -92,7 +92,7 @@ class QuotaBook:
             ]
         return Reason(ReasonCode.QUOTA_REACHED, " ".join(broken)) if broken else None
 
-    def put(self, reservation_id: str, claims: tuple[Claim, ...]) -> bool:
+    def put(self, reservation_id: str, claims: tuple[QuotaClaim, ...]) -> bool:
         """This is what a reservation has from now on; true when somebody may have more than before."""
         before = self._claims.get(reservation_id, ())
         if before == claims:
@@ -116,7 +116,7 @@ class QuotaBook:
     def put_for(self, reservation_id: str, asker: Asker, amount: Amount) -> bool:
         """The same of a job that waits or starts."""
         user = self._names.get(asker.owner)
-        claims = () if user is None else (Claim(user, asker.project, asker.gpu_type, amount),)
+        claims = () if user is None else (QuotaClaim(user, asker.project, asker.gpu_type, amount),)
         return self.put(reservation_id, claims)
 
     def note_held(self, holdings: Iterable[Holding], waiting: Collection[str] = ()) -> bool:
@@ -124,7 +124,7 @@ class QuotaBook:
 
         Of those who are `waiting` it is known already.
         """
-        claims: dict[str, list[Claim]] = {}
+        claims: dict[str, list[QuotaClaim]] = {}
         for each in holdings:
             claims.setdefault(each.reservation_id, []).append(_claim(each))
         freed = False
@@ -165,7 +165,7 @@ class QuotaBook:
             self._meters[key] = meter
         return self._meters[key]
 
-    def _counting(self, claim: Claim) -> Iterator[Meter]:
+    def _counting(self, claim: QuotaClaim) -> Iterator[Meter]:
         """The meters that count it."""
         owners: list[tuple[str | None, str | None]] = [(claim.user, None)]
         if claim.project is not None:
@@ -177,7 +177,7 @@ class QuotaBook:
                     if meter is not None:
                         yield meter
 
-    def _ids_of(self, claims: Iterable[Claim]) -> Iterator[set[str]]:
+    def _ids_of(self, claims: Iterable[QuotaClaim]) -> Iterator[set[str]]:
         for claim in claims:
             yield self._ids.setdefault((claim.user, None), set())
             if claim.project is not None:
@@ -200,16 +200,16 @@ class QuotaBook:
                 meter.add(amount)
 
 
-def _claim(holding: Holding) -> Claim:
+def _claim(holding: Holding) -> QuotaClaim:
     amount = Amount(holding.gpus, to_micros(holding.start), to_micros(holding.end))
-    return Claim(holding.user, holding.project, holding.gpu_type, amount)
+    return QuotaClaim(holding.user, holding.project, holding.gpu_type, amount)
 
 
-def _in_order(claim: Claim) -> tuple[str, str, str, Amount]:
+def _in_order(claim: QuotaClaim) -> tuple[str, str, str, Amount]:
     return (claim.user, claim.project or "", claim.gpu_type, claim.amount)
 
 
-def _covers(after: Claim, before: Claim) -> bool:
+def _covers(after: QuotaClaim, before: QuotaClaim) -> bool:
     return (
         after[:3] == before[:3]
         and after.amount.gpus >= before.amount.gpus
@@ -218,7 +218,7 @@ def _covers(after: Claim, before: Claim) -> bool:
     )
 
 
-def _is_of(claim: Claim, key: _Key) -> bool:
+def _is_of(claim: QuotaClaim, key: _Key) -> bool:
     return claim.user == key.user if key.project is None else claim.project == key.project
 
 

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from reservation_core.domain.calendar import length_micros, to_micros
 from reservation_core.domain.limits import Policy, RuleName
 from reservation_core.domain.model import Reason, ReservationKind
-from reservation_core.domain.plan import Asker, Slot, Start
+from reservation_core.domain.plan import Asker, PlannedSlot, Start
 from reservation_core.domain.quota_book import QuotaBook
 from reservation_core.domain.quota_meters import Amount
 from reservation_core.domain.rules import Holding
@@ -69,7 +69,7 @@ class Ruling:
             self._count(start, start.asker)
         return reason
 
-    def refuses_slot(self, slot: Slot) -> Reason | None:
+    def refuses_slot(self, slot: PlannedSlot) -> Reason | None:
         """Which quotas don't allow a slot; None when it is allowed."""
         if slot.asker is None:
             return None
@@ -84,7 +84,7 @@ class Ruling:
         book.note_held(holdings)
         return book
 
-    def _count(self, placed: Start | Slot, asker: Asker) -> None:
+    def _count(self, placed: Start | PlannedSlot, asker: Asker) -> None:
         amount = Amount(len(placed.gpus), to_micros(placed.start), to_micros(placed.end))
         self._book.put_for(placed.id, asker, amount)
 

@@ -25,7 +25,7 @@ class ServerProgress:
     at: datetime
 
 
-class Standing(StrEnum):
+class ReplicaStanding(StrEnum):
     """What a replica is to somebody who wants to read there."""
 
     WHOLE = "whole"
@@ -36,17 +36,17 @@ class Standing(StrEnum):
     """It follows nobody (it was promoted, say), or follows another history, or its clock is off."""
 
 
-def standing(replica: ServerProgress, primary: ServerProgress, elapsed: timedelta) -> Standing:
+def standing(replica: ServerProgress, primary: ServerProgress, elapsed: timedelta) -> ReplicaStanding:
     """What a replica is, when the primary was asked first and the replica answered `elapsed` after that question."""
     if primary.follows or not replica.follows:
-        return Standing.OTHER
+        return ReplicaStanding.OTHER
     if (replica.system, replica.timeline) != (primary.system, primary.timeline):
-        return Standing.OTHER
+        return ReplicaStanding.OTHER
     if not primary.at - CLOCKS_DIFFER <= replica.at <= primary.at + elapsed + CLOCKS_DIFFER:
-        return Standing.OTHER
+        return ReplicaStanding.OTHER
     if primary.position is None or replica.position is None:
-        return Standing.OTHER
-    return Standing.WHOLE if replica.position >= primary.position else Standing.BEHIND
+        return ReplicaStanding.OTHER
+    return ReplicaStanding.WHOLE if replica.position >= primary.position else ReplicaStanding.BEHIND
 
 
 class ReplicationLag:

@@ -14,7 +14,7 @@ EVENTS_READ = timedelta(days=7)
 """Notifications, metrics and open pages read the newest events; none of them is as late as that."""
 
 
-class Kind(StrEnum):
+class HistoryKind(StrEnum):
     """What is removed when it is old."""
 
     EVENTS = "events"
@@ -55,7 +55,7 @@ class StillNeeded:
 class Removed:
     """What was removed of one kind so far. `kept_bytes` is None where nothing but the disk knows."""
 
-    kind: Kind
+    kind: HistoryKind
     count: int
     oldest_at: datetime | None
     kept_bytes: int | None

@@ -95,7 +95,7 @@ NOTHING_HELD = UsageView()
 
 
 @dataclass(frozen=True, slots=True)
-class BrokenRule:
+class RuleBreach:
     """A rule that says no: a stable code, and what it means here and what to do.
 
     `possible_from` is the earliest start at which this rule would hold, if another start helps; `ask_from` is when the
@@ -108,10 +108,10 @@ class BrokenRule:
     ask_from: datetime | None = None
 
 
-def not_in_project(project: str, who: str = "You are") -> BrokenRule:
+def not_in_project(project: str, who: str = "You are") -> RuleBreach:
     """Only members may ask for GPUs for a project; to others it is all the same whether there is such a project."""
     detail = f"{who} in no project {project}. Leave `project` out, or ask to be made a member."
-    return BrokenRule("no_such_project", detail)
+    return RuleBreach("no_such_project", detail)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ class _Question:
         ]
 
 
-def check(request: RuleRequest, policy: Policy, usage: UsageView, now: datetime) -> list[BrokenRule]:
+def check(request: RuleRequest, policy: Policy, usage: UsageView, now: datetime) -> list[RuleBreach]:
     """Every rule that the request breaks, in the order of RuleName; empty when it may be."""
     limits = policy.limits(request.user, request.project, request.gpu_type)
     start = now if request.start is None else request.start
@@ -183,7 +183,7 @@ def possible_from(request: RuleRequest, policy: Policy, usage: UsageView, now: d
     return None
 
 
-def never_possible(request: RuleRequest, policy: Policy, now: datetime) -> list[BrokenRule]:
+def never_possible(request: RuleRequest, policy: Policy, now: datetime) -> list[RuleBreach]:
     """The rules that a job breaks whatever else is held: it would wait for ever."""
     return check(request, policy, NOTHING_HELD, now)
 
@@ -249,7 +249,7 @@ def _lifted(question: _Question) -> frozenset[RuleName]:
     return frozenset(name for each in relaxed.value if notice <= each.starts_within for name in each.lifts)
 
 
-def _max_gpus(q: _Question, limit: int, scope: Scope) -> BrokenRule | None:
+def _max_gpus(q: _Question, limit: int, scope: Scope) -> RuleBreach | None:
     held = q.counted(scope)
     gpus = q.request.gpus
     most = peak(held, q.start, q.end)
@@ -262,7 +262,7 @@ def _max_gpus(q: _Question, limit: int, scope: Scope) -> BrokenRule | None:
     else:
         fewer = f", or ask for at most {counted(limit - most, 'GPU')}" if most < limit else ""
         advice = f"Start at {said_moment(at)}{fewer}"
-    return BrokenRule(
+    return RuleBreach(
         RuleName.MAX_GPUS.value,
         f"Asked for: {counted(gpus, 'GPU')}{beside}; at most {limit} at once are allowed ({of_scope(scope)}). "
         f"{advice}.",
@@ -285,7 +285,7 @@ def _promised(q: _Question, scope: Scope) -> str:
     return f", {sum(each.gpus for each in slots)} of them promised to {' and '.join(whose)}"
 
 
-def _max_gpu_hours(q: _Question, limit: float, scope: Scope) -> BrokenRule | None:
+def _max_gpu_hours(q: _Question, limit: float, scope: Scope) -> RuleBreach | None:
     held = q.counted(scope)
     allowed = limit * _HOUR
     asked = Held(q.request.gpus, q.start, q.end)
@@ -296,7 +296,7 @@ def _max_gpu_hours(q: _Question, limit: float, scope: Scope) -> BrokenRule | Non
             continue
         at = earliest_in_weeks(held, q.request.gpus, allowed, q.start, q.request.duration)
         advice = "Ask for fewer or for less time" if at is None else f"Ask for less, or start at {said_moment(at)}"
-        return BrokenRule(
+        return RuleBreach(
             RuleName.MAX_GPU_HOURS_PER_WEEK.value,
             f"{said_hours(more)} GPU-hours are asked for in the week from {week:%Y-%m-%d} (UTC), where "
             f"{said_hours(used)} are taken; {limit:g} are allowed ({of_scope(scope)}). {advice}.",
@@ -305,21 +305,21 @@ def _max_gpu_hours(q: _Question, limit: float, scope: Scope) -> BrokenRule | Non
     return None
 
 
-def _max_duration(q: _Question, limit: timedelta, scope: Scope) -> BrokenRule | None:
+def _max_duration(q: _Question, limit: timedelta, scope: Scope) -> RuleBreach | None:
     if q.request.duration <= limit:
         return None
-    return BrokenRule(
+    return RuleBreach(
         RuleName.MAX_DURATION.value,
         f"Asked for: {said_length(q.request.duration)}; at most {said_length(limit)} are allowed ({of_scope(scope)}). "
         "Ask for less time.",
     )
 
 
-def _max_advance(q: _Question, limit: timedelta, scope: Scope) -> BrokenRule | None:
+def _max_advance(q: _Question, limit: timedelta, scope: Scope) -> RuleBreach | None:
     if q.start - q.now <= limit:
         return None
     ask_from = q.start - limit
-    return BrokenRule(
+    return RuleBreach(
         RuleName.MAX_ADVANCE.value,
         f"A booking may start at most {said_length(limit)} from now ({of_scope(scope)}): "
         f"not after {said_moment(q.now + limit)}. Start earlier, or ask again from {said_moment(ask_from)} on.",
@@ -327,11 +327,11 @@ def _max_advance(q: _Question, limit: timedelta, scope: Scope) -> BrokenRule | N
     )
 
 
-def _min_notice(q: _Question, limit: timedelta, scope: Scope) -> BrokenRule | None:
+def _min_notice(q: _Question, limit: timedelta, scope: Scope) -> RuleBreach | None:
     if q.start - q.now >= limit:
         return None
     at = whole_minute(q.now + limit)
-    return BrokenRule(
+    return RuleBreach(
         RuleName.MIN_NOTICE.value,
         f"A booking must be made {said_length(limit)} before its start ({of_scope(scope)}). "
         f"Start at {said_moment(at)} or later.",
@@ -339,21 +339,21 @@ def _min_notice(q: _Question, limit: timedelta, scope: Scope) -> BrokenRule | No
     )
 
 
-def _max_open_bookings(q: _Question, limit: int, scope: Scope) -> BrokenRule | None:
+def _max_open_bookings(q: _Question, limit: int, scope: Scope) -> RuleBreach | None:
     open_bookings = q.open_bookings(scope)
     if len(open_bookings) < limit:
         return None
     over = sorted(each.end for each in open_bookings)
     ask_from = max(over[len(over) - limit], q.now) if limit else None
     advice = "Ask an administrator" if ask_from is None else f"Cancel one, or ask again from {said_moment(ask_from)} on"
-    return BrokenRule(
+    return RuleBreach(
         RuleName.MAX_OPEN_BOOKINGS.value,
         f"{len(open_bookings)} bookings are open; at most {limit} at a time are allowed ({of_scope(scope)}). {advice}.",
         ask_from=ask_from,
     )
 
 
-def _cooldown(q: _Question, limit: timedelta, scope: Scope) -> BrokenRule | None:
+def _cooldown(q: _Question, limit: timedelta, scope: Scope) -> RuleBreach | None:
     """It lies after one's booking of a type: between the last one and this one, and between this one and the next."""
     mine = sorted(
         (each.start, each.end)
@@ -369,7 +369,7 @@ def _cooldown(q: _Question, limit: timedelta, scope: Scope) -> BrokenRule | None
             at = max(at, whole_minute(end + limit))
     if at == q.start:
         return None
-    return BrokenRule(
+    return RuleBreach(
         RuleName.COOLDOWN.value,
         f"{said_length(limit)} must lie between your bookings of this type ({of_scope(scope)}). "
         f"Start at {said_moment(at)}, or change the other booking.",
@@ -377,16 +377,16 @@ def _cooldown(q: _Question, limit: timedelta, scope: Scope) -> BrokenRule | None
     )
 
 
-def _priority(q: _Question, limit: int, scope: Scope) -> BrokenRule | None:
+def _priority(q: _Question, limit: int, scope: Scope) -> RuleBreach | None:
     if q.request.priority <= limit:
         return None
-    return BrokenRule(
+    return RuleBreach(
         RuleName.PRIORITY.value,
         f"Priority {q.request.priority} is asked for; at most {limit} is allowed ({of_scope(scope)}). Lower it.",
     )
 
 
-_RULES: dict[RuleName, Callable[[_Question, Any, Scope], BrokenRule | None]] = {
+_RULES: dict[RuleName, Callable[[_Question, Any, Scope], RuleBreach | None]] = {
     RuleName.MAX_GPUS: _max_gpus,
     RuleName.MAX_GPU_HOURS_PER_WEEK: _max_gpu_hours,
     RuleName.MAX_DURATION: _max_duration,

@@ -49,7 +49,7 @@ class RenewalRules:
     settle: timedelta
 
 
-class Step(Enum):
+class CertificateStep(Enum):
     """What is to be done next; after it, look again."""
 
     CREATE = "create"
@@ -65,23 +65,23 @@ class Step(Enum):
     WAIT = "wait"
 
 
-def next_step(holdings: Holdings | None, trusted: bool, rules: RenewalRules, now: datetime) -> Step:
+def next_step(holdings: Holdings | None, trusted: bool, rules: RenewalRules, now: datetime) -> CertificateStep:
     """The step that brings a Secret on. `trusted`: the configurations name exactly its living authorities."""
     if holdings is None:
-        return Step.CREATE
+        return CertificateStep.CREATE
     if not holdings.ours:
-        return Step.WAIT if trusted or not holdings.authorities else Step.TRUST
+        return CertificateStep.WAIT if trusted or not holdings.authorities else CertificateStep.TRUST
     living = authorities_alive(holdings, now)
     if not _usable(holdings.serving, living, now):
-        return Step.CREATE
+        return CertificateStep.CREATE
     if len(living) < len(holdings.authorities):
-        return Step.FORGET
+        return CertificateStep.FORGET
     if not trusted:
-        return Step.TRUST
+        return CertificateStep.TRUST
     coming = holdings.coming
     if coming is not None and _usable(coming, living, now) and rules.names <= coming.names:
-        return Step.PROMOTE if now >= coming.made_at + rules.settle else Step.WAIT
-    return Step.STAGE if _due(holdings.serving, rules, now) else Step.WAIT
+        return CertificateStep.PROMOTE if now >= coming.made_at + rules.settle else CertificateStep.WAIT
+    return CertificateStep.STAGE if _due(holdings.serving, rules, now) else CertificateStep.WAIT
 
 
 def authorities_alive(holdings: Holdings, now: datetime) -> frozenset[str]:

@@ -10,7 +10,7 @@ from functools import lru_cache
 from itertools import accumulate
 
 from reservation_core.domain.asked_cards import AskedCards
-from reservation_core.domain.card_footprints import FreeCards, place_beside_plugin
+from reservation_core.domain.card_footprints import FreeOnNode, place_beside_plugin
 from reservation_core.domain.cards_in_use import CardPod
 from reservation_core.domain.model_usage import ModelUsage
 from reservation_core.domain.placement.tasks import WHOLE
@@ -51,7 +51,7 @@ class ShareClaims:
         return [there[each] for each in sorted(there) if each != uid]
 
 
-def fit_in_any_order(pods: Sequence[AskedCards], free: FreeCards) -> bool:
+def fit_in_any_order(pods: Sequence[AskedCards], free: FreeOnNode) -> bool:
     """Whether each gets its cards, whoever of them comes, one after another; False also where that is too much to say.
 
     What is looked for cards one by one finds them in one order, and in another does not.
@@ -75,7 +75,7 @@ def _fit_in_any_order(start: _Cards, card_memory: int, pods: frozenset[tuple[Ask
             tried += 1
             if tried > _TRIED:
                 return False
-            here = FreeCards([milli for milli, _ in cards], [memory for _, memory in cards], card_memory)
+            here = FreeOnNode([milli for milli, _ in cards], [memory for _, memory in cards], card_memory)
             if place_beside_plugin(asked, here) is None or not fit(_sorted(here), left - Counter([asked])):
                 return False
         return True
@@ -123,5 +123,5 @@ def _payable(prices: Iterable[int], amount: int) -> int:
     return sum(spent <= amount for spent in accumulate(sorted(prices)))
 
 
-def _sorted(free: FreeCards) -> _Cards:
+def _sorted(free: FreeOnNode) -> _Cards:
     return tuple(sorted(zip(free.milli, free.memory, strict=True)))

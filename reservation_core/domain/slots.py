@@ -19,7 +19,7 @@ from reservation_core.domain.calendar import FOREVER, Row, length_micros, to_mom
 from reservation_core.domain.line import Entry, Order, ShapeLine
 from reservation_core.domain.picture import Picture
 from reservation_core.domain.placement.pool import Pool
-from reservation_core.domain.plan import Asker, LateStart, Slot, Waiting
+from reservation_core.domain.plan import Asker, LateStart, PlannedSlot, Waiting
 from reservation_core.domain.profile import Fit
 from reservation_core.domain.timeline import Timeline
 
@@ -32,7 +32,7 @@ LAPSED = "Its slot is over, and its GPUs were not free in it."
 class SlotPlan:
     """Which slots to write; `more` says that the line goes on, or something was given back meanwhile."""
 
-    slots: list[Slot]
+    slots: list[PlannedSlot]
     more: bool
 
 
@@ -55,7 +55,7 @@ class SlotPlanning(Picture):
             return SlotPlan([], more=True)
         for profile in self._profiles.values():
             profile.refresh()
-        decided: list[Slot] = []
+        decided: list[PlannedSlot] = []
         for job, because in self._slots_given_up(at):
             decided.append(self._find_slot(job, at, because))
         looked_at: list[Entry] = []
@@ -88,7 +88,7 @@ class SlotPlanning(Picture):
                     return False
         return True
 
-    def _look_at(self, job: Waiting, at: int) -> Slot | None:
+    def _look_at(self, job: Waiting, at: int) -> PlannedSlot | None:
         """A slot for one in line, or an earlier one; None where there is none."""
         slot = self._ledger.slots.get(job.id)
         if slot is None:
@@ -198,7 +198,7 @@ class SlotPlanning(Picture):
             last = looked_at[-1][:3]
             self._walk_after = last if self._walk_after is None else max(last, self._walk_after)
 
-    def _find_slot(self, job: Waiting, at: int, because: str | None) -> Slot:
+    def _find_slot(self, job: Waiting, at: int, because: str | None) -> PlannedSlot:
         """The earliest fit for a job that is nowhere in the calendar."""
         best: tuple[int, str, Pool, Fit] | None = None
         length = _length(job)
@@ -208,10 +208,10 @@ class SlotPlanning(Picture):
                 best = (fit.start, pool.gpu_type, pool, fit)
         if best is None:
             moment = to_moment(at)
-            return Slot(job.id, moment, moment, (), job.version, job.booking_id, because)
+            return PlannedSlot(job.id, moment, moment, (), job.version, job.booking_id, because)
         return self._write(job, best[2], best[3], because)
 
-    def _move_earlier(self, job: Waiting, start: int, at: int) -> Slot | None:
+    def _move_earlier(self, job: Waiting, start: int, at: int) -> PlannedSlot | None:
         """An earlier place for a job, with its own slot out of the way."""
         best: tuple[int, str, Pool, Fit] | None = None
         length = _length(job)
@@ -262,7 +262,7 @@ class SlotPlanning(Picture):
             allowed = quotas.earliest(asker, gpus, length, fit.start, job.id)
         return None
 
-    def _write(self, job: Waiting, pool: Pool, fit: Fit, because: str | None) -> Slot:
+    def _write(self, job: Waiting, pool: Pool, fit: Fit, because: str | None) -> PlannedSlot:
         start, end = fit.start, fit.start + _length(job)
         row: Row = (start, end, False, job.id)
         placed = [
@@ -280,7 +280,7 @@ class SlotPlanning(Picture):
             self._dirty.add(pool.gpu_type)
         asker = self._note_claim(job, pool.gpu_type, start, end)
         span = to_moment(start), to_moment(end)
-        return Slot(job.id, *span, tuple(placed), job.version, job.booking_id, because, asker)
+        return PlannedSlot(job.id, *span, tuple(placed), job.version, job.booking_id, because, asker)
 
 
 def _length(job: Waiting) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from reservation_core.domain.calendar import FOREVER, OVERRUN, GpuCalendar, Range, Row
 from reservation_core.domain.placement.card_masks import pick_cards
 from reservation_core.domain.placement.links import CardSets
-from reservation_core.domain.placement.pool import Card
+from reservation_core.domain.placement.pool import PoolCard
 
 
 class Timeline:
@@ -18,7 +18,7 @@ class Timeline:
 
     __slots__ = ("masks", "times")
 
-    def __init__(self, cards: Iterable[Card], now: int, without: str | None = None) -> None:
+    def __init__(self, cards: Iterable[PoolCard], now: int, without: str | None = None) -> None:
         """From the calendars of these cards; `without` the rows of one reservation, as if it were not there."""
         changes: dict[int, int] = {}
         mask = 0

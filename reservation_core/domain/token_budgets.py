@@ -11,7 +11,7 @@ from typing import NamedTuple
 from reservation_core.domain.calendar import length_micros
 from reservation_core.domain.errors import ForbiddenError
 from reservation_core.domain.rule_words import said_moment
-from reservation_core.domain.rules import BrokenRule
+from reservation_core.domain.rules import RuleBreach
 
 MICROS_AN_HOUR = 3_600_000_000
 MOST_HOURS = 1e9
@@ -49,18 +49,18 @@ def ask_for(reservation_id: str, gpus: int, duration: timedelta, before: timedel
     return Ask(reservation_id, gpus * length_micros(before), gpus * length_micros(duration))
 
 
-def refused(line: Sequence[Budget], asked_us: int, now: datetime) -> BrokenRule | None:
+def refused(line: Sequence[Budget], asked_us: int, now: datetime) -> RuleBreach | None:
     """Why a line of budgets, from the first token's to the last's, does not pay for this; None where all do."""
     for budget in line:
         if budget.until is not None and now >= budget.until:
-            return BrokenRule(
+            return RuleBreach(
                 OVER,
                 f"The budget of token {budget.token_id} ended at {said_moment(budget.until)}: nothing more can be"
                 " submitted, booked or extended with it. Use another token, or ask whoever made this one for another.",
             )
         if asked_us > budget.left_us:
             until = "" if budget.until is None else f" until {said_moment(budget.until)}"
-            return BrokenRule(
+            return RuleBreach(
                 SPENT,
                 f"This asks for {_more(asked_us)} GPU-hours, and the budget of token {budget.token_id} has"
                 f" {_less(budget.left_us)} of {_less(budget.gpu_us)} left{until}. Ask for fewer GPUs or less time, end"

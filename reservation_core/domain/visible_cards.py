@@ -22,7 +22,7 @@ from reservation_core.domain.admission import (
     members,
 )
 from reservation_core.domain.asked_cards import CardResources, asked_cards
-from reservation_core.domain.container_variables import Teller, WantedVariable, tell
+from reservation_core.domain.container_variables import VariableOwner, WantedVariable, tell
 from reservation_core.domain.extender_marks import INDEX_OF
 from reservation_core.domain.pod_changes import PodChanges
 from reservation_core.domain.pod_containers import RefusedPodError, container_named, containers_of
@@ -59,7 +59,7 @@ def visible_cards(review: PodReview, rules: VisibleCardsRules) -> Verdict:
 
 def _told(pod: Mapping[str, Any], spec: Mapping[str, Any], rules: VisibleCardsRules) -> Verdict:
     changes, warnings, names = PodChanges(pod), list[str](), list[str]()
-    by = Teller(_TOLD, "the label", override=rules.override_devices)
+    by = VariableOwner(_TOLD, "the label", override=rules.override_devices)
     for path, container in containers_of(spec, "initContainers", "containers"):
         asked = asked_cards({"containers": [container]}, rules.resources)
         name = container_named(path, container)

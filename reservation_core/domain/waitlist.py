@@ -7,7 +7,7 @@ could have had at that moment.
 
 A look along the whole line is one pass, over the calendar as it was when the pass began, however long it takes. Who
 could not be served in one pass can't be in the next unless something has come free for them: only those are looked at
-again (`Line`), and now and then everybody, for what the policy allows changes by itself.
+again (`WaitlistState`), and now and then everybody, for what the policy allows changes by itself.
 """
 
 from collections.abc import Iterable, Sequence
@@ -40,7 +40,7 @@ class Turn:
     among: frozenset[int]
 
 
-class Turns:
+class WaitlistPass:
     """One pass along the line: whose turn is next, with what those served before them have left.
 
     `requests` come in the order of the line. Who has the turn is taken to be served unless they are passed over.
@@ -89,7 +89,7 @@ class Turns:
         self._free = self._free_before
 
 
-class Line:
+class WaitlistState:
     """What is known from one pass to the next: who was looked at, and what the calendar was at its end."""
 
     def __init__(self) -> None:
@@ -98,7 +98,7 @@ class Line:
 
     def begin(
         self, requests: Sequence[WaitingRequest], cards: Sequence[BookableCard], now: datetime, *, everybody: bool
-    ) -> Turns:
+    ) -> WaitlistPass:
         """A pass over those who may be served by now, in the order of the line; with `everybody` over all."""
         freed = Freed(self._cards, cards)
         asked = [
@@ -109,9 +109,9 @@ class Line:
             or (freed and freed.concerns(each.wanted, to_micros(each.span.start), to_micros(each.span.end)))
         ]
         self._known = {each.id: each for each in requests}
-        return Turns(asked, cards, now)
+        return WaitlistPass(asked, cards, now)
 
-    def end(self, turns: Turns) -> None:
+    def end(self, turns: WaitlistPass) -> None:
         """Everybody was looked at."""
         self._cards = turns.cards
 

@@ -12,12 +12,12 @@ from typing import TypeVar
 from reservation_core.domain.calendar import FOREVER, Row, to_micros, to_moment
 from reservation_core.domain.model import Node, Reason, ReasonCode
 from reservation_core.domain.placement.policy_names import DEFAULT_POLICY, PlacementPolicy
-from reservation_core.domain.plan import Commitment, Slot, Start, WaitEstimate, Waiting
+from reservation_core.domain.plan import Commitment, PlannedSlot, Start, WaitEstimate, Waiting
 from reservation_core.domain.policy import PlanningState
 
 _BEFORE = "before the booking"
 
-_Placed = TypeVar("_Placed", Start, Slot)
+_Placed = TypeVar("_Placed", Start, PlannedSlot)
 
 
 class BookingPool:
@@ -113,9 +113,9 @@ class BookingPool:
             self.changed = False
         return starts
 
-    def plan_slots(self, state: PlanningState, now: datetime, limit: int) -> list[Slot]:
+    def plan_slots(self, state: PlanningState, now: datetime, limit: int) -> list[PlannedSlot]:
         """Slots for those who wait in it; none for who could start only when it is over."""
-        slots: list[Slot] = []
+        slots: list[PlannedSlot] = []
         plan = state.plan_slots(now, len(self.waiting), limit)
         for each in plan.slots:
             if each.start < self._end or not each.gpus:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from reservation_core.domain.booking_changes import BookingChange
+from reservation_core.domain.booking_changes import DecidedBookingChange
 from reservation_core.domain.booking_life import BookingFacts, BookingRules
 from reservation_core.domain.model import BookingStatus
 from reservation_core.domain.waitlist import WaitingRequest
@@ -45,7 +45,7 @@ class BookingLife(Protocol):
         """What is true around these bookings, but for their grace."""
         ...
 
-    async def apply(self, changes: Sequence[BookingChange]) -> None:
+    async def apply(self, changes: Sequence[DecidedBookingChange]) -> None:
         """Write changes, those of one booking in their order: rows, ledger, record and messages.
 
         Workloads are not started here (see `link_job`). Raises CalendarConflictError when cards are not

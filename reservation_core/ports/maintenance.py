@@ -6,7 +6,7 @@ from typing import Protocol
 
 from reservation_core.domain.bookings import Span
 from reservation_core.domain.changes import Record
-from reservation_core.domain.maintenance import Affected, CardPlace, Taken, Window, WindowChange
+from reservation_core.domain.maintenance import Affected, CardPlace, CoveredRow, Window, WindowChange
 
 
 class Maintenance(Protocol):
@@ -16,7 +16,7 @@ class Maintenance(Protocol):
         """Every card of these nodes, and these cards by (node, index); what is unknown is left out."""
         ...
 
-    async def taken(self, gpu_ids: Sequence[int], span: Span) -> list[Taken]:
+    async def taken(self, gpu_ids: Sequence[int], span: Span) -> list[CoveredRow]:
         """Open rows of the ledger on these cards that touch a time."""
         ...
 

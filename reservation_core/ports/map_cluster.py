@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from reservation_core.domain.map_placement import Burden, MappedPod, Node
+from reservation_core.domain.map_placement import Burden, MapNode, MappedPod
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class PodRef:
 class NodeSeen:
     """A node as it is now."""
 
-    node: Node
+    node: MapNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class PodChangedError(Exception):
     """The pod is not as it was thought to be: gone, another one, or bound. What it is now will be seen."""
 
 
-class BindRefusedError(Exception):
+class MappedBindRefusedError(Exception):
     """The API server will not bind this pod to this node; the text says why."""
 
 
@@ -92,7 +92,7 @@ class MapCluster(Protocol):
         ...
 
     async def bind(self, pod: PodRef, node: str) -> None:
-        """Bind a pod, or find that it is bound there. Raises PodChangedError and BindRefusedError.
+        """Bind a pod, or find that it is bound there. Raises PodChangedError and MappedBindRefusedError.
 
         After ClusterUnavailableError, or when it is cancelled, nobody knows: the bind may come a few seconds late.
         """

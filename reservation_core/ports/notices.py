@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
-from reservation_core.domain.notices import Notice, NoticeChannel, NoticeKind, Occurrence, TargetStatus, ToldOf
+from reservation_core.domain.notices import Notice, NoticeChannel, NoticedEvent, NoticeKind, TargetStatus, ToldOf
 
 Preferences = dict[NoticeKind, frozenset[NoticeChannel]]
 """For each kind the channels by which somebody wants to hear of it."""
@@ -130,7 +130,7 @@ class Notices(Protocol):
         """A target that is not removed and whose user is not disabled."""
         ...
 
-    async def occasion(self, event_id: int) -> tuple[Occurrence, ToldOf | None] | None:
+    async def occasion(self, event_id: int) -> tuple[NoticedEvent, ToldOf | None] | None:
         """The event and its reservation, if it is about one, as it stands; None for what nobody is told of."""
         ...
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from reservation_core.domain.model import Node
-from reservation_core.domain.plan import Commitment, LateStart, Slot, Start, WaitEstimate, Waiting
+from reservation_core.domain.plan import Commitment, LateStart, PlannedSlot, Start, WaitEstimate, Waiting
 
 
 class LostLeadershipError(Exception):
@@ -90,7 +90,7 @@ class Planning(Protocol):
         """
         ...
 
-    async def commit_slots(self, epoch: int, slots: Sequence[Slot], now: datetime) -> frozenset[str]:
+    async def commit_slots(self, epoch: int, slots: Sequence[PlannedSlot], now: datetime) -> frozenset[str]:
         """Give waiting jobs their slots in place of those they had; the first is recorded as the promise.
 
         One statement. Returns whose were written: others have left the line or were changed meanwhile. Raises

@@ -20,7 +20,7 @@ class NeededCards:
 
 
 @dataclass(frozen=True, slots=True)
-class BookedCards:
+class BookingUse:
     """So many `cards` a booking has now, and the jobs that are on some of them."""
 
     booking_id: str
@@ -54,7 +54,7 @@ class PodEndings(Protocol):
         """How these bookings stand; nothing of those that there are not."""
         ...
 
-    async def booked_cards(self, booking_ids: Collection[str]) -> list[BookedCards]:
+    async def booked_cards(self, booking_ids: Collection[str]) -> list[BookingUse]:
         """What these bookings have now; nothing of those whose slot it is not."""
         ...
 

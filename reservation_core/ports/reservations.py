@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from reservation_core.domain.changes import Change
+from reservation_core.domain.changes import DecidedChange
 from reservation_core.domain.errors import (
     BookingNotUsableError,
     NotPermittedError,
@@ -90,7 +90,7 @@ class Reservations(Protocol):
         """The GPUs of each reservation's newest attempt (released ones too), by rank and index."""
         ...
 
-    async def apply(self, changes: Sequence[Change]) -> None:
+    async def apply(self, changes: Sequence[DecidedChange]) -> None:
         """Write what `lifecycle.transition` decided: rows, ledger, events and messages, one statement each.
 
         Raises CalendarConflictError when an extension meets somebody else's range, or taken cards are another's, and

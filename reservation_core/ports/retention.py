@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from reservation_core.domain.retention import Kind, Removed, StillNeeded
+from reservation_core.domain.retention import HistoryKind, Removed, StillNeeded
 
 Place = tuple[datetime, str]
 """Where in the history of reservations, by the time they ended and id."""
@@ -75,12 +75,12 @@ class Retention(Protocol):
         """Answers to repeated requests."""
         ...
 
-    async def oldest(self, kind: Kind) -> datetime | None:
+    async def oldest(self, kind: HistoryKind) -> datetime | None:
         """Since when there is something of a kind; None where there is nothing, or only the disk knows."""
         ...
 
     async def note(
-        self, kind: Kind, count: int, oldest_at: datetime | None, now: datetime, kept_bytes: int | None = None
+        self, kind: HistoryKind, count: int, oldest_at: datetime | None, now: datetime, kept_bytes: int | None = None
     ) -> None:
         """Count what was removed."""
         ...

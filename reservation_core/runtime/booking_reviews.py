@@ -49,12 +49,14 @@ async def open_booking_reviewer(
     """The reviewer, with what is asked ahead in the background. Raises SettingsError."""
     loops = Loops() if loops is None else loops
     # Loaded only where bookings are enforced.
-    from reservation_core.adapters.schedulability.answers import Shape  # noqa: PLC0415
+    from reservation_core.adapters.schedulability.answers import QuestionShape  # noqa: PLC0415
     from reservation_core.adapters.schedulability.client import Service, open_schedulability  # noqa: PLC0415
 
     chosen = settings.webhook
     url, seed = _address(chosen)
-    service = Service(url, Shape.SEED if seed else Shape.OWN, _token(chosen), _tls(chosen), chosen.api_timeout_s)
+    service = Service(
+        url, QuestionShape.SEED if seed else QuestionShape.OWN, _token(chosen), _tls(chosen), chosen.api_timeout_s
+    )
     clock = SystemClock()
     async with AsyncExitStack() as stack:
         owners: Callable[[], OwnerRules] = OwnerRules

@@ -4,7 +4,7 @@ import asyncio
 
 from reservation_core.adapters.kubernetes.credentials import KubeconfigError
 from reservation_core.adapters.kubernetes.node_agent import NodeAgent, NodeAgentError
-from reservation_core.adapters.local.inventory import BadGpusSettingError, Inventory
+from reservation_core.adapters.local.inventory import BadGpusSettingError, LocalInventory
 from reservation_core.runtime.kubernetes import open_transport
 from reservation_core.runtime.loops import Loops
 from reservation_core.runtime.settings import NodeAgentSettings
@@ -20,7 +20,7 @@ async def run_node_agent(settings: NodeAgentSettings, *, once: bool) -> None:
     """
     try:
         # Simulated cards are called after the node, as far as its name goes: the pod's own changes with every restart.
-        inventory = Inventory(settings.local_gpus, settings.node_name[:63].strip("-."))
+        inventory = LocalInventory(settings.local_gpus, settings.node_name[:63].strip("-."))
         transport = open_transport(settings)
         try:
             agent = NodeAgent(transport, settings.node_name, inventory)

@@ -26,7 +26,7 @@ from reservation_core.runtime.lease_namespace import lease_namespace
 from reservation_core.runtime.loops import Loop, Loops
 from reservation_core.runtime.settings import ExpirySettings
 from reservation_core.runtime.settings_error import SettingsError
-from reservation_core.usecases.end_pods import EndReport, PodEnder, PodEndRules
+from reservation_core.usecases.end_pods import PodEnder, PodEndReport, PodEndRules
 
 _CONTROLLER = "reservation-expiry"
 _LEASE = "gpu-dev-pod-ending"
@@ -36,7 +36,7 @@ _SHORTEST_S = 0.5
 _log = structlog.get_logger(__name__)
 
 
-async def end_pods_once(uow: UnitOfWorkFactory, settings: ExpirySettings) -> EndReport:
+async def end_pods_once(uow: UnitOfWorkFactory, settings: ExpirySettings) -> PodEndReport:
     """Look once at all pods, and do what is due.
 
     Raises SettingsError, ClusterUnavailableError and DatabaseUnavailableError.
@@ -124,8 +124,8 @@ class _Watching:
             self._loop.went_well()
 
 
-def _told(report: EndReport) -> EndReport:
-    if report != EndReport():
+def _told(report: PodEndReport) -> PodEndReport:
+    if report != PodEndReport():
         _log.info("pods ended", **asdict(report))
     return report
 

@@ -21,7 +21,7 @@ from reservation_core.adapters.postgres.engine import open_engine
 from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
 from reservation_core.adapters.postgres.wakeups import PostgresWakeups
 from reservation_core.domain.errors import DomainError
-from reservation_core.domain.replicas import ReplicationLag, ServerProgress, Standing, standing
+from reservation_core.domain.replicas import ReplicaStanding, ReplicationLag, ServerProgress, standing
 from reservation_core.ports.transactions import (
     DatabaseUnavailableError,
     Reads,
@@ -208,12 +208,12 @@ class ReplicaReads:
         while True:
             found = await uow.progress()
             match standing(found, ahead, timedelta(seconds=loop.time() - asked)):
-                case Standing.WHOLE:
+                case ReplicaStanding.WHOLE:
                     self._lag.replica_seen(ahead.position or 0)
                     return
-                case Standing.OTHER:
+                case ReplicaStanding.OTHER:
                     raise _OtherError("it follows nobody or another server, or its clock is off")
-                case Standing.BEHIND:
+                case ReplicaStanding.BEHIND:
                     self._lag.replica_seen(found.position or 0)
                 case _ as never:
                     assert_never(never)

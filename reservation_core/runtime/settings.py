@@ -32,7 +32,7 @@ class ClusterKind(StrEnum):
     KUBERNETES = "kubernetes"
 
 
-class UnknownPods(StrEnum):
+class UnknownPodRule(StrEnum):
     """What becomes of a pod that carries our marks and that the ledger doesn't know."""
 
     REPORT = "report"
@@ -292,7 +292,7 @@ class ProcessorSettings(GraceSettings, EndSettings, KeepingSettings):
     sweep_s: Seconds = 0.5
     resync_s: Seconds | None = None  # by default 5 s on a local cluster, 60 s on Kubernetes, which tells of changes
     reload_s: Seconds = 60
-    unknown_pods: UnknownPods = UnknownPods.REPORT
+    unknown_pods: UnknownPodRule = UnknownPodRule.REPORT
     log_keep_lines: Annotated[int, Field(ge=0, le=100_000)] = 1000
     plan_batch: Annotated[int, Field(ge=1, le=100_000)] = 1000
     plan_window: Annotated[int, Field(ge=10, le=1_000_000)] = 20_000

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import assert_never
 
-from reservation_core.domain.adoption import Standing, adoption_of, standing
+from reservation_core.domain.adoption import PodStanding, adoption_of, standing
 from reservation_core.domain.changes import SYSTEM, Adopted
 from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.lifecycle import decide
@@ -134,7 +134,7 @@ class Accounts:
             pods = await self._cluster.find_pods(reservation_id, named)
             async with held.work() as uow:
                 row = (await uow.reservations.get([reservation_id])).get(reservation_id)
-                if any(standing(row, pod.name.attempt) is Standing.FORGOTTEN for pod in pods):
+                if any(standing(row, pod.name.attempt) is PodStanding.FORGOTTEN for pod in pods):
                     row = (await uow.reservations.lock([reservation_id])).get(reservation_id)
                 known = await uow.unknown_pods.of([reservation_id])
                 verdict = _verdict(row, pods, known, refused)
@@ -193,13 +193,13 @@ def _verdict(
     for pod in pods:
         what = standing(row, pod.name.attempt)
         match what:
-            case Standing.KNOWN:
+            case PodStanding.KNOWN:
                 pass
-            case Standing.LEFT_OVER:
+            case PodStanding.LEFT_OVER:
                 verdict.left_over.append(pod)
-            case Standing.FORGOTTEN:
+            case PodStanding.FORGOTTEN:
                 verdict.forgotten.append(pod)
-            case Standing.UNKNOWN:
+            case PodStanding.UNKNOWN:
                 why = NOT_IN_LEDGER if row is None else NOT_AS_ITS_ROW
                 verdict.unknown.append(_Unknown(pod, why, may_be_known_yet=False))
             case _:

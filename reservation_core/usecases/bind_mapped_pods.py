@@ -18,8 +18,8 @@ from reservation_core.domain.map_placement import Bind, Board, MappedPod, Overla
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.keeping import Keep, not_kept
 from reservation_core.ports.map_cluster import (
-    BindRefusedError,
     MapCluster,
+    MappedBindRefusedError,
     NamespaceSeen,
     NodeGone,
     NodeSeen,
@@ -66,7 +66,7 @@ class _Waiting:
 
 
 @dataclass(slots=True)
-class Counts:
+class BindCounts:
     """What was done since the start."""
 
     bound: int = 0
@@ -100,7 +100,7 @@ class MapScheduler:
         self._unclear_until = -inf
         self._to_tell: dict[str, Wait] = {}
         self._untold = asyncio.Event()
-        self.counts = Counts()
+        self.counts = BindCounts()
 
     @property
     def listed(self) -> bool:
@@ -295,11 +295,11 @@ class MapScheduler:
             return
         self.counts.refused += 1
         _log.warning("a pod could not be bound; trying again", pod=str(pod), why=str(problem) or "no answer in time")
-        if isinstance(problem, BindRefusedError):
+        if isinstance(problem, MappedBindRefusedError):
             self._cluster.tell_event(pod, "FailedScheduling", str(problem), warning=True)
         self._failures[uid] = failures = self._failures.get(uid, 0) + 1
         pause_s = min(self._rules.longest_retry_s, self._rules.retry_s * 2 ** min(failures - 1, 16))
-        if isinstance(problem, PodChangedError | BindRefusedError):
+        if isinstance(problem, PodChangedError | MappedBindRefusedError):
             # A pod that has changed is seen to have soon, and is then none that waits; else it is tried again.
             await asyncio.sleep(pause_s)
         else:
@@ -310,11 +310,11 @@ class MapScheduler:
         """What went wrong, if anything."""
         left_s = self._leads_for_s()
         if left_s <= 0:
-            return BindRefusedError("This replica does not lead any more.")
+            return MappedBindRefusedError("This replica does not lead any more.")
         try:
             async with asyncio.timeout(left_s):
                 await self._cluster.bind(pod, node)
-        except (PodChangedError, BindRefusedError) as problem:
+        except (PodChangedError, MappedBindRefusedError) as problem:
             return problem
         except (ClusterUnavailableError, TimeoutError) as problem:
             self._is_unclear()

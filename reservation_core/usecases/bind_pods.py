@@ -14,11 +14,11 @@ from reservation_core.ports.card_cluster import CardCluster, CardPodSeen
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.extender import Binding, BindRefusedError
-from reservation_core.ports.map_cluster import BindRefusedError as RefusedByServerError
+from reservation_core.ports.map_cluster import MappedBindRefusedError as RefusedByServerError
 from reservation_core.ports.map_cluster import PodChangedError, PodGone, PodRef
 from reservation_core.usecases.binds_under_way import BindsUnderWay
 from reservation_core.usecases.decided_pods import DecidedPods, Decision
-from reservation_core.usecases.extend_rules import Counts, ExtendRules
+from reservation_core.usecases.extend_rules import ExtenderCounts, ExtendRules
 from reservation_core.usecases.who_binds import WhoBinds
 
 _log = structlog.get_logger(__name__)
@@ -37,7 +37,7 @@ class PodBinder:
         decided: DecidedPods,
         waiting: Mapping[str, CardPod],
         who_binds: WhoBinds,
-        counts: Counts,
+        counts: ExtenderCounts,
         leads_for_s: Callable[[], float],
     ) -> None:
         self._cluster = cluster

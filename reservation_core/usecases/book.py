@@ -10,8 +10,8 @@ from reservation_core.contracts_bookings import BookingCreate
 from reservation_core.domain.bookings import FARTHEST_START, Booking, BookingReason, ChosenCard, Span, Wanted, Why
 from reservation_core.domain.card_choice import SLACK, BookableCard, bookable, choose
 from reservation_core.domain.errors import NotBookableError
-from reservation_core.domain.model import BookingStatus, Workload
-from reservation_core.domain.rules import BrokenRule
+from reservation_core.domain.model import BookingStatus, PodWorkload
+from reservation_core.domain.rules import RuleBreach
 from reservation_core.domain.token_budgets import Ask, ask_for
 from reservation_core.ports.bookings import NewBooking
 from reservation_core.ports.identities import Principal
@@ -82,7 +82,7 @@ async def cards_around(
     return bookable(await uow.bookings.cards(start - AROUND, max(span.end, start) + AROUND, without=without), now)
 
 
-async def refusal(uow: UnitOfWork, judge: Judge, span: Span, broken: list[BrokenRule]) -> NotBookableError:
+async def refusal(uow: UnitOfWork, judge: Judge, span: Span, broken: list[RuleBreach]) -> NotBookableError:
     """Why a slot can't be had, and those that can."""
     ahead = judge.now + 2 * FARTHEST_START
     # What it has itself is not in its way.
@@ -108,12 +108,12 @@ async def stored(uow: UnitOfWork, booking_id: str) -> Booking:
     return found
 
 
-def workload_of(request: BookingCreate) -> Workload | None:
+def workload_of(request: BookingCreate) -> PodWorkload | None:
     """What it starts by itself."""
     asked = request.workload
     if asked is None:
         return None
-    return Workload(tuple(asked.command), asked.image, tuple(asked.env.items()), asked.working_dir)
+    return PodWorkload(tuple(asked.command), asked.image, tuple(asked.env.items()), asked.working_dir)
 
 
 def type_of(cards: list[BookableCard], chosen: tuple[ChosenCard, ...]) -> str:

@@ -8,7 +8,7 @@ from reservation_core.domain.bookings import FARTHEST_START, Booking, Skipped, S
 from reservation_core.domain.card_choice import BookableCard, bookable, choose, with_booked
 from reservation_core.domain.errors import NotBookableError
 from reservation_core.domain.recurrences import Occurrence
-from reservation_core.domain.rules import BrokenRule
+from reservation_core.domain.rules import RuleBreach
 from reservation_core.domain.wall_times import zone_name
 from reservation_core.ports.bookings import NewBooking, NewSeries
 from reservation_core.ports.identities import Principal
@@ -49,7 +49,7 @@ class _Plan:
     cards: list[BookableCard]
     judge: Judge
     new: list[NewBooking]
-    missing: list[tuple[Occurrence, list[BrokenRule]]]
+    missing: list[tuple[Occurrence, list[RuleBreach]]]
 
 
 async def book_series(
@@ -111,7 +111,7 @@ def _plan_date(
     now: datetime,
 ) -> None:
     if date.span is None:
-        plan.missing.append((date, [BrokenRule("no_such_local_time", date.why)]))
+        plan.missing.append((date, [RuleBreach("no_such_local_time", date.why)]))
         return
     able, broken = permitted(plan.judge, plan.cards, date.span)
     time = from_now(date.span, now)
@@ -148,7 +148,7 @@ async def _skipped(uow: UnitOfWork, plan: _Plan) -> list[Skipped]:
 
 def _refusal(skipped: list[Skipped], dates: int) -> NotBookableError:
     rules = [
-        BrokenRule(broken.code, f"{each.local_start}: {broken.detail}") for each in skipped for broken in each.broken
+        RuleBreach(broken.code, f"{each.local_start}: {broken.detail}") for each in skipped for broken in each.broken
     ]
     slots = sorted({(span.start, span.end) for each in skipped for span in each.nearest})
     days = ", ".join(each.local_start for each in skipped[:10]) + (" …" if len(skipped) > 10 else "")

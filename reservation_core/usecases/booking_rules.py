@@ -12,9 +12,9 @@ from reservation_core.domain.limits import Policy
 from reservation_core.domain.model import ReservationKind
 from reservation_core.domain.rules import (
     NOTHING_HELD,
-    BrokenRule,
     Holding,
     OpenBooking,
+    RuleBreach,
     RuleRequest,
     UsageView,
     check,
@@ -56,7 +56,7 @@ class Judge:
     replaces: str | None = None
     begun: bool = False
 
-    def broken(self, gpu_type: str | None, span: Span, *, keeps_start: bool = False) -> list[BrokenRule]:
+    def broken(self, gpu_type: str | None, span: Span, *, keeps_start: bool = False) -> list[RuleBreach]:
         """Every rule that a slot on cards of this type would break."""
         found = too_long(span) if self.begun else timing(span, self.now)
         if self.who.foreign and self.who.project is not None:
@@ -117,22 +117,22 @@ class Judge:
         )
 
 
-def timing(span: Span, now: datetime) -> list[BrokenRule]:
+def timing(span: Span, now: datetime) -> list[RuleBreach]:
     """What speaks against the time of a booking that has not begun, whatever the policy. This minute is still now."""
-    found: list[BrokenRule] = []
+    found: list[RuleBreach] = []
     if span.start < this_minute(now):
-        found.append(BrokenRule("past_start", "Its start is in the past. Begin it now or later."))
+        found.append(RuleBreach("past_start", "Its start is in the past. Begin it now or later."))
     if span.start > now + FARTHEST_START:
         detail = f"It begins more than {FARTHEST_START.days} days from now. Book it when it is nearer."
-        found.append(BrokenRule("too_far_ahead", detail))
+        found.append(RuleBreach("too_far_ahead", detail))
     return found + too_long(span)
 
 
-def too_long(span: Span) -> list[BrokenRule]:
+def too_long(span: Span) -> list[RuleBreach]:
     """What speaks against the length of any booking."""
     if span.length <= LONGEST_BOOKING:
         return []
-    return [BrokenRule("too_long", f"It is longer than {LONGEST_BOOKING.days} days. Book less.")]
+    return [RuleBreach("too_long", f"It is longer than {LONGEST_BOOKING.days} days. Book less.")]
 
 
 def this_minute(now: datetime) -> datetime:
@@ -183,7 +183,7 @@ async def judge_for(
 
 def permitted(
     judge: Judge, cards: Collection[BookableCard], span: Span, *, keeps_start: bool = False
-) -> tuple[list[BookableCard], list[BrokenRule]]:
+) -> tuple[list[BookableCard], list[RuleBreach]]:
     """The cards of types on which the rules would have this slot, and, if there are none, every rule that is broken.
 
     Where several types could be had, the rules of the type that breaks the fewest are told.
@@ -201,7 +201,7 @@ def permitted(
 
 def missing_cards(
     cards: Collection[BookableCard], wanted: Wanted, span: Span, now: datetime, keep: Sequence[ChosenCard] = ()
-) -> list[BrokenRule]:
+) -> list[RuleBreach]:
     """`no_free_gpus` where no type has enough cards free, whatever the rules; of what never could be `permitted` tells.
 
     `keep` as in `choose`.
@@ -211,17 +211,17 @@ def missing_cards(
     return [] if choose(cards, wanted, *from_now(span, now), keep=keep) else [no_free_gpus(wanted)]
 
 
-def no_free_gpus(wanted: Wanted) -> BrokenRule:
+def no_free_gpus(wanted: Wanted) -> RuleBreach:
     """Everything that would do is taken for some of that time."""
     of_type = "" if wanted.gpu_type is None else f"{wanted.gpu_type} "
     size = f"{wanted.gpus} {of_type}{'GPU' if wanted.gpus == 1 else 'GPUs'}"
     where = f" on {wanted.node}" if wanted.node else f" on each of {wanted.nodes} nodes" if wanted.nodes > 1 else ""
     detail = f"No {size}{where} can be had for the whole of that time. Take another time or fewer GPUs, or wait for it."
-    return BrokenRule("no_free_gpus", detail)
+    return RuleBreach("no_free_gpus", detail)
 
 
 def slots_near(
-    judge: Judge, cards: Collection[BookableCard], wish: Span, broken: Sequence[BrokenRule]
+    judge: Judge, cards: Collection[BookableCard], wish: Span, broken: Sequence[RuleBreach]
 ) -> list[tuple[datetime, datetime]]:
     """The slots nearest to a wish that are free and that the rules would have, for a minute from now at least.
 

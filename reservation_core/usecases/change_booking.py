@@ -16,7 +16,7 @@ from reservation_core.domain.errors import (
     UnknownCallerError,
 )
 from reservation_core.domain.model import BookingStatus, ReservationKind
-from reservation_core.domain.rules import BrokenRule
+from reservation_core.domain.rules import RuleBreach
 from reservation_core.ports.bookings import CalendarEntry, ChangedBooking
 from reservation_core.ports.identities import Principal
 from reservation_core.ports.transactions import UnitOfWork
@@ -184,7 +184,7 @@ def _whose(following: CalendarEntry | None) -> tuple[str, str]:
 
 
 async def _check_longer(
-    uow: UnitOfWork, before: Booking, after: Booking, cards: Sequence[BookableCard], broken: Sequence[BrokenRule]
+    uow: UnitOfWork, before: Booking, after: Booking, cards: Sequence[BookableCard], broken: Sequence[RuleBreach]
 ) -> None:
     """A booking that has begun keeps its cards, so they must be free for as long as it lasts.
 
@@ -200,7 +200,7 @@ async def _check_longer(
         named, nameless = (
             [
                 *broken,
-                BrokenRule("no_free_gpus", f"Its GPUs are {whose} from {free_until:%Y-%m-%dT%H:%M:%SZ} on. {_LONGER}"),
+                RuleBreach("no_free_gpus", f"Its GPUs are {whose} from {free_until:%Y-%m-%dT%H:%M:%SZ} on. {_LONGER}"),
             ]
             for whose in _whose(following)
         )

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from reservation_core.domain.changes import Change, DeletePods, MoveDeadline, WakePlanner
+from reservation_core.domain.changes import DecidedChange, DeletePods, MoveDeadline, WakePlanner
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.ports.wakeups import Channel
 
 
-async def carry_out(uow: UnitOfWork, changes: Sequence[Change]) -> None:
+async def carry_out(uow: UnitOfWork, changes: Sequence[DecidedChange]) -> None:
     """Write changes with everything that belongs to them; listeners are woken after commit."""
     if not changes:
         return

@@ -17,7 +17,7 @@ from reservation_core.ports.card_cluster import CardCluster, CardPodSeen
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.extender import BindRefusedError
 from reservation_core.ports.map_cluster import PodRef
-from reservation_core.usecases.extend_rules import Counts, ExtendRules
+from reservation_core.usecases.extend_rules import ExtenderCounts, ExtendRules
 
 _log = structlog.get_logger(__name__)
 
@@ -50,7 +50,7 @@ class Decision:
 class DecidedPods:
     """All decisions that count now, by the pod's uid."""
 
-    def __init__(self, cluster: CardCluster, cards: CardsInUse, rules: ExtendRules, counts: Counts) -> None:
+    def __init__(self, cluster: CardCluster, cards: CardsInUse, rules: ExtendRules, counts: ExtenderCounts) -> None:
         self._cluster = cluster
         self._cards = cards
         self._rules = rules

@@ -31,7 +31,7 @@ _WAITING_BOOKINGS = frozenset({BookingStatus.WAITING, BookingStatus.OFFERED})
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class StillHeld:
     """What a disabled user still has: the oldest MOST_SHOWN of `in_all`."""
 
     belongings: tuple[Belonging, ...]
@@ -72,10 +72,10 @@ async def wind_up(uow_factory: UnitOfWorkFactory, user: UserRecord, actor: str, 
             return cancelled
 
 
-async def left(uow: UnitOfWork, user: UserRecord) -> Left:
+async def left(uow: UnitOfWork, user: UserRecord) -> StillHeld:
     """What they still have."""
     belongings, in_all = await uow.belongings.left(user.id, MOST_SHOWN)
-    return Left(tuple(belongings), in_all)
+    return StillHeld(tuple(belongings), in_all)
 
 
 async def settle_disabled(uow_factory: UnitOfWorkFactory) -> int:

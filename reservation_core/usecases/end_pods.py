@@ -18,10 +18,10 @@ from reservation_core.domain.overbooked_pods import Occupant, too_many
 from reservation_core.domain.pod_endings import (
     BookedTime,
     Ending,
+    EndingStep,
     EndRules,
     GuardedPod,
     Memory,
-    Step,
     ending,
     needed_by,
     overbooked,
@@ -53,7 +53,7 @@ class PodEndRules:
 
 
 @dataclass(frozen=True, slots=True)
-class EndReport:
+class PodEndReport:
     """What one look did: pods that were warned, asked to go, kept by a budget, or could not be asked."""
 
     warned: int = 0
@@ -85,13 +85,13 @@ class PodEnder:
             self._since = await uow.now()
         self._seen.clear()
 
-    async def run(self, pods: Mapping[str, GuardedPod]) -> EndReport:
+    async def run(self, pods: Mapping[str, GuardedPod]) -> PodEndReport:
         """Look once at all there are, by uid, and do what is due. Raises DatabaseUnavailableError."""
         due = await self._decide(pods)
         for each in due:
             self._tell(each)
         marked = [each for each in due if each.ending.mark]
-        going = [each for each in due if each.ending.step is not Step.NOTHING]
+        going = [each for each in due if each.ending.step is not EndingStep.NOTHING]
         gate = asyncio.Semaphore(_NAMESPACES_AT_ONCE)
         outcomes = await asyncio.gather(
             *(self._end(of_namespace, gate) for of_namespace in _by_namespace(going)),
@@ -102,7 +102,7 @@ class PodEnder:
             await self._note_kept(kept)
         warned = sum(each.ending.warn for each in due)
         asked = sum(each.ending.asks for each in due)
-        return EndReport(warned, asked, len(kept), sum(outcome[1] for outcome in outcomes))
+        return PodEndReport(warned, asked, len(kept), sum(outcome[1] for outcome in outcomes))
 
     async def _decide(self, pods: Mapping[str, GuardedPod]) -> list[_Due]:
         """Read, decide and note, in one transaction."""
@@ -195,7 +195,7 @@ class PodEnder:
         if end.asks:
             self._pods.tell(due.pod, "Ending", f"This pod is ended. {end.why}")
         if end.tells_refusal:
-            what = "it is deleted" if end.step is Step.DELETE else "it keeps cards that are not its own"
+            what = "it is deleted" if end.step is EndingStep.DELETE else "it keeps cards that are not its own"
             self._pods.tell(due.pod, "EndingRefused", f"A PodDisruptionBudget keeps this pod: {what}. {end.why}")
             _log.warning("a disruption budget keeps a pod past its end", pod=str(due.pod), why=end.why)
 
@@ -221,7 +221,7 @@ class PodEnder:
         async with gate:
             for each in of_namespace:
                 try:
-                    if each.ending.step is Step.DELETE:
+                    if each.ending.step is EndingStep.DELETE:
                         await self._pods.delete(each.pod, self._rules.grace_s)
                     else:
                         await self._pods.evict(each.pod, self._rules.grace_s)

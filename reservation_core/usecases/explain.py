@@ -12,8 +12,8 @@ from reservation_core.domain.limits import Limits
 from reservation_core.domain.model import ReservationKind
 from reservation_core.domain.quota_windows import whole_minute
 from reservation_core.domain.rules import (
-    BrokenRule,
     LimitUse,
+    RuleBreach,
     RuleRequest,
     known_from,
     not_in_project,
@@ -32,7 +32,7 @@ class Explained:
     Of a request that names no type these are of the type on which the fewest rules are broken.
     """
 
-    broken: Sequence[BrokenRule]
+    broken: Sequence[RuleBreach]
     possible_from: datetime | None
     limits: Limits
     uses: Sequence[LimitUse]

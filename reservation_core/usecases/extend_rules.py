@@ -28,7 +28,7 @@ class ExtendRules:
 
 
 @dataclass(slots=True)
-class Counts:
+class ExtenderCounts:
     """What was done since the start."""
 
     bound: int = 0

@@ -27,7 +27,7 @@ from reservation_core.ports.keeping import Keep, not_kept
 from reservation_core.ports.map_cluster import NamespaceSeen, NodeGone, PodGone
 from reservation_core.usecases.bind_pods import PodBinder
 from reservation_core.usecases.decided_pods import DecidedPods
-from reservation_core.usecases.extend_rules import Counts, ExtendRules
+from reservation_core.usecases.extend_rules import ExtenderCounts, ExtendRules
 from reservation_core.usecases.keep_claims import ClaimKeeper
 from reservation_core.usecases.mark_bound_pods import BoundPodMarker
 from reservation_core.usecases.nudge_pods import PodNudger
@@ -70,7 +70,7 @@ class SchedulerExtender:
         self._fresh = True
         self._reads_again = False
         self._others_until_s = -inf
-        self.counts = Counts()
+        self.counts = ExtenderCounts()
         self._decided = DecidedPods(cluster, board.cards, rules, self.counts)
         self.who_binds = WhoBinds(rules.assume_at)
         self._binder = PodBinder(

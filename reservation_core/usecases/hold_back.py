@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from reservation_core.domain.limits import NO_POLICY, Policy
-from reservation_core.domain.plan import Asker, Slot, Start
+from reservation_core.domain.plan import Asker, PlannedSlot, Start
 from reservation_core.domain.quota_book import QuotaBook
 from reservation_core.domain.quota_windows import week_start
 from reservation_core.domain.quotas import Ruling, counts_hours, limits_starts
@@ -88,12 +88,12 @@ class QuotaGate:
             uow.wake(Channel.EVENTS)
         return allowed
 
-    async def permitted_slots(self, uow: UnitOfWork, slots: Sequence[Slot], now: datetime) -> list[Slot]:
+    async def permitted_slots(self, uow: UnitOfWork, slots: Sequence[PlannedSlot], now: datetime) -> list[PlannedSlot]:
         """Those of these slots that quotas allow at their time, by the database; see `permitted_starts`."""
         ruling = await self._ruling(uow, [slot.asker for slot in slots], now)
         if ruling is None:
             return list(slots)
-        allowed: list[Slot] = []
+        allowed: list[PlannedSlot] = []
         for slot in slots:
             if ruling.refuses_slot(slot) is None:
                 allowed.append(slot)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from reservation_core.domain.booking_changes import BookingChange, StartWorkload, WorkloadRefused
+from reservation_core.domain.booking_changes import DecidedBookingChange, StartWorkload, WorkloadRefused
 from reservation_core.domain.booking_life import BookingRules, advance
 from reservation_core.domain.booking_life import decide as decide_booking
 from reservation_core.domain.bookings import Booking
@@ -19,11 +19,11 @@ from reservation_core.domain.limits import Policy
 from reservation_core.domain.model import (
     BookingStatus,
     JobStatus,
+    PodWorkload,
     Reason,
     ReasonCode,
     Reservation,
     ReservationKind,
-    Workload,
 )
 from reservation_core.ports.booking_life import LeftOver
 from reservation_core.ports.ids import IdSource
@@ -79,7 +79,7 @@ async def _advance(uow: UnitOfWork, ids: IdSource, keeping: BookingKeeping) -> t
     facts = await uow.booking_life.facts(list(bookings))
     policy = (await uow.policies.current()).policy
     now = await uow.now()
-    changes: list[BookingChange] = []
+    changes: list[DecidedBookingChange] = []
     for booking_id, booking in sorted(bookings.items()):
         around = replace(facts[booking_id], grace=_grace(policy, booking, keeping.no_show_grace))
         changes += advance(booking, around, keeping.rules, now)
@@ -93,13 +93,13 @@ def _grace(policy: Policy, booking: Booking, otherwise: timedelta | None) -> tim
     return otherwise if limit is None else limit.value
 
 
-async def carry_out_bookings(uow: UnitOfWork, changes: Sequence[BookingChange], ids: IdSource) -> None:
+async def carry_out_bookings(uow: UnitOfWork, changes: Sequence[DecidedBookingChange], ids: IdSource) -> None:
     """Write changes with everything that belongs to them; listeners are woken after commit."""
     if not changes:
         return
     await uow.booking_life.apply(changes)
     last = {change.after.id: change.after for change in changes}
-    refused: list[BookingChange] = []
+    refused: list[DecidedBookingChange] = []
     for change in changes:
         workload = change.after.workload
         if workload is not None and any(isinstance(effect, StartWorkload) for effect in change.effects):
@@ -113,7 +113,7 @@ async def carry_out_bookings(uow: UnitOfWork, changes: Sequence[BookingChange], 
     uow.wake(Channel.GPU_JOBS)
 
 
-async def _start(uow: UnitOfWork, booking: Booking, workload: Workload, job_id: str, now: datetime) -> str | None:
+async def _start(uow: UnitOfWork, booking: Booking, workload: PodWorkload, job_id: str, now: datetime) -> str | None:
     """Submit the workload of a booking that has just begun; answers why it was refused.
 
     That must not keep the booking from beginning: its owner can still submit what would be taken.
@@ -132,7 +132,7 @@ async def _start(uow: UnitOfWork, booking: Booking, workload: Workload, job_id: 
     return None
 
 
-def _job_of(booking: Booking, workload: Workload, job_id: str, now: datetime) -> Reservation:
+def _job_of(booking: Booking, workload: PodWorkload, job_id: str, now: datetime) -> Reservation:
     """The workload of a booking as a job that may last as long as the booking does."""
     left = booking.span.end - now
     return Reservation(

@@ -5,7 +5,7 @@ from typing import assert_never
 
 import structlog
 
-from reservation_core.domain.serving_certificates import RenewalRules, Step, next_step
+from reservation_core.domain.serving_certificates import CertificateStep, RenewalRules, next_step
 from reservation_core.ports.serving_certificates import CertificateStore
 
 _log = structlog.get_logger(__name__)
@@ -20,25 +20,25 @@ async def keep_certificates(store: CertificateStore, rules: RenewalRules, now: d
         holdings = await store.holdings()
         trusted = holdings is None or await store.trusted(now)
         step = next_step(holdings, trusted, rules, now)
-        if step is Step.WAIT:
+        if step is CertificateStep.WAIT:
             return
         await _carry_out(step, store, rules, now)
         _log.info("the webhook's certificates were changed", step=step.value)
 
 
-async def _carry_out(step: Step, store: CertificateStore, rules: RenewalRules, now: datetime) -> None:
+async def _carry_out(step: CertificateStep, store: CertificateStore, rules: RenewalRules, now: datetime) -> None:
     match step:
-        case Step.CREATE:
+        case CertificateStep.CREATE:
             await store.create(rules.names, rules.valid_for, now)
-        case Step.STAGE:
+        case CertificateStep.STAGE:
             await store.stage(rules.names, rules.valid_for, now)
-        case Step.TRUST:
+        case CertificateStep.TRUST:
             await store.trust(now)
-        case Step.PROMOTE:
+        case CertificateStep.PROMOTE:
             await store.promote()
-        case Step.FORGET:
+        case CertificateStep.FORGET:
             await store.forget(now)
-        case Step.WAIT:
+        case CertificateStep.WAIT:
             pass
         case _:
             assert_never(step)

@@ -30,7 +30,7 @@ from reservation_core.ports.ids import IdSource
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.changing import carry_out
-from reservation_core.usecases.make_room import Room, has_begun, move_or_cut
+from reservation_core.usecases.make_room import ClearedWindow, has_begun, move_or_cut
 from reservation_core.usecases.users import require_admin
 
 _FARTHEST = timedelta(days=400)
@@ -58,7 +58,7 @@ async def plan_window(
     # After that: whatever the planner has started began before.
     now = await uow.now()
     span = _span(request, now)
-    room = Room(tuple(cards), span, _said(span, request.reason), principal.user, grace)
+    room = ClearedWindow(tuple(cards), span, _said(span, request.reason), principal.user, grace)
     affected = await _make_room(uow, room, ids, now)
     window = Window(
         id=ids.new_id("mnt"),
@@ -164,7 +164,7 @@ async def _take_in(uow: UnitOfWork, window_id: str, ids: IdSource, grace: timede
     if window is None or not cards:
         return 0
     span = Span(max(window.span.start, now), window.span.end)
-    room = Room(tuple(cards), span, _said(span, window.reason), SYSTEM, grace)
+    room = ClearedWindow(tuple(cards), span, _said(span, window.reason), SYSTEM, grace)
     affected = await _make_room(uow, room, ids, now)
     await uow.maintenance.grow(window, cards, span, affected, now)
     _told(uow)
@@ -222,7 +222,7 @@ async def _cards(uow: UnitOfWork, request: MaintenanceCreate) -> list[CardPlace]
     return found
 
 
-async def _make_room(uow: UnitOfWork, room: Room, ids: IdSource, now: datetime) -> list[Affected]:
+async def _make_room(uow: UnitOfWork, room: ClearedWindow, ids: IdSource, now: datetime) -> list[Affected]:
     """Jobs first, then bookings: rows are locked in this order wherever jobs within bookings are written."""
     way = in_the_way(await uow.maintenance.taken([card.gpu_id for card in room.cards], room.span))
     times = {"starts_at": room.span.start.isoformat(), "ends_at": room.span.end.isoformat()}
@@ -246,7 +246,7 @@ async def _open_bookings(uow: UnitOfWork, booking_ids: Sequence[str]) -> list[Bo
     return [each for each in found if each is not None]
 
 
-async def _drain(uow: UnitOfWork, job_ids: Sequence[str], room: Room, now: datetime) -> list[Affected]:
+async def _drain(uow: UnitOfWork, job_ids: Sequence[str], room: ClearedWindow, now: datetime) -> list[Affected]:
     rows = await uow.reservations.lock(job_ids) if job_ids else {}
     event = DrainBefore(room.span.start, room.span.end, room.grace, room.why, room.actor)
     decided = [decide(row, event, now) for row in rows.values()]

@@ -25,7 +25,7 @@ from reservation_core.usecases.keep_bookings import carry_out_bookings
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class ClearedWindow:
     """The window that room is made for, and what is said to those in its way; pods take `grace` to end."""
 
     cards: tuple[CardPlace, ...]
@@ -56,7 +56,9 @@ def has_begun(booking: Booking, now: datetime) -> bool:
     )
 
 
-async def move_or_cut(uow: UnitOfWork, booking: Booking, room: Room, ids: IdSource, now: datetime) -> Affected | None:
+async def move_or_cut(
+    uow: UnitOfWork, booking: Booking, room: ClearedWindow, ids: IdSource, now: datetime
+) -> Affected | None:
     """Take a booking out of a window's way; None when it is not in it. Raises CalendarConflictError for a lost race."""
     begun = has_begun(booking, now)
     parts = parts_of(booking.span, room.span)
@@ -97,7 +99,7 @@ async def _carry_out(uow: UnitOfWork, booking: Booking, event: BookingEvent, ids
 
 
 async def _rest(
-    uow: UnitOfWork, booking: Booking, after: Span | None, cut: datetime, room: Room, now: datetime
+    uow: UnitOfWork, booking: Booking, after: Span | None, cut: datetime, room: ClearedWindow, now: datetime
 ) -> _Rest | None:
     """What is left of it after `cut`: without a gap on other cards, or else on its own after the window.
 
@@ -120,7 +122,7 @@ async def _rest(
     return _Rest(after, _own(booking), places)
 
 
-async def _elsewhere(uow: UnitOfWork, booking: Booking, span: Span, room: Room, now: datetime) -> _Rest | None:
+async def _elsewhere(uow: UnitOfWork, booking: Booking, span: Span, room: ClearedWindow, now: datetime) -> _Rest | None:
     """Cards as good that are free for all of that time, with the window in the calendar and the booking out of it."""
     cards = _without_window(await cards_around(uow, span, now, without=(booking.id,)), room)
     chosen = choose(cards, booking.wanted, *from_now(span, now))
@@ -131,7 +133,7 @@ def _own(booking: Booking) -> tuple[ChosenCard, ...]:
     return tuple(ChosenCard(card.gpu_id, card.rank) for card in booking.cards)
 
 
-def _without_window(cards: list[BookableCard], room: Room) -> list[BookableCard]:
+def _without_window(cards: list[BookableCard], room: ClearedWindow) -> list[BookableCard]:
     """The calendar as it will be with the window in it."""
     closed = (to_micros(room.span.start), to_micros(room.span.end))
     return [

@@ -7,7 +7,7 @@ from reservation_core.domain.any_type import never_on_any
 from reservation_core.domain.errors import NotPermittedError
 from reservation_core.domain.limits import QUOTAS, Policy
 from reservation_core.domain.model import JobStatus, Reservation, ReservationKind
-from reservation_core.domain.rules import BrokenRule, RuleRequest, check, known_from, never_possible, not_in_project
+from reservation_core.domain.rules import RuleBreach, RuleRequest, check, known_from, never_possible, not_in_project
 from reservation_core.ports.transactions import UnitOfWork
 
 
@@ -78,7 +78,7 @@ async def lock_owner(uow: UnitOfWork, job_id: str) -> None:
         await uow.policies.lock_holders([job.user_id], [] if job.project is None else [job.project])
 
 
-def not_permitted(broken: list[BrokenRule]) -> NotPermittedError:
+def not_permitted(broken: list[RuleBreach]) -> NotPermittedError:
     """The refusal."""
     codes = ", ".join(rule.code for rule in broken)
     return NotPermittedError(

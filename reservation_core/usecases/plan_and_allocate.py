@@ -13,7 +13,7 @@ import pydantic
 from reservation_core.contracts import JobMessage
 from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.placement.policy_names import DEFAULT_POLICY, PlacementPolicy
-from reservation_core.domain.plan import Commitment, Slot, Start
+from reservation_core.domain.plan import Commitment, PlannedSlot, Start
 from reservation_core.domain.whole import CalendarPicture
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.queues import QueuedMessage, QueueName
@@ -175,7 +175,7 @@ class Planner:
                 await uow.planning.record_late_starts(late, now)
                 uow.wake(Channel.EVENTS)
 
-    async def _commit_slots(self, state: CalendarPicture, slots: list[Slot], now: datetime) -> None:
+    async def _commit_slots(self, state: CalendarPicture, slots: list[PlannedSlot], now: datetime) -> None:
         """Write slots; where the ledger refuses (a booking was made meanwhile), the picture is to be read anew."""
         try:
             async with self._uow(one_statement=all(slot.asker is None for slot in slots)) as uow:

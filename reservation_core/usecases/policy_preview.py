@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from reservation_core.domain.limits import Policy, Rules, Scope
-from reservation_core.domain.policy_effects import Affected, OpenReservation, affected_by
+from reservation_core.domain.policy_effects import AffectedByPolicy, OpenReservation, affected_by
 from reservation_core.domain.quota_windows import week_start
 from reservation_core.domain.rules import Holding
 from reservation_core.ports.identities import Principal
@@ -20,7 +20,7 @@ class PolicyPreview:
     """The rule as it would be, and what of that which is there would break it."""
 
     stored: StoredRule
-    affected: tuple[Affected, ...]
+    affected: tuple[AffectedByPolicy, ...]
 
 
 @dataclass(frozen=True, slots=True)

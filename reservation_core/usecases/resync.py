@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from reservation_core.domain.adoption import Standing, standing
+from reservation_core.domain.adoption import PodStanding, standing
 from reservation_core.domain.model import JobStatus, PodName, PodPhase, PodStatus, Reservation
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster
@@ -74,7 +74,7 @@ class Resync:
         async with self._uow() as uow:
             live = {row.id: row for row in await uow.reservations.live()}
         there = (await self._cluster.list_pods()).pods
-        found = await self._account(live, there, besides=(Standing.KNOWN, Standing.LEFT_OVER))
+        found = await self._account(live, there, besides=(PodStanding.KNOWN, PodStanding.LEFT_OVER))
         return _report(found, ResyncReport())
 
     async def once(self) -> ResyncReport:
@@ -103,11 +103,11 @@ class Resync:
                 resent = await uow.reservations.resend(resend)
                 uow.wake(Channel.POD_OPERATIONS)
         await self._tell_deadlines(live.values())
-        found = await self._account(live, listing.pods, besides=(Standing.KNOWN,))
+        found = await self._account(live, listing.pods, besides=(PodStanding.KNOWN,))
         return _report(found, ResyncReport(resent=resent, observed=len(seen), cut_off=cut_off))
 
     async def _account(
-        self, live: Mapping[str, Reservation], there: Sequence[PodStatus], *, besides: Collection[Standing]
+        self, live: Mapping[str, Reservation], there: Sequence[PodStatus], *, besides: Collection[PodStanding]
     ) -> AccountReport:
         """Account for all pods `besides` those of these standings."""
         unaccounted = [

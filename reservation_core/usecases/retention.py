@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from reservation_core.domain.retention import (
-    Kind,
+    HistoryKind,
     RetentionRules,
     events_older_than,
     jobs_older_than,
@@ -46,7 +46,7 @@ class RetentionWalk:
 class RetentionReport:
     """How many were removed of each kind, of those of which any were, and what could not be done now."""
 
-    removed: dict[Kind, int] = field(default_factory=dict)
+    removed: dict[HistoryKind, int] = field(default_factory=dict)
     put_off: list[str] = field(default_factory=list)
 
 
@@ -69,7 +69,7 @@ class _Look:
             self.failures.append(error)
 
     async def in_parts(
-        self, kind: Kind, before: datetime | None, part: Part, place: Callable[[], object] = lambda: None
+        self, kind: HistoryKind, before: datetime | None, part: Part, place: Callable[[], object] = lambda: None
     ) -> None:
         """Remove parts until nothing is left, and count each as it goes; `before` None: nothing is ever old.
 
@@ -78,7 +78,7 @@ class _Look:
         for _ in range(PARTS):
             async with self._uow_factory() as uow:
                 count = 0 if before is None else await part(uow, before)
-                letters = kind is Kind.DEAD_LETTERS
+                letters = kind is HistoryKind.DEAD_LETTERS
                 oldest_at = await uow.queue.oldest_dead_letter() if letters else await uow.retention.oldest(kind)
                 await uow.retention.note(kind, count, oldest_at, self._now)
             if count:
@@ -91,7 +91,7 @@ class _Look:
         try:
             async with self._uow_factory() as uow:
                 await uow.retention.make_event_partitions()
-            await self.in_parts(Kind.EVENTS, events_older_than(self._now, keep, None), self._one_partition)
+            await self.in_parts(HistoryKind.EVENTS, events_older_than(self._now, keep, None), self._one_partition)
         except LockNotHadError as error:
             self.report.put_off.append(str(error))
         for _ in range(PARTS):
@@ -122,9 +122,11 @@ class _Look:
         """Those that the cluster itself keeps."""
         trimmed = await cluster.trim_logs(written_before=before, most_bytes=most_bytes)
         async with self._uow_factory() as uow:
-            await uow.retention.note(Kind.LOCAL_LOGS, trimmed.removed, trimmed.oldest_at, self._now, trimmed.kept_bytes)
+            await uow.retention.note(
+                HistoryKind.LOCAL_LOGS, trimmed.removed, trimmed.oldest_at, self._now, trimmed.kept_bytes
+            )
         if trimmed.removed:
-            self.report.removed[Kind.LOCAL_LOGS] = trimmed.removed
+            self.report.removed[HistoryKind.LOCAL_LOGS] = trimmed.removed
 
 
 async def _some_pod_logs(uow: UnitOfWork, before: datetime) -> int:
@@ -158,15 +160,15 @@ async def remove_old(
     with look.kept_for_later():
         await look.events(rules.events)
     with look.kept_for_later():
-        await look.in_parts(Kind.JOBS, jobs, look.some_jobs, lambda: walk.jobs)
+        await look.in_parts(HistoryKind.JOBS, jobs, look.some_jobs, lambda: walk.jobs)
     with look.kept_for_later():
-        await look.in_parts(Kind.ALLOCATIONS, sooner, look.some_allocations, lambda: walk.allocations)
+        await look.in_parts(HistoryKind.ALLOCATIONS, sooner, look.some_allocations, lambda: walk.allocations)
     with look.kept_for_later():
-        await look.in_parts(Kind.POD_LOGS, logs, _some_pod_logs)
+        await look.in_parts(HistoryKind.POD_LOGS, logs, _some_pod_logs)
     with look.kept_for_later():
-        await look.in_parts(Kind.IDEMPOTENCY, older_than(now, rules.idempotency), _some_keys)
+        await look.in_parts(HistoryKind.IDEMPOTENCY, older_than(now, rules.idempotency), _some_keys)
     with look.kept_for_later():
-        await look.in_parts(Kind.DEAD_LETTERS, older_than(now, rules.dead_letters), _some_dead_letters)
+        await look.in_parts(HistoryKind.DEAD_LETTERS, older_than(now, rules.dead_letters), _some_dead_letters)
     with look.kept_for_later():
         await look.logs(cluster, logs, rules.log_bytes)
     if len(look.failures) > 1:

@@ -18,7 +18,7 @@ _NOW = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class UserVerdict:
     """Whether, and by what.
 
     `until`: the end of the booking; without one, when so many GPUs are not free any more by the calendar (None: that
@@ -42,7 +42,7 @@ def require_service(principal: Principal) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class AskingPod:
+class JudgedPod:
     """The pod that a question is about; `uid` None: it is not there yet."""
 
     uid: str | None = None
@@ -55,8 +55,8 @@ async def schedulability(
     gpu_type: str | None,
     gpus: int,
     now: datetime,
-    pod: AskingPod | None = None,
-) -> Verdict:
+    pod: JudgedPod | None = None,
+) -> UserVerdict:
     """Whether `user` may use so many GPUs of a type (None: any) now.
 
     A booking whose slot it is says yes; so does a policy that asks for no booking, within its quotas and where so many
@@ -66,7 +66,7 @@ async def schedulability(
     require_service(principal)
     record = await uow.identities.user(user)
     if record is None or record.disabled_at is not None:
-        return Verdict(False, f"There is no user {user}, or they are disabled. An administrator can add them.")
+        return UserVerdict(False, f"There is no user {user}, or they are disabled. An administrator can add them.")
     held = await uow.entitlements.of_user(record.id, None if pod is None else pod.uid)
     bookings = [each for each in held if gpu_type in (None, each.gpu_type)]
     able = [each for each in bookings if each.gpus - (each.used if pod is not None else 0) >= gpus]
@@ -78,10 +78,10 @@ async def schedulability(
     if verdict.schedulable or full is None:
         return verdict
     detail = f"Booking {full.booking_id} holds {full.gpus} {full.gpu_type}; {full.used} are in use by what runs in it."
-    return Verdict(False, f"{detail} Wait until something has ended there, or book more.")
+    return UserVerdict(False, f"{detail} Wait until something has ended there, or book more.")
 
 
-async def _by_booking(uow: UnitOfWork, able: Sequence[Entitlement], gpus: int, pod: AskingPod | None) -> Verdict:
+async def _by_booking(uow: UnitOfWork, able: Sequence[Entitlement], gpus: int, pod: JudgedPod | None) -> UserVerdict:
     """By the first booking with a node for the pod; by the first at all where none has one, or nobody asks for that."""
     chosen, nodes = able[0], list[NodeOfBooking]()
     for each in able:
@@ -91,7 +91,7 @@ async def _by_booking(uow: UnitOfWork, able: Sequence[Entitlement], gpus: int, p
             chosen, nodes = each, fitting
             break
     most_unused = sorted(nodes, key=lambda node: (-node.unused, node.name))[:MOST_NODES]
-    return Verdict(
+    return UserVerdict(
         True,
         f"Booking {chosen.booking_id} holds {chosen.gpus} {chosen.gpu_type} until its end.",
         chosen.until,
@@ -104,18 +104,18 @@ async def _by_booking(uow: UnitOfWork, able: Sequence[Entitlement], gpus: int, p
 
 async def _without_booking(
     uow: UnitOfWork, user: UserRecord, gpu_type: str | None, gpus: int, booked: int, now: datetime
-) -> Verdict:
+) -> UserVerdict:
     what = "GPUs" if gpu_type is None else gpu_type
     types = await uow.entitlements.free_of_types(gpu_type, gpus)
     if not types:
-        return Verdict(False, f"There are no {what} that get new work. GET /v1/gpus shows what there is.")
+        return UserVerdict(False, f"There are no {what} that get new work. GET /v1/gpus shows what there is.")
     policy = (await uow.policies.current()).policy
     # Without a type asked for it may be any: whichever it is must be allowed, and last for so long.
     limits = {each.gpu_type: policy.limits(user.name, None, each.gpu_type) for each in types}
     if any(each.booking_required is None or each.booking_required.value for each in limits.values()):
         if booked:
-            return Verdict(False, f"{user.name} has booked {booked} {what} now; {gpus} are asked for. Book more.")
-        return Verdict(False, f"{user.name} has no booking of {what} now. Book with POST /v1/bookings.")
+            return UserVerdict(False, f"{user.name} has booked {booked} {what} now; {gpus} are asked for. Book more.")
+        return UserVerdict(False, f"{user.name} has no booking of {what} now. Book with POST /v1/bookings.")
     for each in types:
         request = RuleRequest(
             kind=ReservationKind.JOB, user=user.name, gpus=gpus, duration=_NOW, gpu_type=each.gpu_type
@@ -123,15 +123,15 @@ async def _without_booking(
         usage = await uow.policies.usage(user.id, None, known_from(request, limits[each.gpu_type], now), now)
         broken = [rule for rule in check(request, policy, usage, now) if rule.code in _QUOTAS]
         if broken:
-            return Verdict(False, " ".join(rule.detail for rule in broken))
+            return UserVerdict(False, " ".join(rule.detail for rule in broken))
     able = [each for each in types if each.free >= gpus]
     if not able:
         free = ", ".join(f"{each.free} of {each.cards} {each.gpu_type}" for each in types)
         advice = "Ask for less or later, or book with POST /v1/bookings."
-        return Verdict(False, f"Free now: {free}; {gpus} of a type are asked for. {advice}")
+        return UserVerdict(False, f"Free now: {free}; {gpus} of a type are asked for. {advice}")
     first = min(able, key=lambda each: (each.until is None, each.until or now))
     reason = f"The policy asks {user.name} for no booking of {what}."
     if first.until is not None:
         reason += f" {gpus} {first.gpu_type} are free until {first.until:%Y-%m-%dT%H:%M:%SZ}."
     most = limits[first.gpu_type].max_gpus
-    return Verdict(True, reason, first.until, gpu_type, None if most is None else most.value)
+    return UserVerdict(True, reason, first.until, gpu_type, None if most is None else most.value)

@@ -8,11 +8,11 @@ from reservation_core.domain.errors import ForbiddenError, LimitExceededError
 from reservation_core.domain.limits import NO_POLICY, Policy
 from reservation_core.domain.model import (
     JobStatus,
+    PodWorkload,
     Reason,
     ReasonCode,
     Reservation,
     ReservationKind,
-    Workload,
 )
 from reservation_core.domain.token_budgets import ask_for
 from reservation_core.ports.identities import Principal
@@ -65,7 +65,7 @@ def prepare(
         nodes=request.nodes,
         duration=request.duration,
         priority=request.priority,
-        workload=Workload(
+        workload=PodWorkload(
             command=tuple(request.workload.command),
             image=request.workload.image,
             env=tuple(request.workload.env.items()),

@@ -16,7 +16,7 @@ from reservation_core.domain.bookings import Booking
 from reservation_core.domain.card_choice import bookable, choose
 from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.model import BookingStatus
-from reservation_core.domain.waitlist import Line, Turn, Turns, WaitingRequest
+from reservation_core.domain.waitlist import Turn, WaitingRequest, WaitlistPass, WaitlistState
 from reservation_core.ports.booking_life import WaitlistMark
 from reservation_core.ports.identities import Principal
 from reservation_core.ports.ids import IdSource
@@ -48,10 +48,10 @@ class Waitlist:
         self._ids = ids
         self._offer = offer
         self._at_most_s = at_most_s
-        self._line = Line()
+        self._line = WaitlistState()
         self._mark: WaitlistMark | None = None
         self._requests: list[WaitingRequest] = []
-        self._turns: Turns | None = None
+        self._turns: WaitlistPass | None = None
         self._everybody_at = -inf
         self._one_at_a_time = asyncio.Lock()
         self._asked = False
@@ -96,7 +96,7 @@ class Waitlist:
             self._turns = None
         return served
 
-    async def _begin(self, at: float) -> Turns:
+    async def _begin(self, at: float) -> WaitlistPass:
         """A new pass."""
         async with self._uow() as uow:
             mark = await uow.booking_life.waitlist_mark()
@@ -106,7 +106,7 @@ class Waitlist:
             now = await uow.now()
             ahead = [each for each in self._requests if each.span.start > now]
             if not ahead:
-                return Turns((), (), now)
+                return WaitlistPass((), (), now)
             start = min(each.span.start for each in ahead) - AROUND
             cards = bookable(await uow.bookings.cards(start, max(each.span.end for each in ahead) + AROUND), now)
         everybody = at >= self._everybody_at + _EVERYBODY_AFTER_S
@@ -114,7 +114,7 @@ class Waitlist:
             self._everybody_at = at
         return self._line.begin(ahead, cards, now, everybody=everybody)
 
-    async def _serve(self, turn: Turn, turns: Turns) -> bool:
+    async def _serve(self, turn: Turn, turns: WaitlistPass) -> bool:
         try:
             async with self._uow() as uow:
                 if await _serve(uow, turn, self._ids, self._offer):

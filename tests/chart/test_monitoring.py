@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from prometheus_client import generate_latest
 
-from admission_webhook.metrics import Metrics as WebhookMetrics
-from api_service.metrics import Metrics as ApiMetrics
-from gpu_admission.metrics import Metrics as ExtenderMetrics
+from admission_webhook.metrics import WebhookMetrics
+from api_service.metrics import ApiMetrics
+from gpu_admission.metrics import ExtenderMetrics
 from gpu_scheduler import health as scheduler_health
 from reservation_core.adapters.clock import SystemClock
 from reservation_core.ports.transactions import DatabaseUnavailableError

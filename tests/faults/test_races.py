@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from reservation_core.domain.errors import AlreadyFinalError, DomainError
-from reservation_core.domain.model import JobStatus, NodeReport, PodName, PodSpec, ReasonCode, Workload
+from reservation_core.domain.model import JobStatus, NodeReport, PodName, PodSpec, PodWorkload, ReasonCode
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.wiring import Runtime
@@ -220,7 +220,7 @@ def orphan(system: System, name: PodName) -> PodSpec:
         node="a",
         gpu_indices=(0,),
         gpu_uuids=(None,),
-        workload=Workload(("sleep", "600")),
+        workload=PodWorkload(("sleep", "600")),
         env=(),
         deadline=system.runtime.clock.now() + timedelta(hours=1),
         grace=timedelta(seconds=1),

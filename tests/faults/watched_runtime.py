@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from reservation_core.domain.changes import Change
+from reservation_core.domain.changes import DecidedChange
 from reservation_core.domain.model import FINAL_STATUSES, PodName, PodSpec, PodStatus, Reason
 from reservation_core.domain.plan import Start
 from reservation_core.ports.cluster import Cluster
@@ -115,7 +115,7 @@ class _WatchedPlanning(_Noting):
 
 
 class _WatchedReservations(_Noting):
-    async def apply(self, changes: Sequence[Change]) -> None:
+    async def apply(self, changes: Sequence[DecidedChange]) -> None:
         await self._inner.apply(changes)
         for change in changes:
             if change.before.status is not change.after.status:

@@ -209,8 +209,8 @@ LEDGER = (
         "a new leader trusts its own count",
         "A new leader goes by what the one before has recorded",
         "reservation_core/domain/clock_steps.py",
-        "return Verdict.ADOPT if recorded else Verdict.MAKE_UP",
-        "return Verdict.MAKE_UP",
+        "return StepVerdict.ADOPT if recorded else StepVerdict.MAKE_UP",
+        "return StepVerdict.MAKE_UP",
         (f"{CLOCK}::test_a_new_leader_goes_by_what_the_one_before_has_recorded",),
     ),
     Mutant(

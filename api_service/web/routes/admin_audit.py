@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 from starlette.responses import Response
 
 from api_service.web.rest_calls import RestProblemError
-from api_service.web.routing import Access, WebRoute
+from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.visit import Visit
 
 _FILTERS = ("kind", "actor", "subject", "from", "to")
@@ -40,4 +40,4 @@ async def record_page(visit: Visit) -> Response:
     )
 
 
-ROUTES = (WebRoute("GET", "/admin/audit", record_page, Access.ADMIN),)
+ROUTES = (WebRoute("GET", "/admin/audit", record_page, PageAccess.ADMIN),)

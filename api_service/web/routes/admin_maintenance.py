@@ -5,7 +5,7 @@ from typing import Any
 from starlette.responses import Response
 
 from api_service.web.rest_calls import RestProblemError
-from api_service.web.routing import Access, WebRoute
+from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.visit import Visit
 
 
@@ -74,8 +74,8 @@ async def _page(
 
 
 ROUTES = (
-    WebRoute("GET", "/admin/maintenance", windows_page, Access.ADMIN),
-    WebRoute("POST", "/admin/maintenance/preview", preview, Access.ADMIN),
-    WebRoute("POST", "/admin/maintenance", plan, Access.ADMIN),
-    WebRoute("POST", "/admin/maintenance/{window}/end", end, Access.ADMIN),
+    WebRoute("GET", "/admin/maintenance", windows_page, PageAccess.ADMIN),
+    WebRoute("POST", "/admin/maintenance/preview", preview, PageAccess.ADMIN),
+    WebRoute("POST", "/admin/maintenance", plan, PageAccess.ADMIN),
+    WebRoute("POST", "/admin/maintenance/{window}/end", end, PageAccess.ADMIN),
 )

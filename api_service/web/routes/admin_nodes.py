@@ -4,7 +4,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from api_service.web.routing import Access, WebRoute
+from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.visit import Visit
 
 _DONE = {
@@ -68,8 +68,8 @@ def _confirm(visit: Visit, deed: str, *sentences: str) -> Response:
 
 
 ROUTES = (
-    WebRoute("GET", "/admin/nodes", nodes_page, Access.ADMIN),
-    WebRoute("GET", "/admin/nodes/{node}/cordon", confirm_cordon, Access.ADMIN),
-    WebRoute("GET", "/admin/nodes/{node}/fence", confirm_fence, Access.ADMIN),
-    *(WebRoute("POST", f"/admin/nodes/{{node}}/{deed}", act, Access.ADMIN) for deed in _DONE),
+    WebRoute("GET", "/admin/nodes", nodes_page, PageAccess.ADMIN),
+    WebRoute("GET", "/admin/nodes/{node}/cordon", confirm_cordon, PageAccess.ADMIN),
+    WebRoute("GET", "/admin/nodes/{node}/fence", confirm_fence, PageAccess.ADMIN),
+    *(WebRoute("POST", f"/admin/nodes/{{node}}/{deed}", act, PageAccess.ADMIN) for deed in _DONE),
 )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from starlette.responses import Response
 
-from api_service.web.routing import Access, WebRoute
+from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.visit import Visit
 from reservation_core.ports.queues import QueueName
 
@@ -69,4 +69,4 @@ async def _pods(visit: Visit) -> Matter:
     )
 
 
-ROUTES = (WebRoute("GET", "/admin", overview_page, Access.ADMIN),)
+ROUTES = (WebRoute("GET", "/admin", overview_page, PageAccess.ADMIN),)

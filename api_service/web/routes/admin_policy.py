@@ -21,7 +21,7 @@ from api_service.web.policy_form import (
     typed_rules,
 )
 from api_service.web.rest_calls import RestProblemError
-from api_service.web.routing import Access, WebRoute
+from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.visit import Visit
 from reservation_core.contracts_policy import RulesIn
 from reservation_core.domain.limits import Scope
@@ -231,11 +231,11 @@ async def _list(visit: Visit, problem: RestProblemError | None = None) -> Respon
 
 
 ROUTES = (
-    WebRoute("GET", "/admin/policy", rules_page, Access.ADMIN),
-    WebRoute("GET", "/admin/policy/choose", choose, Access.ADMIN),
-    WebRoute("GET", "/admin/policy/{scope}", form_page, Access.ADMIN),
-    WebRoute("POST", "/admin/policy/{scope}/preview", preview, Access.ADMIN),
-    WebRoute("POST", "/admin/policy/{scope}", save, Access.ADMIN),
-    WebRoute("GET", "/admin/policy/{scope}/drop", confirm_drop, Access.ADMIN),
-    WebRoute("POST", "/admin/policy/{scope}/drop", drop, Access.ADMIN),
+    WebRoute("GET", "/admin/policy", rules_page, PageAccess.ADMIN),
+    WebRoute("GET", "/admin/policy/choose", choose, PageAccess.ADMIN),
+    WebRoute("GET", "/admin/policy/{scope}", form_page, PageAccess.ADMIN),
+    WebRoute("POST", "/admin/policy/{scope}/preview", preview, PageAccess.ADMIN),
+    WebRoute("POST", "/admin/policy/{scope}", save, PageAccess.ADMIN),
+    WebRoute("GET", "/admin/policy/{scope}/drop", confirm_drop, PageAccess.ADMIN),
+    WebRoute("POST", "/admin/policy/{scope}/drop", drop, PageAccess.ADMIN),
 )

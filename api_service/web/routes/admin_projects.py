@@ -3,7 +3,7 @@
 from starlette.responses import Response
 
 from api_service.web.rest_calls import RestProblemError
-from api_service.web.routing import Access, WebRoute
+from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.visit import Visit
 
 _SUGGESTED = 500
@@ -126,11 +126,11 @@ async def _page(visit: Visit, problem: RestProblemError | None = None) -> Respon
 
 
 ROUTES = (
-    WebRoute("GET", "/admin/projects", projects_page, Access.ADMIN),
-    WebRoute("POST", "/admin/projects", make, Access.ADMIN),
-    WebRoute("GET", "/admin/projects/{project}", project_page, Access.ADMIN),
-    WebRoute("POST", "/admin/projects/{project}/members", take_in, Access.ADMIN),
-    WebRoute("POST", "/admin/projects/{project}/members/{user}/remove", take_out, Access.ADMIN),
-    WebRoute("GET", "/admin/projects/{project}/end", confirm_end, Access.ADMIN),
-    WebRoute("POST", "/admin/projects/{project}/end", end, Access.ADMIN),
+    WebRoute("GET", "/admin/projects", projects_page, PageAccess.ADMIN),
+    WebRoute("POST", "/admin/projects", make, PageAccess.ADMIN),
+    WebRoute("GET", "/admin/projects/{project}", project_page, PageAccess.ADMIN),
+    WebRoute("POST", "/admin/projects/{project}/members", take_in, PageAccess.ADMIN),
+    WebRoute("POST", "/admin/projects/{project}/members/{user}/remove", take_out, PageAccess.ADMIN),
+    WebRoute("GET", "/admin/projects/{project}/end", confirm_end, PageAccess.ADMIN),
+    WebRoute("POST", "/admin/projects/{project}/end", end, PageAccess.ADMIN),
 )

@@ -2,7 +2,7 @@
 
 from starlette.responses import Response
 
-from api_service.web.routing import Access, WebRoute
+from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.visit import Visit
 from reservation_core.ports.queues import QueueName
 
@@ -57,9 +57,9 @@ async def end_pod(visit: Visit) -> Response:
 
 
 ROUTES = (
-    WebRoute("GET", "/admin/dead-letters", dead_letters_page, Access.ADMIN),
-    WebRoute("POST", "/admin/dead-letters/{queue}/redrive", redrive, Access.ADMIN),
-    WebRoute("GET", "/admin/pods", pods_page, Access.ADMIN),
-    WebRoute("GET", "/admin/pods/{pod}/end", confirm_end, Access.ADMIN),
-    WebRoute("POST", "/admin/pods/{pod}/end", end_pod, Access.ADMIN),
+    WebRoute("GET", "/admin/dead-letters", dead_letters_page, PageAccess.ADMIN),
+    WebRoute("POST", "/admin/dead-letters/{queue}/redrive", redrive, PageAccess.ADMIN),
+    WebRoute("GET", "/admin/pods", pods_page, PageAccess.ADMIN),
+    WebRoute("GET", "/admin/pods/{pod}/end", confirm_end, PageAccess.ADMIN),
+    WebRoute("POST", "/admin/pods/{pod}/end", end_pod, PageAccess.ADMIN),
 )

@@ -6,7 +6,7 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from api_service.web.rest_calls import RestProblemError
-from api_service.web.routing import Access, WebRoute
+from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.token_form import SCOPES, token_asked
 from api_service.web.visit import Visit
 
@@ -55,7 +55,7 @@ async def _page(
 
 
 ROUTES = (
-    WebRoute("GET", "/admin/tokens", tokens_page, Access.ADMIN),
-    WebRoute("POST", "/admin/tokens", make, Access.ADMIN),
-    WebRoute("POST", "/admin/tokens/{token}/revoke", revoke, Access.ADMIN),
+    WebRoute("GET", "/admin/tokens", tokens_page, PageAccess.ADMIN),
+    WebRoute("POST", "/admin/tokens", make, PageAccess.ADMIN),
+    WebRoute("POST", "/admin/tokens/{token}/revoke", revoke, PageAccess.ADMIN),
 )

@@ -3,7 +3,7 @@
 from starlette.responses import Response
 
 from api_service.web.rest_calls import RestProblemError
-from api_service.web.routing import Access, WebRoute
+from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.visit import Visit
 from reservation_core.domain.model import Role
 
@@ -75,9 +75,9 @@ async def _page(visit: Visit, problem: RestProblemError | None = None) -> Respon
 
 
 ROUTES = (
-    WebRoute("GET", "/admin/users", users_page, Access.ADMIN),
-    WebRoute("POST", "/admin/users", make, Access.ADMIN),
-    WebRoute("GET", "/admin/users/{name}/disable", confirm_disable, Access.ADMIN),
-    WebRoute("POST", "/admin/users/{name}/disable", disable, Access.ADMIN),
-    WebRoute("POST", "/admin/users/{name}/enable", enable, Access.ADMIN),
+    WebRoute("GET", "/admin/users", users_page, PageAccess.ADMIN),
+    WebRoute("POST", "/admin/users", make, PageAccess.ADMIN),
+    WebRoute("GET", "/admin/users/{name}/disable", confirm_disable, PageAccess.ADMIN),
+    WebRoute("POST", "/admin/users/{name}/disable", disable, PageAccess.ADMIN),
+    WebRoute("POST", "/admin/users/{name}/enable", enable, PageAccess.ADMIN),
 )

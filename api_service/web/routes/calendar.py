@@ -15,10 +15,10 @@ from api_service.web.rest_calls import RestProblemError
 from api_service.web.return_address import safe_return
 from api_service.web.routing import WebRoute
 from api_service.web.timeline_data import Shown, read_calendar
-from api_service.web.timeline_query import Asked, asked_of
+from api_service.web.timeline_query import TimelineQuery, asked_of
 from api_service.web.timeline_rows import By
 from api_service.web.timeline_table import columns, table
-from api_service.web.timeline_window import View
+from api_service.web.timeline_window import TimelineScale
 from api_service.web.visit import Visit
 
 _REFUSALS = (400, 403, 404, 409, 412, 413, 422)
@@ -28,7 +28,7 @@ _MORNING = time(9)
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class BookingPreview:
     """What would become of what was typed: `found` is what REST says it would be, `problem` why not."""
 
     typed: TypedBooking
@@ -54,13 +54,13 @@ async def book(visit: Visit) -> Response:
     """Book what was typed, or the slot that was clicked. What is refused is shown with the form."""
     typed = typed_booking(visit.form, visit.zone.key)
     if typed.wrong:
-        return await _again(visit, Verdict(typed), 422)
+        return await _again(visit, BookingPreview(typed), 422)
     try:
         made = await visit.rest.post("/v1/bookings", typed.body, key=_key(visit, typed.body))
     except RestProblemError as problem:
         if problem.status not in _REFUSALS:
             raise
-        return await _again(visit, Verdict(typed, problem=problem), problem.status)
+        return await _again(visit, BookingPreview(typed, problem=problem), problem.status)
     if "items" in made:
         skipped = f" {len(made['skipped'])} could not be had and are left out." if made["skipped"] else ""
         dates = "1 date is" if len(made["items"]) == 1 else f"{len(made['items'])} dates are"
@@ -95,7 +95,7 @@ async def change_verdict(visit: Visit) -> Response:
         refused = problem
     return visit.part(
         "_change_verdict.html",
-        verdict=Verdict(typed, found, refused),
+        verdict=BookingPreview(typed, found, refused),
         booking=before.body,
         etag=before.headers["etag"],
     )
@@ -124,7 +124,7 @@ async def to_calendar(visit: Visit) -> Response:
     return visit.go(safe_return(visit.query("next") or "/calendar"))
 
 
-def _asked(visit: Visit) -> Asked:
+def _asked(visit: Visit) -> TimelineQuery:
     return asked_of(visit.query, visit.now.astimezone(visit.zone).date())
 
 
@@ -136,31 +136,35 @@ def _key(visit: Visit, body: object = None) -> str | None:
     return f"{key[:100]}.{hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()}"
 
 
-async def _verdict(visit: Visit) -> Verdict:
+async def _verdict(visit: Visit) -> BookingPreview:
     typed = typed_booking(visit.form, visit.zone.key)
     if typed.wrong:
-        return Verdict(typed)
+        return BookingPreview(typed)
     try:
-        return Verdict(typed, await visit.rest.post("/v1/bookings", typed.body, query={"dry_run": True}))
+        return BookingPreview(typed, await visit.rest.post("/v1/bookings", typed.body, query={"dry_run": True}))
     except RestProblemError as problem:
         if problem.status not in _REFUSALS:
             raise
-        return Verdict(typed, problem=problem)
+        return BookingPreview(typed, problem=problem)
 
 
-async def _again(visit: Visit, found: Verdict, status: int) -> Response:
+async def _again(visit: Visit, found: BookingPreview, status: int) -> Response:
     """The page at the time that was typed."""
     fields = visit.form.shown()
     try:
         day = date.fromisoformat(fields.get("start", "")[:10])
     except ValueError:
         day = visit.now.astimezone(visit.zone).date()
-    asked = Asked(View.WEEK, None, day, None, None, 1, as_table=False)
+    asked = TimelineQuery(TimelineScale.WEEK, None, day, None, None, 1, as_table=False)
     return await _page(visit, asked, fields, found, status)
 
 
 async def _page(
-    visit: Visit, asked: Asked, fields: Mapping[str, str], found: Verdict | None = None, status: int = 200
+    visit: Visit,
+    asked: TimelineQuery,
+    fields: Mapping[str, str],
+    found: BookingPreview | None = None,
+    status: int = 200,
 ) -> Response:
     shown = await read_calendar(visit, asked)
     headings = columns(shown.window, shown.now)
@@ -175,7 +179,7 @@ async def _page(
         columns=headings,
         table=table(shown.rows.rows, headings, shown.found, shown.now),
         today=visit.now.astimezone(visit.zone).date(),
-        views=list(View),
+        views=list(TimelineScale),
         bys=list(By),
         repeats=list(Repeats),
         fields={**_first_fields(visit, asked), **fields},
@@ -184,7 +188,7 @@ async def _page(
     )
 
 
-def _first_fields(visit: Visit, asked: Asked) -> dict[str, str]:
+def _first_fields(visit: Visit, asked: TimelineQuery) -> dict[str, str]:
     hour = (visit.now + _HOUR).astimezone(visit.zone).replace(minute=0)
     if asked.day > hour.date():
         hour = datetime.combine(asked.day, _MORNING, visit.zone)
@@ -209,7 +213,7 @@ def _first_fields(visit: Visit, asked: Asked) -> dict[str, str]:
 def _title(shown: Shown) -> str:
     window = shown.window
     first, last = window.first, window.last - timedelta(days=1)
-    if window.view is View.DAY:
+    if window.view is TimelineScale.DAY:
         return f"{first:%A} {first.day} {first:%B %Y}"
     begin = f"{first.day}" if first.month == last.month else f"{first.day} {first:%b}"
     if first.year != last.year:

@@ -9,8 +9,8 @@ from starlette.responses import Response
 
 from api_service.problems import ProblemError
 from api_service.sight import Sight, sight_of
-from api_service.web.card_tiles import MEANINGS, OUT_OF_USE, WORDS, Teller, TileState, state_of
-from api_service.web.fleet import Fleet, FleetNode, counts
+from api_service.web.card_tiles import MEANINGS, OUT_OF_USE, WORDS, TileState, TileWriter, state_of
+from api_service.web.fleet import FleetNode, FleetPicture, counts
 from api_service.web.node_markup import Look
 from api_service.web.routing import WebRoute
 from api_service.web.visit import Visit
@@ -44,10 +44,10 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class NowView:
     """What one viewer is shown: nodes with something to show, and how."""
 
-    fleet: Fleet
+    fleet: FleetPicture
     look: Look
     nodes: tuple[FleetNode, ...]
     cards: int
@@ -107,7 +107,7 @@ def _wish(visit: Visit) -> Wish:
     return Wish(kind, node, visit.query("mine") == "yes")
 
 
-async def _view(visit: Visit, wish: Wish) -> View:
+async def _view(visit: Visit, wish: Wish) -> NowView:
     fleet = await visit.fleet.fleet()
     sight = await _sight(visit)
     kind = wish.kind or None
@@ -119,7 +119,7 @@ async def _view(visit: Visit, wish: Wish) -> View:
     nodes = tuple(node for node, cards in here if cards or everything)
     cards = sum(cards for _, cards in here)
     look = Look(sight, visit.zone, visit.now, kind, wish.mine, large=cards <= LARGE_UP_TO)
-    return View(fleet, look, nodes, cards, _token(visit, fleet, sight, large=look.large))
+    return NowView(fleet, look, nodes, cards, _token(visit, fleet, sight, large=look.large))
 
 
 async def _sight(visit: Visit) -> Sight:
@@ -128,7 +128,7 @@ async def _sight(visit: Visit) -> Sight:
         return await sight_of(uow, visit.principal, services.settings.holders)
 
 
-def _token(visit: Visit, fleet: Fleet, sight: Sight, *, large: bool) -> str:
+def _token(visit: Visit, fleet: FleetPicture, sight: Sight, *, large: bool) -> str:
     """What a page was drawn from. All but its last part must be the same for anything of it to be kept."""
     fellows = "all" if sight.fellows is None else format(hash(frozenset(sight.fellows)) & 0xFFFFFFFF, "x")
     size = "large" if large else "small"
@@ -143,7 +143,7 @@ def _same_but_older(since: str, token: str) -> int | None:
     return int(version)
 
 
-def _card(visit: Visit, fleet: Fleet, sight: Sight, chosen: str) -> dict[str, object]:
+def _card(visit: Visit, fleet: FleetPicture, sight: Sight, chosen: str) -> dict[str, object]:
     """All that is to be said of one card. Raises ProblemError: 404 when there is none."""
     name, _, index = chosen.rpartition("/")
     node = fleet.by_name.get(name)
@@ -151,7 +151,7 @@ def _card(visit: Visit, fleet: Fleet, sight: Sight, chosen: str) -> dict[str, ob
     if node is None or card is None:
         raise ProblemError(404, "no_such_card", f"There is no card {chosen[:_MOST_TYPED]} any more. Choose another.")
     state = state_of(card, available=node.now.available, user_id=visit.principal.user_id)
-    teller = Teller(sight, lambda when: clock(when, visit.zone, visit.now))
+    teller = TileWriter(sight, lambda when: clock(when, visit.zone, visit.now))
     reachable = [
         hold
         for hold in (card.holder, card.follower)

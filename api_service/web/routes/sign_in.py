@@ -11,7 +11,7 @@ from api_service.problems import ProblemError
 from api_service.sign_in_counting import counted_sign_in
 from api_service.web.cookies import keep_zone
 from api_service.web.return_address import safe_return
-from api_service.web.routing import Access, WebRoute
+from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.visit import Visit
 from reservation_core.domain.errors import ForbiddenError, LimitExceededError
 from reservation_core.ports.identities import Principal
@@ -129,8 +129,8 @@ def _form(visit: Visit, wanted: str, trouble: str | None = None) -> Response:
 
 
 ROUTES = (
-    WebRoute("GET", "/sign-in", sign_in_page, Access.ANYBODY),
-    WebRoute("POST", "/sign-in", sign_in, Access.ANYBODY),
+    WebRoute("GET", "/sign-in", sign_in_page, PageAccess.ANYBODY),
+    WebRoute("POST", "/sign-in", sign_in, PageAccess.ANYBODY),
     WebRoute("POST", "/sign-out", sign_out),
     WebRoute("POST", "/zone", choose_zone),
 )

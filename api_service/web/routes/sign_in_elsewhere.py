@@ -15,7 +15,7 @@ from api_service.access_log import told_by
 from api_service.problems import ProblemError, of_validation
 from api_service.sign_in_counting import counted_sign_in
 from api_service.web.return_address import safe_return
-from api_service.web.routing import Access, WebRoute
+from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.visit import Visit
 from reservation_core.contracts_sign_in import OidcProof
 from reservation_core.domain.sign_in import SignInMethod
@@ -101,6 +101,6 @@ def _unavailable(error: ProofUnavailableError) -> ProblemError:
 
 
 ROUTES = (
-    WebRoute("GET", "/sign-in/start", start, Access.ANYBODY),
-    WebRoute("GET", "/sign-in/done", done, Access.ANYBODY),
+    WebRoute("GET", "/sign-in/start", start, PageAccess.ANYBODY),
+    WebRoute("GET", "/sign-in/done", done, PageAccess.ANYBODY),
 )

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from api_service.web.equivalents import by_curl, job_by_cli
 from api_service.web.form import Form
 from api_service.web.job_form import FIELDS, FIRST, TypedJob, fields_of, typed_job
-from api_service.web.job_prospects import Prospects, prospects_of
+from api_service.web.job_prospects import JobProspects, prospects_of
 from api_service.web.rest_calls import RestProblemError
 from api_service.web.routing import WebRoute
 from api_service.web.visit import Visit
@@ -83,7 +83,7 @@ async def _form_page(
 async def _verdict(visit: Visit, typed: TypedJob) -> dict[str, Any]:
     settings = visit.services.settings
     beside = settings.start_allowance + settings.turnaround
-    found = Prospects() if typed.wrong else await prospects_of(visit.rest, typed.body, beside)
+    found = JobProspects() if typed.wrong else await prospects_of(visit.rest, typed.body, beside)
     base = settings.web.public_url or str(visit.request.base_url).rstrip("/")
     return {
         "wrong": typed.wrong,

@@ -23,7 +23,7 @@ _MOST_LINES = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class UsageChoice:
     """Which usage."""
 
     by: UsageBy
@@ -94,23 +94,23 @@ def begin(span: str, now: datetime, zone: ZoneInfo) -> datetime:
     return today - timedelta(days=_SPANS[span] - 1)
 
 
-def _asked(visit: Visit) -> Asked:
+def _asked(visit: Visit) -> UsageChoice:
     """What the address says. Raises ProblemError (422)."""
     by, span = visit.query("by") or UsageBy.USER.value, visit.query("span") or "week"
     if by not in [each.value for each in UsageBy] or (span not in _SPANS and span != "dates"):
         raise ProblemError(422, "invalid_request", "Choose what to sum by, and a span, from the lists of the page.")
     if span != "dates":
-        return Asked(UsageBy(by), span, begin(span, visit.now, visit.zone), visit.now)
+        return UsageChoice(UsageBy(by), span, begin(span, visit.now, visit.zone), visit.now)
     try:
         first, last = (datetime.fromisoformat(visit.query(name)) for name in ("from", "to"))
         # Days are the viewer's; the last is whole.
         start, end = first.replace(tzinfo=visit.zone), (last + timedelta(days=1)).replace(tzinfo=visit.zone)
     except (ValueError, OverflowError) as error:
         raise ProblemError(422, "invalid_request", "Give the first and the last day, like 2030-01-31.") from error
-    return Asked(UsageBy(by), span, start, end)
+    return UsageChoice(UsageBy(by), span, start, end)
 
 
-def _labels(visit: Visit, asked: Asked, count: int) -> list[str]:
+def _labels(visit: Visit, asked: UsageChoice, count: int) -> list[str]:
     places = [(asked.start + asked.step * number).astimezone(visit.zone) for number in range(count)]
     if asked.step < timedelta(days=1):
         return [f"{each:%H:%M}" for each in places]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import httpcore
 
-from reservation_core.adapters.identity.turns import TurnRules, Turns
+from reservation_core.adapters.identity.turns import SignInTurns, TurnRules
 from reservation_core.ports.proofs import ProofUnavailableError
 
 
@@ -37,7 +37,7 @@ class Outside:
     def __init__(self, rules: OutsideRules, network: httpcore.AsyncNetworkBackend | None = None) -> None:
         self._rules = rules
         self._network = network
-        self._turns = Turns(rules.turns)
+        self._turns = SignInTurns(rules.turns)
 
     async def ask(
         self, method: str, host: str, target: str, headers: Sequence[tuple[str, str]], body: bytes = b""

@@ -17,7 +17,7 @@ class TurnRules:
     timeout_s: float = 10.0
 
 
-class Turns:
+class SignInTurns:
     """The turns of those who ask in one way."""
 
     def __init__(self, rules: TurnRules) -> None:

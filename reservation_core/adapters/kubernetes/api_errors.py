@@ -9,7 +9,7 @@ from reservation_core.adapters.kubernetes.marks import as_mapping
 _MOST_WORDS = 400
 
 
-class ApiError(Exception):
+class ApiServerError(Exception):
     """An answer that asking again does not change. `reason` is the API's word for it, `message` its sentence."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
@@ -19,35 +19,35 @@ class ApiError(Exception):
         self.message = message
 
 
-class NotFoundError(ApiError):
+class ObjectNotFoundError(ApiServerError):
     """There is no such object, namespace or kind."""
 
 
-class ConflictError(ApiError):
+class ConflictError(ApiServerError):
     """The object exists, or is not the one that was meant."""
 
 
-class ExpiredError(ApiError):
+class ExpiredError(ApiServerError):
     """The server no longer knows that resourceVersion or continue token: list anew."""
 
 
-class InvalidError(ApiError):
+class InvalidError(ApiServerError):
     """The server will never accept this object or request."""
 
 
-class ForbiddenError(ApiError):
+class ApiServerForbidsError(ApiServerError):
     """We lack a permission, or admission refuses the object."""
 
 
-def is_of_another(error: ApiError) -> bool:
+def is_of_another(error: ApiServerError) -> bool:
     """Whether a patch that names a uid met another object of that name: a uid is then said to be unchangeable."""
     return isinstance(error, ConflictError) or (isinstance(error, InvalidError) and "metadata.uid" in error.message)
 
 
-_TYPES: Mapping[int, type[ApiError]] = {
+_TYPES: Mapping[int, type[ApiServerError]] = {
     400: InvalidError,
-    403: ForbiddenError,
-    404: NotFoundError,
+    403: ApiServerForbidsError,
+    404: ObjectNotFoundError,
     405: InvalidError,
     409: ConflictError,
     410: ExpiredError,
@@ -57,7 +57,7 @@ _TYPES: Mapping[int, type[ApiError]] = {
 }
 
 
-def api_error(status: int, body: bytes) -> ApiError:
+def api_error(status: int, body: bytes) -> ApiServerError:
     """The error that an answer means: a Status object, or else whatever stands between us and the server."""
     try:
         said = as_mapping(json.loads(body))
@@ -66,7 +66,7 @@ def api_error(status: int, body: bytes) -> ApiError:
     return status_error(said if said.get("kind") == "Status" else {}, status)
 
 
-def status_error(said: Mapping[str, Any], status: int = 0) -> ApiError:
+def status_error(said: Mapping[str, Any], status: int = 0) -> ApiServerError:
     """The error that a Status object means, as a watch delivers it; `status` where it has no code itself."""
     code = said.get("code")
     code = code if isinstance(code, int) and status == 0 else status
@@ -75,4 +75,4 @@ def status_error(said: Mapping[str, Any], status: int = 0) -> ApiError:
     if len(text) > _MOST_WORDS:
         text = text[:_MOST_WORDS] + "…"
     reason = said.get("reason")
-    return _TYPES.get(code, ApiError)(code, reason if isinstance(reason, str) else "Unknown", text)
+    return _TYPES.get(code, ApiServerError)(code, reason if isinstance(reason, str) else "Unknown", text)

@@ -19,7 +19,7 @@ Query = Mapping[str, str | int | bool | None]
 
 
 @dataclass(slots=True)
-class Answer:
+class ApiServerAnswer:
     """An answer's status and body."""
 
     status: int

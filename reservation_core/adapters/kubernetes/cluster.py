@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import structlog
 
-from reservation_core.adapters.kubernetes.api_errors import ApiError, ConflictError, NotFoundError
+from reservation_core.adapters.kubernetes.api_errors import ApiServerError, ConflictError, ObjectNotFoundError
 from reservation_core.adapters.kubernetes.cluster_inventory import list_foreign, list_nodes
 from reservation_core.adapters.kubernetes.event_writer import Regarding
 from reservation_core.adapters.kubernetes.foreign import ForeignRules
@@ -229,7 +229,7 @@ class KubernetesCluster:
         except ConflictError:
             with explained("get", resource, self._namespace):
                 existing = await self._request_if_there("GET", path, name)
-        except ApiError as error:
+        except ApiServerError as error:
             raise refusal_of_creation(error, resource, name, self._namespace) from error
         else:
             return made, True
@@ -270,7 +270,7 @@ class KubernetesCluster:
             await self._request_if_there("PATCH", self._pods, name, body, STRATEGIC_PATCH)
         except ConflictError:
             return False
-        except ApiError as refusal:  # its end is worth more than its name
+        except ApiServerError as refusal:  # its end is worth more than its name
             _log.warning("a pod's finalizer could not be changed", pod=name, keep=keep, problem=str(refusal))
         return True
 
@@ -346,7 +346,7 @@ class KubernetesCluster:
             return await self._transport.request(
                 method, f"{path}/{quote(name, safe='')}", body=body, content_type=content_type
             )
-        except NotFoundError:
+        except ObjectNotFoundError:
             return None
 
 

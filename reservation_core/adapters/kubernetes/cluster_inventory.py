@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import structlog
 
-from reservation_core.adapters.kubernetes.api_errors import ApiError, ForbiddenError, NotFoundError
+from reservation_core.adapters.kubernetes.api_errors import ApiServerError, ApiServerForbidsError, ObjectNotFoundError
 from reservation_core.adapters.kubernetes.claims import Claim, ClaimKey, read_claim
 from reservation_core.adapters.kubernetes.foreign import Claimant, ForeignRules, read_claimant, read_foreign
 from reservation_core.adapters.kubernetes.marks import as_list, as_mapping
@@ -63,11 +63,11 @@ async def _claims(transport: Transport, rules: ForeignRules, wanted: set[ClaimKe
 
     try:
         found = await _list_resources(transport, "resourceclaims", read)
-    except ForbiddenError as problem:
+    except ApiServerForbidsError as problem:
         # As before there was a rule for it: the rest of the inventory goes on.
         _log.warning("each resource claim counts as a GPU: deploy/rbac has the rule to read them", problem=str(problem))
         return {}
-    except ApiError as problem:
+    except ApiServerError as problem:
         raise unavailable(problem, "list", "resourceclaims", "") from problem
     return {claim.key: claim for claim in found}
 
@@ -87,7 +87,7 @@ async def _list_resources(transport: Transport, plural: str, read: Callable[[Map
         if version is None:
             return []
         found, _ = await list_all(transport, f"{_RESOURCES}/{version}/{plural}", read)
-    except NotFoundError:
+    except ObjectNotFoundError:
         return []
     return found
 

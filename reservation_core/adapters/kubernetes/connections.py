@@ -20,8 +20,8 @@ import structlog
 from kubernetes.aio.client.rest import RESTClientObject
 from yarl import URL
 
-from reservation_core.adapters.kubernetes.api_requests import Answer, ApiRequest, headers_of_all
-from reservation_core.adapters.kubernetes.credentials import Access
+from reservation_core.adapters.kubernetes.api_requests import ApiRequest, ApiServerAnswer, headers_of_all
+from reservation_core.adapters.kubernetes.credentials import ClusterAccess
 from reservation_core.adapters.kubernetes.http_pool import HttpPool
 from reservation_core.adapters.kubernetes.request_heads import RequestHeads
 from reservation_core.domain.environment_proxies import proxy_for
@@ -33,10 +33,10 @@ _LONGEST_LINE_BYTES = 2**21
 _log = structlog.get_logger(__name__)
 
 
-class Connection:
+class PooledClient:
     """A client with its pools of connections; one that is retired is closed when its last request has ended."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: ClusterAccess) -> None:
         """Raises OSError and ValueError for certificates and addresses that can't be used."""
         configuration = access.configuration
         self.fingerprint = access.fingerprint
@@ -69,7 +69,7 @@ class Connection:
         self._heads.say(headers)
         self._headers = headers
 
-    async def ask(self, request: ApiRequest) -> Answer:
+    async def ask(self, request: ApiRequest) -> ApiServerAnswer:
         """The whole answer, whatever it is. Waits as long as whoever asks does.
 
         Raises OSError and aiohttp.ClientError.
@@ -81,7 +81,7 @@ class Connection:
         response = await self._send(request, aiohttp.ClientTimeout(total=None))
         return await _whole(response)
 
-    async def open(self, request: ApiRequest, connect_s: float) -> Answer:
+    async def open(self, request: ApiRequest, connect_s: float) -> ApiServerAnswer:
         """A good answer as an OpenAnswer, any other whole. Connecting takes `connect_s` seconds at most.
 
         Raises as `ask` does.
@@ -161,10 +161,10 @@ class Connection:
         return [each for each in self._sockets if each.fileno() >= 0]
 
 
-class OpenAnswer(Answer):
+class OpenAnswer(ApiServerAnswer):
     """The head of an answer that goes on; the rest is to be read from `raw`. Has to be let go of."""
 
-    def __init__(self, connection: Connection, raw: aiohttp.ClientResponse) -> None:
+    def __init__(self, connection: PooledClient, raw: aiohttp.ClientResponse) -> None:
         super().__init__(raw.status, b"", None)
         self.raw = raw
         self._connection = connection
@@ -174,13 +174,13 @@ class OpenAnswer(Answer):
         await self._connection.let_go(self.raw)
 
 
-async def _whole(response: aiohttp.ClientResponse) -> Answer:
+async def _whole(response: aiohttp.ClientResponse) -> ApiServerAnswer:
     """An answer read to its end; nothing is left open, whatever is raised."""
     try:
         body = await response.read()
     finally:
         _cut(response)
-    return Answer(response.status, body, response.headers.get("Retry-After"))
+    return ApiServerAnswer(response.status, body, response.headers.get("Retry-After"))
 
 
 def _cut(response: aiohttp.ClientResponse) -> None:

@@ -41,7 +41,7 @@ class ServiceAccountFiles:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Access:
+class ClusterAccess:
     """The client's configuration, and what a connection depends on apart from the token.
 
     When the fingerprint changes, connections have to be made anew.
@@ -74,7 +74,7 @@ class Credentials:
         self._environment = environment
         self._files = service_account or ServiceAccountFiles()
         self._loader: Any = None
-        self._known: Access | None = None
+        self._known: ClusterAccess | None = None
         self._nobody = False
         self._paths: str | None
         if kubeconfig is not None:
@@ -88,7 +88,7 @@ class Credentials:
         if self._paths is not None and not self._nobody:
             self._loader = self._read_kubeconfig(self._paths)
 
-    async def load(self, *, afresh: bool = False) -> Access:
+    async def load(self, *, afresh: bool = False) -> ClusterAccess:
         """Address, certificates and token as they are now. `afresh` believes nothing that was known before.
 
         Raises ClusterUnavailableError when the files can't be read now or a plugin gives nothing.
@@ -103,7 +103,7 @@ class Credentials:
                 await self._load_kubeconfig(configuration, self._paths, afresh)
             if self._server is not None:
                 configuration.host = self._server.rstrip("/")
-            self._known = Access(configuration, _fingerprint(configuration))
+            self._known = ClusterAccess(configuration, _fingerprint(configuration))
         except (KubeconfigError, ConfigException, OSError, ValueError, TypeError, KeyError, TimeoutError) as problem:
             # Without the problem's own words: a plugin's answer may be among them.
             raise ClusterUnavailableError(

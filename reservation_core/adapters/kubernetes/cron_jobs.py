@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from datetime import datetime
 
-from reservation_core.adapters.kubernetes.api_errors import NotFoundError
+from reservation_core.adapters.kubernetes.api_errors import ObjectNotFoundError
 from reservation_core.adapters.kubernetes.marks import as_mapping, read_time
 from reservation_core.adapters.kubernetes.transport import Transport
 
@@ -17,7 +17,7 @@ async def last_successes(transport: Transport, namespace: str, names: Iterable[s
     for name in names:
         try:
             job = await transport.request("GET", f"/apis/batch/v1/namespaces/{namespace}/cronjobs/{name}")
-        except NotFoundError:
+        except ObjectNotFoundError:
             continue
         succeeded = read_time(as_mapping(job.get("status")).get("lastSuccessfulTime"))
         at = succeeded or read_time(as_mapping(job.get("metadata")).get("creationTimestamp"))

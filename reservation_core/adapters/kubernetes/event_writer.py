@@ -13,7 +13,7 @@ from typing import Any
 
 import structlog
 
-from reservation_core.adapters.kubernetes.api_errors import ApiError
+from reservation_core.adapters.kubernetes.api_errors import ApiServerError
 from reservation_core.adapters.kubernetes.marks import written_time
 from reservation_core.adapters.kubernetes.transport import Transport
 from reservation_core.ports.clock import Clock
@@ -89,7 +89,7 @@ class EventWriter:
             path, body = self._waiting.popleft()
             try:
                 await self._transport.request("POST", path, body=body)
-            except (ApiError, ClusterUnavailableError) as problem:
+            except (ApiServerError, ClusterUnavailableError) as problem:
                 # Nothing is decided on Events: what they say stands in the pod's condition, too.
                 self.left_out += 1
                 _log.warning("an Event could not be written", why=str(problem))

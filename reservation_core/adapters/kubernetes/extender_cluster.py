@@ -4,7 +4,12 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from reservation_core.adapters.kubernetes.api_errors import ApiError, ConflictError, NotFoundError, is_of_another
+from reservation_core.adapters.kubernetes.api_errors import (
+    ApiServerError,
+    ConflictError,
+    ObjectNotFoundError,
+    is_of_another,
+)
 from reservation_core.adapters.kubernetes.brought_marks import BroughtMarks
 from reservation_core.adapters.kubernetes.event_writer import EventWriter, Regarding
 from reservation_core.adapters.kubernetes.extender_sights import (
@@ -17,14 +22,14 @@ from reservation_core.adapters.kubernetes.extender_sights import (
     quota_sight,
 )
 from reservation_core.adapters.kubernetes.marks import as_mapping
-from reservation_core.adapters.kubernetes.object_watch import ObjectWatch, Seen
+from reservation_core.adapters.kubernetes.object_watch import ObjectWatch, SeenObject
 from reservation_core.adapters.kubernetes.sights_following import Followed, SightsFollowing
 from reservation_core.adapters.kubernetes.transport import MERGE_PATCH, ONLY_METADATA, Transport
 from reservation_core.adapters.kubernetes.waiting_pods import WaitingPods
 from reservation_core.domain.cards_in_use import CardPod
 from reservation_core.ports.card_cluster import CardPodSeen, CardSight, QuotasGone
 from reservation_core.ports.cluster import ClusterUnavailableError
-from reservation_core.ports.map_cluster import BindRefusedError, PodChangedError, PodGone, PodRef
+from reservation_core.ports.map_cluster import MappedBindRefusedError, PodChangedError, PodGone, PodRef
 
 _NOT_ENDED = {"fieldSelector": "status.phase!=Succeeded"}  # of those that failed a container may still run
 
@@ -33,7 +38,7 @@ _NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 BIND_LASTS_S = 4
 """What the API server has not bound so many seconds after it was asked, it binds no more."""
 
-_Read = Callable[[Seen, CardSightRules], CardSight]
+_Read = Callable[[SeenObject, CardSightRules], CardSight]
 
 
 class KubernetesCardCluster:
@@ -107,7 +112,7 @@ class KubernetesCardCluster:
         version = as_mapping(thing.get("metadata")).get("resourceVersion")
         return CardPodSeen(self.pod_of(thing), version=str(version or ""), put_off=put_off_of(thing))
 
-    def _pod_sight(self, seen: Seen, rules: CardSightRules) -> CardSight:
+    def _pod_sight(self, seen: SeenObject, rules: CardSightRules) -> CardSight:
         sight = pod_sight(seen, rules, self._brought.of(seen.uid))
         self._waiting.see(seen.uid, sight)
         self._brought.see(seen.uid, sight, seen.thing)
@@ -117,7 +122,7 @@ class KubernetesCardCluster:
         """Bind a pod with its annotations, or find that it is bound there already: an answer may have been lost.
 
         The server writes both at once, on a pod of this uid that is on no node. Raises PodChangedError,
-        BindRefusedError and ClusterUnavailableError.
+        MappedBindRefusedError and ClusterUnavailableError.
         """
         lost = False
 
@@ -138,14 +143,14 @@ class KubernetesCardCluster:
             await self._transport.request(
                 "POST", f"{_path(pod)}/binding", query={"timeout": f"{BIND_LASTS_S}s"}, body=body, unanswered=unanswered
             )
-        except (ConflictError, NotFoundError) as problem:
+        except (ConflictError, ObjectNotFoundError) as problem:
             found = await self.look_at(pod)
             if not isinstance(found, CardPodSeen) or found.node != node:
                 raise PodChangedError(f"{pod} could not be bound to {node}: {problem.message}") from problem
-        except ApiError as problem:
+        except ApiServerError as problem:
             if lost:
                 raise ClusterUnavailableError(f"Whether {pod} was bound to {node} is not known: {problem}") from problem
-            raise BindRefusedError(f"The API server refuses to bind {pod} to {node}: {problem}") from problem
+            raise MappedBindRefusedError(f"The API server refuses to bind {pod} to {node}: {problem}") from problem
 
     async def mark(self, pod: PodRef, version: str | None, marks: Mapping[str, str]) -> None:
         """Write annotations on a pod that has not changed since. Raises PodChangedError and ClusterUnavailableError."""
@@ -155,9 +160,9 @@ class KubernetesCardCluster:
             await self._transport.request(
                 "PATCH", _path(pod), body=body, content_type=MERGE_PATCH, accept=ONLY_METADATA
             )
-        except NotFoundError as problem:
+        except ObjectNotFoundError as problem:
             raise PodChangedError(f"{pod} is gone") from problem
-        except ApiError as problem:
+        except ApiServerError as problem:
             if is_of_another(problem):
                 raise PodChangedError(f"{pod} has changed: {problem.message}") from problem
             raise ClusterUnavailableError(f"The annotations of {pod} could not be written: {problem}") from problem
@@ -168,13 +173,13 @@ class KubernetesCardCluster:
             return PodGone(pod.uid)  # a scheduler's word for it, which is no path to anything else
         try:
             found = await self._transport.request("GET", _path(pod))
-        except NotFoundError:
+        except ObjectNotFoundError:
             return PodGone(pod.uid)
-        except ApiError as problem:
+        except ApiServerError as problem:
             raise ClusterUnavailableError(f"Pod {pod} could not be looked at: {problem}") from problem
         if as_mapping(found.get("metadata")).get("uid") != pod.uid:
             return PodGone(pod.uid)
-        seen = pod_sight(Seen(pod.namespace, pod.name, pod.uid, found), self._rules, self._brought.of(pod.uid))
+        seen = pod_sight(SeenObject(pod.namespace, pod.name, pod.uid, found), self._rules, self._brought.of(pod.uid))
         return seen if isinstance(seen, CardPodSeen) else PodGone(pod.uid)
 
     def tell_of_pod(self, pod: PodRef, reason: str, message: str) -> None:

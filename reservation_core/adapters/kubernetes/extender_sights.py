@@ -8,7 +8,7 @@ from typing import Any
 
 from reservation_core.adapters.kubernetes.marks import GPU_INDICES, NODE_LINKS, as_mapping, pod_name_of, read_time
 from reservation_core.adapters.kubernetes.node_wishes import has_wishes
-from reservation_core.adapters.kubernetes.object_watch import Seen
+from reservation_core.adapters.kubernetes.object_watch import SeenObject
 from reservation_core.adapters.kubernetes.pod_causes import condition
 from reservation_core.adapters.kubernetes.pod_requests import read_amounts
 from reservation_core.adapters.kubernetes.pod_statuses import is_finished
@@ -50,12 +50,12 @@ class CardSightRules:
     words: TypeWords = OUR_WORDS
 
 
-def namespace_sight(seen: Seen, _rules: CardSightRules) -> CardSight:
+def namespace_sight(seen: SeenObject, _rules: CardSightRules) -> CardSight:
     """A namespace of those that have the label, or not any more."""
     return NamespaceSeen(seen.name, enforced=not seen.gone)
 
 
-def quota_sight(seen: Seen, rules: CardSightRules) -> CardSight:
+def quota_sight(seen: SeenObject, rules: CardSightRules) -> CardSight:
     """The object of quotas, or that there is none."""
     if seen.gone:
         return QuotasGone()
@@ -63,7 +63,7 @@ def quota_sight(seen: Seen, rules: CardSightRules) -> CardSight:
     return QuotasSeen(seen.uid, rules.quota_key, text if isinstance(text, str) else None)
 
 
-def node_sight(seen: Seen, rules: CardSightRules) -> CardSight:
+def node_sight(seen: SeenObject, rules: CardSightRules) -> CardSight:
     """A node, as it is now or gone."""
     if seen.gone:
         return NodeGone(seen.name)
@@ -101,7 +101,7 @@ def _model(label: str, words: TypeWords) -> Model:
     return model_of(label, words)
 
 
-def pod_sight(seen: Seen, rules: CardSightRules, brought: Mapping[str, str] | None = None) -> CardSight:
+def pod_sight(seen: SeenObject, rules: CardSightRules, brought: Mapping[str, str] | None = None) -> CardSight:
     """A pod that has not ended, on its node or waiting; else that it is gone.
 
     `brought` is what stood under an extender's names before it was on a node: as long as just that stands there nobody

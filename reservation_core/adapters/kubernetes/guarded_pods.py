@@ -7,12 +7,17 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from reservation_core.adapters.kubernetes.api_errors import ApiError, ConflictError, NotFoundError, is_of_another
+from reservation_core.adapters.kubernetes.api_errors import (
+    ApiServerError,
+    ConflictError,
+    ObjectNotFoundError,
+    is_of_another,
+)
 from reservation_core.adapters.kubernetes.api_requests import Query
 from reservation_core.adapters.kubernetes.event_writer import EventWriter, Regarding
 from reservation_core.adapters.kubernetes.mapped_cards import mapped_cards
 from reservation_core.adapters.kubernetes.marks import as_list, as_mapping, read_time
-from reservation_core.adapters.kubernetes.object_watch import ObjectWatch, Seen
+from reservation_core.adapters.kubernetes.object_watch import ObjectWatch, SeenObject
 from reservation_core.adapters.kubernetes.pod_statuses import is_finished
 from reservation_core.adapters.kubernetes.refusals import explained
 from reservation_core.adapters.kubernetes.transport import MERGE_PATCH, ONLY_METADATA, Transport
@@ -81,7 +86,7 @@ class KubernetesGuardedPods:
             if not to_list:
                 show(pods)
 
-        def namespace_seen(seen: Seen) -> None:
+        def namespace_seen(seen: SeenObject) -> None:
             if seen.gone:
                 enforced.discard(seen.name)
             else:
@@ -91,7 +96,7 @@ class KubernetesGuardedPods:
                     pods[uid] = replace(pod, enforced=not seen.gone)
             changed()
 
-        def pod_seen(seen: Seen) -> None:
+        def pod_seen(seen: SeenObject) -> None:
             pod = None if seen.gone else self._read(seen.thing)
             if pod is not None:
                 pods[pod.uid] = replace(pod, enforced=pod.namespace in enforced)
@@ -112,9 +117,9 @@ class KubernetesGuardedPods:
                 await self._transport.request(
                     "PATCH", _path(pod), body=body, content_type=MERGE_PATCH, accept=ONLY_METADATA
                 )
-            except NotFoundError:
+            except ObjectNotFoundError:
                 return
-            except ApiError as problem:
+            except ApiServerError as problem:
                 if not is_of_another(problem):
                     raise
 
@@ -128,9 +133,9 @@ class KubernetesGuardedPods:
         }
         try:
             await self._transport.request("POST", f"{_path(pod)}/eviction", body=body, final=_ANSWERED_ONCE)
-        except (NotFoundError, ConflictError):
+        except (ObjectNotFoundError, ConflictError):
             return  # gone, or another pod by now
-        except ApiError as problem:
+        except ApiServerError as problem:
             if _BUDGET in problem.message.replace(" ", "").lower():
                 raise BudgetRefusedError(problem.message) from problem
             if problem.status in _ANSWERED_ONCE:
@@ -141,9 +146,9 @@ class KubernetesGuardedPods:
         """End it whatever any budget says."""
         try:
             await self._transport.request("DELETE", _path(pod), body=_options(pod, grace_s))
-        except (NotFoundError, ConflictError):
+        except (ObjectNotFoundError, ConflictError):
             return
-        except ApiError as problem:
+        except ApiServerError as problem:
             raise EndRefusedError(f"Pod {pod} could not be deleted: {problem}") from problem
 
     def tell(self, pod: GuardedPod, reason: str, note: str) -> None:
@@ -191,7 +196,7 @@ class KubernetesGuardedPods:
         )
 
 
-async def _follow(watch: ObjectWatch, handle: Callable[[Seen], None], listed: Callable[[], None]) -> None:
+async def _follow(watch: ObjectWatch, handle: Callable[[SeenObject], None], listed: Callable[[], None]) -> None:
     async with aclosing(watch.changes()) as changes:
         async for each in changes:
             if each is None:

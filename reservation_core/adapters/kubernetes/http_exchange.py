@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from reservation_core.adapters.kubernetes.api_requests import Answer
+from reservation_core.adapters.kubernetes.api_requests import ApiServerAnswer
 
 _LARGEST_HEAD_BYTES = 64 * 1024
 _FINAL = 200
@@ -32,7 +32,7 @@ class HttpExchange(asyncio.Protocol):
         self._lost = lost
         self._transport: asyncio.Transport | None = None
         self._parser = HttpResponseParser(self)
-        self._waiter: asyncio.Future[Answer] | None = None
+        self._waiter: asyncio.Future[ApiServerAnswer] | None = None
         self._reusable = False
         self._status = self._head_bytes = 0
         self._has_end = self._until_end = self._kept_alive = False
@@ -44,7 +44,7 @@ class HttpExchange(asyncio.Protocol):
         """Whether another request may be sent: nothing is under way, and neither side has said that it ends here."""
         return self._reusable and self._transport is not None and not self._transport.is_closing()
 
-    def ask(self, data: bytes) -> asyncio.Future[Answer]:
+    def ask(self, data: bytes) -> asyncio.Future[ApiServerAnswer]:
         """Send a whole request; its answer raises BrokenConnectionError. Who gives the answer up has to `abort`."""
         if self._transport is None:
             raise BrokenConnectionError("ended")
@@ -134,7 +134,7 @@ class HttpExchange(asyncio.Protocol):
         waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():
             body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-            waiter.set_result(Answer(self._status, body, self._asked_pause))
+            waiter.set_result(ApiServerAnswer(self._status, body, self._asked_pause))
         self._parts = []
 
     def _fail(self, problem: Exception) -> None:

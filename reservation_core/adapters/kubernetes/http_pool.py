@@ -13,7 +13,7 @@ from ipaddress import ip_address
 import aiohappyeyeballs
 import aiohttp
 
-from reservation_core.adapters.kubernetes.api_requests import Answer
+from reservation_core.adapters.kubernetes.api_requests import ApiServerAnswer
 from reservation_core.adapters.kubernetes.http_exchange import BrokenConnectionError, HttpExchange
 
 _KEPT_S = 15.0
@@ -60,7 +60,7 @@ class HttpPool:
         self._resolved_at = 0.0
         self._closed = False
 
-    async def ask(self, method: str, data: bytes) -> Answer:
+    async def ask(self, method: str, data: bytes) -> ApiServerAnswer:
         """Send `data`, a whole request of that method, and wait for its answer, for as long as whoever asks does.
 
         Raises NotConnectedError where nothing was sent that does harm twice, and BrokenConnectionError where it may
@@ -84,7 +84,7 @@ class HttpPool:
             exchange.abort()
         self._idle.clear()
 
-    async def _asked(self, exchange: HttpExchange, data: bytes) -> Answer:
+    async def _asked(self, exchange: HttpExchange, data: bytes) -> ApiServerAnswer:
         try:
             answer = await exchange.ask(data)
         except BaseException:

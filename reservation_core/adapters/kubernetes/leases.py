@@ -14,7 +14,7 @@ from typing import Any
 
 import structlog
 
-from reservation_core.adapters.kubernetes.api_errors import ApiError, ConflictError, NotFoundError
+from reservation_core.adapters.kubernetes.api_errors import ApiServerError, ConflictError, ObjectNotFoundError
 from reservation_core.adapters.kubernetes.marks import as_mapping, written_time
 from reservation_core.adapters.kubernetes.transport import Transport
 from reservation_core.ports.clock import Clock
@@ -89,7 +89,7 @@ class Lease:
                     anew = not self._was_ours or not self.holds()
                     self._renewed_at = begun  # from before the request: the lease cannot have begun earlier
                     return anew
-        except (ApiError, ClusterUnavailableError, TimeoutError) as problem:
+        except (ApiServerError, ClusterUnavailableError, TimeoutError) as problem:
             _log.warning("the lease could not be renewed", lease=self._name, why=str(problem) or "no answer in time")
         return False
 
@@ -97,7 +97,7 @@ class Lease:
         """Whether it is ours after this attempt."""
         try:
             found = await self._transport.request("GET", f"{self._path}/{self._name}")
-        except NotFoundError:
+        except ObjectNotFoundError:
             self._was_ours = False
             body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": self._name}}
             return await self._written("POST", self._path, {**body, "spec": self._spec({})})
@@ -146,7 +146,7 @@ class Lease:
                 if spec.get("holderIdentity") == self._identity:
                     freed = {**spec, "holderIdentity": "", "leaseDurationSeconds": 1}
                     await self._transport.request("PUT", f"{self._path}/{self._name}", body={**found, "spec": freed})
-        except (ApiError, ClusterUnavailableError, TimeoutError) as problem:
+        except (ApiServerError, ClusterUnavailableError, TimeoutError) as problem:
             _log.warning("the lease was not given back", lease=self._name, why=str(problem) or "no answer in time")
 
     @staticmethod

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from urllib.parse import quote
 
-from reservation_core.adapters.kubernetes.api_errors import InvalidError, NotFoundError
+from reservation_core.adapters.kubernetes.api_errors import InvalidError, ObjectNotFoundError
 from reservation_core.adapters.kubernetes.api_requests import Query
 from reservation_core.adapters.kubernetes.log_positions import LogPosition
 from reservation_core.adapters.kubernetes.pod_statuses import is_finished
@@ -53,7 +53,7 @@ async def read_log(
                     if text:
                         failures, stalls, pause = 0, 0, _FIRST_PAUSE_S
                         yield text
-        except NotFoundError:
+        except ObjectNotFoundError:
             return
         except InvalidError:
             pass  # 400: no container has started yet, so there is nothing to read
@@ -80,5 +80,5 @@ async def read_log(
 async def _is_over(transport: Transport, path: str) -> bool:
     try:
         return is_finished(await transport.request("GET", path))
-    except NotFoundError:
+    except ObjectNotFoundError:
         return True

@@ -2,16 +2,21 @@
 
 from collections.abc import Callable
 
-from reservation_core.adapters.kubernetes.api_errors import ApiError, ConflictError, NotFoundError, is_of_another
+from reservation_core.adapters.kubernetes.api_errors import (
+    ApiServerError,
+    ConflictError,
+    ObjectNotFoundError,
+    is_of_another,
+)
 from reservation_core.adapters.kubernetes.event_writer import EventWriter, Regarding
 from reservation_core.adapters.kubernetes.map_sights import SightRules, namespace_sight, node_sight, pod_sight
 from reservation_core.adapters.kubernetes.marks import as_mapping
-from reservation_core.adapters.kubernetes.object_watch import ObjectWatch, Seen
+from reservation_core.adapters.kubernetes.object_watch import ObjectWatch, SeenObject
 from reservation_core.adapters.kubernetes.sights_following import Followed, SightsFollowing
 from reservation_core.adapters.kubernetes.transport import ONLY_METADATA, Transport
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import ClusterUnavailableError
-from reservation_core.ports.map_cluster import BindRefusedError, PodChangedError, PodRef, Sight
+from reservation_core.ports.map_cluster import MappedBindRefusedError, PodChangedError, PodRef, Sight
 
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 UNSCHEDULABLE = "Unschedulable"
@@ -22,7 +27,7 @@ _NOT_ENDED = {"fieldSelector": "status.phase!=Succeeded"}  # of those that faile
 _BIND_LASTS = "4s"
 """What the API server has not bound so long after it was asked, it binds no more."""
 
-Read = Callable[[Seen, SightRules], Sight]
+Read = Callable[[SeenObject, SightRules], Sight]
 
 
 class KubernetesMapCluster:
@@ -63,7 +68,7 @@ class KubernetesMapCluster:
     async def bind(self, pod: PodRef, node: str) -> None:
         """Bind a pod, or find that it is bound there already: an answer may have been lost.
 
-        Raises PodChangedError, BindRefusedError and ClusterUnavailableError.
+        Raises PodChangedError, MappedBindRefusedError and ClusterUnavailableError.
         """
         lost = False
 
@@ -82,21 +87,21 @@ class KubernetesMapCluster:
             await self._transport.request(
                 "POST", f"{path}/binding", query={"timeout": _BIND_LASTS}, body=body, unanswered=unanswered
             )
-        except (ConflictError, NotFoundError) as problem:
+        except (ConflictError, ObjectNotFoundError) as problem:
             if await self.node_of(pod) != node:
                 raise PodChangedError(f"{pod} could not be bound to {node}: {problem.message}") from problem
-        except ApiError as problem:
+        except ApiServerError as problem:
             if lost:
                 raise ClusterUnavailableError(f"Whether {pod} was bound to {node} is not known: {problem}") from problem
-            raise BindRefusedError(f"The API server refuses to bind {pod} to {node}: {problem}") from problem
+            raise MappedBindRefusedError(f"The API server refuses to bind {pod} to {node}: {problem}") from problem
 
     async def node_of(self, pod: PodRef) -> str | None:
         """The node that a pod is on, as the API server has it now. Raises ClusterUnavailableError."""
         try:
             found = await self._transport.request("GET", f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}")
-        except NotFoundError:
+        except ObjectNotFoundError:
             return None
-        except ApiError as problem:
+        except ApiServerError as problem:
             raise ClusterUnavailableError(f"Pod {pod} could not be looked at: {problem}") from problem
         node = as_mapping(found.get("spec")).get("nodeName")
         same = as_mapping(found.get("metadata")).get("uid") == pod.uid
@@ -119,11 +124,11 @@ class KubernetesMapCluster:
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status"
         try:
             await self._transport.request("PATCH", path, body=body, content_type=STRATEGIC_PATCH, accept=ONLY_METADATA)
-        except NotFoundError:
+        except ObjectNotFoundError:
             return
         except ConflictError as problem:
             raise PodChangedError(f"{pod} has changed: {problem.message}") from problem
-        except ApiError as problem:
+        except ApiServerError as problem:
             if is_of_another(problem):
                 return
             raise ClusterUnavailableError(f"The status of pod {pod} could not be written: {problem}") from problem

@@ -12,7 +12,7 @@ from reservation_core.adapters.kubernetes.marks import (
     read_time,
 )
 from reservation_core.adapters.kubernetes.node_gpus import BadAnnotationError, annotated_cards
-from reservation_core.adapters.kubernetes.object_watch import Seen
+from reservation_core.adapters.kubernetes.object_watch import SeenObject
 from reservation_core.adapters.kubernetes.pod_causes import condition
 from reservation_core.adapters.kubernetes.pod_requests import host_ports, pod_requests, read_amounts
 from reservation_core.adapters.kubernetes.pod_statuses import is_finished
@@ -23,7 +23,7 @@ from reservation_core.domain.enforcement_marks import BOOKING, TERMINATE_AT
 from reservation_core.domain.gpu_resources import is_gpu_resource
 from reservation_core.domain.known_maps import KnownMaps
 from reservation_core.domain.map_marks import MAP_DIGEST, MAP_OWNER, SCHEDULER_NAME
-from reservation_core.domain.map_placement import Burden, DeviceUse, MappedPod, Node
+from reservation_core.domain.map_placement import Burden, DeviceUse, MapNode, MappedPod
 from reservation_core.domain.node_choice_terms import Requirement, Taint, Terms, Tolerated
 from reservation_core.ports.map_cluster import (
     NamespaceSeen,
@@ -51,12 +51,12 @@ class SightRules:
     maps: KnownMaps = field(default_factory=KnownMaps)
 
 
-def namespace_sight(seen: Seen, _rules: SightRules) -> Sight:
+def namespace_sight(seen: SeenObject, _rules: SightRules) -> Sight:
     """A namespace of those that have the label, or not any more."""
     return NamespaceSeen(seen.name, enforced=not seen.gone)
 
 
-def node_sight(seen: Seen, rules: SightRules) -> Sight:
+def node_sight(seen: SeenObject, rules: SightRules) -> Sight:
     """A node, as it is now or gone."""
     if seen.gone:
         return NodeGone(seen.name)
@@ -69,7 +69,7 @@ def node_sight(seen: Seen, rules: SightRules) -> Sight:
     except BadAnnotationError:
         cards = ()  # what can't be read says nothing; `/v1/nodes` shows why
     return NodeSeen(
-        Node(
+        MapNode(
             name=seen.name,
             labels=labels,
             ready=condition(seen.thing, "Ready").get("status") == "True",
@@ -85,7 +85,7 @@ def node_sight(seen: Seen, rules: SightRules) -> Sight:
     )
 
 
-def pod_sight(seen: Seen, rules: SightRules) -> Sight:
+def pod_sight(seen: SeenObject, rules: SightRules) -> Sight:
     """A pod: on its node, waiting for us, or nothing (any more) that matters."""
     spec = as_mapping(seen.thing.get("spec"))
     if seen.gone or is_finished(seen.thing):
@@ -101,7 +101,7 @@ def pod_sight(seen: Seen, rules: SightRules) -> Sight:
     return _waiting(seen, pod, rules)
 
 
-def _waiting(seen: Seen, pod: PodRef, rules: SightRules) -> PodWaiting:
+def _waiting(seen: SeenObject, pod: PodRef, rules: SightRules) -> PodWaiting:
     spec = as_mapping(seen.thing.get("spec"))
     entry = refused = None
     try:
@@ -128,12 +128,12 @@ def _waiting(seen: Seen, pod: PodRef, rules: SightRules) -> PodWaiting:
     )
 
 
-def _burden(seen: Seen, rules: SightRules) -> Burden:
+def _burden(seen: SeenObject, rules: SightRules) -> Burden:
     spec = as_mapping(seen.thing.get("spec"))
     return Burden(pod_requests(spec, as_mapping(seen.thing.get("status"))), _use(seen, rules), host_ports(spec))
 
 
-def _use(seen: Seen, rules: SightRules) -> DeviceUse | None:
+def _use(seen: SeenObject, rules: SightRules) -> DeviceUse | None:
     """The cards that a pod sees: by its map, or as one of our own jobs' pods.
 
     A pod of our scheduler's sees what its environment says, whoever has taken its annotations away since.

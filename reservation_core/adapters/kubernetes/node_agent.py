@@ -11,11 +11,11 @@ from typing import Any, Protocol
 
 import structlog
 
-from reservation_core.adapters.kubernetes.api_errors import ApiError, ForbiddenError, NotFoundError
+from reservation_core.adapters.kubernetes.api_errors import ApiServerError, ApiServerForbidsError, ObjectNotFoundError
 from reservation_core.adapters.kubernetes.marks import NODE_GPUS, NODE_LINKS, as_mapping
 from reservation_core.adapters.kubernetes.node_gpus import Card, written_cards
 from reservation_core.adapters.kubernetes.transport import MERGE_PATCH
-from reservation_core.adapters.local.inventory import Inventory
+from reservation_core.adapters.local.inventory import LocalInventory
 from reservation_core.domain.model import GpuCondition, NodeReport
 from reservation_core.domain.placement.link_words import written_links
 from reservation_core.ports.cluster import ClusterUnavailableError
@@ -34,7 +34,7 @@ class Requests(Protocol):
     async def request(
         self, method: str, path: str, *, body: Mapping[str, Any] | None = None, content_type: str = ...
     ) -> dict[str, Any]:
-        """Ask, and give back the object that is answered. Raises ClusterUnavailableError and ApiError."""
+        """Ask, and give back the object that is answered. Raises ClusterUnavailableError and ApiServerError."""
         ...
 
 
@@ -44,7 +44,7 @@ class NodeAgent:
     Where the driver does not say how cards are joined, what somebody has written of it stays.
     """
 
-    def __init__(self, requests: Requests, node: str, inventory: Inventory) -> None:
+    def __init__(self, requests: Requests, node: str, inventory: LocalInventory) -> None:
         if not _NODE_NAME.fullmatch(node):
             raise NodeAgentError(
                 f"{node!r} is not a node's name. Set NODE_NAME to the pod's spec.nodeName (a fieldRef in its manifest)."
@@ -68,16 +68,16 @@ class NodeAgent:
                 return False
             body = {"metadata": {"annotations": told}}
             await self._requests.request("PATCH", self._path, body=body, content_type=MERGE_PATCH)
-        except NotFoundError as problem:
+        except ObjectNotFoundError as problem:
             raise NodeAgentError(
                 f"The cluster has no node {self._node}. Set NODE_NAME to the name that `kubectl get nodes` shows."
             ) from problem
-        except ForbiddenError as problem:
+        except ApiServerForbidsError as problem:
             raise NodeAgentError(
                 f"The node agent may not read or write node {self._node} ({problem.message}). Give its service account"
                 " `get` and `patch` on nodes."
             ) from problem
-        except ApiError as problem:
+        except ApiServerError as problem:
             raise ClusterUnavailableError(f"The API server refused to change node {self._node}: {problem}") from problem
         _log.info("the node's cards were written", node=self._node)
         return True

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 import structlog
 
-from reservation_core.adapters.kubernetes.api_errors import ApiError, ExpiredError, status_error
+from reservation_core.adapters.kubernetes.api_errors import ApiServerError, ExpiredError, status_error
 from reservation_core.adapters.kubernetes.api_requests import Query
 from reservation_core.adapters.kubernetes.marks import as_mapping
 from reservation_core.adapters.kubernetes.transport import Transport
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenObject:
     """An object as it is now, or as it was last seen before it went. Both names as in its metadata."""
 
     namespace: str
@@ -62,14 +62,14 @@ class ObjectWatch:
         """Have the next `changes` begin with a list, whose absentees are told gone."""
         self._version = None
 
-    def changes(self) -> AsyncGenerator[Seen | None, None]:
+    def changes(self) -> AsyncGenerator[SeenObject | None, None]:
         """Every object once, None when that was all, then every change. After a new list once more None.
 
         Ends with ClusterUnavailableError when the transport is closed.
         """
         return self.told_as(lambda seen: seen)
 
-    async def told_as(self, made: Callable[[Seen], T]) -> AsyncGenerator[T | None, None]:
+    async def told_as(self, made: Callable[[SeenObject], T]) -> AsyncGenerator[T | None, None]:
         """The same as `made` has it: long lists of large objects take no more room than what that keeps of them."""
         while True:
             try:
@@ -81,7 +81,7 @@ class ObjectWatch:
                 self._failures += 1
                 if self._failures > 1:
                     await self._pause()
-            except (ApiError, ClusterUnavailableError) as problem:
+            except (ApiServerError, ClusterUnavailableError) as problem:
                 if self._transport.closed:
                     raise ClusterUnavailableError("The Kubernetes adapter was closed; open a new one.") from problem
                 self._failures += 1
@@ -92,7 +92,7 @@ class ObjectWatch:
                     self._version = None  # a server whose database was restored may not come to our place for long
                 await self._pause()
 
-    async def _once(self, made: Callable[[Seen], T]) -> AsyncGenerator[T | None, None]:
+    async def _once(self, made: Callable[[SeenObject], T]) -> AsyncGenerator[T | None, None]:
         if self._version is None:
             async with aclosing(self._list(made)) as listed:
                 async for one in listed:
@@ -118,7 +118,7 @@ class ObjectWatch:
         if asyncio.get_running_loop().time() - begun < _SHORT_S:
             raise ClusterUnavailableError(f"The API server ended the watch on {self._path} as soon as it had begun.")
 
-    async def _list(self, made: Callable[[Seen], T]) -> AsyncGenerator[T, None]:
+    async def _list(self, made: Callable[[SeenObject], T]) -> AsyncGenerator[T, None]:
         def read(thing: Mapping[str, Any]) -> tuple[tuple[str, str], str, T] | None:
             seen = _read(thing)
             return None if seen is None else ((seen.namespace, seen.name), seen.uid, made(seen))
@@ -127,12 +127,12 @@ class ObjectWatch:
         present = {key: uid for key, uid, _ in listed}
         for (namespace, name), uid in list(self._known.items()):
             if present.get((namespace, name)) != uid:
-                yield made(Seen(namespace, name, uid, {}, gone=True))
+                yield made(SeenObject(namespace, name, uid, {}, gone=True))
         for _, _, each in listed:
             yield each
         self._known, self._version = present, version
 
-    def _event(self, line: bytes) -> list[Seen]:
+    def _event(self, line: bytes) -> list[SeenObject]:
         """What one line of the watch has to tell."""
         try:
             event = as_mapping(msgspec.json.decode(line))
@@ -141,15 +141,15 @@ class ObjectWatch:
         thing, kind = as_mapping(event.get("object")), event.get("type")
         if kind == "ERROR":
             raise status_error(thing)
-        news: list[Seen] = []
+        news: list[SeenObject] = []
         seen = _read(thing)
         if seen is not None and kind in ("ADDED", "MODIFIED", "DELETED"):
             key = (seen.namespace, seen.name)
             known = self._known.pop(key, None)
             if known not in (None, seen.uid):
-                news.append(Seen(seen.namespace, seen.name, str(known), {}, gone=True))
+                news.append(SeenObject(seen.namespace, seen.name, str(known), {}, gone=True))
             if kind == "DELETED":
-                news.append(Seen(seen.namespace, seen.name, seen.uid, thing, gone=True))
+                news.append(SeenObject(seen.namespace, seen.name, seen.uid, thing, gone=True))
             else:
                 self._known[key] = seen.uid
                 news.append(seen)
@@ -163,9 +163,9 @@ class ObjectWatch:
         await asyncio.sleep(longest * random.uniform(0.5, 1))  # noqa: S311 -- spreads load, keeps no secret
 
 
-def _read(thing: Mapping[str, Any]) -> Seen | None:
+def _read(thing: Mapping[str, Any]) -> SeenObject | None:
     metadata = as_mapping(thing.get("metadata"))
     name, uid = metadata.get("name"), metadata.get("uid")
     if not isinstance(name, str) or not isinstance(uid, str):
         return None  # a bookmark has a version and no name
-    return Seen(str(metadata.get("namespace") or ""), name, uid, thing)
+    return SeenObject(str(metadata.get("namespace") or ""), name, uid, thing)

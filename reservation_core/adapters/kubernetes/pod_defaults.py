@@ -134,7 +134,7 @@ class Amounts(Strict):
     ephemeral_storage: Annotated[Amount, Field(alias="ephemeral-storage")] = "0"
 
 
-class Share(Strict):
+class ResourceShare(Strict):
     """What a pod gets: `per_pod` once, and `per_gpu` for each of its GPUs."""
 
     per_pod: Amounts = Amounts()
@@ -144,8 +144,8 @@ class Share(Strict):
 class Resources(Strict):
     """What pods ask for (a place on their node) and what they are held to."""
 
-    requests: Share = Share(per_gpu=Amounts(cpu="500m", memory="1Gi"))
-    limits: Share = Share(per_gpu=Amounts(cpu="8", memory="64Gi"))
+    requests: ResourceShare = ResourceShare(per_gpu=Amounts(cpu="500m", memory="1Gi"))
+    limits: ResourceShare = ResourceShare(per_gpu=Amounts(cpu="8", memory="64Gi"))
 
     @model_validator(mode="after")
     def _limits_are_above(self) -> Self:

@@ -15,7 +15,7 @@ from typing import Any, assert_never
 from reservation_core.adapters.kubernetes.attaching import GpuAttach, GpuPin
 from reservation_core.adapters.kubernetes.images import is_image_reference
 from reservation_core.adapters.kubernetes.marks import annotations, attempt_labels, labels
-from reservation_core.adapters.kubernetes.pod_defaults import SHM_PATH, SHM_VOLUME, PodDefaults, Share
+from reservation_core.adapters.kubernetes.pod_defaults import SHM_PATH, SHM_VOLUME, PodDefaults, ResourceShare
 from reservation_core.adapters.kubernetes.quantities import read_quantity, written_bytes, written_cores
 from reservation_core.domain.model import PodName, PodSpec, Reason, ReasonCode
 from reservation_core.ports.cluster import PodRefusedError
@@ -274,7 +274,7 @@ def _resources(spec: PodSpec, rules: PodRules) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=1024)
-def _amounts(share: Share, gpus: int) -> Mapping[str, str]:
+def _amounts(share: ResourceShare, gpus: int) -> Mapping[str, str]:
     def total(kind: str) -> Any:
         per_pod, per_gpu = (read_quantity(getattr(part, kind)) for part in (share.per_pod, share.per_gpu))
         return per_pod + gpus * per_gpu

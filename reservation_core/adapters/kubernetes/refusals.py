@@ -3,7 +3,12 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from reservation_core.adapters.kubernetes.api_errors import ApiError, ForbiddenError, InvalidError, NotFoundError
+from reservation_core.adapters.kubernetes.api_errors import (
+    ApiServerError,
+    ApiServerForbidsError,
+    InvalidError,
+    ObjectNotFoundError,
+)
 from reservation_core.domain.model import Reason, ReasonCode
 from reservation_core.ports.cluster import ClusterUnavailableError, PodNotNowError, PodRefusedError
 
@@ -17,19 +22,19 @@ def explained(verb: str, resource: str, where: str = "") -> Iterator[None]:
     """Turn the API's errors into ClusterUnavailableError with the remedy. `where` is a namespace; empty for all."""
     try:
         yield
-    except ApiError as error:
+    except ApiServerError as error:
         raise unavailable(error, verb, resource, where) from error
 
 
-def unavailable(error: ApiError, verb: str, resource: str, where: str) -> ClusterUnavailableError:
+def unavailable(error: ApiServerError, verb: str, resource: str, where: str) -> ClusterUnavailableError:
     """The error that says what is missing and who can give it."""
     place = f"namespace {where}" if where else "all of the cluster"
-    if isinstance(error, ForbiddenError):
+    if isinstance(error, ApiServerForbidsError):
         return ClusterUnavailableError(
             f"The API server does not let us {verb} {resource} in {place}: {error.message}. Give our account a role"
             f" with the verb {verb} on {resource} there."
         )
-    if isinstance(error, NotFoundError) and verb == "create":
+    if isinstance(error, ObjectNotFoundError) and verb == "create":
         return ClusterUnavailableError(
             f"The API server does not know where to {verb} {resource}: {error.message}. Create {place}, or correct"
             " GPU_DEV_KUBERNETES__NAMESPACE."
@@ -40,10 +45,10 @@ def unavailable(error: ApiError, verb: str, resource: str, where: str) -> Cluste
 
 
 def refusal_of_creation(
-    error: ApiError, resource: str, name: str, where: str
+    error: ApiServerError, resource: str, name: str, where: str
 ) -> PodRefusedError | ClusterUnavailableError:
     """What it means that an object of ours was not created."""
-    if isinstance(error, ForbiddenError) and any(passing in error.message for passing in _PASSING):
+    if isinstance(error, ApiServerForbidsError) and any(passing in error.message for passing in _PASSING):
         return _not_now(error.message.removeprefix(f'{resource} "{name}" is forbidden: '), where)
     if isinstance(error, InvalidError) or _refused_by_admission(error, resource, name):
         return refused(f"The cluster refused the job's {resource.removesuffix('s')}: {error.message}.")
@@ -70,8 +75,8 @@ def refused(what: str) -> PodRefusedError:
     return PodRefusedError(Reason(ReasonCode.START_FAILED, detail))
 
 
-def _refused_by_admission(error: ApiError, resource: str, name: str) -> bool:
+def _refused_by_admission(error: ApiServerError, resource: str, name: str) -> bool:
     """Whether the object is what was forbidden. To us, the API forbids kinds; to objects it gives their names."""
-    if not isinstance(error, ForbiddenError):
+    if not isinstance(error, ApiServerForbidsError):
         return False
     return error.message.startswith(f'{resource} "{name}" is forbidden') or "denied the request" in error.message

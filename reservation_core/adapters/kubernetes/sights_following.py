@@ -6,7 +6,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from reservation_core.adapters.kubernetes.object_watch import ObjectWatch, Seen
+from reservation_core.adapters.kubernetes.object_watch import ObjectWatch, SeenObject
 
 T = TypeVar("T")
 
@@ -16,7 +16,7 @@ class Followed(Generic[T]):
     """One kind of objects, and what is made of each. `when_none` is told when there are none at first."""
 
     watch: ObjectWatch
-    made: Callable[[Seen], T]
+    made: Callable[[SeenObject], T]
     when_none: T | None = None
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import structlog
 
-from reservation_core.adapters.identity.turns import TurnRules, Turns
-from reservation_core.adapters.kubernetes.api_errors import ApiError
+from reservation_core.adapters.identity.turns import SignInTurns, TurnRules
+from reservation_core.adapters.kubernetes.api_errors import ApiServerError
 from reservation_core.adapters.kubernetes.marks import as_mapping
 from reservation_core.adapters.kubernetes.transport import Transport
 from reservation_core.contracts_sign_in import KubernetesProof
@@ -28,7 +28,7 @@ class TokenReviews:
 
     def __init__(self, transport: Transport, audiences: Collection[str], turns: TurnRules) -> None:
         self._transport = transport
-        self._turns = Turns(turns)
+        self._turns = SignInTurns(turns)
         self._audiences = sorted(audiences)
 
     async def check(self, proof: KubernetesProof) -> CheckedProof:
@@ -43,7 +43,7 @@ class TokenReviews:
                 answer = await self._transport.request("POST", _PATH, body=review)
         except ClusterUnavailableError as error:
             raise ProofUnavailableError("The Kubernetes API server can't be asked now.") from error
-        except ApiError as error:
+        except ApiServerError as error:
             _log.error("token_review_refused", status=error.status, reason=error.reason)
             raise ProofUnavailableError(
                 "This server may not ask the Kubernetes API server about tokens; an administrator has to let it create"

@@ -15,9 +15,9 @@ import aiohttp
 import msgspec
 
 from reservation_core.adapters.kubernetes.api_errors import api_error
-from reservation_core.adapters.kubernetes.api_requests import JSON, Answer, ApiRequest, Query, body_of
-from reservation_core.adapters.kubernetes.connections import Connection, OpenAnswer
-from reservation_core.adapters.kubernetes.credentials import Access, Credentials
+from reservation_core.adapters.kubernetes.api_requests import JSON, ApiRequest, ApiServerAnswer, Query, body_of
+from reservation_core.adapters.kubernetes.connections import OpenAnswer, PooledClient
+from reservation_core.adapters.kubernetes.credentials import ClusterAccess, Credentials
 from reservation_core.adapters.kubernetes.http_pool import NotConnectedError
 from reservation_core.adapters.kubernetes.pacing import CreatePacing
 from reservation_core.ports.cluster import ClusterUnavailableError
@@ -49,8 +49,8 @@ class Transport:
         self._credentials = credentials
         self._limit_s = 2.5 * timeout_s if limit_s is None else min(limit_s, 2.5 * timeout_s)
         self._timeout_s = timeout_s
-        self._connection: Connection | None = None
-        self._retired: list[Connection] = []
+        self._connection: PooledClient | None = None
+        self._retired: list[PooledClient] = []
         self._renewals = 0
         self._loaded_at = 0.0
         self._loading = asyncio.Lock()
@@ -118,7 +118,7 @@ class Transport:
         self._connection, self._retired = None, []
         await asyncio.gather(*(each.close() for each in connections))
 
-    async def _ask(self, request: ApiRequest, pacing: CreatePacing | None) -> Answer:
+    async def _ask(self, request: ApiRequest, pacing: CreatePacing | None) -> ApiServerAnswer:
         """The first good answer within the limit; an OpenAnswer has to be let go of."""
         begun = asyncio.get_running_loop().time()
         until = None if request.head_s is not None else begun + self._limit_s
@@ -127,7 +127,9 @@ class Transport:
         except TimeoutError as problem:
             raise _unavailable(request, f"it was not done within {self._limit_s:g} s") from problem
 
-    async def _try(self, request: ApiRequest, pacing: CreatePacing | None, begun: float, until: float | None) -> Answer:
+    async def _try(
+        self, request: ApiRequest, pacing: CreatePacing | None, begun: float, until: float | None
+    ) -> ApiServerAnswer:
         """One attempt after the other. Raises TimeoutError when it is `until`; both are the event loop's time."""
         clock = asyncio.get_running_loop().time
         attempt, renewed = 0, False
@@ -160,7 +162,7 @@ class Transport:
             async with asyncio.timeout_at(until):
                 await asyncio.sleep(pause)
 
-    async def _ready(self, pacing: CreatePacing | None, until: float | None) -> Connection:
+    async def _ready(self, pacing: CreatePacing | None, until: float | None) -> PooledClient:
         """The connection to use, when it is our turn."""
         # Else nothing is waited for, and nothing has to be bounded.
         if not self._closed and (pacing is not None or not self._is_connected()):
@@ -172,7 +174,7 @@ class Transport:
             raise ClusterUnavailableError("The Kubernetes adapter was closed; open a new one.")
         return self._connection
 
-    def _failure(self, answer: Answer, request: ApiRequest) -> str:
+    def _failure(self, answer: ApiServerAnswer, request: ApiRequest) -> str:
         """What went wrong, where trying again may help; else raises."""
         error = api_error(answer.status, answer.body)
         if answer.status == 401:
@@ -191,7 +193,7 @@ class Transport:
             while (wait := pacing.take(clock())) > 0:  # noqa: ASYNC110 -- only time brings the next turn
                 await asyncio.sleep(wait)
 
-    async def _send(self, connection: Connection, request: ApiRequest, until: float | None) -> Answer:
+    async def _send(self, connection: PooledClient, request: ApiRequest, until: float | None) -> ApiServerAnswer:
         """One attempt. Whatever is raised, nothing is left open."""
         end = asyncio.get_running_loop().time() + (request.head_s or self._timeout_s)
         connection.users += 1
@@ -248,9 +250,9 @@ class Transport:
             self._retired = [each for each in (*self._retired, former) if each.users]
             await former.close_if_unused()
 
-    def _connection_of(self, access: Access) -> Connection:
+    def _connection_of(self, access: ClusterAccess) -> PooledClient:
         try:
-            return Connection(access)
+            return PooledClient(access)
         except (OSError, ValueError) as problem:  # a certificate is there before its key, where both are replaced
             # Without the problem's own words: a proxy's address may be among them.
             raise ClusterUnavailableError(

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import structlog
 
-from reservation_core.adapters.kubernetes.api_errors import ApiError, ExpiredError, status_error
+from reservation_core.adapters.kubernetes.api_errors import ApiServerError, ExpiredError, status_error
 from reservation_core.adapters.kubernetes.api_requests import Query
 from reservation_core.adapters.kubernetes.marks import as_list, as_mapping, is_labelled
 from reservation_core.adapters.kubernetes.pod_statuses import read_pod_status
@@ -114,7 +114,7 @@ class PodWatch:
                 self._failures += 1
                 if self._failures > 1:
                     await self._pause()
-            except (ApiError, ClusterUnavailableError) as problem:
+            except (ApiServerError, ClusterUnavailableError) as problem:
                 if self._transport.closed:
                     raise ClusterUnavailableError("The Kubernetes adapter was closed; open a new one.") from problem
                 self._failures += 1

@@ -22,11 +22,11 @@ from reservation_core.adapters.certificates.pairs import (
     read_serving,
 )
 from reservation_core.adapters.kubernetes.api_errors import (
-    ApiError,
+    ApiServerError,
+    ApiServerForbidsError,
     ConflictError,
-    ForbiddenError,
     InvalidError,
-    NotFoundError,
+    ObjectNotFoundError,
 )
 from reservation_core.adapters.kubernetes.marks import as_list, as_mapping
 from reservation_core.adapters.kubernetes.transport import Transport
@@ -85,7 +85,7 @@ class SecretCertificates:
         self._found, self._data, self._holdings = None, {}, None
         try:
             self._found = await self._ask("GET", f"{self._secrets}/{self._name}")
-        except NotFoundError:
+        except ObjectNotFoundError:
             return None
         self._data = {name: _decoded(text) for name, text in as_mapping(self._found.get("data")).items()}
         annotations = as_mapping(as_mapping(self._found.get("metadata")).get("annotations"))
@@ -194,7 +194,7 @@ class SecretCertificates:
     async def _is_as_read(self) -> None:
         try:
             found = await self._ask("GET", f"{self._secrets}/{self._name}")
-        except NotFoundError:
+        except ObjectNotFoundError:
             found = {}
         if _version(found) != _version(self._found or {}):
             raise ChangedMeanwhileError(f"Secret {self._name} was changed by somebody else.")
@@ -202,7 +202,7 @@ class SecretCertificates:
     async def _configuration(self, configuration: Configuration) -> dict[str, Any] | None:
         try:
             return await self._ask("GET", configuration.path)
-        except NotFoundError:
+        except ObjectNotFoundError:
             return None
 
     async def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -210,16 +210,16 @@ class SecretCertificates:
             return await self._transport.request(method, path, body=body)
         except ConflictError as problem:
             raise ChangedMeanwhileError(f"{path} was changed by somebody else.") from problem
-        except (ForbiddenError, InvalidError) as problem:
+        except (ApiServerForbidsError, InvalidError) as problem:
             raise ClusterUnavailableError(
                 f"The API server refuses {method} {path} ({problem.message}). Give the account `get`, `create` and"
                 " `update` on that Secret, and `get` and `update` on the webhook configurations."
             ) from problem
-        except NotFoundError:
+        except ObjectNotFoundError:
             if method == "GET":
                 raise
             raise ChangedMeanwhileError(f"{path} has gone, or its namespace is not there.") from None
-        except ApiError as problem:
+        except ApiServerError as problem:
             raise ClusterUnavailableError(f"The API server answered {method} {path} with {problem}.") from problem
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from reservation_core.adapters.local import log_reading, supervisor
-from reservation_core.adapters.local.inventory import Inventory
+from reservation_core.adapters.local.inventory import LocalInventory
 from reservation_core.adapters.local.log_trimming import trim_logs
 from reservation_core.adapters.local.machine_times import MachineTimes
 from reservation_core.adapters.local.pod_directories import PodDirectories, is_pod_name
@@ -56,7 +56,7 @@ class LocalCluster:
         open_files: int | None = None,
         log_bytes_per_job: int = 0,
     ) -> None:
-        self._inventory = Inventory(gpus)
+        self._inventory = LocalInventory(gpus)
         self._log_bytes_per_job = log_bytes_per_job
         self._pods = PodDirectories(home, MachineTimes(clock, ledger or clock))
         self._clock = clock

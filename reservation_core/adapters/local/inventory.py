@@ -88,7 +88,7 @@ def _bad(problem: str) -> BadGpusSettingError:
     return BadGpusSettingError(f"GPU_DEV_LOCAL_GPUS can't be understood: {problem}. {_EXAMPLE}")
 
 
-class Inventory:
+class LocalInventory:
     """The nodes of the local cluster. Methods block; thread-safe. `setting` None asks NVML."""
 
     def __init__(self, setting: str | None, default_node: str | None = None) -> None:

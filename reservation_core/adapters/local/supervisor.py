@@ -47,7 +47,7 @@ from reservation_core.adapters.local.pod_files import (
     tidy,
     write_atomically,
 )
-from reservation_core.adapters.local.workload import NOT_EXECUTABLE, Ending, PodProcess
+from reservation_core.adapters.local.workload import NOT_EXECUTABLE, EndRequest, PodProcess
 
 LOCK_PATIENCE_S = 10.0
 
@@ -116,7 +116,7 @@ def tell(ready: int, answer: bytes) -> None:
         return
 
 
-def supervise(pod: PodProcess, ending: Ending, umask: int, ready: int) -> None:
+def supervise(pod: PodProcess, ending: EndRequest, umask: int, ready: int) -> None:
     """The pod's whole life."""
     try:
         refused = pod.start(umask)
@@ -165,7 +165,7 @@ def detach(pod_dir: str) -> None:
 def own(pod_dir: str, tombstone: str, log: str, log_limit: int, ready: int) -> None:
     """In the process that stays: take the pod, or say on `ready` why not."""
     umask = os.umask(0o077)
-    ending = Ending()
+    ending = EndRequest()
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_read, False)
     os.set_blocking(wake_write, False)

@@ -31,7 +31,7 @@ LONGEST_SLEEP_S = 30.0
 _LAST_BUFFERS = 1024
 
 
-class Ending:
+class EndRequest:
     """Whether somebody asked for the end by SIGTERM or SIGINT."""
 
     def __init__(self) -> None:
@@ -191,7 +191,7 @@ class PodProcess:
         self.log.write(data)
         return bool(data)
 
-    def hold(self, ending: "Ending") -> str | None:
+    def hold(self, ending: "EndRequest") -> str | None:
         """Wait for the end. Returns None when the workload ended by itself, else why it is to be ended."""
         # Whoever asked before state.json was there could not send a signal; whoever asks from now on can.
         ending.asked = ending.asked or os.path.exists(self.dir + "/delete")

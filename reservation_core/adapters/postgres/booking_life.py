@@ -11,7 +11,7 @@ from reservation_core.adapters.postgres.events import ReservationEvent, record_a
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.adapters.postgres.reservations import CALENDAR_CONSTRAINT, WriteConflictError, violates
 from reservation_core.contracts import JobMessage
-from reservation_core.domain.booking_changes import BookingChange, GiveBack, HoldCards
+from reservation_core.domain.booking_changes import DecidedBookingChange, GiveBack, HoldCards
 from reservation_core.domain.booking_life import BookingFacts, BookingRules
 from reservation_core.domain.bookings import OPEN_BOOKINGS, Booking, Span, Wanted
 from reservation_core.domain.changes import Record, WakePlanner
@@ -52,7 +52,7 @@ class PostgresBookingLife:
             for row in found
         }
 
-    async def apply(self, changes: Sequence[BookingChange]) -> None:
+    async def apply(self, changes: Sequence[DecidedBookingChange]) -> None:
         """Write changes: rows first, then the ledger, the record and the messages."""
         if not changes:
             return
@@ -105,7 +105,7 @@ class PostgresBookingLife:
             },
         )
 
-    async def _give_back(self, changes: Sequence[BookingChange]) -> None:
+    async def _give_back(self, changes: Sequence[DecidedBookingChange]) -> None:
         given = [(c.after.id, e) for c in changes for e in c.effects if isinstance(e, GiveBack)]
         if not given:
             return
@@ -116,7 +116,7 @@ class PostgresBookingLife:
         closing = [effect.closing for _, effect in given]
         await self._connection.execute(statement("give_back_rest"), {"ids": ids, "ats": ats, "closing": closing})
 
-    async def _hold(self, changes: Sequence[BookingChange]) -> None:
+    async def _hold(self, changes: Sequence[DecidedBookingChange]) -> None:
         held = [(c, card) for c in changes for e in c.effects if isinstance(e, HoldCards) for card in e.cards]
         if not held:
             return
@@ -135,7 +135,7 @@ class PostgresBookingLife:
                 raise CalendarConflictError("Somebody else has taken some of these GPUs meanwhile.") from error
             raise
 
-    async def _record(self, changes: Sequence[BookingChange]) -> None:
+    async def _record(self, changes: Sequence[DecidedBookingChange]) -> None:
         lines = []
         for change in changes:
             slot = {"start": change.after.span.start.isoformat(), "end": change.after.span.end.isoformat()}

@@ -18,8 +18,8 @@ from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.maintenance import (
     Affected,
     CardPlace,
+    CoveredRow,
     Fate,
-    Taken,
     Window,
     WindowChange,
     WindowStatus,
@@ -47,13 +47,13 @@ class PostgresMaintenance:
         )
         return [CardPlace(row.gpu_id, row.node, row.card_index) for row in found]
 
-    async def taken(self, gpu_ids: Sequence[int], span: Span) -> list[Taken]:
+    async def taken(self, gpu_ids: Sequence[int], span: Span) -> list[CoveredRow]:
         """Open rows that touch a time."""
         found = await self._connection.execute(
             statement("taken_by_others"), {"gpu_ids": list(gpu_ids), "start": span.start, "end": span.end}
         )
         return [
-            Taken(row.reservation_id, ReservationKind(row.kind), row.planned, row.booking_id, row.ends_at)
+            CoveredRow(row.reservation_id, ReservationKind(row.kind), row.planned, row.booking_id, row.ends_at)
             for row in found
         ]
 

@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.adapters.postgres.sealing import PLAIN, Sealing, UnreadableError
 from reservation_core.domain.errors import LimitExceededError
-from reservation_core.domain.notices import NoticeChannel, NoticeKind, Occurrence, ToldOf
+from reservation_core.domain.notices import NoticeChannel, NoticedEvent, NoticeKind, ToldOf
 from reservation_core.ports.notices import Destination, NewTarget, NoticeTarget, Preferences, SaidPreferences
 
 _LONGEST_FAILURE = 500
@@ -117,12 +117,12 @@ class PostgresNotices:
         secret = None if row.secret is None else self._sealing.open(row.secret, _secret_of(row.id))
         return Destination(self._target(row), secret, row.code)
 
-    async def occasion(self, event_id: int) -> tuple[Occurrence, ToldOf | None] | None:
+    async def occasion(self, event_id: int) -> tuple[NoticedEvent, ToldOf | None] | None:
         """The event and its reservation as it stands now, if it is about one."""
         row = (await self._connection.execute(statement("notice_occasion"), {"event_id": event_id})).one_or_none()
         if row is None:
             return None
-        occurrence = Occurrence(NoticeKind(row.notice_kind), row.event, row.at, row.actor, row.why, row.data)
+        occurrence = NoticedEvent(NoticeKind(row.notice_kind), row.event, row.at, row.actor, row.why, row.data)
         if row.id is None:
             return occurrence, None
         about = ToldOf(

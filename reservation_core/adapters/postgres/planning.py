@@ -20,7 +20,7 @@ from reservation_core.domain.clock_steps import LONGEST_LEASE
 from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.lifecycle import ALLOCATION
 from reservation_core.domain.model import Gpu, GpuCondition, Node
-from reservation_core.domain.plan import Commitment, LateStart, Slot, Start, WaitEstimate, Waiting
+from reservation_core.domain.plan import Commitment, LateStart, PlannedSlot, Start, WaitEstimate, Waiting
 from reservation_core.domain.promises import SLACK
 from reservation_core.ports.planning import LostLeadershipError, PlanningSnapshot, PlanOutcome
 
@@ -174,7 +174,7 @@ class PostgresPlanning:
             raise RuntimeError(f"{row['cards']} ledger rows were written where the plan has {expected}")
         return PlanOutcome(started)
 
-    async def commit_slots(self, epoch: int, slots: Sequence[Slot], now: datetime) -> frozenset[str]:
+    async def commit_slots(self, epoch: int, slots: Sequence[PlannedSlot], now: datetime) -> frozenset[str]:
         """Write slots and promises, if this is still the planner and the ledger agrees."""
         placed = [(slot.id, gpu.gpu_id, gpu.rank) for slot in slots for gpu in slot.gpus]
         if any(slot.gpus and slot.end <= slot.start for slot in slots):

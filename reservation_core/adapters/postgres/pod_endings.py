@@ -11,7 +11,7 @@ from reservation_core.adapters.postgres.queries import statement
 from reservation_core.domain.model import BookingStatus
 from reservation_core.domain.overbooked_pods import Occupant
 from reservation_core.domain.pod_endings import BookedTime, Memory
-from reservation_core.ports.pod_endings import BookedCards, EndingRecord, NeededCards
+from reservation_core.ports.pod_endings import BookingUse, EndingRecord, NeededCards
 
 
 class PostgresPodEndings:
@@ -38,7 +38,7 @@ class PostgresPodEndings:
             BookedTime(row.id, row.user_name, BookingStatus(row.status), row.starts_at, row.ends_at) for row in found
         ]
 
-    async def booked_cards(self, booking_ids: Collection[str]) -> list[BookedCards]:
+    async def booked_cards(self, booking_ids: Collection[str]) -> list[BookingUse]:
         """What these bookings have now, and which jobs are on it."""
         if not booking_ids:
             return []
@@ -48,7 +48,7 @@ class PostgresPodEndings:
             if row.job is not None:
                 occupant = Occupant(row.job, row.cards, row.began, goes=False)
                 jobs.setdefault(row.id, []).append(occupant)
-        return [BookedCards(row.id, row.cards, tuple(jobs.get(row.id, ()))) for row in found if row.job is None]
+        return [BookingUse(row.id, row.cards, tuple(jobs.get(row.id, ()))) for row in found if row.job is None]
 
     async def needed_cards(self, nodes: Collection[str], lead: timedelta) -> list[NeededCards]:
         """Of these nodes those with cards that are somebody's now or soon."""

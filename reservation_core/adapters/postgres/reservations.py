@@ -18,7 +18,7 @@ from reservation_core.adapters.postgres.shared_clock import SharedClock, counted
 from reservation_core.contracts import JobMessage, PodOperation
 from reservation_core.domain.changes import (
     AvoidNodes,
-    Change,
+    DecidedChange,
     DeletePods,
     MoveDeadline,
     PlanAnew,
@@ -90,7 +90,7 @@ class PostgresReservations(JobViews):
             for reservation_id, rows in groupby(found, key=lambda row: row["reservation_id"])
         }
 
-    async def apply(self, changes: Sequence[Change]) -> None:
+    async def apply(self, changes: Sequence[DecidedChange]) -> None:
         """Write transitions: rows first, then the ledger, the record and the messages."""
         if not changes:
             return
@@ -110,7 +110,7 @@ class PostgresReservations(JobViews):
         parameters = {"ids": list(former), "untils": list(former.values())}
         await self._connection.execute(statement("settle_reservations"), parameters)
 
-    async def _update_rows(self, changes: Sequence[Change]) -> None:
+    async def _update_rows(self, changes: Sequence[DecidedChange]) -> None:
         rows = [change.after for change in changes]
         result = await self._connection.execute(
             statement("update_reservations"),
@@ -152,7 +152,7 @@ class PostgresReservations(JobViews):
         if back_in_line:
             await self._connection.execute(statement("unsettle_users"), {"ids": sorted(back_in_line)})
 
-    async def _record_missed_starts(self, changes: Sequence[Change]) -> None:
+    async def _record_missed_starts(self, changes: Sequence[DecidedChange]) -> None:
         """Call it before promises are forgotten: an extension does not undo that the start is late already."""
         ends = [end for change in changes if (end := wait_end(change)) is not None]
         anew = [c for c in changes for e in c.effects if isinstance(e, PlanAnew)]
@@ -173,7 +173,7 @@ class PostgresReservations(JobViews):
                 },
             )
 
-    async def _update_ledger(self, changes: Sequence[Change]) -> None:
+    async def _update_ledger(self, changes: Sequence[DecidedChange]) -> None:
         ends = [(c, e.to) for c in changes for e in c.effects if isinstance(e, SetRangeEnd)]
         # Only what ends later can meet somebody: what is shortened needs no way back.
         longer = [each for each in ends if each[0].before.range_end is not None and each[1] > each[0].before.range_end]
@@ -191,7 +191,7 @@ class PostgresReservations(JobViews):
             await self._connection.execute(statement("release_allocations"), parameters)
         await self._take_cards(changes)
 
-    async def _move_range_ends(self, ends: Sequence[tuple[Change, datetime]]) -> None:
+    async def _move_range_ends(self, ends: Sequence[tuple[DecidedChange, datetime]]) -> None:
         await self._connection.execute(
             statement("move_range_ends"),
             {
@@ -201,7 +201,7 @@ class PostgresReservations(JobViews):
             },
         )
 
-    async def _lengthen(self, ends: Sequence[tuple[Change, datetime]]) -> None:
+    async def _lengthen(self, ends: Sequence[tuple[DecidedChange, datetime]]) -> None:
         try:
             async with self._connection.begin_nested():
                 await self._move_range_ends(ends)
@@ -210,7 +210,7 @@ class PostgresReservations(JobViews):
                 raise
             raise await self._who_is_in_the_way(ends) from error
 
-    async def _who_is_in_the_way(self, ends: Sequence[tuple[Change, datetime]]) -> CalendarConflictError:
+    async def _who_is_in_the_way(self, ends: Sequence[tuple[DecidedChange, datetime]]) -> CalendarConflictError:
         """Whose range the first of these would meet, from when on, and what to do."""
         found = await self._connection.execute(
             statement("in_the_way"),
@@ -237,7 +237,7 @@ class PostgresReservations(JobViews):
         )
         return CalendarConflictError(named, nameless, row.user_id)
 
-    async def _take_cards(self, changes: Sequence[Change]) -> None:
+    async def _take_cards(self, changes: Sequence[DecidedChange]) -> None:
         taken = [
             (c.after, e.until, card) for c in changes for e in c.effects if isinstance(e, TakeGpus) for card in e.cards
         ]
@@ -272,7 +272,7 @@ class PostgresReservations(JobViews):
         if result.rowcount != len(taken):
             raise UnknownCardError("The inventory does not have all of these GPUs.")
 
-    async def _record(self, changes: Sequence[Change]) -> None:
+    async def _record(self, changes: Sequence[DecidedChange]) -> None:
         lines = []
         for change in changes:
             before, after, reason = change.before.status.value, change.after.status.value, change.after.reason
@@ -293,7 +293,7 @@ class PostgresReservations(JobViews):
             ]
         await record_all(self._connection, lines)
 
-    async def _send(self, changes: Sequence[Change]) -> None:
+    async def _send(self, changes: Sequence[DecidedChange]) -> None:
         operations = []
         looks = []
         for change in changes:

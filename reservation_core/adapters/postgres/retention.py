@@ -9,7 +9,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.queries import statement
-from reservation_core.domain.retention import Kind, Removed, StillNeeded
+from reservation_core.domain.retention import HistoryKind, Removed, StillNeeded
 from reservation_core.ports.retention import LockNotHadError, Place, Removal, RowRemoval
 
 _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
@@ -18,11 +18,11 @@ _LOCK_PATIENCE = "SET LOCAL lock_timeout = '100ms'"
 _PUT_OFF = frozenset({"55P03", "55006"})
 """A lock that was not had in time; a partition that is not chained yet."""
 _OLDEST = {
-    Kind.EVENTS: "oldest_event",
-    Kind.JOBS: "oldest_ended_reservation",
-    Kind.ALLOCATIONS: "oldest_allocation",
-    Kind.POD_LOGS: "oldest_pod_log",
-    Kind.IDEMPOTENCY: "oldest_key",
+    HistoryKind.EVENTS: "oldest_event",
+    HistoryKind.JOBS: "oldest_ended_reservation",
+    HistoryKind.ALLOCATIONS: "oldest_allocation",
+    HistoryKind.POD_LOGS: "oldest_pod_log",
+    HistoryKind.IDEMPOTENCY: "oldest_key",
 }
 _BELONGINGS = (
     "remove_allocations_of",
@@ -103,14 +103,14 @@ class PostgresRetention:
         """Answers to repeated requests."""
         return (await self._run("remove_keys", before=before, limit=limit)).rowcount
 
-    async def oldest(self, kind: Kind) -> datetime | None:
+    async def oldest(self, kind: HistoryKind) -> datetime | None:
         """By an index, or None."""
         name = _OLDEST.get(kind)
         oldest: datetime | None = None if name is None else (await self._run(name)).scalar_one_or_none()
         return oldest
 
     async def note(
-        self, kind: Kind, count: int, oldest_at: datetime | None, now: datetime, kept_bytes: int | None = None
+        self, kind: HistoryKind, count: int, oldest_at: datetime | None, now: datetime, kept_bytes: int | None = None
     ) -> None:
         """Count what was removed."""
         values = {"removed": count, "oldest_at": oldest_at, "now": now, "kept_bytes": kept_bytes}
@@ -119,7 +119,7 @@ class PostgresRetention:
     async def standing(self) -> Sequence[Removed]:
         """What was removed so far."""
         return [
-            Removed(Kind(row.kind), row.removed, row.oldest_at, row.kept_bytes, row.looked_at)
+            Removed(HistoryKind(row.kind), row.removed, row.oldest_at, row.kept_bytes, row.looked_at)
             for row in await self._run("retention_standing")
         ]
 

@@ -9,11 +9,11 @@ from reservation_core.adapters.postgres.sealing import Sealing, UnreadableError
 from reservation_core.domain.model import (
     AllocatedGpu,
     JobStatus,
+    PodWorkload,
     Reason,
     ReasonCode,
     Reservation,
     ReservationKind,
-    Workload,
 )
 
 
@@ -50,7 +50,7 @@ def reservation_of(row: Mapping[Any, Any], sealing: Sealing) -> Reservation:
     )
 
 
-def workload_of(stored: dict[str, Any], user_id: int, sealing: Sealing) -> Workload:
+def workload_of(stored: dict[str, Any], user_id: int, sealing: Sealing) -> PodWorkload:
     """The workload as stored."""
     kept = stored.get("env", {})
     env, unread = kept, None
@@ -59,7 +59,7 @@ def workload_of(stored: dict[str, Any], user_id: int, sealing: Sealing) -> Workl
             env = json.loads(sealing.open(kept, _whose(user_id)))
         except UnreadableError:
             env, unread = {}, kept
-    return Workload(
+    return PodWorkload(
         command=tuple(stored.get("command", ())),
         image=stored.get("image"),
         env=tuple(env.items()),
@@ -68,7 +68,7 @@ def workload_of(stored: dict[str, Any], user_id: int, sealing: Sealing) -> Workl
     )
 
 
-def workload_document(workload: Workload, user_id: int, sealing: Sealing) -> dict[str, Any]:
+def workload_document(workload: PodWorkload, user_id: int, sealing: Sealing) -> dict[str, Any]:
     """The workload as it is stored: its variables are sealed where there is a key."""
     env: str | dict[str, str] = dict(workload.env)
     if workload.unread is not None:

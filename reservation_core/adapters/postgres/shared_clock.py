@@ -21,7 +21,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from reservation_core.adapters.boot_time import seconds_since_boot
 from reservation_core.adapters.postgres.driver_errors import told_as_unavailable
 from reservation_core.adapters.postgres.queries import statement
-from reservation_core.domain.clock_steps import HELD_AT_MOST, LONGEST_LEASE, LONGEST_QUESTION, STEP, Verdict, verdict
+from reservation_core.domain.clock_steps import (
+    HELD_AT_MOST,
+    LONGEST_LEASE,
+    LONGEST_QUESTION,
+    STEP,
+    StepVerdict,
+    verdict,
+)
 from reservation_core.ports.clock import Clock
 
 ASK_EVERY_S = 1.0
@@ -145,13 +152,13 @@ class SharedClock:
             took = timedelta(seconds=answer.took)
             epoch = self._epoch
             match verdict(off, took, pending, leads=epoch is not None, recorded=recorded):
-                case Verdict.IGNORE | Verdict.COUNT_ON:
+                case StepVerdict.IGNORE | StepVerdict.COUNT_ON:
                     return
-                case Verdict.ADOPT:
+                case StepVerdict.ADOPT:
                     self._take(answer)
-                case Verdict.MAKE_UP if epoch is not None:
+                case StepVerdict.MAKE_UP if epoch is not None:
                     await self._make_up(connection, epoch, off, answer.record)
-                case Verdict.MAKE_UP:
+                case StepVerdict.MAKE_UP:
                     return
                 case unknown:
                     assert_never(unknown)

@@ -23,7 +23,7 @@ _Word = Annotated[str, Field(min_length=1, max_length=253)]
 _NodeName = Annotated[str, Field(max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
 
 
-class Shape(StrEnum):
+class QuestionShape(StrEnum):
     """How the service is asked."""
 
     OWN = "own"
@@ -56,25 +56,25 @@ class _SeedAnswer(BaseModel):
         return self
 
 
-def can_be_asked(question: StandingQuestion, shape: Shape) -> bool:
+def can_be_asked(question: StandingQuestion, shape: QuestionShape) -> bool:
     """Whether the user's name can be one there."""
     match shape:
-        case Shape.OWN:
+        case QuestionShape.OWN:
             try:
                 SchedulabilityAsk(user=question.user, namespace="n")
             except ValidationError:
                 return False
             return True
-        case Shape.SEED:
+        case QuestionShape.SEED:
             return 0 < len(question.user) <= 254 and question.user.isprintable()
         case _:
             assert_never(shape)
 
 
-def written_question(question: StandingQuestion, shape: Shape, token: str | None) -> bytes:
+def written_question(question: StandingQuestion, shape: QuestionShape, token: str | None) -> bytes:
     """The body. In the `seed` shape it holds the token."""
     match shape:
-        case Shape.OWN:
+        case QuestionShape.OWN:
             asked = SchedulabilityAsk(
                 user=question.user,
                 namespace=question.namespace,
@@ -83,20 +83,20 @@ def written_question(question: StandingQuestion, shape: Shape, token: str | None
                 pod=AskingPod(),  # it is not there yet: what runs in the booking is not free for it
             )
             return asked.model_dump_json(exclude_none=True).encode()
-        case Shape.SEED:
+        case QuestionShape.SEED:
             body = {"user_email": question.user, "namespace": question.namespace}
             return json.dumps(body if token is None else {**body, "token": token}).encode()
         case _:
             assert_never(shape)
 
 
-def read_answer(body: bytes, question: StandingQuestion, shape: Shape) -> Standing:
+def read_answer(body: bytes, question: StandingQuestion, shape: QuestionShape) -> Standing:
     """What it says. Raises SourceSilentError for what can't be an answer to this question."""
     try:
         match shape:
-            case Shape.OWN:
+            case QuestionShape.OWN:
                 return _own(_OwnAnswer.model_validate_json(body), question)
-            case Shape.SEED:
+            case QuestionShape.SEED:
                 return _seed(_SeedAnswer.model_validate_json(body), question)
             case _:
                 assert_never(shape)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import httpx
 
-from reservation_core.adapters.schedulability.answers import Shape, can_be_asked, read_answer, written_question
+from reservation_core.adapters.schedulability.answers import QuestionShape, can_be_asked, read_answer, written_question
 from reservation_core.domain.booking_enforcement import Standing
 from reservation_core.domain.known_standings import StandingQuestion
 from reservation_core.ports.standings import QuestionRefusedError, SourceSilentError
@@ -31,7 +31,7 @@ class Service:
     """
 
     url: str
-    shape: Shape
+    shape: QuestionShape
     token: Callable[[], str | None]
     tls: ssl.SSLContext
     limit_s: float = 2.0

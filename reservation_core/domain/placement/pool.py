@@ -35,7 +35,7 @@ _COMPARED = 16
 """Of so many nodes that are alike to the policy the one is sought whose free cards are joined best."""
 
 
-class Card:
+class PoolCard:
     """One usable card in a pool: its bit on its node, its calendar, and what a start says of it at rank 0."""
 
     __slots__ = ("bit", "calendar", "placed")
@@ -74,7 +74,7 @@ class NodeCards:
         self.position = position
         self.links = links_between(links, [gpu.index for gpu in gpus], numbers)
         self.sets: CardSets | None = card_sets(self.links)
-        self.cards = [Card(gpu, 1 << number, calendars[gpu.id]) for gpu, number in zip(gpus, numbers, strict=True)]
+        self.cards = [PoolCard(gpu, 1 << number, calendars[gpu.id]) for gpu, number in zip(gpus, numbers, strict=True)]
         self.by_bit = {card.bit: card for card in self.cards}
         self.free = 0
         self.upcoming: list[tuple[int, int]] = []

@@ -7,8 +7,8 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from api_service.metrics import Metrics
-from reservation_core.domain.booking_changes import BookingChange
+from api_service.metrics import ApiMetrics
+from reservation_core.domain.booking_changes import DecidedBookingChange
 from reservation_core.domain.changes import Record
 from reservation_core.runtime.reading import PrimaryReads
 from reservation_core.runtime.wiring import Runtime
@@ -161,14 +161,14 @@ async def test_what_is_refused(alice: httpx.AsyncClient, root: httpx.AsyncClient
 async def test_metrics_count_bookings_and_what_happens_to_them(
     alice: httpx.AsyncClient, runtime: Runtime, nine: datetime
 ) -> None:
-    metrics = Metrics(PrimaryReads(runtime.uow), runtime.clock, settled=timedelta(seconds=-1))
+    metrics = ApiMetrics(PrimaryReads(runtime.uow), runtime.clock, settled=timedelta(seconds=-1))
     await metrics.text()
     made = await booked(alice, nine)
     await booked(alice, nine, wait=True)
     async with runtime.uow() as uow:
         row = (await uow.bookings.lock([made["id"]]))[made["id"]]
         missed = Record("start_promise_missed", data={"late": ["job-1"]})
-        await uow.booking_life.apply([BookingChange(row, row, (missed,), await uow.now())])
+        await uow.booking_life.apply([DecidedBookingChange(row, row, (missed,), await uow.now())])
     metrics._fresh_until = 0
     text = (await metrics.text()).decode()
     assert 'gpu_dev_bookings{status="confirmed"} 1.0' in text

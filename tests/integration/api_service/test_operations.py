@@ -7,7 +7,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from api_service.metrics import Metrics
+from api_service.metrics import ApiMetrics
 from reservation_core.domain.changes import PodsFinished, PodsGone, PodsRunning
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.ports.unknown_pods import UnknownPod
@@ -70,7 +70,7 @@ async def test_what_was_handed_in_is_written_before_the_end(app: FastAPI, alice:
 
 
 async def test_metrics_count_jobs_as_they_end(runtime: Runtime, alice: httpx.AsyncClient, app: FastAPI) -> None:
-    metrics = Metrics(PrimaryReads(runtime.uow), runtime.clock, settled=timedelta(0))
+    metrics = ApiMetrics(PrimaryReads(runtime.uow), runtime.clock, settled=timedelta(0))
     before = (await metrics.text()).decode()
     assert "gpu_dev_job_wait_seconds_count 0.0" in before
     done = (await submitted(alice))["id"]
@@ -104,11 +104,11 @@ async def test_metrics_count_pods_that_nobody_knows(runtime: Runtime) -> None:
         for name in ("job-x-1-0", "job-x-1-1"):
             unknown = UnknownPod(name, "job-x", None, None, "Who knows.", runtime.clock.now())
             await uow.unknown_pods.report([unknown])
-    assert "gpu_dev_unknown_pods 2.0" in (await Metrics(PrimaryReads(runtime.uow), runtime.clock).text()).decode()
+    assert "gpu_dev_unknown_pods 2.0" in (await ApiMetrics(PrimaryReads(runtime.uow), runtime.clock).text()).decode()
 
 
 async def test_metrics_without_a_database(runtime: Runtime) -> None:
-    metrics = Metrics(PrimaryReads(_Away()), runtime.clock)  # type: ignore[arg-type]
+    metrics = ApiMetrics(PrimaryReads(_Away()), runtime.clock)  # type: ignore[arg-type]
     assert "gpu_dev_database_up 0.0" in (await metrics.text()).decode()
 
 

@@ -6,7 +6,7 @@ import httpx
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from reservation_core.domain.retention import Kind, RetentionRules
+from reservation_core.domain.retention import HistoryKind, RetentionRules
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.retention import RetentionWalk, remove_old
 from tests.integration.api_service.people import submitted
@@ -34,7 +34,7 @@ async def test_removed_jobs_are_unknown_and_lists_go_on(
     await engine.dispose()
 
     report = await remove_old(runtime.uow, runtime.cluster, RULES, RetentionWalk())
-    assert report.removed == {Kind.JOBS: 4}
+    assert report.removed == {HistoryKind.JOBS: 4}
     for path in ("", "/events", "/logs"):
         assert (await alice.get(f"/v1/jobs/{jobs[0]}{path}")).status_code == 404
     assert (await alice.post(f"/v1/jobs/{jobs[0]}/cancel")).status_code == 404

@@ -17,7 +17,7 @@ from api_service.server import serve
 from reservation_core.adapters.postgres.unit_of_work import PostgresUnitOfWork
 from reservation_core.domain.changes import CancelRequested, PodsFinished, PodsGone, PodsRunning
 from reservation_core.domain.lifecycle import decide
-from reservation_core.domain.model import PodName, PodSpec, Workload
+from reservation_core.domain.model import PodName, PodSpec, PodWorkload
 from reservation_core.ports.wakeups import Channel
 from reservation_core.runtime.settings import ApiSettings
 from reservation_core.runtime.wiring import Runtime
@@ -244,7 +244,7 @@ async def _run_pod(runtime: Runtime, job_id: str, rank: int, script: str) -> Non
             node=(await runtime.cluster.list_nodes())[0].name,
             gpu_indices=(rank,),
             gpu_uuids=(None,),
-            workload=Workload(command=("/bin/sh", "-c", script)),
+            workload=PodWorkload(command=("/bin/sh", "-c", script)),
             env=(("PATH", "/usr/bin:/bin"),),
             deadline=runtime.clock.now() + timedelta(minutes=5),
             grace=timedelta(seconds=1),

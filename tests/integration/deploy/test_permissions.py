@@ -24,8 +24,8 @@ from reservation_core.adapters.kubernetes.node_agent import NodeAgent
 from reservation_core.adapters.kubernetes.nodes import NodeRules
 from reservation_core.adapters.kubernetes.pods import PodRules
 from reservation_core.adapters.kubernetes.transport import Transport
-from reservation_core.adapters.local.inventory import Inventory
-from reservation_core.domain.model import PodName, PodPhase, PodSpec, PodStatus, Workload
+from reservation_core.adapters.local.inventory import LocalInventory
+from reservation_core.domain.model import PodName, PodPhase, PodSpec, PodStatus, PodWorkload
 from tests.kubernetes.api_client import MERGE, ApiAnswerError, JsonObject
 from tests.kubernetes.api_server import ApiServer, make_namespace
 from tests.kubernetes.fault_proxy import FaultProxy
@@ -61,7 +61,7 @@ def specs() -> list[PodSpec]:
             node=node,
             gpu_indices=(0,),
             gpu_uuids=(None,),
-            workload=Workload(command=("sh", "-c", "echo here I am; exec sleep 600")),
+            workload=PodWorkload(command=("sh", "-c", "echo here I am; exec sleep 600")),
             env=(("PATH", "/usr/bin:/bin"),),
             deadline=now + timedelta(hours=1),
             grace=GRACE,
@@ -185,7 +185,7 @@ async def end_pods(this: Installation) -> None:
 
 async def tell_of_a_node(this: Installation) -> None:
     """What the node agent asks, as far as roles go: without the policy beside them."""
-    await NodeAgent(this.transport, "node-a", Inventory("h100:4", "node-a")).look()
+    await NodeAgent(this.transport, "node-a", LocalInventory("h100:4", "node-a")).look()
 
 
 WORK: dict[str, Callable[[Installation], Awaitable[None]]] = {

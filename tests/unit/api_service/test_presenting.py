@@ -12,12 +12,12 @@ from reservation_core.domain.model import (
     AllocatedGpu,
     GpuState,
     JobStatus,
+    PodWorkload,
     Reason,
     ReasonCode,
     Reservation,
     ReservationKind,
     Role,
-    Workload,
 )
 from reservation_core.ports.audit import RecordedEvent
 from reservation_core.ports.identities import Principal
@@ -42,7 +42,7 @@ JOB = Reservation(
     nodes=2,
     duration=timedelta(hours=4, minutes=1),
     priority=0,
-    workload=Workload(command=("true",), env=(("SECRET", "s3cr3t"),)),
+    workload=PodWorkload(command=("true",), env=(("SECRET", "s3cr3t"),)),
     created_at=NOW,
     version=3,
     attempt=1,

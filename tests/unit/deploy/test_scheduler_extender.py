@@ -9,10 +9,10 @@ import pytest
 import yaml
 
 from gpu_admission.app import App
-from gpu_admission.bodies import Bodies
-from gpu_admission.metrics import Metrics
+from gpu_admission.bodies import QuestionBodies
+from gpu_admission.metrics import ExtenderMetrics
 from gpu_admission.options import applied, known_flags, read_options
-from gpu_admission.questions import Condition
+from gpu_admission.questions import ExtenderCondition
 from reservation_core.domain.model_quotas import read_quotas
 from reservation_core.domain.model_usage import ModelUsage, model_of
 from reservation_core.ports.extender import AssumeAt, Candidates
@@ -44,8 +44,8 @@ EXTENDER = {
 def paths() -> set[str]:
     """Where schedulers may ask."""
     extender = CountingExtender({})
-    metrics = Metrics(extender.numbers, extender.problems)
-    return set(App(extender, Condition(), metrics, Bodies(1, 1, 1), VolcanoShape.AUTO).questions)
+    metrics = ExtenderMetrics(extender.numbers, extender.problems)
+    return set(App(extender, ExtenderCondition(), metrics, QuestionBodies(1, 1, 1), VolcanoShape.AUTO).questions)
 
 
 def configurations() -> list[dict[str, Any]]:

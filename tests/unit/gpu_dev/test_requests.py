@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gpu_dev.asking import needed_duration, needed_gpus, read_gpus
-from gpu_dev.commands.queue import QueueName, read_message
+from gpu_dev.commands.queue import DeadLetterQueueName, read_message
 from gpu_dev.errors import UsageError
 from gpu_dev.requests import checked, read_env, read_submit, read_working_dir
 from reservation_core.contracts import JobSubmit
@@ -71,11 +71,11 @@ def test_numbers_of_gpus(text: str) -> None:
 
 
 def test_dead_letters_are_named_as_they_are_shown() -> None:
-    assert read_message("gpu_jobs/12", None) == (QueueName.GPU_JOBS, 12)
-    assert read_message("pod_operations_dlq/3", None) == (QueueName.POD_OPERATIONS, 3)
-    assert read_message("7", QueueName.GPU_JOBS) == (QueueName.GPU_JOBS, 7)
+    assert read_message("gpu_jobs/12", None) == (DeadLetterQueueName.GPU_JOBS, 12)
+    assert read_message("pod_operations_dlq/3", None) == (DeadLetterQueueName.POD_OPERATIONS, 3)
+    assert read_message("7", DeadLetterQueueName.GPU_JOBS) == (DeadLetterQueueName.GPU_JOBS, 7)
     for wrong in ("7", "x/7", "gpu_jobs/x", "gpu_jobs/-1", ""):
         with pytest.raises(UsageError):
             read_message(wrong, None)
     with pytest.raises(UsageError):
-        read_message("gpu_jobs/1", QueueName.POD_OPERATIONS)
+        read_message("gpu_jobs/1", DeadLetterQueueName.POD_OPERATIONS)

@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from api_service.web.page_list import WEB_ROUTES
-from api_service.web.routing import Access
+from api_service.web.routing import PageAccess
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.calendars import add_nodes
 from tests.integration.api_service.people import People
@@ -15,7 +15,7 @@ ADMIN = sorted({(route.method, route.path) for route in WEB_ROUTES if route.path
 
 
 def test_every_page_of_administration_is_for_administrators() -> None:
-    assert all(route.access is Access.ADMIN for route in WEB_ROUTES if route.path.startswith("/admin"))
+    assert all(route.access is PageAccess.ADMIN for route in WEB_ROUTES if route.path.startswith("/admin"))
 
 
 @pytest.fixture

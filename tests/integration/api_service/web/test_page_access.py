@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from api_service.web.page_list import WEB_ROUTES
-from api_service.web.routing import Access
+from api_service.web.routing import PageAccess
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service import calendars
 from tests.integration.api_service.web.conftest import SignedIn
@@ -16,7 +16,7 @@ _PART = re.compile(r"\{(\w+)(?::\w+)?\}")
 
 
 def test_only_the_sign_in_is_for_anybody() -> None:
-    assert {route.path for route in WEB_ROUTES if route.access is Access.ANYBODY} == FOR_ANYBODY
+    assert {route.path for route in WEB_ROUTES if route.access is PageAccess.ANYBODY} == FOR_ANYBODY
 
 
 def test_no_address_is_there_twice() -> None:
@@ -27,7 +27,7 @@ def test_no_address_is_there_twice() -> None:
 async def test_whoever_is_not_signed_in_is_led_to_the_sign_in(browsing: SignedIn) -> None:
     browser = await browsing("anonymous")
     for route in WEB_ROUTES:
-        if route.access is Access.ANYBODY:
+        if route.access is PageAccess.ANYBODY:
             continue
         answer = await browser.client.request(route.method, _PART.sub("x", route.path))
         assert answer.status_code == 303, (route.method, route.path)
@@ -40,7 +40,7 @@ async def test_no_form_is_taken_that_no_page_of_theirs_has_made(browsing: Signed
     root = await browsing("root")
     token = await (await browsing("alice")).token("/jobs")
     for route in WEB_ROUTES:
-        if route.method != "GET" and route.access is not Access.ANYBODY:
+        if route.method != "GET" and route.access is not PageAccess.ANYBODY:
             for sent in ({}, {"csrf_token": token}):
                 answer = await root.client.request(route.method, _PART.sub("x", route.path), data=sent)
                 assert answer.status_code == 403, (route.method, route.path)

@@ -7,7 +7,7 @@ import psutil
 import pytest
 
 from reservation_core.adapters.local.processes import MARKER
-from reservation_core.domain.model import PodName, PodPhase, PodSpec, Workload
+from reservation_core.domain.model import PodName, PodPhase, PodSpec, PodWorkload
 from reservation_core.runtime.wiring import Runtime
 from tests.waiting import eventually
 
@@ -36,7 +36,7 @@ def left_behind() -> Iterator[None]:
 async def test_a_pod_that_a_test_forgets_ends_with_it(left_behind: None, runtime: Runtime) -> None:
     [node] = await runtime.cluster.list_nodes()
     # Deaf to SIGTERM, as the worst of them are.
-    stubborn = Workload(command=("sh", "-c", "trap '' TERM; sleep 1000 & sleep 1000"))
+    stubborn = PodWorkload(command=("sh", "-c", "trap '' TERM; sleep 1000 & sleep 1000"))
     now = runtime.clock.now()
     await runtime.cluster.create_pod(
         PodSpec(_POD, "ada", node.name, (0,), (None,), stubborn, (), now + timedelta(hours=1), timedelta(seconds=60))

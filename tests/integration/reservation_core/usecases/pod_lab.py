@@ -7,7 +7,7 @@ from typing import Any
 
 from reservation_core.domain.pod_endings import GuardedPod
 from reservation_core.ports.guarded_pods import BudgetRefusedError
-from reservation_core.usecases.end_pods import EndReport, PodEnder, PodEndRules
+from reservation_core.usecases.end_pods import PodEnder, PodEndReport, PodEndRules
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, BookingWorld
 
@@ -68,12 +68,12 @@ class Lab:
         """Another process."""
         self.ender = PodEnder(self.bookings.world.uow, self.pods, self.rules)
 
-    async def look(self) -> EndReport:
+    async def look(self) -> PodEndReport:
         """As one run does."""
         await self.ender.begin()
         return await self.ender.run(await self.pods.look())
 
-    async def at(self, when: datetime) -> EndReport:
+    async def at(self, when: datetime) -> PodEndReport:
         await self.bookings.at(when)
         return await self.look()
 

@@ -12,7 +12,7 @@ from reservation_core.domain.model import BookingStatus, JobStatus, PodPhase, Re
 from reservation_core.ports.identities import UserRecord
 from reservation_core.usecases.book_series import book_series
 from reservation_core.usecases.change_booking import change_booking
-from reservation_core.usecases.disable_user import SETTLES, Left, disable, left, settle_disabled, wind_up
+from reservation_core.usecases.disable_user import SETTLES, StillHeld, disable, left, settle_disabled, wind_up
 from reservation_core.usecases.submit import submit
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, MINUTE, BookingWorld
@@ -52,7 +52,7 @@ class Lab:
             end=NINE + 4 * HOUR,
         )
 
-    async def disable(self, *, end: bool = False) -> tuple[UserRecord, int, Left]:
+    async def disable(self, *, end: bool = False) -> tuple[UserRecord, int, StillHeld]:
         root = await self.bookings.root()
         async with self.world.uow() as uow:
             user = await disable(uow, root, "alice", end=end)

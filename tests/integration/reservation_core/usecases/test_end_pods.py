@@ -11,7 +11,7 @@ from reservation_core.domain.pod_endings import EndRules, GuardedPod
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.guarded_pods import EndRefusedError
 from reservation_core.usecases.cancel_booking import cancel_booking
-from reservation_core.usecases.end_pods import EndReport, PodEnder, PodEndRules
+from reservation_core.usecases.end_pods import PodEnder, PodEndReport, PodEndRules
 from tests.integration.reservation_core.usecases.booking_world import GRACE, HOUR, MINUTE, BookingWorld
 from tests.integration.reservation_core.usecases.pod_lab import NINE, POD, Lab
 
@@ -20,14 +20,14 @@ async def test_a_booked_pod_is_warned_and_ends_with_its_booking(lab: Lab) -> Non
     made = await lab.bookings.booked(NINE, 2 * HOUR)
     await lab.at(NINE)
     lab.pods.put(replace(POD, booking_id=made.id, marked_end=NINE + 2 * HOUR))
-    assert await lab.at(NINE + MINUTE) == EndReport()
+    assert await lab.at(NINE + MINUTE) == PodEndReport()
     for left in (30, 15, 5):
-        assert await lab.at(NINE + 2 * HOUR - left * MINUTE) == EndReport(warned=1)
-        assert await lab.look() == EndReport()
-    assert await lab.at(NINE + 2 * HOUR) == EndReport(asked=1)
+        assert await lab.at(NINE + 2 * HOUR - left * MINUTE) == PodEndReport(warned=1)
+        assert await lab.look() == PodEndReport()
+    assert await lab.at(NINE + 2 * HOUR) == PodEndReport(asked=1)
     assert lab.pods.asked == [("evict", "u-1", 30)]
     assert [reason for _, reason, _ in lab.pods.told] == ["EndingSoon"] * 3 + ["Ending"]
-    assert await lab.look() == EndReport()
+    assert await lab.look() == PodEndReport()
     [asked] = await lab.records("pod_end_asked")
     assert (asked["about"], asked["namespace"], asked["name"], asked["uid"]) == (made.id, "lab", "train-0", "u-1")
     assert len(await lab.records("pod_end_warned")) == 3
@@ -81,7 +81,7 @@ async def test_a_longer_booking_is_written_on_the_pod_and_a_cancelled_one_ends_i
     await lab.bookings.time.set(NINE + MINUTE)
     async with lab.bookings.world.uow() as uow:
         await cancel_booking(uow, lab.bookings.world.who, made.id, "this", None)
-    assert await lab.look() == EndReport(asked=1)
+    assert await lab.look() == PodEndReport(asked=1)
     [asked] = await lab.records("pod_end_asked")
     assert "cancelled" in asked["why"]
 
@@ -93,21 +93,21 @@ async def test_what_a_pod_says_later_of_itself_wins_nothing(lab: Lab) -> None:
     await lab.look()
     assert lab.pods.pods["u-1"].marked_end == NINE + HOUR
     lab.restart()
-    assert await lab.at(NINE + HOUR) == EndReport(asked=1)
+    assert await lab.at(NINE + HOUR) == PodEndReport(asked=1)
 
 
 async def test_pods_of_other_namespaces_are_left_alone(lab: Lab) -> None:
     lab.pods.put(replace(POD, marked_end=NINE - HOUR, enforced=False))
-    assert await lab.at(NINE) == EndReport()
+    assert await lab.at(NINE) == PodEndReport()
     assert lab.pods.asked == []
 
 
 async def test_a_budget_keeps_a_pod_for_ten_minutes_and_then_it_is_told_and_not_forced(lab: Lab) -> None:
     lab.pods.kept = {"u-1"}
     lab.pods.put(replace(POD, marked_end=NINE))
-    assert await lab.at(NINE) == EndReport(asked=1, kept=1)
+    assert await lab.at(NINE) == PodEndReport(asked=1, kept=1)
     lab.restart()
-    assert await lab.at(NINE + 9 * MINUTE) == EndReport(kept=1)
+    assert await lab.at(NINE + 9 * MINUTE) == PodEndReport(kept=1)
     assert await lab.records("pod_end_refused") == []
     for minute in (10, 11):
         await lab.at(NINE + minute * MINUTE)
@@ -171,7 +171,7 @@ async def test_one_that_cannot_be_ended_does_not_keep_others(
     lab.pods.before = fails
     lab.pods.put(*(replace(POD, uid=f"u-{n}", name=f"p-{n}", marked_end=NINE) for n in range(3)))
     lab.pods.put(replace(POD, uid="other", namespace="other", marked_end=NINE))
-    assert await lab.at(NINE) == EndReport(asked=4, failed=1)
+    assert await lab.at(NINE) == PodEndReport(asked=4, failed=1)
     assert [uid for uid, pod in lab.pods.pods.items() if not pod.leaving] == (left or ["u-0", "u-1", "u-2"])
     lab.pods.before = lambda _: None
     await lab.look()
@@ -184,7 +184,7 @@ async def test_the_machines_own_clock_does_not_matter(lab: Lab) -> None:
     await lab.at(NINE)
     for days in (-9, 9):
         lab.bookings.world.clock.at = NINE + timedelta(days=days)
-        assert await lab.look() == EndReport()
+        assert await lab.look() == PodEndReport()
 
 
 async def test_preemptible_pods_go_for_a_booking_that_is_about_to_begin_and_no_more_than_needed(lab: Lab) -> None:
@@ -197,17 +197,17 @@ async def test_preemptible_pods_go_for_a_booking_that_is_about_to_begin_and_no_m
         replace(loose, uid="elsewhere", name="elsewhere", node="b", began=NINE),
         replace(loose, uid="waiting", name="waiting", node=None, began=None),
     )
-    assert await lab.at(NINE + 58 * MINUTE) == EndReport()
-    assert await lab.at(NINE + 59 * MINUTE) == EndReport(asked=1)
+    assert await lab.at(NINE + 58 * MINUTE) == PodEndReport()
+    assert await lab.at(NINE + 59 * MINUTE) == PodEndReport(asked=1)
     assert [uid for _, uid, _ in lab.pods.asked] == ["young"]
     assert await lab.records("pod_end_asked") == []
     [asked] = await lab.records("pod_displaced")
     assert asked["about"] == "pod:lab/young"
     assert made.id in asked["why"]
-    assert await lab.look() == EndReport()
+    assert await lab.look() == PodEndReport()
     del lab.pods.pods["young"]
     lab.pods.put(replace(POD, uid="booked", name="booked", booking_id=made.id, owner="alice"))
-    assert await lab.at(NINE + HOUR) == EndReport()
+    assert await lab.at(NINE + HOUR) == PodEndReport()
     assert [uid for _, uid, _ in lab.pods.asked] == ["young"]
 
 

@@ -10,11 +10,11 @@ import pytest
 
 from reservation_core.domain.errors import ForbiddenError
 from reservation_core.domain.model import BookingStatus, Role
-from reservation_core.domain.pod_reports import Judged, Outcome, PodReport
+from reservation_core.domain.pod_reports import Judged, PodReport, ReportOutcome
 from reservation_core.domain.usage import GpuTime, UsageBy
 from reservation_core.usecases.cancel_booking import cancel_booking
 from reservation_core.usecases.report_pods import report_pods
-from reservation_core.usecases.schedulability import AskingPod, schedulability
+from reservation_core.usecases.schedulability import JudgedPod, schedulability
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import GRACE, HOUR, MINUTE, BookingWorld
 from tests.waiting import PATIENCE_S
@@ -49,7 +49,7 @@ async def test_a_booking_under_which_a_pod_runs_is_not_given_up(bookings: Bookin
     await bookings.at(NINE)
     await bookings.time.go_on(5 * MINUTE)
     [judged] = await report(bookings, replace(POD, since=NINE + 2 * MINUTE))
-    assert (judged.outcome, judged.booking_id, judged.until) == (Outcome.RECORDED, made.id, NINE + 4 * HOUR)
+    assert (judged.outcome, judged.booking_id, judged.until) == (ReportOutcome.RECORDED, made.id, NINE + 4 * HOUR)
     await bookings.look()
     assert (await bookings.booking(made.id)).used_at == NINE + 2 * MINUTE
     await bookings.at(NINE + 2 * HOUR)
@@ -78,7 +78,7 @@ async def test_a_pod_that_came_before_its_booking_began_uses_it_from_its_beginni
     made = await bookings.booked(NINE)
     await bookings.time.set(NINE)
     [judged] = await report(bookings, replace(POD, since=NINE - HOUR))
-    assert judged.outcome is Outcome.RECORDED
+    assert judged.outcome is ReportOutcome.RECORDED
     await bookings.at(NINE + MINUTE)
     assert (await bookings.booking(made.id)).used_at == NINE
 
@@ -112,7 +112,7 @@ async def test_given_up_while_a_pod_is_reported(bookings: BookingWorld, first: s
     else:
         await bookings.look()
         [judged] = await report(bookings, POD)
-        assert judged.outcome is Outcome.NO_BOOKING
+        assert judged.outcome is ReportOutcome.NO_BOOKING
         assert (await bookings.booking(made.id)).status is BookingStatus.RELEASED
 
 
@@ -134,7 +134,7 @@ async def test_what_ended_unseen_in_a_released_booking_is_used_and_not_wasted(bo
     assert gpu_hours(await usage(bookings, NINE, NINE + HOUR)) == (1, 0, 1, 1)
     await bookings.at(NINE + HOUR)
     [judged] = await report(bookings, late)
-    assert (judged.outcome, judged.booking_id) == (Outcome.RECORDED, made.id)
+    assert (judged.outcome, judged.booking_id) == (ReportOutcome.RECORDED, made.id)
     assert gpu_hours(await usage(bookings, NINE, NINE + HOUR)) == (1, Decimal("0.25"), Decimal("0.75"), 0)
 
 
@@ -176,13 +176,13 @@ async def test_who_is_refused(bookings: BookingWorld) -> None:
     async with bookings.world.uow() as uow:
         with pytest.raises(ForbiddenError):
             await report_pods(uow, bookings.world.who, [POD])
-    assert (await report(bookings, replace(POD, booking_id=made.id)))[0].outcome is Outcome.NOT_IN_SLOT
+    assert (await report(bookings, replace(POD, booking_id=made.id)))[0].outcome is ReportOutcome.NOT_IN_SLOT
     await bookings.at(NINE)
-    assert (await report(bookings, replace(POD, user="nobody")))[0].outcome is Outcome.NO_BOOKING
+    assert (await report(bookings, replace(POD, user="nobody")))[0].outcome is ReportOutcome.NO_BOOKING
     async with bookings.world.uow() as uow:
         await cancel_booking(uow, bookings.world.who, made.id, "this", None)
     await bookings.time.go_on(timedelta(seconds=1))
-    assert (await report(bookings, POD))[0].outcome is Outcome.NO_BOOKING
+    assert (await report(bookings, POD))[0].outcome is ReportOutcome.NO_BOOKING
     assert await rows(bookings) == []
 
 
@@ -192,12 +192,12 @@ async def test_what_runs_in_a_booking_leaves_less_for_another_pod(bookings: Book
     await bookings.at(NINE)
     await report(bookings, POD)
 
-    async def may(gpus: int, pod: AskingPod | None) -> tuple[bool, str]:
+    async def may(gpus: int, pod: JudgedPod | None) -> tuple[bool, str]:
         async with bookings.world.uow() as uow:
             verdict = await schedulability(uow, await bookings.root(), "alice", "h100", gpus, bookings.time.at, pod)
         return verdict.schedulable, verdict.reason
 
-    new, same, other = AskingPod(), AskingPod(POD.uid), AskingPod("u-2")
+    new, same, other = JudgedPod(), JudgedPod(POD.uid), JudgedPod("u-2")
     assert [(await may(2, each))[0] for each in (None, new, same, other)] == [True, False, True, False]
     assert [(await may(1, each))[0] for each in (None, new, same, other)] == [True] * 4
     assert "1 are in use" in (await may(2, new))[1]
@@ -219,12 +219,12 @@ async def test_the_nodes_of_a_booking_are_those_with_room_for_the_pod(bookings: 
     await bookings.at(NINE)
     one, other = both = tuple(sorted({card.node for card in made.cards}))
 
-    async def nodes(gpus: int, pod: AskingPod | None) -> tuple[str, ...] | None:
+    async def nodes(gpus: int, pod: JudgedPod | None) -> tuple[str, ...] | None:
         async with bookings.world.uow() as uow:
             verdict = await schedulability(uow, await bookings.root(), "alice", "h100", gpus, bookings.time.at, pod)
         return verdict.nodes
 
-    new = AskingPod()
+    new = JudgedPod()
     assert [await nodes(gpus, None) for gpus in (1, 2, 4)] == [both] * 3
     assert [await nodes(gpus, new) for gpus in (1, 2, 3)] == [both, both, ()]
     # A pod of which nobody said where it is counts in all; one whose node is known, there.
@@ -234,7 +234,7 @@ async def test_the_nodes_of_a_booking_are_those_with_room_for_the_pod(bookings: 
     first, second = replace(POD, uid="u-2", node=one), replace(POD, uid="u-3", gpus=2, node=other)
     await report(bookings, first)
     assert [await nodes(gpus, new) for gpus in (1, 2, 3)] == [both, (other,), ()]
-    assert [await nodes(2, AskingPod(uid)) for uid in ("u-2", "u-3")] == [both, (other,)]
+    assert [await nodes(2, JudgedPod(uid)) for uid in ("u-2", "u-3")] == [both, (other,)]
     await report(bookings, second)
     assert [await nodes(gpus, new) for gpus in (1, 2)] == [(one,), None]
     await report(bookings, *(replace(each, ended_at=NINE) for each in (first, second)))
@@ -257,7 +257,7 @@ async def test_a_booking_with_a_node_for_the_pod_goes_before_one_that_lasts_long
     async def answer(gpus: int) -> tuple[str | None, tuple[str, ...] | None]:
         async with bookings.world.uow() as uow:
             verdict = await schedulability(
-                uow, await bookings.root(), "alice", None, gpus, bookings.time.at, AskingPod()
+                uow, await bookings.root(), "alice", None, gpus, bookings.time.at, JudgedPod()
             )
         return verdict.booking_id, verdict.nodes
 

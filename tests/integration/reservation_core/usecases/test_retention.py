@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from reservation_core.adapters.postgres.retention import PostgresRetention
 from reservation_core.domain.model import PodPhase
-from reservation_core.domain.retention import Kind, RetentionRules
+from reservation_core.domain.retention import HistoryKind, RetentionRules
 from reservation_core.ports.pod_logs import KeptLog
 from reservation_core.ports.queues import QueuedMessage, QueueName
 from reservation_core.ports.usage import SUMMED_AFTER
@@ -77,9 +77,9 @@ async def test_a_job_goes_when_it_is_old_with_all_that_belongs_to_it(bookings: B
     finished_at = (await bookings.world.row(job_id)).finished_at
     assert finished_at is not None
     await bookings.time.set(finished_at + 400 * DAY)
-    assert Kind.JOBS not in (await look(bookings)).removed
+    assert HistoryKind.JOBS not in (await look(bookings)).removed
     await bookings.time.go_on(timedelta(seconds=1))
-    assert (await look(bookings)).removed == {Kind.JOBS: 1}
+    assert (await look(bookings)).removed == {HistoryKind.JOBS: 1}
     left = await counts(bookings)
     assert {left[table] for table in ("reservations", *BELONGINGS)} == {0}
     assert (await look(bookings)).removed == {}
@@ -92,7 +92,7 @@ async def test_for_ever_is_for_ever(bookings: BookingWorld) -> None:
     await summed(bookings)
     await bookings.time.go_on(100 * 365 * DAY)
     assert (await look(bookings, FOR_EVER)).removed == {}
-    assert (await look(bookings, replace(FOR_EVER, allocations=DAY))).removed == {Kind.ALLOCATIONS: 1}
+    assert (await look(bookings, replace(FOR_EVER, allocations=DAY))).removed == {HistoryKind.ALLOCATIONS: 1}
     assert await ids(bookings) == {job_id}
 
 
@@ -100,8 +100,8 @@ async def test_a_job_stays_as_long_as_its_rows_of_the_ledger(bookings: BookingWo
     await ended_job(bookings)
     await summed(bookings)
     await bookings.time.go_on(500 * DAY)
-    assert Kind.JOBS not in (await look(bookings, replace(RULES, allocations=None))).removed
-    assert Kind.JOBS not in (await look(bookings, replace(RULES, allocations=600 * DAY))).removed
+    assert HistoryKind.JOBS not in (await look(bookings, replace(RULES, allocations=None))).removed
+    assert HistoryKind.JOBS not in (await look(bookings, replace(RULES, allocations=600 * DAY))).removed
 
 
 async def test_rows_of_the_ledger_may_go_sooner_than_their_jobs(bookings: BookingWorld) -> None:
@@ -109,12 +109,12 @@ async def test_rows_of_the_ledger_may_go_sooner_than_their_jobs(bookings: Bookin
     await summed(bookings)
     await bookings.time.go_on(30 * DAY)
     report = await look(bookings, replace(RULES, allocations=20 * DAY))
-    assert report.removed == {Kind.ALLOCATIONS: 1, Kind.POD_LOGS: 1}
+    assert report.removed == {HistoryKind.ALLOCATIONS: 1, HistoryKind.POD_LOGS: 1}
     left = await counts(bookings)
     assert (left["reservations"], left["allocations"], left["start_promises"]) == (1, 0, 0)
     assert await bookings.world.cards(job_id) == ()
     await bookings.time.go_on(400 * DAY)
-    assert (await look(bookings)).removed == {Kind.JOBS: 1}
+    assert (await look(bookings)).removed == {HistoryKind.JOBS: 1}
 
 
 async def test_what_is_open_stays_however_short_the_time(bookings: BookingWorld) -> None:
@@ -135,16 +135,16 @@ async def test_quotas_of_a_week_and_cooldowns_keep_history(bookings: BookingWorl
     job_id = await ended_job(bookings)
     await summed(bookings)
     await bookings.time.go_on(14 * DAY)
-    assert Kind.JOBS not in (await look(bookings, TINY)).removed
+    assert HistoryKind.JOBS not in (await look(bookings, TINY)).removed
     async with bookings.engine.begin() as connection:
         await connection.execute(
             text("INSERT INTO policies (cooldown, changed_at, changed_by) VALUES ('90 days', now(), 'root')")
         )
     await bookings.time.go_on(90 * DAY)
-    assert Kind.JOBS not in (await look(bookings, TINY)).removed
+    assert HistoryKind.JOBS not in (await look(bookings, TINY)).removed
     assert await ids(bookings) == {job_id}
     await bookings.time.go_on(2 * DAY)
-    assert (await look(bookings, TINY)).removed[Kind.JOBS] == 1
+    assert (await look(bookings, TINY)).removed[HistoryKind.JOBS] == 1
 
 
 async def test_fair_shares_keep_history(bookings: BookingWorld) -> None:
@@ -157,10 +157,10 @@ async def test_fair_shares_keep_history(bookings: BookingWorld) -> None:
 
     await count_shares(30 * DAY)
     await bookings.time.go_on(299 * DAY)
-    assert Kind.JOBS not in (await look(bookings, TINY)).removed
+    assert HistoryKind.JOBS not in (await look(bookings, TINY)).removed
     await count_shares(30 * DAY)
     await bookings.time.go_on(2 * DAY)
-    assert (await look(bookings, TINY)).removed[Kind.JOBS] == 1
+    assert (await look(bookings, TINY)).removed[HistoryKind.JOBS] == 1
 
 
 async def test_what_fair_shares_have_not_counted_stays(bookings: BookingWorld) -> None:
@@ -169,23 +169,23 @@ async def test_what_fair_shares_have_not_counted_stays(bookings: BookingWorld) -
     await ended_job(bookings)
     await summed(bookings)
     await bookings.time.go_on(599 * DAY)
-    assert Kind.JOBS not in (await look(bookings)).removed
+    assert HistoryKind.JOBS not in (await look(bookings)).removed
     # After twenty half-lives without a count fair shares were switched off.
     await bookings.time.go_on(2 * DAY)
-    assert (await look(bookings)).removed[Kind.JOBS] == 1
+    assert (await look(bookings)).removed[HistoryKind.JOBS] == 1
 
 
 async def test_what_is_not_in_the_sums_stays(bookings: BookingWorld) -> None:
     job_id = await ended_job(bookings)
     await bookings.time.go_on(500 * DAY)
-    assert Kind.JOBS not in (await look(bookings)).removed
+    assert HistoryKind.JOBS not in (await look(bookings)).removed
     await summed(bookings)
     async with bookings.engine.begin() as connection:
         await connection.execute(text("INSERT INTO usage_pending VALUES (:id) ON CONFLICT DO NOTHING"), {"id": job_id})
-    assert Kind.JOBS not in (await look(bookings)).removed
-    assert Kind.ALLOCATIONS not in (await look(bookings, replace(RULES, jobs=None))).removed
+    assert HistoryKind.JOBS not in (await look(bookings)).removed
+    assert HistoryKind.ALLOCATIONS not in (await look(bookings, replace(RULES, jobs=None))).removed
     await summed(bookings)
-    assert (await look(bookings)).removed == {Kind.JOBS: 1}
+    assert (await look(bookings)).removed == {HistoryKind.JOBS: 1}
 
 
 @pytest.mark.parametrize("pending", ["given_back", "usage_pending"])
@@ -229,9 +229,9 @@ async def test_a_booking_goes_with_its_jobs_and_its_series(bookings: BookingWorl
     assert (await bookings.booking(booking.id)).status.value == "ended"
     await summed(bookings)
     await bookings.time.set(START + 390 * DAY)
-    assert Kind.JOBS not in (await look(bookings)).removed
+    assert HistoryKind.JOBS not in (await look(bookings)).removed
     await bookings.time.set(START + 402 * DAY)
-    assert (await look(bookings)).removed[Kind.JOBS] == 2
+    assert (await look(bookings)).removed[HistoryKind.JOBS] == 2
     assert await ids(bookings) == {later.id}
     left = await counts(bookings)
     assert (left["bookings"], left["booking_series"]) == (1, 0)
@@ -249,10 +249,10 @@ async def test_a_booking_that_a_pod_may_still_use_stays(bookings: BookingWorld) 
     await bookings.at(START + 3 * HOUR)
     await summed(bookings)
     await bookings.time.set(START + 500 * DAY)
-    assert Kind.JOBS not in (await look(bookings)).removed
+    assert HistoryKind.JOBS not in (await look(bookings)).removed
     await bookings.rows("UPDATE admissions SET ended_at = :at RETURNING pod_uid", at=START + 2 * HOUR)
     await summed(bookings)
-    assert (await look(bookings)).removed[Kind.JOBS] == 1
+    assert (await look(bookings)).removed[HistoryKind.JOBS] == 1
 
 
 async def test_what_must_stay_is_passed_over_and_keeps_nothing_else(
@@ -326,7 +326,7 @@ async def test_whoever_is_killed_in_the_middle_leaves_whole_jobs(
                 await look(bookings)
         assert await ids(bookings) == jobs
         assert (await bookings.rows(whole))[0]["n"] == 0
-    assert (await look(bookings)).removed[Kind.JOBS] == 3
+    assert (await look(bookings)).removed[HistoryKind.JOBS] == 3
     [state] = await bookings.rows("SELECT removed FROM retention_state WHERE kind = 'jobs'")
     assert state["removed"] == 3
 
@@ -392,5 +392,5 @@ async def test_more_than_one_part_is_removed_in_one_look_but_not_without_bound(
     async with bookings.world.uow() as uow:
         await uow.reservations.submit([bookings.world.new(key=f"k{number}") for number in range(10)], START)
     await bookings.time.go_on(2 * DAY)
-    assert (await look(bookings)).removed == {Kind.IDEMPOTENCY: 6}
-    assert (await look(bookings)).removed == {Kind.IDEMPOTENCY: 4}
+    assert (await look(bookings)).removed == {HistoryKind.IDEMPOTENCY: 6}
+    assert (await look(bookings)).removed == {HistoryKind.IDEMPOTENCY: 4}

@@ -5,7 +5,7 @@ from datetime import datetime
 import pytest
 
 from api_service.sight import Sight
-from api_service.web.card_tiles import MEANINGS, WORDS, Teller, TileState, state_of
+from api_service.web.card_tiles import MEANINGS, WORDS, TileState, TileWriter, state_of
 from reservation_core.domain.model import GpuState, ReservationKind, Role
 from reservation_core.ports.cards_now import CardNow
 from reservation_core.ports.identities import Principal
@@ -30,9 +30,9 @@ STATES = [
 ]
 
 
-def _teller(*, fellows: dict[int, str] | None = None, role: Role = Role.USER) -> Teller:
+def _teller(*, fellows: dict[int, str] | None = None, role: Role = Role.USER) -> TileWriter:
     caller = Principal(ADA, "ada", role, "tok-1", None)
-    return Teller(Sight(caller, fellows), lambda when: f"{when:%H:%M}")
+    return TileWriter(Sight(caller, fellows), lambda when: f"{when:%H:%M}")
 
 
 @pytest.mark.parametrize(("shown", "available", "state"), STATES)
@@ -85,5 +85,5 @@ def test_times_are_written_as_the_viewer_has_them() -> None:
     def shouted(when: datetime) -> str:
         return f"<{when.hour}>"
 
-    teller = Teller(_teller().sight, shouted)
+    teller = TileWriter(_teller().sight, shouted)
     assert teller.tile(card(holder=hold(BOB)), available=True, address="n1").until == "bob until <14>"

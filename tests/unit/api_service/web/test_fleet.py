@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api_service.web.card_tiles import OUT_OF_USE, TileState, state_of
-from api_service.web.fleet import Fleet, counts, fleet_of, openings_of, with_openings
+from api_service.web.fleet import FleetPicture, counts, fleet_of, openings_of, with_openings
 from reservation_core.domain.bookings import FreeSlot, Span
 from reservation_core.domain.model import GpuState
 from reservation_core.ports.cards_now import CardNow, NodeNow
@@ -97,7 +97,7 @@ def nodes_of_cards(draw: st.DrawFn) -> list[NodeNow]:
 
 @given(st.lists(nodes_of_cards(), min_size=1, max_size=4))
 def test_the_numbers_are_what_counting_says_however_they_came(moments: list[list[NodeNow]]) -> None:
-    fleet: Fleet | None = None
+    fleet: FleetPicture | None = None
     for nodes in moments:
         fleet = fleet_of(fleet, nodes, NOW)
     assert fleet is not None

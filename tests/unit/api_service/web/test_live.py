@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from api_service.following import SharedWakeups
-from api_service.web.live import LiveTopics, Subscription, messages, topics_of
+from api_service.web.live import LiveTopics, PageSubscription, messages, topics_of
 from reservation_core.ports.events import Recorded
 from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWorkFactory
 from reservation_core.ports.wakeups import Wakeups
@@ -79,7 +79,7 @@ def _virtually(story: Callable[[LiveTopics, Record], Awaitable[None]]) -> None:
     run_virtually(told())
 
 
-async def _settled(subscription: Subscription) -> None:
+async def _settled(subscription: PageSubscription) -> None:
     """Until everything that there was has been told."""
     while await subscription.changed(LONG_S):
         pass

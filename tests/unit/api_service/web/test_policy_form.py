@@ -12,7 +12,7 @@ from api_service.web.form import Form
 from api_service.web.policy_form import (
     LIFTED,
     RULES,
-    Kind,
+    ValueKind,
     changes,
     exceptions_of,
     exceptions_typed,
@@ -81,7 +81,7 @@ def test_a_change_is_told_wherever_there_is_one(before: RulesIn, after: RulesIn)
     names = [name for name in RULES if getattr(before, name) != getattr(after, name)]
     told = {change.words for change in changes(before, after)}
     # What differs by less than a second, or by a digit that is not shown, may look the same.
-    assert told >= {RULES[name].words for name in names if RULES[name].kind is Kind.NUMBER}
+    assert told >= {RULES[name].words for name in names if RULES[name].kind is ValueKind.NUMBER}
     assert told <= {
         RULES[name].words for name in names
     } | {words for words in told if words.startswith(("Bookings that", "Exceptions", "GPUs of"))}  # fmt: skip

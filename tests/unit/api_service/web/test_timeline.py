@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from api_service.problems import ProblemError
 from api_service.sight import Sight
-from api_service.web.timeline_entries import Seen, events, seen
-from api_service.web.timeline_query import Asked, asked_of
+from api_service.web.timeline_entries import SeenEntry, events, seen
+from api_service.web.timeline_query import TimelineQuery, asked_of
 from api_service.web.timeline_rows import By, free_between, page_of, rows_of, usual_rows
 from api_service.web.timeline_table import columns, heat, table
-from api_service.web.timeline_window import View, window_of
+from api_service.web.timeline_window import TimelineScale, window_of
 from reservation_core.domain.bookings import Span
 from reservation_core.domain.calendar import to_micros
 from reservation_core.domain.card_choice import BookableCard
@@ -54,9 +54,9 @@ def entry(owner: int = 1, *, start: datetime = NOW + HOUR, hours: float = 2, **o
 
 def look(
     found: CalendarEntry, sight: Sight | None = None, cards: Sequence[BookableCard] | None = None, by: By = By.NODE
-) -> Seen:
+) -> SeenEntry:
     rows = rows_of(cards or [card(0), card(1)], by)
-    window = window_of(View.WEEK, NOW.date(), BERLIN)
+    window = window_of(TimelineScale.WEEK, NOW.date(), BERLIN)
     return seen([found], rows, sight or Sight(ALICE), window, NOW)[0]
 
 
@@ -65,7 +65,7 @@ def look(
 
 @pytest.mark.parametrize(("view", "days"), [("day", 1), ("week", 7), ("2weeks", 14), ("month", 30)])
 def test_a_window_has_whole_days_and_follows_the_one_before(view: str, days: int) -> None:
-    window = window_of(View(view), date(2030, 1, 31), BERLIN)
+    window = window_of(TimelineScale(view), date(2030, 1, 31), BERLIN)
     assert len(window.days) == days
     assert window.moved(1) == window.last
     assert window_of(window.view, window.moved(-1), BERLIN).last == window.first
@@ -73,10 +73,10 @@ def test_a_window_has_whole_days_and_follows_the_one_before(view: str, days: int
 
 def test_days_begin_at_midnight_and_are_as_long_as_clocks_make_them() -> None:
     """In Berlin clocks went forward on 31 March 2030, and back on 27 October."""
-    short = window_of(View.DAY, date(2030, 3, 31), BERLIN)
-    long = window_of(View.DAY, date(2030, 10, 27), BERLIN)
+    short = window_of(TimelineScale.DAY, date(2030, 3, 31), BERLIN)
+    long = window_of(TimelineScale.DAY, date(2030, 10, 27), BERLIN)
     assert (short.end - short.start, long.end - long.start) == (23 * HOUR, 25 * HOUR)
-    week = window_of(View.WEEK, date(2030, 3, 28), BERLIN).bounds(24)
+    week = window_of(TimelineScale.WEEK, date(2030, 3, 28), BERLIN).bounds(24)
     assert [each.astimezone(BERLIN).hour for each in week] == [0] * 8
     # The hour that there is not is no step; the one that comes twice is one of two hours.
     assert [b - a for a, b in pairwise(short.bounds(1))] == [HOUR] * 23
@@ -86,13 +86,13 @@ def test_days_begin_at_midnight_and_are_as_long_as_clocks_make_them() -> None:
 
 def test_a_day_that_begins_at_one_begins_when_it_begins() -> None:
     """In Beirut clocks go forward at midnight."""
-    window = window_of(View.DAY, date(2030, 3, 31), ZoneInfo("Asia/Beirut"))
+    window = window_of(TimelineScale.DAY, date(2030, 3, 31), ZoneInfo("Asia/Beirut"))
     assert window.start == datetime(2030, 3, 30, 22, tzinfo=UTC)
     assert window.end - window.start == 23 * HOUR
 
 
-@given(st.dates(date(1990, 1, 1), date(2300, 1, 1)), st.sampled_from(list(View)), st.sampled_from([-1, 0, 1]))
-def test_any_day_has_a_window_and_steps_in_order(day: date, view: View, by: int) -> None:
+@given(st.dates(date(1990, 1, 1), date(2300, 1, 1)), st.sampled_from(list(TimelineScale)), st.sampled_from([-1, 0, 1]))
+def test_any_day_has_a_window_and_steps_in_order(day: date, view: TimelineScale, by: int) -> None:
     window = window_of(view, window_of(view, day, BERLIN).moved(by), BERLIN)
     bounds = window.bounds(window.heat_hours)
     assert bounds == sorted(set(bounds))
@@ -185,7 +185,7 @@ def test_ones_own_can_be_dragged_as_far_as_it_has_not_begun_or_ended() -> None:
 def test_what_takes_a_whole_row_lies_behind_but_bookings_never() -> None:
     cards = [card(0), card(1), card(2, "rhea"), card(3, "rhea")]
     rows = rows_of(cards, By.NODE)
-    window = window_of(View.WEEK, NOW.date(), BERLIN)
+    window = window_of(TimelineScale.WEEK, NOW.date(), BERLIN)
 
     def drawn(**fields: object) -> dict[str, list[str]]:
         made = seen([entry(**fields)], rows, Sight(ALICE), window, NOW)  # type: ignore[arg-type]
@@ -200,7 +200,7 @@ def test_an_hour_that_comes_twice_is_drawn_all_the_same() -> None:
     """Half past two to half past two: an hour by the instants, none by the clock on the wall."""
     start = datetime(2030, 10, 27, 0, 30, tzinfo=UTC)
     rows = rows_of([card(0)], By.NODE)
-    window = window_of(View.DAY, date(2030, 10, 27), BERLIN)
+    window = window_of(TimelineScale.DAY, date(2030, 10, 27), BERLIN)
     found = seen([entry(start=start, hours=1)], rows, Sight(ALICE), window, NOW)
     [event] = events(found, rows, window)
     assert (event["start"], event["end"]) == ("2030-10-27T02:30:00", "2030-10-27T02:45:00")
@@ -210,7 +210,7 @@ def test_an_hour_that_comes_twice_is_drawn_all_the_same() -> None:
 
 
 def test_the_table_has_free_counts_and_ones_own_bookings() -> None:
-    window = window_of(View.WEEK, NOW.date(), BERLIN)
+    window = window_of(TimelineScale.WEEK, NOW.date(), BERLIN)
     start = window.start + timedelta(days=1, hours=5)
     taken = (to_micros(start), to_micros(start + 30 * HOUR))
     rows = rows_of([card(0, "titan", "h100", taken), card(1)], By.NODE)
@@ -223,18 +223,18 @@ def test_the_table_has_free_counts_and_ones_own_bookings() -> None:
 
 
 def test_what_is_over_has_no_count() -> None:
-    window = window_of(View.WEEK, NOW.date() - timedelta(days=3), BERLIN)
+    window = window_of(TimelineScale.WEEK, NOW.date() - timedelta(days=3), BERLIN)
     rows = rows_of([card(0)], By.NODE)
     [line] = table(rows, columns(window, NOW), [], NOW)
     assert [cell.free for cell in line.cells] == [None, None, None, 1, 1, 1, 1]
     [(begin, end, free)] = heat(rows, window, NOW)["titan"]
     assert (begin, end, free) == ("2030-03-04T08:00:00", "2030-03-08T00:00:00", 1)
-    past = window_of(View.DAY, NOW.date() - timedelta(days=9), BERLIN)
+    past = window_of(TimelineScale.DAY, NOW.date() - timedelta(days=9), BERLIN)
     assert heat(rows, past, NOW) == {"titan": []}
 
 
 def test_equal_counts_are_one_run() -> None:
-    window = window_of(View.DAY, NOW.date() + timedelta(days=1), UTC_ZONE)
+    window = window_of(TimelineScale.DAY, NOW.date() + timedelta(days=1), UTC_ZONE)
     busy = (to_micros(window.start + 6 * HOUR), to_micros(window.start + 8 * HOUR))
     rows = rows_of([card(0, "titan", "h100", busy)], By.TYPE)
     assert [run[1:] for run in heat(rows, window, NOW)["h100"]] == [
@@ -250,7 +250,7 @@ UTC_ZONE = ZoneInfo("UTC")
 # == Addresses ==
 
 
-def asked(**parameters: str) -> Asked:
+def asked(**parameters: str) -> TimelineQuery:
     return asked_of(lambda name: parameters.get(name, ""), date(2030, 3, 4))
 
 
@@ -258,7 +258,7 @@ def test_an_address_says_what_is_shown() -> None:
     found = asked(view="2weeks", by="node", type="h100", page="2", **{"from": "2030-03-05T09:00"})
     address = found.address(page=found.page)
     assert address == "/calendar?view=2weeks&by=node&from=2030-03-05&type=h100&page=2"
-    assert found.address(view=View.DAY) == "/calendar?view=day&by=node&from=2030-03-05&type=h100"
+    assert found.address(view=TimelineScale.DAY) == "/calendar?view=day&by=node&from=2030-03-05&type=h100"
     assert asked().address() == "/calendar?view=week&from=2030-03-04"
 
 

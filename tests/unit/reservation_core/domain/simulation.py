@@ -14,10 +14,10 @@ from reservation_core.domain.limits import NO_POLICY, Policy, RuleName, Scope
 from reservation_core.domain.model import Node, ReservationKind
 from reservation_core.domain.placement.link_words import read_links
 from reservation_core.domain.placement.policy_names import PlacementPolicy
-from reservation_core.domain.plan import Commitment, Slot, Start, Waiting
+from reservation_core.domain.plan import Commitment, PlannedSlot, Start, Waiting
 from reservation_core.domain.quota_book import QuotaBook
 from reservation_core.domain.quota_windows import WEEK, Held, gpu_time, week_start
-from reservation_core.domain.rules import BrokenRule, Holding, RuleRequest, UsageView, check, never_possible
+from reservation_core.domain.rules import Holding, RuleBreach, RuleRequest, UsageView, check, never_possible
 from reservation_core.domain.whole import CalendarPicture
 from tests.unit.reservation_core.domain.worlds import AVOIDED, MINUTE, TYPES, choices, fits_at, is_free, types_for
 
@@ -66,7 +66,7 @@ class Simulation:
         self.waiting: dict[str, Waiting] = {}
         self.running: dict[str, list[Commitment]] = {}
         self.booked: dict[str, list[Commitment]] = {}
-        self.slots: dict[str, Slot] = {}
+        self.slots: dict[str, PlannedSlot] = {}
         self.owned: dict[str, Owned] = {}
         self.spent: list[Holding] = []
         self.promises: dict[str, datetime] = {}
@@ -101,7 +101,7 @@ class Simulation:
 
     def over(
         self, wanted: Waiting, gpu_type: str, start: datetime, end: datetime, held: list[Holding]
-    ) -> list[BrokenRule]:
+    ) -> list[RuleBreach]:
         """The quotas that a job would break beside all that is held."""
         request = replace(self.asked(wanted, gpu_type), start=start, duration=end - start)
         found = check(request, self.policy, UsageView(tuple(held)), self.now)
@@ -179,7 +179,7 @@ class Simulation:
         self._own(start.id, wanted.owner, wanted.project, ReservationKind.JOB)
         assert self.now <= self.promises.get(start.id, self.now) + self.late
 
-    def _give(self, slot: Slot) -> None:
+    def _give(self, slot: PlannedSlot) -> None:
         wanted = self.waiting[slot.id]
         before = self.slots.get(slot.id)
         assert before is None or slot.start < before.start
@@ -203,14 +203,14 @@ class Simulation:
         self.made += 1
         self.owned[reservation_id] = Owned(owner, project, kind, self.made)
 
-    def _type(self, placed: Start | Slot) -> str:
+    def _type(self, placed: Start | PlannedSlot) -> str:
         [gpu_type] = {self.cards[gpu.gpu_id].gpu_type for gpu in placed.gpus}
         return gpu_type
 
     def _end_of(self, booking_id: str) -> datetime:
         return self.booked[booking_id][0].end
 
-    def _check_within(self, placed: Start | Slot, booking_id: str) -> None:
+    def _check_within(self, placed: Start | PlannedSlot, booking_id: str) -> None:
         """It lies within its booking's cards and time."""
         rows = self.booked[booking_id]
         assert {gpu.gpu_id for gpu in placed.gpus} <= {row.gpu_id for row in rows}
@@ -332,7 +332,7 @@ class Simulation:
         rows = [replace(row, end=row.end + by) for row in self.running[chosen]]
         booking_id = rows[0].booking_id
         whose = self.owned[chosen]
-        over: list[BrokenRule] = []
+        over: list[RuleBreach] = []
         if booking_id is None:
             gpu_type = self.cards[rows[0].gpu_id].gpu_type
             more = Waiting(chosen, len(rows), 1, gpu_type, by, 0, 0, owner=whose.owner, project=whose.project)
@@ -406,7 +406,7 @@ class Simulation:
         self.plan()
 
 
-def rows_of(slot: Slot) -> list[Commitment]:
+def rows_of(slot: PlannedSlot) -> list[Commitment]:
     """The ledger's rows that a slot becomes."""
     return [
         Commitment(slot.id, gpu.gpu_id, slot.start, slot.end, False, planned=True, booking_id=slot.booking_id)

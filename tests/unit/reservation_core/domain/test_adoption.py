@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reservation_core.domain.adoption import Standing, Unadoptable, adoption_of, standing
+from reservation_core.domain.adoption import PodStanding, Unadoptable, adoption_of, standing
 from reservation_core.domain.changes import (
     Adopted,
     CancelRequested,
@@ -65,23 +65,23 @@ def requeued() -> Reservation:
 @pytest.mark.parametrize(
     ("row", "attempt", "what"),
     [
-        (None, 1, Standing.UNKNOWN),
-        (queued(), 1, Standing.FORGOTTEN),
-        (requeued(), 1, Standing.LEFT_OVER),
-        (requeued(), 2, Standing.FORGOTTEN),
-        (starting(), 0, Standing.LEFT_OVER),
-        (starting(), 1, Standing.KNOWN),
-        (starting(), 2, Standing.FORGOTTEN),
-        (running(), 1, Standing.KNOWN),
-        (running(), 2, Standing.UNKNOWN),
-        (ending(), 1, Standing.KNOWN),
-        (ending(), 2, Standing.UNKNOWN),
-        (taken_back(), 2, Standing.FORGOTTEN),
-        (final(), 1, Standing.LEFT_OVER),
-        (final(), 9, Standing.LEFT_OVER),
+        (None, 1, PodStanding.UNKNOWN),
+        (queued(), 1, PodStanding.FORGOTTEN),
+        (requeued(), 1, PodStanding.LEFT_OVER),
+        (requeued(), 2, PodStanding.FORGOTTEN),
+        (starting(), 0, PodStanding.LEFT_OVER),
+        (starting(), 1, PodStanding.KNOWN),
+        (starting(), 2, PodStanding.FORGOTTEN),
+        (running(), 1, PodStanding.KNOWN),
+        (running(), 2, PodStanding.UNKNOWN),
+        (ending(), 1, PodStanding.KNOWN),
+        (ending(), 2, PodStanding.UNKNOWN),
+        (taken_back(), 2, PodStanding.FORGOTTEN),
+        (final(), 1, PodStanding.LEFT_OVER),
+        (final(), 9, PodStanding.LEFT_OVER),
     ],
 )
-def test_what_a_pod_is_to_its_row(row: Reservation | None, attempt: int, what: Standing) -> None:
+def test_what_a_pod_is_to_its_row(row: Reservation | None, attempt: int, what: PodStanding) -> None:
     assert standing(row, attempt) is what
 
 

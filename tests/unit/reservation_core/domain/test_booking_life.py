@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from reservation_core.domain.booking_changes import (
     Accepted,
     Booked,
-    BookingChange,
     BookingEvent,
     Cancelled,
     CutShort,
+    DecidedBookingChange,
     Declined,
     EndingSoon,
     GiveBack,
@@ -44,7 +44,7 @@ from reservation_core.domain.bookings import (
 )
 from reservation_core.domain.changes import Record
 from reservation_core.domain.errors import AlreadyFinalError, NotOfferedError
-from reservation_core.domain.model import BookingStatus, Workload
+from reservation_core.domain.model import BookingStatus, PodWorkload
 
 T0 = datetime(2030, 1, 1, 9, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -86,7 +86,7 @@ def offered(until: datetime = T0 + HOUR) -> Booking:
     return transition(booking(BookingStatus.WAITING), Offered(CARDS, "h100", until), T0)[0]
 
 
-def kinds(changes: list[BookingChange]) -> list[str]:
+def kinds(changes: list[DecidedBookingChange]) -> list[str]:
     return [effect.kind for change in changes for effect in change.effects if isinstance(effect, Record)]
 
 
@@ -149,7 +149,7 @@ def test_a_short_booking_is_not_warned_of_its_end_before_it_began() -> None:
 
 
 def test_its_workload_is_started_once_and_not_when_it_is_too_late() -> None:
-    row = booking(workload=Workload(("true",)))
+    row = booking(workload=PodWorkload(("true",)))
     assert StartWorkload() in advance(row, NOTHING, RULES, START)[0].effects
     assert StartWorkload() not in advance(replace(row, started_job="job-1"), NOTHING, RULES, START)[0].effects
     late = advance(row, NOTHING, RULES, END)
@@ -398,7 +398,7 @@ FORWARD = {
 )
 def test_any_order_of_events(status: BookingStatus, with_workload: bool, steps: list, facts: list) -> None:  # type: ignore[type-arg]
     """It only goes forward, holds cards exactly while it should, and starts its workload at most once."""
-    row = booking(status, workload=Workload(("true",)) if with_workload else None)
+    row = booking(status, workload=PodWorkload(("true",)) if with_workload else None)
     now = T0
     holds = status is BookingStatus.CONFIRMED
     starts = 0

@@ -4,13 +4,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reservation_core.domain.asked_cards import AskedCards, Earlier, Part
-from reservation_core.domain.card_footprints import FreeCards, Taken, lay_out, place, place_beside_plugin
+from reservation_core.domain.card_footprints import FreeOnNode, Taken, lay_out, place, place_beside_plugin
 
 MEMORY = 16
 
 
-def free(*milli: int) -> FreeCards:
-    return FreeCards(milli, [MEMORY if each == 1000 else MEMORY * each // 1000 for each in milli], MEMORY)
+def free(*milli: int) -> FreeOnNode:
+    return FreeOnNode(milli, [MEMORY if each == 1000 else MEMORY * each // 1000 for each in milli], MEMORY)
 
 
 def test_a_share_goes_where_gpu_manager_would_put_it() -> None:
@@ -19,11 +19,11 @@ def test_a_share_goes_where_gpu_manager_would_put_it() -> None:
         placed = place(asked, free(*milli))
         assert placed is not None
         assert placed.containers == ((0, (card,)),)
-    assert place(AskedCards(parts=(Part(0, 1, 300, 2),)), FreeCards((400, 400), (9, 3), MEMORY)) is not None
-    fuller = place(asked, FreeCards((400, 400), (9, 3), MEMORY))
+    assert place(AskedCards(parts=(Part(0, 1, 300, 2),)), FreeOnNode((400, 400), (9, 3), MEMORY)) is not None
+    fuller = place(asked, FreeOnNode((400, 400), (9, 3), MEMORY))
     assert fuller is not None
     assert fuller.containers == ((0, (1,)),)
-    assert place(asked, FreeCards((400, 400), (1, 1), MEMORY)) is None
+    assert place(asked, FreeOnNode((400, 400), (1, 1), MEMORY)) is None
 
 
 def test_containers_get_cards_of_their_own_or_share_one() -> None:

@@ -12,7 +12,7 @@ from reservation_core.domain.clock_steps import (
     PATIENCE,
     PATIENCE_AFTER_RECORD,
     STEP,
-    Verdict,
+    StepVerdict,
     verdict,
 )
 
@@ -23,25 +23,25 @@ FIVE_MINUTES = timedelta(minutes=5)
 
 @pytest.mark.parametrize("off", [FIVE_MINUTES, -FIVE_MINUTES, STEP, -STEP, 2 * HELD_AT_MOST])
 def test_the_leader_makes_up_for_a_step_and_others_count_on(off: timedelta) -> None:
-    assert verdict(off, QUICK, NONE, leads=True, recorded=False) is Verdict.MAKE_UP
-    assert verdict(off, QUICK, NONE, leads=False, recorded=False) is Verdict.COUNT_ON
+    assert verdict(off, QUICK, NONE, leads=True, recorded=False) is StepVerdict.MAKE_UP
+    assert verdict(off, QUICK, NONE, leads=False, recorded=False) is StepVerdict.COUNT_ON
 
 
 @pytest.mark.parametrize("off", [FIVE_MINUTES, -FIVE_MINUTES])
 def test_a_step_that_no_leader_makes_up_for_is_adopted(off: timedelta) -> None:
-    assert verdict(off, QUICK, PATIENCE, leads=False, recorded=False) is Verdict.ADOPT
+    assert verdict(off, QUICK, PATIENCE, leads=False, recorded=False) is StepVerdict.ADOPT
 
 
 def test_who_differs_from_what_another_has_recorded_goes_by_it_unless_that_passes() -> None:
-    assert verdict(FIVE_MINUTES, QUICK, NONE, leads=True, recorded=True) is Verdict.ADOPT
-    assert verdict(FIVE_MINUTES, QUICK, NONE, leads=False, recorded=True) is Verdict.COUNT_ON
-    assert verdict(FIVE_MINUTES, QUICK, PATIENCE_AFTER_RECORD, leads=False, recorded=True) is Verdict.ADOPT
+    assert verdict(FIVE_MINUTES, QUICK, NONE, leads=True, recorded=True) is StepVerdict.ADOPT
+    assert verdict(FIVE_MINUTES, QUICK, NONE, leads=False, recorded=True) is StepVerdict.COUNT_ON
+    assert verdict(FIVE_MINUTES, QUICK, PATIENCE_AFTER_RECORD, leads=False, recorded=True) is StepVerdict.ADOPT
 
 
 def test_drift_is_adopted_and_what_a_measurement_leaves_open_is_not() -> None:
-    assert verdict(timedelta(milliseconds=30), QUICK, NONE, leads=True, recorded=False) is Verdict.ADOPT
+    assert verdict(timedelta(milliseconds=30), QUICK, NONE, leads=True, recorded=False) is StepVerdict.ADOPT
     unclear = timedelta(milliseconds=80)
-    assert verdict(timedelta(milliseconds=30), unclear, NONE, leads=True, recorded=False) is Verdict.IGNORE
+    assert verdict(timedelta(milliseconds=30), unclear, NONE, leads=True, recorded=False) is StepVerdict.IGNORE
 
 
 @given(
@@ -51,10 +51,10 @@ def test_drift_is_adopted_and_what_a_measurement_leaves_open_is_not() -> None:
     st.booleans(),
 )
 def test_a_slow_answer_decides_nothing(off: timedelta, took: timedelta, leads: bool, recorded: bool) -> None:
-    assert verdict(off, took, PATIENCE, leads=leads, recorded=recorded) is Verdict.IGNORE
+    assert verdict(off, took, PATIENCE, leads=leads, recorded=recorded) is StepVerdict.IGNORE
 
 
 @given(st.timedeltas(), st.timedeltas(NONE, LONGEST_QUESTION), st.timedeltas(NONE, FIVE_MINUTES))
 def test_only_the_leader_makes_up_for_anything(off: timedelta, took: timedelta, pending: timedelta) -> None:
-    assert verdict(off, took, pending, leads=False, recorded=False) is not Verdict.MAKE_UP
-    assert verdict(off, took, pending, leads=True, recorded=False) is not Verdict.COUNT_ON
+    assert verdict(off, took, pending, leads=False, recorded=False) is not StepVerdict.MAKE_UP
+    assert verdict(off, took, pending, leads=True, recorded=False) is not StepVerdict.COUNT_ON

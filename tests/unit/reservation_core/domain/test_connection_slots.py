@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.domain.connection_slots import PATIENCE_S, ConnectionSlots, Room
+from reservation_core.domain.connection_slots import PATIENCE_S, ConnectionSlots, GrantedSlot
 from reservation_core.domain.http_limits import HttpLimits, Refusal, connections_that_fit
 
 MOST, MOST_OF_ONE = 6, 3
@@ -20,7 +20,7 @@ class Connection:
 
 def entered(slots: "ConnectionSlots[Connection]", source: str | None, now: float) -> Connection:
     made = Connection(now, source=source)
-    assert slots.room(source, now) == Room()
+    assert slots.room(source, now) == GrantedSlot()
     slots.enter(made, source)
     return made
 
@@ -29,11 +29,11 @@ def test_the_oldest_stranger_goes_first_then_the_idlest() -> None:
     slots: ConnectionSlots[Connection] = ConnectionSlots(3, 3)
     known, old, young = (entered(slots, None, float(at)) for at in (0, 1, 2))
     slots.know(known)
-    assert slots.room(None, 3.0) == Room(old)
+    assert slots.room(None, 3.0) == GrantedSlot(old)
     slots.enter(Connection(3.0), None)
-    assert slots.room(None, 3.5) == Room(young)
+    assert slots.room(None, 3.5) == GrantedSlot(young)
     slots.enter(Connection(3.5), None)
-    assert slots.room(None, 3.6) == Room(known), "strangers that have only just come are given time"
+    assert slots.room(None, 3.6) == GrantedSlot(known), "strangers that have only just come are given time"
 
 
 def test_nobody_goes_who_works_or_has_only_just_come() -> None:
@@ -42,7 +42,7 @@ def test_nobody_goes_who_works_or_has_only_just_come() -> None:
     slots.know(working)
     working.busy = True
     assert slots.room(None, 10.0) is Refusal.SERVER_FULL
-    assert slots.room(None, 9.5 + PATIENCE_S) == Room(fresh)
+    assert slots.room(None, 9.5 + PATIENCE_S) == GrantedSlot(fresh)
 
 
 def test_a_connection_that_was_used_since_is_not_the_idlest() -> None:
@@ -51,7 +51,7 @@ def test_a_connection_that_was_used_since_is_not_the_idlest() -> None:
     slots.know(first)
     slots.know(second)
     first.used_at = 50.0
-    assert slots.room(None, 60.0) == Room(second)
+    assert slots.room(None, 60.0) == GrantedSlot(second)
 
 
 def test_an_address_that_has_all_of_its_own_displaces_its_own() -> None:
@@ -59,12 +59,12 @@ def test_an_address_that_has_all_of_its_own_displaces_its_own() -> None:
     others = entered(slots, "a", 0.0)
     own = entered(slots, "b", 1.0)
     entered(slots, "b", 1.5).busy = True
-    assert slots.room("b", 5.0) == Room(own)
+    assert slots.room("b", 5.0) == GrantedSlot(own)
     slots.enter(Connection(5.0), "b")
     assert slots.room("b", 5.1) is Refusal.ADDRESS_FULL
-    assert slots.room("c", 5.1) == Room()
+    assert slots.room("c", 5.1) == GrantedSlot()
     slots.leave(others)
-    assert slots.room("a", 5.1) == Room()
+    assert slots.room("a", 5.1) == GrantedSlot()
 
 
 WHAT = st.sampled_from(["come", "know", "work", "rest", "go"])

@@ -25,11 +25,11 @@ from reservation_core.domain.lifecycle import decide, transition
 from reservation_core.domain.model import (
     FINAL_STATUSES,
     JobStatus,
+    PodWorkload,
     Reason,
     ReasonCode,
     Reservation,
     ReservationKind,
-    Workload,
 )
 
 T0 = datetime(2030, 1, 1, 9, tzinfo=UTC)
@@ -53,7 +53,7 @@ def job(status: JobStatus = JobStatus.QUEUED, **fields: object) -> Reservation:
         nodes=1,
         duration=4 * HOUR,
         priority=0,
-        workload=Workload(),
+        workload=PodWorkload(),
         created_at=T0,
         version=1,
     )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from reservation_core.domain.asked_cards import AskedCards, Earlier, Part
 from reservation_core.domain.card_footprints import Footprint, Placed, Taken
 from reservation_core.domain.cards_in_use import CardNode, CardPod, CardsInUse
-from reservation_core.domain.extender_board import BEST, ExtenderBoard, Refused, Verdict
+from reservation_core.domain.extender_board import BEST, ExtenderBoard, FilterVerdict, Refused
 from reservation_core.domain.extender_reasons import UNKNOWN_NODE
 from reservation_core.domain.map_placement import ReservedCards
 from reservation_core.domain.model_quotas import read_quotas
@@ -132,10 +132,10 @@ class World:
                     (board.cards.put_bound if bound else board.cards.assume)(pod, where, footprint)
 
 
-def node_by_node(board: ExtenderBoard, pod: CardPod, names: tuple[str, ...]) -> Verdict:
+def node_by_node(board: ExtenderBoard, pod: CardPod, names: tuple[str, ...]) -> FilterVerdict:
     """What the decision for each node alone says."""
     if pod.asked.none:
-        return Verdict(names, {}, {})
+        return FilterVerdict(names, {}, {})
     fitting, failed, unresolvable = [], {}, {}
     for name in names:
         match board.decide(pod, name):
@@ -145,7 +145,7 @@ def node_by_node(board: ExtenderBoard, pod: CardPod, names: tuple[str, ...]) -> 
                 node = board.cards.nodes.get(name)
                 denied = pod.asked.refused or (node is not None and board._denial(pod, node))
                 (unresolvable if denied else failed)[name] = reason
-    return Verdict(tuple(fitting), failed, unresolvable)
+    return FilterVerdict(tuple(fitting), failed, unresolvable)
 
 
 @settings(max_examples=150, deadline=None)
@@ -176,7 +176,7 @@ def test_what_is_remembered_changes_no_answer(
             _require_best(pod, board.choose(pod, names), verdict, dict(zip(names, scores, strict=True)))
 
 
-def _require_best(pod: CardPod, chosen: Verdict, verdict: Verdict, scores: dict[str, int]) -> None:
+def _require_best(pod: CardPod, chosen: FilterVerdict, verdict: FilterVerdict, scores: dict[str, int]) -> None:
     if pod.asked.none or not verdict.fitting:
         assert chosen == verdict
         return
@@ -193,7 +193,7 @@ def test_a_node_that_takes_anothers_place_is_not_taken_for_it() -> None:
     assert board.filter(pod, names).fitting == ("n0",)
     world.take_in("n0", board)
     world.take_in(CardNode("n1", MODELS[0], plugin_cards=1), board)
-    assert board.filter(pod, names) == Verdict(("n1",), {"n0": UNKNOWN_NODE}, {})
+    assert board.filter(pod, names) == FilterVerdict(("n1",), {"n0": UNKNOWN_NODE}, {})
     assert board.scores(pod, names) == [0, BEST]
 
 

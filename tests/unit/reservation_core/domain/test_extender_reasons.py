@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reservation_core.domain.asked_cards import AskedCards, CardResources, asked_cards
-from reservation_core.domain.card_footprints import FreeCards, lay_out, place
+from reservation_core.domain.card_footprints import FreeOnNode, lay_out, place
 from reservation_core.domain.cards_in_use import CardNode
 from reservation_core.domain.extender_reasons import never_fits
 from reservation_core.domain.model_usage import model_of
@@ -82,7 +82,7 @@ def test_nothing_is_called_impossible_that_finds_room(
     free: list[tuple[int, int]],
 ) -> None:
     asked = asks(*containers, beside=beside, init=init)
-    there = FreeCards([milli for milli, _ in free], [memory for _, memory in free], 8)
+    there = FreeOnNode([milli for milli, _ in free], [memory for _, memory in free], 8)
     if len(there.whole()) < asked.plugin:
         return
     lay_out(AskedCards(plugin=asked.plugin), there, (), ())

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from reservation_core.domain.changes import (
     AvoidNodes,
     CancelRequested,
-    Change,
+    DecidedChange,
     DeletePods,
     EndReached,
     Event,
@@ -38,11 +38,11 @@ from reservation_core.domain.model import (
     FINAL_STATUSES,
     LIVE_STATUSES,
     JobStatus,
+    PodWorkload,
     Reason,
     ReasonCode,
     Reservation,
     ReservationKind,
-    Workload,
 )
 
 T0 = datetime(2030, 1, 1, tzinfo=UTC)
@@ -71,7 +71,7 @@ def queued() -> Reservation:
         nodes=1,
         duration=HOUR,
         priority=0,
-        workload=Workload(),
+        workload=PodWorkload(),
         created_at=T0,
         version=1,
     )
@@ -386,7 +386,7 @@ def test_what_can_not_be_extended_says_what_to_do(row: Reservation, error: type[
 def test_decide_answers_none_when_there_is_nothing_to_write() -> None:
     assert decide(running(), PodsRunning(T0), T0) is None
     change = decide(queued(), CancelRequested("alice"), T0)
-    assert isinstance(change, Change)
+    assert isinstance(change, DecidedChange)
     assert (change.before, change.at) == (queued(), T0)
 
 
@@ -595,7 +595,7 @@ def test_any_order_of_events_is_a_legal_life(events: list[tuple[Event | Allocate
             assert decide_quietly(row, event, now) is None
 
 
-def decide_quietly(row: Reservation, event: Event, now: datetime) -> Change | None:
+def decide_quietly(row: Reservation, event: Event, now: datetime) -> DecidedChange | None:
     """What an event said once more does; a refusal does nothing."""
     try:
         return decide(row, event, now)

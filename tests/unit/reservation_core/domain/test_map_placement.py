@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from reservation_core.domain.map_placement import (
     Bind,
+    BindObstacle,
     Board,
     Burden,
     DeviceUse,
+    MapNode,
     MappedPod,
-    Node,
-    Obstacle,
     Overlap,
     Reserved,
     Wait,
@@ -27,9 +27,9 @@ NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 UUIDS = {index: f"gpu-00000000-0000-0000-0000-00000000000{index}" for index in range(4)}
 
 
-def node(name: str = "worker", label: str | None = "node1", **changes: object) -> Node:
+def node(name: str = "worker", label: str | None = "node1", **changes: object) -> MapNode:
     labels = {} if label is None else {LABEL: label}
-    made = Node(name, labels, ready=True, cordoned=False, taints=(), allocatable={"cpu": 8000, "pods": 10})
+    made = MapNode(name, labels, ready=True, cordoned=False, taints=(), allocatable={"cpu": 8000, "pods": 10})
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
@@ -40,14 +40,14 @@ def pod(devices: tuple[str, ...] = ("0",), *, word: str = "node1", group: str = 
     return replace(MappedPod(name, MapEntry(0, word, devices), burden, Terms()), **changes)  # type: ignore[arg-type]
 
 
-def board(*nodes: Node) -> Board:
+def board(*nodes: MapNode) -> Board:
     made = Board(LABEL)
     for each in nodes or (node(),):
         made.put_node(each)
     return made
 
 
-def obstacle(answer: Bind | Wait) -> Obstacle | None:
+def obstacle(answer: Bind | Wait) -> BindObstacle | None:
     return answer.obstacle if isinstance(answer, Wait) else None
 
 
@@ -61,7 +61,7 @@ def test_the_label_goes_before_the_name() -> None:
 def test_two_nodes_of_one_label_are_an_error_even_if_one_is_called_so() -> None:
     here = board(node("node1", "node1"), node("worker", "node1"))
     answer = here.place(pod(), Overlap.DENY)
-    assert obstacle(answer) is Obstacle.TWO_NODES
+    assert obstacle(answer) is BindObstacle.TWO_NODES
     here.put_node(node("worker", "another"))
     assert here.place(pod(), Overlap.DENY) == Bind("node1")
 
@@ -69,27 +69,31 @@ def test_two_nodes_of_one_label_are_an_error_even_if_one_is_called_so() -> None:
 @pytest.mark.parametrize(
     ("there", "asked", "expected"),
     [
-        (node(), pod(word="node2"), Obstacle.NO_SUCH_NODE),
-        (node(ready=False), pod(), Obstacle.NOT_READY),
-        (node(cordoned=True), pod(), Obstacle.CORDONED),
-        (node(taints=(Taint("a", "b", "NoSchedule"),)), pod(), Obstacle.TAINTED),
-        (node(taints=(Taint("a", "b", "NoExecute"),)), pod(), Obstacle.TAINTED),
+        (node(), pod(word="node2"), BindObstacle.NO_SUCH_NODE),
+        (node(ready=False), pod(), BindObstacle.NOT_READY),
+        (node(cordoned=True), pod(), BindObstacle.CORDONED),
+        (node(taints=(Taint("a", "b", "NoSchedule"),)), pod(), BindObstacle.TAINTED),
+        (node(taints=(Taint("a", "b", "NoExecute"),)), pod(), BindObstacle.TAINTED),
         (node(taints=(Taint("a", "b", "PreferNoSchedule"),)), pod(), None),
         (node(taints=(Taint("a", "b", "NoSchedule"),)),
          pod(terms=Terms(tolerations=(Tolerated("a", "Equal", "b", ""),))),
          None),
-        (node(), pod(terms=Terms(selector=(("zone", "a"),))), Obstacle.NOT_SELECTED),
-        (node(), pod(cpu=8001), Obstacle.NOT_ENOUGH),
+        (node(), pod(terms=Terms(selector=(("zone", "a"),))), BindObstacle.NOT_SELECTED),
+        (node(), pod(cpu=8001), BindObstacle.NOT_ENOUGH),
         (node(), pod(cpu=8000), None),
-        (node(), pod(burden=Burden({"example.com/fpga": 1})), Obstacle.NOT_ENOUGH),
-        (node(card_count=4), pod(("4",)), Obstacle.NO_SUCH_DEVICE),
+        (node(), pod(burden=Burden({"example.com/fpga": 1})), BindObstacle.NOT_ENOUGH),
+        (node(card_count=4), pod(("4",)), BindObstacle.NO_SUCH_DEVICE),
         (node(card_count=4), pod(("3",)), None),
-        (node(card_count=4, uuids=UUIDS), pod(("GPU-00000000-0000-0000-0000-00000000000f",)), Obstacle.NO_SUCH_DEVICE),
+        (
+            node(card_count=4, uuids=UUIDS),
+            pod(("GPU-00000000-0000-0000-0000-00000000000f",)),
+            BindObstacle.NO_SUCH_DEVICE,
+        ),
         (node(card_count=4, uuids=UUIDS), pod(("GPU-00000000-0000-0000-0000-000000000001",)), None),
-        (node(), pod(entry=None, refused="forged"), Obstacle.NOT_ADMITTED),
+        (node(), pod(entry=None, refused="forged"), BindObstacle.NOT_ADMITTED),
     ],
 )  # fmt: skip
-def test_each_obstacle(there: Node, asked: MappedPod, expected: Obstacle | None) -> None:
+def test_each_obstacle(there: MapNode, asked: MappedPod, expected: BindObstacle | None) -> None:
     assert obstacle(board(there).place(asked, Overlap.DENY)) is expected
 
 
@@ -124,7 +128,7 @@ def test_cards_of_two_owners(theirs: tuple[str, ...], mine: tuple[str, ...], mee
     here.take("other", "worker", pod(theirs, group="b", name="ns/other").burden)
     answer = here.place(pod(mine), overlap)
     if meets and overlap is Overlap.DENY:
-        assert obstacle(answer) is Obstacle.DEVICE_IN_USE
+        assert obstacle(answer) is BindObstacle.DEVICE_IN_USE
         assert "ns/other" in str(answer)
     else:
         assert isinstance(answer, Bind)
@@ -143,9 +147,9 @@ def test_a_promised_card(ends_in_h: int | None, booking: str | None, waits: bool
     ends_at = None if ends_in_h is None else NOW + timedelta(hours=ends_in_h)
     asked = pod(ends_at=ends_at, booking_id=booking)
     # Where the webhook does not look at bookings, anybody may have written that.
-    assert obstacle(here.place(asked, Overlap.ALLOW)) is Obstacle.DEVICE_RESERVED
+    assert obstacle(here.place(asked, Overlap.ALLOW)) is BindObstacle.DEVICE_RESERVED
     here.enforce("ns", enforced=True)
-    assert obstacle(here.place(asked, Overlap.ALLOW)) is (Obstacle.DEVICE_RESERVED if waits else None)
+    assert obstacle(here.place(asked, Overlap.ALLOW)) is (BindObstacle.DEVICE_RESERVED if waits else None)
     assert isinstance(here.place(pod(("1",), ends_at=ends_at), Overlap.ALLOW), Bind)
 
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reservation_core.domain.notices import (
+    NoticedEvent,
     NoticeKind,
-    Occurrence,
     ToldOf,
     notice_of,
     one_line,
@@ -26,7 +26,7 @@ JOB = ToldOf("job-1", "job", None, "running", 1, 1, None, NOW - timedelta(hours=
 
 
 def told(kind: NoticeKind, about: ToldOf = BOOKING, **fields: object) -> str:
-    occurrence = Occurrence(kind, "event", NOW, "root", None)
+    occurrence = NoticedEvent(kind, "event", NOW, "root", None)
     notice = notice_of(replace(occurrence, **fields), about, user="ada", delivery="evt-1-ntg-1")  # type: ignore[arg-type]
     return f"{notice.subject}\n{notice.text}"
 
@@ -60,7 +60,7 @@ def test_what_counts_is_in_it(kind: NoticeKind, words: str) -> None:
 def test_of_a_pod_that_had_to_go_it_is_said_which_and_why(about: ToldOf | None) -> None:
     data = {"namespace": "lab", "name": "train-0\nX", "why": "Its cards are needed for bkg-7."}
     reason = data["why"] if about is not None else None
-    occurrence = Occurrence(NoticeKind.ENDED, "pod_displaced", NOW, "system", reason, data)
+    occurrence = NoticedEvent(NoticeKind.ENDED, "pod_displaced", NOW, "system", reason, data)
     notice = notice_of(occurrence, about, user="ada", delivery="evt-1-ntg-1")
     assert notice.subject == "[gpu-dev] pod lab/train-0 X: ended"
     assert notice.text == "Your pod lab/train-0 X is ended before its time.\n\nIts cards are needed for bkg-7."
@@ -99,7 +99,7 @@ def test_a_job_that_ended_well_says_so() -> None:
 @given(st.text(max_size=300), st.text(max_size=3000))
 def test_names_and_reasons_stay_on_their_line(name: str, reason: str) -> None:
     notice = notice_of(
-        Occurrence(NoticeKind.FAILED, "failed", NOW, "system", reason or None),
+        NoticedEvent(NoticeKind.FAILED, "failed", NOW, "system", reason or None),
         replace(JOB, name=name or None), user="ada", delivery="d",
     )  # fmt: skip
     assert notice.subject.isprintable()

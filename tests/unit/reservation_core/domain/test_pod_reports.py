@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reservation_core.domain.pod_reports import Admission, BookedSlot, Outcome, PodReport, Register
+from reservation_core.domain.pod_reports import Admission, BookedSlot, PodReport, Register, ReportOutcome
 
 NINE = datetime(2030, 1, 1, 9, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -35,11 +35,11 @@ def row(booking: str, admitted: datetime, ended: datetime | None = None) -> Admi
 def test_a_pod_counts_since_it_began_and_again_changes_nothing() -> None:
     register = Register([MORNING], [], NINE + 20 * MINUTE)
     judged = register.report(pod(since=NINE + 5 * MINUTE))
-    assert (judged.outcome, judged.booking_id, judged.until) == (Outcome.RECORDED, "bkg-a", NINE + HOUR)
+    assert (judged.outcome, judged.booking_id, judged.until) == (ReportOutcome.RECORDED, "bkg-a", NINE + HOUR)
     assert list(register.new.values()) == [row("bkg-a", NINE + 5 * MINUTE)]
-    assert register.report(pod(since=NINE + 5 * MINUTE)).outcome is Outcome.UNCHANGED
+    assert register.report(pod(since=NINE + 5 * MINUTE)).outcome is ReportOutcome.UNCHANGED
     later = Register([MORNING], register.new.values(), NINE + 30 * MINUTE)
-    assert later.report(pod(since=NINE)).outcome is Outcome.UNCHANGED
+    assert later.report(pod(since=NINE)).outcome is ReportOutcome.UNCHANGED
     assert not later.new
     assert not later.ended
 
@@ -52,11 +52,11 @@ def test_what_ran_before_the_slot_counts_from_its_beginning() -> None:
 
 def test_an_end_closes_and_stays() -> None:
     register = Register([MORNING], [row("bkg-a", NINE)], NINE + 40 * MINUTE)
-    assert register.report(pod(ended_at=NINE + 30 * MINUTE)).outcome is Outcome.ENDED
+    assert register.report(pod(ended_at=NINE + 30 * MINUTE)).outcome is ReportOutcome.ENDED
     assert list(register.ended.values()) == [row("bkg-a", NINE, NINE + 30 * MINUTE)]
     # A report that was sent before it comes after it.
-    assert register.report(pod(since=NINE)).outcome is Outcome.UNCHANGED
-    assert register.report(pod(ended_at=NINE + 35 * MINUTE)).outcome is Outcome.UNCHANGED
+    assert register.report(pod(since=NINE)).outcome is ReportOutcome.UNCHANGED
+    assert register.report(pod(ended_at=NINE + 35 * MINUTE)).outcome is ReportOutcome.UNCHANGED
     assert list(register.ended.values()) == [row("bkg-a", NINE, NINE + 30 * MINUTE)]
 
 
@@ -66,10 +66,10 @@ def test_an_end_that_is_told_again_uses_no_other_booking_of_that_time(booking: s
     ended = row("bkg-a", NINE, NINE + 30 * MINUTE)
     register = Register([MORNING, beside], [ended], NINE + 40 * MINUTE)
     again = register.report(pod(booking_id=booking, since=NINE, ended_at=NINE + 30 * MINUTE))
-    assert (again.outcome, again.reason) == (Outcome.UNCHANGED, "Its end is known.")
+    assert (again.outcome, again.reason) == (ReportOutcome.UNCHANGED, "Its end is known.")
     assert not register.new
     # What is told of later is news.
-    assert register.report(pod(since=NINE, ended_at=NINE + 35 * MINUTE)).outcome is Outcome.RECORDED
+    assert register.report(pod(since=NINE, ended_at=NINE + 35 * MINUTE)).outcome is ReportOutcome.RECORDED
 
 
 def test_an_end_that_is_ahead_is_now() -> None:
@@ -81,14 +81,14 @@ def test_an_end_that_is_ahead_is_now() -> None:
 def test_one_that_came_and_went_unseen_is_recorded_whole() -> None:
     register = Register([MORNING], [], NINE + 3 * HOUR)
     judged = register.report(pod(since=NINE + MINUTE, ended_at=NINE + 9 * MINUTE))
-    assert judged.outcome is Outcome.RECORDED
+    assert judged.outcome is ReportOutcome.RECORDED
     assert list(register.new.values()) == [row("bkg-a", NINE + MINUTE, NINE + 9 * MINUTE)]
 
 
 def test_a_pod_goes_on_in_the_next_booking() -> None:
     register = Register([MORNING, NEXT], [row("bkg-a", NINE)], NINE + HOUR + MINUTE)
     judged = register.report(pod())
-    assert (judged.outcome, judged.booking_id) == (Outcome.RECORDED, "bkg-b")
+    assert (judged.outcome, judged.booking_id) == (ReportOutcome.RECORDED, "bkg-b")
     assert list(register.ended.values()) == [row("bkg-a", NINE, NINE + HOUR)]
     assert list(register.new.values()) == [row("bkg-b", NINE + HOUR)]
 
@@ -104,26 +104,26 @@ def test_no_time_of_a_pod_counts_in_two_bookings(used: Admission, begins: dateti
     """Two bookings at the same time, and another is named than the one that it was recorded in."""
     beside = BookedSlot("bkg-b", "ada", "h100", 2, NINE, NINE + 2 * HOUR)
     register = Register([MORNING, beside], [used], NINE + 50 * MINUTE)
-    assert register.report(pod(booking_id="bkg-b", since=NINE + 10 * MINUTE)).outcome is Outcome.RECORDED
+    assert register.report(pod(booking_id="bkg-b", since=NINE + 10 * MINUTE)).outcome is ReportOutcome.RECORDED
     assert list(register.new.values()) == [row("bkg-b", begins)]
 
 
 @pytest.mark.parametrize(
     ("report", "outcome"),
     [
-        (pod(user="bob"), Outcome.NO_BOOKING),
-        (pod(gpus=3), Outcome.NO_BOOKING),
-        (pod(gpu_type="t4"), Outcome.NO_BOOKING),
-        (pod(booking_id="bkg-z"), Outcome.NO_BOOKING),
-        (pod(booking_id="bkg-a", user="bob"), Outcome.NO_BOOKING),
-        (pod(booking_id="bkg-a", gpus=3), Outcome.NO_BOOKING),
-        (pod(booking_id="bkg-a", gpu_type="t4"), Outcome.NO_BOOKING),
-        (pod(booking_id="bkg-b"), Outcome.NOT_IN_SLOT),
-        (pod(booking_id="bkg-a", since=NINE - HOUR, ended_at=NINE - MINUTE), Outcome.NOT_IN_SLOT),
-        (pod(ended_at=NINE), Outcome.NOT_IN_SLOT),
+        (pod(user="bob"), ReportOutcome.NO_BOOKING),
+        (pod(gpus=3), ReportOutcome.NO_BOOKING),
+        (pod(gpu_type="t4"), ReportOutcome.NO_BOOKING),
+        (pod(booking_id="bkg-z"), ReportOutcome.NO_BOOKING),
+        (pod(booking_id="bkg-a", user="bob"), ReportOutcome.NO_BOOKING),
+        (pod(booking_id="bkg-a", gpus=3), ReportOutcome.NO_BOOKING),
+        (pod(booking_id="bkg-a", gpu_type="t4"), ReportOutcome.NO_BOOKING),
+        (pod(booking_id="bkg-b"), ReportOutcome.NOT_IN_SLOT),
+        (pod(booking_id="bkg-a", since=NINE - HOUR, ended_at=NINE - MINUTE), ReportOutcome.NOT_IN_SLOT),
+        (pod(ended_at=NINE), ReportOutcome.NOT_IN_SLOT),
     ],
 )
-def test_what_counts_as_nobodys_use(report: PodReport, outcome: Outcome) -> None:
+def test_what_counts_as_nobodys_use(report: PodReport, outcome: ReportOutcome) -> None:
     register = Register([MORNING, NEXT], [], NINE + MINUTE)
     judged = register.report(report)
     assert (judged.outcome, judged.booking_id, judged.until) == (outcome, None, None)
@@ -137,8 +137,8 @@ def test_a_booking_that_is_named_is_told_to_be_too_small_and_what_is_known_stand
     refused = register.report(pod(uid="u-2", booking_id="bkg-a", gpus=64, gpu_type="t4"))
     assert refused.reason == "bkg-a has 2 h100, the pod has 64 t4."
     # The cards of a booking can change under a pod that was recorded.
-    assert register.report(pod(booking_id="bkg-a", gpus=64)).outcome is Outcome.UNCHANGED
-    assert register.report(pod(booking_id="bkg-a", gpus=64, ended_at=NINE + MINUTE)).outcome is Outcome.ENDED
+    assert register.report(pod(booking_id="bkg-a", gpus=64)).outcome is ReportOutcome.UNCHANGED
+    assert register.report(pod(booking_id="bkg-a", gpus=64, ended_at=NINE + MINUTE)).outcome is ReportOutcome.ENDED
 
 
 minutes = st.integers(-30, 200).map(lambda m: NINE + m * MINUTE)

@@ -6,11 +6,11 @@ from reservation_core.domain.model import (
     AllocatedGpu,
     JobStatus,
     PodName,
+    PodWorkload,
     Reason,
     ReasonCode,
     Reservation,
     ReservationKind,
-    Workload,
 )
 from reservation_core.domain.pods import master_port, pod_environment, pod_specs
 
@@ -35,7 +35,7 @@ def reservation(**env: str) -> Reservation:
         nodes=1,
         duration=timedelta(hours=4),
         priority=0,
-        workload=Workload(("python", "train.py"), env=tuple(env.items()), working_dir="/data"),
+        workload=PodWorkload(("python", "train.py"), env=tuple(env.items()), working_dir="/data"),
         created_at=NOW,
         version=1,
         attempt=3,

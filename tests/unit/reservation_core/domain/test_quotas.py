@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from reservation_core.domain.limits import Policy, PolicyRule, Rules, Scope
 from reservation_core.domain.model import ReasonCode, ReservationKind
-from reservation_core.domain.plan import Asker, PlacedGpu, Slot, Start
+from reservation_core.domain.plan import Asker, PlacedGpu, PlannedSlot, Start
 from reservation_core.domain.quotas import Ruling, counts_hours, limits_starts, spent
 from reservation_core.domain.rules import Holding
 from tests.unit.reservation_core.domain.worlds import MINUTE, T0, at
@@ -38,13 +38,13 @@ def test_what_was_allowed_counts_for_the_next() -> None:
     assert refused.code is ReasonCode.QUOTA_REACHED
     assert "2 are held at that time; at most 2 at once are allowed (user ann)" in refused.detail
     assert ruling.refuses_start(start("job-3", 10, asker=None)) is None
-    slot = Slot("job-2", at(10), at(20), CARDS, asker=ANN)
+    slot = PlannedSlot("job-2", at(10), at(20), CARDS, asker=ANN)
     assert ruling.refuses_slot(slot) is None
     # Its own slot is no hindrance, that of another is.
     assert ruling.refuses_slot(replace(slot, start=at(12), end=at(22))) is None
-    assert ruling.refuses_slot(Slot("job-4", at(20), at(30), CARDS, asker=ANN)) is not None
-    assert ruling.refuses_slot(Slot("job-4", at(22), at(30), CARDS, asker=ANN)) is None
-    assert ruling.refuses_slot(Slot("job-5", at(0), at(30), CARDS)) is None
+    assert ruling.refuses_slot(PlannedSlot("job-4", at(20), at(30), CARDS, asker=ANN)) is not None
+    assert ruling.refuses_slot(PlannedSlot("job-4", at(22), at(30), CARDS, asker=ANN)) is None
+    assert ruling.refuses_slot(PlannedSlot("job-5", at(0), at(30), CARDS)) is None
 
 
 def test_what_was_given_after_a_slot_takes_nothing_from_it() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from reservation_core.domain.replicas import CLOCKS_DIFFER, ReplicationLag, ServerProgress, Standing, standing
+from reservation_core.domain.replicas import CLOCKS_DIFFER, ReplicaStanding, ReplicationLag, ServerProgress, standing
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 PRIMARY = ServerProgress(follows=False, position=100, system=7, timeline="00000001", at=AT)
@@ -16,7 +16,7 @@ SOON = timedelta(milliseconds=3)
 
 
 def test_one_that_shows_all_that_the_primary_had_may_be_read() -> None:
-    for position, found in ((99, Standing.BEHIND), (100, Standing.WHOLE), (101, Standing.WHOLE)):
+    for position, found in ((99, ReplicaStanding.BEHIND), (100, ReplicaStanding.WHOLE), (101, ReplicaStanding.WHOLE)):
         assert standing(replace(REPLICA, position=position), PRIMARY, SOON) is found
 
 
@@ -33,17 +33,17 @@ def test_one_that_shows_all_that_the_primary_had_may_be_read() -> None:
     ids=["promoted", "another system", "another timeline", "nothing replayed", "clock behind", "clock ahead"],
 )
 def test_what_is_no_replica_of_it_may_not(replica: ServerProgress) -> None:
-    assert standing(replica, PRIMARY, SOON) is Standing.OTHER
+    assert standing(replica, PRIMARY, SOON) is ReplicaStanding.OTHER
 
 
 def test_a_primary_that_follows_is_no_measure() -> None:
-    assert standing(REPLICA, replace(PRIMARY, follows=True), SOON) is Standing.OTHER
-    assert standing(REPLICA, replace(PRIMARY, position=None), SOON) is Standing.OTHER
+    assert standing(REPLICA, replace(PRIMARY, follows=True), SOON) is ReplicaStanding.OTHER
+    assert standing(REPLICA, replace(PRIMARY, position=None), SOON) is ReplicaStanding.OTHER
 
 
 def test_the_clock_may_go_on_as_long_as_the_question_took() -> None:
     late = replace(REPLICA, at=AT + timedelta(seconds=30))
-    assert standing(late, PRIMARY, timedelta(seconds=30)) is Standing.WHOLE
+    assert standing(late, PRIMARY, timedelta(seconds=30)) is ReplicaStanding.WHOLE
 
 
 STEPS = st.lists(

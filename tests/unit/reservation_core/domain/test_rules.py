@@ -22,9 +22,9 @@ from reservation_core.domain.model import ReservationKind
 from reservation_core.domain.quota_windows import week_start, whole_minute
 from reservation_core.domain.rules import (
     NOTHING_HELD,
-    BrokenRule,
     Holding,
     OpenBooking,
+    RuleBreach,
     RuleRequest,
     UsageView,
     check,
@@ -292,7 +292,7 @@ def test_the_earliest_start_is_the_oracles(case: Case) -> None:
     assert found == next(starts, None)
 
 
-def rule_of(broken: BrokenRule) -> tuple[str, list[str]]:
+def rule_of(broken: RuleBreach) -> tuple[str, list[str]]:
     """A quota of a user and one of their project are two rules of one code."""
     return broken.code, re.findall(r"\((?:user|project|everybody)[^)]*\)", broken.detail)
 

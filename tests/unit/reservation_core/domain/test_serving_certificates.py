@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from reservation_core.domain.serving_certificates import (
     Authority,
+    CertificateStep,
     Holdings,
     RenewalRules,
     Serving,
-    Step,
     authorities_alive,
     next_step,
 )
@@ -37,27 +37,27 @@ def holdings(
 @pytest.mark.parametrize(
     ("held", "trusted", "after", "step"),
     [
-        (None, True, 0 * DAY, Step.CREATE),
-        (holdings(None), True, 0 * DAY, Step.CREATE),
-        (holdings(serving()), False, 0 * DAY, Step.TRUST),
-        (holdings(serving()), True, 0 * DAY, Step.WAIT),
-        (holdings(serving()), True, 59 * DAY, Step.WAIT),
-        (holdings(serving()), True, 60 * DAY, Step.STAGE),
-        (holdings(serving()), True, 90 * DAY, Step.CREATE),
-        (holdings(serving(), None, Authority("another", NOW + 90 * DAY)), True, 0 * DAY, Step.CREATE),
-        (holdings(serving(names=frozenset({"old.svc"}))), True, 0 * DAY, Step.STAGE),
-        (holdings(serving(), serving(NOW + 60 * DAY, "b")), False, 60 * DAY, Step.TRUST),
-        (holdings(serving(), serving(NOW + 60 * DAY, "b")), True, 60 * DAY, Step.WAIT),
-        (holdings(serving(), serving(NOW + 60 * DAY, "b")), True, 60 * DAY + RULES.settle, Step.PROMOTE),
-        (holdings(serving(), serving(NOW + 60 * DAY, "b", frozenset({"x"}))), True, 61 * DAY, Step.STAGE),
+        (None, True, 0 * DAY, CertificateStep.CREATE),
+        (holdings(None), True, 0 * DAY, CertificateStep.CREATE),
+        (holdings(serving()), False, 0 * DAY, CertificateStep.TRUST),
+        (holdings(serving()), True, 0 * DAY, CertificateStep.WAIT),
+        (holdings(serving()), True, 59 * DAY, CertificateStep.WAIT),
+        (holdings(serving()), True, 60 * DAY, CertificateStep.STAGE),
+        (holdings(serving()), True, 90 * DAY, CertificateStep.CREATE),
+        (holdings(serving(), None, Authority("another", NOW + 90 * DAY)), True, 0 * DAY, CertificateStep.CREATE),
+        (holdings(serving(names=frozenset({"old.svc"}))), True, 0 * DAY, CertificateStep.STAGE),
+        (holdings(serving(), serving(NOW + 60 * DAY, "b")), False, 60 * DAY, CertificateStep.TRUST),
+        (holdings(serving(), serving(NOW + 60 * DAY, "b")), True, 60 * DAY, CertificateStep.WAIT),
+        (holdings(serving(), serving(NOW + 60 * DAY, "b")), True, 60 * DAY + RULES.settle, CertificateStep.PROMOTE),
+        (holdings(serving(), serving(NOW + 60 * DAY, "b", frozenset({"x"}))), True, 61 * DAY, CertificateStep.STAGE),
         (holdings(serving(NOW, "b"), None, Authority("b", NOW + 90 * DAY), Authority("a", NOW + DAY)), True, 2 * DAY,
-         Step.FORGET),
-        (holdings(None, None, Authority("theirs", NOW + DAY), ours=False), False, 99 * DAY, Step.TRUST),
-        (holdings(None, None, Authority("theirs", NOW + DAY), ours=False), True, 99 * DAY, Step.WAIT),
-        (holdings(None, ours=False), False, 0 * DAY, Step.WAIT),
+         CertificateStep.FORGET),
+        (holdings(None, None, Authority("theirs", NOW + DAY), ours=False), False, 99 * DAY, CertificateStep.TRUST),
+        (holdings(None, None, Authority("theirs", NOW + DAY), ours=False), True, 99 * DAY, CertificateStep.WAIT),
+        (holdings(None, ours=False), False, 0 * DAY, CertificateStep.WAIT),
     ],
 )  # fmt: skip
-def test_the_next_step(held: Holdings | None, trusted: bool, after: timedelta, step: Step) -> None:
+def test_the_next_step(held: Holdings | None, trusted: bool, after: timedelta, step: CertificateStep) -> None:
     assert next_step(held, trusted, RULES, NOW + after) is step
 
 
@@ -67,7 +67,7 @@ class Replica:
 
     version: int = -1
     held: Holdings | None = None
-    step: Step = Step.WAIT
+    step: CertificateStep = CertificateStep.WAIT
 
 
 class World:
@@ -86,30 +86,30 @@ class World:
         replica.step = next_step(self.held, trusted, RULES, self.now)
 
     def write(self, replica: Replica) -> None:
-        if replica.version != self.version or replica.step is Step.WAIT:
+        if replica.version != self.version or replica.step is CertificateStep.WAIT:
             return  # overtaken: the API server refuses it
         held = replica.held
-        if replica.step is Step.TRUST:
+        if replica.step is CertificateStep.TRUST:
             assert held is not None
             self.trusted = authorities_alive(held, self.now)
         else:
             self.held = self._written(replica.step, held)
             self.version += 1
-        replica.step = Step.WAIT
+        replica.step = CertificateStep.WAIT
 
-    def _written(self, step: Step, held: Holdings | None) -> Holdings:
+    def _written(self, step: CertificateStep, held: Holdings | None) -> Holdings:
         alive = authorities_alive(held, self.now) if held else frozenset()
         kept = tuple(each for each in (held.authorities if held else ()) if each.fingerprint in alive)
-        if step in (Step.CREATE, Step.STAGE):
+        if step in (CertificateStep.CREATE, CertificateStep.STAGE):
             self.made += 1
             made = serving(self.now, str(self.made))
             authorities = (Authority(made.authority, made.ends_at), *kept)
-            if step is Step.CREATE:
+            if step is CertificateStep.CREATE:
                 return Holdings(made, None, authorities, ours=True)
             assert held is not None
             return replace(held, coming=made, authorities=authorities)
         assert held is not None
-        if step is Step.PROMOTE:
+        if step is CertificateStep.PROMOTE:
             return replace(held, serving=held.coming, coming=None)
         return replace(held, authorities=kept)
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from reservation_core.domain import share_claims
 from reservation_core.domain.asked_cards import AskedCards, Earlier, Part
-from reservation_core.domain.card_footprints import FreeCards, place, place_beside_plugin
+from reservation_core.domain.card_footprints import FreeOnNode, place, place_beside_plugin
 from reservation_core.domain.cards_in_use import CardPod
 from reservation_core.domain.model_usage import ModelUsage, model_of
 from reservation_core.domain.share_claims import ShareClaims, fit_in_any_order
@@ -45,15 +45,15 @@ def test_who_claims_nothing_any_more_counts_on_no_node() -> None:
 def test_what_fits_in_one_order_and_not_in_another_does_not_fit() -> None:
     # 0.5 and 0.5 first share a card; 0.6 and 0.4 then share the other. 0.4 beside a 0.5 leaves no room for the 0.5.
     asked = [share(500), share(500), share(600), share(400)]
-    free = FreeCards([1000, 1000], [8, 8], 8)
+    free = FreeOnNode([1000, 1000], [8, 8], 8)
     assert all(place(each, free) is not None for each in asked)
-    assert not fit_in_any_order(asked, FreeCards([1000, 1000], [8, 8], 8))
-    assert fit_in_any_order(asked, FreeCards([1000, 1000, 1000], [8, 8, 8], 8))
+    assert not fit_in_any_order(asked, FreeOnNode([1000, 1000], [8, 8], 8))
+    assert fit_in_any_order(asked, FreeOnNode([1000, 1000, 1000], [8, 8, 8], 8))
 
 
 def test_who_can_take_nothing_that_others_need_is_not_tried_in_all_orders(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(share_claims, "_TRIED", 0)
-    free = FreeCards([1000] * 8, [80] * 8, 80)
+    free = FreeOnNode([1000] * 8, [80] * 8, 80)
     assert fit_in_any_order([share(10 + number, 1) for number in range(30)], free)
     assert fit_in_any_order([share(600, 40)] * 8, free)
     assert fit_in_any_order([share(1000, cards=4), share(1000, cards=2), AskedCards(plugin=2)], free)
@@ -61,23 +61,23 @@ def test_who_can_take_nothing_that_others_need_is_not_tried_in_all_orders(monkey
 
 
 def test_who_takes_one_unit_too_much_of_the_only_card_for_another_is_in_its_way() -> None:
-    cards = FreeCards([1000, 400], [8, 0], 8)  # only the second one's memory keeps a small one off it
+    cards = FreeOnNode([1000, 400], [8, 0], 8)  # only the second one's memory keeps a small one off it
     assert fit_in_any_order([share(700), share(300, 1)], cards)
     assert not fit_in_any_order([share(700), share(301, 1)], cards)
-    cards = FreeCards([1000, 50], [8, 8], 8)
+    cards = FreeOnNode([1000, 50], [8, 8], 8)
     assert fit_in_any_order([share(100, 7), share(100, 1)], cards)
     assert not fit_in_any_order([share(100, 8), share(100, 1)], cards)
 
 
 def test_nodes_that_are_alike_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = [share(500), share(490), share(510), share(400)]
-    assert fit_in_any_order(asked, FreeCards([1000, 900], [8, 8], 8)) is False
+    assert fit_in_any_order(asked, FreeOnNode([1000, 900], [8, 8], 8)) is False
     monkeypatch.delattr(share_claims, "place_beside_plugin")
-    assert fit_in_any_order(asked[::-1], FreeCards([900, 1000], [8, 8], 8)) is False
+    assert fit_in_any_order(asked[::-1], FreeOnNode([900, 1000], [8, 8], 8)) is False
 
 
 def test_what_is_too_much_to_say_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    free = FreeCards([1000] * 8, [80] * 8, 80)
+    free = FreeOnNode([1000] * 8, [80] * 8, 80)
     assert fit_in_any_order([share(100)] * 80, free)
     assert fit_in_any_order([share(310, 20)] * 18, free)
     monkeypatch.setattr(share_claims, "_TRIED", 3)
@@ -103,8 +103,8 @@ _FREE = st.lists(st.sampled_from([(1000, 4), (700, 3), (700, 1), (500, 4)]), min
 @given(st.lists(_SIMPLE, min_size=1, max_size=5) | st.lists(_ANY, min_size=1, max_size=3), _FREE)
 @settings(max_examples=300, deadline=None)
 def test_it_is_what_trying_all_orders_finds(asked: list[AskedCards], cards: list[tuple[int, int]]) -> None:
-    def free() -> FreeCards:
-        return FreeCards([milli for milli, _ in cards], [memory for _, memory in cards], 4)
+    def free() -> FreeOnNode:
+        return FreeOnNode([milli for milli, _ in cards], [memory for _, memory in cards], 4)
 
     def all_come(order: tuple[AskedCards, ...]) -> bool:
         there = free()

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from reservation_core.domain.model import GpuCondition
-from reservation_core.domain.plan import Commitment, Slot, Start, Waiting
+from reservation_core.domain.plan import Commitment, PlannedSlot, Start, Waiting
 from reservation_core.domain.policy import PlanningState
 from reservation_core.domain.slots import LAPSED, UNUSABLE
 from tests.unit.reservation_core.domain.worlds import (
@@ -30,13 +30,13 @@ thousand = settings(max_examples=1000, deadline=None, suppress_health_check=list
 ALL = 1000
 
 
-def rows_of(slot: Slot) -> list[Commitment]:
+def rows_of(slot: PlannedSlot) -> list[Commitment]:
     return [Commitment(slot.id, gpu.gpu_id, slot.start, slot.end, False, planned=True) for gpu in slot.gpus]
 
 
-def all_slots(state: PlanningState, now: datetime = T0) -> list[Slot]:
+def all_slots(state: PlanningState, now: datetime = T0) -> list[PlannedSlot]:
     """Every slot there is to write, when nobody can start."""
-    slots: list[Slot] = []
+    slots: list[PlannedSlot] = []
     for _ in range(ALL):
         plan = state.plan_slots(now, ALL, ALL)
         slots += plan.slots
@@ -59,7 +59,7 @@ class Played:
         self.rows: dict[str, list[Commitment]] = {}
         for row in world.commitments:
             self.rows.setdefault(row.reservation_id, []).append(row)
-        self.slots: dict[str, Slot] = {}
+        self.slots: dict[str, PlannedSlot] = {}
         self.moves = 0
 
     def others(self, reservation_id: str) -> list[Commitment]:
@@ -86,7 +86,7 @@ class Played:
         assert slot is None or start.start <= max(slot.start, self.now)
         self.rows[start.id] = commitments_of(start)
 
-    def give(self, slot: Slot) -> None:
+    def give(self, slot: PlannedSlot) -> None:
         before = self.slots.get(slot.id)
         assert before is None or slot.start < before.start
         self.moves += before is not None
@@ -94,7 +94,7 @@ class Played:
         self.slots[slot.id] = slot
 
 
-def check_slot(world: World, rows: list[Commitment], wanted: Waiting, slot: Slot, now: datetime) -> None:
+def check_slot(world: World, rows: list[Commitment], wanted: Waiting, slot: PlannedSlot, now: datetime) -> None:
     assert slot.end == slot.start + wanted.length
     ids = {gpu.gpu_id for gpu in slot.gpus}
     lawful = {
@@ -278,7 +278,7 @@ def test_a_part_of_the_work_ends_when_it_is_enough_and_the_next_goes_on(world: W
     at_once, in_parts = world.state(), world.state()
     assert at_once.plan_starts(T0, ALL) == in_parts.plan_starts(T0, ALL)
     wanted = at_once.plan_slots(T0, ALL, ALL).slots
-    given: list[Slot] = []
+    given: list[PlannedSlot] = []
     for _ in range(ALL):
         part = in_parts.plan_slots(T0, ALL, ALL, enough=lambda: True)
         assert len(part.slots) <= 1

@@ -10,7 +10,7 @@ from reservation_core.domain.bookings import Span, Wanted
 from reservation_core.domain.calendar import Range, to_micros
 from reservation_core.domain.card_choice import BookableCard, choose, with_booked
 from reservation_core.domain.free_cards import FreeCards, Freed
-from reservation_core.domain.waitlist import Line, Turns, WaitingRequest
+from reservation_core.domain.waitlist import WaitingRequest, WaitlistPass, WaitlistState
 
 T0 = datetime(2030, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -31,10 +31,10 @@ def request(name: str, gpus: int, first: int, last: int, gpu_type: str | None = 
 def served(
     line: list[WaitingRequest], cards: list[BookableCard], not_allowed: frozenset[str] = frozenset()
 ) -> list[str]:
-    return served_in(Turns(line, cards, T0), not_allowed)
+    return served_in(WaitlistPass(line, cards, T0), not_allowed)
 
 
-def served_in(turns: Turns, not_allowed: frozenset[str] = frozenset()) -> list[str]:
+def served_in(turns: WaitlistPass, not_allowed: frozenset[str] = frozenset()) -> list[str]:
     """A whole pass: who has something after it."""
     found = []
     while not turns.over:
@@ -187,7 +187,7 @@ STEPS = st.lists(
 def test_who_is_served_is_the_same_as_if_everybody_were_looked_at_each_time(steps: list[object]) -> None:
     taken: list[tuple[int, int, int]] = []  # card, from, until
     line: list[WaitingRequest] = []
-    known, number, looked_at, all_of_them = Line(), 0, 0, 0
+    known, number, looked_at, all_of_them = WaitlistState(), 0, 0, 0
 
     def calendar() -> list[BookableCard]:
         return [card(each, *sorted((s, e) for c, s, e in taken if c == each)) for each in range(5)]
@@ -220,7 +220,7 @@ def test_who_is_served_is_the_same_as_if_everybody_were_looked_at_each_time(step
 
 
 def test_what_was_given_and_given_back_between_two_looks_is_seen() -> None:
-    known = Line()
+    known = WaitlistState()
     line = [request("first", 1, 1, 3), request("second", 1, 1, 3)]
     turns = known.begin(line, [card(0)], T0, everybody=False)
     assert served_in(turns) == ["first"]
@@ -231,7 +231,7 @@ def test_what_was_given_and_given_back_between_two_looks_is_seen() -> None:
 
 
 def test_nobody_is_looked_at_again_while_nothing_comes_free_for_them() -> None:
-    known = Line()
+    known = WaitlistState()
     line = [request("a", 1, 1, 3), request("b", 1, 5, 7, "t4"), request("c", 1, 9, 10)]
     full = [card(0, (0, 20)), card(1, (0, 20), gpu_type="t4", node="b")]
     known.end(known.begin(line, full, T0, everybody=False))

@@ -12,7 +12,7 @@ from reservation_core.domain.extender_marks import ASKED_AGAIN, CARDS, read_foot
 from reservation_core.domain.model_quotas import ModelQuotas
 from reservation_core.ports.card_cluster import CardNodeSeen, CardPodSeen, CardSight, QuotasGone, QuotasSeen
 from reservation_core.ports.cluster import ClusterUnavailableError
-from reservation_core.ports.map_cluster import BindRefusedError, NodeGone, PodChangedError, PodGone, PodRef
+from reservation_core.ports.map_cluster import MappedBindRefusedError, NodeGone, PodChangedError, PodGone, PodRef
 
 LATEST_S = 4.0
 """How long after it was asked the server carries out a bind at the latest."""
@@ -237,7 +237,7 @@ class View:
             return
         match self.chance.choice(["refused", "lost", "late", "never", "hangs"]):
             case "refused":
-                raise BindRefusedError("not today")
+                raise MappedBindRefusedError("not today")
             case "lost":
                 self._bound(pod, node, marks)
             case "late":

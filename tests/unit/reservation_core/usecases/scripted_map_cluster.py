@@ -5,10 +5,10 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from reservation_core.domain.map_placement import Board, MappedPod, Node, Overlap, Wait
+from reservation_core.domain.map_placement import Board, MapNode, MappedPod, Overlap, Wait
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.map_cluster import (
-    BindRefusedError,
+    MappedBindRefusedError,
     NodeGone,
     NodeSeen,
     PodBound,
@@ -35,13 +35,13 @@ class Truth:
     """What the API server has, and every breach of what must never be."""
 
     def __init__(self) -> None:
-        self.nodes: dict[str, Node] = {}
+        self.nodes: dict[str, MapNode] = {}
         self.pods: dict[str, Pod] = {}
         self.watchers: list[View] = []
         self.breaches: list[str] = []
         self.binds = 0
 
-    def put_node(self, node: Node) -> None:
+    def put_node(self, node: MapNode) -> None:
         self.nodes[node.name] = node
         self._tell(NodeSeen(node))
 
@@ -188,7 +188,7 @@ class View:
             return
         match self.chance.choice(["refused", "lost", "late", "never", "hangs"]):
             case "refused":
-                raise BindRefusedError("not today")
+                raise MappedBindRefusedError("not today")
             case "lost":
                 self.truth.bind(pod.uid, node)
             case "late":

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reservation_core.domain.map_placement import Burden, DeviceUse, MappedPod, Node, Reserved
+from reservation_core.domain.map_placement import Burden, DeviceUse, MapNode, MappedPod, Reserved
 from reservation_core.domain.node_choice_terms import Terms
 from reservation_core.domain.scheduling_map import MapEntry
 from reservation_core.ports.map_cluster import NodeSeen, PodBound, PodChangedError, PodRef, PodWaiting, Sight
@@ -24,8 +24,8 @@ RULES = BindRules(parallel=4)
 SWEEP_S = 30.0
 
 
-def node(name: str = "w0", label: str = "node0", **changes: object) -> Node:
-    made = Node(name, {"gpu-node-name": label}, ready=True, cordoned=False, taints=(), allocatable={"cpu": 8000})
+def node(name: str = "w0", label: str = "node0", **changes: object) -> MapNode:
+    made = MapNode(name, {"gpu-node-name": label}, ready=True, cordoned=False, taints=(), allocatable={"cpu": 8000})
     return replace(made, **changes)  # type: ignore[arg-type]
 
 

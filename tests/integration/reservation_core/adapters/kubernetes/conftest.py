@@ -17,7 +17,7 @@ from reservation_core.adapters.kubernetes.foreign import ForeignRules
 from reservation_core.adapters.kubernetes.nodes import NodeRules
 from reservation_core.adapters.kubernetes.pods import PodRules
 from reservation_core.adapters.kubernetes.transport import Transport
-from reservation_core.domain.model import PodName, PodSpec, Workload
+from reservation_core.domain.model import PodName, PodSpec, PodWorkload
 from tests.kubernetes.api_server import ApiServer
 from tests.kubernetes.kubelet import Kubelet
 
@@ -103,7 +103,7 @@ def make_spec() -> SpecMaker:
             node=node,
             gpu_indices=gpu_indices,
             gpu_uuids=(None,) * len(gpu_indices),
-            workload=Workload(command=command),
+            workload=PodWorkload(command=command),
             env=(*env, ("GPU_DEV_JOB_ID", name.reservation_id)),
             deadline=deadline or now + timedelta(hours=1),
             grace=grace,

@@ -8,7 +8,7 @@ import pytest
 from yarl import URL
 
 from reservation_core.adapters.kubernetes import http_pool
-from reservation_core.adapters.kubernetes.api_errors import ApiError
+from reservation_core.adapters.kubernetes.api_errors import ApiServerError
 from reservation_core.ports.cluster import ClusterUnavailableError
 from tests.integration.reservation_core.adapters.kubernetes.conftest import transport_to
 from tests.integration.reservation_core.adapters.kubernetes.worlds import (
@@ -117,10 +117,10 @@ async def test_an_error_is_what_the_server_calls_it(world: World) -> None:
         b"HTTP/1.1 418 Teapot\r\nContent-Length: 3\r\n\r\n<a>",
         b"HTTP/1.1 422 Deep\r\nContent-Length: %d\r\n\r\n%s" % (len(deep), deep),
     ]
-    with pytest.raises(ApiError, match="404 NotFound: no such pod"):
+    with pytest.raises(ApiServerError, match="404 NotFound: no such pod"):
         await bind(transport)
     for code in ("418", "422"):
-        with pytest.raises(ApiError, match=code):
+        with pytest.raises(ApiServerError, match=code):
             await bind(transport)
     assert server.connections == 1
 
@@ -146,7 +146,7 @@ async def test_what_was_lost_before_a_refusal_is_told(world: World) -> None:
 
     unanswered = Unanswered()
     server.answers = [cut, answer({}, code=404)]
-    with pytest.raises(ApiError, match="404"):
+    with pytest.raises(ApiServerError, match="404"):
         await bind(transport, unanswered)
     assert unanswered.times == 1
 

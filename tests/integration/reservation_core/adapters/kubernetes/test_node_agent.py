@@ -15,7 +15,7 @@ from reservation_core.adapters.kubernetes.attaching import GpuAttach
 from reservation_core.adapters.kubernetes.node_agent import NodeAgent, NodeAgentError
 from reservation_core.adapters.kubernetes.nodes import NodeRules, read_nodes
 from reservation_core.adapters.kubernetes.transport import MERGE_PATCH, Transport
-from reservation_core.adapters.local.inventory import Inventory
+from reservation_core.adapters.local.inventory import LocalInventory
 from reservation_core.domain.model import NodeReport
 from reservation_core.domain.placement.link_words import read_links
 from reservation_core.ports.cluster import ClusterUnavailableError
@@ -44,7 +44,7 @@ async def read(transport: Transport, node: str) -> JsonObject:
 
 
 def agent(transport: Transport, node: str, gpus: str | None = "h100:2") -> NodeAgent:
-    return NodeAgent(transport, node, Inventory(gpus, node))
+    return NodeAgent(transport, node, LocalInventory(gpus, node))
 
 
 async def test_what_it_writes_is_what_nodes_are_read_from(transport: Transport, node: str) -> None:
@@ -83,7 +83,7 @@ async def test_in_its_loop_it_corrects_what_others_write(transport: Transport, n
     await running
 
 
-class Joined(Inventory):
+class Joined(LocalInventory):
     """Simulated cards, of which the driver says how they are joined, or does not."""
 
     joined = True
@@ -137,7 +137,7 @@ async def test_what_is_missing_is_said_at_the_first_look(transport: Transport, n
     with pytest.raises(NodeAgentError, match="has no node no-such-node"):
         await keep_looking(agent(transport, "no-such-node"), asyncio.Event(), 1)
     with pytest.raises(NodeAgentError, match="NODE_NAME"):
-        NodeAgent(transport, "../pods", Inventory("h100:2", node))
+        NodeAgent(transport, "../pods", LocalInventory("h100:2", node))
 
 
 async def test_without_a_driver_it_says_where_to_run(

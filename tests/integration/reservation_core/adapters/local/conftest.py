@@ -10,7 +10,7 @@ import pytest
 
 from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.local.cluster import LocalCluster
-from reservation_core.domain.model import PodName, PodSpec, Workload
+from reservation_core.domain.model import PodName, PodSpec, PodWorkload
 
 pytest.register_assert_rewrite("tests.integration.cluster_behaviour")
 
@@ -55,7 +55,7 @@ def make_spec(tmp_path: Path) -> SpecMaker:
             node=node,
             gpu_indices=(0,),
             gpu_uuids=(None,),
-            workload=Workload(command=command, working_dir=working_dir),
+            workload=PodWorkload(command=command, working_dir=working_dir),
             env=env,
             deadline=deadline or datetime.now(UTC) + timedelta(hours=1),
             grace=grace,

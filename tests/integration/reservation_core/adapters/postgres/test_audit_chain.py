@@ -21,7 +21,7 @@ from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
 from reservation_core.adapters.postgres.wakeups import PostgresWakeups
 from reservation_core.domain.audit_chain import ChainCheck
 from reservation_core.domain.errors import ChainTrimmedError
-from reservation_core.domain.retention import Kind, RetentionRules
+from reservation_core.domain.retention import HistoryKind, RetentionRules
 from reservation_core.ports.transactions import UnitOfWorkFactory
 from reservation_core.usecases import audit_chain
 from reservation_core.usecases.audit_chain import ChainStretch, chain_events, chain_standing, read_chain, stretch_of
@@ -292,7 +292,7 @@ async def test_what_is_not_chained_is_not_removed(seed: Any, uow: UnitOfWorkFact
     assert await seed.run("SELECT count(*) FROM events") == 8
     await chain_all(uow)
     report = await remove_old(uow, ScriptedCluster(), keeping(MARCH), RetentionWalk())
-    assert (report.removed, report.put_off) == ({Kind.EVENTS: 6}, [])
+    assert (report.removed, report.put_off) == ({HistoryKind.EVENTS: 6}, [])
 
 
 async def test_what_retention_leaves_can_be_checked_from_its_first_line_on(seed: Any, uow: UnitOfWorkFactory) -> None:

@@ -14,7 +14,7 @@ from reservation_core.adapters.postgres import migrating
 from reservation_core.adapters.postgres.engine import open_engine
 from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
 from reservation_core.adapters.postgres.wakeups import PostgresWakeups
-from reservation_core.domain.retention import Kind, RetentionRules
+from reservation_core.domain.retention import HistoryKind, RetentionRules
 from reservation_core.ports.retention import LockNotHadError
 from reservation_core.ports.transactions import UnitOfWorkFactory
 from reservation_core.usecases.audit_chain import chain_events
@@ -106,7 +106,7 @@ async def test_what_is_old_goes_by_whole_partitions(seed: Any, uow: UnitOfWorkFa
     left = (OUR_TIME - datetime(2020, 3, 1, tzinfo=UTC)).days
 
     async def look(rules: RetentionRules) -> int:
-        return (await chain_and_remove(uow, ScriptedCluster(), rules, walk)).removed.get(Kind.EVENTS, 0)
+        return (await chain_and_remove(uow, ScriptedCluster(), rules, walk)).removed.get(HistoryKind.EVENTS, 0)
 
     assert await look(FOR_EVER) == 0
     assert await look(keeping_events(left + 2)) == 1
@@ -131,7 +131,7 @@ async def test_what_fits_into_no_month_goes_when_all_of_it_is_old(seed: Any, uow
 async def test_a_default_partition_with_old_lines_alone_is_replaced(seed: Any, uow: UnitOfWorkFactory) -> None:
     await seed.run(RECORD, at=datetime(2020, 1, 5, tzinfo=UTC), subject="old")
     report = await chain_and_remove(uow, ScriptedCluster(), keeping_events(400), RetentionWalk())
-    assert report.removed == {Kind.EVENTS: 1}
+    assert report.removed == {HistoryKind.EVENTS: 1}
     assert await subjects(seed) == []
     with pytest.raises(DBAPIError, match="append-only"):
         await seed.run("TRUNCATE events_default")
@@ -172,7 +172,7 @@ async def test_who_reads_for_long_puts_a_drop_off_and_keeps_no_writer_waiting(
     finally:
         await reader.close()
     assert (await chain_and_remove(uow, ScriptedCluster(), keeping_events(400), RetentionWalk())).removed == {
-        Kind.EVENTS: 1
+        HistoryKind.EVENTS: 1
     }
     assert await subjects(seed) == ["new"]
 

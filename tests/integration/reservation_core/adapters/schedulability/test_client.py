@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from reservation_core.adapters.schedulability.answers import Shape
+from reservation_core.adapters.schedulability.answers import QuestionShape
 from reservation_core.adapters.schedulability.client import Service, open_schedulability
 from reservation_core.domain.booking_enforcement import Standing
 from reservation_core.domain.known_standings import StandingQuestion
@@ -50,7 +50,7 @@ def answering(content: Any, status: int = 200, **headers: str) -> Callable[[web.
 
 async def asked(
     receiver: Receiver,
-    shape: Shape = Shape.OWN,
+    shape: QuestionShape = QuestionShape.OWN,
     question: StandingQuestion = ADA,
     *,
     token: str | None = TOKEN,
@@ -85,25 +85,25 @@ async def test_a_service_may_say_on_which_nodes(receiver: Receiver) -> None:
         receiver.answer = answering({**OWN, "nodes": said})
         assert (await asked(receiver)).nodes == heard
     receiver.answer = answering({**SEED, "nodes": ["node1"]})
-    assert (await asked(receiver, Shape.SEED)).nodes is None
+    assert (await asked(receiver, QuestionShape.SEED)).nodes is None
 
 
 async def test_a_service_is_asked_as_of_old(receiver: Receiver) -> None:
     receiver.answer = answering(SEED)
-    assert await asked(receiver, Shape.SEED) == Standing(schedulable=True, reason="GPUs are booked.", until=END)
+    assert await asked(receiver, QuestionShape.SEED) == Standing(schedulable=True, reason="GPUs are booked.", until=END)
     (got,) = receiver.got
     assert got.json == {"user_email": "ada@lab.org", "namespace": "vision", "token": TOKEN}
     assert got.headers["authorization"] == f"Bearer {TOKEN}"
     for no in ({"schedulable": False}, {"schedulable": False, "until": None, "gpu": ""}):
         receiver.answer = answering(no)
-        assert "ada@lab.org has no booking" in (await asked(receiver, Shape.SEED)).reason
+        assert "ada@lab.org has no booking" in (await asked(receiver, QuestionShape.SEED)).reason
 
 
 async def test_a_yes_that_is_about_something_else_is_a_no(receiver: Receiver) -> None:
     for shape, answer, told in (
-        (Shape.OWN, {**OWN, "gpu_type": "t4"}, "What is booked is t4, not h100."),
-        (Shape.OWN, {**OWN, "gpus": 1}, "1 GPUs are booked; 2 are asked for."),
-        (Shape.SEED, {**SEED, "gpu": "Tesla T4"}, "What is booked is t4, not h100."),
+        (QuestionShape.OWN, {**OWN, "gpu_type": "t4"}, "What is booked is t4, not h100."),
+        (QuestionShape.OWN, {**OWN, "gpus": 1}, "1 GPUs are booked; 2 are asked for."),
+        (QuestionShape.SEED, {**SEED, "gpu": "Tesla T4"}, "What is booked is t4, not h100."),
     ):
         receiver.answer = answering(answer)
         assert await asked(receiver, shape) == Standing(schedulable=False, reason=told)
@@ -134,7 +134,7 @@ async def test_nonsense_is_silence(receiver: Receiver, content: Any) -> None:
 )
 async def test_nonsense_of_old_is_silence_too(receiver: Receiver, content: Any) -> None:
     receiver.answer = answering(content)
-    await silence(receiver, shape=Shape.SEED)
+    await silence(receiver, shape=QuestionShape.SEED)
 
 
 async def test_an_answer_has_an_end(receiver: Receiver) -> None:
@@ -205,7 +205,7 @@ async def test_a_connection_that_was_closed_over_there_costs_no_answer() -> None
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    service = Service(f"http://127.0.0.1:{port}/", Shape.OWN, lambda: TOKEN, ssl.create_default_context(), 5)
+    service = Service(f"http://127.0.0.1:{port}/", QuestionShape.OWN, lambda: TOKEN, ssl.create_default_context(), 5)
     async with server, open_schedulability(service) as client:
         for _ in range(5):
             assert (await client.ask(ADA)).schedulable
@@ -214,7 +214,7 @@ async def test_a_connection_that_was_closed_over_there_costs_no_answer() -> None
 
 
 async def test_nobody_there(receiver: Receiver) -> None:
-    service = Service("http://127.0.0.1:1/", Shape.OWN, lambda: TOKEN, ssl.create_default_context(), 5)
+    service = Service("http://127.0.0.1:1/", QuestionShape.OWN, lambda: TOKEN, ssl.create_default_context(), 5)
     async with open_schedulability(service) as client:
         with pytest.raises(SourceSilentError, match="can't be reached"):
             await client.ask(ADA)

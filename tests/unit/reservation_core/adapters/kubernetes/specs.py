@@ -6,11 +6,11 @@ from typing import Any
 
 from reservation_core.adapters.kubernetes.attaching import GpuAttach, GpuPin
 from reservation_core.adapters.kubernetes.pods import PodRules
-from reservation_core.domain.model import PodName, PodSpec, Workload
+from reservation_core.domain.model import PodName, PodSpec, PodWorkload
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 RULES = PodRules(namespace="gpu-dev", extension_room=timedelta(hours=1))
-WORKLOAD = Workload(
+WORKLOAD = PodWorkload(
     command=("python", "train.py", "--name=$(hostname)"),
     image="registry.example.org/team/train:1.2",
     env=(("LEARNING_RATE", "3e-4"),),

@@ -4,7 +4,7 @@ from typing import Any
 
 from reservation_core.adapters.kubernetes.brought_marks import BroughtMarks
 from reservation_core.adapters.kubernetes.extender_sights import CardSightRules, pod_sight
-from reservation_core.adapters.kubernetes.object_watch import Seen
+from reservation_core.adapters.kubernetes.object_watch import SeenObject
 from reservation_core.domain.card_footprints import Taken
 from reservation_core.ports.card_cluster import CardPodSeen
 from reservation_core.ports.map_cluster import PodGone
@@ -23,7 +23,7 @@ class Watched:
         thing: dict[str, Any] = card_pod("p", container(core=30))
         thing["metadata"] |= {"uid": "u", "namespace": "a", "annotations": annotations}
         thing["spec"] |= {} if node is None else {"nodeName": node}
-        sight = pod_sight(Seen("a", "p", "u", thing, gone), CardSightRules(), self.brought.of("u"))
+        sight = pod_sight(SeenObject("a", "p", "u", thing, gone), CardSightRules(), self.brought.of("u"))
         self.brought.see("u", sight, thing)
         assert isinstance(sight, CardPodSeen | PodGone)
         return sight

@@ -14,7 +14,7 @@ from reservation_core.adapters.kubernetes.extender_sights import (
     pod_sight,
     quota_sight,
 )
-from reservation_core.adapters.kubernetes.object_watch import Seen
+from reservation_core.adapters.kubernetes.object_watch import SeenObject
 from reservation_core.domain.asked_cards import AskedCards, Part
 from reservation_core.domain.card_footprints import Taken
 from reservation_core.domain.cards_in_use import CardNode
@@ -27,8 +27,8 @@ from tests.card_cluster import card_pod as made_pod
 RULES = CardSightRules()
 
 
-def seen(thing: dict[str, Any], *, gone: bool = False, namespace: str = "team-a") -> Seen:
-    return Seen(namespace, "thing", "uid-1", thing, gone)
+def seen(thing: dict[str, Any], *, gone: bool = False, namespace: str = "team-a") -> SeenObject:
+    return SeenObject(namespace, "thing", "uid-1", thing, gone)
 
 
 def node(capacity: dict[str, str], annotations: dict[str, str] | None = None, **labels: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reservation_core.adapters.kubernetes.map_sights import SightRules, node_sight, pod_sight
-from reservation_core.adapters.kubernetes.object_watch import Seen
+from reservation_core.adapters.kubernetes.object_watch import SeenObject
 from reservation_core.domain.admission import Operation, Patched, PodReview, Requester
 from reservation_core.domain.injection import InjectionRules, injection
 from reservation_core.domain.map_placement import DeviceUse
@@ -17,8 +17,8 @@ from reservation_core.ports.map_cluster import NodeGone, NodeSeen, PodBound, Pod
 RULES = SightRules()
 
 
-def seen(thing: dict[str, Any], *, gone: bool = False) -> Seen:
-    return Seen("ns", "p-0", "uid-0", thing, gone)
+def seen(thing: dict[str, Any], *, gone: bool = False) -> SeenObject:
+    return SeenObject("ns", "p-0", "uid-0", thing, gone)
 
 
 def admitted(text: str = "0=node1:0,1", *, by: str = "ann", **spec: Any) -> dict[str, Any]:
@@ -123,7 +123,7 @@ def test_who_shares_cards(changes: dict[str, Any], expected: bool) -> None:
     one = use_of(pod_sight(seen(bound(admitted())), RULES))
     pod = bound(admitted())
     pod["metadata"].update(changes.get("metadata", {}))
-    other = use_of(pod_sight(Seen(changes.get("namespace", "ns"), "p-0", "uid-1", pod), RULES))
+    other = use_of(pod_sight(SeenObject(changes.get("namespace", "ns"), "p-0", "uid-1", pod), RULES))
     assert one is not None
     assert other is not None
     assert (one.group == other.group) is expected

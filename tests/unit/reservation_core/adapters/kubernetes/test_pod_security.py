@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from reservation_core.adapters.kubernetes.attaching import GpuAttach, GpuPin
 from reservation_core.adapters.kubernetes.pod_defaults import PodDefaults
 from reservation_core.adapters.kubernetes.pods import build_pod, build_service
-from reservation_core.domain.model import Workload
+from reservation_core.domain.model import PodWorkload
 from reservation_core.ports.cluster import PodRefusedError
 from tests.kubernetes_schemas import validate
 from tests.unit.reservation_core.adapters.kubernetes.pod_security import violations
@@ -75,7 +75,7 @@ def test_no_word_of_a_users_reaches_what_decides_over_a_pod(
     attach: GpuAttach,
     pin: GpuPin,
 ) -> None:
-    workload = Workload(tuple(command), image, tuple(env), working_dir)
+    workload = PodWorkload(tuple(command), image, tuple(env), working_dir)
     spec = replace(SINGLE, workload=workload, env=tuple(env), user=user, grace=timedelta(seconds=grace_s))
     rules = replace(RULES, attach=attach, pin=pin)
     try:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from reservation_core.adapters.kubernetes.attaching import GpuAttach
 from reservation_core.adapters.kubernetes.pod_defaults import PodDefaults, Toleration
 from reservation_core.adapters.kubernetes.pods import PodRules, build_pod, build_service, master_address
-from reservation_core.domain.model import ReasonCode, Workload
+from reservation_core.domain.model import PodWorkload, ReasonCode
 from reservation_core.ports.cluster import PodRefusedError
 from tests.unit.reservation_core.adapters.kubernetes.specs import (
     CASES,
@@ -234,7 +234,7 @@ def test_a_pod_never_goes_without_its_nodes_word(grace_s: float, seconds: int) -
 
 def test_whose_a_pod_is_stands_only_where_we_write() -> None:
     pod = build_pod(
-        replace(SINGLE, user="ada@example.org", workload=Workload(command=("true",), image="a")), RULES, NOW
+        replace(SINGLE, user="ada@example.org", workload=PodWorkload(command=("true",), image="a")), RULES, NOW
     )
     assert pod["metadata"]["annotations"]["gpu-dev/user"] == "ada@example.org"
     assert "@" not in json.dumps({**pod, "metadata": {**pod["metadata"], "annotations": {}}})

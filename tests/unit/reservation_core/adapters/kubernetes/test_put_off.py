@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from reservation_core.adapters.kubernetes.event_writer import EventWriter
 from reservation_core.adapters.kubernetes.extender_cluster import KubernetesCardCluster
 from reservation_core.adapters.kubernetes.extender_sights import CardSightRules, pod_sight, put_off_of
-from reservation_core.adapters.kubernetes.object_watch import Seen
+from reservation_core.adapters.kubernetes.object_watch import SeenObject
 from reservation_core.ports.card_cluster import CardPodSeen
 from tests.card_cluster import card_pod, container
 
@@ -39,7 +39,7 @@ def asked(thing: dict[str, Any]) -> CardPodSeen:
 
 
 def told(thing: dict[str, Any]) -> CardPodSeen:
-    sight = pod_sight(Seen("a", "p", "u", thing), CardSightRules())
+    sight = pod_sight(SeenObject("a", "p", "u", thing), CardSightRules())
     assert isinstance(sight, CardPodSeen)
     return sight
 

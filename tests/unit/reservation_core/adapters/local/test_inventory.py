@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from structlog.testing import capture_logs
 
-from reservation_core.adapters.local.inventory import BadGpusSettingError, Inventory, parse_gpus
+from reservation_core.adapters.local.inventory import BadGpusSettingError, LocalInventory, parse_gpus
 from reservation_core.domain.placement.link_words import written_links
 
 
@@ -76,7 +76,7 @@ def test_the_largest_cluster() -> None:
 
 
 def test_simulated_cards_say_so() -> None:
-    inventory = Inventory("h100:1", "here")
+    inventory = LocalInventory("h100:1", "here")
     assert inventory.simulated
     assert ("gpu-dev/simulated", "true") in inventory.nodes()[0].labels
     assert inventory.foreign() == []
@@ -154,7 +154,7 @@ class _Nvml:
 
 
 def test_a_card_that_fell_off_the_bus_is_lost_not_absent() -> None:
-    inventory, driver = Inventory(None, "here"), _Nvml()
+    inventory, driver = LocalInventory(None, "here"), _Nvml()
     inventory._nvml = driver
     (before,) = inventory.nodes()
     assert [(gpu.gpu_type, gpu.uuid, gpu.memory_bytes) for gpu in before.gpus] == [
@@ -168,7 +168,7 @@ def test_a_card_that_fell_off_the_bus_is_lost_not_absent() -> None:
 
 
 def links_of(driver: _Nvml) -> str | None:
-    inventory = Inventory(None, "here")
+    inventory = LocalInventory(None, "here")
     inventory._nvml = driver
     (node,) = inventory.nodes()
     return None if node.links is None else written_links(node.links)
@@ -206,7 +206,7 @@ def test_one_card_is_joined_with_nobody() -> None:
 
 
 def test_a_driver_that_does_not_know_costs_nothing_but_a_line_in_the_log() -> None:
-    inventory, driver = Inventory(None, "here"), _Nvml()
+    inventory, driver = LocalInventory(None, "here"), _Nvml()
     inventory._nvml = driver
     driver.silent = True
     with capture_logs() as lines:
@@ -228,7 +228,7 @@ def test_without_a_driver_there_are_no_cards_and_a_word_on_what_to_do(monkeypatc
         raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
 
     monkeypatch.setattr(pynvml, "nvmlInit", no_library)
-    (node,) = Inventory(None, "here").nodes()
+    (node,) = LocalInventory(None, "here").nodes()
     assert (node.name, node.gpus, node.ready) == ("here", (), True)
     assert node.detail is not None
     assert "GPU_DEV_LOCAL_GPUS=h100:4" in node.detail

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from reservation_core.adapters.postgres.rows import workload_document, workload_of
 from reservation_core.adapters.postgres.sealing import PLAIN, Sealing, UnreadableError, is_sealed
-from reservation_core.domain.model import Workload
+from reservation_core.domain.model import PodWorkload
 from reservation_core.runtime.sealing_keys import ensure_key_file, sealing_of
 from reservation_core.runtime.settings import CommonSettings
 from reservation_core.runtime.settings_error import SettingsError
@@ -46,7 +46,7 @@ def test_what_was_changed_does_not_open(change: Callable[[str], str]) -> None:
 
 @given(st.dictionaries(WORD, WORD, max_size=3))
 def test_workloads_come_back_as_they_were_with_and_without_a_key(env: dict[str, str]) -> None:
-    said = Workload(("true",), "image", tuple(env.items()), "/here")
+    said = PodWorkload(("true",), "image", tuple(env.items()), "/here")
     for sealing in (PLAIN, Sealing([OLD])):
         stored = workload_document(said, 7, sealing)
         assert workload_of(stored, 7, sealing) == said
@@ -54,7 +54,7 @@ def test_workloads_come_back_as_they_were_with_and_without_a_key(env: dict[str, 
 
 
 def test_variables_that_can_not_be_read_are_kept_as_they_are() -> None:
-    said = Workload(env=(("TOKEN", "word"),))
+    said = PodWorkload(env=(("TOKEN", "word"),))
     stored = workload_document(said, 7, Sealing([OLD]))
     for user, sealing in ((7, Sealing([NEW])), (8, Sealing([OLD])), (7, PLAIN)):
         unread = workload_of(stored, user, sealing)
