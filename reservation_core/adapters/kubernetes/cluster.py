@@ -25,17 +25,19 @@ from reservation_core.adapters.kubernetes.marks import (
     NAME_KEPT,
     PODS,
     RESERVATION,
-    as_list,
-    as_mapping,
     attempt_labels,
     holding_of,
     pod_name_of,
-    read_time,
-    written_time,
 )
 from reservation_core.adapters.kubernetes.nodes import NodeRules
 from reservation_core.adapters.kubernetes.pacing import CreatePacing
 from reservation_core.adapters.kubernetes.places import place_of
+from reservation_core.adapters.kubernetes.plain_json import (
+    as_list,
+    as_mapping,
+    read_time,
+    written_time,
+)
 from reservation_core.adapters.kubernetes.pod_events import PodEvents
 from reservation_core.adapters.kubernetes.pod_statuses import is_finished, is_said_to_be_over, read_pod_status
 from reservation_core.adapters.kubernetes.pods import PodRules, build_pod, build_service, master_address, service_name

@@ -8,9 +8,9 @@ import structlog
 from reservation_core.adapters.kubernetes.api_errors import ApiServerError, ApiServerForbidsError, ObjectNotFoundError
 from reservation_core.adapters.kubernetes.claims import Claim, ClaimKey, read_claim
 from reservation_core.adapters.kubernetes.foreign import Claimant, ForeignRules, read_claimant, read_foreign
-from reservation_core.adapters.kubernetes.marks import as_list, as_mapping
 from reservation_core.adapters.kubernetes.node_gpus import cards_of_devices
 from reservation_core.adapters.kubernetes.nodes import NodeRules, read_nodes
+from reservation_core.adapters.kubernetes.plain_json import as_list, as_mapping
 from reservation_core.adapters.kubernetes.refusals import explained, unavailable
 from reservation_core.adapters.kubernetes.transport import Transport
 from reservation_core.adapters.kubernetes.watching import list_all

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from reservation_core.adapters.kubernetes.api_errors import ObjectNotFoundError
-from reservation_core.adapters.kubernetes.marks import as_mapping, read_time
+from reservation_core.adapters.kubernetes.plain_json import as_mapping, read_time
 from reservation_core.adapters.kubernetes.transport import Transport
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 
 from reservation_core.adapters.kubernetes.api_errors import ApiServerError
-from reservation_core.adapters.kubernetes.marks import written_time
+from reservation_core.adapters.kubernetes.plain_json import written_time
 from reservation_core.adapters.kubernetes.transport import Transport
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import ClusterUnavailableError

@@ -21,8 +21,8 @@ from reservation_core.adapters.kubernetes.extender_sights import (
     put_off_of,
     quota_sight,
 )
-from reservation_core.adapters.kubernetes.marks import as_mapping
 from reservation_core.adapters.kubernetes.object_watch import ObjectWatch, SeenObject
+from reservation_core.adapters.kubernetes.plain_json import as_mapping
 from reservation_core.adapters.kubernetes.sights_following import Followed, SightsFollowing
 from reservation_core.adapters.kubernetes.transport import MERGE_PATCH, ONLY_METADATA, Transport
 from reservation_core.adapters.kubernetes.waiting_pods import WaitingPods

@@ -6,9 +6,10 @@ from functools import lru_cache
 from sys import intern
 from typing import Any
 
-from reservation_core.adapters.kubernetes.marks import GPU_INDICES, NODE_LINKS, as_mapping, pod_name_of, read_time
+from reservation_core.adapters.kubernetes.marks import GPU_INDICES, NODE_LINKS, pod_name_of
 from reservation_core.adapters.kubernetes.node_wishes import has_wishes
 from reservation_core.adapters.kubernetes.object_watch import SeenObject
+from reservation_core.adapters.kubernetes.plain_json import as_mapping, read_time
 from reservation_core.adapters.kubernetes.pod_causes import condition
 from reservation_core.adapters.kubernetes.pod_requests import read_amounts
 from reservation_core.adapters.kubernetes.pod_statuses import is_finished

@@ -7,8 +7,9 @@ from typing import Any
 from reservation_core.adapters.kubernetes.attaching import GpuAttach
 from reservation_core.adapters.kubernetes.claims import MOST_DEVICES, Claim, ClaimKey, DeviceKey
 from reservation_core.adapters.kubernetes.mapped_cards import MappedCards, mapped_cards
-from reservation_core.adapters.kubernetes.marks import MANAGED, as_list, as_mapping, pod_name_of
+from reservation_core.adapters.kubernetes.marks import MANAGED, pod_name_of
 from reservation_core.adapters.kubernetes.node_gpus import DeviceCard
+from reservation_core.adapters.kubernetes.plain_json import as_list, as_mapping
 from reservation_core.adapters.kubernetes.pod_statuses import is_finished
 from reservation_core.adapters.kubernetes.quantities import read_quantity
 from reservation_core.domain.model import ForeignPod

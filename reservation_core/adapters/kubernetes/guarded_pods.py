@@ -16,8 +16,8 @@ from reservation_core.adapters.kubernetes.api_errors import (
 from reservation_core.adapters.kubernetes.api_requests import Query
 from reservation_core.adapters.kubernetes.event_writer import EventWriter, Regarding
 from reservation_core.adapters.kubernetes.mapped_cards import mapped_cards
-from reservation_core.adapters.kubernetes.marks import as_list, as_mapping, read_time
 from reservation_core.adapters.kubernetes.object_watch import ObjectWatch, SeenObject
+from reservation_core.adapters.kubernetes.plain_json import as_list, as_mapping, read_time
 from reservation_core.adapters.kubernetes.pod_statuses import is_finished
 from reservation_core.adapters.kubernetes.refusals import explained
 from reservation_core.adapters.kubernetes.transport import MERGE_PATCH, ONLY_METADATA, Transport

@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 
 from reservation_core.adapters.kubernetes.api_errors import ApiServerError, ConflictError, ObjectNotFoundError
-from reservation_core.adapters.kubernetes.marks import as_mapping, written_time
+from reservation_core.adapters.kubernetes.plain_json import as_mapping, written_time
 from reservation_core.adapters.kubernetes.transport import Transport
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import ClusterUnavailableError

@@ -10,8 +10,8 @@ from reservation_core.adapters.kubernetes.api_errors import (
 )
 from reservation_core.adapters.kubernetes.event_writer import EventWriter, Regarding
 from reservation_core.adapters.kubernetes.map_sights import SightRules, namespace_sight, node_sight, pod_sight
-from reservation_core.adapters.kubernetes.marks import as_mapping
 from reservation_core.adapters.kubernetes.object_watch import ObjectWatch, SeenObject
+from reservation_core.adapters.kubernetes.plain_json import as_mapping
 from reservation_core.adapters.kubernetes.sights_following import Followed, SightsFollowing
 from reservation_core.adapters.kubernetes.transport import ONLY_METADATA, Transport
 from reservation_core.ports.clock import Clock

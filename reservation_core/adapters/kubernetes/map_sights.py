@@ -6,13 +6,15 @@ from typing import Any
 
 from reservation_core.adapters.kubernetes.marks import (
     GPU_INDICES,
-    as_list,
-    as_mapping,
     pod_name_of,
-    read_time,
 )
 from reservation_core.adapters.kubernetes.node_gpus import BadAnnotationError, annotated_cards
 from reservation_core.adapters.kubernetes.object_watch import SeenObject
+from reservation_core.adapters.kubernetes.plain_json import (
+    as_list,
+    as_mapping,
+    read_time,
+)
 from reservation_core.adapters.kubernetes.pod_causes import condition
 from reservation_core.adapters.kubernetes.pod_requests import host_ports, pod_requests, read_amounts
 from reservation_core.adapters.kubernetes.pod_statuses import is_finished

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from reservation_core.adapters.kubernetes.marks import as_list, as_mapping
+from reservation_core.adapters.kubernetes.plain_json import as_list, as_mapping
 from reservation_core.domain.admission import annotations_of
 from reservation_core.domain.cards_in_containers import node_devices
 from reservation_core.domain.map_marks import MAP_DIGEST, SCHEDULER_NAME

@@ -7,9 +7,9 @@ away while a pod goes on: then its name and its own variable, which nobody can c
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any, TypeGuard
 
+from reservation_core.adapters.kubernetes.plain_json import as_list, as_mapping, read_time, written_time
 from reservation_core.domain.model import PodHolding, PodName, PodSpec
 from reservation_core.domain.pods import JOB_ID_VARIABLE
 
@@ -74,22 +74,6 @@ def annotations(spec: PodSpec) -> dict[str, str]:
     return said
 
 
-def written_time(at: datetime) -> str:
-    """A time as an annotation holds it: RFC 3339, UTC, to the microsecond."""
-    return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-
-
-def read_time(text: object) -> datetime | None:
-    """A time of the API's or of an annotation's, in UTC; None for what is not a time with an offset."""
-    if not isinstance(text, str):
-        return None
-    try:
-        at = datetime.fromisoformat(text)
-        return None if at.tzinfo is None else at.astimezone(UTC)
-    except (ValueError, OverflowError):
-        return None
-
-
 def pod_name_of(pod: Mapping[str, Any]) -> PodName | None:
     """Who a pod is: by its name and its labels, or without those by the variable that it was made with.
 
@@ -139,18 +123,6 @@ def holding_of(pod: Mapping[str, Any]) -> PodHolding | None:
     if starts_at is None or ends_at is None or ends_at <= starts_at:
         return None
     return PodHolding(node, gpu_indices, int(pods), starts_at, ends_at)
-
-
-def as_mapping(value: object) -> Mapping[str, Any]:
-    """An object of the API's, empty where there is none or something else."""
-    if isinstance(value, dict) or value is None:  # as all that was decoded: asked first, as that is faster told
-        return value or {}
-    return value if isinstance(value, Mapping) else {}
-
-
-def as_list(value: object) -> list[Any]:
-    """A list of the API's, empty where there is none or something else."""
-    return value if isinstance(value, list) else []
 
 
 def _is_number(value: object) -> TypeGuard[str]:

@@ -12,8 +12,9 @@ from typing import Any, Protocol
 import structlog
 
 from reservation_core.adapters.kubernetes.api_errors import ApiServerError, ApiServerForbidsError, ObjectNotFoundError
-from reservation_core.adapters.kubernetes.marks import NODE_GPUS, NODE_LINKS, as_mapping
+from reservation_core.adapters.kubernetes.marks import NODE_GPUS, NODE_LINKS
 from reservation_core.adapters.kubernetes.node_gpus import Card, written_cards
+from reservation_core.adapters.kubernetes.plain_json import as_mapping
 from reservation_core.adapters.kubernetes.transport import MERGE_PATCH
 from reservation_core.adapters.local.inventory import LocalInventory
 from reservation_core.domain.model import GpuCondition, NodeReport

@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, TypeGuard
 
 from reservation_core.adapters.kubernetes.claims import DeviceKey
-from reservation_core.adapters.kubernetes.marks import NODE_GPUS, as_list, as_mapping
+from reservation_core.adapters.kubernetes.marks import NODE_GPUS
+from reservation_core.adapters.kubernetes.plain_json import as_list, as_mapping
 from reservation_core.adapters.kubernetes.pods import GPU_UUID
 from reservation_core.adapters.kubernetes.quantities import read_quantity
 

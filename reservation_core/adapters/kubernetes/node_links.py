@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from reservation_core.adapters.kubernetes.marks import NODE_LINKS, as_mapping
+from reservation_core.adapters.kubernetes.marks import NODE_LINKS
 from reservation_core.adapters.kubernetes.node_gpus import BadAnnotationError
+from reservation_core.adapters.kubernetes.plain_json import as_mapping
 from reservation_core.domain.placement.link_words import BadLinksError, Links, read_links
 
 

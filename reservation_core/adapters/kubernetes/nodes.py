@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from reservation_core.adapters.kubernetes.attaching import GpuAttach
-from reservation_core.adapters.kubernetes.marks import NODE_GPUS, NODE_LINKS, as_list, as_mapping
+from reservation_core.adapters.kubernetes.marks import NODE_GPUS, NODE_LINKS
 from reservation_core.adapters.kubernetes.node_gpus import (
     MOST_CARDS,
     BadAnnotationError,
@@ -19,6 +19,7 @@ from reservation_core.adapters.kubernetes.node_gpus import (
     sliced_cards,
 )
 from reservation_core.adapters.kubernetes.node_links import annotated_links
+from reservation_core.adapters.kubernetes.plain_json import as_list, as_mapping
 from reservation_core.adapters.kubernetes.pod_causes import condition, quoted
 from reservation_core.adapters.kubernetes.pod_defaults import PodDefaults, Toleration
 from reservation_core.adapters.kubernetes.quantities import read_quantity

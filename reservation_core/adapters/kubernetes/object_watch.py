@@ -16,7 +16,7 @@ import structlog
 
 from reservation_core.adapters.kubernetes.api_errors import ApiServerError, ExpiredError, status_error
 from reservation_core.adapters.kubernetes.api_requests import Query
-from reservation_core.adapters.kubernetes.marks import as_mapping
+from reservation_core.adapters.kubernetes.plain_json import as_mapping
 from reservation_core.adapters.kubernetes.transport import Transport
 from reservation_core.adapters.kubernetes.watching import IDLE_S, LineSplitter, list_all
 from reservation_core.ports.cluster import ClusterUnavailableError

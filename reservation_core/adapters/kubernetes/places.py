@@ -5,7 +5,7 @@ from typing import Any
 
 from reservation_core.adapters.kubernetes.attaching import GpuAttach
 from reservation_core.adapters.kubernetes.foreign import gpus_asked_for
-from reservation_core.adapters.kubernetes.marks import as_list, as_mapping
+from reservation_core.adapters.kubernetes.plain_json import as_list, as_mapping
 from reservation_core.domain.model import PodPlace
 
 

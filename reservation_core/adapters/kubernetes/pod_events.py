@@ -5,7 +5,7 @@ import socket
 
 from reservation_core.adapters.kubernetes.attaching import GpuAttach
 from reservation_core.adapters.kubernetes.event_writer import EventWriter, Regarding
-from reservation_core.adapters.kubernetes.marks import written_time
+from reservation_core.adapters.kubernetes.plain_json import written_time
 from reservation_core.adapters.kubernetes.transport import Transport
 from reservation_core.domain.model import PodSpec, Reason, ReasonCode
 from reservation_core.ports.clock import Clock

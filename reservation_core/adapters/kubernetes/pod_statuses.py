@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, assert_never
 
-from reservation_core.adapters.kubernetes.marks import as_list, as_mapping, holding_of, pod_name_of, read_time
+from reservation_core.adapters.kubernetes.marks import holding_of, pod_name_of
+from reservation_core.adapters.kubernetes.plain_json import as_list, as_mapping, read_time
 from reservation_core.adapters.kubernetes.pod_causes import (
     cause_of_disruption,
     cause_of_exit,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from reservation_core.adapters.kubernetes.marks import as_mapping
+from reservation_core.adapters.kubernetes.plain_json import as_mapping
 from reservation_core.domain.cards_in_use import CardPod
 from reservation_core.ports.card_cluster import CardPodSeen, CardSight
 

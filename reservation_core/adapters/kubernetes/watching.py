@@ -17,7 +17,8 @@ import structlog
 
 from reservation_core.adapters.kubernetes.api_errors import ApiServerError, ExpiredError, status_error
 from reservation_core.adapters.kubernetes.api_requests import Query
-from reservation_core.adapters.kubernetes.marks import as_list, as_mapping, is_labelled
+from reservation_core.adapters.kubernetes.marks import is_labelled
+from reservation_core.adapters.kubernetes.plain_json import as_list, as_mapping
 from reservation_core.adapters.kubernetes.pod_statuses import read_pod_status
 from reservation_core.adapters.kubernetes.transport import Transport
 from reservation_core.domain.model import PodPhase, PodStatus

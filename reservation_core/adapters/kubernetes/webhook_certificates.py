@@ -28,7 +28,7 @@ from reservation_core.adapters.kubernetes.api_errors import (
     InvalidError,
     ObjectNotFoundError,
 )
-from reservation_core.adapters.kubernetes.marks import as_list, as_mapping
+from reservation_core.adapters.kubernetes.plain_json import as_list, as_mapping
 from reservation_core.adapters.kubernetes.transport import Transport
 from reservation_core.domain.serving_certificates import Holdings, authorities_alive
 from reservation_core.ports.cluster import ClusterUnavailableError
