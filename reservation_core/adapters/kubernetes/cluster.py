@@ -40,10 +40,11 @@ from reservation_core.adapters.kubernetes.plain_json import (
 )
 from reservation_core.adapters.kubernetes.pod_events import PodEvents
 from reservation_core.adapters.kubernetes.pod_statuses import is_finished, is_said_to_be_over, read_pod_status
+from reservation_core.adapters.kubernetes.pod_watch import PodWatch
 from reservation_core.adapters.kubernetes.pods import PodRules, build_pod, build_service, master_address, service_name
 from reservation_core.adapters.kubernetes.refusals import explained, refusal_of_creation, refused
 from reservation_core.adapters.kubernetes.transport import MERGE_PATCH, ONLY_METADATA, STRATEGIC_PATCH, Transport
-from reservation_core.adapters.kubernetes.watching import IDLE_S, PodWatch, list_all
+from reservation_core.adapters.kubernetes.watching import IDLE_S, list_all
 from reservation_core.domain.model import NodeReport, PodName, PodPhase, PodSpec, PodStatus, Reason
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import ClusterUnavailableError, PodListing, TrimmedLogs

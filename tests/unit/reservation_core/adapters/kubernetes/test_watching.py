@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.adapters.kubernetes import watching
+from reservation_core.adapters.kubernetes import pod_watch
 from reservation_core.adapters.kubernetes.marks import attempt_labels
-from reservation_core.adapters.kubernetes.watching import LineSplitter, PodWatch
+from reservation_core.adapters.kubernetes.pod_watch import PodWatch
+from reservation_core.adapters.kubernetes.watching import LineSplitter
 from reservation_core.domain.model import PodName
 from reservation_core.ports.cluster import ClusterUnavailableError
 from tests.waiting import PATIENCE_S
@@ -38,7 +39,7 @@ def test_a_line_that_is_no_json_is_a_server_that_can_not_be_asked(line: bytes) -
 
 async def test_a_place_that_no_watch_can_go_on_from_is_given_up_for_a_new_list(monkeypatch) -> None:
     """An API server whose database was restored is asked for a version that it will not reach for long."""
-    monkeypatch.setattr(watching, "_FIRST_PAUSE_S", 0.0)
+    monkeypatch.setattr(pod_watch, "_FIRST_PAUSE_S", 0.0)
     watched: list[object] = []
 
     class Restored:
