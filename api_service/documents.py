@@ -19,12 +19,15 @@ from reservation_core import (
     contracts,
     contracts_admissions,
     contracts_bookings,
+    contracts_dead_letters,
+    contracts_jobs,
     contracts_maintenance,
     contracts_nodes,
     contracts_notices,
     contracts_policy,
     contracts_sign_in,
     contracts_tokens,
+    contracts_users,
 )
 
 DESCRIPTION = """\
@@ -33,12 +36,12 @@ details (RFC 9457) whose `type` is stable. Repeat a POST safely with an `Idempot
 seen with `If-Match`.
 """
 _BODIES: tuple[type[BaseModel], ...] = (
-    contracts.JobSubmit,
-    contracts.JobExtend,
+    contracts_jobs.JobSubmit,
+    contracts_jobs.JobExtend,
     contracts_tokens.TokenCreate,
     contracts_tokens.TokenRenew,
-    contracts.UserCreate,
-    contracts.Redrive,
+    contracts_users.UserCreate,
+    contracts_dead_letters.Redrive,
     contracts_nodes.NodeFence,
     contracts_nodes.NodeCordon,
     contracts_bookings.BookingCreate,

@@ -9,9 +9,15 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter
 
 from api_service.sight import Sight
-from reservation_core import contracts
+from reservation_core import (
+    contracts,
+    contracts_dead_letters,
+    contracts_jobs,
+    contracts_nodes,
+    contracts_users,
+)
 from reservation_core.contracts_events import EventOut
-from reservation_core.contracts_job_specs import JobSpec, WorkloadSpec
+from reservation_core.contracts_jobs import JobSpec, WorkloadSpec
 from reservation_core.contracts_nodes import UnknownPodOut
 from reservation_core.contracts_tokens import TokenBudgetOut, TokenOut
 from reservation_core.domain.model import PodName, Reason, Reservation
@@ -27,7 +33,7 @@ from reservation_core.ports.reservations import JobView
 from reservation_core.ports.unknown_pods import UnknownPod
 
 
-def job(view: JobView) -> contracts.Job:
+def job(view: JobView) -> contracts_jobs.Job:
     """A job; its allocations are those of its newest attempt, one entry a pod."""
     row = view.reservation
     by_rank = groupby(sorted(view.allocations, key=lambda gpu: (gpu.rank, gpu.index)), key=lambda gpu: gpu.rank)
@@ -35,14 +41,14 @@ def job(view: JobView) -> contracts.Job:
     for rank, group in by_rank:
         gpus = list(group)
         allocations.append(
-            contracts.AllocationOut(
+            contracts_jobs.AllocationOut(
                 node=gpus[0].node,
                 gpu_indices=[gpu.index for gpu in gpus],
                 gpu_uuids=[gpu.uuid for gpu in gpus],
                 pod=str(PodName(row.id, row.attempt, rank)),
             )
         )
-    return contracts.Job(
+    return contracts_jobs.Job(
         id=row.id,
         name=row.name,
         user=row.user,
@@ -132,15 +138,15 @@ def _iso_duration(value: timedelta) -> str:
     return text
 
 
-def reason(value: Reason) -> contracts.ReasonOut:
+def reason(value: Reason) -> contracts_jobs.ReasonOut:
     """A reason."""
-    return contracts.ReasonOut(code=value.code, detail=value.detail)
+    return contracts_jobs.ReasonOut(code=value.code, detail=value.detail)
 
 
-def queue_entry(view: JobView) -> contracts.QueueEntry:
+def queue_entry(view: JobView) -> contracts_jobs.QueueEntry:
     """One who waits."""
     row = view.reservation
-    return contracts.QueueEntry(
+    return contracts_jobs.QueueEntry(
         id=row.id,
         user=row.user,
         name=row.name,
@@ -158,16 +164,16 @@ def queue_entry(view: JobView) -> contracts.QueueEntry:
     )
 
 
-def gpu(view: GpuView, sight: Sight) -> contracts.GpuOut:
+def gpu(view: GpuView, sight: Sight) -> contracts_nodes.GpuOut:
     """A card; who holds it to those who may see that."""
     holder = None
     if view.holder_id is not None:
         yours = view.holder_user_id == sight.caller.user_id
         seen = sight.sees(view.holder_user_id)
-        holder = contracts.Holder(
+        holder = contracts_nodes.Holder(
             id=view.holder_id if seen else None, user=view.holder_user if seen else None, yours=yours
         )
-    return contracts.GpuOut(
+    return contracts_nodes.GpuOut(
         node=view.node,
         index=view.index,
         uuid=view.uuid,
@@ -179,9 +185,9 @@ def gpu(view: GpuView, sight: Sight) -> contracts.GpuOut:
     )
 
 
-def node(view: NodeView) -> contracts.NodeOut:
+def node(view: NodeView) -> contracts_nodes.NodeOut:
     """A node."""
-    return contracts.NodeOut(
+    return contracts_nodes.NodeOut(
         name=view.name,
         ready=view.ready,
         schedulable=view.schedulable,
@@ -216,9 +222,9 @@ def unknown_pod(pod: UnknownPod) -> UnknownPodOut:
     )
 
 
-def event(record: EventRecord, sight: Sight) -> contracts.JobEvent:
+def event(record: EventRecord, sight: Sight) -> contracts_jobs.JobEvent:
     """An event of a job's life."""
-    return contracts.JobEvent(
+    return contracts_jobs.JobEvent(
         id=record.id,
         at=record.at,
         kind=record.kind,
@@ -279,16 +285,16 @@ def _budget(budget: Budget) -> TokenBudgetOut:
     )
 
 
-def user(record: UserRecord) -> contracts.UserOut:
+def user(record: UserRecord) -> contracts_users.UserOut:
     """A user."""
-    return contracts.UserOut(
+    return contracts_users.UserOut(
         name=record.name, role=record.role, created_at=record.created_at, disabled_at=record.disabled_at
     )
 
 
-def dead_letter(letter: DeadLetter) -> contracts.DeadLetterOut:
+def dead_letter(letter: DeadLetter) -> contracts_dead_letters.DeadLetterOut:
     """A message that could not be handled."""
-    return contracts.DeadLetterOut(
+    return contracts_dead_letters.DeadLetterOut(
         id=letter.id,
         queue=letter.queue,
         enqueued_at=letter.enqueued_at,

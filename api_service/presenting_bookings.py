@@ -4,7 +4,7 @@ from datetime import datetime
 from itertools import groupby
 
 from api_service.sight import Sight
-from reservation_core import contracts
+from reservation_core import contracts, contracts_jobs
 from reservation_core.contracts_bookings import (
     Availability,
     BookedCards,
@@ -147,9 +147,9 @@ def _skipped(found: Skipped) -> SkippedDate:
     )
 
 
-def _workload(workload: PodWorkload) -> contracts.Workload:
+def _workload(workload: PodWorkload) -> contracts_jobs.Workload:
     # Not checked again: what was stored once can always be shown, whatever is taken today.
-    return contracts.Workload.model_construct(
+    return contracts_jobs.Workload.model_construct(
         image=workload.image,
         command=list(workload.command),
         env=dict(workload.env),

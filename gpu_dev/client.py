@@ -20,24 +20,34 @@ from gpu_dev.notice_calls import NoticeCalls
 from gpu_dev.policy_calls import PolicyCalls
 from gpu_dev.streams import ResumableLog, follow_events, follow_log, read_events, read_log
 from reservation_core.contracts import (
+    Page,
+)
+from reservation_core.contracts_dead_letters import (
     DeadLetterOut,
-    GpuOut,
+    Redrive,
+    Redriven,
+)
+from reservation_core.contracts_jobs import (
     Job,
     JobEvent,
     JobExtend,
+    JobSpec,
     JobSubmit,
-    NodeOut,
-    Page,
     QueuePage,
-    Redrive,
-    Redriven,
+)
+from reservation_core.contracts_nodes import (
+    GpuOut,
+    NodeCordon,
+    NodeFence,
+    NodeOut,
+    UnknownPodOut,
+)
+from reservation_core.contracts_tokens import TokenCreate, TokenCreated, TokenOut, TokenRenew, TokensRevoked
+from reservation_core.contracts_users import (
     UserCreate,
+    UserDisabled,
     UserOut,
 )
-from reservation_core.contracts_job_specs import JobSpec
-from reservation_core.contracts_nodes import NodeCordon, NodeFence, UnknownPodOut
-from reservation_core.contracts_tokens import TokenCreate, TokenCreated, TokenOut, TokenRenew, TokensRevoked
-from reservation_core.contracts_users import UserDisabled
 from reservation_core.domain.model import JobStatus
 
 QUIET_S = 1.0

@@ -5,8 +5,7 @@ from datetime import datetime
 
 from gpu_dev.calls import Calls, given
 from reservation_core.contracts import Page, rfc3339
-from reservation_core.contracts_audit import ChainHeadOut, ChainLineOut
-from reservation_core.contracts_events import EventOut
+from reservation_core.contracts_events import ChainHeadOut, ChainLineOut, EventOut
 
 
 class EventCalls(Calls):

@@ -9,20 +9,28 @@ from pydantic import BaseModel
 from gpu_dev.durations import format_duration
 from gpu_dev.output import Column, View, local_time, memory
 from reservation_core.contracts import (
-    AllocationOut,
+    Time,
+)
+from reservation_core.contracts_dead_letters import (
     DeadLetterOut,
-    GpuOut,
-    Holder,
+)
+from reservation_core.contracts_jobs import (
+    AllocationOut,
     Job,
     JobEvent,
-    NodeOut,
     QueueEntry,
-    Time,
+)
+from reservation_core.contracts_nodes import (
+    GpuOut,
+    Holder,
+    NodeOut,
+    UnknownPodOut,
+)
+from reservation_core.contracts_tokens import TokenBudgetOut, TokenOut
+from reservation_core.contracts_users import (
+    BelongingOut,
     UserOut,
 )
-from reservation_core.contracts_nodes import UnknownPodOut
-from reservation_core.contracts_tokens import TokenBudgetOut, TokenOut
-from reservation_core.contracts_users import BelongingOut
 from reservation_core.domain.model import GpuState, JobStatus
 from reservation_core.domain.token_scopes import TokenScope
 

@@ -17,6 +17,8 @@ from reservation_core.contracts import (
     Text,
     Time,
     Wire,
+)
+from reservation_core.contracts_jobs import (
     Workload,
 )
 from reservation_core.domain.bookings import LONGEST_BOOKING, BookingReason, Span

@@ -2,9 +2,10 @@
 
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AwareDatetime, Field, PlainSerializer
 
 from reservation_core.contracts import Line, Time, Wire
+from reservation_core.domain.audit_chain import AuditedEvent, ChainLine, MissingEvent, exact
 from reservation_core.domain.user_names import LONGEST_USER_NAME
 
 EventKind = Annotated[str, Field(strict=True, max_length=64, pattern="^[a-z][a-z0-9_]*$")]
@@ -29,3 +30,77 @@ class EventOut(Wire):
     reason_code: str | None
     reason: str | None
     data: dict[str, Any]
+
+
+Digest = Annotated[str, Field(strict=True, pattern="^[0-9a-f]{64}$")]
+ExactTime = Annotated[AwareDatetime, PlainSerializer(exact, return_type=str, when_used="json")]
+"""To the microsecond, as it is hashed."""
+
+
+class AuditedEventOut(Wire):
+    """An event as it is stored. All of it is in its digest."""
+
+    id: int
+    at: ExactTime
+    actor: str
+    kind: str
+    reservation_id: str | None
+    subject: str | None
+    before: str | None
+    after: str | None
+    reason_code: str | None
+    reason: str | None
+    data: dict[str, Any]
+
+
+class MissingEventOut(Wire):
+    """What the chain knows of an event that is not there: `content` is its digest."""
+
+    id: int
+    at: ExactTime
+    content: Digest
+    removed_by_retention: bool
+
+
+class ChainLineOut(Wire):
+    """One line of the audit log, in the order of the chain.
+
+    `digest` is made of `previous` (the digest at the position before), the position, and the event's id, time and
+    digest. An event without a position is not in the chain. Either `event` or `missing` is there.
+    """
+
+    position: int | None
+    previous: Digest | None
+    digest: Digest | None
+    event: AuditedEventOut | None
+    missing: MissingEventOut | None
+
+    @classmethod
+    def of(cls, line: ChainLine) -> "ChainLineOut":
+        """As the domain has it."""
+        return cls.model_validate(line, from_attributes=True)
+
+    def line(self) -> ChainLine:
+        """As the domain checks it."""
+        return ChainLine(
+            self.position,
+            self.previous,
+            self.digest,
+            None if self.event is None else AuditedEvent(**self.event.model_dump()),
+            None if self.missing is None else MissingEvent(**self.missing.model_dump()),
+        )
+
+
+class ChainHeadOut(Wire):
+    """The newest link of the chain.
+
+    Its position and digest, noted elsewhere, prove later that nothing before was changed. `first_position` is the
+    first that can be checked; `unchained_since` the time of the oldest event that waits to be chained.
+    """
+
+    position: int
+    digest: Digest
+    event_id: int
+    chained_at: Time
+    first_position: int
+    unchained_since: Time | None

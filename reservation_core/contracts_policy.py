@@ -19,9 +19,11 @@ from reservation_core.contracts import (
     Time,
     UserName,
     Wire,
-    Workload,
 )
 from reservation_core.contracts_bookings import Recurrence, TimeZoneName, Title, WallTime
+from reservation_core.contracts_jobs import (
+    Workload,
+)
 from reservation_core.domain.booked_nodes import MOST_NODES
 from reservation_core.domain.bookings import LONGEST_BOOKING
 from reservation_core.domain.limits import LIFTABLE, UNLIMITED, Relaxation, RuleName, Rules

@@ -4,8 +4,24 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from reservation_core.contracts import Time, UserOut, Wire
-from reservation_core.domain.model import BookingStatus, JobStatus
+from reservation_core.contracts import Time, UserName, Wire
+from reservation_core.domain.model import BookingStatus, JobStatus, Role
+
+
+class UserCreate(Wire):
+    """A new user."""
+
+    name: UserName
+    role: Role = Role.USER
+
+
+class UserOut(Wire):
+    """A user."""
+
+    name: str
+    role: Role
+    created_at: Time
+    disabled_at: Time | None
 
 
 class BelongingOut(Wire):

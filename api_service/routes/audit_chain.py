@@ -11,8 +11,8 @@ from api_service.pagination import PageQuery, decode, encode
 from api_service.problems import ProblemError
 from api_service.services import Caller, Served
 from reservation_core.contracts import Page
-from reservation_core.contracts_audit import ChainHeadOut, ChainLineOut
 from reservation_core.contracts_bookings import Instant
+from reservation_core.contracts_events import ChainHeadOut, ChainLineOut
 from reservation_core.usecases.audit_chain import (
     ChainStretch,
     chain_standing,

@@ -13,7 +13,7 @@ from gpu_dev.commands import tokens
 from gpu_dev.connection import Connection
 from gpu_dev.errors import ApiError, ExitCode
 from gpu_dev.exchange import Exchange
-from reservation_core.contracts import JobSubmit
+from reservation_core.contracts_jobs import JobSubmit
 from tests.integration.gpu_dev.conftest import System
 
 SESSION = JobSubmit.model_validate({"gpus": 1, "duration": 600, "workload": {}})

@@ -1,0 +1,203 @@
+"""The wire of jobs: submitted, shown, waiting in the queue, and what happened to them."""
+
+import re
+from datetime import timedelta
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field
+from pydantic.functional_validators import field_validator
+
+from reservation_core.contracts import (
+    MAX_GPUS_PER_NODE,
+    MAX_NODES,
+    Duration,
+    GpuTypeName,
+    Line,
+    Page,
+    Place,
+    ProjectName,
+    Text,
+    Time,
+    Wire,
+)
+from reservation_core.domain.model import JobStatus, ReasonCode
+
+_GPU_ENV = frozenset({"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES"})
+_GANG_ENV = frozenset({"NNODES", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT"})
+RESERVED_ENV = _GPU_ENV | _GANG_ENV
+RESERVED_ENV_PREFIX = "GPU_DEV_"
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+
+
+class Workload(Wire):
+    """What to run. Without a command the job is a session: the GPUs are held for interactive use."""
+
+    image: Annotated[str, Field(strict=True, min_length=1, max_length=512, pattern=r"^[!-~]+$")] | None = None
+    command: Annotated[list[Annotated[Text, Field(max_length=32_768)]], Field(max_length=256, default_factory=list)]
+    env: Annotated[dict[str, Annotated[Text, Field(max_length=32_768)]], Field(max_length=256, default_factory=dict)]
+    working_dir: Annotated[Text, Field(min_length=1, max_length=4096, pattern=r"^/")] | None = None
+
+    @field_validator("command")
+    @classmethod
+    def _command_names_a_program(cls, value: list[str]) -> list[str]:
+        if value and not value[0]:
+            raise ValueError("the first word must name a program")
+        return value
+
+    @field_validator("env")
+    @classmethod
+    def _env_is_theirs(cls, value: dict[str, str]) -> dict[str, str]:
+        for name in value:
+            if not _ENV_NAME.fullmatch(name):
+                raise ValueError("names must match [A-Za-z_][A-Za-z0-9_]* and have at most 128 characters")
+            if name in RESERVED_ENV or name.startswith(RESERVED_ENV_PREFIX):
+                raise ValueError(f"{name} is set by the server and can't be set by a job; remove it")
+        return value
+
+
+class JobSubmit(Wire):
+    """A request for GPUs: `gpus` on each of `nodes` nodes for `duration`. In a booking `project` is the booking's."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "name": "train",
+                    "gpus": 2,
+                    "gpu_type": "h100",
+                    "duration": "PT4H",
+                    "workload": {"command": ["python", "train.py"]},
+                }
+            ]
+        }
+    )
+
+    name: Annotated[Line, Field(min_length=1, max_length=200)] | None = None
+    gpus: Annotated[int, Field(strict=True, ge=1, le=MAX_GPUS_PER_NODE)]
+    gpu_type: GpuTypeName | None = None
+    nodes: Annotated[int, Field(strict=True, ge=1, le=MAX_NODES)] = 1
+    duration: Duration
+    workload: Workload
+    priority: Annotated[int, Field(strict=True, ge=-100, le=100)] = 0
+    booking_id: Annotated[Line, Field(min_length=1, max_length=64)] | None = None
+    project: ProjectName | None = None
+
+
+class JobExtend(Wire):
+    """How much longer."""
+
+    by: Duration
+
+
+class ReasonOut(Wire):
+    """Why a job is as it is: a stable code and a sentence."""
+
+    code: ReasonCode
+    detail: str
+
+
+class AllocationOut(Wire):
+    """The GPUs on one node."""
+
+    node: str
+    gpu_indices: list[int]
+    gpu_uuids: list[str | None]
+    pod: str
+
+
+class Job(Wire):
+    """A job as its owner sees it."""
+
+    id: str
+    name: str | None
+    user: str
+    status: JobStatus
+    reason: ReasonOut
+    gpus: int
+    gpu_type: str | None
+    nodes: int
+    duration: timedelta
+    priority: int
+    created_at: Time
+    queue_position: Place | None
+    estimated_start_at: Time | None
+    promised_start_at: Time | None = None
+    started_at: Time | None
+    ends_at: Time | None
+    finished_at: Time | None
+    exit_code: int | None
+    allocations: list[AllocationOut]
+    booking_id: str | None = None
+    project: str | None = None
+
+
+class QueueEntry(Wire):
+    """Who waits, why, and until when."""
+
+    id: str
+    user: str
+    name: str | None
+    queue_position: Place | None
+    reason: ReasonOut
+    gpus: int
+    gpu_type: str | None
+    nodes: int
+    duration: timedelta
+    priority: int
+    created_at: Time
+    estimated_start_at: Time | None
+    promised_start_at: Time | None = None
+    project: str | None = None
+
+
+class WaitingTotal(Wire):
+    """How many wait for a type, without saying who."""
+
+    gpu_type: str | None
+    jobs: int
+    gpus: int
+
+
+class QueuePage(Page[QueueEntry]):
+    """The waiting line, with totals over everybody's jobs."""
+
+    totals: list[WaitingTotal]
+
+
+class JobEvent(Wire):
+    """One event of a job's life, as sent on its stream."""
+
+    id: int
+    at: Time
+    kind: str
+    actor: str
+    before: str | None
+    after: str | None
+    reason: ReasonOut | None
+    data: dict[str, Any]
+
+
+class WorkloadSpec(Wire):
+    """What a job runs."""
+
+    image: str | None
+    command: list[str]
+    env: Annotated[
+        dict[str, str | None],
+        Field(description="Its variables. Their values are their owner's alone: null for everybody else."),
+    ]
+    working_dir: str | None
+
+
+class JobSpec(Wire):
+    """A job as it was asked for, its `duration` with every extension: for its owner what `POST /v1/jobs` takes."""
+
+    name: str | None
+    gpus: int
+    gpu_type: str | None
+    nodes: int
+    duration: timedelta
+    workload: WorkloadSpec
+    priority: int
+    booking_id: str | None
+    project: str | None
