@@ -1,10 +1,10 @@
-"""The wire: what clients send and get over REST, and what goes through the queues. Every message carries a version.
+"""The wire: what clients send and get over REST, by whatever subject.
 
 Unknown fields are refused, every field has bounds, numbers are not read out of strings.
 """
 
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Generic, Literal, TypeVar
+from typing import Annotated, Generic, TypeVar
 from unicodedata import category
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
@@ -123,24 +123,3 @@ class Problem(Wire):
     instance: str | None = None
     broken_rules: list[BrokenRule] | None = None
     nearest_slots: list[Slot] | None = None
-
-
-class JobMessage(BaseModel):
-    """On `gpu_jobs`: look at this reservation again (or, with `inventory`, at the nodes). The row is the truth."""
-
-    model_config = ConfigDict(extra="ignore", strict=True)
-
-    v: Literal[1] = 1
-    kind: Literal["submitted", "changed", "inventory"]
-    id: Annotated[str, Field(max_length=64)] | None = None
-
-
-class PodOperation(BaseModel):
-    """On `pod_operations`: bring the cluster to what the row says, if the attempt is still the row's."""
-
-    model_config = ConfigDict(extra="ignore", strict=True)
-
-    v: Literal[1] = 1
-    op: Literal["create", "delete", "deadline"]
-    id: Annotated[str, Field(min_length=1, max_length=64)]
-    attempt: Annotated[int, Field(ge=1)]
