@@ -25,6 +25,7 @@ from reservation_core import (
     contracts_nodes,
     contracts_notices,
     contracts_policy,
+    contracts_schedulability,
     contracts_sign_in,
     contracts_tokens,
     contracts_users,
@@ -53,9 +54,9 @@ _BODIES: tuple[type[BaseModel], ...] = (
     contracts_policy.RulesIn,
     contracts_policy.ProjectCreate,
     contracts_policy.ExplainRequest,
-    contracts_policy.SchedulabilityAsk,
+    contracts_schedulability.SchedulabilityAsk,
     contracts_admissions.PodsSeen,
-    contracts_policy.SeedSchedulabilityAsk,
+    contracts_schedulability.SeedSchedulabilityAsk,
     contracts_sign_in.SignIn,
 )
 _REF = "#/components/schemas/"

@@ -21,10 +21,12 @@ from reservation_core.contracts_policy import (
     RuleBroken,
     RuleOut,
     RulesIn,
-    Schedulability,
-    SeedSchedulability,
     UsageLineOut,
     UsageSeriesLineOut,
+)
+from reservation_core.contracts_schedulability import (
+    Schedulability,
+    SeedSchedulability,
 )
 from reservation_core.domain.limits import Limits
 from reservation_core.domain.model import ReservationKind
