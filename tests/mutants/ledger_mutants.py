@@ -2,7 +2,7 @@
 
 from tests.mutants.mutant import Mutant
 
-SQL = "reservation_core/adapters/postgres/sql/"
+SQL = "reservation_core/adapters/postgres/"
 MIGRATIONS = "migrations/versions/"
 RETENTION = "tests/integration/reservation_core/usecases/test_retention.py::"
 POSTGRES = "tests/integration/reservation_core/adapters/postgres/"
@@ -69,7 +69,7 @@ LEDGER = (
     Mutant(
         "starts of any epoch",
         "A plan is written by the planner of this epoch alone",
-        SQL + "planning.sql",
+        SQL + "sql/planning.sql",
         "WHERE epoch = :epoch AND NOT (SELECT over FROM time) FOR SHARE",
         "WHERE NOT (SELECT over FROM time) FOR SHARE",
         ("tests/faults/test_fencing.py::test_a_plan_of_an_old_epoch_is_refused_whole",),
@@ -77,7 +77,7 @@ LEDGER = (
     Mutant(
         "the lease moves while a plan commits",
         "Whoever takes the lease over waits for the plan that is being written",
-        SQL + "planning.sql",
+        SQL + "sql/planning.sql",
         "AND NOT (SELECT over FROM time) FOR SHARE",
         "AND NOT (SELECT over FROM time)",
         ("tests/faults/test_fencing.py::test_the_lease_is_not_taken_over_while_a_plan_commits",),
@@ -85,7 +85,7 @@ LEDGER = (
     Mutant(
         "slots of any epoch",
         "Slots are written by the planner of this epoch alone",
-        SQL + "planning.sql",
+        SQL + "sql/planning.sql",
         "WHERE epoch = :epoch FOR SHARE\n), input AS",
         "FOR SHARE\n), input AS",
         (USECASES + "test_plan_and_allocate.py::test_a_deposed_planner_gives_no_slots",),
@@ -93,7 +93,7 @@ LEDGER = (
     Mutant(
         "estimates of any epoch",
         "Estimates are written by the planner of this epoch alone",
-        SQL + "planning.sql",
+        SQL + "sql/planning.sql",
         "WHERE epoch = :epoch FOR SHARE;",
         "FOR SHARE;",
         ("tests/faults/test_fencing.py::test_estimates_of_an_old_epoch_are_refused",),
@@ -101,7 +101,7 @@ LEDGER = (
     Mutant(
         "messages are forgotten by anybody",
         "A deposed planner forgets no message",
-        SQL + "planning.sql",
+        SQL + "sql/planning.sql",
         "WHERE epoch = :epoch FOR SHARE\n), forgotten AS (\n    DELETE FROM pgmq",
         "FOR SHARE\n), forgotten AS (\n    DELETE FROM pgmq",
         (USECASES + "test_plan_and_allocate.py::test_a_deposed_planner_forgets_no_message",),
@@ -109,7 +109,7 @@ LEDGER = (
     Mutant(
         "a start undoes an extension",
         "A job that was changed since it was planned is not started by that plan",
-        SQL + "planning.sql",
+        SQL + "sql/planning.sql",
         "AND (i.version IS NULL OR r.version = i.version)",
         "",
         (USECASES + "test_extend.py::test_a_plan_made_before_an_extension_does_not_undo_it",),
@@ -117,7 +117,7 @@ LEDGER = (
     Mutant(
         "a start beside an unknown pod",
         "A pod name runs once: a job with a pod that the ledger does not know starts no other",
-        SQL + "planning.sql",
+        SQL + "sql/planning.sql",
         "AND NOT EXISTS (SELECT FROM unknown_pods u WHERE u.reservation_id = r.id)",
         "",
         (USECASES + "test_adopt.py",),
@@ -125,7 +125,7 @@ LEDGER = (
     Mutant(
         "disabled users start",
         "No job starts for a user who is disabled",
-        SQL + "planning.sql",
+        SQL + "sql/planning.sql",
         "AND (SELECT o.disabled_at FROM users o WHERE o.id = r.user_id) IS NULL",
         "",
         (USECASES + "test_disable_user.py",),
@@ -133,7 +133,7 @@ LEDGER = (
     Mutant(
         "disabled users submit",
         "Nothing is stored for a user who is disabled, whatever a process believes",
-        SQL + "submissions.sql",
+        SQL + "sql/submissions.sql",
         "AND (SELECT u.disabled_at FROM users u WHERE u.id = user_id) IS NULL AS usable",
         "AS usable",
         (USECASES + "test_disable_user.py::test_a_process_that_has_not_heard_of_it_takes_nothing_in",),
@@ -141,7 +141,7 @@ LEDGER = (
     Mutant(
         "a job without its message",
         "One statement stores a job, its event and its message",
-        SQL + "submissions.sql",
+        SQL + "sql/submissions.sql",
         "jsonb_build_object('v', 1, 'kind', 'submitted', 'id', id) FROM stored ORDER BY seq",
         "jsonb_build_object('v', 1, 'kind', 'submitted', 'id', id) FROM stored WHERE false",
         (USECASES + "test_submit.py::test_a_batch_is_stored_whole_and_in_order",),
@@ -149,7 +149,7 @@ LEDGER = (
     Mutant(
         "a key twice in a batch",
         "A job is stored once however often it is sent with its Idempotency-Key",
-        SQL + "submissions.sql",
+        SQL + "sql/submissions.sql",
         "(k.key IS NOT NULL AND i.turn = 1)",
         "(k.key IS NOT NULL)",
         (USECASES + "test_submit.py::test_a_key_that_comes_twice_in_one_batch_is_stored_once",),
@@ -157,7 +157,7 @@ LEDGER = (
     Mutant(
         "a stale row is written",
         "A row is written only as it was when it was read",
-        SQL + "reservations.sql",
+        SQL + "sql/reservations.sql",
         "WHERE r.id = i.id AND r.version = i.version;",
         "WHERE r.id = i.id;",
         (USECASES + "test_owned_rows.py",),
@@ -165,7 +165,7 @@ LEDGER = (
     Mutant(
         "rows are not locked",
         "Who decides about a job keeps others from changing it meanwhile",
-        SQL + "reservations.sql",
+        SQL + "sql/reservations.sql",
         "ORDER BY r.id FOR NO KEY UPDATE OF r;",
         "ORDER BY r.id;",
         (USECASES + "test_owned_rows.py",),
@@ -173,7 +173,7 @@ LEDGER = (
     Mutant(
         "users are not locked for quotas",
         "Who decides about a user's quota locks the user first",
-        SQL + "policies.sql",
+        SQL + "sql/policies.sql",
         "ORDER BY id FOR NO KEY UPDATE;",
         "ORDER BY id;",
         (
@@ -184,7 +184,7 @@ LEDGER = (
     Mutant(
         "projects are not locked for quotas",
         "Who decides about a project's quota locks the project",
-        SQL + "policies.sql",
+        SQL + "sql/policies.sql",
         "ORDER BY name FOR NO KEY UPDATE;",
         "ORDER BY name;",
         (USECASES + "test_project_quotas.py::test_a_start_waits_for_another_members_booking_that_is_being_made",),
@@ -192,7 +192,7 @@ LEDGER = (
     Mutant(
         "the planner is not held back",
         "Who takes time from a booking, or makes a maintenance window, holds the planner back",
-        SQL + "booking_life.sql",
+        SQL + "sql/booking_life.sql",
         "SELECT epoch FROM planner_lease FOR NO KEY UPDATE;",
         "SELECT epoch FROM planner_lease;",
         (USECASES + "test_owned_rows.py",),
@@ -200,7 +200,7 @@ LEDGER = (
     Mutant(
         "one step of the clock is made up for twice",
         "A step is recorded against the record before it",
-        SQL + "ledger_clock.sql",
+        SQL + "sql/ledger_clock.sql",
         " AND CAST(c AS text) = :record",
         " AND :record <> ''",
         (f"{CLOCK}::test_a_step_that_was_recorded_since_it_was_seen_is_not_made_up_for_again",),
@@ -216,7 +216,7 @@ LEDGER = (
     Mutant(
         "a proof twice",
         "A proof is good for one sign-in",
-        SQL + "used_proofs.sql",
+        SQL + "sql/used_proofs.sql",
         "ON CONFLICT (digest) DO NOTHING",
         "ON CONFLICT (digest) DO UPDATE SET forget_after = excluded.forget_after",
         ("tests/integration/api_service/test_login.py::test_a_signature_is_good_once",),
@@ -224,7 +224,7 @@ LEDGER = (
     Mutant(
         "pod locks are everybody's",
         "Creating and finalising one reservation's pods exclude each other",
-        SQL + "pod_locks.sql",
+        SQL + "sql/pod_locks.sql",
         "AS locks\nWHERE taken;",
         "AS locks;",
         (POSTGRES + "test_pod_locks.py::test_who_comes_second_gets_what_is_free",),
@@ -232,7 +232,7 @@ LEDGER = (
     Mutant(
         "a promise moves",
         "The first slot of a job is its promise",
-        SQL + "planning.sql",
+        SQL + "sql/planning.sql",
         "WHERE i.placed\n    ON CONFLICT (reservation_id) DO NOTHING",
         "WHERE i.placed\n    ON CONFLICT (reservation_id) DO UPDATE SET promised_start_at = excluded.promised_start_at",
         (USECASES + "test_slots.py",),
@@ -240,7 +240,7 @@ LEDGER = (
     Mutant(
         "a slot for what was asked before",
         "A slot is written only for a job that is as it was when the slot was found",
-        SQL + "planning.sql",
+        SQL + "sql/planning.sql",
         "AND EXISTS (SELECT FROM input i WHERE i.id = r.id AND (i.version IS NULL OR i.version = r.version))",
         "",
         (USECASES + "test_slots.py::test_a_slot_found_for_what_a_job_asked_before_is_not_written",),
@@ -248,7 +248,7 @@ LEDGER = (
     Mutant(
         "a place before the planner has looked",
         "A job has no place and no estimate before the planner has looked at it",
-        SQL + "views.sql",
+        SQL + "sql/views.sql",
         "AND (k.slotted OR r.changed_at <= (SELECT max(planned_at) FROM told))",
         "",
         (USECASES + "test_estimates.py::test_bookings_days_ahead_put_off_nobody_on_a_free_gpu",),
@@ -264,7 +264,7 @@ LEDGER = (
     Mutant(
         "reports at once",
         "Reports of others' pods are taken in one after the other",
-        SQL + "admissions.sql",
+        SQL + "sql/admissions.sql",
         "SELECT pg_advisory_xact_lock(hashtextextended('admissions', 0));",
         "SELECT 1;",
         (USECASES + "test_report_pods.py::test_the_same_reports_from_several_at_once_are_recorded_once",),

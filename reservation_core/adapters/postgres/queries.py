@@ -1,6 +1,6 @@
-"""Named SQL statements, read once from the `.sql` files beside this module.
+"""Named SQL statements, read once from the `.sql` files beside the modules that run them.
 
-A statement in `sql/*.sql` starts with `-- name: its_name`, then one comment line that says what it does, then the SQL
+A statement in a `.sql` file starts with `-- name: its_name`, then one comment line that says what it does, then the SQL
 with `:parameters`. What stands before a file's first name is a comment on the file. Casts are written
 `CAST(:x AS type)`: SQLAlchemy would read `:x::type` as another parameter, so `::` is refused.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import sqlalchemy
 
-SQL_FOLDER = Path(__file__).parent / "sql"
+SQL_FOLDER = Path(__file__).parents[0]
 
 _NAME = re.compile(r"--\s*name:\s*(?P<name>[a-z][a-z0-9_]*)\s*")
 
@@ -76,7 +76,7 @@ def load(paths: Iterable[Path]) -> dict[str, sqlalchemy.TextClause]:
     return found
 
 
-_STATEMENTS = load(SQL_FOLDER.glob("*.sql"))
+_STATEMENTS = load(sorted(SQL_FOLDER.glob("*/*.sql")))
 
 
 def statement(name: str) -> sqlalchemy.TextClause:
@@ -86,7 +86,7 @@ def statement(name: str) -> sqlalchemy.TextClause:
     except KeyError:
         known = ", ".join(sorted(_STATEMENTS)) or "none"
         raise UnknownQueryError(
-            f"No statement is named {name}. Add it to a file in {SQL_FOLDER}; known: {known}."
+            f"No statement is named {name}. Add it to a file below {SQL_FOLDER}; known: {known}."
         ) from None
 
 
