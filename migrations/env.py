@@ -5,12 +5,11 @@ there is none, and the revision's steps are repeated when they broke off.
 """
 
 from alembic import context
-
-from reservation_core.adapters.postgres.migrating import MigrationError
+from alembic.util import CommandError
 
 connection = context.config.attributes.get("connection")
 if connection is None or context.is_offline_mode():
-    raise MigrationError(
+    raise CommandError(
         "Migrations need a connection of the program's own. Run `python -m reservation_core.runtime.database migrate`."
     )
 context.configure(connection=connection, transaction_per_migration=False)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from alembic import op
 
-from reservation_core.adapters.postgres.pgmq_installation import install_pgmq, remove_pgmq
-from reservation_core.adapters.postgres.scripts import execute_script, require_extension
+from migrations.pgmq_installation import install_pgmq, remove_pgmq
+from migrations.scripts import execute_script, require_extension
 
 revision = "0001_foundation"
 down_revision = None

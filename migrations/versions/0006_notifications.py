@@ -4,8 +4,8 @@ from pathlib import Path
 
 from alembic import op
 
-from reservation_core.adapters.postgres.pgmq_installation import create_queues, drop_queues
-from reservation_core.adapters.postgres.scripts import execute_script
+from migrations.pgmq_installation import create_queues, drop_queues
+from migrations.scripts import execute_script
 
 revision = "0006_notifications"
 down_revision = "0005_policy"

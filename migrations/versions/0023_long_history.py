@@ -7,7 +7,7 @@ from pathlib import Path
 
 from alembic import op
 
-from reservation_core.adapters.postgres.scripts import (
+from migrations.scripts import (
     build_index,
     drop_index,
     execute_batches,

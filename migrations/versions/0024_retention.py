@@ -7,7 +7,7 @@ from pathlib import Path
 
 from alembic import op
 
-from reservation_core.adapters.postgres.scripts import build_index, execute_outside, execute_script
+from migrations.scripts import build_index, execute_outside, execute_script
 
 revision = "0024_retention"
 down_revision = "0023_long_history"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from alembic import op
 
-from reservation_core.adapters.postgres.scripts import execute_outside, execute_script
+from migrations.scripts import execute_outside, execute_script
 
 revision = "0025_event_partitions"
 down_revision = "0024_retention"

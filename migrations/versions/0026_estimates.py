@@ -4,7 +4,7 @@ from pathlib import Path
 
 from alembic import op
 
-from reservation_core.adapters.postgres.scripts import execute_script
+from migrations.scripts import execute_script
 
 revision = "0026_estimates"
 down_revision = "0025_event_partitions"

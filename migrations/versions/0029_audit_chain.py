@@ -4,7 +4,7 @@ from pathlib import Path
 
 from alembic import op
 
-from reservation_core.adapters.postgres.scripts import execute_script
+from migrations.scripts import execute_script
 
 revision = "0029_audit_chain"
 down_revision = "0028_user_names"

@@ -5,7 +5,7 @@ Runs beside the service: see `outside_transaction`.
 
 from alembic import op
 
-from reservation_core.adapters.postgres.scripts import build_index, drop_index
+from migrations.scripts import build_index, drop_index
 
 revision = "0034_user_bookings_by_status"
 down_revision = "0033_calendar_addresses_end"

@@ -52,11 +52,10 @@ class MigrationStatus:
 
 
 def migrations_folder() -> Path:
-    """Where the revisions are: inside the installed package, or at the top of the source tree."""
-    here = Path(__file__).resolve()
-    for folder in (here.parent / "migrations", here.parents[3] / "migrations"):
-        if (folder / "env.py").is_file():
-            return folder
+    """Where the revisions are: a package beside this one."""
+    folder = Path(__file__).resolve().parents[3] / "migrations"
+    if (folder / "env.py").is_file():
+        return folder
     raise MigrationError("The migrations are missing from this installation. Install gpu-dev-server again.")
 
 
@@ -232,8 +231,8 @@ async def _run(connection: AsyncConnection, action: str, revision: str) -> None:
     from alembic.config import Config  # noqa: PLC0415
     from asyncpg.exceptions import PostgresError  # noqa: PLC0415
 
-    from reservation_core.adapters.postgres.pgmq_installation import PgmqTooOldError  # noqa: PLC0415
-    from reservation_core.adapters.postgres.scripts import MissingExtensionError  # noqa: PLC0415
+    from migrations.pgmq_installation import PgmqTooOldError  # noqa: PLC0415
+    from migrations.scripts import MissingExtensionError  # noqa: PLC0415
 
     def run(sync_connection: Any) -> None:
         config = Config()

@@ -101,7 +101,7 @@ def test_what_this_machine_built_for_the_pages_is_not_taken_for_what_the_image_b
 def test_what_the_package_is_made_of_is_copied() -> None:
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
     copied = {source for sources, _ in BUILD.copied() for source in sources}
-    assert {*wheel["packages"], *wheel["force-include"]} <= copied
+    assert {*wheel["packages"]} <= copied
 
 
 @pytest.mark.parametrize("component", COMPONENTS)

@@ -10,7 +10,7 @@ from enum import StrEnum
 import sqlalchemy
 from pgmq.install import get_embedded_install_sql, get_embedded_sql_version
 
-from reservation_core.adapters.postgres.scripts import available_extension, execute_script, installed_extension
+from migrations.scripts import available_extension, execute_script, installed_extension
 
 
 class Origin(StrEnum):

@@ -1,0 +1,1 @@
+"""The database's revisions, and what they are made with."""
