@@ -9,17 +9,25 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter
 
 from api_service.sight import Sight
-from reservation_core import (
-    contracts,
-    contracts_dead_letters,
-    contracts_jobs,
-    contracts_nodes,
-    contracts_users,
+from reservation_core.contracts import (
+    base as contracts,
 )
-from reservation_core.contracts_events import EventOut
-from reservation_core.contracts_jobs import JobSpec, WorkloadSpec
-from reservation_core.contracts_nodes import UnknownPodOut
-from reservation_core.contracts_tokens import TokenBudgetOut, TokenOut
+from reservation_core.contracts import (
+    dead_letters as contracts_dead_letters,
+)
+from reservation_core.contracts import (
+    jobs as contracts_jobs,
+)
+from reservation_core.contracts import (
+    nodes as contracts_nodes,
+)
+from reservation_core.contracts import (
+    users as contracts_users,
+)
+from reservation_core.contracts.audit_log import EventOut
+from reservation_core.contracts.jobs import JobSpec, WorkloadSpec
+from reservation_core.contracts.nodes import UnknownPodOut
+from reservation_core.contracts.tokens import TokenBudgetOut, TokenOut
 from reservation_core.domain.model import PodName, Reason, Reservation
 from reservation_core.domain.placement.link_words import link_words
 from reservation_core.domain.token_budgets import MICROS_AN_HOUR, Budget

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from reservation_core.contracts_admissions import AdmissionOut, AdmissionsOut, PodSeen
+from reservation_core.contracts.pod_reports import AdmissionOut, AdmissionsOut, PodSeen
 from reservation_core.domain.pod_reports import Judged, PodReport
 
 

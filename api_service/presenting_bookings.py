@@ -4,8 +4,9 @@ from datetime import datetime
 from itertools import groupby
 
 from api_service.sight import Sight
-from reservation_core import contracts, contracts_jobs
-from reservation_core.contracts_bookings import (
+from reservation_core.contracts import base as contracts
+from reservation_core.contracts import jobs as contracts_jobs
+from reservation_core.contracts.bookings import (
     Availability,
     BookedCards,
     BookingOut,

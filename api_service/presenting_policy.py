@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter
 
-from reservation_core.contracts_policy import (
+from reservation_core.contracts.policy import (
     MOST_NAMED,
     Explanation,
     LimitOut,
@@ -24,7 +24,7 @@ from reservation_core.contracts_policy import (
     UsageLineOut,
     UsageSeriesLineOut,
 )
-from reservation_core.contracts_schedulability import (
+from reservation_core.contracts.schedulability import (
     Schedulability,
     SeedSchedulability,
 )

@@ -1,7 +1,7 @@
 """Disabled users, as the wire shows them."""
 
 from api_service import presenting
-from reservation_core.contracts_users import BelongingOut, UserDisabled
+from reservation_core.contracts.users import BelongingOut, UserDisabled
 from reservation_core.domain.model import BookingStatus, JobStatus, ReservationKind
 from reservation_core.ports.identities import UserRecord
 from reservation_core.usecases.disable_user import StillHeld

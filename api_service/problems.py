@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from reservation_core.contracts import BrokenRule, Problem, Slot
+from reservation_core.contracts.base import BrokenRule, Problem, Slot
 from reservation_core.domain import errors
 
 MEDIA_TYPE = "application/problem+json"

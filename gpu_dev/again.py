@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpu_dev.errors import UsageError
-from reservation_core.contracts_jobs import JobSpec
+from reservation_core.contracts.jobs import JobSpec
 
 
 def asked_again(spec: JobSpec, given: Mapping[str, Any]) -> dict[str, Any]:

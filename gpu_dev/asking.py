@@ -9,7 +9,7 @@ from typing import TypeVar
 from gpu_dev.durations import parse_duration
 from gpu_dev.errors import UsageError
 from gpu_dev.terminal import harmless, say
-from reservation_core.contracts import MAX_GPUS_PER_NODE
+from reservation_core.contracts.base import MAX_GPUS_PER_NODE
 
 T = TypeVar("T")
 

@@ -9,8 +9,8 @@ from pydantic import TypeAdapter
 
 from gpu_dev.calls import Calls, given
 from gpu_dev.exchange import read_answer
-from reservation_core.contracts import Page, rfc3339
-from reservation_core.contracts_bookings import (
+from reservation_core.contracts.base import Page, rfc3339
+from reservation_core.contracts.bookings import (
     Availability,
     BookingChange,
     BookingCreate,

@@ -5,10 +5,18 @@ from datetime import datetime
 from gpu_dev.durations import format_duration
 from gpu_dev.output import Column, View, local_time
 from gpu_dev.views import wanted_gpus
-from reservation_core.contracts_bookings import BookingOut, BookingVerdict, FeedCreated, FreeSlotOut
-from reservation_core.contracts_maintenance import AffectedOut, MaintenanceOut
-from reservation_core.contracts_notices import NoticeTargetOut
-from reservation_core.contracts_policy import LimitOut, Named, PolicyVerdict, ProjectOut, RuleOut, RulesIn, UsageLineOut
+from reservation_core.contracts.bookings import BookingOut, BookingVerdict, FeedCreated, FreeSlotOut
+from reservation_core.contracts.maintenance import AffectedOut, MaintenanceOut
+from reservation_core.contracts.notices import NoticeTargetOut
+from reservation_core.contracts.policy import (
+    LimitOut,
+    Named,
+    PolicyVerdict,
+    ProjectOut,
+    RuleOut,
+    RulesIn,
+    UsageLineOut,
+)
 
 
 def minute(moment: datetime | None) -> str:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from gpu_dev.exchange import Exchange, read_answer
-from reservation_core.contracts import Page, Wire
+from reservation_core.contracts.base import Page, Wire
 
 W = TypeVar("W", bound=Wire)
 M = TypeVar("M", bound=BaseModel)

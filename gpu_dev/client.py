@@ -19,15 +19,15 @@ from gpu_dev.maintenance_calls import MaintenanceCalls
 from gpu_dev.notice_calls import NoticeCalls
 from gpu_dev.policy_calls import PolicyCalls
 from gpu_dev.streams import ResumableLog, follow_events, follow_log, read_events, read_log
-from reservation_core.contracts import (
+from reservation_core.contracts.base import (
     Page,
 )
-from reservation_core.contracts_dead_letters import (
+from reservation_core.contracts.dead_letters import (
     DeadLetterOut,
     Redrive,
     Redriven,
 )
-from reservation_core.contracts_jobs import (
+from reservation_core.contracts.jobs import (
     Job,
     JobEvent,
     JobExtend,
@@ -35,15 +35,15 @@ from reservation_core.contracts_jobs import (
     JobSubmit,
     QueuePage,
 )
-from reservation_core.contracts_nodes import (
+from reservation_core.contracts.nodes import (
     GpuOut,
     NodeCordon,
     NodeFence,
     NodeOut,
     UnknownPodOut,
 )
-from reservation_core.contracts_tokens import TokenCreate, TokenCreated, TokenOut, TokenRenew, TokensRevoked
-from reservation_core.contracts_users import (
+from reservation_core.contracts.tokens import TokenCreate, TokenCreated, TokenOut, TokenRenew, TokensRevoked
+from reservation_core.contracts.users import (
     UserCreate,
     UserDisabled,
     UserOut,

@@ -5,7 +5,7 @@ from datetime import timedelta
 from pydantic import TypeAdapter, ValidationError
 
 from gpu_dev.errors import UsageError
-from reservation_core.contracts import Duration
+from reservation_core.contracts.base import Duration
 from reservation_core.domain.short_durations import seconds_in, written
 
 _WIRE: TypeAdapter[timedelta] = TypeAdapter(Duration)

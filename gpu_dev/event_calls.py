@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 from gpu_dev.calls import Calls, given
-from reservation_core.contracts import Page, rfc3339
-from reservation_core.contracts_events import ChainHeadOut, ChainLineOut, EventOut
+from reservation_core.contracts.audit_log import ChainHeadOut, ChainLineOut, EventOut
+from reservation_core.contracts.base import Page, rfc3339
 
 
 class EventCalls(Calls):

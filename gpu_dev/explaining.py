@@ -5,8 +5,8 @@ from typing import assert_never
 
 from gpu_dev.output import local_time
 from gpu_dev.views import TypeSummary, placed, wanted_gpus
-from reservation_core.contracts import Wire
-from reservation_core.contracts_jobs import Job
+from reservation_core.contracts.base import Wire
+from reservation_core.contracts.jobs import Job
 from reservation_core.domain.model import JobStatus, ReasonCode
 
 

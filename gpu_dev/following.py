@@ -10,7 +10,7 @@ from gpu_dev.errors import ExitCode, WaitTimeoutError
 from gpu_dev.output import local_time
 from gpu_dev.terminal import say
 from gpu_dev.views import placed
-from reservation_core.contracts_jobs import Job
+from reservation_core.contracts.jobs import Job
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus
 
 _FIRST_PAUSE_S = 0.1

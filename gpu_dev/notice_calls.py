@@ -5,8 +5,8 @@ from urllib.parse import quote
 
 from gpu_dev.calls import Calls
 from gpu_dev.exchange import read_answer
-from reservation_core.contracts import Page
-from reservation_core.contracts_notices import (
+from reservation_core.contracts.base import Page
+from reservation_core.contracts.notices import (
     NoticePreferences,
     NoticeQueued,
     NoticeTargetCreate,

@@ -6,8 +6,8 @@ from urllib.parse import quote
 
 from gpu_dev.calls import Calls, given
 from gpu_dev.exchange import read_answer
-from reservation_core.contracts import Page, rfc3339
-from reservation_core.contracts_policy import (
+from reservation_core.contracts.base import Page, rfc3339
+from reservation_core.contracts.policy import (
     ExplainRequest,
     Explanation,
     PolicyVerdict,

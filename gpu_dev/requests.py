@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from gpu_dev.errors import UsageError
-from reservation_core.contracts import Wire
-from reservation_core.contracts_jobs import JobSubmit
+from reservation_core.contracts.base import Wire
+from reservation_core.contracts.jobs import JobSubmit
 
 W = TypeVar("W", bound=Wire)
 _OPTIONS = {

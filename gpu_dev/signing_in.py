@@ -8,7 +8,7 @@ from gpu_dev.errors import ApiError
 from gpu_dev.exchange import Exchange, read_answer
 from gpu_dev.proving import proof_of
 from gpu_dev.ways import Way, WayKind
-from reservation_core.contracts_sign_in import SignedIn, SignIn
+from reservation_core.contracts.sign_in import SignedIn, SignIn
 
 _UNAUTHORIZED = 401
 

@@ -13,7 +13,7 @@ from httpx_sse import EventSource
 
 from gpu_dev.errors import ApiError
 from gpu_dev.exchange import PATIENT_S, Exchange, read_answer
-from reservation_core.contracts_jobs import Job, JobEvent
+from reservation_core.contracts.jobs import Job, JobEvent
 from reservation_core.domain.model import FINAL_STATUSES
 
 EVENT_SILENCE_S = 45.0

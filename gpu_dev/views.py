@@ -8,26 +8,26 @@ from pydantic import BaseModel
 
 from gpu_dev.durations import format_duration
 from gpu_dev.output import Column, View, local_time, memory
-from reservation_core.contracts import (
+from reservation_core.contracts.base import (
     Time,
 )
-from reservation_core.contracts_dead_letters import (
+from reservation_core.contracts.dead_letters import (
     DeadLetterOut,
 )
-from reservation_core.contracts_jobs import (
+from reservation_core.contracts.jobs import (
     AllocationOut,
     Job,
     JobEvent,
     QueueEntry,
 )
-from reservation_core.contracts_nodes import (
+from reservation_core.contracts.nodes import (
     GpuOut,
     Holder,
     NodeOut,
     UnknownPodOut,
 )
-from reservation_core.contracts_tokens import TokenBudgetOut, TokenOut
-from reservation_core.contracts_users import (
+from reservation_core.contracts.tokens import TokenBudgetOut, TokenOut
+from reservation_core.contracts.users import (
     BelongingOut,
     UserOut,
 )

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pydantic
 
-from reservation_core.contracts_queue_messages import PodOperation
+from reservation_core.contracts.queue_messages import PodOperation
 from reservation_core.ports.queues import QueuedMessage, QueueName
 from reservation_core.ports.wakeups import Channel
 from reservation_core.runtime.consumer import Consumer, ConsumerRules

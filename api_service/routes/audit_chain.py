@@ -10,9 +10,9 @@ from api_service.documents import problems
 from api_service.pagination import PageQuery, decode, encode
 from api_service.problems import ProblemError
 from api_service.services import Caller, Served
-from reservation_core.contracts import Page
-from reservation_core.contracts_bookings import Instant
-from reservation_core.contracts_events import ChainHeadOut, ChainLineOut
+from reservation_core.contracts.audit_log import ChainHeadOut, ChainLineOut
+from reservation_core.contracts.base import Page
+from reservation_core.contracts.bookings import Instant
 from reservation_core.usecases.audit_chain import (
     ChainStretch,
     chain_standing,

@@ -16,8 +16,8 @@ from api_service.preconditions import expected_version, version_tag
 from api_service.services import Caller, Served
 from api_service.sight import Sight, sees, sight_of
 from api_service.token_reach import require_scopes
-from reservation_core.contracts import Page, UserName
-from reservation_core.contracts_bookings import (
+from reservation_core.contracts.base import Page, UserName
+from reservation_core.contracts.bookings import (
     BookingChange,
     BookingCreate,
     BookingOut,

@@ -13,7 +13,7 @@ from api_service.idempotency import Answer, once
 from api_service.preconditions import is_known
 from api_service.problems import ProblemError
 from api_service.services import Caller, Served, Services
-from reservation_core.contracts_bookings import FeedCreated
+from reservation_core.contracts.bookings import FeedCreated
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.calendar_feed import MOST, Feed, make_feed, read_feed, remove_feed
 

@@ -11,8 +11,8 @@ from api_service.documents import problems, reads
 from api_service.idempotency import Answer, once
 from api_service.pagination import DEFAULT_LIMIT, MAX_LIMIT
 from api_service.services import Caller, Served
-from reservation_core.contracts import Page
-from reservation_core.contracts_dead_letters import DeadLetterOut, Redrive, Redriven
+from reservation_core.contracts.base import Page
+from reservation_core.contracts.dead_letters import DeadLetterOut, Redrive, Redriven
 from reservation_core.ports.queues import QueueName
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.ports.wakeups import Channel

@@ -12,9 +12,9 @@ from api_service.pagination import PageQuery, decode, encode
 from api_service.problems import ProblemError
 from api_service.services import Caller, Served
 from api_service.sight import sight_of
-from reservation_core.contracts import Page
-from reservation_core.contracts_bookings import Instant
-from reservation_core.contracts_events import Actor, EventKind, EventOut, Subject
+from reservation_core.contracts.audit_log import Actor, EventKind, EventOut, Subject
+from reservation_core.contracts.base import Page
+from reservation_core.contracts.bookings import Instant
 from reservation_core.domain.calendar import to_micros, to_moment
 from reservation_core.ports.audit import EventFilter, Place
 from reservation_core.usecases.audit import read_record

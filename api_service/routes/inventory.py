@@ -10,9 +10,9 @@ from api_service.documents import problems
 from api_service.pagination import PageQuery, decode, encode
 from api_service.services import Caller, Served
 from api_service.sight import Sight, sight_of
-from reservation_core.contracts import Page
-from reservation_core.contracts_jobs import QueuePage, WaitingTotal
-from reservation_core.contracts_nodes import GpuOut, NodeOut
+from reservation_core.contracts.base import Page
+from reservation_core.contracts.jobs import QueuePage, WaitingTotal
+from reservation_core.contracts.nodes import GpuOut, NodeOut
 from reservation_core.ports.inventory import GpuView
 from reservation_core.ports.reservations import JobView
 from reservation_core.ports.transactions import UnitOfWork

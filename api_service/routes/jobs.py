@@ -15,8 +15,8 @@ from api_service.pagination import PageQuery, decode, encode
 from api_service.preconditions import etag, expected_version
 from api_service.services import Caller, Served, Services, services_of
 from api_service.sight import sees
-from reservation_core.contracts import Page, UserName
-from reservation_core.contracts_jobs import Job, JobExtend, JobSubmit
+from reservation_core.contracts.base import Page, UserName
+from reservation_core.contracts.jobs import Job, JobExtend, JobSubmit
 from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.model import JobStatus
 from reservation_core.ports.identities import Principal

@@ -12,8 +12,8 @@ from api_service.documents import answers, problems, reads
 from api_service.idempotency import Answer, once
 from api_service.pagination import PageQuery, decode, encode
 from api_service.services import Caller, Served
-from reservation_core.contracts import Page
-from reservation_core.contracts_maintenance import MaintenanceCreate, MaintenanceOut
+from reservation_core.contracts.base import Page
+from reservation_core.contracts.maintenance import MaintenanceCreate, MaintenanceOut
 from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.maintenance import Window
 from reservation_core.ports.transactions import UnitOfWork

@@ -9,7 +9,7 @@ from api_service import bodies, presenting
 from api_service.documents import problems, reads
 from api_service.idempotency import Answer, once
 from api_service.services import Caller, Served
-from reservation_core.contracts_nodes import NodeCordon, NodeFence, NodeOut
+from reservation_core.contracts.nodes import NodeCordon, NodeFence, NodeOut
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases import cordon_node, fence_node
 

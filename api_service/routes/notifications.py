@@ -13,8 +13,8 @@ from api_service.idempotency import Answer, once
 from api_service.pagination import PageQuery, decode, encode
 from api_service.preconditions import expected_version, version_tag
 from api_service.services import Caller, Served
-from reservation_core.contracts import Page, UserName
-from reservation_core.contracts_notices import (
+from reservation_core.contracts.base import Page, UserName
+from reservation_core.contracts.notices import (
     NoticePreferences,
     NoticeQueued,
     NoticeTargetCreate,

@@ -12,8 +12,8 @@ from api_service.idempotency import Answer, once
 from api_service.pagination import PageQuery, decode, encode
 from api_service.preconditions import expected_version, version_tag
 from api_service.services import Caller, Served
-from reservation_core.contracts import Page
-from reservation_core.contracts_policy import ExplainRequest, Explanation, PolicyVerdict, RuleOut, RulesIn
+from reservation_core.contracts.base import Page
+from reservation_core.contracts.policy import ExplainRequest, Explanation, PolicyVerdict, RuleOut, RulesIn
 from reservation_core.domain.limits import Scope
 from reservation_core.domain.model import ReservationKind
 from reservation_core.domain.rules import RuleRequest

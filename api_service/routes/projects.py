@@ -10,8 +10,8 @@ from api_service.documents import answers, problems, reads
 from api_service.idempotency import Answer, once
 from api_service.pagination import PageQuery, decode, encode
 from api_service.services import Caller, Served
-from reservation_core.contracts import Page, UserName
-from reservation_core.contracts_policy import ProjectCreate, ProjectOut
+from reservation_core.contracts.base import Page, UserName
+from reservation_core.contracts.policy import ProjectCreate, ProjectOut
 from reservation_core.ports.policies import Project
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases import projects

@@ -7,8 +7,8 @@ from api_service import bodies, headers, presenting_admissions, presenting_polic
 from api_service.documents import problems, reads
 from api_service.idempotency import Answer, once
 from api_service.services import Caller, Served
-from reservation_core.contracts_admissions import AdmissionsOut, PodsSeen
-from reservation_core.contracts_schedulability import (
+from reservation_core.contracts.pod_reports import AdmissionsOut, PodsSeen
+from reservation_core.contracts.schedulability import (
     Schedulability,
     SchedulabilityAsk,
     SeedSchedulability,

@@ -10,8 +10,8 @@ from api_service.documents import problems, reads
 from api_service.idempotency import Answer, once
 from api_service.pagination import PageQuery, decode, encode
 from api_service.services import Caller, Served
-from reservation_core.contracts import Page
-from reservation_core.contracts_nodes import UnknownPodOut
+from reservation_core.contracts.base import Page
+from reservation_core.contracts.nodes import UnknownPodOut
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases import unknown_pods
 from reservation_core.usecases.users import require_admin

@@ -13,8 +13,8 @@ from api_service.pagination import PageQuery, decode, encode
 from api_service.problems import ProblemError
 from api_service.routes.availability import QueryDuration
 from api_service.services import Caller, Served, Services
-from reservation_core.contracts_bookings import Instant
-from reservation_core.contracts_policy import UsageOut, UsageSeriesOut
+from reservation_core.contracts.bookings import Instant
+from reservation_core.contracts.policy import UsageOut, UsageSeriesOut
 from reservation_core.domain.usage import UsageBy, steps_of
 from reservation_core.ports.identities import Principal
 from reservation_core.usecases import usage

@@ -11,8 +11,8 @@ from api_service.documents import answers, problems, reads
 from api_service.idempotency import Answer, once
 from api_service.pagination import PageQuery, decode, encode
 from api_service.services import Caller, Served
-from reservation_core.contracts import Page, UserName
-from reservation_core.contracts_users import UserCreate, UserDisabled, UserOut
+from reservation_core.contracts.base import Page, UserName
+from reservation_core.contracts.users import UserCreate, UserDisabled, UserOut
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases import disable_user as disabling
 from reservation_core.usecases import users

@@ -11,7 +11,7 @@ from api_service.preconditions import expected_version, version_tag
 from api_service.routes.bookings import BookingId
 from api_service.services import Caller, Served
 from api_service.sight import Sight
-from reservation_core.contracts_bookings import BookingOut
+from reservation_core.contracts.bookings import BookingOut
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.waitlist import accept, decline
 

@@ -13,7 +13,7 @@ from gpu_dev.session import client_for
 from gpu_dev.terminal import put
 from gpu_dev.timeline import timeline
 from gpu_dev.times import local_now, parse_instant, zone_name
-from reservation_core.contracts_bookings import Availability
+from reservation_core.contracts.bookings import Availability
 
 app = typer.Typer(add_completion=False)
 _DATA = View[Availability](name=lambda found: found.start.isoformat(), columns=(Column("FROM", lambda _found: ""),))

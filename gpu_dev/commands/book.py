@@ -20,7 +20,7 @@ from gpu_dev.session import client_for
 from gpu_dev.terminal import put, say
 from gpu_dev.times import local_now, parse_instant, parse_time, zone_name
 from gpu_dev.views import wanted_gpus
-from reservation_core.contracts_bookings import (
+from reservation_core.contracts.bookings import (
     BookingChange,
     BookingCreate,
     BookingOut,

@@ -17,8 +17,8 @@ from gpu_dev.terminal import Rendered, harmless, put
 from gpu_dev.times import local_now, parse_time, zone_name
 from gpu_dev.views import summarise
 from gpu_dev.watching import watch
-from reservation_core.contracts_policy import ExplainRequest
-from reservation_core.contracts_policy import Explanation as Verdict
+from reservation_core.contracts.policy import ExplainRequest
+from reservation_core.contracts.policy import Explanation as Verdict
 
 app = typer.Typer(add_completion=False)
 _EXPLANATION = View[JobExplanation](name=lambda one: one.job.id, columns=(Column("ID", lambda one: one.job.id),))

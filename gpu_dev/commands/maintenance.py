@@ -16,7 +16,7 @@ from gpu_dev.requests import checked
 from gpu_dev.session import client_for
 from gpu_dev.terminal import Rendered, put, say
 from gpu_dev.times import local_now, parse_instant, zone_name
-from reservation_core.contracts_maintenance import MaintenanceCreate
+from reservation_core.contracts.maintenance import MaintenanceCreate
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 _MOST = 10_000

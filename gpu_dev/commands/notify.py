@@ -12,7 +12,7 @@ from gpu_dev.output import Column, Format, View, show_list, show_one
 from gpu_dev.requests import checked
 from gpu_dev.session import client_for
 from gpu_dev.terminal import put, say
-from reservation_core.contracts_notices import NoticePreferences, NoticeTargetCreate
+from reservation_core.contracts.notices import NoticePreferences, NoticeTargetCreate
 from reservation_core.domain.notices import NoticeChannel, NoticeKind
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)

@@ -23,7 +23,7 @@ from gpu_dev.session import client_for, complete_job_id, whole_id
 from gpu_dev.streams import ResumableLog
 from gpu_dev.terminal import put, say
 from gpu_dev.views import JOB_DETAILS
-from reservation_core.contracts_jobs import Job, JobSubmit
+from reservation_core.contracts.jobs import Job, JobSubmit
 from reservation_core.domain.model import JobStatus
 
 run_app = typer.Typer(add_completion=False)

@@ -13,8 +13,8 @@ from gpu_dev.output import Column, Format, View, show_list, show_one
 from gpu_dev.session import client_for
 from gpu_dev.terminal import Rendered, clean, put
 from gpu_dev.times import local_now, parse_instant, zone_name
-from reservation_core.contracts import Wire
-from reservation_core.contracts_policy import UsageOut, UsageSeriesOut
+from reservation_core.contracts.base import Wire
+from reservation_core.contracts.policy import UsageOut, UsageSeriesOut
 from reservation_core.domain.usage import UsageBy
 
 app = typer.Typer(add_completion=False)

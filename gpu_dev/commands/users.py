@@ -13,7 +13,7 @@ from gpu_dev.requests import checked
 from gpu_dev.session import client_for
 from gpu_dev.terminal import put
 from gpu_dev.views import LEFT, USER
-from reservation_core.contracts_users import UserCreate
+from reservation_core.contracts.users import UserCreate
 from reservation_core.domain.model import BookingStatus, JobStatus, Role
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from reservation_core.contracts_sign_in import AnyProof
+from reservation_core.contracts.sign_in import AnyProof
 from reservation_core.domain.sign_in import ProvedIdentity
 
 

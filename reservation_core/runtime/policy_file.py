@@ -25,8 +25,8 @@ import pydantic
 import structlog
 from pydantic import TypeAdapter
 
-from reservation_core.contracts import GpuTypeName, ProjectName, UserName
-from reservation_core.contracts_policy import RulesIn
+from reservation_core.contracts.base import GpuTypeName, ProjectName, UserName
+from reservation_core.contracts.policy import RulesIn
 from reservation_core.domain.limits import PolicyRule, Scope
 from reservation_core.runtime.settings_error import SettingsError
 from reservation_core.runtime.wiring import Runtime

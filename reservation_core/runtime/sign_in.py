@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol, TypeVar, assert_never
 
-from reservation_core.contracts_sign_in import AnyProof, AwsProof, KubernetesProof, OidcProof
+from reservation_core.contracts.sign_in import AnyProof, AwsProof, KubernetesProof, OidcProof
 from reservation_core.domain.aws_signed_requests import AwsRules
 from reservation_core.domain.errors import NotLetInError
 from reservation_core.domain.sign_in import SignInMethod

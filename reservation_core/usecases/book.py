@@ -6,7 +6,7 @@ loses often goes on alone, so that as many are served as there is room for.
 
 from datetime import datetime, timedelta
 
-from reservation_core.contracts_bookings import BookingCreate
+from reservation_core.contracts.bookings import BookingCreate
 from reservation_core.domain.bookings import FARTHEST_START, Booking, BookingReason, ChosenCard, Span, Wanted, Why
 from reservation_core.domain.card_choice import SLACK, BookableCard, bookable, choose
 from reservation_core.domain.errors import NotBookableError

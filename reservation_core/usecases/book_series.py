@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from reservation_core.contracts_bookings import BookingCreate, Recurrence
+from reservation_core.contracts.bookings import BookingCreate, Recurrence
 from reservation_core.domain.bookings import FARTHEST_START, Booking, Skipped, Span, Wanted
 from reservation_core.domain.card_choice import BookableCard, bookable, choose, with_booked
 from reservation_core.domain.errors import NotBookableError

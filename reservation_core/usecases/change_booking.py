@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from reservation_core.contracts_bookings import BookingChange
+from reservation_core.contracts.bookings import BookingChange
 from reservation_core.domain.bookings import FINAL_BOOKINGS, Booking, BookingReason, ChosenCard, Wanted, Why
 from reservation_core.domain.calendar import to_micros, to_moment
 from reservation_core.domain.card_choice import BookableCard, choose

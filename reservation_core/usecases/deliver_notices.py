@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 
 import pydantic
 
-from reservation_core.contracts_notices import NoticeMessage
+from reservation_core.contracts.notices import NoticeMessage
 from reservation_core.domain.notices import Notice, NoticeChannel, notice_of, trial_notice, verification_notice
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.notices import Destination, NeverTakenError, NoticeSenders, NotTakenError

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
-from reservation_core.contracts_queue_messages import PodOperation
+from reservation_core.contracts.queue_messages import PodOperation
 from reservation_core.domain.changes import Event, PodsGone, PodsRunning, StartDelayed, StartFailed, StartRefused
 from reservation_core.domain.lifecycle import decide
 from reservation_core.domain.model import JobStatus, PodName, PodPhase, PodStatus, Reason, ReasonCode, Reservation

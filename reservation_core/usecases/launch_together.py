@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
 
-from reservation_core.contracts_queue_messages import PodOperation
+from reservation_core.contracts.queue_messages import PodOperation
 from reservation_core.domain.model import AllocatedGpu, JobStatus, PodSpec, Reservation
 from reservation_core.domain.pods import pod_specs
 from reservation_core.ports.clock import Clock

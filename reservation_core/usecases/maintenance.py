@@ -8,7 +8,7 @@ again.
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from reservation_core.contracts_maintenance import LONGEST_WINDOW, MaintenanceCreate
+from reservation_core.contracts.maintenance import LONGEST_WINDOW, MaintenanceCreate
 from reservation_core.domain.bookings import Booking, Span
 from reservation_core.domain.changes import SYSTEM, DrainBefore, Record
 from reservation_core.domain.errors import CalendarConflictError, LimitExceededError, NotFoundError

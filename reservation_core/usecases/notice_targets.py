@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from reservation_core.contracts_notices import NoticeMessage
+from reservation_core.contracts.notices import NoticeMessage
 from reservation_core.domain.errors import LimitExceededError, NotFoundError, WrongCodeError
 from reservation_core.domain.notices import NoticeChannel, TargetStatus
 from reservation_core.ports.identities import Principal

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
-from reservation_core.contracts_queue_messages import PodOperation
+from reservation_core.contracts.queue_messages import PodOperation
 from reservation_core.domain.changes import PodsRunning
 from reservation_core.domain.lifecycle import decide
 from reservation_core.domain.model import JobStatus, PodPhase, PodStatus, Reservation

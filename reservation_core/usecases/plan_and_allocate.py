@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 import pydantic
 
-from reservation_core.contracts_queue_messages import JobMessage
+from reservation_core.contracts.queue_messages import JobMessage
 from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.placement.policy_names import DEFAULT_POLICY, PlacementPolicy
 from reservation_core.domain.plan import Commitment, PlannedSlot, Start

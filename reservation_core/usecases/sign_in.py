@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from reservation_core.contracts_sign_in import AnyProof
+from reservation_core.contracts.sign_in import AnyProof
 from reservation_core.domain.errors import NameTakenError, NotLetInError, ProofRefusedError
 from reservation_core.domain.sign_in import LetIn, ProvedIdentity, SignInRule, let_in
 from reservation_core.ports.clock import Clock

@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from reservation_core.contracts_tokens import TokenBudget
+from reservation_core.contracts.tokens import TokenBudget
 from reservation_core.domain.errors import (
     ForbiddenError,
     NameTakenError,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from reservation_core.contracts_bookings import BookingCreate
+from reservation_core.contracts.bookings import BookingCreate
 from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.limits import Rules, Scope
 from reservation_core.domain.model import JobStatus, Role

@@ -16,7 +16,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from reservation_core.adapters.postgres.engine import open_engine
-from reservation_core.contracts_jobs import JobSubmit
+from reservation_core.contracts.jobs import JobSubmit
 from reservation_core.domain.model import JobStatus, Role
 from reservation_core.ports.identities import Principal
 from reservation_core.ports.queues import QueueName

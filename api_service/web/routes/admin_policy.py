@@ -23,7 +23,7 @@ from api_service.web.policy_form import (
 from api_service.web.rest_calls import RestProblemError
 from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.visit import Visit
-from reservation_core.contracts_policy import RulesIn
+from reservation_core.contracts.policy import RulesIn
 from reservation_core.domain.limits import Scope
 from reservation_core.domain.rule_words import of_scope
 

@@ -17,7 +17,7 @@ from api_service.sign_in_counting import counted_sign_in
 from api_service.web.return_address import safe_return
 from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.visit import Visit
-from reservation_core.contracts_sign_in import OidcProof
+from reservation_core.contracts.sign_in import OidcProof
 from reservation_core.domain.sign_in import SignInMethod
 from reservation_core.ports.code_flow import Begun, CodeFlow
 from reservation_core.ports.proofs import ProofUnavailableError

@@ -10,7 +10,7 @@ import jwt
 
 from reservation_core.adapters.identity.key_sets import KeySet, KeySetRules
 from reservation_core.adapters.identity.outside import Outside
-from reservation_core.contracts_sign_in import OidcProof
+from reservation_core.contracts.sign_in import OidcProof
 from reservation_core.domain.errors import ProofRefusedError
 from reservation_core.domain.id_tokens import IssuerRules, identity_of
 from reservation_core.ports.clock import Clock

@@ -8,7 +8,7 @@ from typing import Any
 import structlog
 
 from reservation_core.adapters.identity.outside import Outside, OutsideAnswer
-from reservation_core.contracts_sign_in import AwsProof
+from reservation_core.contracts.sign_in import AwsProof
 from reservation_core.domain.aws_identities import aws_identity
 from reservation_core.domain.aws_signed_requests import EARLY, AwsRules, StsCall, sts_call
 from reservation_core.domain.errors import ProofRefusedError

@@ -10,7 +10,7 @@ from reservation_core.adapters.identity.turns import SignInTurns, TurnRules
 from reservation_core.adapters.kubernetes.api_errors import ApiServerError
 from reservation_core.adapters.kubernetes.plain_json import as_mapping
 from reservation_core.adapters.kubernetes.transport import Transport
-from reservation_core.contracts_sign_in import KubernetesProof
+from reservation_core.contracts.sign_in import KubernetesProof
 from reservation_core.domain.errors import NotLetInError, ProofRefusedError
 from reservation_core.domain.sign_in import ProvedIdentity, SignInMethod
 from reservation_core.ports.cluster import ClusterUnavailableError

@@ -14,7 +14,7 @@ import httpcore
 
 from reservation_core.adapters.notices.guarded_network import GuardedNetwork, Resolve, resolve
 from reservation_core.adapters.notices.signing import DELIVERY_HEADER, SIGNATURE_HEADER, signature
-from reservation_core.contracts_notices import NoticeBody, ReservationInNotice
+from reservation_core.contracts.notices import NoticeBody, ReservationInNotice
 from reservation_core.domain.egress import EgressRules
 from reservation_core.domain.notices import Notice
 from reservation_core.ports.clock import Clock

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.cards_now import node_now_of
 from reservation_core.adapters.postgres.queries import statement
-from reservation_core.contracts_queue_messages import JobMessage
+from reservation_core.contracts.queue_messages import JobMessage
 from reservation_core.domain.changes import SYSTEM
 from reservation_core.domain.inventory import InventoryChange, KnownGpu, KnownNode, Reconciliation, reconcile
 from reservation_core.domain.model import ForeignPod, GpuCondition, GpuState, NodeReport

@@ -15,7 +15,7 @@ from reservation_core.adapters.postgres.queries import statement
 from reservation_core.adapters.postgres.rows import allocated_gpu_of, reservation_of, seconds
 from reservation_core.adapters.postgres.sealing import PLAIN, Sealing
 from reservation_core.adapters.postgres.shared_clock import SharedClock, counted_by
-from reservation_core.contracts_queue_messages import JobMessage, PodOperation
+from reservation_core.contracts.queue_messages import JobMessage, PodOperation
 from reservation_core.domain.changes import (
     AvoidNodes,
     DecidedChange,

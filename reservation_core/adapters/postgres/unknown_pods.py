@@ -9,7 +9,7 @@ from sqlalchemy import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.queries import statement
-from reservation_core.contracts_queue_messages import JobMessage
+from reservation_core.contracts.queue_messages import JobMessage
 from reservation_core.ports.queues import Queue, QueueName
 from reservation_core.ports.unknown_pods import UnknownPod
 

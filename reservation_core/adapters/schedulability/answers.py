@@ -11,7 +11,7 @@ from typing import Annotated, Self, assert_never
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from reservation_core.contracts_schedulability import AskingPod, SchedulabilityAsk
+from reservation_core.contracts.schedulability import AskingPod, SchedulabilityAsk
 from reservation_core.domain.booked_nodes import MOST_NODES
 from reservation_core.domain.booking_enforcement import Standing
 from reservation_core.domain.gpu_types import GPU_TYPE, normalised_gpu_type

@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from reservation_core.contracts_events import ChainLineOut
+from reservation_core.contracts.audit_log import ChainLineOut
 from reservation_core.domain.audit_chain import ChainCheck
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.audit_chain import chain_events

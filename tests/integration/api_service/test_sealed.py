@@ -9,7 +9,7 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from reservation_core.contracts_queue_messages import PodOperation
+from reservation_core.contracts.queue_messages import PodOperation
 from reservation_core.domain.model import JobStatus
 from reservation_core.runtime.sealing_keys import ensure_key_file
 from reservation_core.runtime.settings import StandaloneSettings

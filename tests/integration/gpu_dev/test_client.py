@@ -13,7 +13,7 @@ from gpu_dev.commands import tokens
 from gpu_dev.connection import Connection
 from gpu_dev.errors import ApiError, ExitCode
 from gpu_dev.exchange import Exchange
-from reservation_core.contracts_jobs import JobSubmit
+from reservation_core.contracts.jobs import JobSubmit
 from tests.integration.gpu_dev.conftest import System
 
 SESSION = JobSubmit.model_validate({"gpus": 1, "duration": 600, "workload": {}})
@@ -71,7 +71,7 @@ def test_a_change_can_be_tied_to_what_was_seen(system: System) -> None:
 
 
 def test_a_token_whose_answer_is_lost_has_no_secret(system: System) -> None:
-    from reservation_core.contracts_tokens import TokenCreate
+    from reservation_core.contracts.tokens import TokenCreate
 
     with client_of(system, lost=1) as client:
         assert client.create_token(TokenCreate(name="x")).token is None

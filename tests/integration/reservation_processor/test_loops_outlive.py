@@ -15,7 +15,7 @@ from api_service.web.live import LiveTopics
 from availability_updater.update import run_once as update_once
 from reservation_core.adapters.postgres import shared_clock
 from reservation_core.adapters.postgres.engine import open_engine
-from reservation_core.contracts_jobs import JobSubmit
+from reservation_core.contracts.jobs import JobSubmit
 from reservation_core.domain.model import JobStatus, Role
 from reservation_core.ports.identities import Principal
 from reservation_core.runtime import wiring

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from reservation_core.contracts_jobs import JobSubmit
+from reservation_core.contracts.jobs import JobSubmit
 from reservation_core.domain.model import JobStatus, PodName, Role
 from reservation_core.ports.identities import Principal
 from reservation_core.ports.inventory import GpuView

@@ -7,8 +7,8 @@ from pydantic import ValidationError
 from starlette.requests import Request
 
 from api_service.problems import MAX_BROKEN_RULES, STATUS_OF, broken_rules, of_exception, of_validation
-from reservation_core.contracts_jobs import JobSubmit
-from reservation_core.contracts_policy import RulesIn
+from reservation_core.contracts.jobs import JobSubmit
+from reservation_core.contracts.policy import RulesIn
 from reservation_core.domain import errors
 from reservation_core.domain.errors import DomainError
 

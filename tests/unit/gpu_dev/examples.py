@@ -8,7 +8,7 @@ import httpx
 from gpu_dev.client import GpuDevClient
 from gpu_dev.connection import Connection
 from gpu_dev.exchange import Exchange
-from reservation_core.contracts_jobs import Job
+from reservation_core.contracts.jobs import Job
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 

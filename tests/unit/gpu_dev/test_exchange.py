@@ -9,7 +9,7 @@ from gpu_dev.client import GpuDevClient
 from gpu_dev.connection import Connection
 from gpu_dev.errors import ApiError, ExitCode, NotLoggedInError, UnexpectedAnswerError, UnreachableError
 from gpu_dev.exchange import BRIEF_S, PATIENT_S, Exchange
-from reservation_core.contracts_jobs import JobSubmit
+from reservation_core.contracts.jobs import JobSubmit
 from reservation_core.domain.model import JobStatus
 from tests.unit.gpu_dev.examples import a_client, a_job
 

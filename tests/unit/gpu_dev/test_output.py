@@ -12,7 +12,7 @@ import yaml
 from gpu_dev.output import Format, as_json, show_list, show_one
 from gpu_dev.terminal import ProgramOutput, put, say
 from gpu_dev.views import GPU_TYPE, JOB, JOB_DETAILS, NODE, summarise
-from reservation_core.contracts_nodes import GpuOut, NodeOut
+from reservation_core.contracts.nodes import GpuOut, NodeOut
 from tests.unit.gpu_dev.examples import NOON, a_job
 
 

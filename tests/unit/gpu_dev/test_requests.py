@@ -9,7 +9,7 @@ from gpu_dev.asking import needed_duration, needed_gpus, read_gpus
 from gpu_dev.commands.queue import DeadLetterQueueName, read_message
 from gpu_dev.errors import UsageError
 from gpu_dev.requests import checked, read_env, read_submit, read_working_dir
-from reservation_core.contracts_jobs import JobSubmit
+from reservation_core.contracts.jobs import JobSubmit
 
 
 def test_complaints_name_the_options_and_not_the_values() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gpu_dev.errors import ApiError, UnreachableError
 from gpu_dev.exchange import PATIENT_S
 from gpu_dev.streams import ResumableLog
-from reservation_core.contracts_jobs import JobEvent, ReasonOut
+from reservation_core.contracts.jobs import JobEvent, ReasonOut
 from tests.unit.gpu_dev.examples import NOON, a_client, a_job
 
 RUNNING = {"code": "running", "detail": "Running."}

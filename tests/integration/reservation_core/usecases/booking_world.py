@@ -8,7 +8,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from reservation_core.adapters.identity.ids import RandomIds
-from reservation_core.contracts_bookings import BookingCreate
+from reservation_core.contracts.bookings import BookingCreate
 from reservation_core.domain.booking_life import BookingRules
 from reservation_core.domain.bookings import Booking
 from reservation_core.domain.model import Role

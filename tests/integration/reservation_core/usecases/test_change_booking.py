@@ -2,7 +2,7 @@
 
 import pytest
 
-from reservation_core.contracts_bookings import BookingChange
+from reservation_core.contracts.bookings import BookingChange
 from reservation_core.domain.bookings import Booking
 from reservation_core.domain.errors import NotBookableError
 from reservation_core.usecases.change_booking import change_booking

@@ -9,8 +9,8 @@ from datetime import timedelta
 import pytest
 
 from reservation_core.adapters.identity.ids import RandomIds
-from reservation_core.contracts_bookings import BookingChange
-from reservation_core.contracts_notices import NoticeMessage
+from reservation_core.contracts.bookings import BookingChange
+from reservation_core.contracts.notices import NoticeMessage
 from reservation_core.domain.changes import CancelRequested
 from reservation_core.domain.lifecycle import decide
 from reservation_core.domain.notices import Notice, NoticeChannel, NoticeKind, TargetStatus, notice_of

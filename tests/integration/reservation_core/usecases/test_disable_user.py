@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from reservation_core.contracts_bookings import BookingChange, BookingCreate
+from reservation_core.contracts.bookings import BookingChange, BookingCreate
 from reservation_core.domain.bookings import Booking, BookingReason
 from reservation_core.domain.errors import ForbiddenError, NotFoundError, UnknownCallerError
 from reservation_core.domain.model import BookingStatus, JobStatus, PodPhase, Reason, ReasonCode

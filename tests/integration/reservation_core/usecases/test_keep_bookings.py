@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from reservation_core.contracts_bookings import BookingChange
+from reservation_core.contracts.bookings import BookingChange
 from reservation_core.domain.bookings import BookingReason
 from reservation_core.domain.changes import StartRefused
 from reservation_core.domain.errors import AlreadyFinalError, NotBookableError

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from reservation_core.contracts_queue_messages import PodOperation
+from reservation_core.contracts.queue_messages import PodOperation
 from reservation_core.domain.changes import StartTimedOut
 from reservation_core.domain.lifecycle import decide
 from reservation_core.domain.model import JobStatus, PodPhase, PodSpec, Reason, ReasonCode

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from reservation_core.contracts_queue_messages import PodOperation
+from reservation_core.contracts.queue_messages import PodOperation
 from reservation_core.domain.model import Reason, ReasonCode
 from reservation_core.usecases.cancel import cancel
 from reservation_core.usecases.launch_together import create_together

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from reservation_core.contracts_maintenance import MaintenanceCreate
+from reservation_core.contracts.maintenance import MaintenanceCreate
 from reservation_core.domain.bookings import Booking, BookingReason, Span
 from reservation_core.domain.errors import (
     AlreadyFinalError,

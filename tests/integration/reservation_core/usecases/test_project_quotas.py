@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from reservation_core.contracts_bookings import BookingCreate
+from reservation_core.contracts.bookings import BookingCreate
 from reservation_core.domain.errors import NotBookableError, NotPermittedError
 from reservation_core.domain.limits import Scope
 from reservation_core.domain.model import JobStatus, PodPhase, Reason, ReasonCode

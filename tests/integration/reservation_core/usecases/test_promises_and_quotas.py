@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from reservation_core.contracts_bookings import BookingCreate
+from reservation_core.contracts.bookings import BookingCreate
 from reservation_core.domain.errors import NotBookableError
 from reservation_core.domain.limits import Relaxation, RuleName, Rules, Scope
 from reservation_core.domain.model import JobStatus

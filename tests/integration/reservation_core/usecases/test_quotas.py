@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from reservation_core.contracts_bookings import BookingChange, BookingCreate
+from reservation_core.contracts.bookings import BookingChange, BookingCreate
 from reservation_core.domain.errors import NotBookableError, NotPermittedError
 from reservation_core.domain.limits import NO_POLICY, Relaxation, RuleName, Rules, Scope
 from reservation_core.domain.model import JobStatus, PodPhase, ReasonCode

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 import pytest
 from sqlalchemy import text
 
-from reservation_core.contracts_queue_messages import PodOperation
+from reservation_core.contracts.queue_messages import PodOperation
 from reservation_core.domain.model import JobStatus, PodName, PodPhase, PodSpec, PodStatus, Reason, ReasonCode
 from reservation_core.ports.cluster import ClusterUnavailableError, PodListing
 from reservation_core.ports.queues import NotYetError

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reservation_core.contracts_bookings import BookingChange
+from reservation_core.contracts.bookings import BookingChange
 from reservation_core.domain.errors import DomainError, NotPermittedError
 from reservation_core.domain.model import JobStatus, PodPhase
 from reservation_core.domain.token_budgets import Budget

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.identity.ids import RandomIds
 from reservation_core.adapters.postgres import submissions
-from reservation_core.contracts_jobs import JobSubmit
+from reservation_core.contracts.jobs import JobSubmit
 from reservation_core.domain.errors import ForbiddenError, LimitExceededError
 from reservation_core.domain.model import JobStatus
 from reservation_core.ports.queues import QueueName

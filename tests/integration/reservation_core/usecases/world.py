@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from reservation_core.adapters.identity.ids import RandomIds
-from reservation_core.contracts_jobs import JobSubmit
-from reservation_core.contracts_queue_messages import PodOperation
+from reservation_core.contracts.jobs import JobSubmit
+from reservation_core.contracts.queue_messages import PodOperation
 from reservation_core.domain.limits import NO_POLICY, Policy
 from reservation_core.domain.model import AllocatedGpu, JobStatus, PodName, PodPhase, PodStatus, Reservation, Role
 from reservation_core.ports.events import EventRecord

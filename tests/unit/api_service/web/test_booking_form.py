@@ -6,7 +6,7 @@ import pytest
 
 from api_service.web.booking_form import TypedBooking, typed_booking, typed_change
 from api_service.web.form import Form
-from reservation_core.contracts_bookings import BookingChange, BookingCreate
+from reservation_core.contracts.bookings import BookingChange, BookingCreate
 
 WELL = {"gpus": "2", "type": "h100", "start": "2030-01-31T09:00", "length": "1h30m"}
 

@@ -21,7 +21,7 @@ from api_service.web.policy_form import (
     said,
     typed_rules,
 )
-from reservation_core.contracts_policy import RelaxationIn, RulesIn
+from reservation_core.contracts.policy import RelaxationIn, RulesIn
 from reservation_core.domain.limits import LIFTABLE, RuleName
 
 

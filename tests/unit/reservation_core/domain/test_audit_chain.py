@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.contracts_events import ChainLineOut
+from reservation_core.contracts.audit_log import ChainLineOut
 from reservation_core.domain.audit_chain import (
     GENESIS,
     AuditedEvent,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.contracts_sign_in import AwsProof, KubernetesProof, OidcProof
+from reservation_core.contracts.sign_in import AwsProof, KubernetesProof, OidcProof
 from reservation_core.domain.aws_signed_requests import AwsRules, StsCall, sts_call
 from reservation_core.domain.errors import ProofRefusedError
 from reservation_core.domain.sign_in import SignInMethod

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
-from reservation_core.contracts import (
+from reservation_core.contracts.base import (
     MAX_GPUS_PER_NODE,
     MAX_NODES,
     BrokenRule,
@@ -18,7 +18,7 @@ from reservation_core.contracts import (
     Time,
     Wire,
 )
-from reservation_core.contracts_jobs import (
+from reservation_core.contracts.jobs import (
     Workload,
 )
 from reservation_core.domain.bookings import LONGEST_BOOKING, BookingReason, Span

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import AwareDatetime, Field, PlainSerializer
 
-from reservation_core.contracts import Line, Time, Wire
+from reservation_core.contracts.base import Line, Time, Wire
 from reservation_core.domain.audit_chain import AuditedEvent, ChainLine, MissingEvent, exact
 from reservation_core.domain.user_names import LONGEST_USER_NAME
 

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from reservation_core.contracts import Line, Time, Wire
+from reservation_core.contracts.base import Line, Time, Wire
 from reservation_core.domain.notices import NoticeChannel, NoticeKind, TargetStatus
 
 # What RFC 5321 allows without quotes; nothing in it can end a header or name a second mailbox.

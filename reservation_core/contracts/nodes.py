@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from reservation_core.contracts import Prose, Time, Wire
+from reservation_core.contracts.base import Prose, Time, Wire
 from reservation_core.domain.model import GpuState
 
 

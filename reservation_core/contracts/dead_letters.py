@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from reservation_core.contracts import Time, Wire
+from reservation_core.contracts.base import Time, Wire
 
 
 class DeadLetterOut(Wire):

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from reservation_core.contracts import Time, UserName, Wire
+from reservation_core.contracts.base import Time, UserName, Wire
 from reservation_core.domain.model import BookingStatus, JobStatus, Role
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, field_validator, model_validator
 
-from reservation_core.contracts import (
+from reservation_core.contracts.base import (
     MAX_GPUS_PER_NODE,
     MAX_NODES,
     BrokenRule,
@@ -19,8 +19,8 @@ from reservation_core.contracts import (
     UserName,
     Wire,
 )
-from reservation_core.contracts_bookings import Recurrence, TimeZoneName, Title, WallTime
-from reservation_core.contracts_jobs import (
+from reservation_core.contracts.bookings import Recurrence, TimeZoneName, Title, WallTime
+from reservation_core.contracts.jobs import (
     Workload,
 )
 from reservation_core.domain.bookings import LONGEST_BOOKING

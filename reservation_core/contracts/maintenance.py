@@ -5,8 +5,8 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field, model_validator
 
-from reservation_core.contracts import Duration, Prose, Time, Wire
-from reservation_core.contracts_bookings import Instant, NodeName
+from reservation_core.contracts.base import Duration, Prose, Time, Wire
+from reservation_core.contracts.bookings import Instant, NodeName
 from reservation_core.domain.maintenance import Fate, WindowStatus
 from reservation_core.domain.model import ReservationKind
 

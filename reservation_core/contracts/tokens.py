@@ -4,8 +4,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from reservation_core.contracts import Duration, Line, Time, UserName, Wire
-from reservation_core.contracts_bookings import Instant
+from reservation_core.contracts.base import Duration, Line, Time, UserName, Wire
+from reservation_core.contracts.bookings import Instant
 from reservation_core.domain.token_budgets import MOST_HOURS
 from reservation_core.domain.token_scopes import TokenScope
 

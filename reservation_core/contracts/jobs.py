@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field
 from pydantic.functional_validators import field_validator
 
-from reservation_core.contracts import (
+from reservation_core.contracts.base import (
     MAX_GPUS_PER_NODE,
     MAX_NODES,
     Duration,

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, RootModel
 
-from reservation_core.contracts import Time, Wire
+from reservation_core.contracts.base import Time, Wire
 from reservation_core.domain.model import Role
 from reservation_core.domain.sign_in import SignInMethod
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
-from reservation_core.contracts import (
+from reservation_core.contracts.base import (
     MAX_GPUS_PER_NODE,
     MAX_NODES,
     ExactUserName,
