@@ -19,7 +19,7 @@ from reservation_core.adapters.pgmq.queue import open_client
 from reservation_core.adapters.postgres.engine import open_connection, open_engine
 from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
 from reservation_core.adapters.postgres.wakeups import PostgresWakeups
-from reservation_core.usecases.plan_and_allocate import Planner, PlannerRules
+from reservation_core.usecases.planning.planner import Planner, PlannerRules
 
 ROUNDS = 3
 JOBS = 5_000

@@ -27,7 +27,7 @@ from reservation_core.domain.lifecycle import decide
 from reservation_core.ports.queues import QueueName
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.usecases.changing import carry_out
-from reservation_core.usecases.plan_and_allocate import Planner
+from reservation_core.usecases.planning.planner import Planner
 
 LONG = 1_000_000
 SHORT = 20_000

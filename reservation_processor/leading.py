@@ -11,7 +11,7 @@ from datetime import timedelta
 import structlog
 
 from reservation_core.domain.asked_again import AskedAgain
-from reservation_core.ports.planning import LostLeadershipError
+from reservation_core.ports.planning.planning import LostLeadershipError
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.ports.wakeups import Channel, Subscription
 from reservation_core.runtime.companions import beside
@@ -19,7 +19,7 @@ from reservation_core.runtime.loops import PATIENCE_S, Loop
 from reservation_core.runtime.retention import remove_old_once
 from reservation_core.runtime.settings import ProcessorSettings, UnknownPodRule
 from reservation_core.runtime.wiring import Runtime
-from reservation_core.usecases.plan_and_allocate import Planner, PlannerRules
+from reservation_core.usecases.planning.planner import Planner, PlannerRules
 from reservation_core.usecases.resync import Resync, ResyncReport, ResyncRules
 from reservation_core.usecases.retention import RetentionWalk
 from reservation_core.usecases.usage import share_ranks

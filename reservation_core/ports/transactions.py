@@ -20,9 +20,9 @@ from reservation_core.ports.idempotency import Idempotency
 from reservation_core.ports.identities import Identities
 from reservation_core.ports.inventory import Inventory
 from reservation_core.ports.maintenance import Maintenance
-from reservation_core.ports.measurements import Measurements
 from reservation_core.ports.notices import Notices
-from reservation_core.ports.planning import Planning
+from reservation_core.ports.planning.measurements import Measurements
+from reservation_core.ports.planning.planning import Planning
 from reservation_core.ports.pod_endings import PodEndings
 from reservation_core.ports.pod_logs import PodLogs
 from reservation_core.ports.policies import Policies, Projects

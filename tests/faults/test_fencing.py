@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from reservation_core.domain.model import JobStatus
-from reservation_core.ports.planning import LostLeadershipError
+from reservation_core.ports.planning.planning import LostLeadershipError
 from reservation_core.runtime.wiring import Runtime
-from reservation_core.usecases.plan_and_allocate import Planner, PlannerRules
+from reservation_core.usecases.planning.planner import Planner, PlannerRules
 from tests.faults.invariants import assert_never_doubled, assert_nothing_left
 from tests.faults.system import ProcessorProcess, System
 from tests.faults.watched_runtime import watched

@@ -69,7 +69,7 @@ LEDGER = (
     Mutant(
         "starts of any epoch",
         "A plan is written by the planner of this epoch alone",
-        SQL + "sql/planning.sql",
+        SQL + "planning/planning.sql",
         "WHERE epoch = :epoch AND NOT (SELECT over FROM time) FOR SHARE",
         "WHERE NOT (SELECT over FROM time) FOR SHARE",
         ("tests/faults/test_fencing.py::test_a_plan_of_an_old_epoch_is_refused_whole",),
@@ -77,7 +77,7 @@ LEDGER = (
     Mutant(
         "the lease moves while a plan commits",
         "Whoever takes the lease over waits for the plan that is being written",
-        SQL + "sql/planning.sql",
+        SQL + "planning/planning.sql",
         "AND NOT (SELECT over FROM time) FOR SHARE",
         "AND NOT (SELECT over FROM time)",
         ("tests/faults/test_fencing.py::test_the_lease_is_not_taken_over_while_a_plan_commits",),
@@ -85,15 +85,15 @@ LEDGER = (
     Mutant(
         "slots of any epoch",
         "Slots are written by the planner of this epoch alone",
-        SQL + "sql/planning.sql",
+        SQL + "planning/planning.sql",
         "WHERE epoch = :epoch FOR SHARE\n), input AS",
         "FOR SHARE\n), input AS",
-        (USECASES + "test_plan_and_allocate.py::test_a_deposed_planner_gives_no_slots",),
+        (USECASES + "planning/test_planner.py::test_a_deposed_planner_gives_no_slots",),
     ),
     Mutant(
         "estimates of any epoch",
         "Estimates are written by the planner of this epoch alone",
-        SQL + "sql/planning.sql",
+        SQL + "planning/planning.sql",
         "WHERE epoch = :epoch FOR SHARE;",
         "FOR SHARE;",
         ("tests/faults/test_fencing.py::test_estimates_of_an_old_epoch_are_refused",),
@@ -101,15 +101,15 @@ LEDGER = (
     Mutant(
         "messages are forgotten by anybody",
         "A deposed planner forgets no message",
-        SQL + "sql/planning.sql",
+        SQL + "planning/planning.sql",
         "WHERE epoch = :epoch FOR SHARE\n), forgotten AS (\n    DELETE FROM pgmq",
         "FOR SHARE\n), forgotten AS (\n    DELETE FROM pgmq",
-        (USECASES + "test_plan_and_allocate.py::test_a_deposed_planner_forgets_no_message",),
+        (USECASES + "planning/test_planner.py::test_a_deposed_planner_forgets_no_message",),
     ),
     Mutant(
         "a start undoes an extension",
         "A job that was changed since it was planned is not started by that plan",
-        SQL + "sql/planning.sql",
+        SQL + "planning/planning.sql",
         "AND (i.version IS NULL OR r.version = i.version)",
         "",
         (USECASES + "test_extend.py::test_a_plan_made_before_an_extension_does_not_undo_it",),
@@ -117,7 +117,7 @@ LEDGER = (
     Mutant(
         "a start beside an unknown pod",
         "A pod name runs once: a job with a pod that the ledger does not know starts no other",
-        SQL + "sql/planning.sql",
+        SQL + "planning/planning.sql",
         "AND NOT EXISTS (SELECT FROM unknown_pods u WHERE u.reservation_id = r.id)",
         "",
         (USECASES + "test_adopt.py",),
@@ -125,7 +125,7 @@ LEDGER = (
     Mutant(
         "disabled users start",
         "No job starts for a user who is disabled",
-        SQL + "sql/planning.sql",
+        SQL + "planning/planning.sql",
         "AND (SELECT o.disabled_at FROM users o WHERE o.id = r.user_id) IS NULL",
         "",
         (USECASES + "test_disable_user.py",),
@@ -177,8 +177,8 @@ LEDGER = (
         "ORDER BY id FOR NO KEY UPDATE;",
         "ORDER BY id;",
         (
-            USECASES + "test_quotas.py::test_a_start_waits_for_a_booking_of_its_owner_that_is_being_made",
-            USECASES + "test_project_quotas.py::test_of_two_extensions_at_once_the_second_sees_the_first",
+            USECASES + "planning/test_quotas.py::test_a_start_waits_for_a_booking_of_its_owner_that_is_being_made",
+            USECASES + "planning/test_project_quotas.py::test_of_two_extensions_at_once_the_second_sees_the_first",
         ),
     ),
     Mutant(
@@ -187,7 +187,10 @@ LEDGER = (
         SQL + "sql/policies.sql",
         "ORDER BY name FOR NO KEY UPDATE;",
         "ORDER BY name;",
-        (USECASES + "test_project_quotas.py::test_a_start_waits_for_another_members_booking_that_is_being_made",),
+        (
+            USECASES
+            + "planning/test_project_quotas.py::test_a_start_waits_for_another_members_booking_that_is_being_made",
+        ),
     ),
     Mutant(
         "the planner is not held back",
@@ -232,18 +235,18 @@ LEDGER = (
     Mutant(
         "a promise moves",
         "The first slot of a job is its promise",
-        SQL + "sql/planning.sql",
+        SQL + "planning/planning.sql",
         "WHERE i.placed\n    ON CONFLICT (reservation_id) DO NOTHING",
         "WHERE i.placed\n    ON CONFLICT (reservation_id) DO UPDATE SET promised_start_at = excluded.promised_start_at",
-        (USECASES + "test_slots.py",),
+        (USECASES + "planning/test_slots.py",),
     ),
     Mutant(
         "a slot for what was asked before",
         "A slot is written only for a job that is as it was when the slot was found",
-        SQL + "sql/planning.sql",
+        SQL + "planning/planning.sql",
         "AND EXISTS (SELECT FROM input i WHERE i.id = r.id AND (i.version IS NULL OR i.version = r.version))",
         "",
-        (USECASES + "test_slots.py::test_a_slot_found_for_what_a_job_asked_before_is_not_written",),
+        (USECASES + "planning/test_slots.py::test_a_slot_found_for_what_a_job_asked_before_is_not_written",),
     ),
     Mutant(
         "a place before the planner has looked",
@@ -251,7 +254,7 @@ LEDGER = (
         SQL + "sql/views.sql",
         "AND (k.slotted OR r.changed_at <= (SELECT max(planned_at) FROM told))",
         "",
-        (USECASES + "test_estimates.py::test_bookings_days_ahead_put_off_nobody_on_a_free_gpu",),
+        (USECASES + "planning/test_estimates.py::test_bookings_days_ahead_put_off_nobody_on_a_free_gpu",),
     ),
     Mutant(
         "a card is free while another follows",
@@ -259,7 +262,7 @@ LEDGER = (
         MIGRATIONS + "0026_estimates.sql",
         "WHERE gpu_id = card AND released_at IS NULL)) AS taken\n        WHERE taken @> at",
         "WHERE gpu_id = card AND released_at IS NULL)) AS taken\n        WHERE false",
-        (USECASES + "test_estimates.py::test_a_card_is_free_from_the_end_of_what_follows_its_job_at_once",),
+        (USECASES + "planning/test_estimates.py::test_a_card_is_free_from_the_end_of_what_follows_its_job_at_once",),
     ),
     Mutant(
         "reports at once",

@@ -46,10 +46,10 @@ OPERATION = (
     Mutant(
         "a range that is over is written",
         "A start whose range would be over before it begins is planned again",
-        "reservation_core/adapters/postgres/sql/planning.sql",
+        "reservation_core/adapters/postgres/planning/planning.sql",
         "AND NOT (SELECT over FROM time) FOR SHARE",
         "FOR SHARE",
-        (USECASES + "test_slots.py::test_a_start_that_would_be_over_before_it_begins_is_planned_again",),
+        (USECASES + "planning/test_slots.py::test_a_start_that_would_be_over_before_it_begins_is_planned_again",),
     ),
     Mutant(
         "ends wait for the expiry",
@@ -65,7 +65,7 @@ OPERATION = (
         "reservation_core/adapters/postgres/reservations.py",
         "        await self._record_missed_starts(changes)\n",
         "",
-        (USECASES + "test_missed_starts.py",),
+        (USECASES + "planning/test_missed_starts.py",),
     ),
     Mutant(
         "heads of any size",

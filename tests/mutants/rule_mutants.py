@@ -6,7 +6,7 @@ CODE = "reservation_core/domain/"
 DOMAIN = "tests/unit/reservation_core/domain/"
 LIFE = DOMAIN + "test_lifecycle.py"
 LOGIN = "tests/integration/api_service/test_login.py"
-ORACLE = DOMAIN + "test_planning_against_oracle.py"
+ORACLE = DOMAIN + "planning/test_planning_against_oracle.py"
 
 RULES = (
     Mutant(
@@ -89,31 +89,31 @@ RULES = (
     Mutant(
         "backfill over the head",
         "Backfill delays nobody who is first in the queue",
-        CODE + "policy.py",
+        CODE + "planning/start_planning.py",
         "this.at + length, self._shadow(pool, this.at), avoided)",
         "this.at + length, None, avoided)",
-        (ORACLE + "::test_backfill_never_delays_the_head_of_the_line",),
+        (DOMAIN + "planning/test_planning_against_oracle.py::test_backfill_never_delays_the_head_of_the_line",),
     ),
     Mutant(
         "starts before those unknown",
         "Nobody starts before those who may come first and are not in memory",
-        CODE + "policy.py",
+        CODE + "planning/start_planning.py",
         "return pools if horizon is None or job.key <= horizon else []",
         "return pools",
-        (DOMAIN + "test_policy.py::test_nobody_starts_before_those_of_any_type_who_may_come_first",),
+        (DOMAIN + "planning/test_start_planning.py::test_nobody_starts_before_those_of_any_type_who_may_come_first",),
     ),
     Mutant(
         "a slot starts under a pod",
         "A slot starts only where no pod is left on its GPUs",
-        CODE + "policy.py",
+        CODE + "planning/start_planning.py",
         " or any(each.held_by_others(job.id) for each in calendars):",
         ":",
-        (DOMAIN + "test_slots.py", DOMAIN + "test_promises.py"),
+        (DOMAIN + "planning/test_slot_planning.py", DOMAIN + "test_promises.py"),
     ),
     Mutant(
         "a late start passes its quota",
         "A start that comes late lasts no longer than its slot where a quota forbids it",
-        CODE + "policy.py",
+        CODE + "planning/start_planning.py",
         "if end > slot_end and not self._within_quotas(job, pool, this.at, end - this.at):",
         "if False:",
         (DOMAIN + "test_promises.py::test_nor_does_any_quota_of_its_owner_or_project",),
@@ -121,15 +121,15 @@ RULES = (
     Mutant(
         "a slot moves later",
         "A slot is moved to an earlier time and never to a later",
-        CODE + "slots.py",
+        CODE + "planning/slot_planning.py",
         "fit = self._earliest(job, pool, length, at, before=start, instead=instead)",
         "fit = self._earliest(job, pool, length, at, instead=instead)",
-        (DOMAIN + "test_slots.py",),
+        (DOMAIN + "planning/test_slot_planning.py",),
     ),
     Mutant(
         "slots beside quotas",
         "A slot is given at a time at which the owner's quotas allow it",
-        CODE + "slots.py",
+        CODE + "planning/slot_planning.py",
         "if quotas is None or job.booking_id is not None or not quotas.binds(asker):",
         "if True:",
         (DOMAIN + "test_promises.py",),
@@ -137,18 +137,21 @@ RULES = (
     Mutant(
         "a slot on a lost card",
         "A slot whose GPUs can't be had any more is given up",
-        CODE + "slots.py",
+        CODE + "planning/slot_planning.py",
         "if self._slot_pool(each) is None]",
         "if False]",
-        (DOMAIN + "test_slots.py::test_a_slot_on_a_card_that_is_lost_is_given_up_for_the_next_best",),
+        (DOMAIN + "planning/test_slot_planning.py::test_a_slot_on_a_card_that_is_lost_is_given_up_for_the_next_best",),
     ),
     Mutant(
         "all are promised",
         "Only the first of the queue get slots",
-        CODE + "slots.py",
+        CODE + "planning/slot_planning.py",
         "            if number >= room and (last is None or entry[:3] > last):\n                return\n",
         "",
-        (DOMAIN + "test_slots.py::test_only_the_first_of_the_line_get_slots_and_whoever_comes_before_them",),
+        (
+            DOMAIN
+            + "planning/test_slot_planning.py::test_only_the_first_of_the_line_get_slots_and_whoever_comes_before_them",
+        ),
     ),
     Mutant(
         "a booking takes a promised turn",
@@ -169,10 +172,10 @@ RULES = (
     Mutant(
         "a job outlasts its booking",
         "A job in a booking ends by the booking's end",
-        CODE + "within.py",
+        CODE + "planning/booking_planning.py",
         "end=min(placed.end, self._end)",
         "end=placed.end",
-        ("tests/integration/reservation_core/usecases/test_slots.py", DOMAIN + "test_promises.py"),
+        ("tests/integration/reservation_core/usecases/planning/test_slots.py", DOMAIN + "test_promises.py"),
     ),
     Mutant(
         "estimates forget those before",
@@ -180,7 +183,7 @@ RULES = (
         CODE + "forecast.py",
         "chosen, start = slot[0], max(slot[1], now)",
         "chosen, start = slot[0], now",
-        (DOMAIN + "test_estimates.py",),
+        (DOMAIN + "planning/test_estimates.py",),
     ),
     Mutant(
         "a hopeless node again",
@@ -188,7 +191,10 @@ RULES = (
         CODE + "reach.py",
         "        if elsewhere:\n            return",
         "        if False:\n            return",
-        (DOMAIN + "test_policy.py::test_who_could_not_start_on_a_node_goes_to_another_and_waits_for_it",),
+        (
+            DOMAIN
+            + "planning/test_start_planning.py::test_who_could_not_start_on_a_node_goes_to_another_and_waits_for_it",
+        ),
     ),
     Mutant(
         "any host is asked",

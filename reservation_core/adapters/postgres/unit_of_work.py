@@ -26,9 +26,9 @@ from reservation_core.adapters.postgres.idempotency import PostgresIdempotency
 from reservation_core.adapters.postgres.identities import PostgresIdentities
 from reservation_core.adapters.postgres.inventory import PostgresInventory
 from reservation_core.adapters.postgres.maintenance import PostgresMaintenance
-from reservation_core.adapters.postgres.measurements import PostgresMeasurements
 from reservation_core.adapters.postgres.notices import PostgresNotices
-from reservation_core.adapters.postgres.planning import PostgresPlanning
+from reservation_core.adapters.postgres.planning.measurements import PostgresMeasurements
+from reservation_core.adapters.postgres.planning.planning import PostgresPlanning
 from reservation_core.adapters.postgres.pod_endings import PostgresPodEndings
 from reservation_core.adapters.postgres.pod_locks import check_still_held, held
 from reservation_core.adapters.postgres.pod_logs import PostgresPodLogs

@@ -10,7 +10,7 @@ from reservation_core.domain.model import JobStatus, ReasonCode, Role
 from reservation_core.ports.identities import Principal
 from reservation_core.ports.inventory import NodeView
 from reservation_core.usecases.cordon_node import cordon, uncordon
-from reservation_core.usecases.plan_and_allocate import Planner
+from reservation_core.usecases.planning.planner import Planner
 from reservation_core.usecases.update_inventory import update_inventory
 from tests.integration.reservation_core.usecases.world import World
 

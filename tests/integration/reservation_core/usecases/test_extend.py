@@ -15,7 +15,7 @@ from reservation_core.domain.errors import (
     StaleVersionError,
 )
 from reservation_core.domain.model import JobStatus, Role
-from reservation_core.domain.policy import PlanningState
+from reservation_core.domain.planning.start_planning import PlanningState
 from reservation_core.ports.identities import Principal
 from reservation_core.ports.reservations import JobView
 from reservation_core.usecases.cancel import cancel

@@ -15,7 +15,7 @@ from reservation_core.ports.reservations import JobView, NewReservation
 from reservation_core.ports.transactions import UnitOfWorkFactory
 from reservation_core.usecases.launch import LaunchRules, perform
 from reservation_core.usecases.observe import observe
-from reservation_core.usecases.plan_and_allocate import Planner, PlannerRules
+from reservation_core.usecases.planning.planner import Planner, PlannerRules
 from reservation_core.usecases.submit import prepare, submit
 from tests.clocks import SettableClock
 from tests.scripted_cluster import ScriptedCluster

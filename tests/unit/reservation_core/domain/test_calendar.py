@@ -17,7 +17,7 @@ from reservation_core.domain.calendar import (
     to_moment,
     windows_of_at_least,
 )
-from tests.unit.reservation_core.domain.worlds import T0
+from tests.unit.reservation_core.domain.planning.worlds import T0
 
 END = 40
 ranges = st.lists(

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from reservation_core.domain.limits import UNLIMITED, Policy, PolicyRule, Relaxation, RuleName, Rules, Scope
 from reservation_core.domain.model import Node
-from tests.unit.reservation_core.domain.simulation import MANY, Simulation
-from tests.unit.reservation_core.domain.worlds import MINUTE, TYPES, node
+from tests.unit.reservation_core.domain.planning.simulation import MANY, Simulation
+from tests.unit.reservation_core.domain.planning.worlds import MINUTE, TYPES, node
 
 OPERATIONS = (
     *("arrive",) * 8,

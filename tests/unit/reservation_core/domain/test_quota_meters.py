@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from reservation_core.domain.calendar import length_micros, to_micros
 from reservation_core.domain.quota_meters import Amount, AtOnce, InWeeks, Meter
 from reservation_core.domain.quota_windows import Held, gpu_time, peak, week_start, weeks_of
-from tests.unit.reservation_core.domain.worlds import T0
+from tests.unit.reservation_core.domain.planning.worlds import T0
 
 HALF = timedelta(minutes=30)
 HOUR = 2 * HALF

@@ -11,7 +11,7 @@ from reservation_core.domain.model import ReasonCode, ReservationKind
 from reservation_core.domain.plan import Asker, PlacedGpu, PlannedSlot, Start
 from reservation_core.domain.quotas import Ruling, counts_hours, limits_starts, spent
 from reservation_core.domain.rules import Holding
-from tests.unit.reservation_core.domain.worlds import MINUTE, T0, at
+from tests.unit.reservation_core.domain.planning.worlds import MINUTE, T0, at
 
 NAMES = {1: "ann", 2: "bob"}
 ANN = Asker(1, None, "a")

@@ -11,7 +11,7 @@ from reservation_core.domain.quota_book import QuotaBook
 from reservation_core.domain.quota_meters import Amount
 from reservation_core.domain.quota_windows import Held, peak
 from reservation_core.domain.rules import Holding, RuleRequest, UsageView, check
-from tests.unit.reservation_core.domain.worlds import MINUTE, T0, at
+from tests.unit.reservation_core.domain.planning.worlds import MINUTE, T0, at
 
 NAMES = {1: "ann", 2: "bob", 3: "eve"}
 OF_PROJECT, OF_PROJECT_A, OF_ANN, OF_ALL = 5, 3, 4, 6

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
 from reservation_core.ports.cluster import ClusterUnavailableError
-from reservation_core.ports.planning import LostLeadershipError
+from reservation_core.ports.planning.planning import LostLeadershipError
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime import loops as loops_module
 from reservation_core.runtime.loop_metrics import LoopCollector

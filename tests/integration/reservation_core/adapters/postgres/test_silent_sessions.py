@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from reservation_core.adapters.postgres import silent_sessions
 from reservation_core.adapters.postgres.engine import open_connection
-from reservation_core.adapters.postgres.planning import PostgresPlanning
+from reservation_core.adapters.postgres.planning.planning import PostgresPlanning
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from tests.waiting import eventually
 

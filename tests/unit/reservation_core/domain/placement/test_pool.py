@@ -13,8 +13,8 @@ from reservation_core.domain.placement.card_masks import pick_cards
 from reservation_core.domain.placement.link_words import Links, read_links
 from reservation_core.domain.placement.policy_names import PlacementPolicy
 from reservation_core.domain.placement.pool import NodeCards
-from reservation_core.domain.policy import PlanningState
-from tests.unit.reservation_core.domain.worlds import T0, World, held, job, node
+from reservation_core.domain.planning.start_planning import PlanningState
+from tests.unit.reservation_core.domain.planning.worlds import T0, World, held, job, node
 
 
 def pieces(mask: int) -> int:

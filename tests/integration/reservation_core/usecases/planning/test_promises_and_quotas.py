@@ -11,11 +11,11 @@ from reservation_core.domain.errors import NotBookableError
 from reservation_core.domain.limits import Relaxation, RuleName, Rules, Scope
 from reservation_core.domain.model import JobStatus
 from reservation_core.usecases.book import book
-from reservation_core.usecases.plan_and_allocate import Planner
+from reservation_core.usecases.planning.planner import Planner
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, MINUTE, BookingWorld
-from tests.integration.reservation_core.usecases.test_project_quotas import a_lock_is_waited_for
-from tests.integration.reservation_core.usecases.test_quotas import again, ended, rule
+from tests.integration.reservation_core.usecases.planning.test_project_quotas import a_lock_is_waited_for
+from tests.integration.reservation_core.usecases.planning.test_quotas import again, ended, rule
 
 _OF_ALICE = Scope(user="alice")
 

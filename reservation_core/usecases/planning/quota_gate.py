@@ -10,11 +10,11 @@ from datetime import datetime, timedelta
 
 from reservation_core.domain.limits import NO_POLICY, Policy
 from reservation_core.domain.plan import Asker, PlannedSlot, Start
+from reservation_core.domain.planning.calendar_planning import CalendarPicture
 from reservation_core.domain.quota_book import QuotaBook
 from reservation_core.domain.quota_windows import week_start
 from reservation_core.domain.quotas import Ruling, counts_hours, limits_starts
 from reservation_core.domain.rules import Holding
-from reservation_core.domain.whole import CalendarPicture
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
 

@@ -14,12 +14,12 @@ from reservation_core.contracts.queue_messages import JobMessage
 from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.placement.policy_names import DEFAULT_POLICY, PlacementPolicy
 from reservation_core.domain.plan import Commitment, PlannedSlot, Start
-from reservation_core.domain.whole import CalendarPicture
+from reservation_core.domain.planning.calendar_planning import CalendarPicture
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.queues import QueuedMessage, QueueName
 from reservation_core.ports.transactions import TransactionLostError, UnitOfWork, UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
-from reservation_core.usecases.hold_back import QuotaGate
+from reservation_core.usecases.planning.quota_gate import QuotaGate
 
 _FORGOTTEN_AT_ONCE = 20_000
 _FORGETS = 3

@@ -17,7 +17,7 @@ from reservation_core.domain.errors import (
 from reservation_core.domain.model import JobStatus
 from reservation_core.usecases.cancel import cancel
 from reservation_core.usecases.extend import extend
-from reservation_core.usecases.plan_and_allocate import Planner
+from reservation_core.usecases.planning.planner import Planner
 from reservation_core.usecases.submit import submit
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import BookingWorld

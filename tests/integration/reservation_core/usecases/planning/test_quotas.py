@@ -13,7 +13,7 @@ from reservation_core.usecases.book import book
 from reservation_core.usecases.cancel import cancel
 from reservation_core.usecases.change_booking import change_booking
 from reservation_core.usecases.extend import extend
-from reservation_core.usecases.plan_and_allocate import Planner
+from reservation_core.usecases.planning.planner import Planner
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, MINUTE, BookingWorld
 from tests.integration.reservation_core.usecases.world import World, pod

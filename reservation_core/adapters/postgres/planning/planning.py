@@ -22,7 +22,7 @@ from reservation_core.domain.lifecycle import ALLOCATION
 from reservation_core.domain.model import Gpu, GpuCondition, Node
 from reservation_core.domain.plan import Commitment, LateStart, PlannedSlot, Start, WaitEstimate, Waiting
 from reservation_core.domain.promises import SLACK
-from reservation_core.ports.planning import LostLeadershipError, PlanningSnapshot, PlanOutcome
+from reservation_core.ports.planning.planning import LostLeadershipError, PlanningSnapshot, PlanOutcome
 
 _FIRST = (-(2**31), 0)
 
@@ -31,7 +31,7 @@ CLEARED = "Its slot had to make room for something that could not be put off."
 
 
 class PostgresPlanning:
-    """See ports.planning.Planning."""
+    """See ports.planning.planning.Planning."""
 
     def __init__(self, connection: AsyncConnection, clock: SharedClock | None = None) -> None:
         self._connection = connection

@@ -15,11 +15,19 @@ from reservation_core.domain.model import Node, ReservationKind
 from reservation_core.domain.placement.link_words import read_links
 from reservation_core.domain.placement.policy_names import PlacementPolicy
 from reservation_core.domain.plan import Commitment, PlannedSlot, Start, Waiting
+from reservation_core.domain.planning.calendar_planning import CalendarPicture
 from reservation_core.domain.quota_book import QuotaBook
 from reservation_core.domain.quota_windows import WEEK, Held, gpu_time, week_start
 from reservation_core.domain.rules import Holding, RuleBreach, RuleRequest, UsageView, check, never_possible
-from reservation_core.domain.whole import CalendarPicture
-from tests.unit.reservation_core.domain.worlds import AVOIDED, MINUTE, TYPES, choices, fits_at, is_free, types_for
+from tests.unit.reservation_core.domain.planning.worlds import (
+    AVOIDED,
+    MINUTE,
+    TYPES,
+    choices,
+    fits_at,
+    is_free,
+    types_for,
+)
 
 MANY = 1000
 LINKS = (None, None, read_links("NV4 0,2 1,3 4,6 5,7"), read_links("0-3 4-7"), read_links("NV18 0-7"))

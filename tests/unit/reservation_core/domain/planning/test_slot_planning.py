@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from reservation_core.domain.model import GpuCondition
 from reservation_core.domain.plan import Commitment, PlannedSlot, Start, Waiting
-from reservation_core.domain.policy import PlanningState
-from reservation_core.domain.slots import LAPSED, UNUSABLE
-from tests.unit.reservation_core.domain.worlds import (
+from reservation_core.domain.planning.slot_planning import LAPSED, UNUSABLE
+from reservation_core.domain.planning.start_planning import PlanningState
+from tests.unit.reservation_core.domain.planning.worlds import (
     MINUTE,
     T0,
     World,

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from reservation_core.domain.model import GpuCondition, Node
 from reservation_core.domain.plan import Commitment
-from reservation_core.domain.policy import PlanningState
-from tests.unit.reservation_core.domain.worlds import (
+from reservation_core.domain.planning.start_planning import PlanningState
+from tests.unit.reservation_core.domain.planning.worlds import (
     MINUTE,
     T0,
     World,

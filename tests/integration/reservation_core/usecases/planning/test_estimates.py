@@ -13,11 +13,11 @@ from reservation_core.domain.errors import NotBookableError
 from reservation_core.domain.model import JobStatus, PodPhase
 from reservation_core.ports.reservations import JobView
 from reservation_core.usecases.maintenance import keep_windows, plan_window
-from reservation_core.usecases.plan_and_allocate import Planner
+from reservation_core.usecases.planning.planner import Planner
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, MINUTE, BookingWorld
+from tests.integration.reservation_core.usecases.planning.test_slots import plan
 from tests.integration.reservation_core.usecases.test_maintenance import wanted
-from tests.integration.reservation_core.usecases.test_slots import plan
 from tests.integration.reservation_core.usecases.world import World, pod
 
 DAY = timedelta(days=1)

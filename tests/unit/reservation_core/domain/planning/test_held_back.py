@@ -6,10 +6,10 @@ import pytest
 
 from reservation_core.domain.limits import Policy, PolicyRule, Rules, Scope
 from reservation_core.domain.model import ReservationKind
+from reservation_core.domain.planning.calendar_planning import CalendarPicture
 from reservation_core.domain.quota_book import QuotaBook
 from reservation_core.domain.rules import Holding
-from reservation_core.domain.whole import CalendarPicture
-from tests.unit.reservation_core.domain.worlds import T0, Commitment, at, job, node
+from tests.unit.reservation_core.domain.planning.worlds import T0, Commitment, at, job, node
 
 PROMISES = 5
 

@@ -4,15 +4,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from datetime import datetime
 
 from reservation_core.domain.calendar import Row, to_micros
-from reservation_core.domain.line import Key
 from reservation_core.domain.model import Node
 from reservation_core.domain.placement.policy_names import DEFAULT_POLICY, PlacementPolicy
 from reservation_core.domain.plan import Commitment, LateStart, Start, WaitEstimate, Waiting
-from reservation_core.domain.policy import PlanningState
+from reservation_core.domain.planning.booking_planning import BookingPool
+from reservation_core.domain.planning.slot_planning import SlotPlan
+from reservation_core.domain.planning.start_planning import PlanningState
+from reservation_core.domain.planning.waiting_line import Key
 from reservation_core.domain.quota_book import QuotaBook
 from reservation_core.domain.rules import Holding
-from reservation_core.domain.slots import SlotPlan
-from reservation_core.domain.within import BookingPool
 
 
 class CalendarPicture:

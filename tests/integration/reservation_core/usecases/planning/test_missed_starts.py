@@ -10,10 +10,10 @@ from reservation_core.domain.model import JobStatus, PodPhase
 from reservation_core.domain.promises import GIVEN_LATE, NEVER_STARTED, RAN_LATE
 from reservation_core.usecases.cancel import cancel
 from reservation_core.usecases.extend import extend
-from reservation_core.usecases.plan_and_allocate import Planner
+from reservation_core.usecases.planning.planner import Planner
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, BookingWorld
-from tests.integration.reservation_core.usecases.test_slots import SECOND, WHOLE, plan
+from tests.integration.reservation_core.usecases.planning.test_slots import SECOND, WHOLE, plan
 from tests.integration.reservation_core.usecases.world import LONGEST, pod
 
 MISSED = "start_promise_missed"

@@ -6,11 +6,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus, ReservationKind
-from reservation_core.ports.measurements import CalendarCount, EndedJob
+from reservation_core.ports.planning.measurements import CalendarCount, EndedJob
 
 
 class PostgresMeasurements:
-    """See ports.measurements.Measurements."""
+    """See ports.planning.measurements.Measurements."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from reservation_core.domain.model import Node
 from reservation_core.domain.plan import Commitment, Waiting
-from reservation_core.domain.whole import CalendarPicture
-from tests.unit.reservation_core.domain.worlds import (
+from reservation_core.domain.planning.calendar_planning import CalendarPicture
+from tests.unit.reservation_core.domain.planning.worlds import (
     MINUTE,
     T0,
     TYPES,
@@ -116,7 +116,7 @@ class Life:
                 self.planner.set_reservation(reservation_id, None, left)
 
     def _cycle(self) -> None:
-        """As `usecases.plan_and_allocate` does it: starts, slots, what all are told."""
+        """As `usecases.planning.planner` does it: starts, slots, what all are told."""
         while starts := self.planner.plan_starts(self.now, MANY):
             for start in starts:
                 rows = [row for its in self.rows.values() for row in its]

@@ -1,0 +1,1 @@
+"""The planner, and the quotas that have the last word."""
