@@ -180,7 +180,7 @@ RULES = (
     Mutant(
         "estimates forget those before",
         "What a job is told first is when it starts",
-        CODE + "forecast.py",
+        CODE + "pools/forecast.py",
         "chosen, start = slot[0], max(slot[1], now)",
         "chosen, start = slot[0], now",
         (DOMAIN + "planning/test_estimates.py",),
@@ -188,7 +188,7 @@ RULES = (
     Mutant(
         "a hopeless node again",
         "A job that could not start on a node goes to another",
-        CODE + "reach.py",
+        CODE + "pools/reach.py",
         "        if elsewhere:\n            return",
         "        if False:\n            return",
         (

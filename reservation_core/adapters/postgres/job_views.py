@@ -1,7 +1,7 @@
 """Jobs as people read them: with place in line, reason, estimated start and GPUs.
 
-The planner alone estimates: a start is its slot in the ledger, or what `domain.forecast` said of a job without one. A
-job that the planner has not looked at has no estimate and no place.
+The planner alone estimates: a start is its slot in the ledger, or what `domain.pools.forecast` said of a job without
+one. A job that the planner has not looked at has no estimate and no place.
 """
 
 from collections.abc import Sequence

@@ -11,15 +11,15 @@ from datetime import datetime
 from reservation_core.domain.calendar import FOREVER, Row, to_micros
 from reservation_core.domain.model import Gpu, GpuCondition, Node
 from reservation_core.domain.placement.policy_names import DEFAULT_POLICY, PlacementPolicy
-from reservation_core.domain.placement.pool import Pool, Shadow
 from reservation_core.domain.plan import Asker, Commitment, Waiting
 from reservation_core.domain.planning.open_rows import Ledger
 from reservation_core.domain.planning.waiting_line import Key, Line
-from reservation_core.domain.profile import PoolProfile
+from reservation_core.domain.pools.pool import Pool, Shadow
+from reservation_core.domain.pools.pool_profile import PoolProfile
+from reservation_core.domain.pools.reach import Reach
+from reservation_core.domain.pools.waiting_reasons import Capacity
 from reservation_core.domain.quota_book import QuotaBook
 from reservation_core.domain.quota_meters import Amount
-from reservation_core.domain.reach import Reach
-from reservation_core.domain.reasons import Capacity
 from reservation_core.domain.rules import Holding
 
 _LET_GO = 1000

@@ -16,12 +16,12 @@ from heapq import merge
 from itertools import islice
 
 from reservation_core.domain.calendar import FOREVER, Row, length_micros, to_moment
-from reservation_core.domain.placement.pool import Pool
 from reservation_core.domain.plan import Asker, LateStart, PlannedSlot, Waiting
 from reservation_core.domain.planning.planning_picture import Picture
 from reservation_core.domain.planning.waiting_line import Entry, Order, ShapeLine
-from reservation_core.domain.profile import Fit
-from reservation_core.domain.timeline import Timeline
+from reservation_core.domain.pools.node_timeline import Timeline
+from reservation_core.domain.pools.pool import Pool
+from reservation_core.domain.pools.pool_profile import Fit
 
 UNUSABLE = "A GPU of its slot can't be used any more."
 STILL_HELD = "Others still have GPUs of its slot."

@@ -24,12 +24,12 @@ from heapq import heapify, heappop, heapreplace
 from itertools import islice
 
 from reservation_core.domain.calendar import FOREVER, OVERRUN, Row, length_micros, to_micros, to_moment
-from reservation_core.domain.forecast import forecast
-from reservation_core.domain.placement.pool import Cost, Pool, Shadow, Spots
 from reservation_core.domain.plan import Asker, Start, WaitEstimate, Waiting
 from reservation_core.domain.planning.planning_picture import Head
 from reservation_core.domain.planning.slot_planning import SlotPlanning
 from reservation_core.domain.planning.waiting_line import Order, ShapeLine
+from reservation_core.domain.pools.forecast import forecast
+from reservation_core.domain.pools.pool import Cost, Pool, Shadow, Spots
 
 SCAN_DEPTH = 1000
 """How many waiting jobs of one requested type that can't start a pass looks at before it gives up on the rest."""

@@ -21,10 +21,10 @@ from reservation_core.domain.calendar import (
     to_moment,
 )
 from reservation_core.domain.model import Reason
-from reservation_core.domain.placement.pool import Pool
 from reservation_core.domain.plan import WaitEstimate, Waiting
-from reservation_core.domain.reach import Reach
-from reservation_core.domain.reasons import Capacity, behind_in_line, waiting_for_gpus
+from reservation_core.domain.pools.pool import Pool
+from reservation_core.domain.pools.reach import Reach
+from reservation_core.domain.pools.waiting_reasons import Capacity, behind_in_line, waiting_for_gpus
 
 _CACHE_SIZE = 64
 

@@ -6,9 +6,9 @@ run it, whoever holds them now, it goes only there. Where no others could, it ma
 
 from dataclasses import dataclass
 
-from reservation_core.domain.placement.pool import NOTHING, Avoided, Pool
 from reservation_core.domain.plan import Shape, Waiting
-from reservation_core.domain.reasons import Capacity
+from reservation_core.domain.pools.pool import NOTHING, Avoided, Pool
+from reservation_core.domain.pools.waiting_reasons import Capacity
 
 _REMEMBERED = 10_000
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from reservation_core.domain.calendar import FOREVER, OVERRUN, GpuCalendar, Range, Row
 from reservation_core.domain.placement.card_masks import pick_cards
 from reservation_core.domain.placement.links import CardSets
-from reservation_core.domain.placement.pool import PoolCard
+from reservation_core.domain.pools.pool import PoolCard
 
 
 class Timeline:

@@ -12,8 +12,8 @@ from reservation_core.domain.model import Gpu, GpuCondition, Node
 from reservation_core.domain.placement.card_masks import pick_cards
 from reservation_core.domain.placement.link_words import Links, read_links
 from reservation_core.domain.placement.policy_names import PlacementPolicy
-from reservation_core.domain.placement.pool import NodeCards
 from reservation_core.domain.planning.start_planning import PlanningState
+from reservation_core.domain.pools.pool import NodeCards
 from tests.unit.reservation_core.domain.planning.worlds import T0, World, held, job, node
 
 

@@ -24,9 +24,9 @@ from reservation_core.domain.model import Gpu
 from reservation_core.domain.placement.card_masks import bits, pick_cards
 from reservation_core.domain.placement.link_words import Links
 from reservation_core.domain.placement.links import CardSets, Quality, card_sets, links_between, quality_alike
-from reservation_core.domain.placement.node_orders import Demand, NodeOrder, node_order
 from reservation_core.domain.placement.policy_names import DEFAULT_POLICY, PlacementPolicy
 from reservation_core.domain.plan import PlacedGpu
+from reservation_core.domain.pools.node_orders import Demand, NodeOrder, node_order
 
 _WINDOW_CACHE_SIZE = 8
 """For how many (gpus, length) a pool remembers its nodes' windows: there is one head of the line, seldom more."""

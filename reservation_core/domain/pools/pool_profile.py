@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from reservation_core.domain.calendar import FOREVER, Range
 from reservation_core.domain.placement.card_masks import bits
-from reservation_core.domain.placement.pool import NodeCards, Pool
-from reservation_core.domain.timeline import Timeline
+from reservation_core.domain.pools.node_timeline import Timeline
+from reservation_core.domain.pools.pool import NodeCards, Pool
 
 _KEPT = 3
 """How many windows of a node the arrays have; the last of them stands for all after it, too."""

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from reservation_core.domain.calendar import FOREVER, GpuCalendar, Row, earliest_start, is_free_during, node_windows
 from reservation_core.domain.model import Gpu
-from reservation_core.domain.placement.pool import Pool
-from reservation_core.domain.profile import Fit, PoolProfile
+from reservation_core.domain.pools.pool import Pool
+from reservation_core.domain.pools.pool_profile import Fit, PoolProfile
 
 NOW = 1_000_000_000
 STEP = 1_000_000

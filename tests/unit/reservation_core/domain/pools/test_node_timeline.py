@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from reservation_core.domain.calendar import FOREVER, GpuCalendar, Row, is_free_during, node_windows
 from reservation_core.domain.model import Gpu
-from reservation_core.domain.placement.pool import NodeCards
-from reservation_core.domain.timeline import Timeline
+from reservation_core.domain.pools.node_timeline import Timeline
+from reservation_core.domain.pools.pool import NodeCards
 
 NOW = 1_000_000_000
 STEP = 60_000_000  # what an overrun is thought to last, so that such an end may meet others

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.domain.placement.node_orders import Demand, node_order
 from reservation_core.domain.placement.policy_names import PlacementPolicy
+from reservation_core.domain.pools.node_orders import Demand, node_order
 
 LARGEST = st.integers(1, 16)
 DEMANDS = st.dictionaries(st.integers(1, 16), st.integers(1, 100), max_size=5)
