@@ -28,8 +28,8 @@ from reservation_core.contracts.audit_log import EventOut
 from reservation_core.contracts.jobs import JobSpec, WorkloadSpec
 from reservation_core.contracts.nodes import UnknownPodOut
 from reservation_core.contracts.tokens import TokenBudgetOut, TokenOut
+from reservation_core.domain.cards.link_words import link_words
 from reservation_core.domain.model import PodName, Reason, Reservation
-from reservation_core.domain.placement.link_words import link_words
 from reservation_core.domain.token_budgets import MICROS_AN_HOUR, Budget
 from reservation_core.domain.token_scopes import in_order
 from reservation_core.ports.audit import RecordedEvent

@@ -18,7 +18,7 @@ from benchmarks.figures import Figure
 from benchmarks.fragmentation_plot import Panel, draw
 from benchmarks.fragmentation_replay import Course, load, replay
 from benchmarks.fragmentation_speed import look_up_times
-from reservation_core.domain.placement.policy_names import DEFAULT_POLICY, PlacementPolicy
+from reservation_core.domain.cards.placement_policies import DEFAULT_POLICY, PlacementPolicy
 
 SEEDS = range(42, 52)
 CHECKPOINTS = (90, 95)

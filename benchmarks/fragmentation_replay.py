@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
+from reservation_core.domain.cards.placement_policies import PlacementPolicy
 from reservation_core.domain.placement.fleet import Fleet
 from reservation_core.domain.placement.policies import ranking_of
-from reservation_core.domain.placement.policy_names import PlacementPolicy
 from reservation_core.domain.placement.tasks import WHOLE, NodeShape, Spot, Task
 
 LOAD = 1.3

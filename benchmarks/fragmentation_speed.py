@@ -7,9 +7,9 @@ from collections import Counter
 from benchmarks.figures import Figure
 from benchmarks.fragmentation_replay import Trace, arrivals, load
 from benchmarks.references import LOOP, against, loop_ms
+from reservation_core.domain.cards.placement_policies import DEFAULT_POLICY, PlacementPolicy
 from reservation_core.domain.placement.fleet import Fleet
 from reservation_core.domain.placement.policies import ranking_of
-from reservation_core.domain.placement.policy_names import DEFAULT_POLICY, PlacementPolicy
 from reservation_core.domain.placement.ranking import Ranking
 from reservation_core.domain.placement.tasks import Task
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from gpu_admission import flag_values
 from gpu_admission.go_flags import Flag, read_flags
-from reservation_core.domain.placement.policy_names import DEFAULT_POLICY
+from reservation_core.domain.cards.placement_policies import DEFAULT_POLICY
 from reservation_core.runtime.log_files import LogPlaces
 from reservation_core.runtime.settings import LogLevel
 from reservation_core.runtime.settings_admission import AdmissionSettings

@@ -15,9 +15,9 @@ from operator import attrgetter, itemgetter
 
 from reservation_core.domain.bookings import ChosenCard, Wanted
 from reservation_core.domain.calendar import Range, length_micros, merge, to_micros
-from reservation_core.domain.placement.card_masks import bits
-from reservation_core.domain.placement.link_words import Links
-from reservation_core.domain.placement.links import Quality, card_sets, quality_alike
+from reservation_core.domain.cards.card_links import Quality, card_sets, quality_alike
+from reservation_core.domain.cards.card_masks import bits
+from reservation_core.domain.cards.link_words import Links
 from reservation_core.domain.rules import RuleBreach
 
 SOON = timedelta(minutes=10)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from reservation_core.domain.asked_cards import AskedCards, Part
-from reservation_core.domain.placement.card_masks import bits, pick_cards
+from reservation_core.domain.cards.card_masks import bits, pick_cards
 from reservation_core.domain.placement.tasks import WHOLE
 
 

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from typing import Any
 
+from reservation_core.domain.cards.link_words import written_links
 from reservation_core.domain.model import ForeignPod, GpuCondition, GpuReport, NodeReport
-from reservation_core.domain.placement.link_words import written_links
 
 ADMINISTRATORS_CONDITIONS = frozenset({GpuCondition.QUARANTINED, GpuCondition.MAINTENANCE})
 REMOVED_DETAIL = "The cluster no longer reports this node."

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from reservation_core.domain.placement.link_words import Links
+from reservation_core.domain.cards.link_words import Links
 
 
 class JobStatus(StrEnum):

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from reservation_core.domain.gpu_types import OUR_WORDS, TypeWords
+from reservation_core.domain.cards.gpu_types import OUR_WORDS, TypeWords
 from reservation_core.domain.model_quotas import NO_QUOTAS, ModelQuotas, NamespaceQuota
 from reservation_core.domain.placement.tasks import WHOLE
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from reservation_core.domain.admission import annotations_of, items, members
+from reservation_core.domain.cards.gpu_types import OUR_WORDS, TypeWords
 from reservation_core.domain.gpu_resources import is_gpu_resource
-from reservation_core.domain.gpu_types import OUR_WORDS, TypeWords
 from reservation_core.domain.map_marks import MAP_DEVICES
 
 MOST_GPUS = 1024

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
+from reservation_core.domain.cards.link_words import Links
 from reservation_core.domain.model import ForeignPod, GpuState, NodeReport
-from reservation_core.domain.placement.link_words import Links
 from reservation_core.ports.cards_now import NodeNow
 
 

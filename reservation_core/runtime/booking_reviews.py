@@ -12,7 +12,7 @@ import structlog
 
 from reservation_core.adapters.clock import SystemClock
 from reservation_core.domain.booking_enforcement import EnforcementRules
-from reservation_core.domain.gpu_types import TypeWords
+from reservation_core.domain.cards.gpu_types import TypeWords
 from reservation_core.domain.known_standings import MemoryRules
 from reservation_core.domain.pod_owners import OwnerRules
 from reservation_core.ports.standings import SourceSilentError

@@ -21,9 +21,9 @@ from reservation_core.adapters.kubernetes.extender_sights import CardSightRules
 from reservation_core.adapters.kubernetes.leases import Lease, LeaseRules
 from reservation_core.adapters.kubernetes.transport import Transport
 from reservation_core.domain.asked_cards import CardResources
+from reservation_core.domain.cards.gpu_types import TypeWords
 from reservation_core.domain.cards_in_use import CardsInUse
 from reservation_core.domain.extender_board import ExtenderBoard
-from reservation_core.domain.gpu_types import TypeWords
 from reservation_core.domain.model_usage import ModelUsage
 from reservation_core.domain.placement.fleet import Fleet
 from reservation_core.domain.placement.policies import ranking_of

@@ -17,7 +17,7 @@ from reservation_core.adapters.kubernetes.event_writer import EventWriter
 from reservation_core.adapters.kubernetes.guarded_pods import GuardRules, KubernetesGuardedPods
 from reservation_core.adapters.kubernetes.leases import Lease, LeaseRules
 from reservation_core.adapters.kubernetes.transport import Transport
-from reservation_core.domain.gpu_types import TypeWords
+from reservation_core.domain.cards.gpu_types import TypeWords
 from reservation_core.domain.pod_endings import EndRules, GuardedPod
 from reservation_core.ports.transactions import UnitOfWorkFactory
 from reservation_core.runtime.companions import beside

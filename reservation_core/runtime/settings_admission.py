@@ -6,7 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from reservation_core.domain.placement.policy_names import DEFAULT_POLICY, PlacementPolicy
+from reservation_core.domain.cards.placement_policies import DEFAULT_POLICY, PlacementPolicy
 from reservation_core.ports.extender import AssumeAt, Candidates
 from reservation_core.runtime.settings import CommonSettings
 from reservation_core.runtime.settings_section import Seconds, Section

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from reservation_core.domain.admission import Denied, Operation, PodReview, Verdict
 from reservation_core.domain.booking_enforcement import EnforcementRules, enforcement
-from reservation_core.domain.gpu_types import OUR_WORDS, TypeWords
+from reservation_core.domain.cards.gpu_types import OUR_WORDS, TypeWords
 from reservation_core.domain.known_standings import StandingQuestion
 from reservation_core.domain.map_marks import SCHEDULER_NAME
 from reservation_core.domain.pod_gpus import GpuNeed, need_of

@@ -25,7 +25,7 @@ from reservation_core.adapters.kubernetes.watching import list_all
 from reservation_core.domain import enforcement_marks as marks
 from reservation_core.domain.admission import annotations_of
 from reservation_core.domain.booking_enforcement import written_end
-from reservation_core.domain.gpu_types import OUR_WORDS, TypeWords
+from reservation_core.domain.cards.gpu_types import OUR_WORDS, TypeWords
 from reservation_core.domain.map_marks import SCHEDULER_NAME
 from reservation_core.domain.pod_endings import GuardedPod
 from reservation_core.domain.pod_gpus import need_of

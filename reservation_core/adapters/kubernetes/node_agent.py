@@ -17,8 +17,8 @@ from reservation_core.adapters.kubernetes.node_gpus import Card, written_cards
 from reservation_core.adapters.kubernetes.plain_json import as_mapping
 from reservation_core.adapters.kubernetes.transport import MERGE_PATCH
 from reservation_core.adapters.local.inventory import LocalInventory
+from reservation_core.domain.cards.link_words import written_links
 from reservation_core.domain.model import GpuCondition, NodeReport
-from reservation_core.domain.placement.link_words import written_links
 from reservation_core.ports.cluster import ClusterUnavailableError
 
 _log = structlog.get_logger(__name__)

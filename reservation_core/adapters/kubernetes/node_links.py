@@ -6,7 +6,7 @@ from typing import Any
 from reservation_core.adapters.kubernetes.marks import NODE_LINKS
 from reservation_core.adapters.kubernetes.node_gpus import BadAnnotationError
 from reservation_core.adapters.kubernetes.plain_json import as_mapping
-from reservation_core.domain.placement.link_words import BadLinksError, Links, read_links
+from reservation_core.domain.cards.link_words import BadLinksError, Links, read_links
 
 
 def annotated_links(node: Mapping[str, Any], cards: int) -> Links | None:

@@ -23,9 +23,9 @@ from reservation_core.adapters.kubernetes.plain_json import as_list, as_mapping
 from reservation_core.adapters.kubernetes.pod_causes import condition, quoted
 from reservation_core.adapters.kubernetes.pod_defaults import PodDefaults, Toleration
 from reservation_core.adapters.kubernetes.quantities import read_quantity
-from reservation_core.domain.gpu_types import UNKNOWN, TypeWords
+from reservation_core.domain.cards.gpu_types import UNKNOWN, TypeWords
+from reservation_core.domain.cards.link_words import Links
 from reservation_core.domain.model import GpuCondition, GpuReport, NodeReport
-from reservation_core.domain.placement.link_words import Links
 
 LOGICAL_NAME_LABEL = "gpu-node-name"
 _ZONE_LABELS = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")

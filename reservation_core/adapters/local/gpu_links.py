@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from reservation_core.domain.placement.link_words import MOST_LINKED_CARDS, Links, link_strength
+from reservation_core.domain.cards.link_words import MOST_LINKED_CARDS, Links, link_strength
 
 _MOST_NVLINKS = 99
 

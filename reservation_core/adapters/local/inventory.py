@@ -14,9 +14,9 @@ import structlog
 
 from reservation_core.adapters.local.gpu_links import links_of
 from reservation_core.adapters.local.processes import belongs_to_a_pod
-from reservation_core.domain.gpu_types import GPU_TYPE, normalised_gpu_type, usual_memory_bytes
+from reservation_core.domain.cards.gpu_types import GPU_TYPE, normalised_gpu_type, usual_memory_bytes
+from reservation_core.domain.cards.link_words import Links
 from reservation_core.domain.model import ForeignPod, GpuCondition, GpuReport, NodeReport
-from reservation_core.domain.placement.link_words import Links
 from reservation_core.ports.cluster import ClusterUnavailableError
 
 _log = structlog.get_logger(__name__)

@@ -3,7 +3,7 @@
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.queries import statement
-from reservation_core.domain.placement.link_words import Links, read_links
+from reservation_core.domain.cards.link_words import Links, read_links
 
 
 async def node_links(connection: AsyncConnection) -> dict[str, Links]:

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import assert_never
 
+from reservation_core.domain.cards.placement_policies import PlacementPolicy
 from reservation_core.domain.placement.binpack import Binpack
 from reservation_core.domain.placement.fgd import FragmentationDescent
-from reservation_core.domain.placement.policy_names import PlacementPolicy
 from reservation_core.domain.placement.priced import Priced
 from reservation_core.domain.placement.ranking import Ranking
 from reservation_core.domain.placement.spread import Spread

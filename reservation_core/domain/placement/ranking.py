@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from reservation_core.domain.placement.card_masks import bits
+from reservation_core.domain.cards.card_links import best_cards
+from reservation_core.domain.cards.card_masks import bits
 from reservation_core.domain.placement.fleet import Fleet, Positions
-from reservation_core.domain.placement.links import best_cards
 from reservation_core.domain.placement.tasks import WHOLE, Spot, Task
 
 Scores = NDArray[np.float64]

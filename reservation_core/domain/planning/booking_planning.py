@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from reservation_core.domain.calendar import FOREVER, Row, to_micros, to_moment
+from reservation_core.domain.cards.placement_policies import DEFAULT_POLICY, PlacementPolicy
 from reservation_core.domain.model import Node, Reason, ReasonCode
-from reservation_core.domain.placement.policy_names import DEFAULT_POLICY, PlacementPolicy
 from reservation_core.domain.plan import Commitment, PlannedSlot, Start, WaitEstimate, Waiting
 from reservation_core.domain.planning.start_planning import PlanningState
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from datetime import datetime
 
 from reservation_core.domain.calendar import Row, to_micros
+from reservation_core.domain.cards.placement_policies import DEFAULT_POLICY, PlacementPolicy
 from reservation_core.domain.model import Node
-from reservation_core.domain.placement.policy_names import DEFAULT_POLICY, PlacementPolicy
 from reservation_core.domain.plan import Commitment, LateStart, Start, WaitEstimate, Waiting
 from reservation_core.domain.planning.booking_planning import BookingPool
 from reservation_core.domain.planning.slot_planning import SlotPlan

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from reservation_core.domain.calendar import FOREVER, Row, to_micros
+from reservation_core.domain.cards.placement_policies import DEFAULT_POLICY, PlacementPolicy
 from reservation_core.domain.model import Gpu, GpuCondition, Node
-from reservation_core.domain.placement.policy_names import DEFAULT_POLICY, PlacementPolicy
 from reservation_core.domain.plan import Asker, Commitment, Waiting
 from reservation_core.domain.planning.open_rows import Ledger
 from reservation_core.domain.planning.waiting_line import Key, Line

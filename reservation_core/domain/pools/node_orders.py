@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
-from reservation_core.domain.placement.policy_names import PlacementPolicy
+from reservation_core.domain.cards.placement_policies import PlacementPolicy
 
 Demand = Mapping[int, int]
 """How many pieces are asked for, by their number of cards."""

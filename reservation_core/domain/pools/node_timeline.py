@@ -8,8 +8,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 
 from reservation_core.domain.calendar import FOREVER, OVERRUN, GpuCalendar, Range, Row
-from reservation_core.domain.placement.card_masks import pick_cards
-from reservation_core.domain.placement.links import CardSets
+from reservation_core.domain.cards.card_links import CardSets
+from reservation_core.domain.cards.card_masks import pick_cards
 from reservation_core.domain.pools.pool import PoolCard
 
 

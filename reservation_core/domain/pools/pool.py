@@ -20,11 +20,17 @@ from reservation_core.domain.calendar import (
     is_free_during,
     node_windows,
 )
+from reservation_core.domain.cards.card_links import (
+    CardSets,
+    Quality,
+    card_sets,
+    links_between,
+    quality_alike,
+)
+from reservation_core.domain.cards.card_masks import bits, pick_cards
+from reservation_core.domain.cards.link_words import Links
+from reservation_core.domain.cards.placement_policies import DEFAULT_POLICY, PlacementPolicy
 from reservation_core.domain.model import Gpu
-from reservation_core.domain.placement.card_masks import bits, pick_cards
-from reservation_core.domain.placement.link_words import Links
-from reservation_core.domain.placement.links import CardSets, Quality, card_sets, links_between, quality_alike
-from reservation_core.domain.placement.policy_names import DEFAULT_POLICY, PlacementPolicy
 from reservation_core.domain.plan import PlacedGpu
 from reservation_core.domain.pools.node_orders import Demand, NodeOrder, node_order
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reservation_core.domain.calendar import FOREVER, Range
-from reservation_core.domain.placement.card_masks import bits
+from reservation_core.domain.cards.card_masks import bits
 from reservation_core.domain.pools.node_timeline import Timeline
 from reservation_core.domain.pools.pool import NodeCards, Pool
 

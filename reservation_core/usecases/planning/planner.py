@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 import pydantic
 
 from reservation_core.contracts.queue_messages import JobMessage
+from reservation_core.domain.cards.placement_policies import DEFAULT_POLICY, PlacementPolicy
 from reservation_core.domain.errors import CalendarConflictError
-from reservation_core.domain.placement.policy_names import DEFAULT_POLICY, PlacementPolicy
 from reservation_core.domain.plan import Commitment, PlannedSlot, Start
 from reservation_core.domain.planning.calendar_planning import CalendarPicture
 from reservation_core.ports.clock import Clock

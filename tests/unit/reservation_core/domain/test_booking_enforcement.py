@@ -18,7 +18,7 @@ from reservation_core.domain.booking_enforcement import (
     Unbooked,
     enforcement,
 )
-from reservation_core.domain.gpu_types import TypeWords
+from reservation_core.domain.cards.gpu_types import TypeWords
 from reservation_core.domain.pod_gpus import GpuNeed, need_of
 from reservation_core.domain.pod_owners import OwnerRules, owner_of
 

@@ -19,7 +19,7 @@ from reservation_core.domain.card_choice import (
     never_bookable,
     with_booked,
 )
-from reservation_core.domain.placement.link_words import read_links
+from reservation_core.domain.cards.link_words import read_links
 from reservation_core.domain.slot_search import free_counts, free_slots, nearest_slots
 
 DAY = datetime(2030, 1, 1, tzinfo=UTC)

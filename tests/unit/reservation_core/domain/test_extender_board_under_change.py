@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from reservation_core.domain.asked_cards import AskedCards, Earlier, Part
 from reservation_core.domain.card_footprints import Footprint, Placed, Taken
+from reservation_core.domain.cards.placement_policies import PlacementPolicy
 from reservation_core.domain.cards_in_use import CardNode, CardPod, CardsInUse
 from reservation_core.domain.extender_board import BEST, ExtenderBoard, FilterVerdict, Refused
 from reservation_core.domain.extender_reasons import UNKNOWN_NODE
@@ -17,7 +18,6 @@ from reservation_core.domain.map_placement import ReservedCards
 from reservation_core.domain.model_quotas import read_quotas
 from reservation_core.domain.model_usage import ModelUsage, model_of
 from reservation_core.domain.placement.policies import ranking_of
-from reservation_core.domain.placement.policy_names import PlacementPolicy
 from tests.unit.reservation_core.domain.test_extender_board import promise
 
 NAMES = [f"n{number}" for number in range(4)]

@@ -16,8 +16,8 @@ from reservation_core.adapters.kubernetes.node_agent import NodeAgent, NodeAgent
 from reservation_core.adapters.kubernetes.nodes import NodeRules, read_nodes
 from reservation_core.adapters.kubernetes.transport import MERGE_PATCH, Transport
 from reservation_core.adapters.local.inventory import LocalInventory
+from reservation_core.domain.cards.link_words import read_links
 from reservation_core.domain.model import NodeReport
-from reservation_core.domain.placement.link_words import read_links
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.runtime.node_agent import keep_looking
 from tests.kubernetes.api_client import JsonObject

@@ -11,7 +11,7 @@ from reservation_core.adapters.kubernetes.attaching import GpuAttach
 from reservation_core.adapters.kubernetes.node_gpus import Card, annotated_cards, written_cards
 from reservation_core.adapters.kubernetes.nodes import NodeRules, read_nodes
 from reservation_core.adapters.kubernetes.pod_defaults import Toleration
-from reservation_core.domain.gpu_types import GPU_TYPE
+from reservation_core.domain.cards.gpu_types import GPU_TYPE
 from reservation_core.domain.model import GpuCondition, GpuReport, NodeReport
 
 GIB = 2**30

@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from reservation_core.adapters.local.inventory import BadGpusSettingError, LocalInventory, parse_gpus
-from reservation_core.domain.placement.link_words import written_links
+from reservation_core.domain.cards.link_words import written_links
 
 
 def cards(text: str) -> dict[str, list[str]]:

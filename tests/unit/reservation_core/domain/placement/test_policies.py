@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reservation_core.domain.cards.placement_policies import PlacementPolicy
 from reservation_core.domain.placement.fleet import Fleet
 from reservation_core.domain.placement.policies import ranking_of
-from reservation_core.domain.placement.policy_names import PlacementPolicy
 from reservation_core.domain.placement.tasks import WHOLE, NodeShape, Spot, Task
 from tests.unit.reservation_core.domain.placement.fleets import Model, fleet_of, nodes, tasks
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reservation_core.domain.cards.placement_policies import PlacementPolicy
 from reservation_core.domain.placement import prospects
 from reservation_core.domain.placement.fgd import usual_tasks
 from reservation_core.domain.placement.policies import ranking_of
-from reservation_core.domain.placement.policy_names import PlacementPolicy
 from reservation_core.domain.placement.prospects import Prospects
 from reservation_core.domain.placement.tasks import WHOLE, NodeShape, Spot, Task
 from tests.unit.reservation_core.domain.placement.fleets import TYPES, Model, fleet_of, nodes, tasks

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from random import Random
 
+from reservation_core.domain.cards.link_words import read_links
+from reservation_core.domain.cards.placement_policies import PlacementPolicy
 from reservation_core.domain.limits import NO_POLICY, Policy, RuleName, Scope
 from reservation_core.domain.model import Node, ReservationKind
-from reservation_core.domain.placement.link_words import read_links
-from reservation_core.domain.placement.policy_names import PlacementPolicy
 from reservation_core.domain.plan import Commitment, PlannedSlot, Start, Waiting
 from reservation_core.domain.planning.calendar_planning import CalendarPicture
 from reservation_core.domain.quota_book import QuotaBook

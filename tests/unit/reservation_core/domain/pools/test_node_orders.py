@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.domain.placement.policy_names import PlacementPolicy
+from reservation_core.domain.cards.placement_policies import PlacementPolicy
 from reservation_core.domain.pools.node_orders import Demand, node_order
 
 LARGEST = st.integers(1, 16)

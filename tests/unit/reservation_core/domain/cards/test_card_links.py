@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.domain.placement.card_masks import pick_cards
-from reservation_core.domain.placement.link_words import Links, read_links
-from reservation_core.domain.placement.links import EXACT, CardSets, best_cards, card_sets, links_between
-from tests.unit.reservation_core.domain.placement.test_link_words import topologies
+from reservation_core.domain.cards.card_links import EXACT, CardSets, best_cards, card_sets, links_between
+from reservation_core.domain.cards.card_masks import pick_cards
+from reservation_core.domain.cards.link_words import Links, read_links
+from tests.unit.reservation_core.domain.cards.test_link_words import topologies
 
 Cards = tuple[int, ...]
 

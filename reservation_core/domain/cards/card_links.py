@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
 
-from reservation_core.domain.placement.card_masks import bits, pick_cards
-from reservation_core.domain.placement.link_words import Links
+from reservation_core.domain.cards.card_masks import bits, pick_cards
+from reservation_core.domain.cards.link_words import Links
 
 EXACT = 8
 """Up to so many free cards all sets are looked at."""

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.domain.placement.link_words import (
+from reservation_core.domain.cards.link_words import (
     LONGEST_TEXT,
     MOST_LINKED_CARDS,
     BadLinksError,

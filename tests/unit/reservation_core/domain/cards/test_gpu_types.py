@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reservation_core.domain.gpu_types import GPU_TYPE, normalised_gpu_type, usual_memory_bytes
+from reservation_core.domain.cards.gpu_types import GPU_TYPE, normalised_gpu_type, usual_memory_bytes
 
 
 @pytest.mark.parametrize(

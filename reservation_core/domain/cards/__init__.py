@@ -1,0 +1,1 @@
+"""Nouns of GPUs: types, sets of cards on a node, links between cards, placement policies by name."""
