@@ -26,6 +26,7 @@ COPY gpu_dev gpu_dev
 COPY gpu_scheduler gpu_scheduler
 COPY gpu_scheduler_check gpu_scheduler_check
 COPY migrations migrations
+COPY pod_scheduling pod_scheduling
 COPY reservation_core reservation_core
 COPY reservation_expiry reservation_expiry
 COPY reservation_processor reservation_processor

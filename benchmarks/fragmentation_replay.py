@@ -15,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
+from pod_scheduling.domain.placement.fleet import Fleet
+from pod_scheduling.domain.placement.rankings import ranking_of
+from pod_scheduling.domain.placement.tasks import WHOLE, NodeShape, Spot, Task
 from reservation_core.domain.cards.placement_policies import PlacementPolicy
-from reservation_core.domain.placement.fleet import Fleet
-from reservation_core.domain.placement.policies import ranking_of
-from reservation_core.domain.placement.tasks import WHOLE, NodeShape, Spot, Task
 
 LOAD = 1.3
 FOLDER_VARIABLE = "OPENB_FOLDER"

@@ -7,11 +7,11 @@ from collections import Counter
 from benchmarks.figures import Figure
 from benchmarks.fragmentation_replay import Trace, arrivals, load
 from benchmarks.references import LOOP, against, loop_ms
+from pod_scheduling.domain.placement.fleet import Fleet
+from pod_scheduling.domain.placement.ranking import Ranking
+from pod_scheduling.domain.placement.rankings import ranking_of
+from pod_scheduling.domain.placement.tasks import Task
 from reservation_core.domain.cards.placement_policies import DEFAULT_POLICY, PlacementPolicy
-from reservation_core.domain.placement.fleet import Fleet
-from reservation_core.domain.placement.policies import ranking_of
-from reservation_core.domain.placement.ranking import Ranking
-from reservation_core.domain.placement.tasks import Task
 
 _LOOKS = 400
 

@@ -5,7 +5,7 @@ from itertools import repeat
 
 import numpy as np
 
-from reservation_core.domain.placement.fleet import Fleet, Positions
+from pod_scheduling.domain.placement.fleet import Fleet, Positions
 
 UNKNOWN = -1
 """The position of a node that is not there."""

@@ -8,9 +8,9 @@ and units of memory.
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from pod_scheduling.domain.placement.tasks import WHOLE
 from reservation_core.domain.asked_cards import AskedCards, Part
 from reservation_core.domain.cards.card_masks import bits, pick_cards
-from reservation_core.domain.placement.tasks import WHOLE
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pod_scheduling.domain.placement.fleet import Fleet, Positions
+from pod_scheduling.domain.placement.tasks import WHOLE, NodeShape, Spot, Task
 from reservation_core.domain.asked_cards import AskedCards
 from reservation_core.domain.card_footprints import Footprint, FreeOnNode, Taken, lay_out
 from reservation_core.domain.map_placement import ReservedCards
 from reservation_core.domain.model_usage import UNSEEN, Model, ModelUsage
 from reservation_core.domain.owner_quotas import OwnedPod, OwnerQuotas
-from reservation_core.domain.placement.fleet import Fleet, Positions
-from reservation_core.domain.placement.tasks import WHOLE, NodeShape, Spot, Task
 
 
 @dataclass(frozen=True, slots=True)

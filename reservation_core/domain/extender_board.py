@@ -11,6 +11,9 @@ from itertools import compress
 import numpy as np
 from numpy.typing import NDArray
 
+from pod_scheduling.domain.placement.fleet import Positions
+from pod_scheduling.domain.placement.ranking import Ranking
+from pod_scheduling.domain.placement.tasks import WHOLE, Task
 from reservation_core.domain.asked_nodes import UNKNOWN, AskedNodes
 from reservation_core.domain.card_footprints import FreeOnNode, Placed, place_beside_plugin
 from reservation_core.domain.cards_in_use import CardNode, CardPod, CardsInUse, LeftOnNode
@@ -23,9 +26,6 @@ from reservation_core.domain.extender_reasons import (
     share_of,
 )
 from reservation_core.domain.model_usage import Model
-from reservation_core.domain.placement.fleet import Positions
-from reservation_core.domain.placement.ranking import Ranking
-from reservation_core.domain.placement.tasks import WHOLE, Task
 from reservation_core.domain.share_claims import ShareClaims, fit_in_any_order
 
 BEST = 10

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from pod_scheduling.domain.placement.tasks import WHOLE
 from reservation_core.domain.asked_cards import AskedCards
 from reservation_core.domain.card_footprints import Footprint, Placed, Taken
-from reservation_core.domain.placement.tasks import WHOLE
 
 INDEX_OF: Final = "tencent.com/predicate-gpu-idx-"
 """With a container's number behind it: its cards, by index."""

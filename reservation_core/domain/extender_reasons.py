@@ -3,10 +3,10 @@
 from functools import lru_cache
 from typing import Final
 
+from pod_scheduling.domain.placement.tasks import WHOLE
 from reservation_core.domain.asked_cards import AskedCards
 from reservation_core.domain.cards_in_use import CardNode, LeftOnNode
 from reservation_core.domain.model_usage import shown
-from reservation_core.domain.placement.tasks import WHOLE
 
 UNKNOWN_NODE: Final = "gpu-admission has not seen this node yet; the pod is tried again"
 

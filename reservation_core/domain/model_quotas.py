@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from reservation_core.domain.placement.tasks import WHOLE
+from pod_scheduling.domain.placement.tasks import WHOLE
 
 LONGEST_TEXT = 1024 * 1024
 """Characters: a ConfigMap holds one MiB."""

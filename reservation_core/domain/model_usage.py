@@ -3,9 +3,9 @@
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from pod_scheduling.domain.placement.tasks import WHOLE
 from reservation_core.domain.cards.gpu_types import OUR_WORDS, TypeWords
 from reservation_core.domain.model_quotas import NO_QUOTAS, ModelQuotas, NamespaceQuota
-from reservation_core.domain.placement.tasks import WHOLE
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ quotas that the booking was made by. Pods have no project, so quotas of projects
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from pod_scheduling.domain.placement.tasks import WHOLE
 from reservation_core.domain.cards.gpu_types import UNKNOWN
 from reservation_core.domain.limits import NO_POLICY, Policy, Scope
 from reservation_core.domain.model_usage import UNSEEN, Model, ModelUsage, shown
-from reservation_core.domain.placement.tasks import WHOLE
 from reservation_core.domain.rule_words import of_scope
 
 

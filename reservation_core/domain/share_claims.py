@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
 
+from pod_scheduling.domain.placement.tasks import WHOLE
 from reservation_core.domain.asked_cards import AskedCards
 from reservation_core.domain.card_footprints import FreeOnNode, place_beside_plugin
 from reservation_core.domain.cards_in_use import CardPod
 from reservation_core.domain.model_usage import ModelUsage
-from reservation_core.domain.placement.tasks import WHOLE
 
 _TRIED = 200
 """So many times a pod is laid on a node where nothing simpler tells: some milliseconds, and nobody is answered

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pod_scheduling.domain.placement.fleet import Fleet
+from pod_scheduling.domain.placement.rankings import ranking_of
 from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.kubernetes.credentials import KubeconfigError
 from reservation_core.adapters.kubernetes.event_writer import EventWriter
@@ -25,8 +27,6 @@ from reservation_core.domain.cards.gpu_types import TypeWords
 from reservation_core.domain.cards_in_use import CardsInUse
 from reservation_core.domain.extender_board import ExtenderBoard
 from reservation_core.domain.model_usage import ModelUsage
-from reservation_core.domain.placement.fleet import Fleet
-from reservation_core.domain.placement.policies import ranking_of
 from reservation_core.ports.extender import Extender
 from reservation_core.runtime.companions import beside
 from reservation_core.runtime.kubernetes import open_transport

@@ -6,6 +6,7 @@ from functools import lru_cache
 from sys import intern
 from typing import Any
 
+from pod_scheduling.domain.placement.tasks import WHOLE
 from reservation_core.adapters.kubernetes.marks import GPU_INDICES, NODE_LINKS, pod_name_of
 from reservation_core.adapters.kubernetes.node_wishes import has_wishes
 from reservation_core.adapters.kubernetes.object_watch import SeenObject
@@ -25,7 +26,6 @@ from reservation_core.domain.extender_marks import ASSIGNED, CARDS, TIME, is_mar
 from reservation_core.domain.gpu_resources import is_gpu_resource
 from reservation_core.domain.map_marks import MAP_DEVICES, SCHEDULER_NAME
 from reservation_core.domain.model_usage import Model, model_of
-from reservation_core.domain.placement.tasks import WHOLE
 from reservation_core.ports.card_cluster import CardNodeSeen, CardPodSeen, CardSight, QuotasGone, QuotasSeen
 from reservation_core.ports.map_cluster import NamespaceSeen, NodeGone, PodGone
 

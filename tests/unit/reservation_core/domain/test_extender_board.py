@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from pod_scheduling.domain.placement.rankings import ranking_of
 from reservation_core.domain.asked_cards import AskedCards, Part
 from reservation_core.domain.card_footprints import Placed, Taken
 from reservation_core.domain.cards.placement_policies import PlacementPolicy
@@ -13,7 +14,6 @@ from reservation_core.domain.extender_board import ExtenderBoard, Refused
 from reservation_core.domain.map_placement import Reserved
 from reservation_core.domain.model_quotas import read_quotas
 from reservation_core.domain.model_usage import ModelUsage, model_of
-from reservation_core.domain.placement.policies import ranking_of
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 H100 = model_of("NVIDIA-H100-80GB-HBM3")

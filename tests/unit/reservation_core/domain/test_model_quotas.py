@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pod_scheduling.domain.placement.tasks import WHOLE
 from reservation_core.domain.model_quotas import BadQuotasError, ModelQuotas, NamespaceQuota, loosened, read_quotas
 from reservation_core.domain.model_usage import ModelUsage, model_of
-from reservation_core.domain.placement.tasks import WHOLE
 
 GOOD = {"team-a": {"quota": {"H100": 8}, "pool": ["public"]}}
 

@@ -1,7 +1,7 @@
 """What the extender's runtime does beside: a fleet that stands still for who thinks about it."""
 
-from reservation_core.domain.placement.fleet import Fleet
-from reservation_core.domain.placement.tasks import NodeShape, Spot, Task
+from pod_scheduling.domain.placement.fleet import Fleet
+from pod_scheduling.domain.placement.tasks import NodeShape, Spot, Task
 from reservation_core.runtime.extender import _picture
 
 

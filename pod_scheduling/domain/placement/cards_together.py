@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from reservation_core.domain.placement.fleet import Amounts
-from reservation_core.domain.placement.ranking import Scores
-from reservation_core.domain.placement.tasks import WHOLE, Task
+from pod_scheduling.domain.placement.fleet import Amounts
+from pod_scheduling.domain.placement.ranking import Scores
+from pod_scheduling.domain.placement.tasks import WHOLE, Task
 
 _KINDS = 16
 """So many kinds of tasks count, those that ask for most."""

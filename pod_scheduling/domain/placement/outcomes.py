@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from reservation_core.domain.placement.fleet import Amounts, Fleet, Positions
-from reservation_core.domain.placement.tasks import WHOLE, Task
+from pod_scheduling.domain.placement.fleet import Amounts, Fleet, Positions
+from pod_scheduling.domain.placement.tasks import WHOLE, Task
 
 
 @dataclass(frozen=True, slots=True)

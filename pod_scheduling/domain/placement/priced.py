@@ -5,13 +5,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from reservation_core.domain.placement.fleet import Fleet, Positions
-from reservation_core.domain.placement.outcomes import Outcomes
-from reservation_core.domain.placement.prospects import Prospects
-from reservation_core.domain.placement.ranking import Scores
-from reservation_core.domain.placement.tasks import WHOLE, Task
-from reservation_core.domain.placement.together import Together
-from reservation_core.domain.placement.worth import WorthRanking
+from pod_scheduling.domain.placement.cards_together import Together
+from pod_scheduling.domain.placement.fleet import Fleet, Positions
+from pod_scheduling.domain.placement.outcomes import Outcomes
+from pod_scheduling.domain.placement.prospects import Prospects
+from pod_scheduling.domain.placement.ranking import Scores
+from pod_scheduling.domain.placement.tasks import WHOLE, Task
+from pod_scheduling.domain.placement.worth_ranking import WorthRanking
 
 _TOGETHER = 0.01
 """What whole cards on one node are worth more together, in parts of what they are worth: it decides between equals."""

@@ -3,9 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from reservation_core.domain.placement.fleet import Fleet, Positions
-from reservation_core.domain.placement.ranking import Ranking, Scores
-from reservation_core.domain.placement.tasks import Task
+from pod_scheduling.domain.placement.fleet import Fleet, Positions
+from pod_scheduling.domain.placement.ranking import Ranking, Scores
+from pod_scheduling.domain.placement.tasks import Task
 
 
 class Binpack(Ranking):

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
-from reservation_core.domain.placement.fleet import Fleet
-from reservation_core.domain.placement.tasks import WHOLE, NodeShape, Spot, Task
+from pod_scheduling.domain.placement.fleet import Fleet
+from pod_scheduling.domain.placement.tasks import WHOLE, NodeShape, Spot, Task
 
 TYPES = ("a100", "h100", "t4")
 NAMES = tuple("abcdef")

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from reservation_core.domain.placement.fleet import Amounts, Fleet, Positions, State
-from reservation_core.domain.placement.outcomes import Outcomes, outcomes
-from reservation_core.domain.placement.ranking import Ranking, Scores
-from reservation_core.domain.placement.tasks import Task
+from pod_scheduling.domain.placement.fleet import Amounts, Fleet, Positions, State
+from pod_scheduling.domain.placement.outcomes import Outcomes, outcomes
+from pod_scheduling.domain.placement.ranking import Ranking, Scores
+from pod_scheduling.domain.placement.tasks import Task
 
 _REMEMBERED_TASKS = 256
 """For how many kinds of tasks the scores of all nodes are remembered: with 1,213 nodes that is 5 MB."""

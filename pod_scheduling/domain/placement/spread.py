@@ -3,10 +3,10 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from reservation_core.domain.placement.binpack import emptiness
-from reservation_core.domain.placement.fleet import Fleet, Positions
-from reservation_core.domain.placement.ranking import Ranking, Scores
-from reservation_core.domain.placement.tasks import Task
+from pod_scheduling.domain.placement.binpack import emptiness
+from pod_scheduling.domain.placement.fleet import Fleet, Positions
+from pod_scheduling.domain.placement.ranking import Ranking, Scores
+from pod_scheduling.domain.placement.tasks import Task
 
 
 class Spread(Ranking):

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from pod_scheduling.domain.placement.fleet import Fleet, Positions
+from pod_scheduling.domain.placement.tasks import WHOLE, Spot, Task
 from reservation_core.domain.cards.card_links import best_cards
 from reservation_core.domain.cards.card_masks import bits
-from reservation_core.domain.placement.fleet import Fleet, Positions
-from reservation_core.domain.placement.tasks import WHOLE, Spot, Task
 
 Scores = NDArray[np.float64]
 

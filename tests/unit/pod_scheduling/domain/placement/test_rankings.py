@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pod_scheduling.domain.placement.fleet import Fleet
+from pod_scheduling.domain.placement.rankings import ranking_of
+from pod_scheduling.domain.placement.tasks import WHOLE, NodeShape, Spot, Task
 from reservation_core.domain.cards.placement_policies import PlacementPolicy
-from reservation_core.domain.placement.fleet import Fleet
-from reservation_core.domain.placement.policies import ranking_of
-from reservation_core.domain.placement.tasks import WHOLE, NodeShape, Spot, Task
-from tests.unit.reservation_core.domain.placement.fleets import Model, fleet_of, nodes, tasks
+from tests.unit.pod_scheduling.domain.placement.fleets import Model, fleet_of, nodes, tasks
 
 policies = st.sampled_from(PlacementPolicy)
 usual = st.lists(st.tuples(tasks, st.integers(1, 9)), max_size=6)

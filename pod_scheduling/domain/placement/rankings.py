@@ -3,13 +3,13 @@
 from collections.abc import Iterable
 from typing import assert_never
 
+from pod_scheduling.domain.placement.binpack import Binpack
+from pod_scheduling.domain.placement.fragmentation_descent import FragmentationDescent
+from pod_scheduling.domain.placement.priced import Priced
+from pod_scheduling.domain.placement.ranking import Ranking
+from pod_scheduling.domain.placement.spread import Spread
+from pod_scheduling.domain.placement.tasks import Task
 from reservation_core.domain.cards.placement_policies import PlacementPolicy
-from reservation_core.domain.placement.binpack import Binpack
-from reservation_core.domain.placement.fgd import FragmentationDescent
-from reservation_core.domain.placement.priced import Priced
-from reservation_core.domain.placement.ranking import Ranking
-from reservation_core.domain.placement.spread import Spread
-from reservation_core.domain.placement.tasks import Task
 
 
 def ranking_of(policy: PlacementPolicy, usual: Iterable[tuple[Task, int]] = ()) -> Ranking:

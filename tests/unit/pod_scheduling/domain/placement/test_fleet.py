@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from reservation_core.domain.placement.fleet import Fleet, Obstacle, ObstacleKind
-from reservation_core.domain.placement.tasks import NodeShape, Spot, Task
-from tests.unit.reservation_core.domain.placement.fleets import NAMES, Model, shapes, tasks
+from pod_scheduling.domain.placement.fleet import Fleet, Obstacle, ObstacleKind
+from pod_scheduling.domain.placement.tasks import NodeShape, Spot, Task
+from tests.unit.pod_scheduling.domain.placement.fleets import NAMES, Model, shapes, tasks
 
 # Few, so that they meet.
 NODES = NAMES[:2]

@@ -3,9 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from reservation_core.domain.placement.fleet import Amounts, Fleet, Positions
-from reservation_core.domain.placement.outcomes import Outcomes
-from reservation_core.domain.placement.tasks import WHOLE
+from pod_scheduling.domain.placement.fleet import Amounts, Fleet, Positions
+from pod_scheduling.domain.placement.outcomes import Outcomes
+from pod_scheduling.domain.placement.tasks import WHOLE
 
 Table = NDArray[np.float32]
 

@@ -14,11 +14,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from reservation_core.domain.placement.card_sums import CardSums, Table
-from reservation_core.domain.placement.cutting_stock import card_prices
-from reservation_core.domain.placement.fleet import Amounts
-from reservation_core.domain.placement.ranking import Scores
-from reservation_core.domain.placement.tasks import WHOLE, Task
+from pod_scheduling.domain.placement.card_sums import CardSums, Table
+from pod_scheduling.domain.placement.cutting_stock import card_prices
+from pod_scheduling.domain.placement.fleet import Amounts
+from pod_scheduling.domain.placement.ranking import Scores
+from pod_scheduling.domain.placement.tasks import WHOLE, Task
 
 FUTURES = 8
 """How many futures are drawn."""

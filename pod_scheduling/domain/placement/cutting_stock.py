@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from reservation_core.domain.placement.tasks import WHOLE
+from pod_scheduling.domain.placement.tasks import WHOLE
 
 _ENOUGH = 1e-6
 """A way to cut a card that is worth so little more than the card is not worth adding."""

@@ -11,7 +11,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from reservation_core.domain.placement.tasks import WHOLE, NodeShape, Spot, Task
+from pod_scheduling.domain.placement.tasks import WHOLE, NodeShape, Spot, Task
 
 Positions = NDArray[np.intp]
 Amounts = NDArray[np.int64]

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pod_scheduling.domain.placement import prospects
+from pod_scheduling.domain.placement.fragmentation_descent import usual_tasks
+from pod_scheduling.domain.placement.prospects import Prospects
+from pod_scheduling.domain.placement.rankings import ranking_of
+from pod_scheduling.domain.placement.tasks import WHOLE, NodeShape, Spot, Task
 from reservation_core.domain.cards.placement_policies import PlacementPolicy
-from reservation_core.domain.placement import prospects
-from reservation_core.domain.placement.fgd import usual_tasks
-from reservation_core.domain.placement.policies import ranking_of
-from reservation_core.domain.placement.prospects import Prospects
-from reservation_core.domain.placement.tasks import WHOLE, NodeShape, Spot, Task
-from tests.unit.reservation_core.domain.placement.fleets import TYPES, Model, fleet_of, nodes, tasks
+from tests.unit.pod_scheduling.domain.placement.fleets import TYPES, Model, fleet_of, nodes, tasks
 
 usual = st.dictionaries(tasks, st.integers(1, 9), min_size=1, max_size=6)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reservation_core.domain.placement.cutting_stock import card_prices
+from pod_scheduling.domain.placement.cutting_stock import card_prices
 
 
 def ways(sizes: list[int]) -> list[tuple[int, ...]]:

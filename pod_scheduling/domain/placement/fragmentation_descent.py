@@ -11,12 +11,12 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from reservation_core.domain.placement.card_sums import CardSums, Table
-from reservation_core.domain.placement.fleet import Amounts, Fleet, Positions
-from reservation_core.domain.placement.outcomes import Outcomes
-from reservation_core.domain.placement.ranking import Scores
-from reservation_core.domain.placement.tasks import WHOLE, Task
-from reservation_core.domain.placement.worth import WorthRanking
+from pod_scheduling.domain.placement.card_sums import CardSums, Table
+from pod_scheduling.domain.placement.fleet import Amounts, Fleet, Positions
+from pod_scheduling.domain.placement.outcomes import Outcomes
+from pod_scheduling.domain.placement.ranking import Scores
+from pod_scheduling.domain.placement.tasks import WHOLE, Task
+from pod_scheduling.domain.placement.worth_ranking import WorthRanking
 
 USUAL_PART = 0.95
 """The most frequent kinds of tasks count, until they are this part of all."""
