@@ -5,7 +5,7 @@ import re
 from starlette.requests import Request
 
 from api_service.problems import ProblemError
-from reservation_core.ports.reservations import JobView
+from reservation_core.ports.jobs.reservations import JobView
 
 _TAGS = re.compile(r'(?:W/)?("[^"]*")')
 _ETAG = re.compile(r'"([1-9][0-9]{0,8})"')

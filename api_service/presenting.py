@@ -36,9 +36,9 @@ from reservation_core.ports.audit import RecordedEvent
 from reservation_core.ports.events import EventRecord
 from reservation_core.ports.identities import Principal, TokenRecord, UserRecord
 from reservation_core.ports.inventory import GpuView, NodeView
+from reservation_core.ports.jobs.reservations import JobView
+from reservation_core.ports.jobs.unknown_pods import UnknownPod
 from reservation_core.ports.queues import DeadLetter
-from reservation_core.ports.reservations import JobView
-from reservation_core.ports.unknown_pods import UnknownPod
 
 
 def job(view: JobView) -> contracts_jobs.Job:

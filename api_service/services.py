@@ -19,13 +19,13 @@ from api_service.sign_in_pace import SignInPace
 from api_service.submission import SubmissionWriter
 from api_service.token_pace import TokenPace
 from reservation_core.ports.identities import Principal
-from reservation_core.ports.reservations import NewReservation, Submitted
+from reservation_core.ports.jobs.reservations import NewReservation, Submitted
 from reservation_core.ports.transactions import DatabaseUnavailableError, Reads
 from reservation_core.runtime.reading import PrimaryReads, units_for_reads, units_for_requests
 from reservation_core.runtime.settings import ApiSettings
 from reservation_core.runtime.sign_in import SigningIn, open_signing_in
 from reservation_core.runtime.wiring import Runtime
-from reservation_core.usecases.submit import submit
+from reservation_core.usecases.jobs.submit import submit
 from reservation_core.usecases.waitlist import Waitlist
 
 LAST_USED_EVERY_S = 30.0

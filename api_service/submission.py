@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import structlog
 
 from api_service.problems import ProblemError
-from reservation_core.ports.reservations import NewReservation, Submitted
+from reservation_core.ports.jobs.reservations import NewReservation, Submitted
 from reservation_core.ports.transactions import DatabaseUnavailableError
 
 _MAX_WAITING = 10_000

@@ -23,7 +23,7 @@ from reservation_core.adapters.postgres.engine import open_engine
 from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
 from reservation_core.adapters.postgres.wakeups import PostgresWakeups
 from reservation_core.domain.changes import Event, PodsFinished, PodsGone
-from reservation_core.domain.lifecycle import decide
+from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.ports.queues import QueueName
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.usecases.changing import carry_out

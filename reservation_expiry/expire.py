@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import structlog
 
-from reservation_core.domain.asked_again import AskedAgain
 from reservation_core.domain.booking_life import BookingRules
+from reservation_core.domain.jobs.repeated_asking import AskedAgain
 from reservation_core.runtime.retention import remove_old_once
 from reservation_core.runtime.settings import ClusterKind, ExpirySettings
 from reservation_core.runtime.settings_error import SettingsError

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from reservation_core.domain.asked_again import AskedAgain
+from reservation_core.domain.jobs.repeated_asking import AskedAgain
 from reservation_core.runtime.settings import ProcessorSettings
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.expire import RepairRules, end_due, repair_stuck

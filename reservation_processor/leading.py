@@ -10,7 +10,7 @@ from datetime import timedelta
 
 import structlog
 
-from reservation_core.domain.asked_again import AskedAgain
+from reservation_core.domain.jobs.repeated_asking import AskedAgain
 from reservation_core.ports.planning.planning import LostLeadershipError
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.ports.wakeups import Channel, Subscription

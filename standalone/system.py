@@ -21,7 +21,7 @@ from reservation_core.adapters.postgres.embedded.errors import EmbeddedPostgresE
 from reservation_core.adapters.postgres.embedded.lock import FolderLock
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
 from reservation_core.adapters.postgres.migrating import upgrade
-from reservation_core.domain.asked_again import AskedAgain
+from reservation_core.domain.jobs.repeated_asking import AskedAgain
 from reservation_core.domain.model import NodeReport
 from reservation_core.runtime.companions import beside
 from reservation_core.runtime.loops import Loop

@@ -14,9 +14,9 @@ from reservation_core.contracts.base import Page
 from reservation_core.contracts.jobs import QueuePage, WaitingTotal
 from reservation_core.contracts.nodes import GpuOut, NodeOut
 from reservation_core.ports.inventory import GpuView
-from reservation_core.ports.reservations import JobView
+from reservation_core.ports.jobs.reservations import JobView
 from reservation_core.ports.transactions import UnitOfWork
-from reservation_core.usecases.owned import visible_user
+from reservation_core.usecases.jobs.visible_jobs import visible_user
 
 router = APIRouter(prefix="/v1", tags=["inventory"])
 

@@ -19,7 +19,7 @@ from reservation_core.domain.model import FINAL_STATUSES
 from reservation_core.ports.events import EventRecord
 from reservation_core.ports.identities import Principal
 from reservation_core.ports.transactions import DatabaseUnavailableError
-from reservation_core.usecases.owned import view_owned, visible_user
+from reservation_core.usecases.jobs.visible_jobs import view_owned, visible_user
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 

@@ -11,7 +11,7 @@ from api_service.following import LiveStream
 from api_service.job_log import follow_log, read_log
 from api_service.routes.jobs import JobId
 from api_service.services import Caller, Served
-from reservation_core.usecases.owned import view_owned
+from reservation_core.usecases.jobs.visible_jobs import view_owned
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 

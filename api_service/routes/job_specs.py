@@ -8,7 +8,7 @@ from api_service.documents import answers, problems
 from api_service.routes.jobs import JobId
 from api_service.services import Caller, Served
 from reservation_core.contracts.jobs import JobSpec
-from reservation_core.usecases.owned import view_owned
+from reservation_core.usecases.jobs.visible_jobs import view_owned
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 

@@ -20,12 +20,12 @@ from reservation_core.contracts.jobs import Job, JobExtend, JobSubmit
 from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.model import JobStatus
 from reservation_core.ports.identities import Principal
-from reservation_core.ports.reservations import JobFilter, JobView
+from reservation_core.ports.jobs.reservations import JobFilter, JobView
 from reservation_core.ports.transactions import UnitOfWork
-from reservation_core.usecases.cancel import cancel
-from reservation_core.usecases.extend import extend
-from reservation_core.usecases.owned import view_owned, visible_user
-from reservation_core.usecases.submit import prepare, project_within, submit_on_budget
+from reservation_core.usecases.jobs.cancel import cancel
+from reservation_core.usecases.jobs.extend import extend
+from reservation_core.usecases.jobs.submit import prepare, project_within, submit_on_budget
+from reservation_core.usecases.jobs.visible_jobs import view_owned, visible_user
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 

@@ -19,18 +19,18 @@ from reservation_core.ports.events import Events
 from reservation_core.ports.idempotency import Idempotency
 from reservation_core.ports.identities import Identities
 from reservation_core.ports.inventory import Inventory
+from reservation_core.ports.jobs.pod_logs import PodLogs
+from reservation_core.ports.jobs.reservations import Reservations
+from reservation_core.ports.jobs.unknown_pods import UnknownPods
 from reservation_core.ports.maintenance import Maintenance
 from reservation_core.ports.notices import Notices
 from reservation_core.ports.planning.measurements import Measurements
 from reservation_core.ports.planning.planning import Planning
 from reservation_core.ports.pod_endings import PodEndings
-from reservation_core.ports.pod_logs import PodLogs
 from reservation_core.ports.policies import Policies, Projects
 from reservation_core.ports.proofs import UsedProofs
 from reservation_core.ports.queues import Queue
-from reservation_core.ports.reservations import Reservations
 from reservation_core.ports.retention import Retention
-from reservation_core.ports.unknown_pods import UnknownPods
 from reservation_core.ports.usage import Usage
 from reservation_core.ports.wakeups import Channel
 

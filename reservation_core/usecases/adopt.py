@@ -11,16 +11,16 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import assert_never
 
-from reservation_core.domain.adoption import PodStanding, adoption_of, standing
 from reservation_core.domain.changes import SYSTEM, Adopted
 from reservation_core.domain.errors import CalendarConflictError
-from reservation_core.domain.lifecycle import decide
+from reservation_core.domain.jobs.adoption import PodStanding, adoption_of, standing
+from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.model import PodName, PodPhase, PodStatus, Reservation
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster
-from reservation_core.ports.reservations import UnknownCardError
+from reservation_core.ports.jobs.reservations import UnknownCardError
+from reservation_core.ports.jobs.unknown_pods import UnknownPod
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
-from reservation_core.ports.unknown_pods import UnknownPod
 from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.changing import carry_out
 from reservation_core.usecases.fence_node import without_power

@@ -6,7 +6,7 @@ from reservation_core.domain.booking_changes import Cancelled
 from reservation_core.domain.booking_life import transition
 from reservation_core.domain.bookings import FINAL_BOOKINGS, Booking
 from reservation_core.domain.changes import BookingOver
-from reservation_core.domain.lifecycle import decide
+from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.model import JobStatus, Reason, ReasonCode, Reservation
 from reservation_core.ports.identities import Principal
 from reservation_core.ports.transactions import UnitOfWork

@@ -13,7 +13,7 @@ from reservation_core.domain.booking_life import transition
 from reservation_core.domain.bookings import FINAL_BOOKINGS
 from reservation_core.domain.changes import SYSTEM, CancelRequested
 from reservation_core.domain.errors import ForbiddenError
-from reservation_core.domain.lifecycle import decide
+from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.model import FINAL_STATUSES, BookingStatus, JobStatus, Reservation, ReservationKind
 from reservation_core.ports.belongings import Belonging
 from reservation_core.ports.identities import Principal, UserRecord

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from reservation_core.domain.asked_again import AskedAgain
 from reservation_core.domain.changes import EndReached, Event, StartTimedOut, WarningDue
-from reservation_core.domain.lifecycle import decide
+from reservation_core.domain.jobs.lifecycle import decide
+from reservation_core.domain.jobs.repeated_asking import AskedAgain
 from reservation_core.domain.model import JobStatus, PodPhase, PodStatus, Reservation
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster, ClusterUnavailableError

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from reservation_core.domain.changes import NodeFenced
 from reservation_core.domain.errors import NodeAnswersError, NodeNotFencedError, NotFoundError
-from reservation_core.domain.lifecycle import decide
+from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.model import JobStatus, PodName, PodStatus, Reservation
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.identities import Principal

@@ -14,7 +14,7 @@ from reservation_core.domain.booking_life import decide as decide_booking
 from reservation_core.domain.bookings import Booking
 from reservation_core.domain.changes import SYSTEM, BookingOver
 from reservation_core.domain.errors import UnknownCallerError
-from reservation_core.domain.lifecycle import decide
+from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.limits import Policy
 from reservation_core.domain.model import (
     BookingStatus,
@@ -27,11 +27,11 @@ from reservation_core.domain.model import (
 )
 from reservation_core.ports.booking_life import LeftOver
 from reservation_core.ports.ids import IdSource
-from reservation_core.ports.reservations import NewReservation
+from reservation_core.ports.jobs.reservations import NewReservation
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.changing import carry_out
-from reservation_core.usecases.submit import ACCEPTED
+from reservation_core.usecases.jobs.submit import ACCEPTED
 
 _BATCH = 200
 

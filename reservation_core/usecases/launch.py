@@ -12,9 +12,9 @@ from functools import partial
 
 from reservation_core.contracts.queue_messages import PodOperation
 from reservation_core.domain.changes import Event, PodsGone, PodsRunning, StartDelayed, StartFailed, StartRefused
-from reservation_core.domain.lifecycle import decide
+from reservation_core.domain.jobs.lifecycle import decide
+from reservation_core.domain.jobs.observation import began, event_of
 from reservation_core.domain.model import JobStatus, PodName, PodPhase, PodStatus, Reason, ReasonCode, Reservation
-from reservation_core.domain.observation import began, event_of
 from reservation_core.domain.pods import pod_names, pod_specs
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster, PodNotNowError, PodRefusedError

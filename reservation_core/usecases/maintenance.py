@@ -12,7 +12,7 @@ from reservation_core.contracts.maintenance import LONGEST_WINDOW, MaintenanceCr
 from reservation_core.domain.bookings import Booking, Span
 from reservation_core.domain.changes import SYSTEM, DrainBefore, Record
 from reservation_core.domain.errors import CalendarConflictError, LimitExceededError, NotFoundError
-from reservation_core.domain.lifecycle import decide
+from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.maintenance import (
     Affected,
     CardPlace,

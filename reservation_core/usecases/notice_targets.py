@@ -11,7 +11,7 @@ from reservation_core.ports.notices import NewTarget, NoticeTarget
 from reservation_core.ports.queues import QueueName
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.ports.wakeups import Channel
-from reservation_core.usecases.owned import visible_user
+from reservation_core.usecases.jobs.visible_jobs import visible_user
 
 MOST_TARGETS = 10
 MOST_TARGETS_A_DAY = 30

@@ -12,7 +12,7 @@ from reservation_core.domain.changes import SYSTEM
 from reservation_core.domain.model import PodName, PodPhase, PodStatus
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster, ClusterUnavailableError
-from reservation_core.ports.pod_logs import LONGEST_TAIL, KeptLog
+from reservation_core.ports.jobs.pod_logs import LONGEST_TAIL, KeptLog
 from reservation_core.ports.transactions import HeldPods
 
 _AT_ONCE = 8

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from reservation_core.domain.adoption import PodStanding, standing
+from reservation_core.domain.jobs.adoption import PodStanding, standing
 from reservation_core.domain.model import JobStatus, PodName, PodPhase, PodStatus, Reservation
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster

@@ -4,8 +4,8 @@ from datetime import datetime
 
 from reservation_core.domain.errors import NotFoundError
 from reservation_core.ports.identities import Principal
+from reservation_core.ports.jobs.unknown_pods import UnknownPod
 from reservation_core.ports.transactions import UnitOfWork
-from reservation_core.ports.unknown_pods import UnknownPod
 from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.users import require_admin
 

@@ -7,7 +7,7 @@ from reservation_core.domain.usage import UsageBy, UsageReport, UsageSeries
 from reservation_core.ports.identities import Principal
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.ports.usage import SUMMED_AFTER
-from reservation_core.usecases.owned import visible_user
+from reservation_core.usecases.jobs.visible_jobs import visible_user
 
 _SUMMED_AT_ONCE = 20_000
 _RESERVATIONS_AT_ONCE = 1_000

@@ -11,7 +11,7 @@ from reservation_core.ports.identities import Principal
 from reservation_core.usecases.book import book
 from reservation_core.usecases.booking_rules import this_minute
 from reservation_core.usecases.cancel_booking import cancel_booking
-from reservation_core.usecases.extend import extend
+from reservation_core.usecases.jobs.extend import extend
 from tests.faults.system import LONGEST, System
 
 HOUR = timedelta(hours=1)

@@ -19,12 +19,12 @@ from reservation_core.adapters.postgres.engine import open_engine
 from reservation_core.contracts.jobs import JobSubmit
 from reservation_core.domain.model import JobStatus, Role
 from reservation_core.ports.identities import Principal
+from reservation_core.ports.jobs.reservations import JobView, NewReservation
 from reservation_core.ports.queues import QueueName
-from reservation_core.ports.reservations import JobView, NewReservation
 from reservation_core.runtime.settings import StandaloneSettings
 from reservation_core.runtime.wiring import Runtime, open_runtime
-from reservation_core.usecases.cancel import cancel
-from reservation_core.usecases.submit import prepare, submit
+from reservation_core.usecases.jobs.cancel import cancel
+from reservation_core.usecases.jobs.submit import prepare, submit
 from reservation_core.usecases.update_inventory import update_inventory
 from reservation_expiry.expire import run_once as expire_once
 from reservation_processor.process import run as process

@@ -10,7 +10,7 @@ FLOWS = (
     Mutant(
         "extend without the owner's lock",
         "Extensions lock the owner and the project before anything else",
-        CODE + "extend.py",
+        CODE + "jobs/extend.py",
         "    await lock_owner(uow, job_id)\n",
         "",
         (USECASES + "planning/test_project_quotas.py::test_of_two_extensions_at_once_the_second_sees_the_first",),
@@ -18,7 +18,7 @@ FLOWS = (
     Mutant(
         "extend without the policy",
         "No extension passes a quota",
-        CODE + "extend.py",
+        CODE + "jobs/extend.py",
         "        await permit_extension(uow, reservation, by, now)\n",
         "",
         (USECASES + "planning/test_quotas.py::test_an_extension_is_held_to_the_policy",),
@@ -61,15 +61,15 @@ FLOWS = (
     Mutant(
         "anybody's job",
         "What a user sends can't reach another user's job, nor tell anything of it",
-        CODE + "owned.py",
+        CODE + "jobs/visible_jobs.py",
         " or not (principal.is_admin or reservation.user_id == principal.user_id)",
         "",
-        (USECASES + "test_owned_rows.py::test_whether_a_job_of_others_is_over_or_has_changed_is_not_told",),
+        (USECASES + "jobs/test_owned_rows.py::test_whether_a_job_of_others_is_over_or_has_changed_is_not_told",),
     ),
     Mutant(
         "anybody's jobs are shown",
         "What is not a user's own does not exist for them",
-        CODE + "owned.py",
+        CODE + "jobs/visible_jobs.py",
         "return None if principal.is_admin else principal.user_id",
         "return None",
         ("tests/integration/api_service/test_access.py",),

@@ -62,7 +62,7 @@ OPERATION = (
     Mutant(
         "a missed start is silent",
         "The transaction that ends the wait of a job records that its promise was missed",
-        "reservation_core/adapters/postgres/reservations.py",
+        "reservation_core/adapters/postgres/jobs/reservations.py",
         "        await self._record_missed_starts(changes)\n",
         "",
         (USECASES + "planning/test_missed_starts.py",),

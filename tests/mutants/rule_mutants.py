@@ -4,7 +4,7 @@ from tests.mutants.mutant import Mutant
 
 CODE = "reservation_core/domain/"
 DOMAIN = "tests/unit/reservation_core/domain/"
-LIFE = DOMAIN + "test_lifecycle.py"
+LIFE = DOMAIN + "jobs/test_lifecycle.py"
 LOGIN = "tests/integration/api_service/test_login.py"
 ORACLE = DOMAIN + "planning/test_planning_against_oracle.py"
 
@@ -12,15 +12,15 @@ RULES = (
     Mutant(
         "an end before its time",
         "A job ends at its end and not before",
-        CODE + "lifecycle.py",
+        CODE + "jobs/lifecycle.py",
         "reservation.ends_at is None or now < reservation.ends_at:",
         "reservation.ends_at is None:",
-        (LIFE + "::test_the_end_is_reached_at_its_moment_and_not_before",),
+        (DOMAIN + "jobs/test_lifecycle.py::test_the_end_is_reached_at_its_moment_and_not_before",),
     ),
     Mutant(
         "GPUs while a pod may come",
         "Nothing is let go while a pod may still come to be",
-        CODE + "lifecycle.py",
+        CODE + "jobs/lifecycle.py",
         "if reservation.unsettled_until is not None and now < reservation.unsettled_until:",
         "if False:",
         (LIFE,),
@@ -28,25 +28,25 @@ RULES = (
     Mutant(
         "what ran is run again",
         "What has run is not run again by itself",
-        CODE + "lifecycle.py",
+        CODE + "jobs/lifecycle.py",
         "if reservation.outcome is JobStatus.QUEUED and reservation.started_at is not None:",
         "if False:",
-        (LIFE + "::test_what_began_to_run_when_it_had_been_taken_back_is_not_run_again",),
+        (f"{LIFE}::test_what_began_to_run_when_it_had_been_taken_back_is_not_run_again",),
     ),
     Mutant(
         "what is over is cancelled",
         "What is over stays as it ended",
-        CODE + "lifecycle.py",
+        CODE + "jobs/lifecycle.py",
         "    if reservation.status in FINAL_STATUSES:\n        raise AlreadyFinalError(\n"
         '            f"{reservation.id} has already ended ({reservation.status.value}); there is nothing to cancel."',
         "    if False:\n        raise AlreadyFinalError(\n"
         '            f"{reservation.id} has already ended ({reservation.status.value}); there is nothing to cancel."',
-        (LIFE + "::test_what_is_over_is_not_cancelled",),
+        (DOMAIN + "jobs/test_lifecycle.py::test_what_is_over_is_not_cancelled",),
     ),
     Mutant(
         "a job ends with its range",
         "A job ends early enough for its pods to be gone when its range is over",
-        CODE + "lifecycle.py",
+        CODE + "jobs/lifecycle.py",
         "in_time = reservation.range_end - event.turnaround",
         "in_time = reservation.range_end",
         (LIFE,),
@@ -54,21 +54,18 @@ RULES = (
     Mutant(
         "starts without bound",
         "A start is tried a bounded number of times",
-        CODE + "starts.py",
+        CODE + "jobs/starts.py",
         "    if attempt < max_starts:",
         "    if True:",
-        (
-            DOMAIN
-            + "test_lifecycle.py::test_a_start_is_tried_a_bounded_number_of_times_and_then_fails_with_its_last_cause",
-        ),
+        (f"{LIFE}::test_a_start_is_tried_a_bounded_number_of_times_and_then_fails_with_its_last_cause",),
     ),
     Mutant(
         "what ran is tried elsewhere",
         "Only what never ran is tried on other nodes",
-        CODE + "starts.py",
+        CODE + "jobs/starts.py",
         "        and status.started_at is None\n",
         "",
-        (DOMAIN + "test_starts.py",),
+        (DOMAIN + "jobs/test_starts.py",),
     ),
     Mutant(
         "an overrun is free",
@@ -108,7 +105,7 @@ RULES = (
         CODE + "planning/start_planning.py",
         " or any(each.held_by_others(job.id) for each in calendars):",
         ":",
-        (DOMAIN + "planning/test_slot_planning.py", DOMAIN + "test_promises.py"),
+        (DOMAIN + "planning/test_slot_planning.py", DOMAIN + "jobs/test_promises.py"),
     ),
     Mutant(
         "a late start passes its quota",
@@ -116,7 +113,7 @@ RULES = (
         CODE + "planning/start_planning.py",
         "if end > slot_end and not self._within_quotas(job, pool, this.at, end - this.at):",
         "if False:",
-        (DOMAIN + "test_promises.py::test_nor_does_any_quota_of_its_owner_or_project",),
+        (DOMAIN + "jobs/test_promises.py::test_nor_does_any_quota_of_its_owner_or_project",),
     ),
     Mutant(
         "a slot moves later",
@@ -132,7 +129,7 @@ RULES = (
         CODE + "planning/slot_planning.py",
         "if quotas is None or job.booking_id is not None or not quotas.binds(asker):",
         "if True:",
-        (DOMAIN + "test_promises.py",),
+        (DOMAIN + "jobs/test_promises.py",),
     ),
     Mutant(
         "a slot on a lost card",
@@ -175,7 +172,7 @@ RULES = (
         CODE + "planning/booking_planning.py",
         "end=min(placed.end, self._end)",
         "end=placed.end",
-        ("tests/integration/reservation_core/usecases/planning/test_slots.py", DOMAIN + "test_promises.py"),
+        ("tests/integration/reservation_core/usecases/planning/test_slots.py", DOMAIN + "jobs/test_promises.py"),
     ),
     Mutant(
         "estimates forget those before",

@@ -94,7 +94,7 @@ TRUST = (
     Mutant(
         "extensions are free",
         "An extension is charged to the budget of the token that extends",
-        "reservation_core/usecases/extend.py",
+        "reservation_core/usecases/jobs/extend.py",
         "        await spend(uow, principal, [ask_for(job_id, gpus, duration, reservation.duration)], now)\n",
         "",
         (f"{BUDGETS}::test_extensions_are_charged_to_whoever_extends",),

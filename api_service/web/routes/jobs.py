@@ -15,8 +15,8 @@ from api_service.web.routing import WebRoute
 from api_service.web.visit import Visit
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus
 from reservation_core.ports.cluster import ClusterUnavailableError
-from reservation_core.ports.reservations import JobView
-from reservation_core.usecases.owned import view_owned
+from reservation_core.ports.jobs.reservations import JobView
+from reservation_core.usecases.jobs.visible_jobs import view_owned
 from reservation_core.usecases.users import RESERVED_NAMES
 
 _EVENTS = 500

@@ -8,8 +8,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.calendar_due import due_parameters
 from reservation_core.adapters.postgres.events import ReservationEvent, record_all
+from reservation_core.adapters.postgres.jobs.reservations import (
+    CALENDAR_CONSTRAINT,
+    WriteConflictError,
+    violates,
+)
 from reservation_core.adapters.postgres.queries import statement
-from reservation_core.adapters.postgres.reservations import CALENDAR_CONSTRAINT, WriteConflictError, violates
 from reservation_core.contracts.queue_messages import JobMessage
 from reservation_core.domain.booking_changes import DecidedBookingChange, GiveBack, HoldCards
 from reservation_core.domain.booking_life import BookingFacts, BookingRules

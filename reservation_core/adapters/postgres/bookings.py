@@ -12,9 +12,9 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.booking_rows import booked_card_of, booking_document, booking_of
+from reservation_core.adapters.postgres.jobs.reservations import CALENDAR_CONSTRAINT, WriteConflictError
 from reservation_core.adapters.postgres.node_links import node_links
 from reservation_core.adapters.postgres.queries import statement
-from reservation_core.adapters.postgres.reservations import CALENDAR_CONSTRAINT, WriteConflictError
 from reservation_core.adapters.postgres.sealing import PLAIN, Sealing
 from reservation_core.domain.bookings import LONGEST_BOOKING, Booking, Span
 from reservation_core.domain.calendar import Range, to_micros

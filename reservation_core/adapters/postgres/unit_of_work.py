@@ -25,22 +25,22 @@ from reservation_core.adapters.postgres.events import PostgresEvents
 from reservation_core.adapters.postgres.idempotency import PostgresIdempotency
 from reservation_core.adapters.postgres.identities import PostgresIdentities
 from reservation_core.adapters.postgres.inventory import PostgresInventory
+from reservation_core.adapters.postgres.jobs.pod_locks import check_still_held, held
+from reservation_core.adapters.postgres.jobs.pod_logs import PostgresPodLogs
+from reservation_core.adapters.postgres.jobs.reservations import PostgresReservations
+from reservation_core.adapters.postgres.jobs.unknown_pods import PostgresUnknownPods
 from reservation_core.adapters.postgres.maintenance import PostgresMaintenance
 from reservation_core.adapters.postgres.notices import PostgresNotices
 from reservation_core.adapters.postgres.planning.measurements import PostgresMeasurements
 from reservation_core.adapters.postgres.planning.planning import PostgresPlanning
 from reservation_core.adapters.postgres.pod_endings import PostgresPodEndings
-from reservation_core.adapters.postgres.pod_locks import check_still_held, held
-from reservation_core.adapters.postgres.pod_logs import PostgresPodLogs
 from reservation_core.adapters.postgres.policies import PostgresPolicies
 from reservation_core.adapters.postgres.projects import PostgresProjects
 from reservation_core.adapters.postgres.queries import statement
-from reservation_core.adapters.postgres.reservations import PostgresReservations
 from reservation_core.adapters.postgres.retention import PostgresRetention
 from reservation_core.adapters.postgres.sealing import PLAIN, Sealing
 from reservation_core.adapters.postgres.shared_clock import SharedClock
 from reservation_core.adapters.postgres.token_budgets import PostgresBudgets
-from reservation_core.adapters.postgres.unknown_pods import PostgresUnknownPods
 from reservation_core.adapters.postgres.usage import PostgresUsage
 from reservation_core.adapters.postgres.used_proofs import PostgresUsedProofs
 from reservation_core.adapters.postgres.wakeups import PostgresWakeups

@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from api_service.web.page_list import WEB_ROUTES
 from reservation_core.domain.limits import Rules, Scope
-from reservation_core.ports.unknown_pods import UnknownPod
+from reservation_core.ports.jobs.unknown_pods import UnknownPod
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.update_inventory import update_inventory
 from tests.integration.api_service.calendars import asked, at

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from reservation_core.ports.reservations import JobFilter
+from reservation_core.ports.jobs.reservations import JobFilter
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.calendars import asked
 from tests.integration.api_service.people import JOB, submitted

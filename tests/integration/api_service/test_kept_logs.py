@@ -14,7 +14,7 @@ from api_service.services import Services
 from reservation_core.adapters.postgres.unit_of_work import PostgresUnitOfWork
 from reservation_core.domain.model import PodName, PodPhase, Reservation
 from reservation_core.ports.cluster import ClusterUnavailableError
-from reservation_core.ports.pod_logs import KeptLog
+from reservation_core.ports.jobs.pod_logs import KeptLog
 from reservation_core.ports.wakeups import Channel
 from reservation_core.runtime.settings import ApiSettings
 from reservation_core.runtime.wiring import Runtime

@@ -9,8 +9,8 @@ from fastapi import FastAPI
 
 from api_service.metrics import ApiMetrics
 from reservation_core.domain.changes import PodsFinished, PodsGone, PodsRunning
+from reservation_core.ports.jobs.unknown_pods import UnknownPod
 from reservation_core.ports.transactions import DatabaseUnavailableError
-from reservation_core.ports.unknown_pods import UnknownPod
 from reservation_core.runtime.reading import PrimaryReads
 from reservation_core.runtime.serving import ListenError, open_socket
 from reservation_core.runtime.wiring import Runtime

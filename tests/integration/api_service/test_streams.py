@@ -16,7 +16,7 @@ from api_service.app import create_app
 from api_service.server import serve
 from reservation_core.adapters.postgres.unit_of_work import PostgresUnitOfWork
 from reservation_core.domain.changes import CancelRequested, PodsFinished, PodsGone, PodsRunning
-from reservation_core.domain.lifecycle import decide
+from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.model import PodName, PodSpec, PodWorkload
 from reservation_core.ports.wakeups import Channel
 from reservation_core.runtime.settings import ApiSettings

@@ -10,7 +10,7 @@ from reservation_core.domain.model import JobStatus, Role
 from reservation_core.ports.identities import Principal
 from reservation_core.runtime.settings import StandaloneSettings
 from reservation_core.runtime.wiring import Runtime
-from reservation_core.usecases.submit import prepare, submit
+from reservation_core.usecases.jobs.submit import prepare, submit
 from reservation_expiry.expire import run_once
 
 SETTINGS = StandaloneSettings()

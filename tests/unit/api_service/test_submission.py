@@ -9,7 +9,7 @@ import pytest
 from api_service import submission
 from api_service.problems import ProblemError
 from api_service.submission import SubmissionWriter
-from reservation_core.ports.reservations import NewReservation, Submitted
+from reservation_core.ports.jobs.reservations import NewReservation, Submitted
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from tests.unit.api_service.test_presenting import JOB
 

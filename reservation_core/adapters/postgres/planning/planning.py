@@ -11,17 +11,17 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres import direct
+from reservation_core.adapters.postgres.jobs.reservations import LEDGER_CONSTRAINTS, violates
 from reservation_core.adapters.postgres.node_links import node_links
 from reservation_core.adapters.postgres.queries import statement
-from reservation_core.adapters.postgres.reservations import LEDGER_CONSTRAINTS, violates
 from reservation_core.adapters.postgres.shared_clock import SharedClock, counted_by
 from reservation_core.adapters.postgres.silent_sessions import row_unless_held_up
 from reservation_core.domain.clock_steps import LONGEST_LEASE
 from reservation_core.domain.errors import CalendarConflictError
-from reservation_core.domain.lifecycle import ALLOCATION
+from reservation_core.domain.jobs.lifecycle import ALLOCATION
+from reservation_core.domain.jobs.promises import SLACK
 from reservation_core.domain.model import Gpu, GpuCondition, Node
 from reservation_core.domain.plan import Commitment, LateStart, PlannedSlot, Start, WaitEstimate, Waiting
-from reservation_core.domain.promises import SLACK
 from reservation_core.ports.planning.planning import LostLeadershipError, PlanningSnapshot, PlanOutcome
 
 _FIRST = (-(2**31), 0)

@@ -1,8 +1,8 @@
 """What wakes whom: the channels that a change marks for after its commit."""
 
 from reservation_core.ports.wakeups import Channel
-from reservation_core.usecases.cancel import cancel
-from reservation_core.usecases.extend import extend
+from reservation_core.usecases.jobs.cancel import cancel
+from reservation_core.usecases.jobs.extend import extend
 from tests.integration.reservation_core.usecases.world import LONGEST, World
 
 

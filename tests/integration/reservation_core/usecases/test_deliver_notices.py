@@ -12,7 +12,7 @@ from reservation_core.adapters.identity.ids import RandomIds
 from reservation_core.contracts.bookings import BookingChange
 from reservation_core.contracts.notices import NoticeMessage
 from reservation_core.domain.changes import CancelRequested
-from reservation_core.domain.lifecycle import decide
+from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.notices import Notice, NoticeChannel, NoticeKind, TargetStatus, notice_of
 from reservation_core.ports.notices import Destination, NeverTakenError, NoticeTarget, NotTakenError
 from reservation_core.ports.queues import HopelessError, NotYetError, QueuedMessage, QueueName, TryAgainError

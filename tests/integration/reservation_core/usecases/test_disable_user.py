@@ -13,7 +13,7 @@ from reservation_core.ports.identities import UserRecord
 from reservation_core.usecases.book_series import book_series
 from reservation_core.usecases.change_booking import change_booking
 from reservation_core.usecases.disable_user import SETTLES, StillHeld, disable, left, settle_disabled, wind_up
-from reservation_core.usecases.submit import submit
+from reservation_core.usecases.jobs.submit import submit
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, MINUTE, BookingWorld
 from tests.integration.reservation_core.usecases.world import pod

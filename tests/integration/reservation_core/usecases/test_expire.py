@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from reservation_core.domain.asked_again import AskedAgain
+from reservation_core.domain.jobs.repeated_asking import AskedAgain
 from reservation_core.domain.model import JobStatus, PodPhase, Reason, ReasonCode
 from reservation_core.usecases import expire as expiry
 from reservation_core.usecases.expire import ExpiryReport, ExpiryRules, expire

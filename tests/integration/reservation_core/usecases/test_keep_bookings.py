@@ -10,7 +10,7 @@ from reservation_core.contracts.bookings import BookingChange
 from reservation_core.domain.bookings import BookingReason
 from reservation_core.domain.changes import StartRefused
 from reservation_core.domain.errors import AlreadyFinalError, NotBookableError
-from reservation_core.domain.lifecycle import decide
+from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.model import BookingStatus, JobStatus, Reason, ReasonCode
 from reservation_core.domain.notices import NoticeChannel, notice_of
 from reservation_core.ports.queues import QueueName

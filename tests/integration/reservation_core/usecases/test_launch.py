@@ -8,11 +8,11 @@ import pytest
 
 from reservation_core.contracts.queue_messages import PodOperation
 from reservation_core.domain.changes import StartTimedOut
-from reservation_core.domain.lifecycle import decide
+from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.model import JobStatus, PodPhase, PodSpec, Reason, ReasonCode
 from reservation_core.ports.cluster import ClusterUnavailableError, PodRefusedError
 from reservation_core.ports.queues import NotYetError
-from reservation_core.usecases.cancel import cancel
+from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.launch import LaunchRules, perform
 from reservation_core.usecases.update_inventory import update_inventory
 from tests.integration.reservation_core.usecases.world import ALLOWANCE, LAUNCH, World, pod

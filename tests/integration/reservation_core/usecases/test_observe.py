@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from reservation_core.domain.model import JobStatus, PodPhase, PodStatus, Reason, ReasonCode
-from reservation_core.usecases.cancel import cancel
+from reservation_core.usecases.jobs.cancel import cancel
 from tests.integration.reservation_core.usecases.world import World, pod
 
 RUNNING, FINISHED, GONE = PodPhase.RUNNING, PodPhase.FINISHED, PodPhase.GONE

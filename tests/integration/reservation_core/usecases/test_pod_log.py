@@ -7,8 +7,8 @@ from datetime import timedelta
 from sqlalchemy import text
 
 from reservation_core.domain.model import JobStatus, PodPhase
-from reservation_core.ports.pod_logs import LONGEST_TAIL, KeptLog
-from reservation_core.usecases.cancel import cancel
+from reservation_core.ports.jobs.pod_logs import LONGEST_TAIL, KeptLog
+from reservation_core.usecases.jobs.cancel import cancel
 from tests.integration.reservation_core.usecases.world import LAUNCH, World, pod
 from tests.waiting import PATIENCE_S
 

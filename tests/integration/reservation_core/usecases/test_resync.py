@@ -11,8 +11,8 @@ from reservation_core.domain.model import JobStatus, PodPhase, PodStatus, Reason
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.queues import QueueName
 from reservation_core.usecases import resync
-from reservation_core.usecases.cancel import cancel
-from reservation_core.usecases.extend import extend
+from reservation_core.usecases.jobs.cancel import cancel
+from reservation_core.usecases.jobs.extend import extend
 from reservation_core.usecases.observe import observe
 from reservation_core.usecases.resync import Resync, ResyncReport, ResyncRules
 from tests.integration.reservation_core.usecases.world import LAUNCH, World, pod

@@ -11,7 +11,7 @@ from sqlalchemy import text
 from reservation_core.adapters.postgres.retention import PostgresRetention
 from reservation_core.domain.model import PodPhase
 from reservation_core.domain.retention import HistoryKind, RetentionRules
-from reservation_core.ports.pod_logs import KeptLog
+from reservation_core.ports.jobs.pod_logs import KeptLog
 from reservation_core.ports.queues import QueuedMessage, QueueName
 from reservation_core.ports.usage import SUMMED_AFTER
 from reservation_core.usecases import retention

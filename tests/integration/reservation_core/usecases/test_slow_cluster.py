@@ -13,8 +13,8 @@ from reservation_core.contracts.queue_messages import PodOperation
 from reservation_core.domain.model import JobStatus, PodName, PodPhase, PodSpec, PodStatus, Reason, ReasonCode
 from reservation_core.ports.cluster import ClusterUnavailableError, PodListing
 from reservation_core.ports.queues import NotYetError
-from reservation_core.usecases.cancel import cancel
 from reservation_core.usecases.expire import ExpiryRules, expire
+from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.launch import perform
 from reservation_core.usecases.launch_together import create_together
 from reservation_core.usecases.observe import NotLookedAtError

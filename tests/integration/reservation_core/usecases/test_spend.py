@@ -13,12 +13,12 @@ from reservation_core.domain.errors import DomainError, NotPermittedError
 from reservation_core.domain.model import JobStatus, PodPhase
 from reservation_core.domain.token_budgets import Budget
 from reservation_core.ports.identities import Principal
-from reservation_core.usecases.cancel import cancel
 from reservation_core.usecases.cancel_booking import cancel_booking
 from reservation_core.usecases.change_booking import change_booking
-from reservation_core.usecases.extend import extend
+from reservation_core.usecases.jobs.cancel import cancel
+from reservation_core.usecases.jobs.extend import extend
+from reservation_core.usecases.jobs.submit import submit_on_budget
 from reservation_core.usecases.spend import sum_up_refunds
-from reservation_core.usecases.submit import submit_on_budget
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, MINUTE, BookingWorld
 from tests.integration.reservation_core.usecases.world import LONGEST, pod

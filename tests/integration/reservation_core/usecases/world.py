@@ -10,13 +10,13 @@ from reservation_core.domain.limits import NO_POLICY, Policy
 from reservation_core.domain.model import AllocatedGpu, JobStatus, PodName, PodPhase, PodStatus, Reservation, Role
 from reservation_core.ports.events import EventRecord
 from reservation_core.ports.identities import Principal
+from reservation_core.ports.jobs.reservations import JobView, NewReservation
 from reservation_core.ports.queues import QueueName
-from reservation_core.ports.reservations import JobView, NewReservation
 from reservation_core.ports.transactions import UnitOfWorkFactory
+from reservation_core.usecases.jobs.submit import prepare, submit
 from reservation_core.usecases.launch import LaunchRules, perform
 from reservation_core.usecases.observe import observe
 from reservation_core.usecases.planning.planner import Planner, PlannerRules
-from reservation_core.usecases.submit import prepare, submit
 from tests.clocks import SettableClock
 from tests.scripted_cluster import ScriptedCluster
 

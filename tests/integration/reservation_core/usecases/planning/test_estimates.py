@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
-from reservation_core.adapters.postgres.job_views import JobViews
+from reservation_core.adapters.postgres.jobs.job_views import JobViews
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.domain.errors import NotBookableError
 from reservation_core.domain.model import JobStatus, PodPhase
-from reservation_core.ports.reservations import JobView
+from reservation_core.ports.jobs.reservations import JobView
 from reservation_core.usecases.maintenance import keep_windows, plan_window
 from reservation_core.usecases.planning.planner import Planner
 from tests.clocks import START

@@ -1,6 +1,6 @@
 """The waiting line as people page through it: all types together, in the order of priority and arrival."""
 
-from reservation_core.ports.reservations import JobView
+from reservation_core.ports.jobs.reservations import JobView
 from tests.integration.reservation_core.usecases.world import World
 
 

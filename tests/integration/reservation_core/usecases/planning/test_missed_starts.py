@@ -6,10 +6,10 @@ from datetime import timedelta
 import pytest
 
 from reservation_core.domain.errors import AlreadyFinalError
+from reservation_core.domain.jobs.promises import GIVEN_LATE, NEVER_STARTED, RAN_LATE
 from reservation_core.domain.model import JobStatus, PodPhase
-from reservation_core.domain.promises import GIVEN_LATE, NEVER_STARTED, RAN_LATE
-from reservation_core.usecases.cancel import cancel
-from reservation_core.usecases.extend import extend
+from reservation_core.usecases.jobs.cancel import cancel
+from reservation_core.usecases.jobs.extend import extend
 from reservation_core.usecases.planning.planner import Planner
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, BookingWorld

@@ -13,10 +13,10 @@ from reservation_core.ports.identities import Principal
 from reservation_core.ports.planning.planning import LostLeadershipError
 from reservation_core.ports.queues import QueueName
 from reservation_core.ports.transactions import UnitOfWork
-from reservation_core.usecases.cancel import cancel
+from reservation_core.usecases.jobs.cancel import cancel
+from reservation_core.usecases.jobs.submit import submit
 from reservation_core.usecases.planning import planner as plan_and_allocate
 from reservation_core.usecases.planning.planner import CycleOutcome, Planner
-from reservation_core.usecases.submit import submit
 from tests.integration.reservation_core.usecases.world import ALLOWANCE, World
 from tests.waiting import eventually
 

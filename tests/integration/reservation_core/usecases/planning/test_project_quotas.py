@@ -13,7 +13,7 @@ from reservation_core.domain.model import JobStatus, PodPhase, Reason, ReasonCod
 from reservation_core.ports.identities import Principal
 from reservation_core.usecases.book import book
 from reservation_core.usecases.cancel_booking import cancel_booking
-from reservation_core.usecases.extend import extend
+from reservation_core.usecases.jobs.extend import extend
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, MINUTE, BookingWorld
 from tests.integration.reservation_core.usecases.planning.test_quotas import again, ended, rule, statuses

@@ -10,9 +10,9 @@ from reservation_core.domain.errors import NotBookableError, NotPermittedError
 from reservation_core.domain.limits import NO_POLICY, Relaxation, RuleName, Rules, Scope
 from reservation_core.domain.model import JobStatus, PodPhase, ReasonCode
 from reservation_core.usecases.book import book
-from reservation_core.usecases.cancel import cancel
 from reservation_core.usecases.change_booking import change_booking
-from reservation_core.usecases.extend import extend
+from reservation_core.usecases.jobs.cancel import cancel
+from reservation_core.usecases.jobs.extend import extend
 from reservation_core.usecases.planning.planner import Planner
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, MINUTE, BookingWorld

@@ -15,10 +15,10 @@ from reservation_core.domain.errors import (
     UnknownBookingError,
 )
 from reservation_core.domain.model import JobStatus
-from reservation_core.usecases.cancel import cancel
-from reservation_core.usecases.extend import extend
+from reservation_core.usecases.jobs.cancel import cancel
+from reservation_core.usecases.jobs.extend import extend
+from reservation_core.usecases.jobs.submit import submit
 from reservation_core.usecases.planning.planner import Planner
-from reservation_core.usecases.submit import submit
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import BookingWorld
 from tests.integration.reservation_core.usecases.world import ALLOWANCE, LONGEST, World

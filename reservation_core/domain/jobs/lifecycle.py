@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import assert_never
 
-from reservation_core.domain.adoption import adopted
 from reservation_core.domain.changes import (
     Adopted,
     AvoidNodes,
@@ -42,10 +41,11 @@ from reservation_core.domain.changes import (
     WakePlanner,
     WarningDue,
 )
-from reservation_core.domain.cut_short import booking_over, drain_before
 from reservation_core.domain.errors import AlreadyFinalError, LimitExceededError, NotExtendableError
+from reservation_core.domain.jobs.adoption import adopted
+from reservation_core.domain.jobs.cut_short import booking_over, drain_before
+from reservation_core.domain.jobs.starts import TAKEN_AWAY, TOO_LATE, queued_again, taken_back, timed_out
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus, Reason, ReasonCode, Reservation
-from reservation_core.domain.starts import TAKEN_AWAY, TOO_LATE, queued_again, taken_back, timed_out
 
 
 @dataclass(frozen=True, slots=True)

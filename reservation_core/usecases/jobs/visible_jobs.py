@@ -3,7 +3,7 @@
 from reservation_core.domain.errors import NotFoundError, StaleVersionError
 from reservation_core.domain.model import Reservation
 from reservation_core.ports.identities import Principal
-from reservation_core.ports.reservations import JobView
+from reservation_core.ports.jobs.reservations import JobView
 from reservation_core.ports.transactions import UnitOfWork
 
 

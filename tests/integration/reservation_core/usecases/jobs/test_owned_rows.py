@@ -8,13 +8,13 @@ import pytest
 
 from reservation_core.domain.changes import CancelRequested, ExtendRequested
 from reservation_core.domain.errors import NotFoundError
-from reservation_core.domain.lifecycle import decide
+from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.model import JobStatus
 from reservation_core.ports.transactions import UnitOfWork
-from reservation_core.usecases.cancel import cancel
 from reservation_core.usecases.cancel_booking import cancel_booking
 from reservation_core.usecases.changing import carry_out
-from reservation_core.usecases.extend import extend
+from reservation_core.usecases.jobs.cancel import cancel
+from reservation_core.usecases.jobs.extend import extend
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, BookingWorld
 from tests.waiting import eventually

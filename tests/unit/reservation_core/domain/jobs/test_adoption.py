@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reservation_core.domain.adoption import PodStanding, Unadoptable, adoption_of, standing
 from reservation_core.domain.changes import (
     Adopted,
     CancelRequested,
@@ -21,7 +20,8 @@ from reservation_core.domain.changes import (
     TakeGpus,
     WakePlanner,
 )
-from reservation_core.domain.lifecycle import transition
+from reservation_core.domain.jobs.adoption import PodStanding, Unadoptable, adoption_of, standing
+from reservation_core.domain.jobs.lifecycle import transition
 from reservation_core.domain.model import (
     FINAL_STATUSES,
     LIVE_STATUSES,
@@ -33,7 +33,7 @@ from reservation_core.domain.model import (
     ReasonCode,
     Reservation,
 )
-from tests.unit.reservation_core.domain.test_lifecycle import (
+from tests.unit.reservation_core.domain.jobs.test_lifecycle import (
     EVENTS,
     HOUR,
     NO_IMAGE,

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from reservation_core.domain.asked_again import AskedAgain
+from reservation_core.domain.jobs.repeated_asking import AskedAgain
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

@@ -18,9 +18,9 @@ from reservation_core.domain.errors import (
     UnknownBookingError,
     UnknownCallerError,
 )
-from reservation_core.domain.lifecycle import SUBMISSION_KIND
+from reservation_core.domain.jobs.lifecycle import SUBMISSION_KIND
 from reservation_core.domain.rules import not_in_project
-from reservation_core.ports.reservations import NewReservation, Refusal, Submitted
+from reservation_core.ports.jobs.reservations import NewReservation, Refusal, Submitted
 
 
 async def store(

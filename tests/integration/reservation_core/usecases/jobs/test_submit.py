@@ -9,13 +9,13 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.identity.ids import RandomIds
-from reservation_core.adapters.postgres import submissions
+from reservation_core.adapters.postgres.jobs import submissions
 from reservation_core.contracts.jobs import JobSubmit
 from reservation_core.domain.errors import ForbiddenError, LimitExceededError
 from reservation_core.domain.model import JobStatus
+from reservation_core.ports.jobs.reservations import NewReservation
 from reservation_core.ports.queues import QueueName
-from reservation_core.ports.reservations import NewReservation
-from reservation_core.usecases.submit import prepare, submit
+from reservation_core.usecases.jobs.submit import prepare, submit
 from tests.integration.reservation_core.usecases.world import World
 from tests.waiting import eventually
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 from datetime import timedelta
 
 from reservation_core.domain.changes import EndReached, PodsFinished, PodsRunning
-from reservation_core.domain.lifecycle import transition
+from reservation_core.domain.jobs.lifecycle import transition
+from reservation_core.domain.jobs.observation import event_of
 from reservation_core.domain.model import JobStatus, PodName, PodPhase, PodStatus, Reservation
-from reservation_core.domain.observation import event_of
-from tests.unit.reservation_core.domain.test_cut_short import HOUR, STARTING, T0
+from tests.unit.reservation_core.domain.jobs.test_cut_short import HOUR, STARTING, T0
 
 GANG = replace(STARTING, nodes=2)
 

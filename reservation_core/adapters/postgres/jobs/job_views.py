@@ -16,7 +16,7 @@ from reservation_core.adapters.postgres.queries import statement
 from reservation_core.adapters.postgres.rows import allocated_gpu_of, reservation_of
 from reservation_core.adapters.postgres.sealing import PLAIN, Sealing
 from reservation_core.domain.model import Reason, ReasonCode
-from reservation_core.ports.reservations import JobFilter, JobView
+from reservation_core.ports.jobs.reservations import JobFilter, JobView
 
 _FIRST_PRIORITY = -(2**31)
 _LAST_SEQ = 2**63 - 1
@@ -25,7 +25,7 @@ _SLOT = "GPUs are kept for it from its estimated start on; it may start sooner."
 
 
 class JobViews:
-    """The reading half of ports.reservations.Reservations."""
+    """The reading half of ports.jobs.reservations.Reservations."""
 
     def __init__(self, connection: AsyncConnection, sealing: Sealing = PLAIN) -> None:
         self._connection = connection

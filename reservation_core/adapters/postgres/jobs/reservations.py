@@ -8,9 +8,10 @@ from sqlalchemy import CursorResult
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from reservation_core.adapters.postgres import direct, submissions
+from reservation_core.adapters.postgres import direct
 from reservation_core.adapters.postgres.events import ReservationEvent, record_all
-from reservation_core.adapters.postgres.job_views import JobViews
+from reservation_core.adapters.postgres.jobs import submissions
+from reservation_core.adapters.postgres.jobs.job_views import JobViews
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.adapters.postgres.rows import allocated_gpu_of, reservation_of, seconds
 from reservation_core.adapters.postgres.sealing import PLAIN, Sealing
@@ -29,10 +30,18 @@ from reservation_core.domain.changes import (
     WakePlanner,
 )
 from reservation_core.domain.errors import CalendarConflictError
+from reservation_core.domain.jobs.promises import (
+    GIVEN_LATE,
+    NEVER_STARTED,
+    PODS_SLACK,
+    RAN_LATE,
+    SLACK,
+    WaitEnd,
+    wait_end,
+)
 from reservation_core.domain.model import AllocatedGpu, JobStatus, Reservation
-from reservation_core.domain.promises import GIVEN_LATE, NEVER_STARTED, PODS_SLACK, RAN_LATE, SLACK, WaitEnd, wait_end
+from reservation_core.ports.jobs.reservations import NewReservation, Submitted, UnknownCardError
 from reservation_core.ports.queues import Queue, QueueName
-from reservation_core.ports.reservations import NewReservation, Submitted, UnknownCardError
 
 CALENDAR_CONSTRAINT = "allocations_calendar"
 HOLD_CONSTRAINT = "allocations_hold"
@@ -58,7 +67,7 @@ def violates(error: IntegrityError, *constraints: str) -> bool:
 
 
 class PostgresReservations(JobViews):
-    """See ports.reservations.Reservations."""
+    """See ports.jobs.reservations.Reservations."""
 
     def __init__(
         self, connection: AsyncConnection, queue: Queue, clock: SharedClock | None = None, sealing: Sealing = PLAIN

@@ -17,10 +17,10 @@ from reservation_core.domain.model import (
 from reservation_core.domain.token_budgets import ask_for
 from reservation_core.ports.identities import Principal
 from reservation_core.ports.ids import IdSource
-from reservation_core.ports.reservations import NewReservation, Submitted
+from reservation_core.ports.jobs.reservations import NewReservation, Submitted
 from reservation_core.ports.transactions import UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
-from reservation_core.usecases.permit import permit_ever
+from reservation_core.usecases.jobs.permit import permit_ever
 from reservation_core.usecases.repeat import until_not_lost
 from reservation_core.usecases.spend import spend
 

@@ -10,12 +10,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.contracts.queue_messages import JobMessage
+from reservation_core.ports.jobs.unknown_pods import UnknownPod
 from reservation_core.ports.queues import Queue, QueueName
-from reservation_core.ports.unknown_pods import UnknownPod
 
 
 class PostgresUnknownPods:
-    """See ports.unknown_pods.UnknownPods."""
+    """See ports.jobs.unknown_pods.UnknownPods."""
 
     def __init__(self, connection: AsyncConnection, queue: Queue) -> None:
         self._connection = connection

@@ -19,8 +19,13 @@ from reservation_core.domain.changes import (
     StartFailed,
     StartRefused,
 )
+from reservation_core.domain.jobs.starts import (
+    HOPELESS_STARTS,
+    MAY_START_ELSEWHERE,
+    TAKEN_AWAY,
+    never_started,
+)
 from reservation_core.domain.model import LIVE_STATUSES, JobStatus, PodPhase, PodStatus, Reason, ReasonCode, Reservation
-from reservation_core.domain.starts import HOPELESS_STARTS, MAY_START_ELSEWHERE, TAKEN_AWAY, never_started
 
 LOST_DETAIL = "is gone and nobody asked for its end. Submit the job again."
 

@@ -33,7 +33,7 @@ from reservation_core.domain.changes import (
     WarningDue,
 )
 from reservation_core.domain.errors import AlreadyFinalError, LimitExceededError, NotExtendableError
-from reservation_core.domain.lifecycle import decide, transition
+from reservation_core.domain.jobs.lifecycle import decide, transition
 from reservation_core.domain.model import (
     FINAL_STATUSES,
     LIVE_STATUSES,

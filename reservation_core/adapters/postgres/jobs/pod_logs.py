@@ -7,11 +7,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.domain.model import PodName
-from reservation_core.ports.pod_logs import KeptLog
+from reservation_core.ports.jobs.pod_logs import KeptLog
 
 
 class PostgresPodLogs:
-    """See ports.pod_logs.PodLogs."""
+    """See ports.jobs.pod_logs.PodLogs."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection

@@ -21,7 +21,7 @@ from reservation_core.domain.changes import (
     StartTimedOut,
     WakePlanner,
 )
-from reservation_core.domain.lifecycle import decide, transition
+from reservation_core.domain.jobs.lifecycle import decide, transition
 from reservation_core.domain.model import (
     FINAL_STATUSES,
     JobStatus,

@@ -1,0 +1,1 @@
+"""Jobs and the locks of their pods."""

@@ -1,0 +1,1 @@
+"""A job's life: starts, changes, ends, and what is observed of its pods."""

@@ -1,0 +1,1 @@
+"""Submit, extend and cancel jobs."""
