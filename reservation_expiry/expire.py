@@ -13,10 +13,10 @@ from reservation_core.runtime.settings import ClusterKind, ExpirySettings
 from reservation_core.runtime.settings_error import SettingsError
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.audit_chain import chain_events
-from reservation_core.usecases.expire import ExpiryReport, ExpiryRules, expire
 from reservation_core.usecases.keep_bookings import BookingKeeping
 from reservation_core.usecases.keep_calendar import keep_calendar
 from reservation_core.usecases.retention import RetentionWalk
+from reservation_core.usecases.running.expire_jobs import ExpiryReport, ExpiryRules, expire
 from reservation_core.usecases.waitlist import Waitlist
 
 _CHAINED_BATCHES = 100

@@ -9,7 +9,7 @@ import structlog
 
 from reservation_core.domain.model import PodStatus
 from reservation_core.runtime.wiring import Runtime
-from reservation_core.usecases.observe import NotLookedAtError, observe
+from reservation_core.usecases.running.observe import NotLookedAtError, observe
 
 _BATCH = 200
 _AGAIN_S = 0.2

@@ -16,8 +16,8 @@ from reservation_core.runtime.notices import notice_senders
 from reservation_core.runtime.pacing import TokenBucket
 from reservation_core.runtime.settings import ProcessorSettings
 from reservation_core.runtime.wiring import Runtime
-from reservation_core.usecases.launch import LaunchRules, perform
-from reservation_core.usecases.launch_together import create_together
+from reservation_core.usecases.running.create_pods_together import create_together
+from reservation_core.usecases.running.perform_pod_operations import LaunchRules, perform
 from reservation_processor.belts import BELT
 from reservation_processor.leading import lead, resync_of, tell
 from reservation_processor.notifying import notify

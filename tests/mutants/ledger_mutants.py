@@ -120,7 +120,7 @@ LEDGER = (
         SQL + "planning/planning.sql",
         "AND NOT EXISTS (SELECT FROM unknown_pods u WHERE u.reservation_id = r.id)",
         "",
-        (USECASES + "test_adopt.py",),
+        (USECASES + "running/test_adopt.py",),
     ),
     Mutant(
         "disabled users start",

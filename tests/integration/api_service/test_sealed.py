@@ -14,7 +14,7 @@ from reservation_core.domain.model import JobStatus
 from reservation_core.runtime.sealing_keys import ensure_key_file
 from reservation_core.runtime.settings import StandaloneSettings
 from reservation_core.runtime.wiring import Runtime, open_runtime
-from reservation_core.usecases.launch import LaunchRules, perform
+from reservation_core.usecases.running.perform_pod_operations import LaunchRules, perform
 from tests.integration.api_service.calendars import add_nodes, asked, at
 from tests.pods import end_all_pods
 

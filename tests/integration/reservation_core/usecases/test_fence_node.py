@@ -16,7 +16,7 @@ from reservation_core.ports.identities import Principal
 from reservation_core.ports.inventory import NodeView
 from reservation_core.usecases.fence_node import end_cut_off, fence, unfence
 from reservation_core.usecases.jobs.cancel import cancel
-from reservation_core.usecases.resync import Resync, ResyncRules
+from reservation_core.usecases.running.resync import Resync, ResyncRules
 from reservation_core.usecases.update_inventory import update_inventory
 from tests.integration.reservation_core.usecases.world import LAUNCH, World, pod
 

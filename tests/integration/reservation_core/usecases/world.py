@@ -14,9 +14,9 @@ from reservation_core.ports.jobs.reservations import JobView, NewReservation
 from reservation_core.ports.queues import QueueName
 from reservation_core.ports.transactions import UnitOfWorkFactory
 from reservation_core.usecases.jobs.submit import prepare, submit
-from reservation_core.usecases.launch import LaunchRules, perform
-from reservation_core.usecases.observe import observe
 from reservation_core.usecases.planning.planner import Planner, PlannerRules
+from reservation_core.usecases.running.observe import observe
+from reservation_core.usecases.running.perform_pod_operations import LaunchRules, perform
 from tests.clocks import SettableClock
 from tests.scripted_cluster import ScriptedCluster
 

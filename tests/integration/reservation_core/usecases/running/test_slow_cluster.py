@@ -13,11 +13,11 @@ from reservation_core.contracts.queue_messages import PodOperation
 from reservation_core.domain.model import JobStatus, PodName, PodPhase, PodSpec, PodStatus, Reason, ReasonCode
 from reservation_core.ports.cluster import ClusterUnavailableError, PodListing
 from reservation_core.ports.queues import NotYetError
-from reservation_core.usecases.expire import ExpiryRules, expire
 from reservation_core.usecases.jobs.cancel import cancel
-from reservation_core.usecases.launch import perform
-from reservation_core.usecases.launch_together import create_together
-from reservation_core.usecases.observe import NotLookedAtError
+from reservation_core.usecases.running.create_pods_together import create_together
+from reservation_core.usecases.running.expire_jobs import ExpiryRules, expire
+from reservation_core.usecases.running.observe import NotLookedAtError
+from reservation_core.usecases.running.perform_pod_operations import perform
 from tests.integration.reservation_core.usecases.world import ALLOWANCE, LAUNCH, World, pod
 from tests.waiting import PATIENCE_S, eventually
 

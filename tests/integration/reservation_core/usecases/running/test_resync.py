@@ -10,11 +10,11 @@ import pytest
 from reservation_core.domain.model import JobStatus, PodPhase, PodStatus, ReasonCode
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.queues import QueueName
-from reservation_core.usecases import resync
 from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.jobs.extend import extend
-from reservation_core.usecases.observe import observe
-from reservation_core.usecases.resync import Resync, ResyncReport, ResyncRules
+from reservation_core.usecases.running import resync
+from reservation_core.usecases.running.observe import observe
+from reservation_core.usecases.running.resync import Resync, ResyncReport, ResyncRules
 from tests.integration.reservation_core.usecases.world import LAUNCH, World, pod
 
 PATIENCE = timedelta(seconds=5)

@@ -15,8 +15,8 @@ from reservation_core.domain.pods import pod_specs
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster, ClusterUnavailableError, PodRefusedError
 from reservation_core.ports.transactions import HeldPods, UnitOfWorkFactory
-from reservation_core.usecases.launch import LaunchRules
-from reservation_core.usecases.pod_creation import PodCreation
+from reservation_core.usecases.running.perform_pod_operations import LaunchRules
+from reservation_core.usecases.running.pod_creation import PodCreation
 
 
 async def create_together(

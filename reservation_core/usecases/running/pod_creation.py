@@ -13,7 +13,7 @@ from reservation_core.domain.model import PodName, PodSpec
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster, PodNotNowError, PodRefusedError
 from reservation_core.ports.transactions import HeldPods
-from reservation_core.usecases.pod_calls import PodCall, call_all
+from reservation_core.usecases.running.pod_calls import PodCall, call_all
 
 
 class PodCreation:

@@ -6,8 +6,8 @@ import pytest
 
 from reservation_core.domain.jobs.repeated_asking import AskedAgain
 from reservation_core.domain.model import JobStatus, PodPhase, Reason, ReasonCode
-from reservation_core.usecases import expire as expiry
-from reservation_core.usecases.expire import ExpiryReport, ExpiryRules, expire
+from reservation_core.usecases.running import expire_jobs as expiry
+from reservation_core.usecases.running.expire_jobs import ExpiryReport, ExpiryRules, expire
 from tests.integration.reservation_core.usecases.world import ALLOWANCE, MAX_STARTS, World, pod
 
 RULES = ExpiryRules(
