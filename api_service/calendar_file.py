@@ -6,7 +6,7 @@ from hashlib import sha256
 
 from icalendar import Calendar, Event
 
-from reservation_core.domain.bookings import Booking
+from reservation_core.domain.bookings.nouns import Booking
 from reservation_core.domain.model import BookingStatus
 
 MEDIA_TYPE = "text/calendar; charset=utf-8"

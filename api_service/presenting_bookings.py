@@ -18,12 +18,12 @@ from reservation_core.contracts.bookings import (
     SkippedDate,
     TypeAvailability,
 )
-from reservation_core.domain.bookings import Booking, BookingReason, FreeSlot, Skipped
+from reservation_core.domain.bookings.nouns import Booking, BookingReason, FreeSlot, Skipped
 from reservation_core.domain.model import PodWorkload
 from reservation_core.ports.identities import Principal
-from reservation_core.usecases.book_series import SeriesOutcome
-from reservation_core.usecases.find_slots import FreeOverTime
-from reservation_core.usecases.owned_bookings import is_theirs
+from reservation_core.usecases.bookings.book_series import SeriesOutcome
+from reservation_core.usecases.bookings.find_slots import FreeOverTime
+from reservation_core.usecases.bookings.visible_bookings import is_theirs
 
 
 def booking(found: Booking, sight: Sight) -> BookingOut:

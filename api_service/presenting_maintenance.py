@@ -1,7 +1,7 @@
 """Maintenance windows as the wire shows them: everybody sees when and where, and of those affected only themselves."""
 
 from reservation_core.contracts.maintenance import AffectedOut, GpuPlace, MaintenanceOut
-from reservation_core.domain.maintenance import Window
+from reservation_core.domain.bookings.maintenance import Window
 from reservation_core.ports.identities import Principal
 
 

@@ -25,8 +25,8 @@ from reservation_core.runtime.reading import PrimaryReads, units_for_reads, unit
 from reservation_core.runtime.settings import ApiSettings
 from reservation_core.runtime.sign_in import SigningIn, open_signing_in
 from reservation_core.runtime.wiring import Runtime
+from reservation_core.usecases.bookings.waitlist import Waitlist
 from reservation_core.usecases.jobs.submit import submit
-from reservation_core.usecases.waitlist import Waitlist
 
 LAST_USED_EVERY_S = 30.0
 _STREAM_READERS = 4

@@ -22,9 +22,9 @@ from reservation_core.adapters.pgmq.queue import open_client
 from reservation_core.adapters.postgres.engine import open_engine
 from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
 from reservation_core.adapters.postgres.wakeups import PostgresWakeups
-from reservation_core.domain.bookings import Booking, BookingReason, ChosenCard, Span, Wanted, Why
+from reservation_core.domain.bookings.nouns import Booking, BookingReason, ChosenCard, Span, Wanted, Why
 from reservation_core.domain.model import BookingStatus
-from reservation_core.ports.bookings import NewBooking
+from reservation_core.ports.bookings.bookings import NewBooking
 
 CLIENTS = 8
 ROUNDS = 7

@@ -6,18 +6,18 @@ from datetime import timedelta
 
 import structlog
 
-from reservation_core.domain.booking_life import BookingRules
+from reservation_core.domain.bookings.life import BookingRules
 from reservation_core.domain.jobs.repeated_asking import AskedAgain
 from reservation_core.runtime.retention import remove_old_once
 from reservation_core.runtime.settings import ClusterKind, ExpirySettings
 from reservation_core.runtime.settings_error import SettingsError
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.audit_chain import chain_events
-from reservation_core.usecases.keep_bookings import BookingKeeping
+from reservation_core.usecases.bookings.keep_bookings import BookingKeeping
+from reservation_core.usecases.bookings.waitlist import Waitlist
 from reservation_core.usecases.keep_calendar import keep_calendar
 from reservation_core.usecases.retention import RetentionWalk
 from reservation_core.usecases.running.expire_jobs import ExpiryReport, ExpiryRules, expire
-from reservation_core.usecases.waitlist import Waitlist
 
 _CHAINED_BATCHES = 100
 _log = structlog.get_logger(__name__)

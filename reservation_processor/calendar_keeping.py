@@ -4,14 +4,14 @@ from dataclasses import asdict
 
 import structlog
 
-from reservation_core.domain.booking_life import BookingRules
+from reservation_core.domain.bookings.life import BookingRules
 from reservation_core.runtime.settings import ProcessorSettings
 from reservation_core.runtime.wiring import Runtime
-from reservation_core.usecases.keep_bookings import BookingKeeping
+from reservation_core.usecases.bookings.keep_bookings import BookingKeeping
+from reservation_core.usecases.bookings.waitlist import Waitlist
 from reservation_core.usecases.keep_calendar import keep_calendar
 from reservation_core.usecases.spend import sum_up_refunds
 from reservation_core.usecases.usage import sum_up_given_back, sum_up_usage
-from reservation_core.usecases.waitlist import Waitlist
 
 LOOK_EVERY_S = 1.0
 SERVE_AT_MOST_S = 0.25

@@ -26,19 +26,19 @@ from reservation_core.contracts.bookings import (
     Instant,
     SeriesVerdict,
 )
-from reservation_core.domain.bookings import Booking
+from reservation_core.domain.bookings.nouns import Booking
 from reservation_core.domain.calendar import to_micros, to_moment
 from reservation_core.domain.errors import NotBookableError
 from reservation_core.domain.model import BookingStatus
 from reservation_core.domain.token_scopes import TokenScope
-from reservation_core.ports.bookings import BookingFilter
+from reservation_core.ports.bookings.bookings import BookingFilter
 from reservation_core.ports.identities import Principal
 from reservation_core.ports.transactions import UnitOfWork
-from reservation_core.usecases.book import book
-from reservation_core.usecases.book_series import SeriesOutcome, book_series
-from reservation_core.usecases.cancel_booking import Reach, cancel_booking
-from reservation_core.usecases.change_booking import change_booking
-from reservation_core.usecases.owned_bookings import view_owned_booking
+from reservation_core.usecases.bookings.book import book
+from reservation_core.usecases.bookings.book_series import SeriesOutcome, book_series
+from reservation_core.usecases.bookings.cancel import Reach, cancel_booking
+from reservation_core.usecases.bookings.change import change_booking
+from reservation_core.usecases.bookings.visible_bookings import view_owned_booking
 from reservation_core.usecases.rehearse import rehearse
 from reservation_core.usecases.repeat import until_not_lost
 

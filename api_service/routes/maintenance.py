@@ -14,8 +14,8 @@ from api_service.pagination import PageQuery, decode, encode
 from api_service.services import Caller, Served
 from reservation_core.contracts.base import Page
 from reservation_core.contracts.maintenance import MaintenanceCreate, MaintenanceOut
+from reservation_core.domain.bookings.maintenance import Window
 from reservation_core.domain.errors import CalendarConflictError
-from reservation_core.domain.maintenance import Window
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.maintenance import end_window, plan_window, preview_window, view_window
 from reservation_core.usecases.repeat import until_not_lost

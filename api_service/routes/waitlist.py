@@ -13,7 +13,7 @@ from api_service.services import Caller, Served
 from api_service.sight import Sight
 from reservation_core.contracts.bookings import BookingOut
 from reservation_core.ports.transactions import UnitOfWork
-from reservation_core.usecases.waitlist import accept, decline
+from reservation_core.usecases.bookings.waitlist import accept, decline
 
 router = APIRouter(prefix="/v1/bookings", tags=["bookings"])
 

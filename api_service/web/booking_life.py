@@ -7,7 +7,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from api_service.web.words import clock
-from reservation_core.domain.bookings import BookingReason
+from reservation_core.domain.bookings.nouns import BookingReason
 from reservation_core.domain.model import BookingStatus
 from reservation_core.usecases.users import RESERVED_NAMES
 

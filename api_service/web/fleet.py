@@ -12,7 +12,7 @@ from hashlib import blake2s
 from urllib.parse import quote
 
 from api_service.web.card_tiles import OUT_OF_USE, TileState, state_of
-from reservation_core.domain.bookings import FreeSlot
+from reservation_core.domain.bookings.nouns import FreeSlot
 from reservation_core.ports.cards_now import CardNow, NodeNow
 
 

@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 import structlog
 
 from api_service.web.fleet import FleetPicture, fleet_of, openings_of, with_openings
-from reservation_core.domain.bookings import Wanted
+from reservation_core.domain.bookings.nouns import Wanted
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWork, UnitOfWorkFactory
-from reservation_core.usecases.find_slots import find_slots
+from reservation_core.usecases.bookings.find_slots import find_slots
 
 SOON = timedelta(hours=1)
 """A card that somebody has within this time is free, but booked soon."""

@@ -12,9 +12,9 @@ from api_service.web.timeline_rows import By, RowPage, page_of, rows_of, usual_r
 from api_service.web.timeline_table import heat
 from api_service.web.timeline_window import DayWindow, window_of
 from api_service.web.visit import Visit
-from reservation_core.domain.card_choice import BookableCard
+from reservation_core.domain.bookings.card_choice import BookableCard
 from reservation_core.ports.transactions import UnitOfWork
-from reservation_core.usecases.view_calendar import calendar_cards, calendar_entries
+from reservation_core.usecases.bookings.view_calendar import calendar_cards, calendar_entries
 
 _MOST_DRAWN = 2000
 """With more busy ranges on a page only one's own are drawn: nobody reads more, and browsers would be slow."""

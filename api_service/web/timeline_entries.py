@@ -11,7 +11,7 @@ from api_service.web import words
 from api_service.web.timeline_rows import Row
 from api_service.web.timeline_window import DayWindow
 from reservation_core.domain.model import BookingStatus, ReservationKind
-from reservation_core.ports.bookings import CalendarEntry
+from reservation_core.ports.bookings.bookings import CalendarEntry
 
 _NARROWEST = timedelta(minutes=15)
 """What the clocks make shorter than this (an hour that comes twice) is drawn as long as this."""

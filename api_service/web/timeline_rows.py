@@ -10,8 +10,8 @@ from enum import StrEnum
 from itertools import accumulate
 from typing import assert_never
 
+from reservation_core.domain.bookings.card_choice import BookableCard
 from reservation_core.domain.calendar import Range
-from reservation_core.domain.card_choice import BookableCard
 
 _MOST_CARDS_AT_FIRST, _MOST_NODES_AT_FIRST = 16, 24
 

@@ -21,9 +21,9 @@ from reservation_core.contracts.base import (
 from reservation_core.contracts.jobs import (
     Workload,
 )
-from reservation_core.domain.bookings import LONGEST_BOOKING, BookingReason, Span
+from reservation_core.domain.bookings.nouns import LONGEST_BOOKING, BookingReason, Span
+from reservation_core.domain.bookings.recurrences import Occurrence, RecurrenceError, occurrences
 from reservation_core.domain.model import BookingStatus
-from reservation_core.domain.recurrences import Occurrence, RecurrenceError, occurrences
 from reservation_core.domain.wall_times import WALL_TIME, WallTimeError, instant_of, read_time, zone_of
 
 MAX_RULE = 1000

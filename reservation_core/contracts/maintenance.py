@@ -7,7 +7,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from reservation_core.contracts.base import Duration, Prose, Time, Wire
 from reservation_core.contracts.bookings import Instant, NodeName
-from reservation_core.domain.maintenance import Fate, WindowStatus
+from reservation_core.domain.bookings.maintenance import Fate, WindowStatus
 from reservation_core.domain.model import ReservationKind
 
 MAX_WINDOW_NODES = 1024

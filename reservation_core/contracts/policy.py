@@ -23,7 +23,7 @@ from reservation_core.contracts.bookings import Recurrence, TimeZoneName, Title,
 from reservation_core.contracts.jobs import (
     Workload,
 )
-from reservation_core.domain.bookings import LONGEST_BOOKING
+from reservation_core.domain.bookings.nouns import LONGEST_BOOKING
 from reservation_core.domain.limits import LIFTABLE, UNLIMITED, Relaxation, RuleName, Rules
 from reservation_core.domain.usage import UsageBy
 from reservation_core.domain.wall_times import WallTimeError, instant_of, read_time, zone_of

@@ -10,10 +10,11 @@ from reservation_core.ports.admissions import Admissions
 from reservation_core.ports.audit import Audit
 from reservation_core.ports.audit_chain import AuditChain
 from reservation_core.ports.belongings import Belongings
-from reservation_core.ports.booking_life import BookingLife
-from reservation_core.ports.bookings import Bookings, CalendarFeeds
+from reservation_core.ports.bookings.booking_life import BookingLife
+from reservation_core.ports.bookings.bookings import Bookings, CalendarFeeds
+from reservation_core.ports.bookings.calendar_due import CalendarDue
+from reservation_core.ports.bookings.maintenance import Maintenance
 from reservation_core.ports.budgets import Budgets
-from reservation_core.ports.calendar_work import CalendarDue
 from reservation_core.ports.entitlements import Entitlements
 from reservation_core.ports.events import Events
 from reservation_core.ports.idempotency import Idempotency
@@ -22,7 +23,6 @@ from reservation_core.ports.inventory import Inventory
 from reservation_core.ports.jobs.pod_logs import PodLogs
 from reservation_core.ports.jobs.reservations import Reservations
 from reservation_core.ports.jobs.unknown_pods import UnknownPods
-from reservation_core.ports.maintenance import Maintenance
 from reservation_core.ports.notices import Notices
 from reservation_core.ports.planning.measurements import Measurements
 from reservation_core.ports.planning.planning import Planning

@@ -4,7 +4,7 @@ import hmac
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from reservation_core.domain.bookings import OPEN_BOOKINGS, Booking
+from reservation_core.domain.bookings.nouns import OPEN_BOOKINGS, Booking
 from reservation_core.domain.errors import NotFoundError
 from reservation_core.domain.model import BookingStatus
 from reservation_core.ports.identities import Principal

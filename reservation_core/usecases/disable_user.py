@@ -8,9 +8,9 @@ that can't be any more, as is who has a job that waits once more because its sta
 from dataclasses import dataclass
 from datetime import timedelta
 
-from reservation_core.domain.booking_changes import Cancelled
-from reservation_core.domain.booking_life import transition
-from reservation_core.domain.bookings import FINAL_BOOKINGS
+from reservation_core.domain.bookings.changes import Cancelled
+from reservation_core.domain.bookings.life import transition
+from reservation_core.domain.bookings.nouns import FINAL_BOOKINGS
 from reservation_core.domain.changes import SYSTEM, CancelRequested
 from reservation_core.domain.errors import ForbiddenError
 from reservation_core.domain.jobs.lifecycle import decide
@@ -18,7 +18,7 @@ from reservation_core.domain.model import FINAL_STATUSES, BookingStatus, JobStat
 from reservation_core.ports.belongings import Belonging
 from reservation_core.ports.identities import Principal, UserRecord
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
-from reservation_core.usecases.book import told
+from reservation_core.usecases.bookings.book import told
 from reservation_core.usecases.changing import carry_out
 from reservation_core.usecases.repeat import until_not_lost
 from reservation_core.usecases.users import require_admin, unknown_user

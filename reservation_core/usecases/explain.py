@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from reservation_core.domain.any_type import judged
-from reservation_core.domain.bookings import Span
+from reservation_core.domain.bookings.nouns import Span
 from reservation_core.domain.calendar import length_micros
 from reservation_core.domain.errors import ForbiddenError, NotFoundError
 from reservation_core.domain.limits import Limits
@@ -22,7 +22,7 @@ from reservation_core.domain.rules import (
 from reservation_core.domain.token_budgets import refused
 from reservation_core.ports.identities import Principal
 from reservation_core.ports.transactions import UnitOfWork
-from reservation_core.usecases.booking_rules import this_minute, timing
+from reservation_core.usecases.bookings.booking_rules import this_minute, timing
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from reservation_core.contracts.maintenance import LONGEST_WINDOW, MaintenanceCreate
-from reservation_core.domain.bookings import Booking, Span
-from reservation_core.domain.changes import SYSTEM, DrainBefore, Record
-from reservation_core.domain.errors import CalendarConflictError, LimitExceededError, NotFoundError
-from reservation_core.domain.jobs.lifecycle import decide
-from reservation_core.domain.maintenance import (
+from reservation_core.domain.bookings.maintenance import (
     Affected,
     CardPlace,
     Fate,
@@ -24,6 +20,10 @@ from reservation_core.domain.maintenance import (
     in_the_way,
     taken_back,
 )
+from reservation_core.domain.bookings.nouns import Booking, Span
+from reservation_core.domain.changes import SYSTEM, DrainBefore, Record
+from reservation_core.domain.errors import CalendarConflictError, LimitExceededError, NotFoundError
+from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.model import ReservationKind
 from reservation_core.ports.identities import Principal
 from reservation_core.ports.ids import IdSource

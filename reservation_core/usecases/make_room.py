@@ -8,20 +8,27 @@ from the window's end on. One that would have begun in the window begins when th
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from reservation_core.domain.booking_changes import BeginsLater, BookingEvent, CutShort, MovedAway
-from reservation_core.domain.booking_life import decide
-from reservation_core.domain.bookings import Booking, ChosenCard, Span
+from reservation_core.domain.bookings.card_choice import BookableCard, choose
+from reservation_core.domain.bookings.changes import BeginsLater, BookingEvent, CutShort, MovedAway
+from reservation_core.domain.bookings.life import decide
+from reservation_core.domain.bookings.maintenance import (
+    Affected,
+    CardPlace,
+    Fate,
+    booking_fate,
+    parts_of,
+    rest_of,
+)
+from reservation_core.domain.bookings.nouns import Booking, ChosenCard, Span
 from reservation_core.domain.calendar import merge, to_micros
-from reservation_core.domain.card_choice import BookableCard, choose
 from reservation_core.domain.errors import CalendarConflictError
-from reservation_core.domain.maintenance import Affected, CardPlace, Fate, booking_fate, parts_of, rest_of
 from reservation_core.domain.model import BookingStatus, ReservationKind
-from reservation_core.ports.bookings import NewBooking
+from reservation_core.ports.bookings.bookings import NewBooking
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.transactions import UnitOfWork
-from reservation_core.usecases.book import cards_around
-from reservation_core.usecases.booking_rules import from_now, this_minute
-from reservation_core.usecases.keep_bookings import carry_out_bookings
+from reservation_core.usecases.bookings.book import cards_around
+from reservation_core.usecases.bookings.booking_rules import from_now, this_minute
+from reservation_core.usecases.bookings.keep_bookings import carry_out_bookings
 
 
 @dataclass(frozen=True, slots=True)

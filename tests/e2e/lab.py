@@ -20,15 +20,15 @@ from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.notices.security import SmtpSecurity
 from reservation_core.adapters.postgres.engine import open_engine
 from reservation_core.adapters.postgres.shared_clock import SharedClock
-from reservation_core.domain.booking_life import BookingRules
+from reservation_core.domain.bookings.life import BookingRules
 from reservation_core.domain.model import Role
 from reservation_core.runtime.settings import StandaloneSettings
 from reservation_core.runtime.settings_notices import NoticeSettings, SmtpSettings
 from reservation_core.runtime.wiring import Runtime, open_cluster, open_runtime
-from reservation_core.usecases.keep_bookings import BookingKeeping
+from reservation_core.usecases.bookings.keep_bookings import BookingKeeping
+from reservation_core.usecases.bookings.waitlist import Waitlist
 from reservation_core.usecases.keep_calendar import keep_calendar
 from reservation_core.usecases.update_inventory import update_inventory
-from reservation_core.usecases.waitlist import Waitlist
 from reservation_expiry.expire import run_once as expire_once
 from reservation_processor.process import run as process
 from tests.e2e.ledger import assert_in_order

@@ -8,9 +8,9 @@ from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.limits import Rules, Scope
 from reservation_core.domain.model import JobStatus, Role
 from reservation_core.ports.identities import Principal
-from reservation_core.usecases.book import book
-from reservation_core.usecases.booking_rules import this_minute
-from reservation_core.usecases.cancel_booking import cancel_booking
+from reservation_core.usecases.bookings.book import book
+from reservation_core.usecases.bookings.booking_rules import this_minute
+from reservation_core.usecases.bookings.cancel import cancel_booking
 from reservation_core.usecases.jobs.extend import extend
 from tests.faults.system import LONGEST, System
 

@@ -195,7 +195,7 @@ LEDGER = (
     Mutant(
         "the planner is not held back",
         "Who takes time from a booking, or makes a maintenance window, holds the planner back",
-        SQL + "sql/booking_life.sql",
+        SQL + "bookings/booking_life.sql",
         "SELECT epoch FROM planner_lease FOR NO KEY UPDATE;",
         "SELECT epoch FROM planner_lease;",
         (USECASES + "jobs/test_owned_rows.py",),

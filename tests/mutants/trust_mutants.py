@@ -54,7 +54,7 @@ TRUST = (
     Mutant(
         "a calendar address outlives its token",
         "A calendar address works as long as the token that it was made with",
-        "reservation_core/adapters/postgres/sql/bookings.sql",
+        "reservation_core/adapters/postgres/bookings/bookings.sql",
         "AND t.revoked_at IS NULL AND coalesce(t.expires_at, 'infinity') > CAST(:now AS timestamptz);",
         "AND CAST(:now AS timestamptz) IS NOT NULL;",
         (f"{FEED}::test_the_address_ends_with_the_token_that_it_was_made_with",),

@@ -12,7 +12,7 @@ from api_service.web.return_address import safe_return
 from api_service.web.routing import WebRoute
 from api_service.web.visit import Visit
 from api_service.web.words import moment
-from reservation_core.domain.bookings import FINAL_BOOKINGS
+from reservation_core.domain.bookings.nouns import FINAL_BOOKINGS
 from reservation_core.domain.model import BookingStatus
 
 _PAST = timedelta(days=90)

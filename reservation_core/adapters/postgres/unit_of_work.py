@@ -14,10 +14,11 @@ from reservation_core.adapters.postgres.admissions import PostgresAdmissions
 from reservation_core.adapters.postgres.audit import PostgresAudit
 from reservation_core.adapters.postgres.audit_chain import PostgresAuditChain
 from reservation_core.adapters.postgres.belongings import PostgresBelongings
-from reservation_core.adapters.postgres.booking_life import PostgresBookingLife
-from reservation_core.adapters.postgres.bookings import PostgresBookings
-from reservation_core.adapters.postgres.calendar_due import PostgresCalendarDue
-from reservation_core.adapters.postgres.calendar_feeds import PostgresCalendarFeeds
+from reservation_core.adapters.postgres.bookings.booking_life import PostgresBookingLife
+from reservation_core.adapters.postgres.bookings.bookings import PostgresBookings
+from reservation_core.adapters.postgres.bookings.calendar_due import PostgresCalendarDue
+from reservation_core.adapters.postgres.bookings.calendar_feeds import PostgresCalendarFeeds
+from reservation_core.adapters.postgres.bookings.maintenance import PostgresMaintenance
 from reservation_core.adapters.postgres.driver_errors import told_as_unavailable
 from reservation_core.adapters.postgres.engine import STATEMENT_OPTION
 from reservation_core.adapters.postgres.entitlements import PostgresEntitlements
@@ -29,7 +30,6 @@ from reservation_core.adapters.postgres.jobs.pod_locks import check_still_held, 
 from reservation_core.adapters.postgres.jobs.pod_logs import PostgresPodLogs
 from reservation_core.adapters.postgres.jobs.reservations import PostgresReservations
 from reservation_core.adapters.postgres.jobs.unknown_pods import PostgresUnknownPods
-from reservation_core.adapters.postgres.maintenance import PostgresMaintenance
 from reservation_core.adapters.postgres.notices import PostgresNotices
 from reservation_core.adapters.postgres.planning.measurements import PostgresMeasurements
 from reservation_core.adapters.postgres.planning.planning import PostgresPlanning

@@ -8,7 +8,7 @@ import pytest
 from fastapi import FastAPI
 
 from api_service.metrics import ApiMetrics
-from reservation_core.domain.booking_changes import DecidedBookingChange
+from reservation_core.domain.bookings.changes import DecidedBookingChange
 from reservation_core.domain.changes import Record
 from reservation_core.runtime.reading import PrimaryReads
 from reservation_core.runtime.wiring import Runtime

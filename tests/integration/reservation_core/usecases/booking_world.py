@@ -9,12 +9,12 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from reservation_core.adapters.identity.ids import RandomIds
 from reservation_core.contracts.bookings import BookingCreate
-from reservation_core.domain.booking_life import BookingRules
-from reservation_core.domain.bookings import Booking
+from reservation_core.domain.bookings.life import BookingRules
+from reservation_core.domain.bookings.nouns import Booking
 from reservation_core.domain.model import Role
 from reservation_core.ports.identities import Principal
-from reservation_core.usecases.book import book
-from reservation_core.usecases.keep_bookings import BookingKeeping, BookingsReport, keep_bookings
+from reservation_core.usecases.bookings.book import book
+from reservation_core.usecases.bookings.keep_bookings import BookingKeeping, BookingsReport, keep_bookings
 from tests.database_clock import DatabaseClock
 from tests.integration.reservation_core.usecases.world import World
 

@@ -17,7 +17,7 @@ from reservation_core.domain.notices import Notice, NoticeChannel, NoticeKind, T
 from reservation_core.ports.notices import Destination, NeverTakenError, NoticeTarget, NotTakenError
 from reservation_core.ports.queues import HopelessError, NotYetError, QueuedMessage, QueueName, TryAgainError
 from reservation_core.usecases import notice_preferences, notice_targets
-from reservation_core.usecases.change_booking import change_booking
+from reservation_core.usecases.bookings.change import change_booking
 from reservation_core.usecases.changing import carry_out
 from reservation_core.usecases.deliver_notices import Deliveries, DeliveryRules
 from tests.clocks import START

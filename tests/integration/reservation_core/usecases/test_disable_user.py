@@ -6,12 +6,12 @@ from datetime import timedelta
 import pytest
 
 from reservation_core.contracts.bookings import BookingChange, BookingCreate
-from reservation_core.domain.bookings import Booking, BookingReason
+from reservation_core.domain.bookings.nouns import Booking, BookingReason
 from reservation_core.domain.errors import ForbiddenError, NotFoundError, UnknownCallerError
 from reservation_core.domain.model import BookingStatus, JobStatus, PodPhase, Reason, ReasonCode
 from reservation_core.ports.identities import UserRecord
-from reservation_core.usecases.book_series import book_series
-from reservation_core.usecases.change_booking import change_booking
+from reservation_core.usecases.bookings.book_series import book_series
+from reservation_core.usecases.bookings.change import change_booking
 from reservation_core.usecases.disable_user import SETTLES, StillHeld, disable, left, settle_disabled, wind_up
 from reservation_core.usecases.jobs.submit import submit
 from tests.clocks import START

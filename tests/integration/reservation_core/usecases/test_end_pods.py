@@ -10,7 +10,7 @@ from reservation_core.domain.model import ForeignPod, GpuCondition
 from reservation_core.domain.pod_endings import EndRules, GuardedPod
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.guarded_pods import EndRefusedError
-from reservation_core.usecases.cancel_booking import cancel_booking
+from reservation_core.usecases.bookings.cancel import cancel_booking
 from reservation_core.usecases.end_pods import PodEnder, PodEndReport, PodEndRules
 from tests.integration.reservation_core.usecases.booking_world import GRACE, HOUR, MINUTE, BookingWorld
 from tests.integration.reservation_core.usecases.pod_lab import NINE, POD, Lab

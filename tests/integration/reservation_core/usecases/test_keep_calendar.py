@@ -8,13 +8,13 @@ import pytest
 
 from reservation_core.domain.model import BookingStatus, JobStatus
 from reservation_core.ports.transactions import HeldPods, UnitOfWork, UnitOfWorkFactory
-from reservation_core.usecases.cancel_booking import cancel_booking
+from reservation_core.usecases.bookings.cancel import cancel_booking
+from reservation_core.usecases.bookings.waitlist import Waitlist
 from reservation_core.usecases.keep_calendar import CalendarReport, keep_calendar
 from reservation_core.usecases.update_inventory import update_inventory
-from reservation_core.usecases.waitlist import Waitlist
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, BookingWorld
-from tests.integration.reservation_core.usecases.test_keep_bookings import running_within
+from tests.integration.reservation_core.usecases.bookings.test_keep_bookings import running_within
 from tests.integration.reservation_core.usecases.test_maintenance import GRACE, planned, wanted
 
 NINE = START + 24 * HOUR

@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 import pytest
 
 from reservation_core.contracts.maintenance import MaintenanceCreate
-from reservation_core.domain.bookings import Booking, BookingReason, Span
+from reservation_core.domain.bookings.maintenance import Fate, Window, WindowStatus
+from reservation_core.domain.bookings.nouns import Booking, BookingReason, Span
 from reservation_core.domain.errors import (
     AlreadyFinalError,
     CalendarConflictError,
@@ -14,7 +15,6 @@ from reservation_core.domain.errors import (
     LimitExceededError,
     NotFoundError,
 )
-from reservation_core.domain.maintenance import Fate, Window, WindowStatus
 from reservation_core.domain.model import BookingStatus, GpuState, JobStatus, PodPhase
 from reservation_core.usecases.maintenance import (
     end_window,
@@ -27,7 +27,7 @@ from reservation_core.usecases.maintenance import (
 from reservation_core.usecases.update_inventory import update_inventory
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, MINUTE, BookingWorld
-from tests.integration.reservation_core.usecases.test_keep_bookings import running_within, within
+from tests.integration.reservation_core.usecases.bookings.test_keep_bookings import running_within, within
 from tests.integration.reservation_core.usecases.world import pod
 
 NINE = START + 24 * HOUR

@@ -4,11 +4,11 @@ from datetime import timedelta
 
 import pytest
 
-from reservation_core.domain.bookings import BookingReason, Span
-from reservation_core.domain.maintenance import Fate
+from reservation_core.domain.bookings.maintenance import Fate
+from reservation_core.domain.bookings.nouns import BookingReason, Span
 from reservation_core.domain.model import BookingStatus
-from reservation_core.usecases.cancel_booking import cancel_booking
-from reservation_core.usecases.waitlist import Waitlist
+from reservation_core.usecases.bookings.cancel import cancel_booking
+from reservation_core.usecases.bookings.waitlist import Waitlist
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, MINUTE, BookingWorld
 from tests.integration.reservation_core.usecases.test_maintenance import (

@@ -13,8 +13,8 @@ from reservation_core.domain.errors import DomainError, NotPermittedError
 from reservation_core.domain.model import JobStatus, PodPhase
 from reservation_core.domain.token_budgets import Budget
 from reservation_core.ports.identities import Principal
-from reservation_core.usecases.cancel_booking import cancel_booking
-from reservation_core.usecases.change_booking import change_booking
+from reservation_core.usecases.bookings.cancel import cancel_booking
+from reservation_core.usecases.bookings.change import change_booking
 from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.jobs.extend import extend
 from reservation_core.usecases.jobs.submit import submit_on_budget

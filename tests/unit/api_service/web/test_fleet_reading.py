@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from api_service.web.fleet_reading import OLDEST, OPENINGS_EVERY, FleetReader
-from reservation_core.domain.card_choice import KnownCard
+from reservation_core.domain.bookings.card_choice import KnownCard
 from reservation_core.ports.cards_now import NodeNow
 from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWorkFactory
 from tests.unit.api_service.web.fleets import HOUR, NOW, card, hold, node

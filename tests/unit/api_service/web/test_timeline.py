@@ -16,11 +16,11 @@ from api_service.web.timeline_query import TimelineQuery, asked_of
 from api_service.web.timeline_rows import By, free_between, page_of, rows_of, usual_rows
 from api_service.web.timeline_table import columns, heat, table
 from api_service.web.timeline_window import TimelineScale, window_of
-from reservation_core.domain.bookings import Span
+from reservation_core.domain.bookings.card_choice import BookableCard
+from reservation_core.domain.bookings.nouns import Span
 from reservation_core.domain.calendar import to_micros
-from reservation_core.domain.card_choice import BookableCard
 from reservation_core.domain.model import ReservationKind, Role
-from reservation_core.ports.bookings import CalendarEntry
+from reservation_core.ports.bookings.bookings import CalendarEntry
 from reservation_core.ports.identities import Principal
 
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -11,8 +11,8 @@ from reservation_core.domain.errors import NotBookableError, NotPermittedError
 from reservation_core.domain.limits import Scope
 from reservation_core.domain.model import JobStatus, PodPhase, Reason, ReasonCode
 from reservation_core.ports.identities import Principal
-from reservation_core.usecases.book import book
-from reservation_core.usecases.cancel_booking import cancel_booking
+from reservation_core.usecases.bookings.book import book
+from reservation_core.usecases.bookings.cancel import cancel_booking
 from reservation_core.usecases.jobs.extend import extend
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, MINUTE, BookingWorld

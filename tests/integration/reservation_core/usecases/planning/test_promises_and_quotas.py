@@ -10,7 +10,7 @@ from reservation_core.contracts.bookings import BookingCreate
 from reservation_core.domain.errors import NotBookableError
 from reservation_core.domain.limits import Relaxation, RuleName, Rules, Scope
 from reservation_core.domain.model import JobStatus
-from reservation_core.usecases.book import book
+from reservation_core.usecases.bookings.book import book
 from reservation_core.usecases.planning.planner import Planner
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, MINUTE, BookingWorld

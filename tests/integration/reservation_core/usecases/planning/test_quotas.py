@@ -9,8 +9,8 @@ from reservation_core.contracts.bookings import BookingChange, BookingCreate
 from reservation_core.domain.errors import NotBookableError, NotPermittedError
 from reservation_core.domain.limits import NO_POLICY, Relaxation, RuleName, Rules, Scope
 from reservation_core.domain.model import JobStatus, PodPhase, ReasonCode
-from reservation_core.usecases.book import book
-from reservation_core.usecases.change_booking import change_booking
+from reservation_core.usecases.bookings.book import book
+from reservation_core.usecases.bookings.change import change_booking
 from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.jobs.extend import extend
 from reservation_core.usecases.planning.planner import Planner

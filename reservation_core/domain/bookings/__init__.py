@@ -1,0 +1,1 @@
+"""Bookings, series, the waitlist and maintenance windows."""

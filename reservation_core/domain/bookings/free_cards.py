@@ -1,0 +1,127 @@
+"""Whether anything would do for a request, asked of the same calendar thousands of times.
+
+`card_choice.choose` says which cards; this says quickly whether there are any. Times are ints as in `calendar`.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reservation_core.domain.bookings.card_choice import BookableCard, with_booked
+from reservation_core.domain.bookings.nouns import ChosenCard, Wanted
+from reservation_core.domain.calendar import Range
+
+
+class FreeCards:
+    """The calendar at a moment. It does not change: what is booked makes another."""
+
+    def __init__(self, cards: Sequence[BookableCard]) -> None:
+        self.cards = list(cards)
+        self._position = {card.gpu_id: at for at, card in enumerate(self.cards)}
+        # Cards of one type on one node are a group: what a request takes of a node is of one group.
+        groups = sorted({(card.gpu_type, card.node) for card in self.cards})
+        number = {group: at for at, group in enumerate(groups)}
+        types = sorted({gpu_type for gpu_type, _ in groups})
+        self._groups = groups
+        self._type_of_group = np.array([types.index(gpu_type) for gpu_type, _ in groups], dtype=np.intp)
+        self._group = np.array([number[card.gpu_type, card.node] for card in self.cards], dtype=np.intp)
+        self._available = np.array([card.available for card in self.cards], dtype=np.bool_)
+        rows = [(start, end, at) for at, card in enumerate(self.cards) for start, end in card.busy]
+        found = np.array(rows, dtype=np.int64).reshape(-1, 3)
+        self._starts, self._ends, self._of = found[:, 0], found[:, 1], found[:, 2]
+
+    def free_for(self, start: int, end: int) -> list[BookableCard]:
+        """The cards that can be had for all of [start, end)."""
+        return [self.cards[at] for at in np.flatnonzero(self._free(start, end))]
+
+    def could_serve(self, wanted: Wanted, start: int, end: int) -> bool:
+        """Whether `choose` would find cards."""
+        counts = np.bincount(self._group[self._free(start, end)], minlength=len(self._groups))
+        able = np.flatnonzero(counts >= wanted.gpus)
+        if wanted.gpu_type is not None or wanted.node is not None:
+            able = np.array(
+                [
+                    at
+                    for at in able
+                    if wanted.gpu_type in (None, self._groups[at][0]) and wanted.node in (None, self._groups[at][1])
+                ],
+                dtype=np.intp,
+            )
+        if not able.size:
+            return False
+        return bool(np.bincount(self._type_of_group[able]).max() >= wanted.nodes)
+
+    def booked(self, chosen: Collection[ChosenCard], start: int, end: int) -> "FreeCards":
+        """The calendar when these are booked for [start, end), too."""
+        after = object.__new__(FreeCards)
+        after._position, after._groups, after._type_of_group = self._position, self._groups, self._type_of_group
+        after._group, after._available = self._group, self._available
+        positions = [self._position[each.gpu_id] for each in chosen]
+        after.cards = list(self.cards)
+        for at, card in zip(
+            positions, with_booked([self.cards[at] for at in positions], chosen, start, end), strict=True
+        ):
+            after.cards[at] = card
+        after._starts = np.append(self._starts, np.full(len(positions), start))
+        after._ends = np.append(self._ends, np.full(len(positions), end))
+        after._of = np.append(self._of, positions)
+        return after
+
+    def _free(self, start: int, end: int) -> NDArray[np.bool_]:
+        free = self._available.copy()
+        free[self._of[(self._starts < end) & (self._ends > start)]] = False
+        return free
+
+
+class Freed:
+    """What came free from one look at the calendar to another: of which type, on which node, and when."""
+
+    def __init__(self, before: Iterable[BookableCard], after: Iterable[BookableCard]) -> None:
+        known = {card.gpu_id: card for card in before}
+        self._times: dict[tuple[str, str], set[Range]] = {}
+        for card in after:
+            was = known.get(card.gpu_id)
+            if was == card or not card.available:
+                continue
+            times = {_ALWAYS} if was is None or not _same(was, card) else _without(was.busy, card.busy)
+            if times:
+                self._times.setdefault((card.gpu_type, card.node), set()).update(times)
+
+    def __bool__(self) -> bool:
+        return bool(self._times)
+
+    def concerns(self, wanted: Wanted, start: int, end: int) -> bool:
+        """Whether any of it could matter to a request for [start, end)."""
+        return any(
+            begin < end and start < until
+            for (gpu_type, node), times in self._times.items()
+            if wanted.gpu_type in (None, gpu_type) and wanted.node in (None, node)
+            for begin, until in times
+        )
+
+
+_ALWAYS: Range = (-(2**62), 2**62)
+
+
+def _same(was: BookableCard, card: BookableCard) -> bool:
+    """Whether it is the same card as before, and could be had then as well."""
+    return was.available and (was.gpu_type, was.node) == (card.gpu_type, card.node)
+
+
+def _without(before: Iterable[Range], after: Sequence[Range]) -> set[Range]:
+    """What of `before` is not in `after`, both in order and without overlaps in themselves."""
+    found: set[Range] = set()
+    for start, end in before:
+        at = start
+        for busy_start, busy_end in after:
+            if busy_end <= at:
+                continue
+            if busy_start >= end:
+                break
+            if busy_start > at:
+                found.add((at, busy_start))
+            at = max(at, busy_end)
+        if at < end:
+            found.add((at, end))
+    return found

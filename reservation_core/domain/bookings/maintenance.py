@@ -1,0 +1,230 @@
+"""Maintenance windows: cards that nobody has for a while, and what that does to whoever would have had them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import assert_never
+
+from reservation_core.domain.bookings.nouns import Booking, BookingReason, Span, Why
+from reservation_core.domain.changes import SYSTEM
+from reservation_core.domain.errors import AlreadyFinalError, CalendarConflictError
+from reservation_core.domain.model import BookingStatus, JobStatus, Reservation, ReservationKind
+from reservation_core.domain.quota_windows import whole_minute
+
+
+class WindowStatus(StrEnum):
+    """Where a window stands: ahead, open, over by the clock or before its time, or taken back before it began."""
+
+    CONFIRMED = "confirmed"
+    ACTIVE = "active"
+    ENDED = "ended"
+    CANCELLED = "cancelled"
+
+
+FINAL_WINDOWS = frozenset({WindowStatus.ENDED, WindowStatus.CANCELLED})
+
+
+class Fate(StrEnum):
+    """What a window does to a job or a booking."""
+
+    ENDED = "ended"
+    """A job that runs, or a booking in its slot, ends at once."""
+    ENDS_EARLIER = "ends_earlier"
+    """It ends before the window begins."""
+    QUEUED_AGAIN = "queued_again"
+    """A job that was only starting goes back to its place in line."""
+    PLANNED_ANEW = "planned_anew"
+    """A job that waits loses the time that was planned for it here, and is planned anew."""
+    MOVED = "moved"
+    """A booking has other GPUs at the same time."""
+    GOES_ON = "goes_on"
+    """A booking ends before the window, and what is left of it goes on as another: at once elsewhere, or after it."""
+    BEGINS_LATER = "begins_later"
+    """A booking that would have begun in the window begins when that is over."""
+    CANCELLED = "cancelled"
+    """A booking can't be had, there or elsewhere, then or after the window."""
+
+
+@dataclass(frozen=True, slots=True)
+class Affected:
+    """One job or booking, and what happens to it. `ends_at`: when it ends now, where that has changed.
+
+    `resumes_at` is when it goes on or begins later, `goes_on_as` the booking that has the rest.
+    """
+
+    id: str
+    kind: ReservationKind
+    user: str
+    fate: Fate
+    ends_at: datetime | None = None
+    resumes_at: datetime | None = None
+    goes_on_as: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CardPlace:
+    """One card of a window."""
+
+    gpu_id: int
+    node: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A maintenance window, whole. `affected` is what it did; `whole_nodes` are in it with every card they get."""
+
+    id: str
+    seq: int
+    user_id: int
+    user: str
+    status: WindowStatus
+    cards: tuple[CardPlace, ...]
+    span: Span
+    reason: str
+    created_at: datetime
+    version: int
+    affected: tuple[Affected, ...] = ()
+    finished_at: datetime | None = None
+    whole_nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CoveredRow:
+    """An open row of the ledger that a window would lie over. `within` is the booking it lies in, if any."""
+
+    reservation_id: str
+    kind: ReservationKind
+    planned: bool
+    within: str | None
+    end: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class InTheWay:
+    """Who has cards of a window in its time: jobs that wait for a planned time, jobs with pods, and bookings."""
+
+    slots: tuple[str, ...]
+    jobs: tuple[str, ...]
+    bookings: tuple[str, ...]
+
+
+def in_the_way(taken: Iterable[CoveredRow]) -> InTheWay:
+    """Sort what a window would lie over. Raises CalendarConflictError for another window: two don't overlap."""
+    slots: set[str] = set()
+    jobs: set[str] = set()
+    bookings: set[str] = set()
+    for row in taken:
+        match row.kind:
+            case ReservationKind.JOB:
+                (slots if row.planned else jobs).add(row.reservation_id)
+            case ReservationKind.BOOKING:
+                bookings.add(row.reservation_id)
+            case ReservationKind.MAINTENANCE:
+                raise CalendarConflictError(
+                    f"Some of these GPUs are in the window {row.reservation_id} until {row.end:%Y-%m-%dT%H:%M:%SZ}. "
+                    "Leave them out, take another time, or end that window first."
+                )
+            case _:
+                assert_never(row.kind)
+    return InTheWay(tuple(sorted(slots)), tuple(sorted(jobs)), tuple(sorted(bookings)))
+
+
+def fate_of_job(before: Reservation, after: Reservation) -> Affected | None:
+    """What draining did to a job; None when that is nothing anybody would notice."""
+    if after.status is JobStatus.ENDING and before.status is not JobStatus.ENDING:
+        again = after.outcome is JobStatus.QUEUED
+        return Affected(before.id, ReservationKind.JOB, before.user, Fate.QUEUED_AGAIN if again else Fate.ENDED)
+    if after.status is JobStatus.ENDING:
+        return None
+    return Affected(before.id, ReservationKind.JOB, before.user, Fate.ENDS_EARLIER, after.ends_at or after.range_end)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowChange:
+    """A window before and after, the event that is recorded, and from when on its cards are free (None: as before)."""
+
+    before: Window
+    after: Window
+    kind: str
+    actor: str
+    at: datetime
+    gives_back: bool
+
+
+def by_the_clock(window: Window, now: datetime) -> WindowChange | None:
+    """What is due: a window begins or ends. One that was missed altogether only ends."""
+    if window.status in FINAL_WINDOWS:
+        return None
+    if now >= window.span.end:
+        after = replace(window, status=WindowStatus.ENDED, finished_at=now)
+        return WindowChange(window, after, "maintenance_ended", SYSTEM, now, gives_back=True)
+    if window.status is WindowStatus.CONFIRMED and now >= window.span.start:
+        after = replace(window, status=WindowStatus.ACTIVE)
+        return WindowChange(window, after, "maintenance_started", SYSTEM, now, gives_back=False)
+    return None
+
+
+def taken_back(window: Window, actor: str, now: datetime) -> WindowChange:
+    """An administrator needs it no more: what has begun ends now, what has not is cancelled.
+
+    Raises AlreadyFinalError.
+    """
+    match window.status:
+        case WindowStatus.CONFIRMED:
+            after = replace(window, status=WindowStatus.CANCELLED, finished_at=now)
+            return WindowChange(window, after, "maintenance_cancelled", actor, now, gives_back=True)
+        case WindowStatus.ACTIVE:
+            after = replace(window, status=WindowStatus.ENDED, finished_at=now)
+            return WindowChange(window, after, "maintenance_ended", actor, now, gives_back=True)
+        case WindowStatus.ENDED | WindowStatus.CANCELLED:
+            raise AlreadyFinalError(f"{window.id} is over ({window.status.value}); there is nothing to take back.")
+        case _:
+            assert_never(window.status)
+
+
+def booking_fate(before_status: BookingStatus, span: Span, at: datetime, now: datetime) -> Fate:
+    """What becomes of a booking that has no other cards and must be gone by `at`."""
+    if at > max(span.start, now):
+        return Fate.ENDS_EARLIER
+    return Fate.ENDED if before_status is BookingStatus.ACTIVE else Fate.CANCELLED
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a window leaves of a booking: until when it may last (`cut`), and the time after the window, if any."""
+
+    cut: datetime
+    after: Span | None
+
+
+def parts_of(booked: Span, window: Span) -> Parts:
+    """Bookings have whole minutes: what begins after the window begins in the first whole one."""
+    resumes = whole_minute(window.end)
+    after = Span(max(resumes, booked.start), booked.end) if resumes < booked.end else None
+    return Parts(max(window.start.replace(second=0, microsecond=0), booked.start), after)
+
+
+def rest_of(booking: Booking, span: Span, booking_id: str, why: str, fate: Fate, now: datetime) -> Booking:
+    """A booking of what is left of another, of no series; `fate` is what becomes of that itself.
+
+    It has the workload only where that can't have had its turn: where its time came unnoticed, and none of it is left.
+    """
+    has_had_its_turn = fate is not Fate.CANCELLED or booking.started_job is not None
+    times = " to ".join(f"{at:%Y-%m-%dT%H:%M:%SZ}" for at in (span.start, span.end))
+    return Booking(
+        id=booking_id,
+        seq=0,
+        user_id=booking.user_id,
+        user=booking.user,
+        title=booking.title,
+        project=booking.project,
+        status=BookingStatus.CONFIRMED,
+        why=Why(BookingReason.BOOKED, f"Booked from {times}: what is left of {booking.id}. {why}"),
+        wanted=booking.wanted,
+        span=span,
+        workload=None if has_had_its_turn else booking.workload,
+        created_at=now,
+        version=1,
+    )

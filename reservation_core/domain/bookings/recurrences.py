@@ -1,0 +1,158 @@
+"""Series: the dates of an RRULE (RFC 5545), expanded in the time zone of the request.
+
+09:00 stays 09:00 across changes of the clocks. A length given as a duration is the same length on every date; a length
+given by an end is an end at the same time of day. Dates whose local time does not exist are told apart; of a time that
+exists twice the first is meant. Work is bounded: rules are at least daily, have COUNT or UNTIL, and are not looked at
+beyond what can be booked ahead.
+"""
+
+import re
+from calendar import isleap
+from dataclasses import dataclass
+from datetime import MAXYEAR, UTC, date, datetime, timedelta, tzinfo
+from functools import cache
+from itertools import islice
+
+from dateutil.rrule import rrulestr
+
+from reservation_core.domain.bookings.nouns import FARTHEST_START, Span
+from reservation_core.domain.wall_times import NoSuchLocalTimeError, in_zone
+
+MAX_OCCURRENCES = 366
+
+_FREQUENCIES = frozenset({"DAILY", "WEEKLY", "MONTHLY", "YEARLY"})
+_NUMBERS = re.compile(r"[+-]?\d{1,3}(,[+-]?\d{1,3})*")
+_WEEKDAYS = re.compile(r"([+-]?\d{1,2})?(MO|TU|WE|TH|FR|SA|SU)(,([+-]?\d{1,2})?(MO|TU|WE|TH|FR|SA|SU))*")
+_PARTS = {
+    "FREQ": re.compile(r"[A-Z]+"),
+    "INTERVAL": re.compile(r"[1-9]\d{0,2}"),
+    "COUNT": re.compile(r"[1-9]\d{0,2}"),
+    "UNTIL": re.compile(r"\d{8}(T\d{6}Z?)?"),
+    "WKST": re.compile(r"MO|TU|WE|TH|FR|SA|SU"),
+    "BYDAY": _WEEKDAYS,
+    "BYMONTHDAY": _NUMBERS,
+    "BYYEARDAY": _NUMBERS,
+    "BYWEEKNO": _NUMBERS,
+    "BYMONTH": _NUMBERS,
+    "BYSETPOS": _NUMBERS,
+}
+
+
+_NAMED_NUMBERS = {"COUNT": f"a number from 1 to {MAX_OCCURRENCES}", "INTERVAL": "a number from 1 to 999"}
+
+
+class RecurrenceError(ValueError):
+    """A rule that can't be booked by; the text says what to write instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """One date of a series: `number` counts from 0, `local_start` is in the series' zone.
+
+    `span` is None where that time, or its end, does not exist; `why` then says so.
+    """
+
+    number: int
+    local_start: datetime
+    span: Span | None
+    why: str = ""
+
+
+def occurrences(rule: str, first: Span, zone: tzinfo, wall_length: timedelta | None) -> list[Occurrence]:
+    """The dates of a rule whose first slot is `first`.
+
+    `wall_length`: how much later the end is by the clock on the wall; None: every slot is as long as the first.
+    Raises RecurrenceError for a rule that is not one, has no end, or reaches further than FARTHEST_START.
+    """
+    begin = first.start.astimezone(zone).replace(tzinfo=None, fold=0)
+    horizon = begin + FARTHEST_START
+    parts = _read(rule)
+    count = int(parts.pop("COUNT", 0))
+    until = _until(parts.pop("UNTIL"), zone) if "UNTIL" in parts else None
+    if not count and until is None:
+        raise RecurrenceError("must have COUNT or UNTIL: a series has an end")
+    if until is not None and until > horizon:
+        raise RecurrenceError(_TOO_FAR)
+    found = _dates(parts, begin, until or horizon, min(count or MAX_OCCURRENCES + 1, MAX_OCCURRENCES + 1))
+    if len(found) > MAX_OCCURRENCES:
+        raise RecurrenceError(f"has more than {MAX_OCCURRENCES} dates; book it in parts")
+    if not found:
+        raise RecurrenceError("has no date in the time that it covers")
+    if until is None and len(found) < count:
+        raise RecurrenceError(_TOO_FAR)
+    return [_occurrence(number, at, first, zone, wall_length) for number, at in enumerate(found)]
+
+
+def _dates(parts: dict[str, str], begin: datetime, until: datetime, limit: int) -> list[datetime]:
+    """The first `limit` dates of a rule from `begin` to `until` (local times). Raises RecurrenceError."""
+    # The library looks for a date that never comes (the 30th of February) until the year 9999, for ten seconds. So it
+    # is asked about years near that end whose days, leap days and weeks are the same.
+    shift = _same_calendar(begin.year) - begin.year
+    text = ";".join(f"{name}={value}" for name, value in parts.items())
+    last = until.replace(year=until.year + shift) if until >= begin else begin.replace(year=begin.year + shift - 1)
+    try:
+        dates = rrulestr(f"{text};UNTIL={last:%Y%m%dT%H%M%S}", dtstart=begin.replace(year=begin.year + shift))
+        return [at.replace(year=at.year - shift) for at in islice(iter(dates), limit)]
+    except (ValueError, TypeError, IndexError, OverflowError):
+        raise RecurrenceError("must be an RRULE of RFC 5545, such as FREQ=WEEKLY;BYDAY=MO,WE;COUNT=8") from None
+
+
+@cache
+def _same_calendar(year: int) -> int:
+    """The last year from which on the years around are like those around `year`."""
+
+    def pattern(of: int) -> list[tuple[bool, int]]:
+        return [(isleap(each), date(each, 1, 1).weekday()) for each in range(of - 1, of + 3)]
+
+    wanted = pattern(year)
+    return next(each for each in range(MAXYEAR - 2, year - 1, -1) if pattern(each) == wanted)
+
+
+_TOO_FAR = f"reaches more than {FARTHEST_START.days} days beyond its first date; book it in parts"
+
+
+def _read(rule: str) -> dict[str, str]:
+    """The parts of a rule. Raises RecurrenceError."""
+    parts: dict[str, str] = {}
+    for part in rule.strip().upper().removeprefix("RRULE:").split(";"):
+        name, separator, value = part.partition("=")
+        if not separator or name not in _PARTS:
+            raise RecurrenceError(
+                f"must be made of {', '.join(_PARTS)}, as in FREQ=WEEKLY;BYDAY=MO,WE;COUNT=8: "
+                "the time of day and the first date are those of `start`"
+            )
+        if name in parts or not _PARTS[name].fullmatch(value):
+            raise RecurrenceError(f"{name} must stand once, and be {_NAMED_NUMBERS.get(name, 'as RFC 5545 has it')}")
+        parts[name] = value
+    if parts.get("FREQ") not in _FREQUENCIES:
+        raise RecurrenceError(f"FREQ must be one of {', '.join(sorted(_FREQUENCIES))}")
+    return parts
+
+
+def _until(value: str, zone: tzinfo) -> datetime:
+    """The last local time that a date may have."""
+    try:
+        if len(value) == len("20300131"):
+            return datetime.strptime(value, "%Y%m%d").replace(hour=23, minute=59, second=59)  # noqa: DTZ007 - local
+        found = datetime.strptime(value.removesuffix("Z"), "%Y%m%dT%H%M%S")  # noqa: DTZ007 - local
+        if not value.endswith("Z"):
+            return found
+        return found.replace(tzinfo=UTC).astimezone(zone).replace(tzinfo=None, fold=0)
+    except (ValueError, OverflowError):
+        raise RecurrenceError(
+            "UNTIL must be a day or a time that exists, such as 20300131 or 20300131T080000Z"
+        ) from None
+
+
+def _occurrence(number: int, local: datetime, first: Span, zone: tzinfo, wall_length: timedelta | None) -> Occurrence:
+    if local == first.start.astimezone(zone).replace(tzinfo=None, fold=0):
+        # Which of two equal local times the first date means was said with its offset.
+        return Occurrence(number, local, first)
+    try:
+        start = in_zone(local, zone)
+        end = start + first.length if wall_length is None else in_zone(local + wall_length, zone)
+    except NoSuchLocalTimeError as error:
+        return Occurrence(number, local, None, str(error))
+    if end <= start:
+        return Occurrence(number, local, None, "Clocks go back within it: by the clock it ends before it begins.")
+    return Occurrence(number, local, Span(start, end))

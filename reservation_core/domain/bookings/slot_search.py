@@ -1,0 +1,154 @@
+"""When something would fit: free slots, the slots nearest to a wish, and how many cards are free over time.
+
+Starts are whole minutes. Times are ints as in `calendar`; what comes out is datetimes.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from datetime import datetime, timedelta
+from itertools import chain, islice
+
+from reservation_core.domain.bookings.card_choice import BookableCard, by_node
+from reservation_core.domain.bookings.nouns import FreeSlot, Span, Wanted
+from reservation_core.domain.calendar import (
+    Range,
+    length_micros,
+    node_windows,
+    to_micros,
+    to_moment,
+    windows_of_at_least,
+)
+
+MINUTE = 60_000_000
+NEAREST = 4
+"""How many slots a refusal names."""
+
+
+def free_slots(
+    cards: Iterable[BookableCard], wanted: Wanted, length: timedelta, start: datetime, end: datetime
+) -> list[FreeSlot]:
+    """Every time in [start, end) at which the request fits, as ranges of starts, by their first start and type."""
+    found = [
+        FreeSlot(gpu_type, Span(to_moment(first), to_moment(first) + length), to_moment(last))
+        for gpu_type, windows in start_ranges(cards, wanted, length, start, end)
+        for first, last in windows
+    ]
+    found.sort(key=lambda slot: (slot.span.start, slot.gpu_type))
+    return found
+
+
+def nearest_slots(
+    cards: Collection[BookableCard],
+    wanted: Wanted,
+    wish: Span,
+    start: datetime,
+    end: datetime,
+    *,
+    aims: Collection[datetime] = (),
+    allowed: Callable[[str, Span], bool] = lambda _gpu_type, _span: True,
+    count: int = NEAREST,
+) -> list[Span]:
+    """The slots in [start, end) nearest to a wish, in order of time: where there are, one before it and one after it.
+
+    The slots of a long free time are those that follow each other from the wish on. `aims` are other starts to look
+    around, `allowed` says of a type and a slot whether the rules would have it.
+    """
+    length, aim = wish.length, to_micros(wish.start)
+    step = length_micros(length)
+    starts: dict[int, set[str]] = {}
+    for gpu_type, windows in start_ranges(cards, wanted, length, start, end):
+        for at in {to_micros(each) for each in aims} | {aim}:
+            for first, last in windows:
+                nearest = min(max(at, first), last)
+                for candidate in range(nearest - (count - 1) * step, nearest + count * step, step):
+                    if first <= candidate <= last:
+                        starts.setdefault(candidate, set()).add(gpu_type)
+
+    def would_do(at: int) -> bool:
+        span = Span(to_moment(at), to_moment(at) + length)
+        return any(allowed(gpu_type, span) for gpu_type in starts[at])
+
+    ordered = sorted(starts, key=lambda at: (abs(at - aim), at))
+    before = islice((at for at in ordered if at < aim and would_do(at)), count)
+    after = islice((at for at in ordered if at >= aim and would_do(at)), count)
+    sides = [list(before), list(after)]
+    chosen = [at for side in sides for at in side[:1]]
+    chosen += sorted((at for side in sides for at in side[1:]), key=lambda at: (abs(at - aim), at))
+    return [Span(to_moment(at), to_moment(at) + length) for at in sorted(chosen[:count])]
+
+
+def start_ranges(
+    cards: Iterable[BookableCard], wanted: Wanted, length: timedelta, start: datetime, end: datetime
+) -> list[tuple[str, list[Range]]]:
+    """By type, the closed ranges of whole minutes at which the request can start so that it lies in [start, end)."""
+    duration = length_micros(length)
+    earliest, latest = to_micros(start), to_micros(end) - duration
+    found: list[tuple[str, list[Range]]] = []
+    for gpu_type, nodes in by_node(cards, wanted).items():
+        able = [here for here in nodes.values() if len(here) >= wanted.gpus]
+        windows = [node_windows([card.busy for card in here], wanted.gpus, duration, earliest) for here in able]
+        joint = chain.from_iterable(windows) if wanted.nodes == 1 else windows_of_at_least(wanted.nodes, windows)
+        ranges = _whole_minutes(joint, latest)
+        if ranges:
+            found.append((gpu_type, ranges))
+    return found
+
+
+def free_counts(
+    cards: Iterable[BookableCard], start: datetime, end: datetime, step: timedelta
+) -> dict[str, tuple[int, list[int]]]:
+    """By type: how many cards there are, and for each step from `start` on how many are free for the whole of it."""
+    begin, until, width = to_micros(start), to_micros(end), length_micros(step)
+    steps = -(-(until - begin) // width)
+    totals: dict[str, int] = {}
+    # How the count changes from one step to the next.
+    changes: dict[str, list[int]] = {}
+    for card in cards:
+        totals[card.gpu_type] = totals.get(card.gpu_type, 0) + 1
+        change = changes.setdefault(card.gpu_type, [0] * (steps + 1))
+        if not card.available:
+            continue
+        change[0] += 1
+        free_from = 0
+        for busy_start, busy_end in card.busy:
+            if busy_end <= begin:
+                continue
+            if busy_start >= until:
+                break
+            first = (busy_start - begin) // width
+            if first < free_from:  # two ranges may touch one step
+                first = free_from
+            after = -((begin - busy_end) // width)
+            if after > steps:
+                after = steps
+            if after > first:
+                change[first] -= 1
+                change[after] += 1
+                free_from = after
+    return {gpu_type: (totals[gpu_type], _running(change[:steps])) for gpu_type, change in sorted(changes.items())}
+
+
+def _running(changes: Sequence[int]) -> list[int]:
+    counts: list[int] = []
+    count = 0
+    for change in changes:
+        count += change
+        counts.append(count)
+    return counts
+
+
+def _whole_minutes(windows: Iterable[Range], latest: int) -> list[Range]:
+    """The whole minutes in these closed ranges up to `latest`, as disjoint closed ranges in order."""
+    found: list[Range] = []
+    for first, last in sorted(windows):
+        if first > latest:
+            break
+        begin = -(-first // MINUTE) * MINUTE
+        end = min(last, latest) // MINUTE * MINUTE
+        if begin > end:
+            continue
+        if found and begin <= found[-1][1] + MINUTE:
+            if end > found[-1][1]:
+                found[-1] = (found[-1][0], end)
+        else:
+            found.append((begin, end))
+    return found

@@ -1,0 +1,1 @@
+"""Bookings and what is due in the calendar."""

@@ -1,0 +1,1 @@
+"""Book, change and cancel; keep what is due in the calendar."""

@@ -1,0 +1,174 @@
+"""Booking a slot: cards at once, a place on the waitlist, or every reason why not with the nearest slots that would do.
+
+The view of the calendar may be old by the time of the write: then the database refuses, and it is looked at anew. Who
+loses often goes on alone, so that as many are served as there is room for.
+"""
+
+from datetime import datetime, timedelta
+
+from reservation_core.contracts.bookings import BookingCreate
+from reservation_core.domain.bookings.card_choice import SLACK, BookableCard, bookable, choose
+from reservation_core.domain.bookings.nouns import (
+    FARTHEST_START,
+    Booking,
+    BookingReason,
+    ChosenCard,
+    Span,
+    Wanted,
+    Why,
+)
+from reservation_core.domain.errors import NotBookableError
+from reservation_core.domain.model import BookingStatus, PodWorkload
+from reservation_core.domain.rules import RuleBreach
+from reservation_core.domain.token_budgets import Ask, ask_for
+from reservation_core.ports.bookings.bookings import NewBooking
+from reservation_core.ports.identities import Principal
+from reservation_core.ports.ids import IdSource
+from reservation_core.ports.transactions import UnitOfWork
+from reservation_core.ports.wakeups import Channel
+from reservation_core.usecases.bookings.booking_rules import (
+    Booker,
+    Judge,
+    calling_booker,
+    from_now,
+    judge_for,
+    missing_cards,
+    no_free_gpus,
+    permitted,
+    slots_near,
+    this_minute,
+)
+from reservation_core.usecases.spend import spend
+
+ALONE_AFTER = 3
+TRIES = 6
+AROUND = timedelta(microseconds=SLACK)
+
+
+async def book(uow: UnitOfWork, principal: Principal, request: BookingCreate, ids: IdSource) -> Booking:
+    """Book one slot for the caller, or with `wait` put them on the waitlist when nothing is free.
+
+    Raises NotBookableError with every broken rule and the nearest slots, or NotPermittedError where the token's budget
+    does not pay for it.
+    """
+    wanted, span = wanted_of(request), request.span
+    who = await calling_booker(uow, principal, request.project)
+    for attempt in range(TRIES):
+        if attempt == ALONE_AFTER:
+            await uow.bookings.lock_calendar()
+        now = await uow.now()
+        cards = await cards_around(uow, span, now)
+        judge = await judge_for(uow, who, wanted, cards, now)
+        able, broken = permitted(judge, cards, span)
+        chosen = choose(able, wanted, *from_now(span, now)) if able else None
+        if chosen is None and (broken or not request.wait):
+            missing = [] if request.wait else missing_cards(cards, wanted, span, now)
+            raise await refusal(uow, judge, span, [*broken, *missing] if broken else [no_free_gpus(wanted)])
+        new = NewBooking(accepted(request, who, wanted, span, cards, chosen, ids, now), chosen or ())
+        if await uow.bookings.add([new], None):
+            await spend(uow, principal, [booking_ask(new.booking)], now)
+            told(uow)
+            return await stored(uow, new.booking.id)
+    raise NotBookableError("Others took these GPUs at the same time, again and again. Send the request again.")
+
+
+def wanted_of(request: BookingCreate) -> Wanted:
+    """What cards it asks for."""
+    return Wanted(request.gpus, request.nodes, request.gpu_type, request.node)
+
+
+def booking_ask(booking: Booking, before: timedelta = timedelta(0)) -> Ask:
+    """What a booking takes of a budget that was asked for as long as `before` already."""
+    return ask_for(booking.id, booking.wanted.gpus * booking.wanted.nodes, booking.span.length, before)
+
+
+async def cards_around(
+    uow: UnitOfWork, span: Span, now: datetime, *, without: tuple[str, ...] = ()
+) -> list[BookableCard]:
+    """The calendar around a slot."""
+    start = max(span.start, this_minute(now))
+    return bookable(await uow.bookings.cards(start - AROUND, max(span.end, start) + AROUND, without=without), now)
+
+
+async def refusal(uow: UnitOfWork, judge: Judge, span: Span, broken: list[RuleBreach]) -> NotBookableError:
+    """Why a slot can't be had, and those that can."""
+    ahead = judge.now + 2 * FARTHEST_START
+    # What it has itself is not in its way.
+    without = () if judge.replaces is None else (judge.replaces,)
+    cards = bookable(await uow.bookings.cards(judge.now, ahead, without=without), judge.now)
+    nearest = slots_near(judge, cards, span, broken)
+    following = "Take one of `nearest_slots`, or change what you ask for." if nearest else "Change what you ask for."
+    reasons = " ".join(each.detail for each in broken)
+    return NotBookableError(f"{reasons} {following}", broken, nearest)
+
+
+def told(uow: UnitOfWork) -> None:
+    """The planner and those who follow the record hear of it after commit."""
+    uow.wake(Channel.GPU_JOBS)
+    uow.wake(Channel.EVENTS)
+
+
+async def stored(uow: UnitOfWork, booking_id: str) -> Booking:
+    """A booking that this transaction has written."""
+    found = await uow.bookings.view(booking_id)
+    if found is None:
+        raise LookupError(f"{booking_id} was written and is not there")
+    return found
+
+
+def workload_of(request: BookingCreate) -> PodWorkload | None:
+    """What it starts by itself."""
+    asked = request.workload
+    if asked is None:
+        return None
+    return PodWorkload(tuple(asked.command), asked.image, tuple(asked.env.items()), asked.working_dir)
+
+
+def type_of(cards: list[BookableCard], chosen: tuple[ChosenCard, ...]) -> str:
+    """The type of chosen cards: a booking has cards of one."""
+    return next(card.gpu_type for card in cards if card.gpu_id == chosen[0].gpu_id)
+
+
+def booked_from(span: Span) -> Why:
+    """The reason of a booking that has its cards."""
+    start, end = (f"{at:%Y-%m-%dT%H:%M:%SZ}" for at in (span.start, span.end))
+    return Why(BookingReason.BOOKED, f"Booked from {start} to {end}.")
+
+
+def accepted(
+    request: BookingCreate,
+    who: Booker,
+    wanted: Wanted,
+    span: Span,
+    cards: list[BookableCard],
+    chosen: tuple[ChosenCard, ...] | None,
+    ids: IdSource,
+    now: datetime,
+    series: tuple[str, int] | None = None,
+) -> Booking:
+    """A booking as it will be stored: with cards confirmed, else on the waitlist. `series`: its id, and which date."""
+    if chosen is None:
+        status = BookingStatus.WAITING
+        why = Why(BookingReason.WAITING_FOR_SLOT, "On the waitlist: you are told when what it needs comes free.")
+    else:
+        status, why = BookingStatus.CONFIRMED, booked_from(span)
+        wanted = Wanted(wanted.gpus, wanted.nodes, type_of(cards, chosen), wanted.node)
+    return Booking(
+        id=ids.new_id("bkg"),
+        seq=0,
+        user_id=who.user_id,
+        user=who.user,
+        title=request.title,
+        project=who.project,
+        status=status,
+        why=why,
+        wanted=wanted,
+        span=span,
+        workload=workload_of(request),
+        created_at=now,
+        version=1,
+        series_id=None if series is None else series[0],
+        occurrence=None if series is None else series[1],
+        auto_accept=request.auto_accept,
+        waits_until=span.start if chosen is None else None,
+    )

@@ -1,0 +1,168 @@
+"""Booking a series: all of its dates or none, or those that can be had."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from reservation_core.contracts.bookings import BookingCreate, Recurrence
+from reservation_core.domain.bookings.card_choice import BookableCard, bookable, choose, with_booked
+from reservation_core.domain.bookings.nouns import FARTHEST_START, Booking, Skipped, Span, Wanted
+from reservation_core.domain.bookings.recurrences import Occurrence
+from reservation_core.domain.errors import NotBookableError
+from reservation_core.domain.rules import RuleBreach
+from reservation_core.domain.wall_times import zone_name
+from reservation_core.ports.bookings.bookings import NewBooking, NewSeries
+from reservation_core.ports.identities import Principal
+from reservation_core.ports.ids import IdSource
+from reservation_core.ports.transactions import UnitOfWork
+from reservation_core.usecases.bookings.book import (
+    ALONE_AFTER,
+    AROUND,
+    TRIES,
+    accepted,
+    booking_ask,
+    told,
+    wanted_of,
+)
+from reservation_core.usecases.bookings.booking_rules import (
+    Booker,
+    Judge,
+    calling_booker,
+    from_now,
+    judge_for,
+    missing_cards,
+    no_free_gpus,
+    permitted,
+    slots_near,
+    this_minute,
+)
+from reservation_core.usecases.spend import spend
+
+DATES_WITH_SLOTS = 5
+"""For how many dates that can't be had the nearest slots are looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesOutcome:
+    """A series as booked, its dates in order, and those that were left out."""
+
+    series_id: str
+    booked: tuple[Booking, ...]
+    skipped: tuple[Skipped, ...]
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What has been found for each date; cards and rules know of the dates before."""
+
+    cards: list[BookableCard]
+    judge: Judge
+    new: list[NewBooking]
+    missing: list[tuple[Occurrence, list[RuleBreach]]]
+
+
+async def book_series(
+    uow: UnitOfWork, principal: Principal, request: BookingCreate, recurrence: Recurrence, ids: IdSource
+) -> SeriesOutcome:
+    """Book the dates of a series for the caller.
+
+    Raises NotBookableError, naming every date that can't be had, when one can't and none was to be left out, or when
+    none can; NotPermittedError where the token's budget does not pay for all that can.
+    """
+    dates = request.dates()
+    series_id = ids.new_id("ser")
+    who = await calling_booker(uow, principal, request.project)
+    for attempt in range(TRIES):
+        if attempt == ALONE_AFTER:
+            await uow.bookings.lock_calendar()
+        now = await uow.now()
+        plan = await _plan(uow, who, request, dates, series_id, ids, now)
+        skipped = await _skipped(uow, plan) if plan.missing else []
+        if skipped and (recurrence.on_conflict == "fail" or not plan.new):
+            raise _refusal(skipped, len(dates))
+        series = NewSeries(series_id, who.user_id, recurrence.rrule, zone_name(request.series_zone), now)
+        if await uow.bookings.add(plan.new, series):
+            await spend(uow, principal, [booking_ask(each.booking) for each in plan.new], now)
+            told(uow)
+            booked = [await uow.bookings.view(each.booking.id) for each in plan.new]
+            return SeriesOutcome(series_id, tuple(each for each in booked if each is not None), tuple(skipped))
+    raise NotBookableError("Others took these GPUs at the same time, again and again. Send the request again.")
+
+
+async def _plan(
+    uow: UnitOfWork,
+    who: Booker,
+    request: BookingCreate,
+    dates: list[Occurrence],
+    series_id: str,
+    ids: IdSource,
+    now: datetime,
+) -> _Plan:
+    wanted = wanted_of(request)
+    spans = [each.span for each in dates if each.span is not None]
+    start = max(min((span.start for span in spans), default=now), this_minute(now))
+    end = max(start, max((span.end for span in spans), default=now))
+    cards = bookable(await uow.bookings.cards(start - AROUND, end + AROUND), now)
+    plan = _Plan(cards, await judge_for(uow, who, wanted, cards, now), [], [])
+    for each in dates:
+        _plan_date(plan, each, request, who, wanted, series_id, ids, now)
+    return plan
+
+
+def _plan_date(
+    plan: _Plan,
+    date: Occurrence,
+    request: BookingCreate,
+    who: Booker,
+    wanted: Wanted,
+    series_id: str,
+    ids: IdSource,
+    now: datetime,
+) -> None:
+    if date.span is None:
+        plan.missing.append((date, [RuleBreach("no_such_local_time", date.why)]))
+        return
+    able, broken = permitted(plan.judge, plan.cards, date.span)
+    time = from_now(date.span, now)
+    chosen = choose(able, wanted, *time) if able else None
+    if chosen is None:
+        cards = missing_cards(plan.cards, wanted, date.span, now)
+        plan.missing.append((date, [*broken, *cards] if broken else [no_free_gpus(wanted)]))
+        return
+    booking = accepted(request, who, wanted, date.span, plan.cards, chosen, ids, now, (series_id, date.number))
+    plan.new.append(NewBooking(booking, chosen))
+    plan.cards = with_booked(plan.cards, chosen, *time)
+    plan.judge = plan.judge.after(booking.id, booking.wanted.gpu_type or "", date.span)
+
+
+async def _skipped(uow: UnitOfWork, plan: _Plan) -> list[Skipped]:
+    """The dates that can't be had; for the first of them also the slots that would do beside those of the others."""
+    ahead = plan.judge.now + 2 * FARTHEST_START
+    cards = bookable(await uow.bookings.cards(plan.judge.now, ahead), plan.judge.now)
+    for each in plan.new:
+        cards = with_booked(cards, each.chosen, *from_now(each.booking.span, plan.judge.now))
+    found: list[Skipped] = []
+    for number, (date, broken) in enumerate(plan.missing):
+        wish = date.span or Span(date.local_start.replace(tzinfo=UTC), date.local_start.replace(tzinfo=UTC))
+        near = (
+            slots_near(plan.judge, cards, wish, broken)
+            if number < DATES_WITH_SLOTS and wish.length > timedelta(0)
+            else []
+        )
+        nearest = tuple(Span(start, end) for start, end in near)
+        local = date.local_start.isoformat(timespec="minutes")
+        found.append(Skipped(date.span, local, tuple(broken), nearest))
+    return found
+
+
+def _refusal(skipped: list[Skipped], dates: int) -> NotBookableError:
+    rules = [
+        RuleBreach(broken.code, f"{each.local_start}: {broken.detail}") for each in skipped for broken in each.broken
+    ]
+    slots = sorted({(span.start, span.end) for each in skipped for span in each.nearest})
+    days = ", ".join(each.local_start for each in skipped[:10]) + (" …" if len(skipped) > 10 else "")
+    return NotBookableError(
+        f"Nothing was booked: {len(skipped)} of {dates} dates can't be had ({days}). Change these, "
+        'or book the others with `on_conflict` "skip".',
+        rules,
+        slots,
+    )

@@ -1,0 +1,250 @@
+"""What speaks against a booking: its time, its project and the policy, all at once; and the slots that would do."""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from reservation_core.domain.bookings.card_choice import BookableCard, choose, never_bookable
+from reservation_core.domain.bookings.nouns import FARTHEST_START, LONGEST_BOOKING, ChosenCard, Span, Wanted
+from reservation_core.domain.bookings.slot_search import nearest_slots
+from reservation_core.domain.calendar import to_micros
+from reservation_core.domain.errors import UnknownCallerError
+from reservation_core.domain.limits import Policy
+from reservation_core.domain.model import ReservationKind
+from reservation_core.domain.rules import (
+    NOTHING_HELD,
+    Holding,
+    OpenBooking,
+    RuleBreach,
+    RuleRequest,
+    UsageView,
+    check,
+    known_from,
+    not_in_project,
+)
+from reservation_core.ports.identities import Principal
+from reservation_core.ports.transactions import UnitOfWork
+
+_MINUTE = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Booker:
+    """For whom and for which project. `foreign`: they are not in it. `disabled`: they are to have nothing new."""
+
+    user_id: int
+    user: str
+    project: str | None
+    foreign: bool = False
+    disabled: bool = False
+
+    @property
+    def judged_for(self) -> str | None:
+        """For which project the rules are asked: what a foreign one allows and holds is not theirs to know."""
+        return None if self.foreign else self.project
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """What bears on one user's booking. `replaces` is the booking that is changed; `begun`: it is in its slot."""
+
+    who: Booker
+    wanted: Wanted
+    policy: Policy
+    usage: UsageView
+    now: datetime
+    replaces: str | None = None
+    begun: bool = False
+
+    def broken(self, gpu_type: str | None, span: Span, *, keeps_start: bool = False) -> list[RuleBreach]:
+        """Every rule that a slot on cards of this type would break."""
+        found = too_long(span) if self.begun else timing(span, self.now)
+        if self.who.foreign and self.who.project is not None:
+            found.append(not_in_project(self.who.project))
+        if self.policy.binds(self.who.user, self.who.judged_for):
+            request = replace(self._request(gpu_type), start=span.start, duration=span.length, keeps_start=keeps_start)
+            found += check(request, self.policy, self.usage, self.now)
+        return found
+
+    def known_from(self, gpu_types: Iterable[str | None]) -> datetime:
+        """From when on the rules need to know the ledger, whichever later start they are asked about."""
+        return min(
+            known_from(
+                self._request(gpu_type),
+                self.policy.limits(self.who.user, self.who.project, gpu_type),
+                self.now,
+            )
+            for gpu_type in gpu_types
+        )
+
+    def conceivable(self, gpu_types: Iterable[str], length: timedelta) -> frozenset[str]:
+        """Those of these types on which the rules might have a slot of this length at some time."""
+        if self.who.foreign:
+            return frozenset()
+        if not self.policy.binds(self.who.user, self.who.judged_for):
+            return frozenset(gpu_types)
+        # Exceptions are for what starts soon: what is not permitted now, with nothing held, is so at no time, unless
+        # the rule says from when on.
+        return frozenset(
+            each
+            for each in gpu_types
+            if not any(
+                broken.possible_from is None and broken.ask_from is None
+                for broken in check(replace(self._request(each), duration=length), self.policy, NOTHING_HELD, self.now)
+            )
+        )
+
+    def after(self, booking_id: str, gpu_type: str, span: Span) -> "Judge":
+        """The same when this is booked, too."""
+        gpus = self.wanted.gpus * self.wanted.nodes
+        held = Holding(
+            booking_id, ReservationKind.BOOKING, self.who.user, self.who.project, gpu_type, gpus, span.start, span.end
+        )
+        opened = OpenBooking(booking_id, self.who.user, self.who.project, gpu_type, span.end)
+        usage = UsageView((*self.usage.holdings, held), (*self.usage.open_bookings, opened))
+        return replace(self, usage=usage)
+
+    def _request(self, gpu_type: str | None) -> RuleRequest:
+        return RuleRequest(
+            kind=ReservationKind.BOOKING,
+            user=self.who.user,
+            gpus=self.wanted.gpus * self.wanted.nodes,
+            duration=_MINUTE,
+            gpu_type=gpu_type,
+            project=self.who.judged_for,
+            start=self.now,
+            replaces=self.replaces,
+        )
+
+
+def timing(span: Span, now: datetime) -> list[RuleBreach]:
+    """What speaks against the time of a booking that has not begun, whatever the policy. This minute is still now."""
+    found: list[RuleBreach] = []
+    if span.start < this_minute(now):
+        found.append(RuleBreach("past_start", "Its start is in the past. Begin it now or later."))
+    if span.start > now + FARTHEST_START:
+        detail = f"It begins more than {FARTHEST_START.days} days from now. Book it when it is nearer."
+        found.append(RuleBreach("too_far_ahead", detail))
+    return found + too_long(span)
+
+
+def too_long(span: Span) -> list[RuleBreach]:
+    """What speaks against the length of any booking."""
+    if span.length <= LONGEST_BOOKING:
+        return []
+    return [RuleBreach("too_long", f"It is longer than {LONGEST_BOOKING.days} days. Book less.")]
+
+
+def this_minute(now: datetime) -> datetime:
+    """The minute that has begun last."""
+    return now.replace(second=0, microsecond=0)
+
+
+async def booker(uow: UnitOfWork, user_id: int, user: str, project: str | None) -> Booker:
+    """Lock a user, and the project if there is one.
+
+    Nobody else decides about their quotas meanwhile, or disables the user.
+    """
+    disabled = await uow.policies.lock_holders([user_id], [] if project is None else [project])
+    foreign = project is not None and project not in await uow.projects.of_user(user_id)
+    return Booker(user_id, user, project, foreign, disabled=user_id in disabled)
+
+
+async def calling_booker(uow: UnitOfWork, principal: Principal, project: str | None) -> Booker:
+    """The same for who calls.
+
+    Raises UnknownCallerError when they are disabled, be it that the process they call has not heard of it.
+    """
+    who = await booker(uow, principal.user_id, principal.user, project)
+    if who.disabled:
+        raise UnknownCallerError
+    return who
+
+
+async def judge_for(
+    uow: UnitOfWork,
+    who: Booker,
+    wanted: Wanted,
+    cards: Iterable[BookableCard],
+    now: datetime,
+    *,
+    replaces: str | None = None,
+    begun: bool = False,
+) -> Judge:
+    """What the rules need to know, read under the locks of `booker`."""
+    policy = (await uow.policies.current()).policy
+    judge = Judge(who, wanted, policy, NOTHING_HELD, now, replaces, begun)
+    if not policy.binds(who.user, who.project):
+        return judge
+    types: set[str | None] = {wanted.gpu_type, *(card.gpu_type for card in cards)}
+    usage = await uow.policies.usage(who.user_id, who.project, judge.known_from(types), now)
+    return replace(judge, usage=usage)
+
+
+def permitted(
+    judge: Judge, cards: Collection[BookableCard], span: Span, *, keeps_start: bool = False
+) -> tuple[list[BookableCard], list[RuleBreach]]:
+    """The cards of types on which the rules would have this slot, and, if there are none, every rule that is broken.
+
+    Where several types could be had, the rules of the type that breaks the fewest are told.
+    """
+    wanted = judge.wanted
+    never = never_bookable(cards, wanted)
+    types = sorted({card.gpu_type for card in cards if wanted.gpu_type in (None, card.gpu_type)})
+    verdicts = {each: judge.broken(each, span, keeps_start=keeps_start) for each in types}
+    allowed = {each for each, broken in verdicts.items() if not broken}
+    if allowed and never is None:
+        return [card for card in cards if card.gpu_type in allowed], []
+    least = min(verdicts.values(), key=len, default=judge.broken(wanted.gpu_type, span, keeps_start=keeps_start))
+    return [], [*least, *([never] if never else [])]
+
+
+def missing_cards(
+    cards: Collection[BookableCard], wanted: Wanted, span: Span, now: datetime, keep: Sequence[ChosenCard] = ()
+) -> list[RuleBreach]:
+    """`no_free_gpus` where no type has enough cards free, whatever the rules; of what never could be `permitted` tells.
+
+    `keep` as in `choose`.
+    """
+    if span.end <= now or never_bookable(cards, wanted) is not None:
+        return []
+    return [] if choose(cards, wanted, *from_now(span, now), keep=keep) else [no_free_gpus(wanted)]
+
+
+def no_free_gpus(wanted: Wanted) -> RuleBreach:
+    """Everything that would do is taken for some of that time."""
+    of_type = "" if wanted.gpu_type is None else f"{wanted.gpu_type} "
+    size = f"{wanted.gpus} {of_type}{'GPU' if wanted.gpus == 1 else 'GPUs'}"
+    where = f" on {wanted.node}" if wanted.node else f" on each of {wanted.nodes} nodes" if wanted.nodes > 1 else ""
+    detail = f"No {size}{where} can be had for the whole of that time. Take another time or fewer GPUs, or wait for it."
+    return RuleBreach("no_free_gpus", detail)
+
+
+def slots_near(
+    judge: Judge, cards: Collection[BookableCard], wish: Span, broken: Sequence[RuleBreach]
+) -> list[tuple[datetime, datetime]]:
+    """The slots nearest to a wish that are free and that the rules would have, for a minute from now at least.
+
+    `cards` must know the calendar from now on. What could never be had has none.
+    """
+    types = judge.conceivable({card.gpu_type for card in cards}, wish.length)
+    able = [card for card in cards if card.gpu_type in types]
+    start = this_minute(judge.now) + _MINUTE
+    # Nobody answers at once: what would be too short notice by then is not offered.
+    moments = (judge, replace(judge, now=judge.now + _MINUTE))
+    aims = [each.possible_from for each in broken if each.possible_from is not None]
+    found = nearest_slots(
+        able,
+        judge.wanted,
+        wish,
+        start,
+        start + FARTHEST_START + wish.length,
+        aims=[*aims, *(aim + _MINUTE for aim in aims)],
+        allowed=lambda gpu_type, span: not any(each.broken(gpu_type, span) for each in moments),
+    )
+    return [(span.start, span.end) for span in found]
+
+
+def from_now(span: Span, now: datetime) -> tuple[int, int]:
+    """A slot's time as the ledger has it: what begins in this minute begins now."""
+    return to_micros(max(span.start, now)), to_micros(span.end)

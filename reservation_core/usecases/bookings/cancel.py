@@ -1,0 +1,54 @@
+"""Cancelling a booking, or those of its series that are ahead: what is left of their time goes back at once."""
+
+from typing import Literal
+
+from reservation_core.domain.bookings.changes import Cancelled
+from reservation_core.domain.bookings.life import transition
+from reservation_core.domain.bookings.nouns import FINAL_BOOKINGS, Booking
+from reservation_core.domain.changes import BookingOver
+from reservation_core.domain.jobs.lifecycle import decide
+from reservation_core.domain.model import JobStatus, Reason, ReasonCode, Reservation
+from reservation_core.ports.identities import Principal
+from reservation_core.ports.transactions import UnitOfWork
+from reservation_core.usecases.bookings.book import told
+from reservation_core.usecases.bookings.visible_bookings import lock_owned_bookings, view_owned_booking
+from reservation_core.usecases.changing import carry_out
+
+Reach = Literal["this", "following", "all"]
+"""Which bookings of a series: this one, this and those after it, or all that are not over."""
+
+
+async def cancel_booking(
+    uow: UnitOfWork, principal: Principal, booking_id: str, reach: Reach, expected_version: int | None
+) -> list[Booking]:
+    """Cancel; answers the bookings that were, the one asked for among them, by start.
+
+    Jobs within them end with them: who waits at once, who runs after its grace.
+    Raises NotFoundError, StaleVersionError, AlreadyFinalError when the one asked for is over.
+    """
+    asked = await view_owned_booking(uow, principal, booking_id)
+    ids = {booking_id}
+    if reach != "this" and asked.series_id is not None:
+        first = asked.occurrence if reach == "following" and asked.occurrence is not None else 0
+        ids |= set(await uow.bookings.of_series(asked.series_id, first))
+    # Jobs before bookings, as wherever jobs within bookings are written; and no plan may put more into them meanwhile.
+    await uow.booking_life.hold_planning()
+    jobs = await uow.reservations.lock(await uow.bookings.jobs_within(sorted(ids)))
+    found = await lock_owned_bookings(uow, principal, sorted(ids), booking_id, expected_version)
+    open_ones = [each for each in found if each.status not in FINAL_BOOKINGS or each.id == booking_id]
+    # After every lock: nothing that anybody commits from now on lies within them.
+    now = await uow.now()
+    by_admin = asked.user_id != principal.user_id
+    after = [transition(each, Cancelled(principal.user, by_admin), now)[0] for each in open_ones]
+    over = {each.id for each in open_ones}
+    changes = [decide(job, _over(job, principal.user), now) for job in jobs.values() if job.booking_id in over]
+    await carry_out(uow, [change for change in changes if change is not None])
+    await uow.bookings.cancel(open_ones, after, principal.user, now)
+    told(uow)
+    cancelled = await uow.bookings.lock([each.id for each in open_ones])
+    return sorted(cancelled.values(), key=lambda each: (each.span.start, each.id))
+
+
+def _over(job: Reservation, actor: str) -> BookingOver:
+    detail = f"The booking {job.booking_id} was cancelled. Submit the job again, in another booking or without one."
+    return BookingOver(JobStatus.CANCELLED, Reason(ReasonCode.BOOKING_OVER, detail), actor)

@@ -1,0 +1,58 @@
+"""Free slots, and how much is free when: what the calendar says, whatever the policy would have."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from reservation_core.domain.bookings.card_choice import bookable
+from reservation_core.domain.bookings.nouns import FreeSlot, Wanted
+from reservation_core.domain.bookings.slot_search import free_counts, free_slots
+from reservation_core.domain.errors import LimitExceededError
+from reservation_core.ports.transactions import UnitOfWork
+from reservation_core.usecases.bookings.booking_rules import this_minute
+
+USUAL_SEARCH = timedelta(days=30)
+USUAL_VIEW = timedelta(days=7)
+MOST_STEPS = 2000
+_MINUTE = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True)
+class FreeOverTime:
+    """For each type: how many cards there are, and how many are free for the whole of each step from `start` on."""
+
+    start: datetime
+    end: datetime
+    step: timedelta
+    types: dict[str, tuple[int, list[int]]]
+
+
+async def find_slots(
+    uow: UnitOfWork, wanted: Wanted, length: timedelta, start: datetime | None, end: datetime | None
+) -> list[FreeSlot]:
+    """Every time in [start, end) at which the request fits, from the next minute on; by default within 30 days."""
+    now = await uow.now()
+    begin = max(start or now, this_minute(now) + _MINUTE)
+    until = begin + USUAL_SEARCH if end is None else end
+    if until <= begin:
+        return []
+    cards = bookable(await uow.bookings.cards(begin, until), now)
+    return free_slots(cards, wanted, length, begin, until)
+
+
+async def free_over_time(
+    uow: UnitOfWork, start: datetime | None, end: datetime | None, step: timedelta
+) -> FreeOverTime:
+    """Free cards in [start, end): by default a week from this minute on. What is over counts for nothing.
+
+    Raises LimitExceededError for more than MOST_STEPS steps, or a time that does not end after it begins.
+    """
+    now = await uow.now()
+    begin = this_minute(now) if start is None else start
+    until = begin + USUAL_VIEW if end is None else end
+    if not begin < until <= begin + MOST_STEPS * step:
+        raise LimitExceededError(
+            f"From {begin:%Y-%m-%dT%H:%M:%SZ} to {until:%Y-%m-%dT%H:%M:%SZ} must be 1 to {MOST_STEPS} steps. "
+            "Give another `from` or `to`, or a longer `step`."
+        )
+    cards = bookable(await uow.bookings.cards(max(begin, now), max(until, now)), now)
+    return FreeOverTime(begin, until, step, free_counts(cards, begin, until, step))

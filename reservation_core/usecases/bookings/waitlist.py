@@ -1,0 +1,182 @@
+"""The waitlist: offering what comes free to who waits for it, and what they answer.
+
+Level-triggered: a look compares the line with the calendar, whatever made the room. Who is served is decided once more
+under the locks under which bookings are made, with the policy as it is then; who is not permitted keeps their place.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from math import inf
+
+from reservation_core.domain.bookings.card_choice import bookable, choose
+from reservation_core.domain.bookings.changes import Accepted, Booked, BookingEvent, Declined, Offered
+from reservation_core.domain.bookings.life import decide
+from reservation_core.domain.bookings.nouns import Booking
+from reservation_core.domain.bookings.waitlist import Turn, WaitingRequest, WaitlistPass, WaitlistState
+from reservation_core.domain.errors import CalendarConflictError
+from reservation_core.domain.model import BookingStatus
+from reservation_core.ports.bookings.booking_life import WaitlistMark
+from reservation_core.ports.identities import Principal
+from reservation_core.ports.ids import IdSource
+from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
+from reservation_core.usecases.bookings.book import AROUND, cards_around, stored, type_of
+from reservation_core.usecases.bookings.booking_rules import booker, from_now, judge_for, permitted
+from reservation_core.usecases.bookings.keep_bookings import carry_out_bookings
+from reservation_core.usecases.bookings.visible_bookings import lock_owned_bookings, view_owned_booking
+
+MOST_WAITING = 20_000
+"""So many are looked at; where more wait, everybody's first requests go before anybody's later ones."""
+
+_EVERYBODY_AFTER_S = 60.0
+"""What the policy allows changes without anything coming free: so long after everybody was asked, they are again."""
+
+_SLICE_S = 0.005
+"""Looking at thousands is work: others of this process have their turn after so long."""
+
+
+class Waitlist:
+    """The waitlist as one process keeps it: what it knows from one look to the next.
+
+    `offer` is how long cards are kept for an answer. A look that takes longer than `at_most_s` is gone on with by the
+    next: everybody who waits has their turn, however many they are, and whatever else is to be done goes on.
+    """
+
+    def __init__(self, uow_factory: UnitOfWorkFactory, ids: IdSource, offer: timedelta, at_most_s: float = inf) -> None:
+        self._uow = uow_factory
+        self._ids = ids
+        self._offer = offer
+        self._at_most_s = at_most_s
+        self._line = WaitlistState()
+        self._mark: WaitlistMark | None = None
+        self._requests: list[WaitingRequest] = []
+        self._turns: WaitlistPass | None = None
+        self._everybody_at = -inf
+        self._one_at_a_time = asyncio.Lock()
+        self._asked = False
+
+    async def serve(self) -> int:
+        """Look whether something came free for who waits; returns how many were offered or given something.
+
+        One look at a time: who asks while another is about to begin leaves it to that.
+        """
+        if self._asked:
+            return 0
+        self._asked = True
+        try:
+            await self._one_at_a_time.acquire()
+        finally:
+            self._asked = False
+        try:
+            return await self._look()
+        except BaseException:
+            self._turns = None
+            self._line.forget()
+            raise
+        finally:
+            self._one_at_a_time.release()
+
+    async def _look(self) -> int:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._at_most_s
+        if self._turns is None:
+            self._turns = await self._begin(loop.time())
+        served = 0
+        rest_at = loop.time() + _SLICE_S
+        while not self._turns.over and loop.time() < until:
+            turn = self._turns.look()
+            if turn is not None:
+                served += await self._serve(turn, self._turns)
+            elif loop.time() >= rest_at:
+                await asyncio.sleep(0)
+                rest_at = loop.time() + _SLICE_S
+        if self._turns.over:
+            self._line.end(self._turns)
+            self._turns = None
+        return served
+
+    async def _begin(self, at: float) -> WaitlistPass:
+        """A new pass."""
+        async with self._uow() as uow:
+            mark = await uow.booking_life.waitlist_mark()
+            if mark != self._mark:
+                self._requests = await uow.booking_life.waiting(MOST_WAITING)
+                self._mark = mark
+            now = await uow.now()
+            ahead = [each for each in self._requests if each.span.start > now]
+            if not ahead:
+                return WaitlistPass((), (), now)
+            start = min(each.span.start for each in ahead) - AROUND
+            cards = bookable(await uow.bookings.cards(start, max(each.span.end for each in ahead) + AROUND), now)
+        everybody = at >= self._everybody_at + _EVERYBODY_AFTER_S
+        if everybody:
+            self._everybody_at = at
+        return self._line.begin(ahead, cards, now, everybody=everybody)
+
+    async def _serve(self, turn: Turn, turns: WaitlistPass) -> bool:
+        try:
+            async with self._uow() as uow:
+                if await _serve(uow, turn, self._ids, self._offer):
+                    return True
+        except CalendarConflictError:
+            return False  # somebody else was quicker; it keeps its place
+        turns.pass_over()
+        return False
+
+
+async def _serve(uow: UnitOfWork, turn: Turn, ids: IdSource, offer: timedelta) -> bool:
+    """Offer or book what came free, if it is still so. What has come free since the pass began is for the next pass."""
+    request = turn.request
+    # Who has left the project since asks for nothing new: what was asked for goes on.
+    who = replace(await booker(uow, request.user_id, request.user, request.project), foreign=False)
+    if who.disabled:
+        return False  # it is about to be cancelled
+    booking = (await uow.bookings.lock([request.id])).get(request.id)
+    if booking is None or booking.status is not BookingStatus.WAITING or booking.span != request.span:
+        return False
+    now = await uow.now()
+    cards = [card for card in await cards_around(uow, booking.span, now) if card.gpu_id in turn.among]
+    judge = await judge_for(uow, who, booking.wanted, cards, now, replaces=booking.id)
+    # It was asked for in time: how near its start is by now does not speak against it.
+    able, _ = permitted(judge, cards, booking.span, keeps_start=True)
+    chosen = choose(able, booking.wanted, *from_now(booking.span, now)) if able else None
+    if chosen is None:
+        return False
+    gpu_type = type_of(able, chosen)
+    event = Booked(chosen, gpu_type) if booking.auto_accept else Offered(chosen, gpu_type, now + offer)
+    change = decide(booking, event, now)
+    if change is None:
+        return False
+    await carry_out_bookings(uow, [change], ids)
+    return True
+
+
+async def accept(
+    uow: UnitOfWork, principal: Principal, booking_id: str, expected_version: int | None, ids: IdSource
+) -> Booking:
+    """Take what is offered. Raises NotFoundError, StaleVersionError, NotOfferedError, AlreadyFinalError."""
+    return await _answer(uow, principal, booking_id, expected_version, ids, Accepted)
+
+
+async def decline(
+    uow: UnitOfWork, principal: Principal, booking_id: str, expected_version: int | None, ids: IdSource
+) -> Booking:
+    """Don't take what is offered: it is over, and the next has it. Raises as `accept` does."""
+    return await _answer(uow, principal, booking_id, expected_version, ids, Declined)
+
+
+async def _answer(
+    uow: UnitOfWork,
+    principal: Principal,
+    booking_id: str,
+    expected_version: int | None,
+    ids: IdSource,
+    event_of: Callable[[str], BookingEvent],
+) -> Booking:
+    await view_owned_booking(uow, principal, booking_id)
+    [booking] = await lock_owned_bookings(uow, principal, [booking_id], booking_id, expected_version)
+    change = decide(booking, event_of(principal.user), await uow.now())
+    if change is not None:
+        await carry_out_bookings(uow, [change], ids)
+    return await stored(uow, booking_id)

@@ -1,0 +1,106 @@
+"""Which slots are offered to whom: those that the rules would have, also for who answers a minute later."""
+
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reservation_core.domain.bookings.card_choice import BookableCard
+from reservation_core.domain.bookings.nouns import Span, Wanted
+from reservation_core.domain.limits import NO_POLICY, Policy, PolicyRule, Relaxation, RuleName, Rules, Scope
+from reservation_core.domain.model import ReservationKind
+from reservation_core.domain.rules import Holding, UsageView
+from reservation_core.usecases.bookings.booking_rules import Booker, Judge, slots_near
+
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+NOW = datetime(2030, 1, 1, 12, 0, 30, tzinfo=UTC)
+THIS_MINUTE = NOW.replace(second=0)
+CARDS = [BookableCard(number, "a", number, ("h100", "t4")[number % 2], True) for number in range(4)]
+
+
+def judge(policy: Policy, gpus: int = 1, *, foreign: bool = False, usage: UsageView = UsageView()) -> Judge:  # noqa: B008
+    who = Booker(1, "alice", "vision" if foreign else None, foreign)
+    return Judge(who, Wanted(gpus), policy, usage, NOW)
+
+
+def policy(rules: Rules, scope: Scope = Scope()) -> Policy:  # noqa: B008
+    return Policy([PolicyRule(scope, rules)])
+
+
+def near(who: Judge, wish: Span) -> list[Span]:
+    broken = who.broken("h100", wish)
+    return [Span(*each) for each in slots_near(who, CARDS, wish, broken)]
+
+
+def span(start: datetime, length: timedelta = HOUR) -> Span:
+    return Span(start, start + length)
+
+
+times = st.integers(1, 600).map(lambda each: each * MINUTE)
+maybe = st.none() | times
+relaxed = st.none() | st.tuples(
+    times, st.sets(st.sampled_from([RuleName.MIN_NOTICE, RuleName.MAX_DURATION]), min_size=1)
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(maybe, maybe, maybe, relaxed, st.integers(-120, 900), times, st.integers(0, 2))
+def test_whatever_is_offered_can_be_had_for_a_minute(
+    min_notice: timedelta | None,
+    max_duration: timedelta | None,
+    max_advance: timedelta | None,
+    exception: tuple[timedelta, set[RuleName]] | None,
+    start: int,
+    length: timedelta,
+    held: int,
+) -> None:
+    rules = Rules(
+        min_notice=min_notice, max_duration=max_duration, max_advance=max_advance, max_gpus=2,
+        relaxed_if_starts_within=None if exception is None else (Relaxation(exception[0], frozenset(exception[1])),),
+    )  # fmt: skip
+    holdings = [
+        Holding(f"bkg-{n}", ReservationKind.BOOKING, "alice", None, "t4", 1, NOW + n * HOUR, NOW + (n + 2) * HOUR)
+        for n in range(held)
+    ]
+    who = judge(policy(rules), usage=UsageView(tuple(holdings)))
+    wish = span(THIS_MINUTE + start * MINUTE, length)
+    found = near(who, wish)
+    assert all(each.length == length for each in found)
+    for each in found:
+        for answered in (NOW, NOW + 59 * MINUTE / 60):
+            then = judge(policy(rules), usage=UsageView(tuple(holdings)))
+            then = Judge(then.who, then.wanted, then.policy, then.usage, answered)
+            assert any(not then.broken(gpu_type, each) for gpu_type in ("h100", "t4"))
+    if exception is None and max_duration is not None and length > max_duration:
+        assert found == []
+    if max_duration is None and max_advance is None:
+        assert found
+
+
+def test_the_first_slot_after_the_notice_is_offered_to_who_needs_a_moment() -> None:
+    found = near(judge(policy(Rules(min_notice=5 * HOUR))), span(THIS_MINUTE + HOUR))
+    assert found[0].start == THIS_MINUTE + 5 * HOUR + 2 * MINUTE
+
+
+def test_only_the_distance_counts() -> None:
+    wish = span(THIS_MINUTE + 10 * HOUR)
+    busy = [BookableCard(each.gpu_id, each.node, each.index, each.gpu_type, True, ()) for each in CARDS]
+    found = slots_near(judge(NO_POLICY), busy, wish, [])
+    assert [start for start, _ in found] == [wish.start + n * HOUR for n in (-2, -1, 0, 1)]
+
+
+def test_a_type_on_which_it_is_too_long_is_not_looked_at() -> None:
+    short = policy(Rules(max_duration=HOUR), Scope(gpu_type="h100"))
+    assert judge(short).conceivable({"h100", "t4"}, 2 * HOUR) == {"t4"}
+    assert judge(short).conceivable({"h100", "t4"}, HOUR) == {"h100", "t4"}
+    # A rule that helps itself with time excludes nothing, and neither does one with an exception for now.
+    assert judge(policy(Rules(min_notice=HOUR))).conceivable({"h100"}, HOUR) == {"h100"}
+    excepted = Rules(
+        max_duration=HOUR, relaxed_if_starts_within=(Relaxation(HOUR, frozenset({RuleName.MAX_DURATION})),)
+    )
+    assert judge(policy(excepted)).conceivable({"h100"}, 2 * HOUR) == {"h100"}
+
+
+def test_who_is_not_in_the_project_is_offered_nothing() -> None:
+    assert near(judge(NO_POLICY, foreign=True), span(THIS_MINUTE + HOUR)) == []
