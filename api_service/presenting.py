@@ -35,9 +35,9 @@ from reservation_core.domain.token_scopes import in_order
 from reservation_core.ports.audit import RecordedEvent
 from reservation_core.ports.events import EventRecord
 from reservation_core.ports.identities import Principal, TokenRecord, UserRecord
-from reservation_core.ports.inventory import GpuView, NodeView
 from reservation_core.ports.jobs.reservations import JobView
 from reservation_core.ports.jobs.unknown_pods import UnknownPod
+from reservation_core.ports.nodes.inventory import GpuView, NodeView
 from reservation_core.ports.queues import DeadLetter
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import structlog
 
 from reservation_core.runtime.wiring import Runtime
-from reservation_core.usecases.update_inventory import update_inventory
+from reservation_core.usecases.nodes.update_inventory import update_inventory
 
 _log = structlog.get_logger(__name__)
 

@@ -13,8 +13,8 @@ from api_service.sight import Sight, sight_of
 from reservation_core.contracts.base import Page
 from reservation_core.contracts.jobs import QueuePage, WaitingTotal
 from reservation_core.contracts.nodes import GpuOut, NodeOut
-from reservation_core.ports.inventory import GpuView
 from reservation_core.ports.jobs.reservations import JobView
+from reservation_core.ports.nodes.inventory import GpuView
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.jobs.visible_jobs import visible_user
 

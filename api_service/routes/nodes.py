@@ -11,7 +11,7 @@ from api_service.idempotency import Answer, once
 from api_service.services import Caller, Served
 from reservation_core.contracts.nodes import NodeCordon, NodeFence, NodeOut
 from reservation_core.ports.transactions import UnitOfWork
-from reservation_core.usecases import cordon_node, fence_node
+from reservation_core.usecases.nodes import cordon_node, fence_node
 
 router = APIRouter(prefix="/v1/nodes", tags=["operators"])
 

@@ -8,7 +8,7 @@ from typing import assert_never
 
 from api_service.sight import Sight
 from reservation_core.domain.model import GpuState, ReservationKind
-from reservation_core.ports.cards_now import CardHold, CardNow
+from reservation_core.ports.nodes.cards_now import CardHold, CardNow
 
 
 class TileState(StrEnum):

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from api_service.web.card_tiles import OUT_OF_USE, TileState, state_of
 from reservation_core.domain.bookings.nouns import FreeSlot
-from reservation_core.ports.cards_now import CardNow, NodeNow
+from reservation_core.ports.nodes.cards_now import CardNow, NodeNow
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from api_service.web.card_tiles import TileState, TileWriter
 from api_service.web.fleet import FleetNode
 from api_service.web.rendering import Templates
 from api_service.web.words import clock
-from reservation_core.ports.cards_now import CardNow
+from reservation_core.ports.nodes.cards_now import CardNow
 
 _KEPT = 20_000
 

@@ -19,10 +19,10 @@ from reservation_core.ports.entitlements import Entitlements
 from reservation_core.ports.events import Events
 from reservation_core.ports.idempotency import Idempotency
 from reservation_core.ports.identities import Identities
-from reservation_core.ports.inventory import Inventory
 from reservation_core.ports.jobs.pod_logs import PodLogs
 from reservation_core.ports.jobs.reservations import Reservations
 from reservation_core.ports.jobs.unknown_pods import UnknownPods
+from reservation_core.ports.nodes.inventory import Inventory
 from reservation_core.ports.notices import Notices
 from reservation_core.ports.planning.measurements import Measurements
 from reservation_core.ports.planning.planning import Planning

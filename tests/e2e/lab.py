@@ -28,7 +28,7 @@ from reservation_core.runtime.wiring import Runtime, open_cluster, open_runtime
 from reservation_core.usecases.bookings.keep_bookings import BookingKeeping
 from reservation_core.usecases.bookings.waitlist import Waitlist
 from reservation_core.usecases.keep_calendar import keep_calendar
-from reservation_core.usecases.update_inventory import update_inventory
+from reservation_core.usecases.nodes.update_inventory import update_inventory
 from reservation_expiry.expire import run_once as expire_once
 from reservation_processor.process import run as process
 from tests.e2e.ledger import assert_in_order

@@ -17,7 +17,7 @@ from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.identities import Principal
 from reservation_core.runtime.settings import StandaloneSettings
 from reservation_core.runtime.wiring import open_runtime
-from reservation_core.usecases.update_inventory import update_inventory
+from reservation_core.usecases.nodes.update_inventory import update_inventory
 from reservation_processor.leading import pause
 from tests.faults.invariants import assert_never_doubled, waiting_messages
 from tests.faults.records import Records

@@ -25,7 +25,7 @@ from reservation_core.runtime.settings import StandaloneSettings
 from reservation_core.runtime.wiring import Runtime, open_runtime
 from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.jobs.submit import prepare, submit
-from reservation_core.usecases.update_inventory import update_inventory
+from reservation_core.usecases.nodes.update_inventory import update_inventory
 from reservation_expiry.expire import run_once as expire_once
 from reservation_processor.process import run as process
 from tests.faults.records import Records

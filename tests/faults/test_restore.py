@@ -8,8 +8,8 @@ from sqlalchemy import make_url, text
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from reservation_core.domain.model import JobStatus, ReasonCode
-from reservation_core.ports.inventory import GpuView
 from reservation_core.ports.jobs.reservations import JobView
+from reservation_core.ports.nodes.inventory import GpuView
 from reservation_core.ports.wakeups import Channel
 from tests.faults.invariants import assert_never_doubled, assert_nothing_left
 from tests.faults.system import System, open_system

@@ -15,7 +15,7 @@ from api_service.web.node_markup import Look
 from api_service.web.routing import WebRoute
 from api_service.web.visit import Visit
 from api_service.web.words import clock
-from reservation_core.ports.cards_now import CardNow
+from reservation_core.ports.nodes.cards_now import CardNow
 
 LARGE_UP_TO = 64
 """So many cards are shown with words, more as small tiles."""

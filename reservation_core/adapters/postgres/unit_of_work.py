@@ -25,11 +25,11 @@ from reservation_core.adapters.postgres.entitlements import PostgresEntitlements
 from reservation_core.adapters.postgres.events import PostgresEvents
 from reservation_core.adapters.postgres.idempotency import PostgresIdempotency
 from reservation_core.adapters.postgres.identities import PostgresIdentities
-from reservation_core.adapters.postgres.inventory import PostgresInventory
 from reservation_core.adapters.postgres.jobs.pod_locks import check_still_held, held
 from reservation_core.adapters.postgres.jobs.pod_logs import PostgresPodLogs
 from reservation_core.adapters.postgres.jobs.reservations import PostgresReservations
 from reservation_core.adapters.postgres.jobs.unknown_pods import PostgresUnknownPods
+from reservation_core.adapters.postgres.nodes.inventory import PostgresInventory
 from reservation_core.adapters.postgres.notices import PostgresNotices
 from reservation_core.adapters.postgres.planning.measurements import PostgresMeasurements
 from reservation_core.adapters.postgres.planning.planning import PostgresPlanning

@@ -23,7 +23,7 @@ from reservation_core.ports.jobs.unknown_pods import UnknownPod
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.changing import carry_out
-from reservation_core.usecases.fence_node import without_power
+from reservation_core.usecases.nodes.fence_node import without_power
 
 NOT_IN_LEDGER = "The ledger has no reservation of this name."
 NOT_AS_ITS_ROW = "Its reservation is not at an attempt that could have led to this pod."

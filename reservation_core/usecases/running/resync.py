@@ -14,7 +14,7 @@ from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster
 from reservation_core.ports.transactions import UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
-from reservation_core.usecases.fence_node import end_cut_off
+from reservation_core.usecases.nodes.fence_node import end_cut_off
 from reservation_core.usecases.running.adopt import AccountReport, AccountRules, Accounts
 from reservation_core.usecases.running.observe import observe
 

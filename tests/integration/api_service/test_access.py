@@ -15,7 +15,7 @@ from api_service.web.page_list import WEB_ROUTES
 from reservation_core.domain.limits import Rules, Scope
 from reservation_core.ports.jobs.unknown_pods import UnknownPod
 from reservation_core.runtime.wiring import Runtime
-from reservation_core.usecases.update_inventory import update_inventory
+from reservation_core.usecases.nodes.update_inventory import update_inventory
 from tests.integration.api_service.calendars import asked, at
 from tests.integration.api_service.people import NOBODIES, People, submitted
 

@@ -23,7 +23,7 @@ from reservation_core.ports.jobs.unknown_pods import UnknownPod
 from reservation_core.runtime.settings import ApiSettings
 from reservation_core.runtime.sign_in import open_signing_in
 from reservation_core.runtime.wiring import Runtime, open_runtime
-from reservation_core.usecases.update_inventory import update_inventory
+from reservation_core.usecases.nodes.update_inventory import update_inventory
 from tests.integration.api_service.calendars import asked, at
 from tests.integration.api_service.newcomers import by_id_token
 from tests.integration.api_service.people import JOB, submitted

@@ -12,7 +12,7 @@ from reservation_core.domain.bookings.changes import DecidedBookingChange
 from reservation_core.domain.changes import Record
 from reservation_core.runtime.reading import PrimaryReads
 from reservation_core.runtime.wiring import Runtime
-from reservation_core.usecases.update_inventory import update_inventory
+from reservation_core.usecases.nodes.update_inventory import update_inventory
 
 HOUR = timedelta(hours=1)
 

@@ -28,7 +28,7 @@ from reservation_core.domain.model import FINAL_STATUSES, JobStatus, Role
 from reservation_core.runtime.settings import KubernetesSettings, StandaloneSettings
 from reservation_core.runtime.sign_in import open_signing_in
 from reservation_core.runtime.wiring import Runtime, open_runtime
-from reservation_core.usecases.update_inventory import update_inventory
+from reservation_core.usecases.nodes.update_inventory import update_inventory
 from reservation_processor.process import run as process
 from tests.kubernetes.api_server import ApiServer
 from tests.waiting import PATIENCE_S, eventually_sync

@@ -24,7 +24,7 @@ from reservation_core.runtime.promised_cards import PromisedCards
 from reservation_core.runtime.settings import StandaloneSettings
 from reservation_core.runtime.wiring import Runtime, open_runtime
 from reservation_core.usecases.jobs.submit import prepare, submit
-from reservation_core.usecases.update_inventory import update_inventory
+from reservation_core.usecases.nodes.update_inventory import update_inventory
 from reservation_expiry.expire import run_once as expire_once
 from reservation_processor import ending, leading
 from reservation_processor.process import run

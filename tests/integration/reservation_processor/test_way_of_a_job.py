@@ -10,14 +10,14 @@ import pytest
 from reservation_core.contracts.jobs import JobSubmit
 from reservation_core.domain.model import JobStatus, PodName, Role
 from reservation_core.ports.identities import Principal
-from reservation_core.ports.inventory import GpuView
 from reservation_core.ports.jobs.reservations import JobView
+from reservation_core.ports.nodes.inventory import GpuView
 from reservation_core.runtime.settings import StandaloneSettings
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.jobs.extend import extend
 from reservation_core.usecases.jobs.submit import prepare, submit
-from reservation_core.usecases.update_inventory import update_inventory
+from reservation_core.usecases.nodes.update_inventory import update_inventory
 from reservation_expiry.expire import run_once as expire_once
 from reservation_processor.process import run
 from tests.waiting import eventually

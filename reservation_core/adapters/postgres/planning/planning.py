@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres import direct
 from reservation_core.adapters.postgres.jobs.reservations import LEDGER_CONSTRAINTS, violates
-from reservation_core.adapters.postgres.node_links import node_links
+from reservation_core.adapters.postgres.nodes.node_links import node_links
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.adapters.postgres.shared_clock import SharedClock, counted_by
 from reservation_core.adapters.postgres.silent_sessions import row_unless_held_up

@@ -11,7 +11,7 @@ from reservation_core.adapters.postgres.wakeups import PostgresWakeups
 from reservation_core.domain.model import Role
 from reservation_core.ports.identities import Principal
 from reservation_core.usecases.end_pods import PodEndRules
-from reservation_core.usecases.update_inventory import update_inventory
+from reservation_core.usecases.nodes.update_inventory import update_inventory
 from tests.clocks import START, SettableClock
 from tests.database_clock import DatabaseClock
 from tests.integration.reservation_core.usecases.booking_world import BookingWorld

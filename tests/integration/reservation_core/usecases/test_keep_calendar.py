@@ -11,11 +11,11 @@ from reservation_core.ports.transactions import HeldPods, UnitOfWork, UnitOfWork
 from reservation_core.usecases.bookings.cancel import cancel_booking
 from reservation_core.usecases.bookings.waitlist import Waitlist
 from reservation_core.usecases.keep_calendar import CalendarReport, keep_calendar
-from reservation_core.usecases.update_inventory import update_inventory
+from reservation_core.usecases.nodes.update_inventory import update_inventory
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, BookingWorld
 from tests.integration.reservation_core.usecases.bookings.test_keep_bookings import running_within
-from tests.integration.reservation_core.usecases.test_maintenance import GRACE, planned, wanted
+from tests.integration.reservation_core.usecases.nodes.test_maintenance import GRACE, planned, wanted
 
 NINE = START + 24 * HOUR
 OFFER = timedelta(minutes=30)

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from reservation_core.domain.model import GpuState, ReservationKind
-from reservation_core.ports.cards_now import CardHold, CardNow, NodeNow
+from reservation_core.ports.nodes.cards_now import CardHold, CardNow, NodeNow
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

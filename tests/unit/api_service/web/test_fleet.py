@@ -10,7 +10,7 @@ from api_service.web.card_tiles import OUT_OF_USE, TileState, state_of
 from api_service.web.fleet import FleetPicture, counts, fleet_of, openings_of, with_openings
 from reservation_core.domain.bookings.nouns import FreeSlot, Span
 from reservation_core.domain.model import GpuState
-from reservation_core.ports.cards_now import CardNow, NodeNow
+from reservation_core.ports.nodes.cards_now import CardNow, NodeNow
 from tests.unit.api_service.web.fleets import ADA, BOB, HOUR, NOW, card, hold, node
 
 

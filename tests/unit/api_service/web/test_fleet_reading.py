@@ -11,7 +11,7 @@ import pytest
 
 from api_service.web.fleet_reading import OLDEST, OPENINGS_EVERY, FleetReader
 from reservation_core.domain.bookings.card_choice import KnownCard
-from reservation_core.ports.cards_now import NodeNow
+from reservation_core.ports.nodes.cards_now import NodeNow
 from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWorkFactory
 from tests.unit.api_service.web.fleets import HOUR, NOW, card, hold, node
 from tests.virtual_time import run_virtually

@@ -12,12 +12,12 @@ from reservation_core.adapters.postgres.queries import statement
 from reservation_core.domain.errors import NotBookableError
 from reservation_core.domain.model import JobStatus, PodPhase
 from reservation_core.ports.jobs.reservations import JobView
-from reservation_core.usecases.maintenance import keep_windows, plan_window
+from reservation_core.usecases.nodes.maintenance import keep_windows, plan_window
 from reservation_core.usecases.planning.planner import Planner
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, MINUTE, BookingWorld
+from tests.integration.reservation_core.usecases.nodes.test_maintenance import wanted
 from tests.integration.reservation_core.usecases.planning.test_slots import plan
-from tests.integration.reservation_core.usecases.test_maintenance import wanted
 from tests.integration.reservation_core.usecases.world import World, pod
 
 DAY = timedelta(days=1)

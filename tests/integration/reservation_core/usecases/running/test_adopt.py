@@ -10,8 +10,8 @@ import pytest
 from reservation_core.domain.model import JobStatus, PodHolding, PodPhase, PodPlace, PodStatus
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.jobs.unknown_pods import UnknownPod
+from reservation_core.usecases.nodes.update_inventory import update_inventory
 from reservation_core.usecases.running.adopt import AccountReport, AccountRules, Accounts
-from reservation_core.usecases.update_inventory import update_inventory
 from tests.integration.reservation_core.usecases.world import World, pod
 from tests.waiting import PATIENCE_S
 

@@ -13,8 +13,8 @@ from reservation_core.domain.model import JobStatus, PodPhase, PodSpec, Reason, 
 from reservation_core.ports.cluster import ClusterUnavailableError, PodRefusedError
 from reservation_core.ports.queues import NotYetError
 from reservation_core.usecases.jobs.cancel import cancel
+from reservation_core.usecases.nodes.update_inventory import update_inventory
 from reservation_core.usecases.running.perform_pod_operations import LaunchRules, perform
-from reservation_core.usecases.update_inventory import update_inventory
 from tests.integration.reservation_core.usecases.world import ALLOWANCE, LAUNCH, World, pod
 from tests.waiting import PATIENCE_S
 

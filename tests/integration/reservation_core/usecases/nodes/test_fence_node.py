@@ -13,11 +13,11 @@ from reservation_core.domain.errors import (
 )
 from reservation_core.domain.model import JobStatus, PodPhase, ReasonCode, Role
 from reservation_core.ports.identities import Principal
-from reservation_core.ports.inventory import NodeView
-from reservation_core.usecases.fence_node import end_cut_off, fence, unfence
+from reservation_core.ports.nodes.inventory import NodeView
 from reservation_core.usecases.jobs.cancel import cancel
+from reservation_core.usecases.nodes.fence_node import end_cut_off, fence, unfence
+from reservation_core.usecases.nodes.update_inventory import update_inventory
 from reservation_core.usecases.running.resync import Resync, ResyncRules
-from reservation_core.usecases.update_inventory import update_inventory
 from tests.integration.reservation_core.usecases.world import LAUNCH, World, pod
 
 RESYNC = ResyncRules(

@@ -16,7 +16,7 @@ from reservation_core.domain.errors import (
     NotFoundError,
 )
 from reservation_core.domain.model import BookingStatus, GpuState, JobStatus, PodPhase
-from reservation_core.usecases.maintenance import (
+from reservation_core.usecases.nodes.maintenance import (
     end_window,
     keep_windows,
     plan_window,
@@ -24,7 +24,7 @@ from reservation_core.usecases.maintenance import (
     take_in_joined,
     view_window,
 )
-from reservation_core.usecases.update_inventory import update_inventory
+from reservation_core.usecases.nodes.update_inventory import update_inventory
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, MINUTE, BookingWorld
 from tests.integration.reservation_core.usecases.bookings.test_keep_bookings import running_within, within

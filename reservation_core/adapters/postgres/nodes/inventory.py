@@ -8,20 +8,20 @@ from typing import Any
 from sqlalchemy import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from reservation_core.adapters.postgres.cards_now import node_now_of
+from reservation_core.adapters.postgres.nodes.cards_now import node_now_of
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.contracts.queue_messages import JobMessage
 from reservation_core.domain.cards.link_words import read_links
 from reservation_core.domain.changes import SYSTEM
 from reservation_core.domain.inventory import InventoryChange, KnownGpu, KnownNode, Reconciliation, reconcile
 from reservation_core.domain.model import ForeignPod, GpuCondition, GpuState, NodeReport
-from reservation_core.ports.cards_now import NodeNow
-from reservation_core.ports.inventory import Cordon, Fence, GpuView, NodeRecord, NodeView
+from reservation_core.ports.nodes.cards_now import NodeNow
+from reservation_core.ports.nodes.inventory import Cordon, Fence, GpuView, NodeRecord, NodeView
 from reservation_core.ports.queues import Queue, QueueName
 
 
 class PostgresInventory:
-    """See ports.inventory.Inventory."""
+    """See ports.nodes.inventory.Inventory."""
 
     def __init__(self, connection: AsyncConnection, queue: Queue) -> None:
         self._connection = connection

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 
-from reservation_core.adapters.postgres.inventory import PostgresInventory
+from reservation_core.adapters.postgres.nodes.inventory import PostgresInventory
 from reservation_core.domain.model import GpuState, ReservationKind
 
 HOUR = timedelta(hours=1)

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from reservation_core.domain.cards.link_words import Links
 from reservation_core.domain.model import ForeignPod, GpuState, NodeReport
-from reservation_core.ports.cards_now import NodeNow
+from reservation_core.ports.nodes.cards_now import NodeNow
 
 
 @dataclass(frozen=True, slots=True)

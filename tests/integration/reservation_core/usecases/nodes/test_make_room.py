@@ -11,7 +11,7 @@ from reservation_core.usecases.bookings.cancel import cancel_booking
 from reservation_core.usecases.bookings.waitlist import Waitlist
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, MINUTE, BookingWorld
-from tests.integration.reservation_core.usecases.test_maintenance import (
+from tests.integration.reservation_core.usecases.nodes.test_maintenance import (
     NINE,
     fates,
     places,

@@ -7,7 +7,7 @@ from sqlalchemy import Row
 
 from reservation_core.domain.calendar import to_moment
 from reservation_core.domain.model import GpuState, ReservationKind
-from reservation_core.ports.cards_now import CardHold, CardNow, NodeNow
+from reservation_core.ports.nodes.cards_now import CardHold, CardNow, NodeNow
 
 
 def node_now_of(row: Row[Any], known: NodeNow | None) -> NodeNow:

@@ -14,7 +14,7 @@ from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.model import JobStatus, PodName, PodStatus, Reservation
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.identities import Principal
-from reservation_core.ports.inventory import NodeView
+from reservation_core.ports.nodes.inventory import NodeView
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.changing import carry_out

@@ -8,10 +8,10 @@ import pytest
 from reservation_core.domain.errors import ForbiddenError, NotFoundError
 from reservation_core.domain.model import JobStatus, ReasonCode, Role
 from reservation_core.ports.identities import Principal
-from reservation_core.ports.inventory import NodeView
-from reservation_core.usecases.cordon_node import cordon, uncordon
+from reservation_core.ports.nodes.inventory import NodeView
+from reservation_core.usecases.nodes.cordon_node import cordon, uncordon
+from reservation_core.usecases.nodes.update_inventory import update_inventory
 from reservation_core.usecases.planning.planner import Planner
-from reservation_core.usecases.update_inventory import update_inventory
 from tests.integration.reservation_core.usecases.world import World
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from reservation_core.domain.errors import NotFoundError
 from reservation_core.ports.identities import Principal
-from reservation_core.ports.inventory import Cordon, NodeRecord, NodeView
+from reservation_core.ports.nodes.inventory import Cordon, NodeRecord, NodeView
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.users import require_admin

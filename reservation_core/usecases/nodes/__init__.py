@@ -1,0 +1,1 @@
+"""The inventory, cordons, fences and maintenance windows."""
