@@ -7,7 +7,7 @@ is remembered along with it, of those who have named one: the database says it a
 
 from collections.abc import Set
 
-from reservation_core.domain.limits import Policy
+from reservation_core.domain.policy.limits import Policy
 from reservation_core.ports.transactions import UnitOfWorkFactory
 from reservation_core.runtime.loops import Loop
 

@@ -28,12 +28,12 @@ from reservation_core.contracts.schedulability import (
     Schedulability,
     SeedSchedulability,
 )
-from reservation_core.domain.limits import Limits
 from reservation_core.domain.model import ReservationKind
-from reservation_core.domain.usage import GpuTime, UsageBy, UsageLine, UsageReport
-from reservation_core.ports.policies import Project, StoredRule
-from reservation_core.usecases.explain import Explained
-from reservation_core.usecases.policy_preview import PolicyPreview
+from reservation_core.domain.policy.limits import Limits
+from reservation_core.domain.policy.usage import GpuTime, UsageBy, UsageLine, UsageReport
+from reservation_core.ports.policy.policies import Project, StoredRule
+from reservation_core.usecases.policy.explain import Explained
+from reservation_core.usecases.policy.policy_preview import PolicyPreview
 from reservation_core.usecases.schedulability import UserVerdict
 
 _HOUR = Decimal(3600)

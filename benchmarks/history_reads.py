@@ -11,7 +11,7 @@ from typing import Any
 
 from reservation_core.adapters.postgres.audit import LOOKED_AT, LOOKED_AT_OF_ONE
 from reservation_core.adapters.postgres.bookings.bookings import EVERY_STATUS
-from reservation_core.domain.usage import partition_steps, steps_of
+from reservation_core.domain.policy.usage import partition_steps, steps_of
 
 Values = Mapping[str, Any]
 

@@ -18,7 +18,7 @@ from reservation_core.contracts.policy import (
     UsageOut,
     UsageSeriesOut,
 )
-from reservation_core.domain.usage import UsageBy
+from reservation_core.domain.policy.usage import UsageBy
 
 
 class PolicyCalls(Calls):

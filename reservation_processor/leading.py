@@ -20,9 +20,9 @@ from reservation_core.runtime.retention import remove_old_once
 from reservation_core.runtime.settings import ProcessorSettings, UnknownPodRule
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.planning.planner import Planner, PlannerRules
+from reservation_core.usecases.policy.usage import share_ranks
 from reservation_core.usecases.retention import RetentionWalk
 from reservation_core.usecases.running.resync import Resync, ResyncReport, ResyncRules
-from reservation_core.usecases.usage import share_ranks
 from reservation_processor.audit_chaining import keep_chaining
 from reservation_processor.belts import BELT
 from reservation_processor.calendar_keeping import LOOK_EVERY_S, SUM_UP_EVERY_S, look, sum_up, waitlist_of

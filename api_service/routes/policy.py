@@ -14,15 +14,15 @@ from api_service.preconditions import expected_version, version_tag
 from api_service.services import Caller, Served
 from reservation_core.contracts.base import Page
 from reservation_core.contracts.policy import ExplainRequest, Explanation, PolicyVerdict, RuleOut, RulesIn
-from reservation_core.domain.limits import Scope
 from reservation_core.domain.model import ReservationKind
-from reservation_core.domain.rules import RuleRequest
+from reservation_core.domain.policy.limits import Scope
+from reservation_core.domain.policy.rules import RuleRequest
 from reservation_core.domain.user_names import USER_NAME, folded
-from reservation_core.ports.policies import StoredRule
+from reservation_core.ports.policy.policies import StoredRule
 from reservation_core.ports.transactions import UnitOfWork
-from reservation_core.usecases import explain as explaining
-from reservation_core.usecases import policy
-from reservation_core.usecases.policy_preview import preview
+from reservation_core.usecases.policy import change_policy
+from reservation_core.usecases.policy import explain as explaining
+from reservation_core.usecases.policy.policy_preview import preview
 
 router = APIRouter(prefix="/v1/policy", tags=["policy"])
 
@@ -77,7 +77,7 @@ async def list_rules(services: Served, caller: Caller, query: Annotated[PageQuer
     key = decode(_LIST, query.cursor, (str,))
     after = "" if key is None else str(key[0])
     async with services.runtime.uow() as uow:
-        stored = await policy.visible(uow, caller)
+        stored = await change_policy.visible(uow, caller)
     found = sorted((each for each in stored if str(each.rule.scope) > after), key=lambda each: str(each.rule.scope))
     page = found[: query.limit]
     shown = Page[RuleOut](
@@ -96,7 +96,7 @@ async def list_rules(services: Served, caller: Caller, query: Annotated[PageQuer
 async def get_rules(services: Served, caller: Caller, scope: ScopeInPath) -> Response:
     """What is said for one user, project or type, or for everybody."""
     async with services.runtime.uow() as uow:
-        stored = await policy.find(uow, caller, Scope.parse(scope))
+        stored = await change_policy.find(uow, caller, Scope.parse(scope))
     return _answer(stored)
 
 
@@ -126,7 +126,9 @@ async def put_rules(
         found = await preview(services.runtime.uow, caller, Scope.parse(scope), body.rules(), expected, now)
         return Response(presenting_policy.preview(found).model_dump_json(), media_type="application/json")
     async with services.runtime.uow() as uow:
-        stored = await policy.put(uow, caller, Scope.parse(scope), body.rules(), expected, services.runtime.clock.now())
+        stored = await change_policy.put(
+            uow, caller, Scope.parse(scope), body.rules(), expected, services.runtime.clock.now()
+        )
     services.policy.forget()
     return _answer(stored)
 
@@ -142,7 +144,7 @@ async def delete_rules(request: Request, services: Served, caller: Caller, scope
     """Administrators only. Answers with what was said."""
     expected = expected_version(request)
     async with services.runtime.uow() as uow:
-        stored = await policy.delete(uow, caller, Scope.parse(scope), expected, services.runtime.clock.now())
+        stored = await change_policy.delete(uow, caller, Scope.parse(scope), expected, services.runtime.clock.now())
     services.policy.forget()
     return Response(presenting_policy.rule(stored).model_dump_json(), media_type="application/json")
 

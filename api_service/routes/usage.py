@@ -15,9 +15,9 @@ from api_service.routes.availability import QueryDuration
 from api_service.services import Caller, Served, Services
 from reservation_core.contracts.bookings import Instant
 from reservation_core.contracts.policy import UsageOut, UsageSeriesOut
-from reservation_core.domain.usage import UsageBy, steps_of
+from reservation_core.domain.policy.usage import UsageBy, steps_of
 from reservation_core.ports.identities import Principal
-from reservation_core.usecases import usage
+from reservation_core.usecases.policy import usage
 
 router = APIRouter(prefix="/v1/usage", tags=["usage"])
 

@@ -15,7 +15,7 @@ from gpu_dev.requests import checked
 from gpu_dev.session import client_for
 from gpu_dev.terminal import put
 from reservation_core.contracts.policy import ProjectCreate, RulesIn
-from reservation_core.domain.limits import RuleName
+from reservation_core.domain.policy.limits import RuleName
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 projects_app = typer.Typer(no_args_is_help=True, add_completion=False)

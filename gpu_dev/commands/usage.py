@@ -15,7 +15,7 @@ from gpu_dev.terminal import Rendered, clean, put
 from gpu_dev.times import local_now, parse_instant, zone_name
 from reservation_core.contracts.base import Wire
 from reservation_core.contracts.policy import UsageOut, UsageSeriesOut
-from reservation_core.domain.usage import UsageBy
+from reservation_core.domain.policy.usage import UsageBy
 
 app = typer.Typer(add_completion=False)
 _DATA = View[UsageOut](name=lambda found: found.by.value, columns=(Column("BY", lambda found: found.by.value),))

@@ -44,7 +44,7 @@ CREATE TABLE IF NOT EXISTS usage_pending (
     reservation_id text PRIMARY KEY
 ) WITH (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 2000);
 
--- What the closed rows of these reservations come to, hour by hour (see domain/usage.py for the words). The same
+-- What the closed rows of these reservations come to, hour by hour (see domain/policy/usage.py for the words). The same
 -- computation as the statement `usage_report`, which reads it from the ledger step by step.
 CREATE OR REPLACE FUNCTION usage_of(ids text[])
 RETURNS TABLE (hour timestamptz, user_id bigint, project text, gpu_type text, held_us numeric, used_us numeric, wasted_us numeric)

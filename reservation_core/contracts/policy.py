@@ -24,8 +24,8 @@ from reservation_core.contracts.jobs import (
     Workload,
 )
 from reservation_core.domain.bookings.nouns import LONGEST_BOOKING
-from reservation_core.domain.limits import LIFTABLE, UNLIMITED, Relaxation, RuleName, Rules
-from reservation_core.domain.usage import UsageBy
+from reservation_core.domain.policy.limits import LIFTABLE, UNLIMITED, Relaxation, RuleName, Rules
+from reservation_core.domain.policy.usage import UsageBy
 from reservation_core.domain.wall_times import WallTimeError, instant_of, read_time, zone_of
 
 LONGEST = timedelta(days=400)

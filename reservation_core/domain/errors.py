@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from reservation_core.domain.rules import RuleBreach
+from reservation_core.domain.policy.rules import RuleBreach
 
 
 class DomainError(Exception):

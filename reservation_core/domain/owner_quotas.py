@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 from pod_scheduling.domain.placement.tasks import WHOLE
 from reservation_core.domain.cards.gpu_types import UNKNOWN
-from reservation_core.domain.limits import NO_POLICY, Policy, Scope
 from reservation_core.domain.model_usage import UNSEEN, Model, ModelUsage, shown
-from reservation_core.domain.rule_words import of_scope
+from reservation_core.domain.policy.limits import NO_POLICY, Policy, Scope
+from reservation_core.domain.policy.rule_words import of_scope
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from reservation_core.domain.calendar import length_micros
 from reservation_core.domain.errors import ForbiddenError
-from reservation_core.domain.rule_words import said_moment
-from reservation_core.domain.rules import RuleBreach
+from reservation_core.domain.policy.rule_words import said_moment
+from reservation_core.domain.policy.rules import RuleBreach
 
 MICROS_AN_HOUR = 3_600_000_000
 MOST_HOURS = 1e9

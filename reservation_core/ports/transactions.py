@@ -15,7 +15,6 @@ from reservation_core.ports.bookings.bookings import Bookings, CalendarFeeds
 from reservation_core.ports.bookings.calendar_due import CalendarDue
 from reservation_core.ports.bookings.maintenance import Maintenance
 from reservation_core.ports.budgets import Budgets
-from reservation_core.ports.entitlements import Entitlements
 from reservation_core.ports.events import Events
 from reservation_core.ports.idempotency import Idempotency
 from reservation_core.ports.identities import Identities
@@ -27,11 +26,12 @@ from reservation_core.ports.notices import Notices
 from reservation_core.ports.planning.measurements import Measurements
 from reservation_core.ports.planning.planning import Planning
 from reservation_core.ports.pod_endings import PodEndings
-from reservation_core.ports.policies import Policies, Projects
+from reservation_core.ports.policy.entitlements import Entitlements
+from reservation_core.ports.policy.policies import Policies, Projects
+from reservation_core.ports.policy.usage import Usage
 from reservation_core.ports.proofs import UsedProofs
 from reservation_core.ports.queues import Queue
 from reservation_core.ports.retention import Retention
-from reservation_core.ports.usage import Usage
 from reservation_core.ports.wakeups import Channel
 
 T = TypeVar("T")

@@ -6,11 +6,11 @@ from datetime import datetime, timedelta
 
 from reservation_core.domain.booked_nodes import MOST_NODES
 from reservation_core.domain.errors import ForbiddenError
-from reservation_core.domain.limits import RuleName
 from reservation_core.domain.model import ReservationKind, Role
-from reservation_core.domain.rules import RuleRequest, check, known_from
-from reservation_core.ports.entitlements import Entitlement, NodeOfBooking
+from reservation_core.domain.policy.limits import RuleName
+from reservation_core.domain.policy.rules import RuleRequest, check, known_from
 from reservation_core.ports.identities import Principal, UserRecord
+from reservation_core.ports.policy.entitlements import Entitlement, NodeOfBooking
 from reservation_core.ports.transactions import UnitOfWork
 
 _QUOTAS = frozenset({RuleName.MAX_GPUS.value, RuleName.MAX_GPU_HOURS_PER_WEEK.value})

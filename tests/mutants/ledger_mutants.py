@@ -64,7 +64,7 @@ LEDGER = (
         MIGRATIONS + "0010_time_given_back.sql",
         "BEFORE UPDATE OF reservation_id, gpu_id, during, released_at, booking_id ON allocations",
         "BEFORE UPDATE OF rank ON allocations",
-        (POSTGRES + "test_given_back.py::test_what_was_given_back_is_history",),
+        (POSTGRES + "policy/test_given_back.py::test_what_was_given_back_is_history",),
     ),
     Mutant(
         "starts of any epoch",
@@ -173,7 +173,7 @@ LEDGER = (
     Mutant(
         "users are not locked for quotas",
         "Who decides about a user's quota locks the user first",
-        SQL + "sql/policies.sql",
+        SQL + "policy/policies.sql",
         "ORDER BY id FOR NO KEY UPDATE;",
         "ORDER BY id;",
         (
@@ -184,7 +184,7 @@ LEDGER = (
     Mutant(
         "projects are not locked for quotas",
         "Who decides about a project's quota locks the project",
-        SQL + "sql/policies.sql",
+        SQL + "policy/policies.sql",
         "ORDER BY name FOR NO KEY UPDATE;",
         "ORDER BY name;",
         (
@@ -278,7 +278,7 @@ LEDGER = (
         MIGRATIONS + "0023_long_history_triggers.sql",
         "CREATE OR REPLACE TRIGGER allocations_reopen_usage BEFORE UPDATE OF released_at ON allocations",
         "CREATE OR REPLACE TRIGGER allocations_reopen_usage BEFORE UPDATE OF created_at ON allocations",
-        ("tests/integration/reservation_core/adapters/postgres/test_usage_sums.py",),
+        ("tests/integration/reservation_core/adapters/postgres/policy/test_usage_sums.py",),
     ),
     Mutant(
         "a correction leaves the sums as they were",
@@ -286,7 +286,7 @@ LEDGER = (
         MIGRATIONS + "0023_long_history.sql",
         "                PERFORM add_to_usage_sums(ARRAY[changed], -1);",
         "                NULL;",
-        ("tests/integration/reservation_core/adapters/postgres/test_usage_sums.py",),
+        ("tests/integration/reservation_core/adapters/postgres/policy/test_usage_sums.py",),
     ),
     Mutant(
         "history goes before quotas have read it",

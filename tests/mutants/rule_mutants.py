@@ -153,18 +153,18 @@ RULES = (
     Mutant(
         "a booking takes a promised turn",
         "What was given after a slot takes nothing from it",
-        CODE + "quotas.py",
+        CODE + "policy/quota_rulings.py",
         "if reason is not None and self.in_slot(start):",
         "if False:",
-        (DOMAIN + "test_quotas.py::test_what_was_given_after_a_slot_takes_nothing_from_it",),
+        (DOMAIN + "policy/test_quota_rulings.py::test_what_was_given_after_a_slot_takes_nothing_from_it",),
     ),
     Mutant(
         "what was allowed does not count",
         "What was allowed counts for the next, in one plan",
-        CODE + "quotas.py",
+        CODE + "policy/quota_rulings.py",
         "        if reason is None:\n            self._count(start, start.asker)\n",
         "",
-        (DOMAIN + "test_quotas.py::test_what_was_allowed_counts_for_the_next",),
+        (DOMAIN + "policy/test_quota_rulings.py::test_what_was_allowed_counts_for_the_next",),
     ),
     Mutant(
         "a job outlasts its booking",

@@ -24,8 +24,8 @@ from api_service.web.rest_calls import RestProblemError
 from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.visit import Visit
 from reservation_core.contracts.policy import RulesIn
-from reservation_core.domain.limits import Scope
-from reservation_core.domain.rule_words import of_scope
+from reservation_core.domain.policy.limits import Scope
+from reservation_core.domain.policy.rule_words import of_scope
 
 _REFUSALS = (400, 403, 404, 409, 412, 422)
 _OWNERS = ("everybody", "user", "project")

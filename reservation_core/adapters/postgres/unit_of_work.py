@@ -21,7 +21,6 @@ from reservation_core.adapters.postgres.bookings.calendar_feeds import PostgresC
 from reservation_core.adapters.postgres.bookings.maintenance import PostgresMaintenance
 from reservation_core.adapters.postgres.driver_errors import told_as_unavailable
 from reservation_core.adapters.postgres.engine import STATEMENT_OPTION
-from reservation_core.adapters.postgres.entitlements import PostgresEntitlements
 from reservation_core.adapters.postgres.events import PostgresEvents
 from reservation_core.adapters.postgres.idempotency import PostgresIdempotency
 from reservation_core.adapters.postgres.identities import PostgresIdentities
@@ -34,14 +33,15 @@ from reservation_core.adapters.postgres.notices import PostgresNotices
 from reservation_core.adapters.postgres.planning.measurements import PostgresMeasurements
 from reservation_core.adapters.postgres.planning.planning import PostgresPlanning
 from reservation_core.adapters.postgres.pod_endings import PostgresPodEndings
-from reservation_core.adapters.postgres.policies import PostgresPolicies
-from reservation_core.adapters.postgres.projects import PostgresProjects
+from reservation_core.adapters.postgres.policy.entitlements import PostgresEntitlements
+from reservation_core.adapters.postgres.policy.policies import PostgresPolicies
+from reservation_core.adapters.postgres.policy.projects import PostgresProjects
+from reservation_core.adapters.postgres.policy.usage import PostgresUsage
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.adapters.postgres.retention import PostgresRetention
 from reservation_core.adapters.postgres.sealing import PLAIN, Sealing
 from reservation_core.adapters.postgres.shared_clock import SharedClock
 from reservation_core.adapters.postgres.token_budgets import PostgresBudgets
-from reservation_core.adapters.postgres.usage import PostgresUsage
 from reservation_core.adapters.postgres.used_proofs import PostgresUsedProofs
 from reservation_core.adapters.postgres.wakeups import PostgresWakeups
 from reservation_core.domain.replicas import ServerProgress

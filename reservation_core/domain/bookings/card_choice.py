@@ -18,7 +18,7 @@ from reservation_core.domain.calendar import Range, length_micros, merge, to_mic
 from reservation_core.domain.cards.card_links import Quality, card_sets, quality_alike
 from reservation_core.domain.cards.card_masks import bits
 from reservation_core.domain.cards.link_words import Links
-from reservation_core.domain.rules import RuleBreach
+from reservation_core.domain.policy.rules import RuleBreach
 
 SOON = timedelta(minutes=10)
 """A card that can't be had at this moment is not counted on for bookings that begin within this time."""

@@ -10,7 +10,7 @@ from reservation_core.domain.bookings.nouns import Booking, BookingReason, Span,
 from reservation_core.domain.changes import SYSTEM
 from reservation_core.domain.errors import AlreadyFinalError, CalendarConflictError
 from reservation_core.domain.model import BookingStatus, JobStatus, Reservation, ReservationKind
-from reservation_core.domain.quota_windows import whole_minute
+from reservation_core.domain.policy.quota_windows import whole_minute
 
 
 class WindowStatus(StrEnum):

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from reservation_core.domain.model import AllocatedGpu, BookingStatus, PodWorkload
-from reservation_core.domain.rules import RuleBreach
+from reservation_core.domain.policy.rules import RuleBreach
 
 LONGEST_BOOKING = timedelta(days=90)
 FARTHEST_START = timedelta(days=400)

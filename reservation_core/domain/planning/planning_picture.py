@@ -14,13 +14,13 @@ from reservation_core.domain.model import Gpu, GpuCondition, Node
 from reservation_core.domain.plan import Asker, Commitment, Waiting
 from reservation_core.domain.planning.open_rows import Ledger
 from reservation_core.domain.planning.waiting_line import Key, Line
+from reservation_core.domain.policy.quota_book import QuotaBook
+from reservation_core.domain.policy.quota_meters import Amount
+from reservation_core.domain.policy.rules import Holding
 from reservation_core.domain.pools.pool import Pool, Shadow
 from reservation_core.domain.pools.pool_profile import PoolProfile
 from reservation_core.domain.pools.reach import Reach
 from reservation_core.domain.pools.waiting_reasons import Capacity
-from reservation_core.domain.quota_book import QuotaBook
-from reservation_core.domain.quota_meters import Amount
-from reservation_core.domain.rules import Holding
 
 _LET_GO = 1000
 """How many who are held back and have no slot are looked at again at once."""

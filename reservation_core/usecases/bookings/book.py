@@ -19,7 +19,7 @@ from reservation_core.domain.bookings.nouns import (
 )
 from reservation_core.domain.errors import NotBookableError
 from reservation_core.domain.model import BookingStatus, PodWorkload
-from reservation_core.domain.rules import RuleBreach
+from reservation_core.domain.policy.rules import RuleBreach
 from reservation_core.domain.token_budgets import Ask, ask_for
 from reservation_core.ports.bookings.bookings import NewBooking
 from reservation_core.ports.identities import Principal

@@ -8,7 +8,7 @@ from reservation_core.domain.bookings.card_choice import BookableCard, bookable,
 from reservation_core.domain.bookings.nouns import FARTHEST_START, Booking, Skipped, Span, Wanted
 from reservation_core.domain.bookings.recurrences import Occurrence
 from reservation_core.domain.errors import NotBookableError
-from reservation_core.domain.rules import RuleBreach
+from reservation_core.domain.policy.rules import RuleBreach
 from reservation_core.domain.wall_times import zone_name
 from reservation_core.ports.bookings.bookings import NewBooking, NewSeries
 from reservation_core.ports.identities import Principal

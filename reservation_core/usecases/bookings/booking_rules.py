@@ -9,9 +9,9 @@ from reservation_core.domain.bookings.nouns import FARTHEST_START, LONGEST_BOOKI
 from reservation_core.domain.bookings.slot_search import nearest_slots
 from reservation_core.domain.calendar import to_micros
 from reservation_core.domain.errors import UnknownCallerError
-from reservation_core.domain.limits import Policy
 from reservation_core.domain.model import ReservationKind
-from reservation_core.domain.rules import (
+from reservation_core.domain.policy.limits import Policy
+from reservation_core.domain.policy.rules import (
     NOTHING_HELD,
     Holding,
     OpenBooking,

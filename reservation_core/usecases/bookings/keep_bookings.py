@@ -15,7 +15,6 @@ from reservation_core.domain.bookings.nouns import Booking
 from reservation_core.domain.changes import SYSTEM, BookingOver
 from reservation_core.domain.errors import UnknownCallerError
 from reservation_core.domain.jobs.lifecycle import decide
-from reservation_core.domain.limits import Policy
 from reservation_core.domain.model import (
     BookingStatus,
     JobStatus,
@@ -25,6 +24,7 @@ from reservation_core.domain.model import (
     Reservation,
     ReservationKind,
 )
+from reservation_core.domain.policy.limits import Policy
 from reservation_core.ports.bookings.booking_life import LeftOver
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.jobs.reservations import NewReservation

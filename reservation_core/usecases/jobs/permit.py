@@ -3,11 +3,18 @@
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from reservation_core.domain.any_type import never_on_any
 from reservation_core.domain.errors import NotPermittedError
-from reservation_core.domain.limits import QUOTAS, Policy
 from reservation_core.domain.model import JobStatus, Reservation, ReservationKind
-from reservation_core.domain.rules import RuleBreach, RuleRequest, check, known_from, never_possible, not_in_project
+from reservation_core.domain.policy.any_type import never_on_any
+from reservation_core.domain.policy.limits import QUOTAS, Policy
+from reservation_core.domain.policy.rules import (
+    RuleBreach,
+    RuleRequest,
+    check,
+    known_from,
+    never_possible,
+    not_in_project,
+)
 from reservation_core.ports.transactions import UnitOfWork
 
 

@@ -5,7 +5,6 @@ from datetime import datetime, timedelta
 
 from reservation_core.contracts.jobs import JobSubmit
 from reservation_core.domain.errors import ForbiddenError, LimitExceededError
-from reservation_core.domain.limits import NO_POLICY, Policy
 from reservation_core.domain.model import (
     JobStatus,
     PodWorkload,
@@ -14,6 +13,7 @@ from reservation_core.domain.model import (
     Reservation,
     ReservationKind,
 )
+from reservation_core.domain.policy.limits import NO_POLICY, Policy
 from reservation_core.domain.token_budgets import ask_for
 from reservation_core.ports.identities import Principal
 from reservation_core.ports.ids import IdSource

@@ -8,13 +8,13 @@ Where no rule bounds what runs, all of this is one look at a number once a secon
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
-from reservation_core.domain.limits import NO_POLICY, Policy
 from reservation_core.domain.plan import Asker, PlannedSlot, Start
 from reservation_core.domain.planning.calendar_planning import CalendarPicture
-from reservation_core.domain.quota_book import QuotaBook
-from reservation_core.domain.quota_windows import week_start
-from reservation_core.domain.quotas import Ruling, counts_hours, limits_starts
-from reservation_core.domain.rules import Holding
+from reservation_core.domain.policy.limits import NO_POLICY, Policy
+from reservation_core.domain.policy.quota_book import QuotaBook
+from reservation_core.domain.policy.quota_rulings import Ruling, counts_hours, limits_starts
+from reservation_core.domain.policy.quota_windows import week_start
+from reservation_core.domain.policy.rules import Holding
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import httpx
 import pytest
 
-from reservation_core.domain.limits import Relaxation, RuleName, Rules, Scope
+from reservation_core.domain.policy.limits import Relaxation, RuleName, Rules, Scope
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.calendars import HOUR, add_nodes, asked, at, booked, said
 

@@ -5,7 +5,7 @@ import io
 from decimal import Decimal
 
 from api_service.presenting_policy import usage_csv
-from reservation_core.domain.usage import GpuTime, UsageBy, UsageLine
+from reservation_core.domain.policy.usage import GpuTime, UsageBy, UsageLine
 
 
 def test_small_times_are_plain_numbers() -> None:

@@ -19,7 +19,7 @@ from reservation_core.domain.errors import (
     UnknownCallerError,
 )
 from reservation_core.domain.jobs.lifecycle import SUBMISSION_KIND
-from reservation_core.domain.rules import not_in_project
+from reservation_core.domain.policy.rules import not_in_project
 from reservation_core.ports.jobs.reservations import NewReservation, Refusal, Submitted
 
 

@@ -11,7 +11,7 @@ import pytest
 from reservation_core.domain.errors import ForbiddenError
 from reservation_core.domain.model import BookingStatus, Role
 from reservation_core.domain.pod_reports import Judged, PodReport, ReportOutcome
-from reservation_core.domain.usage import GpuTime, UsageBy
+from reservation_core.domain.policy.usage import GpuTime, UsageBy
 from reservation_core.usecases.bookings.cancel import cancel_booking
 from reservation_core.usecases.report_pods import report_pods
 from reservation_core.usecases.schedulability import JudgedPod, schedulability

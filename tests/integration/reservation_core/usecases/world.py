@@ -6,8 +6,8 @@ from datetime import timedelta
 from reservation_core.adapters.identity.ids import RandomIds
 from reservation_core.contracts.jobs import JobSubmit
 from reservation_core.contracts.queue_messages import PodOperation
-from reservation_core.domain.limits import NO_POLICY, Policy
 from reservation_core.domain.model import AllocatedGpu, JobStatus, PodName, PodPhase, PodStatus, Reservation, Role
+from reservation_core.domain.policy.limits import NO_POLICY, Policy
 from reservation_core.ports.events import EventRecord
 from reservation_core.ports.identities import Principal
 from reservation_core.ports.jobs.reservations import JobView, NewReservation

@@ -22,7 +22,7 @@ from api_service.web.policy_form import (
     typed_rules,
 )
 from reservation_core.contracts.policy import RelaxationIn, RulesIn
-from reservation_core.domain.limits import LIFTABLE, RuleName
+from reservation_core.domain.policy.limits import LIFTABLE, RuleName
 
 
 def form(*fields: tuple[str, str], **more: str) -> Form:

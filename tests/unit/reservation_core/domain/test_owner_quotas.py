@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from reservation_core.domain.asked_cards import AskedCards
 from reservation_core.domain.cards_in_use import CardPod, CardsInUse
-from reservation_core.domain.limits import UNLIMITED, Policy, PolicyRule, Rules, Scope
 from reservation_core.domain.model_usage import UNSEEN, Model, ModelUsage, model_of
 from reservation_core.domain.owner_quotas import LedgerHoldings, OwnedPod, OwnerQuotas
+from reservation_core.domain.policy.limits import UNLIMITED, Policy, PolicyRule, Rules, Scope
 
 H100, PCIE, T4, BARE = (model_of(each) for each in ("NVIDIA-H100-80GB-HBM3", "NVIDIA-H100-PCIe", "Tesla-T4", ""))
 

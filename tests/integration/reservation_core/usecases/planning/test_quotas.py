@@ -7,8 +7,8 @@ import pytest
 
 from reservation_core.contracts.bookings import BookingChange, BookingCreate
 from reservation_core.domain.errors import NotBookableError, NotPermittedError
-from reservation_core.domain.limits import NO_POLICY, Relaxation, RuleName, Rules, Scope
 from reservation_core.domain.model import JobStatus, PodPhase, ReasonCode
+from reservation_core.domain.policy.limits import NO_POLICY, Relaxation, RuleName, Rules, Scope
 from reservation_core.usecases.bookings.book import book
 from reservation_core.usecases.bookings.change import change_booking
 from reservation_core.usecases.jobs.cancel import cancel

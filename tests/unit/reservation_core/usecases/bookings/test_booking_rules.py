@@ -7,9 +7,17 @@ from hypothesis import strategies as st
 
 from reservation_core.domain.bookings.card_choice import BookableCard
 from reservation_core.domain.bookings.nouns import Span, Wanted
-from reservation_core.domain.limits import NO_POLICY, Policy, PolicyRule, Relaxation, RuleName, Rules, Scope
 from reservation_core.domain.model import ReservationKind
-from reservation_core.domain.rules import Holding, UsageView
+from reservation_core.domain.policy.limits import (
+    NO_POLICY,
+    Policy,
+    PolicyRule,
+    Relaxation,
+    RuleName,
+    Rules,
+    Scope,
+)
+from reservation_core.domain.policy.rules import Holding, UsageView
 from reservation_core.usecases.bookings.booking_rules import Booker, Judge, slots_near
 
 MINUTE = timedelta(minutes=1)

@@ -1,0 +1,189 @@
+-- name: usage_report
+-- GPU-seconds held, used and wasted in [start, end), step by step (see domain.policy.usage for the words). What is settled comes
+-- from the sums of whole hours, days and months; of what is left of the steps beside these, and of all that is open or
+-- pending, the ledger is read (see migration 0023). What runs within a booking is found through the booking's own rows, card
+-- by card; pods of others under one are counted beside it. A piece is a step, or a part of one that no sum covers.
+WITH pieces AS (
+    SELECT * FROM unnest(CAST(:edge_steps AS integer[]), CAST(:edge_starts AS timestamptz[]), CAST(:edge_ends AS timestamptz[]))
+         WITH ORDINALITY AS e (step, starts_at, ends_at, number)
+), rows AS MATERIALIZED (
+    SELECT a.id, a.during, a.reservation_id, a.gpu_id, a.attempt, a.released_at
+    FROM allocations a
+    WHERE a.released_at IS NULL AND lower(a.during) < CAST(:end AS timestamptz) AND upper(a.during) > CAST(:start AS timestamptz)
+      AND a.booking_id IS NULL AND NOT a.planned
+    UNION ALL
+    SELECT a.id, a.during, a.reservation_id, a.gpu_id, a.attempt, a.released_at
+    FROM usage_pending p JOIN allocations a ON a.reservation_id = p.reservation_id
+    WHERE a.released_at IS NOT NULL AND a.during && tstzrange(CAST(:start AS timestamptz), CAST(:end AS timestamptz))
+      AND a.booking_id IS NULL
+), parts AS MATERIALIZED (
+    -- The steps that a row touches, by their numbers, and one on either side: what a division rounds away must not be missed.
+    SELECT p.step, 0 AS piece, p.starts_at, p.ends_at, a.*
+    FROM rows a
+    CROSS JOIN LATERAL (
+        SELECT n AS step, CAST(:start AS timestamptz) + n * CAST(:step AS interval) AS starts_at,
+               least(CAST(:start AS timestamptz) + (n + 1) * CAST(:step AS interval), CAST(:end AS timestamptz)) AS ends_at
+        FROM generate_series(
+            greatest(0, CAST(floor(
+                extract(epoch FROM greatest(lower(a.during), CAST(:start AS timestamptz)) - CAST(:start AS timestamptz))
+                / extract(epoch FROM CAST(:step AS interval))) AS integer) - 1),
+            CAST(ceil(
+                extract(epoch FROM least(upper(a.during), CAST(:end AS timestamptz)) - CAST(:start AS timestamptz))
+                / extract(epoch FROM CAST(:step AS interval))) AS integer)
+        ) AS n
+    ) p
+    WHERE p.starts_at < CAST(:end AS timestamptz) AND a.during && tstzrange(p.starts_at, p.ends_at)
+    UNION ALL
+    SELECT p.step, CAST(p.number AS integer), p.starts_at, p.ends_at,
+           a.id, a.during, a.reservation_id, a.gpu_id, a.attempt, a.released_at
+    FROM pieces p
+    JOIN allocations a ON a.released_at IS NOT NULL AND a.booking_id IS NULL AND a.during && tstzrange(p.starts_at, p.ends_at)
+    WHERE NOT EXISTS (SELECT FROM usage_pending w WHERE w.reservation_id = a.reservation_id)
+), spans AS (
+    SELECT a.step, a.piece, a.starts_at, a.ends_at, a.reservation_id, a.gpu_id, r.kind, r.status, g.gpu_type, r.user_id, r.project,
+           greatest(lower(a.during), a.starts_at) AS s, least(upper(a.during), a.ends_at) AS e,
+           CASE WHEN a.attempt = r.attempt THEN r.started_at END AS ran_from,
+           a.released_at IS NOT NULL AND (a.attempt < r.attempt OR r.started_at IS NULL) AS never_ran
+    FROM parts a
+    JOIN reservations r ON r.id = a.reservation_id
+    JOIN gpus g ON g.id = a.gpu_id
+    WHERE r.kind IN ('job', 'booking') AND (CAST(:user_id AS bigint) IS NULL OR r.user_id = CAST(:user_id AS bigint))
+), measured AS (
+    SELECT x.*,
+           extract(epoch FROM x.e - x.s) AS held,
+           CASE WHEN x.kind = 'job' THEN
+               greatest(extract(epoch FROM x.e - greatest(x.s, x.ran_from)), 0) * CAST(x.ran_from IS NOT NULL AS integer)
+           ELSE (
+               SELECT coalesce(sum(greatest(extract(epoch FROM
+                          least(upper(n.during), x.e) - greatest(lower(n.during), j.started_at, x.s)), 0)), 0)
+               FROM reservations j JOIN allocations n ON n.reservation_id = j.id AND n.attempt = j.attempt
+               WHERE j.booking_id = x.reservation_id AND n.booking_id = x.reservation_id AND n.gpu_id = x.gpu_id
+                 AND NOT n.planned AND j.started_at IS NOT NULL
+           ) END AS used,
+           CASE WHEN x.kind = 'job' THEN x.never_ran
+                ELSE x.status IN ('ended', 'released', 'cancelled', 'expired')
+                     AND (SELECT b.used_at IS NULL FROM bookings b WHERE b.id = x.reservation_id)
+                     AND NOT EXISTS (
+                         SELECT FROM reservations j WHERE j.booking_id = x.reservation_id AND j.started_at IS NOT NULL)
+                     AND NOT EXISTS (SELECT FROM admissions m WHERE m.booking_id = x.reservation_id)
+           END AS is_wasted
+    FROM spans x
+), admitted AS (
+    -- Which cards of a booking the pods of others are on is not known: they count where its jobs leave cards, and never
+    -- for more than it has at that moment.
+    SELECT DISTINCT x.step, x.piece, x.starts_at, x.ends_at, x.reservation_id, x.user_id, x.project, x.gpu_type
+    FROM spans x WHERE x.kind = 'booking' AND EXISTS (SELECT FROM admissions m WHERE m.booking_id = x.reservation_id)
+), edges AS (
+    SELECT x.step, x.piece, x.reservation_id, x.s AS begins, x.e AS ends, 1 AS cards, 0 AS pods
+    FROM spans x JOIN admitted USING (step, piece, reservation_id)
+    UNION ALL
+    SELECT x.step, x.piece, x.reservation_id, greatest(lower(n.during), j.started_at, x.s), least(upper(n.during), x.e), -1, 0
+    FROM spans x JOIN admitted USING (step, piece, reservation_id)
+    JOIN reservations j ON j.booking_id = x.reservation_id AND j.started_at IS NOT NULL
+    JOIN allocations n ON n.reservation_id = j.id AND n.attempt = j.attempt
+     AND n.booking_id = x.reservation_id AND n.gpu_id = x.gpu_id AND NOT n.planned
+    UNION ALL
+    SELECT d.step, d.piece, m.booking_id, greatest(m.admitted_at, d.starts_at), least(m.ended_at, d.ends_at), 0, m.gpus
+    FROM admitted d JOIN admissions m ON m.booking_id = d.reservation_id
+), moments AS (
+    SELECT step, piece, reservation_id, at, lead(at) OVER line AS until, sum(sum(cards)) OVER line AS cards,
+           sum(sum(pods)) OVER line AS pods
+    FROM (
+        SELECT step, piece, reservation_id, begins AS at, cards, pods FROM edges WHERE begins < ends
+        UNION ALL
+        SELECT step, piece, reservation_id, ends, -cards, -pods FROM edges WHERE begins < ends
+    ) AS changes
+    GROUP BY step, piece, reservation_id, at WINDOW line AS (PARTITION BY step, piece, reservation_id ORDER BY at)
+), used_by_others AS (
+    SELECT step, piece, reservation_id, sum(extract(epoch FROM until - at) * least(cards, pods)) AS used
+    FROM moments WHERE until IS NOT NULL GROUP BY step, piece, reservation_id
+), summed AS (
+    -- LATERAL with a GROUP BY keeps the planner from a hash join by `span` alone, which compares all sums with all parts.
+    SELECT c.step, s.user_id, s.project, s.gpu_type, sum(s.held_us) * 0.000001 AS held, sum(s.used_us) * 0.000001 AS used,
+           sum(s.wasted_us) * 0.000001 AS wasted
+    FROM unnest(CAST(:sum_steps AS integer[]), CAST(:sum_spans AS text[]), CAST(:sum_starts AS timestamptz[]),
+                CAST(:sum_ends AS timestamptz[])) AS c (step, span, starts_at, ends_at)
+    CROSS JOIN LATERAL (
+        SELECT user_id, project, gpu_type, sum(held_us) AS held_us, sum(used_us) AS used_us, sum(wasted_us) AS wasted_us
+        FROM usage_sums
+        WHERE span = c.span AND starts_at >= c.starts_at AND starts_at < c.ends_at AND held_us > 0
+          AND (CAST(:user_id AS bigint) IS NULL OR user_id = CAST(:user_id AS bigint))
+        GROUP BY user_id, project, gpu_type
+    ) AS s
+    GROUP BY c.step, s.user_id, s.project, s.gpu_type
+)
+SELECT step, CASE CAST(:by AS text) WHEN 'user' THEN u.name WHEN 'project' THEN project ELSE gpu_type END AS key,
+       sum(held) AS held, sum(used) AS used, sum(wasted) AS wasted
+FROM (
+    SELECT step, user_id, project, gpu_type, held, used, CASE WHEN is_wasted THEN held - used ELSE 0 END AS wasted
+    FROM measured
+    UNION ALL
+    SELECT step, user_id, project, gpu_type, 0, used, 0
+    FROM used_by_others JOIN admitted USING (step, piece, reservation_id)
+    UNION ALL
+    SELECT step, user_id, project, gpu_type, held, used, wasted FROM summed
+) AS whole JOIN users u ON u.id = user_id
+GROUP BY 1, 2;
+
+-- name: settled_usage
+-- Pending reservations of whose usage nothing can change any more but by a correction. They are locked: who corrects one
+-- of them waits (see reopen_usage). `hours`: of so many hours the usage of their cards is made.
+SELECT p.reservation_id AS id,
+       (SELECT coalesce(sum(1 + extract(epoch FROM upper(a.during) - lower(a.during)) / 3600), 0)
+        FROM allocations a
+        WHERE a.reservation_id = p.reservation_id AND a.released_at IS NOT NULL AND a.booking_id IS NULL AND NOT a.planned
+       ) AS hours
+FROM usage_pending p JOIN reservations r ON r.id = p.reservation_id
+WHERE r.finished_at <= CAST(:before AS timestamptz)
+  AND NOT EXISTS (SELECT FROM allocations a WHERE a.reservation_id = r.id AND a.released_at IS NULL)
+  AND NOT EXISTS (SELECT FROM allocations n WHERE n.booking_id = r.id AND n.released_at IS NULL)
+  AND NOT EXISTS (SELECT FROM reservations j WHERE j.booking_id = r.id AND j.status IN ('queued', 'starting', 'running', 'ending'))
+ORDER BY p.reservation_id LIMIT :limit FOR UPDATE OF p SKIP LOCKED;
+
+-- name: sum_up_usage
+-- Move what these come to into the sums. A statement of its own: it sees all that was corrected before they were locked.
+WITH moved AS (
+    DELETE FROM usage_pending WHERE reservation_id = ANY(CAST(:ids AS text[]))
+)
+SELECT add_to_usage_sums(CAST(:ids AS text[]), 1);
+
+-- name: lock_fair_shares
+-- Up to when what was held is counted, and by which half-life; whoever counts on waits.
+SELECT as_of, half_life_s FROM fair_share_state FOR UPDATE;
+
+-- name: forget_fair_shares
+-- Another half-life: everything is counted anew.
+DELETE FROM fair_shares;
+
+-- name: bring_shares_up
+-- Usage decays by its age, and what was held since comes in. Exponents are bounded: what is smaller counts for nothing.
+WITH fresh AS (
+    SELECT r.user_id, sum(
+        CAST(:rate_s AS float8) * (
+            power(CAST(2 AS float8), greatest(-900, CAST(extract(epoch FROM
+                least(upper(a.during), CAST(:now AS timestamptz)) - CAST(:now AS timestamptz)) AS float8)
+                / CAST(:half_life_s AS float8)))
+          - power(CAST(2 AS float8), greatest(-900, CAST(extract(epoch FROM
+                greatest(lower(a.during), CAST(:as_of AS timestamptz)) - CAST(:now AS timestamptz)) AS float8)
+                / CAST(:half_life_s AS float8))))) AS usage
+    FROM allocations a
+    JOIN reservations r ON r.id = a.reservation_id
+    WHERE (a.released_at IS NULL OR a.released_at > CAST(:as_of AS timestamptz))
+      AND a.booking_id IS NULL AND NOT a.planned AND r.kind IN ('job', 'booking')
+      AND a.during && tstzrange(CAST(:as_of AS timestamptz), CAST(:now AS timestamptz))
+    GROUP BY r.user_id
+), all_of_it AS (
+    SELECT user_id, usage * power(CAST(2 AS float8), greatest(-900, -CAST(:age_s AS float8) / CAST(:half_life_s AS float8)))
+           AS usage
+    FROM fair_shares
+    UNION ALL
+    SELECT user_id, greatest(usage, 0) FROM fresh
+), noted AS (
+    UPDATE fair_share_state SET as_of = CAST(:now AS timestamptz), half_life_s = CAST(:half_life_s AS float8)
+)
+INSERT INTO fair_shares (user_id, usage) SELECT user_id, sum(usage) FROM all_of_it GROUP BY user_id
+ON CONFLICT (user_id) DO UPDATE SET usage = excluded.usage;
+
+-- name: fair_shares
+-- Each user's decayed usage.
+SELECT user_id, usage FROM fair_shares WHERE usage > 0;

@@ -1,0 +1,1 @@
+"""Rules, limits and quotas, and what counts for them."""

@@ -1,0 +1,81 @@
+"""Requests that name no type of GPU: which types' rules hold for them.
+
+A booking is on one type, and may be on any whose rules have it. A job gets whichever type it fits first, and is held to
+the quotas of that type then. How long it may last, and with which priority, is asked once and before: so both must be
+allowed on every type.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from datetime import MAXYEAR, UTC, datetime
+
+from reservation_core.domain.model import ReservationKind
+from reservation_core.domain.policy.limits import Policy, RuleName
+from reservation_core.domain.policy.rules import (
+    RuleBreach,
+    RuleRequest,
+    UsageView,
+    check,
+    never_possible,
+    possible_from,
+)
+
+_ASKED_ONCE = frozenset({RuleName.MAX_DURATION.value, RuleName.PRIORITY.value})
+_ORDER = {name.value: number for number, name in enumerate(RuleName)}
+_NEVER = datetime(MAXYEAR, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class TypeVerdict:
+    """What the rules say of a request, on the type on which they say the least against it (None: none is known)."""
+
+    gpu_type: str | None
+    broken: tuple[RuleBreach, ...]
+    possible_from: datetime | None
+
+
+def never_on_any(request: RuleRequest, policy: Policy, now: datetime) -> list[RuleBreach]:
+    """The rules that a job breaks whatever else is held, on whichever type that it would take."""
+    if request.gpu_type is not None:
+        return never_possible(request, policy, now)
+    verdicts = _verdicts(request, policy, now)
+    quotas = min(([rule for rule in each if rule.code not in _ASKED_ONCE] for _, each in verdicts), key=len)
+    return _in_order([*quotas, *_asked_once(verdicts)])
+
+
+def judged(
+    request: RuleRequest, policy: Policy, usage: UsageView, now: datetime, types: Collection[str]
+) -> TypeVerdict:
+    """Hold a request against the rules; `types` are those that there are, of which one without a type takes any."""
+    if request.gpu_type is not None or not types:
+        broken = check(request, policy, usage, now)
+        return TypeVerdict(request.gpu_type, tuple(broken), possible_from(request, policy, usage, now))
+    everywhere = _asked_once(_verdicts(request, policy, now)) if request.kind is ReservationKind.JOB else []
+    known = {rule.code for rule in everywhere}
+    found = []
+    for gpu_type in sorted(types):
+        asked = replace(request, gpu_type=gpu_type)
+        broken = [rule for rule in check(asked, policy, usage, now) if rule.code not in known]
+        earliest = None if everywhere else possible_from(asked, policy, usage, now)
+        found.append(TypeVerdict(gpu_type, tuple(_in_order([*broken, *everywhere])), earliest))
+    return min(found, key=lambda each: (len(each.broken), each.possible_from or _NEVER))
+
+
+def _verdicts(request: RuleRequest, policy: Policy, now: datetime) -> list[tuple[str | None, list[RuleBreach]]]:
+    """What a job would never be allowed, on a type of which no rule speaks (None) and on each of the others."""
+    types = (None, *sorted(policy.gpu_types))
+    return [(each, never_possible(replace(request, gpu_type=each), policy, now)) for each in types]
+
+
+def _asked_once(verdicts: Iterable[tuple[str | None, list[RuleBreach]]]) -> list[RuleBreach]:
+    found: dict[str, RuleBreach] = {}
+    for gpu_type, broken in verdicts:
+        for rule in broken:
+            if rule.code in _ASKED_ONCE and rule.code not in found:
+                advice = "" if gpu_type is None else " A job for any type may get one of these: name another type."
+                found[rule.code] = replace(rule, detail=rule.detail + advice)
+    return list(found.values())
+
+
+def _in_order(broken: Iterable[RuleBreach]) -> list[RuleBreach]:
+    return sorted(broken, key=lambda rule: _ORDER[rule.code])

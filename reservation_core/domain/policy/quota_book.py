@@ -1,0 +1,232 @@
+"""What everybody has under their quotas, and from when on a waiting job of theirs would stay within them.
+
+What counts is everything in the common calendar: what runs, what is booked, and the slots of all who wait. So whoever
+is given a time finds it free when it comes, whatever is asked for later: that has to fit beside it. Times and lengths
+are ints of microseconds.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import NamedTuple
+
+from reservation_core.domain.calendar import length_micros, to_micros
+from reservation_core.domain.model import Reason, ReasonCode
+from reservation_core.domain.plan import Asker
+from reservation_core.domain.policy.limits import Policy, RuleName, Scope
+from reservation_core.domain.policy.quota_meters import Amount, AtOnce, InWeeks, Meter
+from reservation_core.domain.policy.rule_words import counted, of_scope, said_hours
+from reservation_core.domain.policy.rules import Holding
+
+_HOUR = length_micros(timedelta(hours=1))
+
+
+class QuotaClaim(NamedTuple):
+    """What somebody has of a type of GPU."""
+
+    user: str
+    project: str | None
+    gpu_type: str
+    amount: Amount
+
+
+class _Key(NamedTuple):
+    """What a meter counts: of a user or a project, of one type or all."""
+
+    at_once: bool
+    user: str | None
+    project: str | None
+    gpu_type: str | None
+
+
+class _Bound(NamedTuple):
+    """A quota as it holds for an asker, in the meter's unit."""
+
+    meter: Meter
+    key: _Key
+    limit: int
+    scope: Scope
+
+
+class QuotaBook:
+    """The quotas of one policy. `names` are those of users by id; who has none in it is bound by nothing."""
+
+    def __init__(self, policy: Policy, names: Mapping[int, str]) -> None:
+        self._policy = policy
+        self._names = names
+        self._bounds: dict[Asker, tuple[_Bound, ...]] = {}
+        self._meters: dict[_Key, Meter] = {}
+        self._claims: dict[str, tuple[QuotaClaim, ...]] = {}
+        self._ids: dict[tuple[str | None, str | None], set[str]] = {}
+
+    def binds(self, asker: Asker) -> bool:
+        """Whether any quota holds for them."""
+        return bool(self._bounds_of(asker))
+
+    def earliest(self, asker: Asker, gpus: int, length: int, start: int, own: str = "") -> int | None:
+        """The first time from `start` on at which so much more stays within every quota; None when there is none.
+
+        What the reservation `own` has does not count.
+        """
+        bounds = self._bounds_of(asker)
+        with self._without(own, bounds):
+            at = start
+            while True:
+                before = at
+                for bound in bounds:
+                    found = bound.meter.earliest(gpus, length, at, bound.limit)
+                    if found is None:
+                        return None
+                    at = found
+                if at == before:
+                    return at
+
+    def why_not(self, asker: Asker, gpus: int, length: int, start: int, own: str = "") -> Reason | None:
+        """Which quotas so much more from `start` on would break; None when it may be."""
+        bounds = self._bounds_of(asker)
+        with self._without(own, bounds):
+            broken = [
+                _told(bound, gpus, start, length)
+                for bound in bounds
+                if bound.meter.earliest(gpus, length, start, bound.limit) != start
+            ]
+        return Reason(ReasonCode.QUOTA_REACHED, " ".join(broken)) if broken else None
+
+    def put(self, reservation_id: str, claims: tuple[QuotaClaim, ...]) -> bool:
+        """This is what a reservation has from now on; true when somebody may have more than before."""
+        before = self._claims.get(reservation_id, ())
+        if before == claims:
+            return False
+        for claim in before:
+            for meter in self._counting(claim):
+                meter.remove(claim.amount)
+        for claim in claims:
+            for meter in self._counting(claim):
+                meter.add(claim.amount)
+        for ids in self._ids_of(before):
+            ids.discard(reservation_id)
+        for ids in self._ids_of(claims):
+            ids.add(reservation_id)
+        if claims:
+            self._claims[reservation_id] = claims
+        else:
+            del self._claims[reservation_id]
+        return not all(any(_covers(after, claim) for after in claims) for claim in before)
+
+    def put_for(self, reservation_id: str, asker: Asker, amount: Amount) -> bool:
+        """The same of a job that waits or starts."""
+        user = self._names.get(asker.owner)
+        claims = () if user is None else (QuotaClaim(user, asker.project, asker.gpu_type, amount),)
+        return self.put(reservation_id, claims)
+
+    def note_held(self, holdings: Iterable[Holding], waiting: Collection[str] = ()) -> bool:
+        """All that is held and booked, and what was given back in this week; true when somebody has less than before.
+
+        Of those who are `waiting` it is known already.
+        """
+        claims: dict[str, list[QuotaClaim]] = {}
+        for each in holdings:
+            claims.setdefault(each.reservation_id, []).append(_claim(each))
+        freed = False
+        for gone in [each for each in self._claims if each not in claims and each not in waiting]:
+            freed |= self.put(gone, ())
+        for reservation_id, its in claims.items():
+            if reservation_id not in waiting:
+                freed |= self.put(reservation_id, tuple(sorted(its, key=_in_order)))
+        return freed
+
+    def _bounds_of(self, asker: Asker) -> tuple[_Bound, ...]:
+        known = self._bounds.get(asker)
+        if known is None:
+            user = self._names.get(asker.owner)
+            if user is None:
+                return ()
+            known = self._bounds[asker] = tuple(self._find_bounds(user, asker.project, asker.gpu_type))
+        return known
+
+    def _find_bounds(self, user: str, project: str | None, gpu_type: str) -> Iterator[_Bound]:
+        for name, limit in self._policy.limits(user, project, gpu_type):
+            if name not in (RuleName.MAX_GPUS, RuleName.MAX_GPU_HOURS_PER_WEEK) or limit.value is None:
+                continue
+            at_once = name is RuleName.MAX_GPUS
+            scope = limit.scope
+            # What a quota counts follows from the scope that sets it, see `limits`.
+            key = _Key(at_once, user if scope.project is None else None, scope.project, scope.gpu_type)
+            allowed = limit.value if at_once else length_micros(limit.value * timedelta(hours=1))
+            yield _Bound(self._meter(key), key, allowed, scope)
+
+    def _meter(self, key: _Key) -> Meter:
+        if key not in self._meters:
+            meter: Meter = AtOnce() if key.at_once else InWeeks()
+            for each in self._ids.get((key.user, key.project), ()):
+                for claim in self._claims[each]:
+                    if key.gpu_type in (None, claim.gpu_type) and _is_of(claim, key):
+                        meter.add(claim.amount)
+            self._meters[key] = meter
+        return self._meters[key]
+
+    def _counting(self, claim: QuotaClaim) -> Iterator[Meter]:
+        """The meters that count it."""
+        owners: list[tuple[str | None, str | None]] = [(claim.user, None)]
+        if claim.project is not None:
+            owners.append((None, claim.project))
+        for at_once in (True, False):
+            for owner in owners:
+                for gpu_type in (None, claim.gpu_type):
+                    meter = self._meters.get(_Key(at_once, *owner, gpu_type))
+                    if meter is not None:
+                        yield meter
+
+    def _ids_of(self, claims: Iterable[QuotaClaim]) -> Iterator[set[str]]:
+        for claim in claims:
+            yield self._ids.setdefault((claim.user, None), set())
+            if claim.project is not None:
+                yield self._ids.setdefault((None, claim.project), set())
+
+    @contextmanager
+    def _without(self, own: str, bounds: Sequence[_Bound]) -> Iterator[None]:
+        aside = [
+            (bound.meter, claim.amount)
+            for claim in self._claims.get(own, ())
+            for bound in bounds
+            if bound.key.gpu_type in (None, claim.gpu_type) and _is_of(claim, bound.key)
+        ]
+        for meter, amount in aside:
+            meter.remove(amount)
+        try:
+            yield
+        finally:
+            for meter, amount in aside:
+                meter.add(amount)
+
+
+def _claim(holding: Holding) -> QuotaClaim:
+    amount = Amount(holding.gpus, to_micros(holding.start), to_micros(holding.end))
+    return QuotaClaim(holding.user, holding.project, holding.gpu_type, amount)
+
+
+def _in_order(claim: QuotaClaim) -> tuple[str, str, str, Amount]:
+    return (claim.user, claim.project or "", claim.gpu_type, claim.amount)
+
+
+def _covers(after: QuotaClaim, before: QuotaClaim) -> bool:
+    return (
+        after[:3] == before[:3]
+        and after.amount.gpus >= before.amount.gpus
+        and after.amount.start <= before.amount.start
+        and after.amount.end >= before.amount.end
+    )
+
+
+def _is_of(claim: QuotaClaim, key: _Key) -> bool:
+    return claim.user == key.user if key.project is None else claim.project == key.project
+
+
+def _told(bound: _Bound, gpus: int, start: int, length: int) -> str:
+    most = bound.meter.most(start, start + length)
+    whose = of_scope(bound.scope)
+    if bound.key.at_once:
+        beside = f" while {most} are held at that time" if most else ""
+        return f"Asked for: {counted(gpus, 'GPU')}{beside}; at most {bound.limit} at once are allowed ({whose})."
+    asked, used, limit = (said_hours(timedelta(hours=each / _HOUR)) for each in (gpus * length, most, bound.limit))
+    return f"{asked} GPU-hours are asked for in a week where {used} are taken; {limit} are allowed ({whose})."

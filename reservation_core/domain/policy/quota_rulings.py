@@ -1,0 +1,93 @@
+"""Which quotas bound what runs, and what they say of starts and slots.
+
+A slot is given beside all that counts at its time, and counts itself from then on. What comes later has to fit beside
+it, or a rule excepts it, or no rule bounds it: either way it takes nothing from the slot. So what was given, moved or
+lengthened after a slot was given does not count as it is used, nor does what was given back: who knows since when it
+was there.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from reservation_core.domain.calendar import length_micros, to_micros
+from reservation_core.domain.model import Reason, ReservationKind
+from reservation_core.domain.plan import Asker, PlannedSlot, Start
+from reservation_core.domain.policy.limits import Policy, RuleName
+from reservation_core.domain.policy.quota_book import QuotaBook
+from reservation_core.domain.policy.quota_meters import Amount
+from reservation_core.domain.policy.rules import Holding
+
+_QUOTAS = (RuleName.MAX_GPUS, RuleName.MAX_GPU_HOURS_PER_WEEK)
+
+
+def limits_starts(policy: Policy) -> bool:
+    """Whether any rule bounds what may run at once or in a week."""
+    return any(getattr(each.rules, name.value) is not None for each in policy.rules for name in _QUOTAS)
+
+
+def counts_hours(policy: Policy) -> bool:
+    """Whether any rule bounds GPU-hours: then what was given back counts, too."""
+    return any(each.rules.max_gpu_hours_per_week is not None for each in policy.rules)
+
+
+def spent(user: str, project: str | None, gpu_type: str, time: timedelta, since: datetime, now: datetime) -> Holding:
+    """So much GPU-time of the past as one holding within [since, now): for sums of a week it is the same."""
+    span = max(now - since, timedelta(microseconds=1))
+    gpus = max(1, -(-time // span))
+    return Holding("", ReservationKind.JOB, user, project, gpu_type, gpus, since, since + time / gpus)
+
+
+class Ruling:
+    """What the quotas of a policy say of starts and slots, one after the other, from all that counts for their owners.
+
+    What was allowed counts for the next.
+    """
+
+    def __init__(self, policy: Policy, names: Mapping[int, str], holdings: Sequence[Holding]) -> None:
+        self._policy = policy
+        self._names = names
+        self._holdings = holdings
+        self._slots = {each.reservation_id: each for each in holdings if each.planned}
+        self._book = self._book_of(holdings)
+
+    def in_slot(self, start: Start) -> bool:
+        """Whether a job starts in a slot that has come."""
+        slot = self._slots.get(start.id)
+        return slot is not None and slot.start <= start.start
+
+    def refuses_start(self, start: Start) -> Reason | None:
+        """Which quotas don't allow a start; None when it is allowed."""
+        if start.asker is None:
+            return None
+        asked = (start.asker, len(start.gpus), length_micros(start.end - start.start), to_micros(start.start), start.id)
+        reason = self._book.why_not(*asked)
+        if reason is not None and self.in_slot(start):
+            given = self._slots[start.id].made_at
+            earlier = [each for each in self._holdings if _is_before(each.made_at, given)]
+            reason = self._book_of(earlier).why_not(*asked)
+        if reason is None:
+            self._count(start, start.asker)
+        return reason
+
+    def refuses_slot(self, slot: PlannedSlot) -> Reason | None:
+        """Which quotas don't allow a slot; None when it is allowed."""
+        if slot.asker is None:
+            return None
+        length = length_micros(slot.end - slot.start)
+        reason = self._book.why_not(slot.asker, len(slot.gpus), length, to_micros(slot.start), slot.id)
+        if reason is None:
+            self._count(slot, slot.asker)
+        return reason
+
+    def _book_of(self, holdings: Iterable[Holding]) -> QuotaBook:
+        book = QuotaBook(self._policy, self._names)
+        book.note_held(holdings)
+        return book
+
+    def _count(self, placed: Start | PlannedSlot, asker: Asker) -> None:
+        amount = Amount(len(placed.gpus), to_micros(placed.start), to_micros(placed.end))
+        self._book.put_for(placed.id, asker, amount)
+
+
+def _is_before(made_at: datetime | None, given: datetime | None) -> bool:
+    return made_at is not None and given is not None and made_at < given

@@ -1,0 +1,39 @@
+"""How limits, times and amounts are told to people."""
+
+from datetime import datetime, timedelta
+
+from reservation_core.domain.policy.limits import Scope
+
+_HOUR = timedelta(hours=1)
+
+
+def of_scope(scope: Scope) -> str:
+    """Where a limit comes from, for a person."""
+    owner = (
+        f"user {scope.user}" if scope.user is not None else f"project {scope.project}" if scope.project else "everybody"
+    )
+    return owner if scope.gpu_type is None else f"{owner}, {scope.gpu_type}"
+
+
+def said_moment(moment: datetime) -> str:
+    """To the minute, in UTC."""
+    return f"{moment:%Y-%m-%dT%H:%MZ}"
+
+
+def said_hours(time: timedelta) -> str:
+    """As hours, to the hundredth."""
+    return f"{time / _HOUR:.2f}".rstrip("0").rstrip(".")
+
+
+def said_length(length: timedelta) -> str:
+    """In the largest unit that it is a whole number of."""
+    seconds = int(length.total_seconds())
+    for size, word in ((86_400, "day"), (3600, "hour"), (60, "minute")):
+        if seconds and seconds % size == 0:
+            return counted(seconds // size, word)
+    return counted(seconds, "second")
+
+
+def counted(number: int, word: str) -> str:
+    """A number and what it is a number of."""
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"

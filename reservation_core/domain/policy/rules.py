@@ -1,0 +1,399 @@
+"""May this be, by the policy? Every rule that a request breaks, at once, and from when on each would hold.
+
+A request is checked against what holds already (`UsageView`): jobs by their ranges in the ledger, bookings by their
+slots; what runs within a booking is the booking's and does not count again. Starts that are proposed are whole minutes.
+An exception for bookings that start soon lifts what it names; what is booked under it counts for later requests.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from reservation_core.domain.model import ReservationKind
+from reservation_core.domain.policy.limits import Limit, Limits, Policy, RuleName, Scope
+from reservation_core.domain.policy.quota_windows import (
+    WEEK,
+    Held,
+    earliest_at_once,
+    earliest_in_weeks,
+    gpu_time,
+    peak,
+    week_start,
+    weeks_of,
+    whole_minute,
+)
+from reservation_core.domain.policy.rule_words import counted, of_scope, said_hours, said_length, said_moment
+
+_HOUR = timedelta(hours=1)
+_TRIES = 1000
+_NAMED = 3
+"""How many waiting jobs a refusal names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleRequest:
+    """What is asked for. `gpus` is the sum over all nodes; `gpu_type` None is any type.
+
+    A booking has a `start`; a job starts when it can, and is checked as if that were `now`. `replaces` is the
+    reservation that this request changes: what it holds now does not count. `keeps_start`: it changes without being
+    moved, so how far off its start is does not matter any more.
+    """
+
+    kind: ReservationKind
+    user: str
+    gpus: int
+    duration: timedelta
+    gpu_type: str | None = None
+    project: str | None = None
+    start: datetime | None = None
+    priority: int = 0
+    replaces: str | None = None
+    keeps_start: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What a reservation holds of one type of GPU in [start, end), by the ledger.
+
+    `planned`: it is the slot of a job that waits. `made_at` is when it was
+    given, moved or lengthened last, where that is known.
+    """
+
+    reservation_id: str
+    kind: ReservationKind
+    user: str
+    project: str | None
+    gpu_type: str
+    gpus: int
+    start: datetime
+    end: datetime
+    planned: bool = False
+    made_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenBooking:
+    """A booking that is not over: waiting, offered, confirmed or active. `gpu_type` None while it may be any."""
+
+    reservation_id: str
+    user: str
+    project: str | None
+    gpu_type: str | None
+    end: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class UsageView:
+    """What counts against the limits of one user and project: everything that ends after `known_from`."""
+
+    holdings: tuple[Holding, ...] = ()
+    open_bookings: tuple[OpenBooking, ...] = ()
+
+
+NOTHING_HELD = UsageView()
+
+
+@dataclass(frozen=True, slots=True)
+class RuleBreach:
+    """A rule that says no: a stable code, and what it means here and what to do.
+
+    `possible_from` is the earliest start at which this rule would hold, if another start helps; `ask_from` is when the
+    same request can be made, if waiting helps.
+    """
+
+    code: str
+    detail: str
+    possible_from: datetime | None = None
+    ask_from: datetime | None = None
+
+
+def not_in_project(project: str, who: str = "You are") -> RuleBreach:
+    """Only members may ask for GPUs for a project; to others it is all the same whether there is such a project."""
+    detail = f"{who} in no project {project}. Leave `project` out, or ask to be made a member."
+    return RuleBreach("no_such_project", detail)
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """A request at its start, with what bears on it."""
+
+    request: RuleRequest
+    limits: Limits
+    usage: UsageView
+    start: datetime
+    now: datetime
+
+    @property
+    def end(self) -> datetime:
+        return self.start + self.request.duration
+
+    def counted(self, scope: Scope) -> list[Held]:
+        """What counts against a quota that this scope sets."""
+        return [Held(each.gpus, each.start, each.end) for each in self.usage.holdings if self.counts(each, scope)]
+
+    def counts(self, holding: Holding, scope: Scope) -> bool:
+        """Whether it counts against a quota that this scope sets."""
+        return (
+            holding.reservation_id != self.request.replaces
+            and _counts(scope, self.request, holding.user, holding.project)
+            and scope.gpu_type in (None, holding.gpu_type)
+        )
+
+    def open_bookings(self, scope: Scope) -> list[OpenBooking]:
+        """The open bookings that count against a limit that this scope sets."""
+        return [
+            each
+            for each in self.usage.open_bookings
+            if each.reservation_id != self.request.replaces
+            and _counts(scope, self.request, each.user, each.project)
+            and scope.gpu_type in (None, each.gpu_type)
+        ]
+
+
+def check(request: RuleRequest, policy: Policy, usage: UsageView, now: datetime) -> list[RuleBreach]:
+    """Every rule that the request breaks, in the order of RuleName; empty when it may be."""
+    limits = policy.limits(request.user, request.project, request.gpu_type)
+    start = now if request.start is None else request.start
+    question = _Question(request, limits, usage, start, now)
+    lifted = _lifted(question)
+    found = []
+    for name, limit in limits:
+        rule = _RULES.get(name)
+        if rule is None or limit.value is None or name in lifted or not _concerns(name, request):
+            continue
+        broken = rule(question, limit.value, limit.scope)
+        if broken is not None:
+            found.append(broken)
+    return found
+
+
+def possible_from(request: RuleRequest, policy: Policy, usage: UsageView, now: datetime) -> datetime | None:
+    """The earliest start, not before the one asked for, at which no rule is broken; None when there is none."""
+    start = now if request.start is None else request.start
+    for _ in range(_TRIES):
+        broken = check(replace(request, start=start), policy, usage, now)
+        if not broken:
+            return start
+        starts = [each.possible_from for each in broken]
+        later = max((each for each in starts if each is not None), default=None)
+        if None in starts or later is None:
+            return None
+        start = later
+    return None
+
+
+def never_possible(request: RuleRequest, policy: Policy, now: datetime) -> list[RuleBreach]:
+    """The rules that a job breaks whatever else is held: it would wait for ever."""
+    return check(request, policy, NOTHING_HELD, now)
+
+
+@dataclass(frozen=True, slots=True)
+class LimitUse:
+    """A limit that holds for a request, and what counts against it already; `used` None where nothing does.
+
+    GPUs are those held at the fullest moment of the request's time, GPU-hours those of its fullest week.
+    """
+
+    name: RuleName
+    limit: Limit[Any]
+    used: float | None
+
+
+def uses(request: RuleRequest, policy: Policy, usage: UsageView, now: datetime) -> list[LimitUse]:
+    """Every limit that concerns the request, in the order of RuleName."""
+    limits = policy.limits(request.user, request.project, request.gpu_type)
+    start = now if request.start is None else request.start
+    question = _Question(request, limits, usage, start, now)
+    return [
+        LimitUse(name, limit, _used(question, name, limit.scope)) for name, limit in limits if _concerns(name, request)
+    ]
+
+
+def _used(q: _Question, name: RuleName, scope: Scope) -> float | None:
+    match name:
+        case RuleName.MAX_GPUS:
+            return peak(q.counted(scope), q.start, q.end)
+        case RuleName.MAX_GPU_HOURS_PER_WEEK:
+            held = q.counted(scope)
+            return max(gpu_time(held, week, week + WEEK) / _HOUR for week in weeks_of(q.start, q.end))
+        case RuleName.MAX_OPEN_BOOKINGS:
+            return len(q.open_bookings(scope))
+        case _:
+            return None
+
+
+def known_from(request: RuleRequest, limits: Limits, now: datetime) -> datetime:
+    """From when on `check` and `possible_from` need to know the ledger: the week's begin, or the cool-down's."""
+    start = now if request.start is None else request.start
+    cooldown = None if limits.cooldown is None else limits.cooldown.value
+    return min(week_start(start), start - (cooldown or timedelta(0)))
+
+
+def _concerns(name: RuleName, request: RuleRequest) -> bool:
+    if request.kind is not ReservationKind.BOOKING:
+        return name not in _OF_BOOKINGS
+    return not (request.keeps_start and name in (RuleName.MIN_NOTICE, RuleName.MAX_ADVANCE))
+
+
+def _counts(scope: Scope, request: RuleRequest, user: str, project: str | None) -> bool:
+    """Whether what somebody holds counts against a quota of this scope."""
+    return project == scope.project if scope.project is not None else user == request.user
+
+
+def _lifted(question: _Question) -> frozenset[RuleName]:
+    relaxed = question.limits.relaxed_if_starts_within
+    if question.request.kind is not ReservationKind.BOOKING or relaxed is None or relaxed.value is None:
+        return frozenset()
+    notice = question.start - question.now
+    return frozenset(name for each in relaxed.value if notice <= each.starts_within for name in each.lifts)
+
+
+def _max_gpus(q: _Question, limit: int, scope: Scope) -> RuleBreach | None:
+    held = q.counted(scope)
+    gpus = q.request.gpus
+    most = peak(held, q.start, q.end)
+    if most + gpus <= limit:
+        return None
+    at = earliest_at_once(held, gpus, limit, q.start, q.request.duration)
+    beside = f" while {most} are held at that time{_promised(q, scope)}" if most else ""
+    if at is None:
+        advice = f"Ask for at most {counted(limit, 'GPU')}"
+    else:
+        fewer = f", or ask for at most {counted(limit - most, 'GPU')}" if most < limit else ""
+        advice = f"Start at {said_moment(at)}{fewer}"
+    return RuleBreach(
+        RuleName.MAX_GPUS.value,
+        f"Asked for: {counted(gpus, 'GPU')}{beside}; at most {limit} at once are allowed ({of_scope(scope)}). "
+        f"{advice}.",
+        at,
+    )
+
+
+def _promised(q: _Question, scope: Scope) -> str:
+    """Whose waiting jobs' slots are part of what is held in the request's time."""
+    slots = [
+        each
+        for each in q.usage.holdings
+        if each.planned and each.start < q.end and q.start < each.end and q.counts(each, scope)
+    ]
+    if not slots:
+        return ""
+    # Within a project they can be other members', whose jobs are not everybody's to know.
+    named = [each.reservation_id for each in slots if each.user == q.request.user][:_NAMED]
+    whose = filter(None, (", ".join(named), "others" if len(slots) > len(named) else ""))
+    return f", {sum(each.gpus for each in slots)} of them promised to {' and '.join(whose)}"
+
+
+def _max_gpu_hours(q: _Question, limit: float, scope: Scope) -> RuleBreach | None:
+    held = q.counted(scope)
+    allowed = limit * _HOUR
+    asked = Held(q.request.gpus, q.start, q.end)
+    for week in weeks_of(q.start, q.end):
+        used = gpu_time(held, week, week + WEEK)
+        more = gpu_time([asked], week, week + WEEK)
+        if used + more <= allowed:
+            continue
+        at = earliest_in_weeks(held, q.request.gpus, allowed, q.start, q.request.duration)
+        advice = "Ask for fewer or for less time" if at is None else f"Ask for less, or start at {said_moment(at)}"
+        return RuleBreach(
+            RuleName.MAX_GPU_HOURS_PER_WEEK.value,
+            f"{said_hours(more)} GPU-hours are asked for in the week from {week:%Y-%m-%d} (UTC), where "
+            f"{said_hours(used)} are taken; {limit:g} are allowed ({of_scope(scope)}). {advice}.",
+            at,
+        )
+    return None
+
+
+def _max_duration(q: _Question, limit: timedelta, scope: Scope) -> RuleBreach | None:
+    if q.request.duration <= limit:
+        return None
+    return RuleBreach(
+        RuleName.MAX_DURATION.value,
+        f"Asked for: {said_length(q.request.duration)}; at most {said_length(limit)} are allowed ({of_scope(scope)}). "
+        "Ask for less time.",
+    )
+
+
+def _max_advance(q: _Question, limit: timedelta, scope: Scope) -> RuleBreach | None:
+    if q.start - q.now <= limit:
+        return None
+    ask_from = q.start - limit
+    return RuleBreach(
+        RuleName.MAX_ADVANCE.value,
+        f"A booking may start at most {said_length(limit)} from now ({of_scope(scope)}): "
+        f"not after {said_moment(q.now + limit)}. Start earlier, or ask again from {said_moment(ask_from)} on.",
+        ask_from=ask_from,
+    )
+
+
+def _min_notice(q: _Question, limit: timedelta, scope: Scope) -> RuleBreach | None:
+    if q.start - q.now >= limit:
+        return None
+    at = whole_minute(q.now + limit)
+    return RuleBreach(
+        RuleName.MIN_NOTICE.value,
+        f"A booking must be made {said_length(limit)} before its start ({of_scope(scope)}). "
+        f"Start at {said_moment(at)} or later.",
+        at,
+    )
+
+
+def _max_open_bookings(q: _Question, limit: int, scope: Scope) -> RuleBreach | None:
+    open_bookings = q.open_bookings(scope)
+    if len(open_bookings) < limit:
+        return None
+    over = sorted(each.end for each in open_bookings)
+    ask_from = max(over[len(over) - limit], q.now) if limit else None
+    advice = "Ask an administrator" if ask_from is None else f"Cancel one, or ask again from {said_moment(ask_from)} on"
+    return RuleBreach(
+        RuleName.MAX_OPEN_BOOKINGS.value,
+        f"{len(open_bookings)} bookings are open; at most {limit} at a time are allowed ({of_scope(scope)}). {advice}.",
+        ask_from=ask_from,
+    )
+
+
+def _cooldown(q: _Question, limit: timedelta, scope: Scope) -> RuleBreach | None:
+    """It lies after one's booking of a type: between the last one and this one, and between this one and the next."""
+    mine = sorted(
+        (each.start, each.end)
+        for each in q.usage.holdings
+        if each.kind is ReservationKind.BOOKING
+        and each.user == q.request.user
+        and each.reservation_id != q.request.replaces
+        and q.request.gpu_type in (None, each.gpu_type)
+    )
+    at = q.start
+    for start, end in mine:
+        if start < at + q.request.duration + limit and end + limit > at:
+            at = max(at, whole_minute(end + limit))
+    if at == q.start:
+        return None
+    return RuleBreach(
+        RuleName.COOLDOWN.value,
+        f"{said_length(limit)} must lie between your bookings of this type ({of_scope(scope)}). "
+        f"Start at {said_moment(at)}, or change the other booking.",
+        at,
+    )
+
+
+def _priority(q: _Question, limit: int, scope: Scope) -> RuleBreach | None:
+    if q.request.priority <= limit:
+        return None
+    return RuleBreach(
+        RuleName.PRIORITY.value,
+        f"Priority {q.request.priority} is asked for; at most {limit} is allowed ({of_scope(scope)}). Lower it.",
+    )
+
+
+_RULES: dict[RuleName, Callable[[_Question, Any, Scope], RuleBreach | None]] = {
+    RuleName.MAX_GPUS: _max_gpus,
+    RuleName.MAX_GPU_HOURS_PER_WEEK: _max_gpu_hours,
+    RuleName.MAX_DURATION: _max_duration,
+    RuleName.MAX_ADVANCE: _max_advance,
+    RuleName.MIN_NOTICE: _min_notice,
+    RuleName.MAX_OPEN_BOOKINGS: _max_open_bookings,
+    RuleName.COOLDOWN: _cooldown,
+    RuleName.PRIORITY: _priority,
+}
+_OF_BOOKINGS = frozenset({RuleName.MAX_ADVANCE, RuleName.MIN_NOTICE, RuleName.MAX_OPEN_BOOKINGS, RuleName.COOLDOWN})

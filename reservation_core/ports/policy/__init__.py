@@ -1,0 +1,1 @@
+"""Rules, entitlements and usage."""

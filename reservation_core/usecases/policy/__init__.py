@@ -1,0 +1,1 @@
+"""Change, preview and explain the policy; projects and usage."""

@@ -1,0 +1,155 @@
+"""The policy: administrators change it, everybody sees what is said of them; every change is on record."""
+
+from collections.abc import Iterable
+from dataclasses import fields
+from datetime import datetime, timedelta
+from typing import Any
+
+from reservation_core.domain.errors import ForbiddenError, NotFoundError, StaleVersionError
+from reservation_core.domain.policy.limits import PolicyRule, Rules, Scope, Unlimited
+from reservation_core.ports.identities import Principal
+from reservation_core.ports.policy.policies import StoredRule
+from reservation_core.ports.transactions import UnitOfWork
+from reservation_core.usecases.users import require_admin
+
+CHANGED = "policy_changed"
+FILE = "policy file"
+
+
+async def visible(uow: UnitOfWork, principal: Principal) -> list[StoredRule]:
+    """The rules that bear on the caller, the least specific first; for administrators all."""
+    stored = await uow.policies.rules()
+    if principal.is_admin:
+        return stored
+    mine = {None, *await uow.projects.of_user(principal.user_id)}
+    return [
+        each for each in stored if each.rule.scope.user in (None, principal.user) and each.rule.scope.project in mine
+    ]
+
+
+async def find(uow: UnitOfWork, principal: Principal, scope: Scope) -> StoredRule:
+    """One scope's rules. Raises NotFoundError, also for what is said of others."""
+    for each in await visible(uow, principal):
+        if each.rule.scope == scope:
+            return each
+    raise _unknown(scope)
+
+
+async def put(
+    uow: UnitOfWork, principal: Principal, scope: Scope, rules: Rules, expected_version: int | None, now: datetime
+) -> StoredRule:
+    """Replace what a scope says.
+
+    Raises ForbiddenError, StaleVersionError, or NotFoundError for a scope of a user or project that there is not.
+    """
+    require_admin(principal)
+    if rules.is_empty:
+        raise ForbiddenError("These rules say nothing. Set a field, or DELETE the scope's rules.")
+    if scope.user is not None and await uow.identities.user(scope.user) is None:
+        raise NotFoundError(f"There is no user {scope.user!r}. Create it first with POST /v1/users.")
+    if scope.project is not None and await uow.projects.get(scope.project) is None:
+        raise NotFoundError(f"There is no project {scope.project!r}. Create it first with POST /v1/projects.")
+    before = await uow.policies.lock_rule(scope)
+    _check_version(before, expected_version, scope)
+    stored = await uow.policies.put_rule(scope, rules, by=principal.user, from_file=False, now=now)
+    await _record(uow, principal.user, scope, None if before is None else before.rule.rules, rules, now)
+    return stored
+
+
+async def delete(
+    uow: UnitOfWork, principal: Principal, scope: Scope, expected_version: int | None, now: datetime
+) -> StoredRule:
+    """Say nothing of a scope any more. Raises ForbiddenError, NotFoundError, StaleVersionError."""
+    require_admin(principal)
+    before = await uow.policies.lock_rule(scope)
+    if before is None:
+        raise _unknown(scope)
+    _check_version(before, expected_version, scope)
+    await uow.policies.delete_rules([scope])
+    await _record(uow, principal.user, scope, before.rule.rules, None, now)
+    return before
+
+
+async def apply_file(uow: UnitOfWork, rules: Iterable[PolicyRule], digest: bytes, now: datetime) -> int | None:
+    """Make the policy say what a file says, if it is another file than the last one; returns how many scopes changed.
+
+    Scopes that an earlier file named and this one does not are dropped; what administrators set for other scopes stays.
+    None: this very file was applied before, and what was changed since stays changed.
+    """
+    if await uow.policies.lock_file() == digest:
+        return None
+    before = {stored.rule.scope: stored for stored in await uow.policies.rules()}
+    wanted = {rule.scope: rule.rules for rule in rules if not rule.rules.is_empty}
+    gone = [scope for scope, stored in before.items() if stored.from_file and scope not in wanted]
+    changed = 0
+    if gone:
+        await uow.policies.delete_rules(gone)
+        for scope in gone:
+            await _record(uow, FILE, scope, before[scope].rule.rules, None, now)
+            changed += 1
+    for scope, said in wanted.items():
+        old = before.get(scope)
+        if old is not None and old.rule.rules == said and old.from_file:
+            continue
+        await uow.policies.put_rule(scope, said, by=FILE, from_file=True, now=now)
+        if old is None or old.rule.rules != said:
+            await _record(uow, FILE, scope, None if old is None else old.rule.rules, said, now)
+            changed += 1
+    await uow.policies.keep_file(digest)
+    return changed
+
+
+async def forget_project(uow: UnitOfWork, actor: str, project: str, now: datetime) -> None:
+    """Drop the rules of a project that is gone."""
+    theirs = [each for each in await uow.policies.rules() if each.rule.scope.project == project]
+    if theirs:
+        await uow.policies.delete_rules([each.rule.scope for each in theirs])
+        for each in theirs:
+            await _record(uow, actor, each.rule.scope, each.rule.rules, None, now)
+
+
+async def _record(
+    uow: UnitOfWork, actor: str, scope: Scope, before: Rules | None, after: Rules | None, now: datetime
+) -> None:
+    await uow.events.append(
+        actor=actor,
+        kind=CHANGED,
+        at=now,
+        subject=f"policy:{scope}",
+        data={"before": _told(before), "after": _told(after)},
+    )
+
+
+def _told(rules: Rules | None) -> dict[str, Any] | None:
+    if rules is None:
+        return None
+    found: dict[str, Any] = {}
+    for each in fields(rules):
+        value = getattr(rules, each.name)
+        match value:
+            case None:
+                continue
+            case Unlimited():
+                found[each.name] = value.value
+            case timedelta():
+                found[each.name] = value.total_seconds()
+            case tuple():
+                found[each.name] = [
+                    {"within": one.starts_within.total_seconds(), "lifts": sorted(one.lifts)} for one in value
+                ]
+            case _:
+                found[each.name] = value
+    return found
+
+
+def _check_version(stored: StoredRule | None, expected: int | None, scope: Scope) -> None:
+    version = 0 if stored is None else stored.version
+    if expected is not None and expected != version:
+        raise StaleVersionError(
+            f"The rules for {scope} have changed: they are at version {version}, not {expected}. "
+            "Read them again and decide anew."
+        )
+
+
+def _unknown(scope: Scope) -> NotFoundError:
+    return NotFoundError(f"Nothing is said for {scope}, or it is not yours to see. GET /v1/policy lists what is.")

@@ -1,0 +1,87 @@
+"""May I, and if not, why, and when? The whole answer to a request that is not made."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from reservation_core.domain.bookings.nouns import Span
+from reservation_core.domain.calendar import length_micros
+from reservation_core.domain.errors import ForbiddenError, NotFoundError
+from reservation_core.domain.model import ReservationKind
+from reservation_core.domain.policy.any_type import judged
+from reservation_core.domain.policy.limits import Limits
+from reservation_core.domain.policy.quota_windows import whole_minute
+from reservation_core.domain.policy.rules import (
+    LimitUse,
+    RuleBreach,
+    RuleRequest,
+    known_from,
+    not_in_project,
+    uses,
+)
+from reservation_core.domain.token_budgets import refused
+from reservation_core.ports.identities import Principal
+from reservation_core.ports.transactions import UnitOfWork
+from reservation_core.usecases.bookings.booking_rules import this_minute, timing
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """Every rule that is broken, from which start on none would be, and every limit that concerns the request.
+
+    Of a request that names no type these are of the type on which the fewest rules are broken.
+    """
+
+    broken: Sequence[RuleBreach]
+    possible_from: datetime | None
+    limits: Limits
+    uses: Sequence[LimitUse]
+
+
+async def explain(uow: UnitOfWork, principal: Principal, request: RuleRequest, now: datetime) -> Explained:
+    """Hold a request of the caller's, or (administrators) of `request.user`, against the policy.
+
+    Raises ForbiddenError, NotFoundError for an unknown user.
+    """
+    user_id = principal.user_id
+    if request.user != principal.user:
+        if not principal.is_admin:
+            raise ForbiddenError("Only administrators ask for others. Leave `user` out to ask for yourself.")
+        user = await uow.identities.user(request.user)
+        if user is None:
+            raise NotFoundError(f"There is no user {request.user!r}. GET /v1/users lists those there are.")
+        user_id = user.id
+    project = request.project
+    foreign = project is not None and project not in await uow.projects.of_user(user_id)
+    if foreign:
+        # What it allows and holds is not theirs to know.
+        request = replace(request, project=None)
+    policy = (await uow.policies.current()).policy
+    types = {gpu_type for gpu_type, _, _ in await uow.inventory.gpu_counts()} if request.gpu_type is None else set()
+    since = min(
+        known_from(request, policy.limits(request.user, request.project, each), now)
+        for each in (request.gpu_type, *types)
+    )
+    usage = await uow.policies.usage(user_id, request.project, since, now)
+    start = now if request.start is None else request.start
+    verdict = judged(request, policy, usage, now, types)
+    broken, earliest = list(verdict.broken), verdict.possible_from
+    if request.kind is ReservationKind.BOOKING:
+        untimely = timing(Span(start, start + request.duration), now)
+        broken = [*untimely, *broken]
+        if start < this_minute(now):
+            broken[0] = replace(broken[0], possible_from=whole_minute(now))
+            earliest = judged(replace(request, start=whole_minute(now)), policy, usage, now, types).possible_from
+        elif untimely:
+            earliest = None
+    if foreign and project is not None:
+        broken = [not_in_project(project, f"{request.user} is"), *broken]
+        earliest = None
+    if principal.budget_id is not None and user_id == principal.user_id:
+        asked = request.gpus * length_micros(request.duration)
+        beyond = refused(await uow.budgets.view(principal.budget_id), asked, now)
+        if beyond is not None:
+            broken, earliest = [*broken, beyond], None
+    request = replace(request, gpu_type=verdict.gpu_type)
+    limits = policy.limits(request.user, request.project, request.gpu_type)
+    return Explained(broken, earliest, limits, uses(request, policy, usage, now))

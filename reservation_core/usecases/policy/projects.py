@@ -1,0 +1,84 @@
+"""Projects: administrators make them and say who is in them; members see them."""
+
+from datetime import datetime
+
+from reservation_core.domain.errors import NotFoundError
+from reservation_core.ports.identities import Principal, UserRecord
+from reservation_core.ports.policy.policies import Project
+from reservation_core.ports.transactions import UnitOfWork
+from reservation_core.usecases.policy.change_policy import forget_project
+from reservation_core.usecases.users import require_admin
+
+
+async def create(uow: UnitOfWork, principal: Principal, name: str, title: str | None, now: datetime) -> Project:
+    """Make a project without members. Raises ForbiddenError, NameTakenError."""
+    require_admin(principal)
+    project = await uow.projects.create(name, title, now)
+    await uow.events.append(actor=principal.user, kind="project_created", at=now, subject=f"project:{name}")
+    return project
+
+
+async def find(uow: UnitOfWork, principal: Principal, name: str) -> Project:
+    """A project that the caller is in; for administrators any. Raises NotFoundError."""
+    project = await uow.projects.get(name)
+    if project is None or not (principal.is_admin or principal.user in project.members):
+        raise _unknown(name)
+    return project
+
+
+async def page(uow: UnitOfWork, principal: Principal, *, after: str | None, limit: int) -> list[Project]:
+    """The caller's projects by name; for administrators all."""
+    return await uow.projects.page(None if principal.is_admin else principal.user_id, after=after, limit=limit)
+
+
+async def delete(uow: UnitOfWork, principal: Principal, name: str, now: datetime) -> Project:
+    """End a project, and with it its rules; what was held for it stays on record under its name.
+
+    Raises ForbiddenError, NotFoundError.
+    """
+    require_admin(principal)
+    project = await find(uow, principal, name)
+    await uow.projects.delete(name)
+    await forget_project(uow, principal.user, name, now)
+    await uow.events.append(
+        actor=principal.user,
+        kind="project_deleted",
+        at=now,
+        subject=f"project:{name}",
+        data={"members": list(project.members)},
+    )
+    return project
+
+
+async def add_member(uow: UnitOfWork, principal: Principal, name: str, user: str, now: datetime) -> Project:
+    """Take a user in; a second time changes nothing. Raises ForbiddenError, NotFoundError."""
+    require_admin(principal)
+    await find(uow, principal, name)
+    if await uow.projects.add_member(name, (await _user(uow, user)).id):
+        await _record(uow, principal, "project_member_added", name, user, now)
+    return await find(uow, principal, name)
+
+
+async def remove_member(uow: UnitOfWork, principal: Principal, name: str, user: str, now: datetime) -> Project:
+    """Take a user out; what they hold for the project goes on. Raises ForbiddenError, NotFoundError."""
+    require_admin(principal)
+    await find(uow, principal, name)
+    if not await uow.projects.remove_member(name, (await _user(uow, user)).id):
+        raise NotFoundError(f"{user!r} is not in {name}. GET /v1/projects/{name} shows who is.")
+    await _record(uow, principal, "project_member_removed", name, user, now)
+    return await find(uow, principal, name)
+
+
+async def _user(uow: UnitOfWork, name: str) -> UserRecord:
+    user = await uow.identities.user(name)
+    if user is None:
+        raise NotFoundError(f"There is no user {name!r}. Create it first with POST /v1/users.")
+    return user
+
+
+async def _record(uow: UnitOfWork, principal: Principal, kind: str, project: str, user: str, now: datetime) -> None:
+    await uow.events.append(actor=principal.user, kind=kind, at=now, subject=f"project:{project}", data={"user": user})
+
+
+def _unknown(name: str) -> NotFoundError:
+    return NotFoundError(f"There is no project {name!r} of yours. GET /v1/projects lists those you are in.")
