@@ -14,8 +14,8 @@ from api_service.problems import ProblemError
 from reservation_core.domain.errors import UnknownCallerError
 from reservation_core.domain.model import Role
 from reservation_core.ports.clock import Clock
-from reservation_core.ports.identities import Principal
 from reservation_core.ports.ids import IdSource
+from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.transactions import UnitOfWorkFactory
 
 _MAX_REMEMBERED = 10_000

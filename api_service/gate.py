@@ -25,7 +25,7 @@ from api_service.services import Services
 from reservation_core.domain.errors import ForbiddenError
 from reservation_core.domain.model import Role
 from reservation_core.ports.cluster import ClusterUnavailableError
-from reservation_core.ports.identities import Principal
+from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.transactions import DatabaseUnavailableError
 
 PROTECTED = "/v1/"

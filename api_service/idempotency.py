@@ -15,7 +15,7 @@ from starlette.responses import Response
 from api_service import headers
 from api_service.problems import ProblemError
 from reservation_core.domain.errors import IdempotencyConflictError
-from reservation_core.ports.identities import Principal
+from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.usecases.repeat import until_not_lost
 

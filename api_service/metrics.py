@@ -19,7 +19,7 @@ from prometheus_client.registry import Collector
 
 from api_service.replica_metrics import ReplicaCollector
 from api_service.retention_metrics import RetentionCollector
-from reservation_core.domain.sign_in import SignInMethod
+from reservation_core.domain.people.sign_in import SignInMethod
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.transactions import DatabaseUnavailableError, Reads, UnitOfWork
 from reservation_core.runtime.loop_metrics import LoopCollector

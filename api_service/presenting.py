@@ -30,14 +30,14 @@ from reservation_core.contracts.nodes import UnknownPodOut
 from reservation_core.contracts.tokens import TokenBudgetOut, TokenOut
 from reservation_core.domain.cards.link_words import link_words
 from reservation_core.domain.model import PodName, Reason, Reservation
-from reservation_core.domain.token_budgets import MICROS_AN_HOUR, Budget
-from reservation_core.domain.token_scopes import in_order
+from reservation_core.domain.people.token_budgets import MICROS_AN_HOUR, Budget
+from reservation_core.domain.people.token_scopes import in_order
 from reservation_core.ports.audit import RecordedEvent
 from reservation_core.ports.events import EventRecord
-from reservation_core.ports.identities import Principal, TokenRecord, UserRecord
 from reservation_core.ports.jobs.reservations import JobView
 from reservation_core.ports.jobs.unknown_pods import UnknownPod
 from reservation_core.ports.nodes.inventory import GpuView, NodeView
+from reservation_core.ports.people.identities import Principal, TokenRecord, UserRecord
 from reservation_core.ports.queues import DeadLetter
 
 

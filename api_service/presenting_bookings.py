@@ -20,7 +20,7 @@ from reservation_core.contracts.bookings import (
 )
 from reservation_core.domain.bookings.nouns import Booking, BookingReason, FreeSlot, Skipped
 from reservation_core.domain.model import PodWorkload
-from reservation_core.ports.identities import Principal
+from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.bookings.book_series import SeriesOutcome
 from reservation_core.usecases.bookings.find_slots import FreeOverTime
 from reservation_core.usecases.bookings.visible_bookings import is_theirs

@@ -2,7 +2,7 @@
 
 from reservation_core.contracts.maintenance import AffectedOut, GpuPlace, MaintenanceOut
 from reservation_core.domain.bookings.maintenance import Window
-from reservation_core.ports.identities import Principal
+from reservation_core.ports.people.identities import Principal
 
 
 def window(found: Window, caller: Principal, *, planned_only: bool = False) -> MaintenanceOut:

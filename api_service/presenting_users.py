@@ -3,8 +3,8 @@
 from api_service import presenting
 from reservation_core.contracts.users import BelongingOut, UserDisabled
 from reservation_core.domain.model import BookingStatus, JobStatus, ReservationKind
-from reservation_core.ports.identities import UserRecord
-from reservation_core.usecases.disable_user import StillHeld
+from reservation_core.ports.people.identities import UserRecord
+from reservation_core.usecases.people.disable_user import StillHeld
 
 
 def disabled(record: UserRecord, cancelled: int, left: StillHeld) -> UserDisabled:

@@ -18,8 +18,8 @@ from api_service.policy_cache import PolicyCache
 from api_service.sign_in_pace import SignInPace
 from api_service.submission import SubmissionWriter
 from api_service.token_pace import TokenPace
-from reservation_core.ports.identities import Principal
 from reservation_core.ports.jobs.reservations import NewReservation, Submitted
+from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.transactions import DatabaseUnavailableError, Reads
 from reservation_core.runtime.reading import PrimaryReads, units_for_reads, units_for_requests
 from reservation_core.runtime.settings import ApiSettings

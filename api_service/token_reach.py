@@ -1,8 +1,8 @@
 """Which scopes a token needs for a request: decided by method and address, so that no route can forget it."""
 
 from reservation_core.domain.errors import ForbiddenError
-from reservation_core.domain.token_scopes import EVERYTHING, PERSONAL, TokenScope, in_order
-from reservation_core.ports.identities import Principal
+from reservation_core.domain.people.token_scopes import EVERYTHING, PERSONAL, TokenScope, in_order
+from reservation_core.ports.people.identities import Principal
 
 _NOTHING: frozenset[TokenScope] = frozenset()
 _READS = frozenset({TokenScope.READ})

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from gpu_dev.errors import NotLoggedInError, UsageError
 from gpu_dev.ways import DEFAULT_SERVICE_ACCOUNT_TOKEN, Way, WayKind
 from reservation_core.contracts.sign_in import AnyProof, KubernetesProof, OidcProof
-from reservation_core.domain.sign_in import SignInMethod
+from reservation_core.domain.people.sign_in import SignInMethod
 
 T = TypeVar("T", bound=BaseModel)
 

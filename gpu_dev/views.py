@@ -32,7 +32,7 @@ from reservation_core.contracts.users import (
     UserOut,
 )
 from reservation_core.domain.model import GpuState, JobStatus
-from reservation_core.domain.token_scopes import TokenScope
+from reservation_core.domain.people.token_scopes import TokenScope
 
 
 class TypeSummary(BaseModel):

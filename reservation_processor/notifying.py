@@ -3,14 +3,14 @@
 import asyncio
 from datetime import timedelta
 
-from reservation_core.ports.notices import NoticeSenders
+from reservation_core.ports.people.notices import NoticeSenders
 from reservation_core.ports.queues import QueueName
 from reservation_core.ports.wakeups import Channel
 from reservation_core.runtime.consumer import Consumer, ConsumerRules
 from reservation_core.runtime.pacing import TokenBucket
 from reservation_core.runtime.settings_notices import NoticeSettings
 from reservation_core.runtime.wiring import Runtime
-from reservation_core.usecases.deliver_notices import Deliveries, DeliveryRules
+from reservation_core.usecases.people.deliver_notices import Deliveries, DeliveryRules
 
 
 async def notify(runtime: Runtime, settings: NoticeSettings, senders: NoticeSenders, stop: asyncio.Event) -> None:

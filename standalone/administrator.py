@@ -6,8 +6,8 @@ from datetime import datetime
 from pathlib import Path
 
 from reservation_core.domain.model import Role
-from reservation_core.ports.identities import UserRecord
 from reservation_core.ports.ids import IdSource
+from reservation_core.ports.people.identities import UserRecord
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 
 ADMINISTRATOR = "admin"

@@ -30,9 +30,9 @@ from reservation_core.domain.bookings.nouns import Booking
 from reservation_core.domain.calendar import to_micros, to_moment
 from reservation_core.domain.errors import NotBookableError
 from reservation_core.domain.model import BookingStatus
-from reservation_core.domain.token_scopes import TokenScope
+from reservation_core.domain.people.token_scopes import TokenScope
 from reservation_core.ports.bookings.bookings import BookingFilter
-from reservation_core.ports.identities import Principal
+from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.bookings.book import book
 from reservation_core.usecases.bookings.book_series import SeriesOutcome, book_series

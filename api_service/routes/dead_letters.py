@@ -16,7 +16,7 @@ from reservation_core.contracts.dead_letters import DeadLetterOut, Redrive, Redr
 from reservation_core.ports.queues import QueueName
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.ports.wakeups import Channel
-from reservation_core.usecases.users import require_admin
+from reservation_core.usecases.people.users import require_admin
 
 router = APIRouter(prefix="/v1/dead-letters", tags=["operators"])
 

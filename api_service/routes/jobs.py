@@ -19,8 +19,8 @@ from reservation_core.contracts.base import Page, UserName
 from reservation_core.contracts.jobs import Job, JobExtend, JobSubmit
 from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.model import JobStatus
-from reservation_core.ports.identities import Principal
 from reservation_core.ports.jobs.reservations import JobFilter, JobView
+from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.jobs.extend import extend

@@ -10,7 +10,7 @@ from api_service.problems import ProblemError
 from api_service.services import Served
 from api_service.sign_in_counting import counted_sign_in
 from reservation_core.contracts.sign_in import SignedIn, SignIn
-from reservation_core.ports.proofs import ProofUnavailableError
+from reservation_core.ports.people.proofs import ProofUnavailableError
 from reservation_core.usecases.repeat import until_not_lost
 
 router = APIRouter(prefix="/v1/login", tags=["tokens"])

@@ -23,9 +23,9 @@ from reservation_core.contracts.notices import (
     NoticeTargetVerify,
 )
 from reservation_core.domain.notices import NoticeChannel
-from reservation_core.ports.notices import NoticeTarget, SaidPreferences
+from reservation_core.ports.people.notices import NoticeTarget, SaidPreferences
 from reservation_core.ports.transactions import UnitOfWork
-from reservation_core.usecases import notice_preferences, notice_targets
+from reservation_core.usecases.people import notice_preferences, notice_targets
 
 router = APIRouter(prefix="/v1/notifications", tags=["notifications"])
 

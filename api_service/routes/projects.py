@@ -14,8 +14,8 @@ from reservation_core.contracts.base import Page, UserName
 from reservation_core.contracts.policy import ProjectCreate, ProjectOut
 from reservation_core.ports.policy.policies import Project
 from reservation_core.ports.transactions import UnitOfWork
+from reservation_core.usecases.people.users import require_admin
 from reservation_core.usecases.policy import projects
-from reservation_core.usecases.users import require_admin
 
 router = APIRouter(prefix="/v1/projects", tags=["projects"])
 

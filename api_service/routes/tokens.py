@@ -13,9 +13,9 @@ from api_service.pagination import PageQuery, decode, encode
 from api_service.services import Caller, Served
 from reservation_core.contracts.base import Page, UserName
 from reservation_core.contracts.tokens import TokenCreate, TokenCreated, TokenOut, TokenRenew, TokensRevoked
-from reservation_core.ports.identities import TokenRecord
+from reservation_core.ports.people.identities import TokenRecord
 from reservation_core.ports.transactions import UnitOfWork
-from reservation_core.usecases import tokens
+from reservation_core.usecases.people import tokens
 from reservation_core.usecases.repeat import until_not_lost
 
 router = APIRouter(prefix="/v1/tokens", tags=["tokens"])

@@ -13,8 +13,8 @@ from api_service.services import Caller, Served
 from reservation_core.contracts.base import Page
 from reservation_core.contracts.nodes import UnknownPodOut
 from reservation_core.ports.transactions import UnitOfWork
+from reservation_core.usecases.people.users import require_admin
 from reservation_core.usecases.running import unknown_pods
-from reservation_core.usecases.users import require_admin
 
 router = APIRouter(prefix="/v1/pods/unknown", tags=["operators"])
 

@@ -16,7 +16,7 @@ from api_service.services import Caller, Served, Services
 from reservation_core.contracts.bookings import Instant
 from reservation_core.contracts.policy import UsageOut, UsageSeriesOut
 from reservation_core.domain.policy.usage import UsageBy, steps_of
-from reservation_core.ports.identities import Principal
+from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.policy import usage
 
 router = APIRouter(prefix="/v1/usage", tags=["usage"])

@@ -14,8 +14,8 @@ from api_service.services import Caller, Served
 from reservation_core.contracts.base import Page, UserName
 from reservation_core.contracts.users import UserCreate, UserDisabled, UserOut
 from reservation_core.ports.transactions import UnitOfWork
-from reservation_core.usecases import disable_user as disabling
-from reservation_core.usecases import users
+from reservation_core.usecases.people import disable_user as disabling
+from reservation_core.usecases.people import users
 
 router = APIRouter(prefix="/v1/users", tags=["users"])
 

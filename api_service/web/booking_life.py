@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 from api_service.web.words import clock
 from reservation_core.domain.bookings.nouns import BookingReason
 from reservation_core.domain.model import BookingStatus
-from reservation_core.usecases.users import RESERVED_NAMES
+from reservation_core.usecases.people.users import RESERVED_NAMES
 
 _WORDS = {
     "booking_waitlisted": "put on the waitlist",

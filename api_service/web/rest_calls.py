@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive
 
 from api_service import token_reach
 from api_service.problems import of_exception
-from reservation_core.ports.identities import Principal
+from reservation_core.ports.people.identities import Principal
 
 _PAGE = 500
 Query = Mapping[str, str | int | bool | Sequence[str] | None]

@@ -21,7 +21,7 @@ from api_service.web.live import LiveTopics
 from api_service.web.node_markup import NodeMarkup
 from api_service.web.rendering import Templates, html
 from api_service.web.rest_calls import RestCalls
-from reservation_core.ports.identities import Principal
+from reservation_core.ports.people.identities import Principal
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from gpu_dev.terminal import put, say
 from gpu_dev.times import local_now, parse_instant, zone_name
 from gpu_dev.views import TOKEN
 from reservation_core.contracts.tokens import TokenBudget, TokenCreate
-from reservation_core.domain.token_scopes import TokenScope
+from reservation_core.domain.people.token_scopes import TokenScope
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 _MOST = 10_000

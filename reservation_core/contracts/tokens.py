@@ -6,8 +6,8 @@ from pydantic import Field
 
 from reservation_core.contracts.base import Duration, Line, Time, UserName, Wire
 from reservation_core.contracts.bookings import Instant
-from reservation_core.domain.token_budgets import MOST_HOURS
-from reservation_core.domain.token_scopes import TokenScope
+from reservation_core.domain.people.token_budgets import MOST_HOURS
+from reservation_core.domain.people.token_scopes import TokenScope
 
 
 class TokenBudget(Wire):

@@ -9,27 +9,27 @@ from reservation_core.domain.replicas import ServerProgress
 from reservation_core.ports.admissions import Admissions
 from reservation_core.ports.audit import Audit
 from reservation_core.ports.audit_chain import AuditChain
-from reservation_core.ports.belongings import Belongings
 from reservation_core.ports.bookings.booking_life import BookingLife
 from reservation_core.ports.bookings.bookings import Bookings, CalendarFeeds
 from reservation_core.ports.bookings.calendar_due import CalendarDue
 from reservation_core.ports.bookings.maintenance import Maintenance
-from reservation_core.ports.budgets import Budgets
 from reservation_core.ports.events import Events
 from reservation_core.ports.idempotency import Idempotency
-from reservation_core.ports.identities import Identities
 from reservation_core.ports.jobs.pod_logs import PodLogs
 from reservation_core.ports.jobs.reservations import Reservations
 from reservation_core.ports.jobs.unknown_pods import UnknownPods
 from reservation_core.ports.nodes.inventory import Inventory
-from reservation_core.ports.notices import Notices
+from reservation_core.ports.people.belongings import Belongings
+from reservation_core.ports.people.budgets import Budgets
+from reservation_core.ports.people.identities import Identities
+from reservation_core.ports.people.notices import Notices
+from reservation_core.ports.people.proofs import UsedProofs
 from reservation_core.ports.planning.measurements import Measurements
 from reservation_core.ports.planning.planning import Planning
 from reservation_core.ports.pod_endings import PodEndings
 from reservation_core.ports.policy.entitlements import Entitlements
 from reservation_core.ports.policy.policies import Policies, Projects
 from reservation_core.ports.policy.usage import Usage
-from reservation_core.ports.proofs import UsedProofs
 from reservation_core.ports.queues import Queue
 from reservation_core.ports.retention import Retention
 from reservation_core.ports.wakeups import Channel

@@ -6,7 +6,7 @@ from reservation_core.adapters.notices.security import SmtpSecurity
 from reservation_core.domain.egress import egress_rules
 from reservation_core.domain.notices import NoticeChannel
 from reservation_core.ports.clock import Clock
-from reservation_core.ports.notices import NoticeSender, NoticeSenders
+from reservation_core.ports.people.notices import NoticeSender, NoticeSenders
 from reservation_core.runtime.settings import ProcessorSettings
 from reservation_core.runtime.settings_error import SettingsError
 from reservation_core.runtime.settings_notices import NoticeSettings

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_settings import NoDecode
 
-from reservation_core.domain.aws_signed_requests import STS_HOST
+from reservation_core.domain.people.aws_signed_requests import STS_HOST
 from reservation_core.runtime.settings_section import Section
 
 

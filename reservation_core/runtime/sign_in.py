@@ -6,17 +6,17 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol, TypeVar, assert_never
 
 from reservation_core.contracts.sign_in import AnyProof, AwsProof, KubernetesProof, OidcProof
-from reservation_core.domain.aws_signed_requests import AwsRules
 from reservation_core.domain.errors import NotLetInError
-from reservation_core.domain.sign_in import SignInMethod
-from reservation_core.ports.code_flow import CodeFlow
-from reservation_core.ports.proofs import CheckedProof
+from reservation_core.domain.people.aws_signed_requests import AwsRules
+from reservation_core.domain.people.sign_in import SignInMethod
+from reservation_core.ports.people.code_flow import CodeFlow
+from reservation_core.ports.people.proofs import CheckedProof
 from reservation_core.runtime.settings import ApiSettings
 from reservation_core.runtime.settings_auth import AuthSettings
 from reservation_core.runtime.settings_error import SettingsError
 from reservation_core.runtime.sign_in_file import SignInFile, read_sign_in_file
 from reservation_core.runtime.wiring import Runtime
-from reservation_core.usecases.sign_in import SignInDesk, SignInPolicy
+from reservation_core.usecases.people.sign_in import SignInDesk, SignInPolicy
 
 if TYPE_CHECKING:
     from httpcore import AsyncNetworkBackend
@@ -31,7 +31,7 @@ class _Checks(Protocol[P_contra]):
 
 
 class Proofs:
-    """See ports.proofs.ProofChecker: each kind of proof goes to who can know, if anybody."""
+    """See ports.people.proofs.ProofChecker: each kind of proof goes to who can know, if anybody."""
 
     def __init__(
         self,

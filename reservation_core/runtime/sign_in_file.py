@@ -31,9 +31,9 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from reservation_core.domain.id_tokens import ALGORITHMS, IssuerRules
 from reservation_core.domain.model import Role
-from reservation_core.domain.sign_in import SignInMethod, SignInRule
+from reservation_core.domain.people.id_tokens import ALGORITHMS, IssuerRules
+from reservation_core.domain.people.sign_in import SignInMethod, SignInRule
 from reservation_core.domain.user_names import LONGEST_USER_NAME
 from reservation_core.runtime.settings_error import SettingsError
 

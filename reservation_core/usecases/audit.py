@@ -2,7 +2,7 @@
 
 from reservation_core.domain.errors import ForbiddenError, NotFoundError
 from reservation_core.ports.audit import EventFilter, EventPage, Place
-from reservation_core.ports.identities import Principal
+from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.transactions import UnitOfWork
 
 

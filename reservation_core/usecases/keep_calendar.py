@@ -7,8 +7,8 @@ from reservation_core.ports.ids import IdSource
 from reservation_core.ports.transactions import UnitOfWorkFactory
 from reservation_core.usecases.bookings.keep_bookings import BookingKeeping, BookingsReport, keep_bookings
 from reservation_core.usecases.bookings.waitlist import Waitlist
-from reservation_core.usecases.disable_user import settle_disabled
 from reservation_core.usecases.nodes.maintenance import keep_windows, take_in_joined
+from reservation_core.usecases.people.disable_user import settle_disabled
 from reservation_core.usecases.repeat import until_not_lost
 
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from reservation_core.domain.model import Role
 from reservation_core.domain.pod_endings import GuardedPod, Memory
 from reservation_core.domain.pod_reports import PodReport
-from reservation_core.ports.identities import Principal
+from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.report_pods import report_pods
 

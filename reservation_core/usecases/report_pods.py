@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from reservation_core.domain.pod_reports import Judged, PodReport, Register
-from reservation_core.ports.identities import Principal
+from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.schedulability import require_service

@@ -9,7 +9,7 @@ from reservation_core.domain.errors import ForbiddenError
 from reservation_core.domain.model import ReservationKind, Role
 from reservation_core.domain.policy.limits import RuleName
 from reservation_core.domain.policy.rules import RuleRequest, check, known_from
-from reservation_core.ports.identities import Principal, UserRecord
+from reservation_core.ports.people.identities import Principal, UserRecord
 from reservation_core.ports.policy.entitlements import Entitlement, NodeOfBooking
 from reservation_core.ports.transactions import UnitOfWork
 

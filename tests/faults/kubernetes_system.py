@@ -14,7 +14,7 @@ import structlog
 from reservation_core.adapters.postgres.engine import open_engine
 from reservation_core.domain.model import Role
 from reservation_core.ports.cluster import ClusterUnavailableError
-from reservation_core.ports.identities import Principal
+from reservation_core.ports.people.identities import Principal
 from reservation_core.runtime.settings import StandaloneSettings
 from reservation_core.runtime.wiring import open_runtime
 from reservation_core.usecases.nodes.update_inventory import update_inventory

@@ -18,8 +18,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from reservation_core.adapters.postgres.engine import open_engine
 from reservation_core.contracts.jobs import JobSubmit
 from reservation_core.domain.model import JobStatus, Role
-from reservation_core.ports.identities import Principal
 from reservation_core.ports.jobs.reservations import JobView, NewReservation
+from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.queues import QueueName
 from reservation_core.runtime.settings import StandaloneSettings
 from reservation_core.runtime.wiring import Runtime, open_runtime

@@ -7,9 +7,9 @@ from typing import Any
 from aiohttp import web
 
 from reservation_core.domain.notices import NoticeChannel, TargetStatus
-from reservation_core.ports.notices import NoticeTarget
+from reservation_core.ports.people.notices import NoticeTarget
 from reservation_core.ports.queues import DeadLetter, QueueName
-from reservation_core.usecases import notice_targets
+from reservation_core.usecases.people import notice_targets
 from tests.faults.system import System
 from tests.receivers import receiving
 from tests.waiting import eventually

@@ -257,7 +257,7 @@ FLOWS = (
     Mutant(
         "a sign-in changes a role",
         "A sign-in rule's role must be the user's",
-        CODE + "sign_in.py",
+        CODE + "people/sign_in.py",
         "    if user.role is not entry.role:",
         "    if False:",
         (LOGIN + "::test_no_rule_gives_more_than_the_user_has",),
@@ -265,7 +265,7 @@ FLOWS = (
     Mutant(
         "disabled users sign in",
         "Who is disabled does not sign in",
-        CODE + "sign_in.py",
+        CODE + "people/sign_in.py",
         "    if user.disabled_at is not None:",
         "    if False:",
         (LOGIN + "::test_disabled_users_stay_out_and_names_with_a_meaning_are_nobodys",),

@@ -128,7 +128,7 @@ LEDGER = (
         SQL + "planning/planning.sql",
         "AND (SELECT o.disabled_at FROM users o WHERE o.id = r.user_id) IS NULL",
         "",
-        (USECASES + "test_disable_user.py",),
+        (USECASES + "people/test_disable_user.py",),
     ),
     Mutant(
         "disabled users submit",
@@ -136,7 +136,7 @@ LEDGER = (
         SQL + "jobs/submissions.sql",
         "AND (SELECT u.disabled_at FROM users u WHERE u.id = user_id) IS NULL AS usable",
         "AS usable",
-        (USECASES + "test_disable_user.py::test_a_process_that_has_not_heard_of_it_takes_nothing_in",),
+        (USECASES + "people/test_disable_user.py::test_a_process_that_has_not_heard_of_it_takes_nothing_in",),
     ),
     Mutant(
         "a job without its message",
@@ -219,7 +219,7 @@ LEDGER = (
     Mutant(
         "a proof twice",
         "A proof is good for one sign-in",
-        SQL + "sql/used_proofs.sql",
+        SQL + "people/used_proofs.sql",
         "ON CONFLICT (digest) DO NOTHING",
         "ON CONFLICT (digest) DO UPDATE SET forget_after = excluded.forget_after",
         ("tests/integration/api_service/test_login.py::test_a_signature_is_good_once",),

@@ -196,7 +196,7 @@ RULES = (
     Mutant(
         "any host is asked",
         "What AWS is to check goes to listed hosts alone",
-        CODE + "aws_signed_requests.py",
+        CODE + "people/aws_signed_requests.py",
         " or parts.netloc not in rules.hosts or",
         " or",
         (LOGIN + "::test_what_is_forged_goes_nowhere",),
@@ -204,7 +204,7 @@ RULES = (
     Mutant(
         "a proof for another server",
         "A proof names this server in a signed header",
-        CODE + "aws_signed_requests.py",
+        CODE + "people/aws_signed_requests.py",
         "if sent.get(SERVER_ID_HEADER) not in rules.server_ids:",
         "if False:",
         (LOGIN + "::test_what_is_forged_goes_nowhere",),
@@ -212,15 +212,15 @@ RULES = (
     Mutant(
         "an old proof",
         "A proof is good for minutes",
-        CODE + "aws_signed_requests.py",
+        CODE + "people/aws_signed_requests.py",
         "if not call.signed_at - EARLY <= now <= call.signed_at + rules.max_age:",
         "if False:",
-        (DOMAIN + "test_aws_signed_requests.py::test_it_has_its_time",),
+        (DOMAIN + "people/test_aws_signed_requests.py::test_it_has_its_time",),
     ),
     Mutant(
         "an ID token for others",
         "ID tokens are for our audience",
-        CODE + "id_tokens.py",
+        CODE + "people/id_tokens.py",
         "if not issuer.audiences & set(audiences):",
         "if False:",
         ("tests/integration/api_service/test_login_id_tokens.py",),
@@ -228,7 +228,7 @@ RULES = (
     Mutant(
         "a server id that is not signed",
         "The header that names this server is signed",
-        CODE + "aws_signed_requests.py",
+        CODE + "people/aws_signed_requests.py",
         "if missing := sorted(needed - set(names)):",
         "if missing := sorted(needed & set()):",
         (LOGIN + "::test_a_presigned_address_without_our_name_in_the_signature_goes_nowhere",),

@@ -12,7 +12,7 @@ CHAINING = "reservation_core/usecases/audit_chain.py"
 CHAIN_TABLES = "migrations/versions/0029_audit_chain.sql"
 BUDGETS = "tests/integration/api_service/test_token_budgets.py"
 SPENDING = "tests/integration/reservation_core/usecases/test_spend.py"
-BUDGET_SQL = "reservation_core/adapters/postgres/sql/token_budgets.sql"
+BUDGET_SQL = "reservation_core/adapters/postgres/people/token_budgets.sql"
 BUDGET_TRIGGERS = "migrations/versions/0030_token_budgets.sql"
 
 OWN_CARDS = "tests/unit/reservation_core/domain/test_cards_in_containers.py"
@@ -62,7 +62,7 @@ TRUST = (
     Mutant(
         "a calendar address stays when all tokens are revoked",
         "Revoking all tokens of a user removes the calendar address",
-        "reservation_core/usecases/tokens.py",
+        "reservation_core/usecases/people/tokens.py",
         "if await uow.calendar_feeds.remove(user_id):",
         "if not user_id:",
         (f"{FEED}::test_revoking_all_tokens_ends_the_address_whatever_made_it",),
@@ -126,7 +126,7 @@ TRUST = (
     Mutant(
         "an administrator's token is one whatever its scopes",
         "Without the scope admin an administrator's token is a user's",
-        "reservation_core/ports/identities.py",
+        "reservation_core/ports/people/identities.py",
         "self.role is Role.ADMIN and TokenScope.ADMIN in self.scopes",
         "self.role is Role.ADMIN",
         (f"{TOKENS}::test_an_administrators_token_without_admin_is_a_users",),
@@ -262,9 +262,9 @@ TRUST = (
     Mutant(
         "two people become one user",
         "Rules in which two identities could become one user stop the start",
-        "reservation_core/domain/sign_in.py",
+        "reservation_core/domain/people/sign_in.py",
         '    if len([place for place in looked_at if "*" in rule.conditions.get(place, "*")]) > 1:',
         "    if False:",
-        ("tests/unit/reservation_core/domain/test_sign_in.py",),
+        ("tests/unit/reservation_core/domain/people/test_sign_in.py",),
     ),
 )

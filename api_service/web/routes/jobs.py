@@ -17,7 +17,7 @@ from reservation_core.domain.model import FINAL_STATUSES, JobStatus
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.jobs.reservations import JobView
 from reservation_core.usecases.jobs.visible_jobs import view_owned
-from reservation_core.usecases.users import RESERVED_NAMES
+from reservation_core.usecases.people.users import RESERVED_NAMES
 
 _EVENTS = 500
 _LOG_LINES = 500

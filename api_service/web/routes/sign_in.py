@@ -14,10 +14,10 @@ from api_service.web.return_address import safe_return
 from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.visit import Visit
 from reservation_core.domain.errors import ForbiddenError, LimitExceededError
-from reservation_core.ports.identities import Principal
-from reservation_core.usecases import tokens
+from reservation_core.ports.people.identities import Principal
+from reservation_core.usecases.people import tokens
+from reservation_core.usecases.people.web_sessions import WebSession, open_session
 from reservation_core.usecases.repeat import until_not_lost
-from reservation_core.usecases.web_sessions import WebSession, open_session
 
 
 async def sign_in_page(visit: Visit) -> Response:

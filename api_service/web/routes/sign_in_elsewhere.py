@@ -18,11 +18,11 @@ from api_service.web.return_address import safe_return
 from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.visit import Visit
 from reservation_core.contracts.sign_in import OidcProof
-from reservation_core.domain.sign_in import SignInMethod
-from reservation_core.ports.code_flow import Begun, CodeFlow
-from reservation_core.ports.proofs import ProofUnavailableError
+from reservation_core.domain.people.sign_in import SignInMethod
+from reservation_core.ports.people.code_flow import Begun, CodeFlow
+from reservation_core.ports.people.proofs import ProofUnavailableError
+from reservation_core.usecases.people.sign_in import SignedInUser
 from reservation_core.usecases.repeat import until_not_lost
-from reservation_core.usecases.sign_in import SignedInUser
 
 _KEPT_S = 600
 _ANEW = "Open the sign-in page and begin anew."

@@ -14,8 +14,8 @@ from authlib.oauth2.rfc7636 import create_s256_code_challenge
 
 from reservation_core.adapters.identity.outside import Outside, OutsideAnswer
 from reservation_core.domain.errors import ProofRefusedError
-from reservation_core.ports.code_flow import Begun
-from reservation_core.ports.proofs import ProofUnavailableError
+from reservation_core.ports.people.code_flow import Begun
+from reservation_core.ports.people.proofs import ProofUnavailableError
 
 _SCOPE = "openid email profile"
 _RANDOM = 48
@@ -33,7 +33,8 @@ class Client:
 
 
 class IssuerCodeFlow:
-    """See ports.code_flow.CodeFlow. The issuer's addresses are asked of itself, each time: people sign in rarely."""
+    """See ports.people.code_flow.CodeFlow. The issuer's addresses are asked of itself, each time: people sign in
+    rarely."""
 
     def __init__(self, client: Client, outside: Outside) -> None:
         self._client = client

@@ -15,8 +15,8 @@ import structlog
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from reservation_core.adapters.identity.outside import Outside
-from reservation_core.domain.id_tokens import IssuerRules
-from reservation_core.ports.proofs import ProofUnavailableError
+from reservation_core.domain.people.id_tokens import IssuerRules
+from reservation_core.ports.people.proofs import ProofUnavailableError
 
 _MOST_KEYS = 100
 _SHORTEST_RSA = 2048

@@ -12,9 +12,9 @@ from reservation_core.adapters.identity.key_sets import KeySet, KeySetRules
 from reservation_core.adapters.identity.outside import Outside
 from reservation_core.contracts.sign_in import OidcProof
 from reservation_core.domain.errors import ProofRefusedError
-from reservation_core.domain.id_tokens import IssuerRules, identity_of
+from reservation_core.domain.people.id_tokens import IssuerRules, identity_of
 from reservation_core.ports.clock import Clock
-from reservation_core.ports.proofs import CheckedProof
+from reservation_core.ports.people.proofs import CheckedProof
 
 _LEEWAY = timedelta(minutes=1)
 _MOST_OF_A_KID = 256

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import httpcore
 
 from reservation_core.adapters.identity.turns import SignInTurns, TurnRules
-from reservation_core.ports.proofs import ProofUnavailableError
+from reservation_core.ports.people.proofs import ProofUnavailableError
 
 
 @dataclass(frozen=True, slots=True)

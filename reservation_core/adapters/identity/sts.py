@@ -9,11 +9,11 @@ import structlog
 
 from reservation_core.adapters.identity.outside import Outside, OutsideAnswer
 from reservation_core.contracts.sign_in import AwsProof
-from reservation_core.domain.aws_identities import aws_identity
-from reservation_core.domain.aws_signed_requests import EARLY, AwsRules, StsCall, sts_call
 from reservation_core.domain.errors import ProofRefusedError
+from reservation_core.domain.people.aws_identities import aws_identity
+from reservation_core.domain.people.aws_signed_requests import EARLY, AwsRules, StsCall, sts_call
 from reservation_core.ports.clock import Clock
-from reservation_core.ports.proofs import CheckedProof, ProofUnavailableError
+from reservation_core.ports.people.proofs import CheckedProof, ProofUnavailableError
 
 _MARGIN = timedelta(minutes=5)
 """So much longer than it could be used a proof is remembered: servers' clocks differ."""

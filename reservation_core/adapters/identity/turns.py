@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from reservation_core.ports.proofs import ProofUnavailableError
+from reservation_core.ports.people.proofs import ProofUnavailableError
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from reservation_core.adapters.kubernetes.plain_json import as_mapping
 from reservation_core.adapters.kubernetes.transport import Transport
 from reservation_core.contracts.sign_in import KubernetesProof
 from reservation_core.domain.errors import NotLetInError, ProofRefusedError
-from reservation_core.domain.sign_in import ProvedIdentity, SignInMethod
+from reservation_core.domain.people.sign_in import ProvedIdentity, SignInMethod
 from reservation_core.ports.cluster import ClusterUnavailableError
-from reservation_core.ports.proofs import CheckedProof, ProofUnavailableError
+from reservation_core.ports.people.proofs import CheckedProof, ProofUnavailableError
 
 _PATH = "/apis/authentication.k8s.io/v1/tokenreviews"
 _ACCOUNT = re.compile(

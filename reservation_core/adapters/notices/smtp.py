@@ -11,7 +11,7 @@ import aiosmtplib
 from reservation_core.adapters.notices.security import SmtpSecurity
 from reservation_core.domain.notices import Notice
 from reservation_core.ports.clock import Clock
-from reservation_core.ports.notices import Destination, NeverTakenError, NotTakenError
+from reservation_core.ports.people.notices import Destination, NeverTakenError, NotTakenError
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class MailServer:
 
 
 class MailSender:
-    """See ports.notices.NoticeSender."""
+    """See ports.people.notices.NoticeSender."""
 
     def __init__(self, server: MailServer, clock: Clock) -> None:
         self._server = server

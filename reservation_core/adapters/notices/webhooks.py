@@ -18,7 +18,7 @@ from reservation_core.contracts.notices import NoticeBody, ReservationInNotice
 from reservation_core.domain.egress import EgressRules
 from reservation_core.domain.notices import Notice
 from reservation_core.ports.clock import Clock
-from reservation_core.ports.notices import Destination, NeverTakenError, NotTakenError
+from reservation_core.ports.people.notices import Destination, NeverTakenError, NotTakenError
 
 _AGENT = "gpu-dev-server"
 _LARGEST_ANSWER = 64 * 1024
@@ -37,7 +37,7 @@ class PostRules:
 
 
 class WebhookSender:
-    """See ports.notices.NoticeSender: signed JSON."""
+    """See ports.people.notices.NoticeSender: signed JSON."""
 
     def __init__(self, rules: PostRules, clock: Clock) -> None:
         self._rules = rules
@@ -53,7 +53,7 @@ class WebhookSender:
 
 
 class SlackSender:
-    """See ports.notices.NoticeSender: what Slack, Mattermost, Rocket.Chat and their like take."""
+    """See ports.people.notices.NoticeSender: what Slack, Mattermost, Rocket.Chat and their like take."""
 
     def __init__(self, rules: PostRules) -> None:
         self._rules = rules

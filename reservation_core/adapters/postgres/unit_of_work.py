@@ -13,7 +13,6 @@ from reservation_core.adapters.pgmq.queue import PgmqQueue
 from reservation_core.adapters.postgres.admissions import PostgresAdmissions
 from reservation_core.adapters.postgres.audit import PostgresAudit
 from reservation_core.adapters.postgres.audit_chain import PostgresAuditChain
-from reservation_core.adapters.postgres.belongings import PostgresBelongings
 from reservation_core.adapters.postgres.bookings.booking_life import PostgresBookingLife
 from reservation_core.adapters.postgres.bookings.bookings import PostgresBookings
 from reservation_core.adapters.postgres.bookings.calendar_due import PostgresCalendarDue
@@ -23,13 +22,16 @@ from reservation_core.adapters.postgres.driver_errors import told_as_unavailable
 from reservation_core.adapters.postgres.engine import STATEMENT_OPTION
 from reservation_core.adapters.postgres.events import PostgresEvents
 from reservation_core.adapters.postgres.idempotency import PostgresIdempotency
-from reservation_core.adapters.postgres.identities import PostgresIdentities
 from reservation_core.adapters.postgres.jobs.pod_locks import check_still_held, held
 from reservation_core.adapters.postgres.jobs.pod_logs import PostgresPodLogs
 from reservation_core.adapters.postgres.jobs.reservations import PostgresReservations
 from reservation_core.adapters.postgres.jobs.unknown_pods import PostgresUnknownPods
 from reservation_core.adapters.postgres.nodes.inventory import PostgresInventory
-from reservation_core.adapters.postgres.notices import PostgresNotices
+from reservation_core.adapters.postgres.people.belongings import PostgresBelongings
+from reservation_core.adapters.postgres.people.identities import PostgresIdentities
+from reservation_core.adapters.postgres.people.notices import PostgresNotices
+from reservation_core.adapters.postgres.people.token_budgets import PostgresBudgets
+from reservation_core.adapters.postgres.people.used_proofs import PostgresUsedProofs
 from reservation_core.adapters.postgres.planning.measurements import PostgresMeasurements
 from reservation_core.adapters.postgres.planning.planning import PostgresPlanning
 from reservation_core.adapters.postgres.pod_endings import PostgresPodEndings
@@ -41,8 +43,6 @@ from reservation_core.adapters.postgres.queries import statement
 from reservation_core.adapters.postgres.retention import PostgresRetention
 from reservation_core.adapters.postgres.sealing import PLAIN, Sealing
 from reservation_core.adapters.postgres.shared_clock import SharedClock
-from reservation_core.adapters.postgres.token_budgets import PostgresBudgets
-from reservation_core.adapters.postgres.used_proofs import PostgresUsedProofs
 from reservation_core.adapters.postgres.wakeups import PostgresWakeups
 from reservation_core.domain.replicas import ServerProgress
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory

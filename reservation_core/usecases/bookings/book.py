@@ -19,11 +19,11 @@ from reservation_core.domain.bookings.nouns import (
 )
 from reservation_core.domain.errors import NotBookableError
 from reservation_core.domain.model import BookingStatus, PodWorkload
+from reservation_core.domain.people.token_budgets import Ask, ask_for
 from reservation_core.domain.policy.rules import RuleBreach
-from reservation_core.domain.token_budgets import Ask, ask_for
 from reservation_core.ports.bookings.bookings import NewBooking
-from reservation_core.ports.identities import Principal
 from reservation_core.ports.ids import IdSource
+from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.bookings.booking_rules import (

@@ -11,8 +11,8 @@ from reservation_core.domain.errors import NotBookableError
 from reservation_core.domain.policy.rules import RuleBreach
 from reservation_core.domain.wall_times import zone_name
 from reservation_core.ports.bookings.bookings import NewBooking, NewSeries
-from reservation_core.ports.identities import Principal
 from reservation_core.ports.ids import IdSource
+from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.bookings.book import (
     ALONE_AFTER,

@@ -22,7 +22,7 @@ from reservation_core.domain.policy.rules import (
     known_from,
     not_in_project,
 )
-from reservation_core.ports.identities import Principal
+from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.transactions import UnitOfWork
 
 _MINUTE = timedelta(minutes=1)

@@ -8,7 +8,7 @@ from reservation_core.domain.bookings.nouns import FINAL_BOOKINGS, Booking
 from reservation_core.domain.changes import BookingOver
 from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.model import JobStatus, Reason, ReasonCode, Reservation
-from reservation_core.ports.identities import Principal
+from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.bookings.book import told
 from reservation_core.usecases.bookings.visible_bookings import lock_owned_bookings, view_owned_booking

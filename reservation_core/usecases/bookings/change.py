@@ -25,7 +25,7 @@ from reservation_core.domain.errors import (
 from reservation_core.domain.model import BookingStatus, ReservationKind
 from reservation_core.domain.policy.rules import RuleBreach
 from reservation_core.ports.bookings.bookings import CalendarEntry, ChangedBooking
-from reservation_core.ports.identities import Principal
+from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.bookings.book import (
     ALONE_AFTER,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from reservation_core.domain.bookings.nouns import Booking
 from reservation_core.domain.errors import NotFoundError, StaleVersionError
-from reservation_core.ports.identities import Principal
+from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.transactions import UnitOfWork
 
 

@@ -18,8 +18,8 @@ from reservation_core.domain.bookings.waitlist import Turn, WaitingRequest, Wait
 from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.model import BookingStatus
 from reservation_core.ports.bookings.booking_life import WaitlistMark
-from reservation_core.ports.identities import Principal
 from reservation_core.ports.ids import IdSource
+from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.usecases.bookings.book import AROUND, cards_around, stored, type_of
 from reservation_core.usecases.bookings.booking_rules import booker, from_now, judge_for, permitted

@@ -13,11 +13,11 @@ from reservation_core.domain.model import (
     Reservation,
     ReservationKind,
 )
+from reservation_core.domain.people.token_budgets import ask_for
 from reservation_core.domain.policy.limits import NO_POLICY, Policy
-from reservation_core.domain.token_budgets import ask_for
-from reservation_core.ports.identities import Principal
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.jobs.reservations import NewReservation, Submitted
+from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.transactions import UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.jobs.permit import permit_ever

@@ -2,8 +2,8 @@
 
 from reservation_core.domain.errors import NotFoundError, StaleVersionError
 from reservation_core.domain.model import Reservation
-from reservation_core.ports.identities import Principal
 from reservation_core.ports.jobs.reservations import JobView
+from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.transactions import UnitOfWork
 
 

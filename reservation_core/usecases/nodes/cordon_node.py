@@ -7,11 +7,11 @@ what is there, or maintenance, which makes room. It stands until it is taken bac
 from datetime import datetime
 
 from reservation_core.domain.errors import NotFoundError
-from reservation_core.ports.identities import Principal
 from reservation_core.ports.nodes.inventory import Cordon, NodeRecord, NodeView
+from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.ports.wakeups import Channel
-from reservation_core.usecases.users import require_admin
+from reservation_core.usecases.people.users import require_admin
 
 
 async def cordon(uow: UnitOfWork, principal: Principal, name: str, reason: str | None, now: datetime) -> NodeView:

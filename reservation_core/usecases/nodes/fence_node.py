@@ -13,12 +13,12 @@ from reservation_core.domain.errors import NodeAnswersError, NodeNotFencedError,
 from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.model import JobStatus, PodName, PodStatus, Reservation
 from reservation_core.ports.clock import Clock
-from reservation_core.ports.identities import Principal
 from reservation_core.ports.nodes.inventory import NodeView
+from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.changing import carry_out
-from reservation_core.usecases.users import require_admin
+from reservation_core.usecases.people.users import require_admin
 
 
 async def fence(uow: UnitOfWork, principal: Principal, name: str, reason: str | None, now: datetime) -> NodeView:

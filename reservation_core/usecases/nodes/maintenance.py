@@ -25,13 +25,13 @@ from reservation_core.domain.changes import SYSTEM, DrainBefore, Record
 from reservation_core.domain.errors import CalendarConflictError, LimitExceededError, NotFoundError
 from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.model import ReservationKind
-from reservation_core.ports.identities import Principal
 from reservation_core.ports.ids import IdSource
+from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.changing import carry_out
 from reservation_core.usecases.nodes.make_room import ClearedWindow, has_begun, move_or_cut
-from reservation_core.usecases.users import require_admin
+from reservation_core.usecases.people.users import require_admin
 
 _FARTHEST = timedelta(days=400)
 

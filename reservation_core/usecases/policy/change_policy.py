@@ -7,10 +7,10 @@ from typing import Any
 
 from reservation_core.domain.errors import ForbiddenError, NotFoundError, StaleVersionError
 from reservation_core.domain.policy.limits import PolicyRule, Rules, Scope, Unlimited
-from reservation_core.ports.identities import Principal
+from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.policy.policies import StoredRule
 from reservation_core.ports.transactions import UnitOfWork
-from reservation_core.usecases.users import require_admin
+from reservation_core.usecases.people.users import require_admin
 
 CHANGED = "policy_changed"
 FILE = "policy file"

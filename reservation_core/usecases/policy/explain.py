@@ -8,6 +8,7 @@ from reservation_core.domain.bookings.nouns import Span
 from reservation_core.domain.calendar import length_micros
 from reservation_core.domain.errors import ForbiddenError, NotFoundError
 from reservation_core.domain.model import ReservationKind
+from reservation_core.domain.people.token_budgets import refused
 from reservation_core.domain.policy.any_type import judged
 from reservation_core.domain.policy.limits import Limits
 from reservation_core.domain.policy.quota_windows import whole_minute
@@ -19,8 +20,7 @@ from reservation_core.domain.policy.rules import (
     not_in_project,
     uses,
 )
-from reservation_core.domain.token_budgets import refused
-from reservation_core.ports.identities import Principal
+from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.bookings.booking_rules import this_minute, timing
 

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from reservation_core.domain.policy.fair_share import ranks
 from reservation_core.domain.policy.usage import UsageBy, UsageReport, UsageSeries
-from reservation_core.ports.identities import Principal
+from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.policy.usage import SUMMED_AFTER
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.usecases.jobs.visible_jobs import visible_user

@@ -3,11 +3,11 @@
 from datetime import datetime
 
 from reservation_core.domain.errors import NotFoundError
-from reservation_core.ports.identities import Principal
 from reservation_core.ports.jobs.unknown_pods import UnknownPod
+from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.ports.wakeups import Channel
-from reservation_core.usecases.users import require_admin
+from reservation_core.usecases.people.users import require_admin
 
 
 async def end(uow: UnitOfWork, principal: Principal, name: str, now: datetime) -> UnknownPod:

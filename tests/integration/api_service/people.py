@@ -5,7 +5,7 @@ from typing import Any
 
 import httpx
 
-from reservation_core.ports.identities import Principal
+from reservation_core.ports.people.identities import Principal
 
 JOB: dict[str, Any] = {"gpus": 1, "duration": "PT1H", "workload": {"command": ["true"]}}
 NOBODIES = ("anonymous", "unknown", "expired", "revoked", "child of revoked", "session")

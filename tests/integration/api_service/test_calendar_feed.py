@@ -9,9 +9,9 @@ import pytest
 from icalendar import Calendar
 
 from reservation_core.runtime.wiring import Runtime
-from reservation_core.usecases import tokens
-from reservation_core.usecases.calendar_feed import make_feed
-from reservation_core.usecases.web_sessions import open_session
+from reservation_core.usecases.people import tokens
+from reservation_core.usecases.people.calendar_feed import make_feed
+from reservation_core.usecases.people.web_sessions import open_session
 from tests.integration.api_service.calendars import add_nodes, asked, at, booked, execute
 from tests.integration.api_service.people import People
 
@@ -177,7 +177,7 @@ async def test_what_has_not_changed_is_not_sent_again(alice: httpx.AsyncClient, 
 async def test_of_too_many_the_oldest_are_left_out(
     alice: httpx.AsyncClient, calling: object, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reservation_core.usecases.calendar_feed.MOST", 2)
+    monkeypatch.setattr("reservation_core.usecases.people.calendar_feed.MOST", 2)
     anonymous: httpx.AsyncClient = calling("anonymous")  # type: ignore[operator]
     made = [await booked(alice, at(hour)) for hour in (1, 5, 3)]
     path = (await alice.post("/v1/bookings/feed")).json()["path"]
@@ -187,7 +187,7 @@ async def test_of_too_many_the_oldest_are_left_out(
         return [str(event["uid"]).partition("@")[0] for event in events]
 
     assert await shown() == [made[2]["id"], made[1]["id"]]
-    monkeypatch.setattr("reservation_core.usecases.calendar_feed.MOST", 5000)
+    monkeypatch.setattr("reservation_core.usecases.people.calendar_feed.MOST", 5000)
     assert await shown() == [made[0]["id"], made[2]["id"], made[1]["id"]]
     # What ended 90 days ago is not shown any more, what ended a little later is.
     for booking, days in ((made[0], 91), (made[2], 89)):

@@ -13,12 +13,12 @@ from fastapi import FastAPI
 from sqlalchemy.exc import IntegrityError
 
 from reservation_core.domain.errors import UnknownCallerError
-from reservation_core.domain.token_scopes import EVERYTHING, LONGEST_LINE, TokenScope
+from reservation_core.domain.people.token_scopes import EVERYTHING, LONGEST_LINE, TokenScope
 from reservation_core.runtime.settings import ApiSettings
 from reservation_core.runtime.settings_auth import AuthSettings
 from reservation_core.runtime.wiring import Runtime
-from reservation_core.usecases.tokens import renew
-from reservation_core.usecases.web_sessions import open_session
+from reservation_core.usecases.people.tokens import renew
+from reservation_core.usecases.people.web_sessions import open_session
 from tests.integration.api_service.calendars import asked, execute
 from tests.integration.api_service.people import JOB, People
 from tests.integration.api_service.test_access import CALLS

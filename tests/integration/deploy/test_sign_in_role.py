@@ -10,7 +10,7 @@ from reservation_core.adapters.kubernetes.credentials import Credentials
 from reservation_core.adapters.kubernetes.token_reviews import TokenReviews
 from reservation_core.adapters.kubernetes.transport import Transport
 from reservation_core.contracts.sign_in import KubernetesProof
-from reservation_core.domain.sign_in import SignInMethod
+from reservation_core.domain.people.sign_in import SignInMethod
 from tests.kubernetes.api_client import JsonObject
 from tests.kubernetes.api_server import ApiServer
 from tests.kubernetes.fault_proxy import FaultProxy

@@ -17,7 +17,7 @@ from reservation_core.adapters.postgres import shared_clock
 from reservation_core.adapters.postgres.engine import open_engine
 from reservation_core.contracts.jobs import JobSubmit
 from reservation_core.domain.model import JobStatus, Role
-from reservation_core.ports.identities import Principal
+from reservation_core.ports.people.identities import Principal
 from reservation_core.runtime import wiring
 from reservation_core.runtime.ledger_holdings import HoldingsReading
 from reservation_core.runtime.promised_cards import PromisedCards

@@ -10,7 +10,7 @@ import pytest
 from api_service.auth import Authenticator
 from api_service.problems import ProblemError
 from reservation_core.domain.model import Role
-from reservation_core.ports.identities import Principal
+from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.transactions import DatabaseUnavailableError
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -20,9 +20,9 @@ from reservation_core.domain.model import (
     Role,
 )
 from reservation_core.ports.audit import RecordedEvent
-from reservation_core.ports.identities import Principal
 from reservation_core.ports.jobs.reservations import JobView
 from reservation_core.ports.nodes.inventory import GpuView
+from reservation_core.ports.people.identities import Principal
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)
 ALICE = Principal(1, "alice", Role.USER, "tok-1", None)

@@ -12,7 +12,7 @@ from reservation_core.contracts.bookings import BookingCreate
 from reservation_core.domain.bookings.life import BookingRules
 from reservation_core.domain.bookings.nouns import Booking
 from reservation_core.domain.model import Role
-from reservation_core.ports.identities import Principal
+from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.bookings.book import book
 from reservation_core.usecases.bookings.keep_bookings import BookingKeeping, BookingsReport, keep_bookings
 from tests.database_clock import DatabaseClock

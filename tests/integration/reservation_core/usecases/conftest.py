@@ -9,7 +9,7 @@ from reservation_core.adapters.postgres.engine import open_engine
 from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
 from reservation_core.adapters.postgres.wakeups import PostgresWakeups
 from reservation_core.domain.model import Role
-from reservation_core.ports.identities import Principal
+from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.end_pods import PodEndRules
 from reservation_core.usecases.nodes.update_inventory import update_inventory
 from tests.clocks import START, SettableClock

@@ -9,8 +9,8 @@ from reservation_core.contracts.queue_messages import PodOperation
 from reservation_core.domain.model import AllocatedGpu, JobStatus, PodName, PodPhase, PodStatus, Reservation, Role
 from reservation_core.domain.policy.limits import NO_POLICY, Policy
 from reservation_core.ports.events import EventRecord
-from reservation_core.ports.identities import Principal
 from reservation_core.ports.jobs.reservations import JobView, NewReservation
+from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.queues import QueueName
 from reservation_core.ports.transactions import UnitOfWorkFactory
 from reservation_core.usecases.jobs.submit import prepare, submit

@@ -21,7 +21,7 @@ from reservation_core.domain.bookings.nouns import Span
 from reservation_core.domain.calendar import to_micros
 from reservation_core.domain.model import ReservationKind, Role
 from reservation_core.ports.bookings.bookings import CalendarEntry
-from reservation_core.ports.identities import Principal
+from reservation_core.ports.people.identities import Principal
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOW = datetime(2030, 3, 4, 10, 20, tzinfo=UTC)

@@ -6,7 +6,7 @@ import pydantic
 import pytest
 
 from reservation_core.domain.model import Role
-from reservation_core.domain.sign_in import SignInMethod
+from reservation_core.domain.people.sign_in import SignInMethod
 from reservation_core.runtime import sign_in_file
 from reservation_core.runtime.settings_auth import AuthSettings
 from reservation_core.runtime.settings_error import SettingsError

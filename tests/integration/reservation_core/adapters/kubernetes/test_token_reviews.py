@@ -12,8 +12,8 @@ from reservation_core.adapters.kubernetes.token_reviews import TokenReviews
 from reservation_core.adapters.kubernetes.transport import Transport
 from reservation_core.contracts.sign_in import KubernetesProof
 from reservation_core.domain.errors import NotLetInError, ProofRefusedError
-from reservation_core.domain.sign_in import SignInMethod
-from reservation_core.ports.proofs import ProofUnavailableError
+from reservation_core.domain.people.sign_in import SignInMethod
+from reservation_core.ports.people.proofs import ProofUnavailableError
 from tests.kubernetes.api_server import ApiServer
 
 US = "https://gpus.example.org"

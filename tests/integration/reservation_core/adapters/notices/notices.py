@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from reservation_core.domain.notices import Notice, NoticeChannel, ToldOf
-from reservation_core.ports.notices import Destination, NoticeTarget
+from reservation_core.ports.people.notices import Destination, NoticeTarget
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 SECRET = "whsec_0123456789abcdef"

@@ -9,7 +9,7 @@ import pytest
 from reservation_core.adapters.notices.security import SmtpSecurity
 from reservation_core.adapters.notices.smtp import MailSender, MailServer, mail
 from reservation_core.domain.notices import NoticeChannel
-from reservation_core.ports.notices import NeverTakenError, NotTakenError
+from reservation_core.ports.people.notices import NeverTakenError, NotTakenError
 from tests.clocks import SettableClock
 from tests.integration.reservation_core.adapters.notices.notices import NOTICE, destination
 from tests.receivers import MailBox, certificates, mail_server

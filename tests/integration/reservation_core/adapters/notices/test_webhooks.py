@@ -18,7 +18,7 @@ from reservation_core.adapters.notices.webhooks import PostRules, SlackSender, W
 from reservation_core.contracts.notices import NoticeBody
 from reservation_core.domain.egress import egress_rules
 from reservation_core.domain.notices import NoticeChannel
-from reservation_core.ports.notices import NeverTakenError, NotTakenError
+from reservation_core.ports.people.notices import NeverTakenError, NotTakenError
 from tests.clocks import SettableClock
 from tests.integration.reservation_core.adapters.notices.notices import NOTICE, SECRET, destination
 from tests.receivers import Receiver, certificates, documented_check, receiving

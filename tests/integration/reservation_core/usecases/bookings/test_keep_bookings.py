@@ -14,10 +14,10 @@ from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.model import BookingStatus, JobStatus, Reason, ReasonCode
 from reservation_core.domain.notices import NoticeChannel, notice_of
 from reservation_core.ports.queues import QueueName
-from reservation_core.usecases import notice_targets
 from reservation_core.usecases.bookings.cancel import cancel_booking
 from reservation_core.usecases.bookings.change import change_booking
 from reservation_core.usecases.bookings.keep_bookings import keep_bookings
+from reservation_core.usecases.people import notice_targets
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import GRACE, HOUR, MINUTE, BookingWorld
 

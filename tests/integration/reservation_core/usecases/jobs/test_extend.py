@@ -16,8 +16,8 @@ from reservation_core.domain.errors import (
 )
 from reservation_core.domain.model import JobStatus, Role
 from reservation_core.domain.planning.start_planning import PlanningState
-from reservation_core.ports.identities import Principal
 from reservation_core.ports.jobs.reservations import JobView
+from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.jobs.extend import extend
 from tests.integration.reservation_core.usecases.world import ALLOWANCE, LONGEST, World, pod

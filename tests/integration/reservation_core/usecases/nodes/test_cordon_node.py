@@ -7,8 +7,8 @@ import pytest
 
 from reservation_core.domain.errors import ForbiddenError, NotFoundError
 from reservation_core.domain.model import JobStatus, ReasonCode, Role
-from reservation_core.ports.identities import Principal
 from reservation_core.ports.nodes.inventory import NodeView
+from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.nodes.cordon_node import cordon, uncordon
 from reservation_core.usecases.nodes.update_inventory import update_inventory
 from reservation_core.usecases.planning.planner import Planner

@@ -12,8 +12,8 @@ from reservation_core.domain.errors import (
     NotFoundError,
 )
 from reservation_core.domain.model import JobStatus, PodPhase, ReasonCode, Role
-from reservation_core.ports.identities import Principal
 from reservation_core.ports.nodes.inventory import NodeView
+from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.nodes.fence_node import end_cut_off, fence, unfence
 from reservation_core.usecases.nodes.update_inventory import update_inventory

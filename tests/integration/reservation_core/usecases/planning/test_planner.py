@@ -9,7 +9,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.domain.model import JobStatus, Role
-from reservation_core.ports.identities import Principal
+from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.planning.planning import LostLeadershipError
 from reservation_core.ports.queues import QueueName
 from reservation_core.ports.transactions import UnitOfWork

@@ -10,7 +10,7 @@ from reservation_core.contracts.bookings import BookingCreate
 from reservation_core.domain.errors import NotBookableError, NotPermittedError
 from reservation_core.domain.model import JobStatus, PodPhase, Reason, ReasonCode
 from reservation_core.domain.policy.limits import Scope
-from reservation_core.ports.identities import Principal
+from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.bookings.book import book
 from reservation_core.usecases.bookings.cancel import cancel_booking
 from reservation_core.usecases.jobs.extend import extend

@@ -1,0 +1,211 @@
+"""Users and tokens in PostgreSQL. Only digests of tokens are stored."""
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Row
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from reservation_core.adapters.postgres.jobs.reservations import violates
+from reservation_core.adapters.postgres.queries import statement
+from reservation_core.domain.errors import LimitExceededError, NameTakenError
+from reservation_core.domain.model import Role
+from reservation_core.domain.people.sign_in import SignInMethod
+from reservation_core.domain.people.token_budgets import Budget
+from reservation_core.domain.people.token_scopes import EVERYTHING, TokenReach, TokenScope, in_order
+from reservation_core.ports.people.identities import Principal, TokenRecord, UserRecord
+
+_TOO_MANY = (
+    "This user has 1000 tokens and sessions already that were made with others, and work or have just ended. Revoke"
+    " those that nobody needs (`gpu-dev tokens revoke`), or keep one and use it again."
+)
+
+
+class PostgresIdentities:
+    """See ports.people.identities.Identities."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def principal(self, digest: bytes, now: datetime) -> Principal | None:
+        """Whose token this is, if it is valid now and its user is not disabled."""
+        result = await self._connection.execute(statement("principal_of_digest"), {"digest": digest, "now": now})
+        row = result.one_or_none()
+        if row is None:
+            return None
+        method = None if row.method is None else SignInMethod(row.method)
+        role, scopes = Role(row.role), _scopes(row)
+        return Principal(
+            row.user_id,
+            row.user_name,
+            role,
+            row.token_id,
+            row.expires_at,
+            method,
+            row.session,
+            row.session_from,
+            scopes,
+            row.budget_id,
+        )
+
+    async def create_user(self, name: str, role: Role, now: datetime) -> UserRecord:
+        """Store a new user. Raises NameTakenError; the transaction stays usable."""
+        result = await self._connection.execute(
+            statement("create_user"), {"name": name, "role": role.value, "now": now}
+        )
+        row = result.one_or_none()
+        if row is None:
+            raise NameTakenError(
+                f"There is a user {name} already (disabled ones keep their name); choose another name."
+            )
+        return _user(row)
+
+    async def user(self, name: str) -> UserRecord | None:
+        """One user, disabled or not."""
+        row = (await self._connection.execute(statement("user_by_name"), {"name": name})).one_or_none()
+        return None if row is None else _user(row)
+
+    async def users(self, *, after: str | None, limit: int) -> list[UserRecord]:
+        """Users after a name, in order of their names."""
+        result = await self._connection.execute(statement("users_by_name"), {"after": after or "", "limit": limit})
+        return [_user(row) for row in result]
+
+    async def disable_user(self, name: str, now: datetime) -> UserRecord | None:
+        """Disable a user; their tokens stop working at once. None when there is no such user."""
+        row = (await self._connection.execute(statement("disable_user"), {"name": name, "now": now})).one_or_none()
+        return None if row is None else _user(row)
+
+    async def enable_user(self, name: str) -> UserRecord | None:
+        """Enable a user; None when there is no such user."""
+        row = (await self._connection.execute(statement("enable_user"), {"name": name})).one_or_none()
+        return None if row is None else _user(row)
+
+    async def unsettled(self) -> list[UserRecord]:
+        """Disabled users of whom something may still come in."""
+        return [_user(row) for row in await self._connection.execute(statement("unsettled_users"))]
+
+    async def note_settled(self, user_id: int, now: datetime) -> None:
+        """Nothing of a disabled user can come in any more."""
+        await self._connection.execute(statement("settle_user"), {"id": user_id, "now": now})
+
+    async def create_token(
+        self,
+        token_id: str,
+        user_id: int,
+        name: str | None,
+        digest: bytes,
+        expires_at: datetime | None,
+        now: datetime,
+        *,
+        method: SignInMethod | None = None,
+        session: bool = False,
+        session_from: str | None = None,
+        made_with: str | None = None,
+        scopes: frozenset[TokenScope] = EVERYTHING,
+        budget: Budget | None = None,
+    ) -> TokenRecord:
+        """Store a token's digest (32 bytes)."""
+        values = {
+            "id": token_id,
+            "user_id": user_id,
+            "name": name,
+            "digest": digest,
+            "expires_at": expires_at,
+            "now": now,
+            "method": None if method is None else method.value,
+            "session": session,
+            "session_from": session_from,
+            "made_with": made_with,
+            "scopes": in_order(scopes),
+            "budget_id": None if budget is None else token_id,
+        }
+        try:
+            result = await self._connection.execute(statement("create_token"), values)
+        except IntegrityError as error:
+            if violates(error, "tokens_are_few"):
+                raise LimitExceededError(_TOO_MANY) from error
+            raise
+        record = _token(result.one())
+        if budget is None:
+            return record
+        charged = {"id": token_id, "gpu_us": budget.gpu_us, "until": budget.until}
+        await self._connection.execute(statement("add_budget"), charged)
+        return replace(record, budget=budget)
+
+    async def token_reach(self, token_id: str, now: datetime) -> TokenReach | None:
+        """How far a token reaches; None for one that does not work any more."""
+        result = await self._connection.execute(statement("token_reach"), {"id": token_id, "now": now})
+        row = result.one_or_none()
+        return None if row is None else TokenReach(_scopes(row), row.expires_at, row.generation, _budget(row))
+
+    async def forget_tokens(self, user_id: int, before: datetime) -> None:
+        """Delete some of a user's tokens that were over before that; the record keeps that there were any."""
+        await self._connection.execute(statement("forget_tokens"), {"user_id": user_id, "before": before})
+
+    async def tokens(self, user_id: int | None, *, after: str | None, limit: int) -> list[TokenRecord]:
+        """Tokens after an id, in order of their ids, revoked ones too; None means everybody's."""
+        values: dict[str, Any] = {"after": after or "", "limit": limit}
+        if user_id is None:
+            result = await self._connection.execute(statement("tokens_of_everybody"), values)
+        else:
+            result = await self._connection.execute(statement("tokens_of_user"), {"user_id": user_id, **values})
+        return [_token(row) for row in result]
+
+    async def revoke_token(self, token_id: str, user_id: int | None, now: datetime) -> TokenRecord | None:
+        """Revoke a token; a second time changes nothing. None when this user (None: anybody) has no such token."""
+        result = await self._connection.execute(
+            statement("revoke_token"), {"id": token_id, "user_id": user_id, "now": now}
+        )
+        row = result.one_or_none()
+        return None if row is None else _token(row)
+
+    async def renew_token(self, token_id: str, shown: bytes, digest: bytes, now: datetime) -> TokenRecord | None:
+        """Replace the digest `shown` (32 bytes) of a token that works; None also when another token has the new one."""
+        result = await self._connection.execute(
+            statement("renew_token"), {"id": token_id, "shown": shown, "digest": digest, "now": now}
+        )
+        row = result.one_or_none()
+        return None if row is None else _token(row)
+
+    async def revoke_tokens(self, user_id: int, kept: str, now: datetime) -> list[str]:
+        """Revoke all of a user's tokens that work, but for one and those that it was made with."""
+        result = await self._connection.execute(
+            statement("revoke_tokens"), {"user_id": user_id, "kept": kept, "now": now}
+        )
+        return list(result.scalars())
+
+    async def touch_tokens(self, used: dict[str, datetime]) -> None:
+        """Write when tokens (by id) were last used. Times never go back; unknown ids are nothing."""
+        if used:
+            await self._connection.execute(statement("touch_tokens"), {"ids": list(used), "times": list(used.values())})
+
+
+def _user(row: Row[Any]) -> UserRecord:
+    return UserRecord(row.id, row.name, Role(row.role), row.created_at, row.disabled_at)
+
+
+def _token(row: Row[Any]) -> TokenRecord:
+    return TokenRecord(
+        id=row.id,
+        user_id=row.user_id,
+        user=row.user_name,
+        name=row.name,
+        created_at=row.created_at,
+        expires_at=row.expires_at,
+        revoked_at=row.revoked_at,
+        last_used_at=row.last_used_at,
+        scopes=_scopes(row),
+        made_with=row.made_with,
+        session=row.session,
+        budget=_budget(row),
+    )
+
+
+def _budget(row: Row[Any]) -> Budget | None:
+    return None if row.budget is None else Budget(row.budget, row.gpu_us, row.until, row.charged_us)
+
+
+def _scopes(row: Row[Any]) -> frozenset[TokenScope]:
+    return frozenset(map(TokenScope, row.scopes))

@@ -1,0 +1,48 @@
+"""Budgets of tokens in PostgreSQL. What is given back is noted by a trigger (see migration 0030)."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sqlalchemy import Row
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from reservation_core.adapters.postgres.queries import statement
+from reservation_core.domain.people.token_budgets import Ask, Budget
+
+
+class PostgresBudgets:
+    """See ports.people.budgets.Budgets."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def hold(self, budget_id: str) -> list[Budget]:
+        """Lock them, and read them after that."""
+        held = await self._connection.execute(statement("hold_budgets"), {"id": budget_id})
+        ids = list(held.scalars())
+        return _budgets(await self._connection.execute(statement("settle_budgets"), {"ids": ids}))
+
+    async def view(self, budget_id: str) -> list[Budget]:
+        """Without locks."""
+        return _budgets(await self._connection.execute(statement("view_budgets"), {"id": budget_id}))
+
+    async def charge(self, line: Sequence[Budget], asks: Sequence[Ask]) -> None:
+        """Each budget pays for all of it."""
+        await self._connection.execute(
+            statement("charge_budgets"),
+            {
+                "ids": [budget.token_id for budget in line],
+                "reservations": [ask.reservation_id for ask in asks],
+                "froms": [ask.start_us for ask in asks],
+                "tos": [ask.end_us for ask in asks],
+            },
+        )
+
+    async def sum_up_refunds(self, limit: int) -> int:
+        """Move rows into the counters of budgets that nobody has."""
+        found = await self._connection.execute(statement("sum_up_refunds"), {"limit": limit})
+        return int(found.scalar_one())
+
+
+def _budgets(rows: Iterable[Row[Any]]) -> list[Budget]:
+    return [Budget(row.id, row.gpu_us, row.until, row.charged_us) for row in rows]

@@ -1,0 +1,26 @@
+"""Who STS says that a caller is: accounts, roles and users in ARNs."""
+
+import re
+
+from reservation_core.domain.errors import NotLetInError, ProofRefusedError
+from reservation_core.domain.people.sign_in import ProvedIdentity, SignInMethod
+
+_ARN = re.compile(r"arn:aws(?:-[a-z-]{1,20})?:(?P<service>iam|sts)::(?P<account>[0-9]{12}):(?P<what>[!-~]{1,1024})")
+
+
+def aws_identity(account: str, arn: str) -> ProvedIdentity:
+    """What rules can look at: `account`, and `iam_user`, or `iam_role` and `session`.
+
+    Raises NotLetInError for an account's root and for federated users, ProofRefusedError for what is no answer of STS.
+    """
+    found = _ARN.fullmatch(arn)
+    if found is None or found["account"] != account:
+        raise ProofRefusedError("AWS answered with an identity that can't be read. Sign in another way.")
+    match found["service"], found["what"].split("/"):
+        case "iam", ["user", *_, name] if name:
+            seen = {"iam_user": (name,)}
+        case "sts", ["assumed-role", role, session] if role and session:
+            seen = {"iam_role": (role,), "session": (session,)}
+        case _:
+            raise NotLetInError(f"{arn} is neither an IAM user nor a role. Sign in as one of these.")
+    return ProvedIdentity(SignInMethod.AWS, arn, {"account": (account,), **seen})

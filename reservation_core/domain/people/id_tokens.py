@@ -1,0 +1,100 @@
+"""What must be so of an ID token's claims, once its signature was found good (OpenID Connect Core, 3.1.3.7)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeGuard
+
+from reservation_core.domain.errors import ProofRefusedError
+from reservation_core.domain.people.sign_in import ProvedIdentity, SignInMethod
+
+ALGORITHMS = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"})
+"""Signatures by key pairs; never `none`, never a shared secret."""
+_LONGEST = 1024
+_MOST_VALUES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class IssuerRules:
+    """An issuer whose word counts: for which audiences, with which algorithms, and to whom the token was given (azp).
+
+    `jwks_url` says where its keys are; without one its discovery document does.
+    """
+
+    url: str
+    audiences: frozenset[str]
+    algorithms: frozenset[str] = frozenset({"RS256", "ES256"})
+    authorized_parties: frozenset[str] = frozenset()
+    jwks_url: str | None = None
+
+
+def identity_of(
+    claims: Mapping[str, Any], issuer: IssuerRules, now: datetime, leeway: timedelta, max_age: timedelta
+) -> ProvedIdentity:
+    """Whom the claims name: `sub`, `email` where the issuer has verified it, and `claim:NAME` for every plain claim.
+
+    Raises ProofRefusedError. `max_age` is how long after its issue a token is taken, whatever it says of its end.
+    """
+    if claims.get("iss") != issuer.url:
+        raise _refused("It is another issuer's.")
+    _check_audience(claims, issuer)
+    _check_times(claims, now, leeway, max_age)
+    subject = claims.get("sub")
+    if not _is_word(subject):
+        raise _refused("It names nobody (sub).")
+    email = claims.get("email")
+    seen: dict[str, tuple[str, ...]] = {"issuer": (issuer.url,), "sub": (subject,)}
+    name = subject
+    if _is_word(email) and claims.get("email_verified") is True:
+        seen["email"] = (email,)
+        name = email
+    for claim, value in claims.items():
+        if claim == "email":  # a rule sees it as `email`, where it is verified
+            continue
+        values = value if isinstance(value, list) else [value]
+        seen[f"claim:{claim}"] = tuple(each for each in values[:_MOST_VALUES] if _is_word(each))
+    return ProvedIdentity(SignInMethod.OIDC, f"{name} of {issuer.url}", seen)
+
+
+def _check_audience(claims: Mapping[str, Any], issuer: IssuerRules) -> None:
+    given = claims.get("aud")
+    audiences = [given] if isinstance(given, str) else given
+    if not isinstance(audiences, list) or not all(isinstance(each, str) for each in audiences):
+        raise _refused("It is for nobody (aud).")
+    if not issuer.audiences & set(audiences):
+        ours = " or ".join(sorted(issuer.audiences))
+        raise _refused(f"It is for somebody else. Ask {issuer.url} for one whose audience is {ours}.")
+    party = claims.get("azp")
+    if party is None and len(set(audiences)) == 1 and not issuer.authorized_parties:
+        return
+    allowed = issuer.authorized_parties or (issuer.audiences if len(set(audiences)) > 1 else None)
+    if allowed is not None and party not in allowed:
+        raise _refused("It was given to a client (azp) that is not among those that may pass it on.")
+
+
+def _check_times(claims: Mapping[str, Any], now: datetime, leeway: timedelta, max_age: timedelta) -> None:
+    expires, issued = _time(claims, "exp"), _time(claims, "iat")
+    if expires is None or issued is None:
+        raise _refused("It does not say from when and until when it is good (iat, exp).")
+    if now >= expires + leeway or now >= issued + max_age + leeway:
+        raise _refused("It has expired. Get a new one and sign in again.")
+    begins = _time(claims, "nbf")
+    if now < issued - leeway or (begins is not None and now < begins - leeway):
+        raise _refused("It is not good yet. Is a clock wrong?")
+
+
+def _time(claims: Mapping[str, Any], name: str) -> datetime | None:
+    given = claims.get(name)
+    if given is None:
+        return None
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given < 1e11:
+        raise _refused(f"Its {name} is no time.")
+    return datetime.fromtimestamp(given, UTC)
+
+
+def _is_word(value: Any) -> TypeGuard[str]:
+    return isinstance(value, str) and 0 < len(value) <= _LONGEST and value.isprintable()
+
+
+def _refused(why: str) -> ProofRefusedError:
+    return ProofRefusedError(f"The ID token proves nothing here. {why}")

@@ -1,0 +1,37 @@
+"""What is asked elsewhere about somebody who signs in, and which proofs have been used."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from reservation_core.contracts.sign_in import AnyProof
+from reservation_core.domain.people.sign_in import ProvedIdentity
+
+
+class ProofUnavailableError(Exception):
+    """Whoever could say whether a proof is good can't be asked now. The text holds nothing of the proof."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedProof:
+    """Whom a proof shows. One that may be used once only has `once`, its digest, which is kept until `forget_after`."""
+
+    identity: ProvedIdentity
+    once: bytes | None = None
+    forget_after: datetime | None = None
+
+
+class ProofChecker(Protocol):
+    """Asks who can know."""
+
+    async def check(self, proof: AnyProof) -> CheckedProof:
+        """Raises ProofRefusedError, ProofUnavailableError, and NotLetInError where such proofs are not taken."""
+        ...
+
+
+class UsedProofs(Protocol):
+    """Proofs that were used and could be used again, were they not remembered."""
+
+    async def use(self, digest: bytes, forget_after: datetime, now: datetime) -> bool:
+        """False when it was used before. Who comes second waits for the first one's transaction."""
+        ...

@@ -1,0 +1,1 @@
+"""Users, tokens, sign-in, web sessions and notifications."""

@@ -1,0 +1,156 @@
+"""Delivering notices: at least once each, again after failures with growing pauses, and not for ever.
+
+What one target does to us (silence, slowness) holds up nobody else: each target gets one notice at a time, and after a
+failure the others for it wait a moment without being tried. Nothing here holds a transaction while it sends.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from weakref import WeakValueDictionary
+
+import pydantic
+
+from reservation_core.contracts.notices import NoticeMessage
+from reservation_core.domain.notices import Notice, NoticeChannel, notice_of, trial_notice, verification_notice
+from reservation_core.ports.clock import Clock
+from reservation_core.ports.people.notices import Destination, NeverTakenError, NoticeSenders, NotTakenError
+from reservation_core.ports.queues import HopelessError, NotYetError, QueuedMessage, TryAgainError
+from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
+
+_LONGEST_REST = timedelta(seconds=60)
+_SOON = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryRules:
+    """A notice is tried `tries` times, `first_pause` after the first and four times as long after each further one.
+
+    It is given up, too, when it is `oldest`.
+    """
+
+    tries: int
+    first_pause: timedelta
+    longest_pause: timedelta
+    oldest: timedelta
+
+    def pause(self, tried: int) -> timedelta:
+        """How long after the `tried`th failure."""
+        return min(self.first_pause * (1 << 2 * min(tried - 1, 12)), self.longest_pause)
+
+
+@dataclass(frozen=True, slots=True)
+class _Letter:
+    to: Destination
+    notice: Notice
+
+
+class Deliveries:
+    """Handles the messages of `notifications`. `stopping`: what was not begun is left to others."""
+
+    def __init__(
+        self,
+        uow_factory: UnitOfWorkFactory,
+        senders: NoticeSenders,
+        clock: Clock,
+        rules: DeliveryRules,
+        stopping: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._uow = uow_factory
+        self._senders = senders
+        self._clock = clock
+        self._rules = rules
+        self._stopping = stopping
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._resting: dict[str, datetime] = {}
+
+    async def handle(self, message: QueuedMessage) -> None:
+        """Deliver one message's notice, or find that nobody wants it any more.
+
+        Raises NotYetError, TryAgainError and HopelessError for the consumer, and DatabaseUnavailableError.
+        """
+        try:
+            body = NoticeMessage.model_validate(message.body)
+        except pydantic.ValidationError as error:
+            raise HopelessError(f"not a NoticeMessage: {error}") from error
+        turn = self._turns.setdefault(body.target, asyncio.Lock())
+        async with turn:
+            if self._stopping():
+                raise NotYetError("this process is stopping", _SOON)
+            await self._deliver(message, body)
+
+    async def _deliver(self, message: QueuedMessage, body: NoticeMessage) -> None:
+        now = self._clock.now()
+        until = self._resting.get(body.target)
+        if until is not None and until > now:
+            raise NotYetError(f"{body.target} failed a moment ago", until - now)
+        async with self._uow() as uow:
+            letter = await self._letter(uow, body)
+        if letter is None:
+            return
+        try:
+            await self._send(letter)
+        except NeverTakenError as error:
+            await self._failed(body.target, str(error), lost=True)
+            raise HopelessError(f"{body.target}: {error}") from error
+        except NotTakenError as error:
+            await self._failed_for_now(message, body.target, str(error))
+        self._resting.pop(body.target, None)
+        async with self._uow() as uow:
+            await uow.notices.note_delivered(body.target, self._clock.now())
+
+    async def _send(self, letter: _Letter) -> None:
+        channel = letter.to.target.channel
+        sender = self._senders.get(channel)
+        if sender is None:
+            raise NeverTakenError(_NOT_SET_UP[channel])
+        await sender.send(letter.to, letter.notice)
+
+    async def _letter(self, uow: UnitOfWork, body: NoticeMessage) -> _Letter | None:
+        """What to send where; None when the target is gone or does not want it, as is the case by now."""
+        to = await uow.notices.destination(body.target)
+        if to is None:
+            return None
+        user, now = to.target.user, self._clock.now()
+        match body.kind:
+            case "event":
+                if not to.target.told or body.event is None:
+                    return None
+                found = await uow.notices.occasion(body.event)
+                if found is None:
+                    raise HopelessError(f"nobody is told of an event {body.event}, or it is unknown here")
+                occurrence, about = found
+                delivery = f"evt-{body.event}-{body.target}"
+                return _Letter(to, notice_of(occurrence, about, user=user, delivery=delivery))
+            case "test":
+                return _Letter(to, trial_notice(user=user, delivery=body.delivery or "", at=now))
+            case "verification":
+                if to.code is None:
+                    return None
+                delivery = body.delivery or ""
+                return _Letter(
+                    to, verification_notice(to.code, target=body.target, user=user, delivery=delivery, at=now)
+                )
+
+    async def _failed_for_now(self, message: QueuedMessage, target: str, why: str) -> None:
+        now = self._clock.now()
+        pause = self._rules.pause(message.read_count)
+        self._resting = {name: until for name, until in self._resting.items() if until > now}
+        self._resting[target] = now + min(pause, _LONGEST_REST)
+        given_up = message.read_count >= self._rules.tries or now - message.enqueued_at >= self._rules.oldest
+        await self._failed(target, why, lost=given_up)
+        if given_up:
+            raise HopelessError(f"{target}, try {message.read_count}: {why}")
+        raise TryAgainError(f"{target}: {why}", pause)
+
+    async def _failed(self, target: str, why: str, *, lost: bool) -> None:
+        async with self._uow() as uow:
+            await uow.notices.note_failed(target, why, self._clock.now(), lost=lost)
+
+
+_NOT_SET_UP = {
+    NoticeChannel.EMAIL: "E-mail is not set up on this server; ask an administrator to set GPU_DEV_SMTP__HOST.",
+    NoticeChannel.SLACK: "Slack is not set up on this server; ask an administrator.",
+    NoticeChannel.WEBHOOK: "Webhooks are not set up on this server; ask an administrator.",
+}

@@ -1,0 +1,39 @@
+"""What one wants to hear of."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+from reservation_core.domain.errors import StaleVersionError
+from reservation_core.domain.notices import NoticeChannel, NoticeKind
+from reservation_core.ports.people.identities import Principal
+from reservation_core.ports.people.notices import SaidPreferences
+from reservation_core.ports.transactions import UnitOfWork
+
+
+async def look(uow: UnitOfWork, principal: Principal) -> SaidPreferences:
+    """The caller's own: every kind, with the default where nothing was said."""
+    return await uow.notices.preferences(principal.user_id)
+
+
+async def replace(
+    uow: UnitOfWork,
+    principal: Principal,
+    said: Mapping[NoticeKind, Iterable[NoticeChannel]],
+    expected_version: int | None,
+    now: datetime,
+) -> SaidPreferences:
+    """Replace the caller's; kinds that are left out have their default again. Answers all of them.
+
+    Raises StaleVersionError when they have changed since they were read.
+    """
+    version = await uow.notices.lock_preferences(principal.user_id)
+    if expected_version is not None and expected_version != version:
+        raise StaleVersionError(
+            f"What you want to hear of has changed: it is at version {version}, not {expected_version}. "
+            "Read it again and decide anew."
+        )
+    await uow.notices.prefer(principal.user_id, {kind: frozenset(channels) for kind, channels in said.items()})
+    await uow.events.append(
+        actor=principal.user, kind="notice_preferences_changed", at=now, subject=f"user:{principal.user}"
+    )
+    return await look(uow, principal)

@@ -1,0 +1,114 @@
+"""Where one is told: making, trying, confirming and removing targets. Administrators see that one exists."""
+
+from datetime import datetime, timedelta
+
+from reservation_core.contracts.notices import NoticeMessage
+from reservation_core.domain.errors import LimitExceededError, NotFoundError, WrongCodeError
+from reservation_core.domain.notices import NoticeChannel, TargetStatus
+from reservation_core.ports.ids import IdSource
+from reservation_core.ports.people.identities import Principal
+from reservation_core.ports.people.notices import NewTarget, NoticeTarget
+from reservation_core.ports.queues import QueueName
+from reservation_core.ports.transactions import UnitOfWork
+from reservation_core.ports.wakeups import Channel
+from reservation_core.usecases.jobs.visible_jobs import visible_user
+
+MOST_TARGETS = 10
+MOST_TARGETS_A_DAY = 30
+BETWEEN_TESTS = timedelta(minutes=1)
+
+
+async def create(
+    uow: UnitOfWork,
+    principal: Principal,
+    *,
+    channel: NoticeChannel,
+    address: str,
+    name: str | None,
+    ids: IdSource,
+    now: datetime,
+) -> tuple[NoticeTarget, str | None]:
+    """Make a target; returns it and, of a webhook, the secret that signs what is sent there.
+
+    An e-mail address is told nothing until its owner has confirmed it. Raises LimitExceededError.
+    """
+    secret = ids.new_secret("whsec") if channel is NoticeChannel.WEBHOOK else None
+    code = ids.new_id("code") if channel is NoticeChannel.EMAIL else None
+    new = NewTarget(ids.new_id("ntg"), principal.user_id, channel, name, address, secret, code)
+    target = await uow.notices.add_target(new, most=MOST_TARGETS, most_a_day=MOST_TARGETS_A_DAY, now=now)
+    if code is not None:
+        await _send(uow, "verification", target, ids.new_id("ver"))
+    await uow.events.append(
+        actor=principal.user, kind="notice_target_created", at=now, subject=target.id, data={"channel": channel.value}
+    )
+    return target, secret
+
+
+async def page(
+    uow: UnitOfWork, principal: Principal, *, user: str | None, after: str | None, limit: int
+) -> list[NoticeTarget]:
+    """The caller's targets; for administrators everybody's, or those of `user`."""
+    if not principal.is_admin:
+        if user not in (None, principal.user):
+            return []
+        return await uow.notices.targets(principal.user_id, after=after, limit=limit)
+    if user is None:
+        return await uow.notices.targets(None, after=after, limit=limit)
+    record = await uow.identities.user(user)
+    return [] if record is None else await uow.notices.targets(record.id, after=after, limit=limit)
+
+
+async def remove(uow: UnitOfWork, principal: Principal, target_id: str, now: datetime) -> NoticeTarget:
+    """Forget a target: the caller's own, or for administrators anybody's. Raises NotFoundError."""
+    target = await uow.notices.remove_target(target_id, visible_user(principal), now)
+    if target is None:
+        raise _no_such_target(target_id)
+    await uow.events.append(actor=principal.user, kind="notice_target_removed", at=now, subject=target.id)
+    return target
+
+
+async def verify(uow: UnitOfWork, principal: Principal, target_id: str, code: str, now: datetime) -> NoticeTarget:
+    """Confirm an e-mail address of one's own. Raises NotFoundError, WrongCodeError."""
+    target = await _own(uow, principal, target_id)
+    if target.status is not TargetStatus.UNVERIFIED:
+        return target
+    if not await uow.notices.verify_target(target_id, principal.user_id, code.strip(), now):
+        raise WrongCodeError(
+            f"That is not the code that was mailed for {target_id}. POST …/targets/{target_id}/test mails it again."
+        )
+    return await _own(uow, principal, target_id)
+
+
+async def try_out(uow: UnitOfWork, principal: Principal, target_id: str, ids: IdSource, now: datetime) -> str:
+    """Send a test to one's own target, or to an unconfirmed address its code again; returns the delivery's id.
+
+    Raises NotFoundError, and LimitExceededError within a minute of the last one.
+    """
+    target = await _own(uow, principal, target_id)
+    if not await uow.notices.claim_test(target_id, now, now - BETWEEN_TESTS):
+        raise LimitExceededError(f"{target_id} was tried less than a minute ago. Wait a moment and send it again.")
+    if target.status is TargetStatus.UNVERIFIED:
+        delivery = ids.new_id("ver")
+        await _send(uow, "verification", target, delivery)
+    else:
+        delivery = ids.new_id("tst")
+        await _send(uow, "test", target, delivery)
+    return delivery
+
+
+async def _own(uow: UnitOfWork, principal: Principal, target_id: str) -> NoticeTarget:
+    """An administrator's word does not make somebody else's address confirmed, nor mail to it wanted."""
+    target = await uow.notices.target(target_id, principal.user_id)
+    if target is None:
+        raise _no_such_target(target_id)
+    return target
+
+
+async def _send(uow: UnitOfWork, kind: str, target: NoticeTarget, delivery: str) -> None:
+    message = NoticeMessage.model_validate({"kind": kind, "target": target.id, "delivery": delivery})
+    await uow.queue.send(QueueName.NOTIFICATIONS, [message.model_dump(exclude_none=True)])
+    uow.wake(Channel.NOTIFICATIONS)
+
+
+def _no_such_target(target_id: str) -> NotFoundError:
+    return NotFoundError(f"You have no target {target_id}. GET /v1/notifications/targets lists those you have.")

@@ -1,0 +1,167 @@
+"""Tokens: the bearer credentials of users. A secret is shown once, at creation; only its digest is stored."""
+
+from datetime import datetime, timedelta
+
+from reservation_core.contracts.tokens import TokenBudget
+from reservation_core.domain.errors import (
+    ForbiddenError,
+    NameTakenError,
+    NotFoundError,
+    UnknownCallerError,
+    UserDisabledError,
+)
+from reservation_core.domain.people.token_budgets import passed_on
+from reservation_core.domain.people.token_scopes import TokenReach, TokenScope
+from reservation_core.ports.ids import IdSource
+from reservation_core.ports.people.identities import Principal, TokenRecord
+from reservation_core.ports.transactions import UnitOfWork
+
+KEPT_WHEN_OVER = timedelta(days=7)
+"""For so long tokens are still listed after they have ended."""
+_MOST_TOLD = 200
+
+
+async def require_working(uow: UnitOfWork, token_id: str, now: datetime) -> TokenReach:
+    """How far a token or session reaches. Raises ForbiddenError where it works no more.
+
+    A server remembers callers for a moment. What outlives that moment is made only for who works in the database.
+    """
+    reach = await uow.identities.token_reach(token_id, now)
+    if reach is None:
+        raise ForbiddenError("The token that you use has just ended. Sign in again.")
+    return reach
+
+
+async def maker_of(uow: UnitOfWork, principal: Principal, now: datetime) -> tuple[str, TokenReach]:
+    """The token that ends what the caller makes, and its reach: for a browser's session the one that it was begun with.
+
+    Raises ForbiddenError where either works no more.
+    """
+    maker = principal.session_from or principal.token_id
+    await require_working(uow, principal.token_id, now)
+    return maker, await require_working(uow, maker, now)
+
+
+async def create(
+    uow: UnitOfWork,
+    principal: Principal,
+    *,
+    name: str | None,
+    user: str | None,
+    expires_in: timedelta | None,
+    scopes: frozenset[TokenScope] | None,
+    budget: TokenBudget | None,
+    longest: timedelta | None,
+    ids: IdSource,
+    now: datetime,
+) -> tuple[TokenRecord, str]:
+    """Make a token for the caller, or (administrators) for `user`; returns it and its secret.
+
+    It reaches no farther than the token that it is made with, ends with that, and lives for `longest` at most. What is
+    made in a browser's session is made with the token that the session was begun with. What is asked for with it is
+    charged to its `budget`, and to those of the tokens before it.
+
+    Raises ForbiddenError, NotFoundError for an unknown user, UserDisabledError, LimitExceededError.
+    """
+    user_id, method = principal.user_id, principal.method
+    if user is not None and user != principal.user:
+        if not principal.is_admin:
+            # The same words whether that user exists or not.
+            raise ForbiddenError("Only administrators make tokens for others. Leave `user` out to make your own.")
+        record = await uow.identities.user(user)
+        if record is None:
+            raise NotFoundError(f"There is no user {user!r}. Create it first with POST /v1/users.")
+        if record.disabled_at is not None:
+            raise UserDisabledError(f"User {user!r} is disabled, so a token would not work. Make it for another user.")
+        user_id, method = record.id, None
+    maker, reach = await maker_of(uow, principal, now)
+    maker_budget = reach.budget
+    reach = reach.passed_on(scopes, expires_in, longest, now)
+    token_id, secret = ids.new_id("tok"), ids.new_secret()
+    await uow.identities.forget_tokens(user_id, now - KEPT_WHEN_OVER)
+    own = None if budget is None else passed_on(maker_budget, token_id, budget.gpu_hours, budget.until, now)
+    token = await uow.identities.create_token(
+        token_id,
+        user_id,
+        name,
+        ids.digest(secret),
+        reach.expires_at,
+        now,
+        method=method,
+        made_with=maker,
+        scopes=reach.scopes,
+        budget=own,
+    )
+    data = {"user": token.user} | ({} if budget is None else {"budget": budget.model_dump(mode="json")})
+    await uow.events.append(actor=principal.user, kind="token_created", at=now, subject=token.id, data=data)
+    return token, secret
+
+
+async def page(
+    uow: UnitOfWork, principal: Principal, *, user: str | None, after: str | None, limit: int
+) -> list[TokenRecord]:
+    """The caller's tokens; for administrators everybody's, or those of `user`."""
+    if not principal.is_admin:
+        if user not in (None, principal.user):
+            return []
+        return await uow.identities.tokens(principal.user_id, after=after, limit=limit)
+    if user is None:
+        return await uow.identities.tokens(None, after=after, limit=limit)
+    record = await uow.identities.user(user)
+    return [] if record is None else await uow.identities.tokens(record.id, after=after, limit=limit)
+
+
+async def revoke(uow: UnitOfWork, principal: Principal, token_id: str, now: datetime) -> TokenRecord:
+    """End a token: the caller's own, or for administrators anybody's. Raises NotFoundError."""
+    owner = None if principal.is_admin else principal.user_id
+    token = await uow.identities.revoke_token(token_id, owner, now)
+    if token is None:
+        raise NotFoundError(f"You have no token {token_id!r}. `gpu-dev tokens list` shows those you have.")
+    await uow.events.append(
+        actor=principal.user, kind="token_revoked", at=now, subject=token.id, data={"user": token.user}
+    )
+    return token
+
+
+async def renew(uow: UnitOfWork, principal: Principal, shown: bytes, digest: bytes, now: datetime) -> TokenRecord:
+    """Give the token that asks, and no other, another secret. `shown` is the digest of the one that it was asked with.
+
+    Raises UnknownCallerError for a secret that was replaced already, or a token that ended; NameTakenError.
+    """
+    token = await uow.identities.renew_token(principal.token_id, shown, digest, now)
+    if token is None:
+        if await uow.identities.principal(shown, now) is None:
+            raise UnknownCallerError
+        raise NameTakenError("This secret can't be taken. Make another one: 32 random bytes, say.")
+    await uow.events.append(
+        actor=principal.user, kind="token_renewed", at=now, subject=token.id, data={"user": token.user}
+    )
+    return token
+
+
+async def revoke_all(uow: UnitOfWork, principal: Principal, user: str | None, now: datetime) -> tuple[str, int]:
+    """End all tokens of the caller, or (administrators) of `user`, but the one that asks and those it was made with,
+    and the calendar's address.
+
+    Returns whose they were, and how many. Raises ForbiddenError, NotFoundError for an unknown user.
+    """
+    user_id, name = principal.user_id, principal.user
+    if user is not None and user != principal.user:
+        if not principal.is_admin:
+            raise ForbiddenError("Only administrators revoke others' tokens. Leave `user` out to revoke your own.")
+        record = await uow.identities.user(user)
+        if record is None:
+            raise NotFoundError(f"There is no user {user!r}.")
+        user_id, name = record.id, record.name
+    revoked = await uow.identities.revoke_tokens(user_id, principal.token_id, now)
+    if revoked:
+        await uow.events.append(
+            actor=principal.user,
+            kind="tokens_revoked",
+            at=now,
+            subject=f"user:{name}",
+            data={"user": name, "tokens": len(revoked), "ids": sorted(revoked)[:_MOST_TOLD]},
+        )
+    if await uow.calendar_feeds.remove(user_id):
+        await uow.events.append(actor=principal.user, kind="calendar_feed_removed", at=now, subject=f"user:{name}")
+    return name, len(revoked)

@@ -1,0 +1,64 @@
+"""Users: who may use the system. Only administrators make them; ending them is in `disable_user`."""
+
+from datetime import datetime
+
+from reservation_core.domain.errors import ForbiddenError, NameTakenError, NotFoundError
+from reservation_core.domain.model import Role
+from reservation_core.ports.people.identities import Principal, UserRecord
+from reservation_core.ports.transactions import UnitOfWork
+
+RESERVED_NAMES = frozenset({"me", "planner", "system"})
+"""`me` is the caller in addresses; `system` and `planner` are the actors of what nobody asked for."""
+
+
+def require_admin(principal: Principal) -> None:
+    """Raises ForbiddenError for anybody but an administrator."""
+    if not principal.is_admin:
+        raise ForbiddenError("Only administrators may do this. Ask one of them to do it for you.")
+
+
+async def create(uow: UnitOfWork, principal: Principal, name: str, role: Role, now: datetime) -> UserRecord:
+    """Make a user. Raises ForbiddenError, NameTakenError."""
+    require_admin(principal)
+    if name in RESERVED_NAMES:
+        raise NameTakenError(f"{name!r} has a meaning of its own here and can't name a user; choose another name.")
+    user = await uow.identities.create_user(name, role, now)
+    await uow.events.append(
+        actor=principal.user, kind="user_created", at=now, subject=f"user:{name}", data={"role": role.value}
+    )
+    return user
+
+
+async def enable(uow: UnitOfWork, principal: Principal, name: str) -> UserRecord:
+    """Let a disabled user in again; nothing changes for one who is not. Raises ForbiddenError, NotFoundError."""
+    require_admin(principal)
+    before = await uow.identities.user(name)
+    user = await uow.identities.enable_user(name)
+    if before is None or user is None:
+        raise unknown_user(name)
+    if before.disabled_at is not None:
+        await uow.events.append(
+            actor=principal.user, kind="user_enabled", at=await uow.now(), subject=f"user:{name}", data={}
+        )
+    return user
+
+
+async def find(uow: UnitOfWork, principal: Principal, name: str) -> UserRecord:
+    """One user: oneself (also as `me`), or for administrators anybody. Raises NotFoundError."""
+    wanted = principal.user if name == "me" else name
+    if principal.is_admin or wanted == principal.user:
+        user = await uow.identities.user(wanted)
+        if user is not None:
+            return user
+    raise unknown_user(name)
+
+
+async def page(uow: UnitOfWork, principal: Principal, *, after: str | None, limit: int) -> list[UserRecord]:
+    """All users by name. Raises ForbiddenError."""
+    require_admin(principal)
+    return await uow.identities.users(after=after, limit=limit)
+
+
+def unknown_user(name: str) -> NotFoundError:
+    """The same words whether there never was such a user or the caller may not see them."""
+    return NotFoundError(f"There is no user {name!r}, or they are not yours to see. GET /v1/users/me shows yourself.")
