@@ -25,7 +25,7 @@ from reservation_core.ports.transactions import DatabaseUnavailableError, Reads,
 from reservation_core.runtime.loop_metrics import LoopCollector
 from reservation_core.runtime.loops import Loops
 from reservation_core.runtime.reading import ReplicaReads
-from reservation_core.usecases.audit_chain import chain_standing
+from reservation_core.usecases.history.audit_chain import chain_standing
 
 _REUSE_S = 1.0
 _SETTLED = timedelta(seconds=10)

@@ -32,8 +32,8 @@ from reservation_core.domain.cards.link_words import link_words
 from reservation_core.domain.model import PodName, Reason, Reservation
 from reservation_core.domain.people.token_budgets import MICROS_AN_HOUR, Budget
 from reservation_core.domain.people.token_scopes import in_order
-from reservation_core.ports.audit import RecordedEvent
-from reservation_core.ports.events import EventRecord
+from reservation_core.ports.history.audit import RecordedEvent
+from reservation_core.ports.history.events import EventRecord
 from reservation_core.ports.jobs.reservations import JobView
 from reservation_core.ports.jobs.unknown_pods import UnknownPod
 from reservation_core.ports.nodes.inventory import GpuView, NodeView

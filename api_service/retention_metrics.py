@@ -7,7 +7,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from reservation_core.domain.retention import Removed
+from reservation_core.domain.history.retention import Removed
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from reservation_core.adapters.postgres.audit import LOOKED_AT, LOOKED_AT_OF_ONE
 from reservation_core.adapters.postgres.bookings.bookings import EVERY_STATUS
+from reservation_core.adapters.postgres.history.audit import LOOKED_AT, LOOKED_AT_OF_ONE
 from reservation_core.domain.policy.usage import partition_steps, steps_of
 
 Values = Mapping[str, Any]

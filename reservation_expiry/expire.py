@@ -12,11 +12,11 @@ from reservation_core.runtime.retention import remove_old_once
 from reservation_core.runtime.settings import ClusterKind, ExpirySettings
 from reservation_core.runtime.settings_error import SettingsError
 from reservation_core.runtime.wiring import Runtime
-from reservation_core.usecases.audit_chain import chain_events
 from reservation_core.usecases.bookings.keep_bookings import BookingKeeping
 from reservation_core.usecases.bookings.waitlist import Waitlist
+from reservation_core.usecases.history.audit_chain import chain_events
+from reservation_core.usecases.history.retention import RetentionWalk
 from reservation_core.usecases.keep_calendar import keep_calendar
-from reservation_core.usecases.retention import RetentionWalk
 from reservation_core.usecases.running.expire_jobs import ExpiryReport, ExpiryRules, expire
 
 _CHAINED_BATCHES = 100

@@ -3,7 +3,7 @@
 import asyncio
 
 from reservation_core.runtime.wiring import Runtime
-from reservation_core.usecases.audit_chain import chain_events
+from reservation_core.usecases.history.audit_chain import chain_events
 
 LOOK_EVERY_S = 0.5
 

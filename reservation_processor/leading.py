@@ -19,9 +19,9 @@ from reservation_core.runtime.loops import PATIENCE_S, Loop
 from reservation_core.runtime.retention import remove_old_once
 from reservation_core.runtime.settings import ProcessorSettings, UnknownPodRule
 from reservation_core.runtime.wiring import Runtime
+from reservation_core.usecases.history.retention import RetentionWalk
 from reservation_core.usecases.planning.planner import Planner, PlannerRules
 from reservation_core.usecases.policy.usage import share_ranks
-from reservation_core.usecases.retention import RetentionWalk
 from reservation_core.usecases.running.resync import Resync, ResyncReport, ResyncRules
 from reservation_processor.audit_chaining import keep_chaining
 from reservation_processor.belts import BELT

@@ -16,8 +16,8 @@ from reservation_core.contracts.audit_log import Actor, EventKind, EventOut, Sub
 from reservation_core.contracts.base import Page
 from reservation_core.contracts.bookings import Instant
 from reservation_core.domain.calendar import to_micros, to_moment
-from reservation_core.ports.audit import EventFilter, Place
-from reservation_core.usecases.audit import read_record
+from reservation_core.ports.history.audit import EventFilter, Place
+from reservation_core.usecases.history.audit import read_record
 
 router = APIRouter(prefix="/v1/events", tags=["operators"])
 

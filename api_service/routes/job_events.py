@@ -16,7 +16,7 @@ from api_service.routes.jobs import JobId
 from api_service.services import Caller, Served, Services
 from api_service.sight import Sight, sight_of
 from reservation_core.domain.model import FINAL_STATUSES
-from reservation_core.ports.events import EventRecord
+from reservation_core.ports.history.events import EventRecord
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.usecases.jobs.visible_jobs import view_owned, visible_user

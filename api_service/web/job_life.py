@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 
-from reservation_core.ports.events import EventRecord
+from reservation_core.ports.history.events import EventRecord
 
 _ENDED = frozenset({"succeeded", "failed", "cancelled", "expired"})
 

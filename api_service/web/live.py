@@ -12,7 +12,7 @@ from secrets import token_hex
 
 from api_service.following import SharedWakeups
 from api_service.web.event_ids import SeenIds
-from reservation_core.ports.events import Recorded
+from reservation_core.ports.history.events import Recorded
 from reservation_core.ports.transactions import UnitOfWorkFactory
 from reservation_core.runtime.loops import Loop
 

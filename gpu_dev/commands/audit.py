@@ -19,7 +19,7 @@ from gpu_dev.session import client_for
 from gpu_dev.terminal import Rendered, put, say
 from gpu_dev.times import local_now, parse_instant, zone_name
 from reservation_core.contracts.audit_log import ChainLineOut, EventOut
-from reservation_core.domain.audit_chain import ChainCheck
+from reservation_core.domain.history.audit_chain import ChainCheck
 
 app = typer.Typer(add_completion=False)
 _LONGEST_LINE = 16 * 2**20

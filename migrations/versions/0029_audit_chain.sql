@@ -1,5 +1,5 @@
 -- The chain of digests over the audit log. Whoever leads appends to it what is committed, in the order of ids, and never
--- changes it. What is hashed: reservation_core/domain/audit_chain.py.
+-- changes it. What is hashed: reservation_core/domain/history/audit_chain.py.
 
 -- `position` has no holes: two that would append at the same place exclude each other. `content` is the digest of the event,
 -- `digest` that of this link with the one before. A link may outlive its event, whose time it keeps.

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import AwareDatetime, Field, PlainSerializer
 
 from reservation_core.contracts.base import Line, Time, Wire
-from reservation_core.domain.audit_chain import AuditedEvent, ChainLine, MissingEvent, exact
+from reservation_core.domain.history.audit_chain import AuditedEvent, ChainLine, MissingEvent, exact
 from reservation_core.domain.user_names import LONGEST_USER_NAME
 
 EventKind = Annotated[str, Field(strict=True, max_length=64, pattern="^[a-z][a-z0-9_]*$")]

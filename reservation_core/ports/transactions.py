@@ -7,14 +7,15 @@ from typing import Protocol, TypeVar
 
 from reservation_core.domain.replicas import ServerProgress
 from reservation_core.ports.admissions import Admissions
-from reservation_core.ports.audit import Audit
-from reservation_core.ports.audit_chain import AuditChain
 from reservation_core.ports.bookings.booking_life import BookingLife
 from reservation_core.ports.bookings.bookings import Bookings, CalendarFeeds
 from reservation_core.ports.bookings.calendar_due import CalendarDue
 from reservation_core.ports.bookings.maintenance import Maintenance
-from reservation_core.ports.events import Events
-from reservation_core.ports.idempotency import Idempotency
+from reservation_core.ports.history.audit import Audit
+from reservation_core.ports.history.audit_chain import AuditChain
+from reservation_core.ports.history.events import Events
+from reservation_core.ports.history.idempotency import Idempotency
+from reservation_core.ports.history.retention import Retention
 from reservation_core.ports.jobs.pod_logs import PodLogs
 from reservation_core.ports.jobs.reservations import Reservations
 from reservation_core.ports.jobs.unknown_pods import UnknownPods
@@ -31,7 +32,6 @@ from reservation_core.ports.policy.entitlements import Entitlements
 from reservation_core.ports.policy.policies import Policies, Projects
 from reservation_core.ports.policy.usage import Usage
 from reservation_core.ports.queues import Queue
-from reservation_core.ports.retention import Retention
 from reservation_core.ports.wakeups import Channel
 
 T = TypeVar("T")

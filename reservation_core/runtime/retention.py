@@ -4,7 +4,7 @@ import structlog
 
 from reservation_core.runtime.settings import KeepingSettings
 from reservation_core.runtime.wiring import Runtime
-from reservation_core.usecases.retention import RetentionReport, RetentionWalk, remove_old
+from reservation_core.usecases.history.retention import RetentionReport, RetentionWalk, remove_old
 
 _log = structlog.get_logger(__name__)
 

@@ -4,7 +4,7 @@ from tests.mutants.mutant import Mutant
 
 SQL = "reservation_core/adapters/postgres/"
 MIGRATIONS = "migrations/versions/"
-RETENTION = "tests/integration/reservation_core/usecases/test_retention.py::"
+RETENTION = "tests/integration/reservation_core/usecases/history/test_retention.py::"
 POSTGRES = "tests/integration/reservation_core/adapters/postgres/"
 USECASES = "tests/integration/reservation_core/usecases/"
 CLOCK = POSTGRES + "test_shared_clock.py"
@@ -294,7 +294,7 @@ LEDGER = (
         MIGRATIONS + "0024_retention.sql",
         "       AND NOT EXISTS (SELECT FROM given_back b WHERE b.allocation_id = OLD.id)\n",
         "",
-        (RETENTION + "test_the_database_refuses_to_remove_what_is_not_summed",),
+        (USECASES + "history/test_retention.py::test_the_database_refuses_to_remove_what_is_not_summed",),
     ),
     Mutant(
         "history goes before reports have read it",
@@ -302,6 +302,6 @@ LEDGER = (
         MIGRATIONS + "0024_retention.sql",
         "(SELECT FROM usage_pending p WHERE p.reservation_id = coalesce(OLD.booking_id, OLD.reservation_id)) THEN",
         "(SELECT FROM usage_pending p WHERE false) THEN",
-        (RETENTION + "test_the_database_refuses_to_remove_what_is_not_summed",),
+        (USECASES + "history/test_retention.py::test_the_database_refuses_to_remove_what_is_not_summed",),
     ),
 )

@@ -7,8 +7,8 @@ WEBHOOK = "tests/integration/admission_webhook/test_serving.py"
 TRIGGERS = "migrations/versions/0027_token_scopes.sql"
 BOUNDED_TRIGGERS = "migrations/versions/0032_bounded_tokens.sql"
 FEED = "tests/integration/api_service/test_calendar_feed.py"
-CHAIN = "tests/integration/reservation_core/adapters/postgres/test_audit_chain.py"
-CHAINING = "reservation_core/usecases/audit_chain.py"
+CHAIN = "tests/integration/reservation_core/adapters/postgres/history/test_audit_chain.py"
+CHAINING = "reservation_core/usecases/history/audit_chain.py"
 CHAIN_TABLES = "migrations/versions/0029_audit_chain.sql"
 BUDGETS = "tests/integration/api_service/test_token_budgets.py"
 SPENDING = "tests/integration/reservation_core/usecases/test_spend.py"
@@ -206,15 +206,15 @@ TRUST = (
     Mutant(
         "what was deleted counts as removed",
         "A missing event that is not as old as what retention removed was deleted",
-        "reservation_core/domain/audit_chain.py",
+        "reservation_core/domain/history/audit_chain.py",
         "return event_id <= self.through and at < self.before",
         "return event_id <= self.through",
-        ("tests/unit/reservation_core/domain/test_audit_chain.py",),
+        ("tests/unit/reservation_core/domain/history/test_audit_chain.py",),
     ),
     Mutant(
         "events beside the chain are not shown",
         "An event without a link is shown where the chain is read, and found",
-        "reservation_core/domain/audit_chain.py",
+        "reservation_core/domain/history/audit_chain.py",
         "            yield from (ChainLine(None, None, None, event, None) for event in found.pop(early))\n",
         "            found.pop(early)\n",
         (f"{CHAIN}::test_an_event_in_a_hole_between_ids_is_found",),

@@ -11,8 +11,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from reservation_core.adapters.pgmq.queue import PgmqQueue
 from reservation_core.adapters.postgres.admissions import PostgresAdmissions
-from reservation_core.adapters.postgres.audit import PostgresAudit
-from reservation_core.adapters.postgres.audit_chain import PostgresAuditChain
 from reservation_core.adapters.postgres.bookings.booking_life import PostgresBookingLife
 from reservation_core.adapters.postgres.bookings.bookings import PostgresBookings
 from reservation_core.adapters.postgres.bookings.calendar_due import PostgresCalendarDue
@@ -20,8 +18,11 @@ from reservation_core.adapters.postgres.bookings.calendar_feeds import PostgresC
 from reservation_core.adapters.postgres.bookings.maintenance import PostgresMaintenance
 from reservation_core.adapters.postgres.driver_errors import told_as_unavailable
 from reservation_core.adapters.postgres.engine import STATEMENT_OPTION
-from reservation_core.adapters.postgres.events import PostgresEvents
-from reservation_core.adapters.postgres.idempotency import PostgresIdempotency
+from reservation_core.adapters.postgres.history.audit import PostgresAudit
+from reservation_core.adapters.postgres.history.audit_chain import PostgresAuditChain
+from reservation_core.adapters.postgres.history.events import PostgresEvents
+from reservation_core.adapters.postgres.history.idempotency import PostgresIdempotency
+from reservation_core.adapters.postgres.history.retention import PostgresRetention
 from reservation_core.adapters.postgres.jobs.pod_locks import check_still_held, held
 from reservation_core.adapters.postgres.jobs.pod_logs import PostgresPodLogs
 from reservation_core.adapters.postgres.jobs.reservations import PostgresReservations
@@ -40,7 +41,6 @@ from reservation_core.adapters.postgres.policy.policies import PostgresPolicies
 from reservation_core.adapters.postgres.policy.projects import PostgresProjects
 from reservation_core.adapters.postgres.policy.usage import PostgresUsage
 from reservation_core.adapters.postgres.queries import statement
-from reservation_core.adapters.postgres.retention import PostgresRetention
 from reservation_core.adapters.postgres.sealing import PLAIN, Sealing
 from reservation_core.adapters.postgres.shared_clock import SharedClock
 from reservation_core.adapters.postgres.wakeups import PostgresWakeups

@@ -6,9 +6,9 @@ import httpx
 import pytest
 
 from reservation_core.contracts.audit_log import ChainLineOut
-from reservation_core.domain.audit_chain import ChainCheck
+from reservation_core.domain.history.audit_chain import ChainCheck
 from reservation_core.runtime.wiring import Runtime
-from reservation_core.usecases.audit_chain import chain_events
+from reservation_core.usecases.history.audit_chain import chain_events
 from tests.integration.api_service.calendars import add_nodes, execute
 from tests.integration.api_service.people import submitted
 

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from reservation_core.adapters.postgres import audit
+from reservation_core.adapters.postgres.history import audit
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.calendars import add_nodes, booked, execute
 from tests.integration.api_service.people import People, submitted

@@ -6,9 +6,9 @@ import httpx
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from reservation_core.domain.retention import HistoryKind, RetentionRules
+from reservation_core.domain.history.retention import HistoryKind, RetentionRules
 from reservation_core.runtime.wiring import Runtime
-from reservation_core.usecases.retention import RetentionWalk, remove_old
+from reservation_core.usecases.history.retention import RetentionWalk, remove_old
 from tests.integration.api_service.people import submitted
 
 RULES = RetentionRules(None, timedelta(days=400), timedelta(days=400), None, None, None)

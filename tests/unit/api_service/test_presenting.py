@@ -19,7 +19,7 @@ from reservation_core.domain.model import (
     ReservationKind,
     Role,
 )
-from reservation_core.ports.audit import RecordedEvent
+from reservation_core.ports.history.audit import RecordedEvent
 from reservation_core.ports.jobs.reservations import JobView
 from reservation_core.ports.nodes.inventory import GpuView
 from reservation_core.ports.people.identities import Principal

@@ -7,7 +7,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.bookings.calendar_due import due_parameters
-from reservation_core.adapters.postgres.events import ReservationEvent, record_all
+from reservation_core.adapters.postgres.history.events import ReservationEvent, record_all
 from reservation_core.adapters.postgres.jobs.reservations import (
     CALENDAR_CONSTRAINT,
     WriteConflictError,

@@ -9,7 +9,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres import direct
-from reservation_core.adapters.postgres.events import ReservationEvent, record_all
+from reservation_core.adapters.postgres.history.events import ReservationEvent, record_all
 from reservation_core.adapters.postgres.jobs import submissions
 from reservation_core.adapters.postgres.jobs.job_views import JobViews
 from reservation_core.adapters.postgres.queries import statement

@@ -8,7 +8,7 @@ from reservation_core.contracts.jobs import JobSubmit
 from reservation_core.contracts.queue_messages import PodOperation
 from reservation_core.domain.model import AllocatedGpu, JobStatus, PodName, PodPhase, PodStatus, Reservation, Role
 from reservation_core.domain.policy.limits import NO_POLICY, Policy
-from reservation_core.ports.events import EventRecord
+from reservation_core.ports.history.events import EventRecord
 from reservation_core.ports.jobs.reservations import JobView, NewReservation
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.queues import QueueName

@@ -11,7 +11,7 @@ import pytest
 
 from api_service.following import SharedWakeups
 from api_service.web.live import LiveTopics, PageSubscription, messages, topics_of
-from reservation_core.ports.events import Recorded
+from reservation_core.ports.history.events import Recorded
 from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWorkFactory
 from reservation_core.ports.wakeups import Wakeups
 from reservation_core.runtime.loops import Loops

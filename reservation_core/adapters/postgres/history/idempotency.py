@@ -7,14 +7,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.adapters.postgres.sealing import PLAIN, Sealing, UnreadableError
 from reservation_core.domain.errors import IdempotencyConflictError
-from reservation_core.ports.idempotency import StoredAnswer
+from reservation_core.ports.history.idempotency import StoredAnswer
 
 # A key can vanish between our two looks when it is old enough to be forgotten just then.
 _LOOKS = 3
 
 
 class PostgresIdempotency:
-    """See ports.idempotency.Idempotency."""
+    """See ports.history.idempotency.Idempotency."""
 
     def __init__(self, connection: AsyncConnection, sealing: Sealing = PLAIN) -> None:
         self._connection = connection

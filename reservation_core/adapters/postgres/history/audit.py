@@ -6,7 +6,7 @@ from sqlalchemy import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.queries import statement
-from reservation_core.ports.audit import EventFilter, EventPage, Place, RecordedEvent
+from reservation_core.ports.history.audit import EventFilter, EventPage, Place, RecordedEvent
 
 LOOKED_AT = 10_000
 """How many lines one search looks at: some 5 ms and 500 pages of the table. A cursor goes on from there."""
@@ -16,7 +16,7 @@ LOOKED_AT_OF_ONE = 1_000
 
 
 class PostgresAudit:
-    """See ports.audit.Audit."""
+    """See ports.history.audit.Audit."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection

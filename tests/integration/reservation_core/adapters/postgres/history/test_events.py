@@ -1,6 +1,6 @@
 """Reading and writing the append-only record."""
 
-from reservation_core.adapters.postgres.events import PostgresEvents
+from reservation_core.adapters.postgres.history.events import PostgresEvents
 from reservation_core.domain.model import Reason, ReasonCode
 
 

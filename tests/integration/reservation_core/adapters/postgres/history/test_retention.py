@@ -10,13 +10,18 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from benchmarks.explaining import explain
+from reservation_core.adapters.postgres.history.retention import PostgresRetention
 from reservation_core.adapters.postgres.policy.usage import PostgresUsage
 from reservation_core.adapters.postgres.queries import statement
-from reservation_core.adapters.postgres.retention import PostgresRetention
+from reservation_core.domain.history.retention import (
+    RetentionRules,
+    StillNeeded,
+    jobs_older_than,
+    ledger_older_than,
+)
 from reservation_core.domain.policy.usage import UsageBy, UsageReport, UsageSeries
-from reservation_core.domain.retention import RetentionRules, StillNeeded, jobs_older_than, ledger_older_than
-from reservation_core.usecases.retention import BATCH as PART
-from reservation_core.usecases.retention import ROWS
+from reservation_core.usecases.history.retention import BATCH as PART
+from reservation_core.usecases.history.retention import ROWS
 from tests.integration.reservation_core.adapters.postgres.policy.test_usage import Ledger
 from tests.waiting import eventually
 

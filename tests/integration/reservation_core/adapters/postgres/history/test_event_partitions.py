@@ -14,11 +14,11 @@ from reservation_core.adapters.postgres import migrating
 from reservation_core.adapters.postgres.engine import open_engine
 from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
 from reservation_core.adapters.postgres.wakeups import PostgresWakeups
-from reservation_core.domain.retention import HistoryKind, RetentionRules
-from reservation_core.ports.retention import LockNotHadError
+from reservation_core.domain.history.retention import HistoryKind, RetentionRules
+from reservation_core.ports.history.retention import LockNotHadError
 from reservation_core.ports.transactions import UnitOfWorkFactory
-from reservation_core.usecases.audit_chain import chain_events
-from reservation_core.usecases.retention import RetentionReport, RetentionWalk, remove_old
+from reservation_core.usecases.history.audit_chain import chain_events
+from reservation_core.usecases.history.retention import RetentionReport, RetentionWalk, remove_old
 from tests.scripted_cluster import ScriptedCluster
 
 FOR_EVER = RetentionRules(None, None, None, None, None, None)

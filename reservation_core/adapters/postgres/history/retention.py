@@ -9,8 +9,8 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.queries import statement
-from reservation_core.domain.retention import HistoryKind, Removed, StillNeeded
-from reservation_core.ports.retention import LockNotHadError, Place, Removal, RowRemoval
+from reservation_core.domain.history.retention import HistoryKind, Removed, StillNeeded
+from reservation_core.ports.history.retention import LockNotHadError, Place, Removal, RowRemoval
 
 _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 _MONTHS_AHEAD = 3
@@ -35,7 +35,7 @@ _BELONGINGS = (
 
 
 class PostgresRetention:
-    """See ports.retention.Retention."""
+    """See ports.history.retention.Retention."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from reservation_core.domain.retention import (
+from reservation_core.domain.history.retention import (
     HistoryKind,
     RetentionRules,
     events_older_than,
@@ -18,8 +18,8 @@ from reservation_core.domain.retention import (
     older_than,
 )
 from reservation_core.ports.cluster import Cluster
+from reservation_core.ports.history.retention import LockNotHadError, Place
 from reservation_core.ports.queues import QueueName
-from reservation_core.ports.retention import LockNotHadError, Place
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 
 BATCH = 100

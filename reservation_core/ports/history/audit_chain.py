@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from reservation_core.domain.audit_chain import AuditedEvent, Link, Removals
+from reservation_core.domain.history.audit_chain import AuditedEvent, Link, Removals
 
 
 @dataclass(frozen=True, slots=True)

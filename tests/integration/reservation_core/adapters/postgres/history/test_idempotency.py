@@ -5,9 +5,9 @@ import asyncio
 import pytest
 from sqlalchemy import text
 
-from reservation_core.adapters.postgres.idempotency import PostgresIdempotency
+from reservation_core.adapters.postgres.history.idempotency import PostgresIdempotency
 from reservation_core.domain.errors import IdempotencyConflictError
-from reservation_core.ports.idempotency import StoredAnswer
+from reservation_core.ports.history.idempotency import StoredAnswer
 from tests.waiting import PATIENCE_S
 
 HASH = b"h" * 32

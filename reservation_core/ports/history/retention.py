@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from reservation_core.domain.retention import HistoryKind, Removed, StillNeeded
+from reservation_core.domain.history.retention import HistoryKind, Removed, StillNeeded
 
 Place = tuple[datetime, str]
 """Where in the history of reservations, by the time they ended and id."""

@@ -8,12 +8,12 @@ from sqlalchemy import CursorResult, Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.queries import statement
-from reservation_core.domain.audit_chain import AuditedEvent, Link, Removals
-from reservation_core.ports.audit_chain import ChainHead, EventsAhead
+from reservation_core.domain.history.audit_chain import AuditedEvent, Link, Removals
+from reservation_core.ports.history.audit_chain import ChainHead, EventsAhead
 
 
 class PostgresAuditChain:
-    """See ports.audit_chain.AuditChain."""
+    """See ports.history.audit_chain.AuditChain."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection

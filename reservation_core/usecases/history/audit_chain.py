@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from reservation_core.domain.audit_chain import AuditedEvent, ChainLine, Link, chained, lines
 from reservation_core.domain.errors import ChainTrimmedError, ForbiddenError
-from reservation_core.ports.audit_chain import ChainHead
+from reservation_core.domain.history.audit_chain import AuditedEvent, ChainLine, Link, chained, lines
+from reservation_core.ports.history.audit_chain import ChainHead
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 

@@ -1,7 +1,7 @@
 """Reading the record: everything for administrators, for others what is about something of theirs."""
 
 from reservation_core.domain.errors import ForbiddenError, NotFoundError
-from reservation_core.ports.audit import EventFilter, EventPage, Place
+from reservation_core.ports.history.audit import EventFilter, EventPage, Place
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.transactions import UnitOfWork
 

@@ -19,13 +19,19 @@ from reservation_core.adapters.pgmq.queue import open_client
 from reservation_core.adapters.postgres.engine import open_engine
 from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
 from reservation_core.adapters.postgres.wakeups import PostgresWakeups
-from reservation_core.domain.audit_chain import ChainCheck
 from reservation_core.domain.errors import ChainTrimmedError
-from reservation_core.domain.retention import HistoryKind, RetentionRules
+from reservation_core.domain.history.audit_chain import ChainCheck
+from reservation_core.domain.history.retention import HistoryKind, RetentionRules
 from reservation_core.ports.transactions import UnitOfWorkFactory
-from reservation_core.usecases import audit_chain
-from reservation_core.usecases.audit_chain import ChainStretch, chain_events, chain_standing, read_chain, stretch_of
-from reservation_core.usecases.retention import RetentionWalk, remove_old
+from reservation_core.usecases.history import audit_chain
+from reservation_core.usecases.history.audit_chain import (
+    ChainStretch,
+    chain_events,
+    chain_standing,
+    read_chain,
+    stretch_of,
+)
+from reservation_core.usecases.history.retention import RetentionWalk, remove_old
 from tests.scripted_cluster import ScriptedCluster
 from tests.waiting import eventually
 
@@ -39,7 +45,7 @@ from reservation_core.adapters.pgmq.queue import open_client
 from reservation_core.adapters.postgres.engine import open_engine
 from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
 from reservation_core.adapters.postgres.wakeups import PostgresWakeups
-from reservation_core.usecases.audit_chain import chain_events
+from reservation_core.usecases.history.audit_chain import chain_events
 
 async def run(url):
     engine = open_engine(url, pool=2, application="test")

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from reservation_core.adapters.postgres.retention import PostgresRetention
+from reservation_core.adapters.postgres.history.retention import PostgresRetention
+from reservation_core.domain.history.retention import HistoryKind, RetentionRules
 from reservation_core.domain.model import PodPhase
-from reservation_core.domain.retention import HistoryKind, RetentionRules
 from reservation_core.ports.jobs.pod_logs import KeptLog
 from reservation_core.ports.policy.usage import SUMMED_AFTER
 from reservation_core.ports.queues import QueuedMessage, QueueName
-from reservation_core.usecases import retention
+from reservation_core.usecases.history import retention
+from reservation_core.usecases.history.retention import RetentionReport, RetentionWalk, remove_old
 from reservation_core.usecases.policy.usage import sum_up_given_back, sum_up_usage
-from reservation_core.usecases.retention import RetentionReport, RetentionWalk, remove_old
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, BookingWorld
 from tests.integration.reservation_core.usecases.world import pod

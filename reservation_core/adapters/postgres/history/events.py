@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.domain.model import Reason, ReasonCode
-from reservation_core.ports.events import EventRecord, Recorded
+from reservation_core.ports.history.events import EventRecord, Recorded
 
 
 class ReservationEvent(NamedTuple):
@@ -48,7 +48,7 @@ async def record_all(connection: AsyncConnection, lines: Sequence[ReservationEve
 
 
 class PostgresEvents:
-    """See ports.events.Events."""
+    """See ports.history.events.Events."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reservation_core.contracts.audit_log import ChainLineOut
-from reservation_core.domain.audit_chain import (
+from reservation_core.domain.history.audit_chain import (
     GENESIS,
     AuditedEvent,
     ChainCheck,
