@@ -8,7 +8,7 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
-from reservation_core.domain.serving_certificates import RenewalRules
+from reservation_core.domain.network.serving_certificates import RenewalRules
 from reservation_core.runtime.programs import run_with_settings
 from reservation_core.runtime.settings import CommonSettings
 from reservation_core.runtime.shutdown import stop_on_signals

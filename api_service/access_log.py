@@ -17,7 +17,7 @@ from select import PIPE_BUF
 from typing import Any, NamedTuple
 
 from api_service import headers
-from reservation_core.domain.client_addresses import address_of_client, trusted_networks
+from reservation_core.domain.network.client_addresses import address_of_client, trusted_networks
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.people.identities import Principal
 from reservation_core.runtime.settings import ApiSettings

@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from api_service.routes.operations import exposition
 from api_service.services import Services
-from reservation_core.domain.client_addresses import trusted_networks
+from reservation_core.domain.network.client_addresses import trusted_networks
 from reservation_core.runtime.bounded_protocol import ServerBounds
 from reservation_core.runtime.companions import beside
 from reservation_core.runtime.garbage import calm_garbage_collector

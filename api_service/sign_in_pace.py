@@ -13,7 +13,7 @@ import structlog
 from api_service import headers
 from api_service.problems import ProblemError
 from reservation_core.contracts.sign_in import AnyProof, AwsProof, KubernetesProof, OidcProof
-from reservation_core.domain.client_addresses import source_of, trusted_networks
+from reservation_core.domain.network.client_addresses import source_of, trusted_networks
 from reservation_core.domain.people.sign_in import SignInMethod
 from reservation_core.domain.people.token_buckets import Pace, TokenBuckets, whole_seconds
 from reservation_core.runtime.settings import ApiSettings

@@ -14,7 +14,7 @@ from typing import Any
 from api_service import headers
 from api_service.auth import Authenticator
 from api_service.problems import ProblemError
-from reservation_core.domain.client_addresses import source_of, trusted_networks
+from reservation_core.domain.network.client_addresses import source_of, trusted_networks
 from reservation_core.domain.people.token_buckets import Pace, TokenBuckets, whole_seconds
 from reservation_core.ports.people.identities import Principal
 from reservation_core.runtime.settings import ApiSettings

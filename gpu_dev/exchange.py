@@ -20,7 +20,7 @@ from pydantic import BaseModel, ValidationError
 from gpu_dev.connection import Connection, is_loopback
 from gpu_dev.errors import ApiError, ClientError, NotLoggedInError, UnexpectedAnswerError, UnreachableError
 from reservation_core.contracts.base import Problem
-from reservation_core.domain.environment_proxies import proxy_for
+from reservation_core.domain.network.environment_proxies import proxy_for
 
 M = TypeVar("M", bound=BaseModel)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from reservation_core.domain.serving_certificates import Holdings
+from reservation_core.domain.network.serving_certificates import Holdings
 
 
 class ChangedMeanwhileError(Exception):

@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from typing import Protocol, TypeVar
 
-from reservation_core.domain.replicas import ServerProgress
+from reservation_core.domain.network.replica_lag import ServerProgress
 from reservation_core.ports.admissions import Admissions
 from reservation_core.ports.bookings.booking_life import BookingLife
 from reservation_core.ports.bookings.bookings import Bookings, CalendarFeeds

@@ -11,8 +11,8 @@ import ssl
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from reservation_core.domain.client_addresses import Network, counted_source
-from reservation_core.domain.http_limits import Refusal
+from reservation_core.domain.network.client_addresses import Network, counted_source
+from reservation_core.domain.network.http_limits import Refusal
 from reservation_core.runtime.bounded_protocol import BoundedProtocol, ServerBounds
 
 _AT_ONCE = 32

@@ -13,8 +13,8 @@ from typing import Any
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from reservation_core.domain.connection_slots import ConnectionSlots
-from reservation_core.domain.http_limits import HttpLimits, Refusal
+from reservation_core.domain.network.connection_slots import ConnectionSlots
+from reservation_core.domain.network.http_limits import HttpLimits, Refusal
 from reservation_core.runtime.http_refusals import Refusals, answers
 
 _PIECE = 16 * 1024

@@ -6,7 +6,7 @@ from typing import assert_never
 
 import structlog
 
-from reservation_core.domain.http_limits import HttpLimits, Refusal
+from reservation_core.domain.network.http_limits import HttpLimits, Refusal
 
 _LOG_EVERY_S = 60.0
 RETRY_S = 1

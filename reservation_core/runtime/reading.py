@@ -21,7 +21,12 @@ from reservation_core.adapters.postgres.engine import open_engine
 from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
 from reservation_core.adapters.postgres.wakeups import PostgresWakeups
 from reservation_core.domain.errors import DomainError
-from reservation_core.domain.replicas import ReplicaStanding, ReplicationLag, ServerProgress, standing
+from reservation_core.domain.network.replica_lag import (
+    ReplicaStanding,
+    ReplicationLag,
+    ServerProgress,
+    standing,
+)
 from reservation_core.ports.transactions import (
     DatabaseUnavailableError,
     Reads,

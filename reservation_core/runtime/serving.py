@@ -8,7 +8,7 @@ from typing import Any
 
 import uvicorn
 
-from reservation_core.domain.client_addresses import Network
+from reservation_core.domain.network.client_addresses import Network
 from reservation_core.runtime.bounded_listener import BoundedListener
 from reservation_core.runtime.bounded_protocol import BoundedProtocol, ServerBounds
 from reservation_core.runtime.settings_error import SettingsError

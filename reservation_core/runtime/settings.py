@@ -15,8 +15,8 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from reservation_core.adapters.kubernetes.attaching import GpuAttach, GpuPin
 from reservation_core.domain.cards.placement_policies import DEFAULT_POLICY, PlacementPolicy
-from reservation_core.domain.client_addresses import trusted_networks
 from reservation_core.domain.history.retention import RetentionRules
+from reservation_core.domain.network.client_addresses import trusted_networks
 from reservation_core.runtime.settings_auth import AuthSettings
 from reservation_core.runtime.settings_http import HttpSettings
 from reservation_core.runtime.settings_notices import NoticeSettings, SmtpSettings

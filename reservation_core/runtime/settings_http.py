@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from reservation_core.domain.http_limits import HttpLimits, connections_that_fit
+from reservation_core.domain.network.http_limits import HttpLimits, connections_that_fit
 from reservation_core.runtime.open_files import open_files
 from reservation_core.runtime.settings_section import Section
 

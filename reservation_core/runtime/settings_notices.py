@@ -7,7 +7,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_settings import NoDecode
 
 from reservation_core.adapters.notices.security import SmtpSecurity
-from reservation_core.domain.egress import egress_rules
+from reservation_core.domain.network.egress import egress_rules
 from reservation_core.runtime.settings_section import Seconds, Section, split
 
 

@@ -22,7 +22,7 @@ from reservation_core.adapters.kubernetes.webhook_certificates import (
     ConfigurationKind,
     SecretCertificates,
 )
-from reservation_core.domain.serving_certificates import RenewalRules
+from reservation_core.domain.network.serving_certificates import RenewalRules
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.serving_certificates import ChangedMeanwhileError
 from reservation_core.runtime.kubernetes import open_transport

@@ -11,8 +11,8 @@ from typing import Literal
 import structlog
 
 from reservation_core.domain.booking_enforcement import Standing
-from reservation_core.domain.circuit import Circuit
 from reservation_core.domain.known_standings import KnownStandings, MemoryRules, StandingQuestion
+from reservation_core.domain.network.circuit import Circuit
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.standings import QuestionRefusedError, SourceSilentError, StandingSource
 

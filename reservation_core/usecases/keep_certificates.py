@@ -5,7 +5,7 @@ from typing import assert_never
 
 import structlog
 
-from reservation_core.domain.serving_certificates import CertificateStep, RenewalRules, next_step
+from reservation_core.domain.network.serving_certificates import CertificateStep, RenewalRules, next_step
 from reservation_core.ports.serving_certificates import CertificateStore
 
 _log = structlog.get_logger(__name__)

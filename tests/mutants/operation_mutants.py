@@ -6,7 +6,7 @@ DRIVER_ERRORS = "reservation_core/adapters/postgres/driver_errors.py"
 TESTS_OF_DRIVER_ERRORS = "tests/integration/reservation_core/adapters/postgres/test_driver_errors.py"
 BOUNDS = "tests/integration/reservation_core/runtime/test_http_bounds.py"
 WAY = "tests/integration/reservation_processor/test_way_of_a_job.py"
-SLOTS = "tests/unit/reservation_core/domain/test_connection_slots.py"
+SLOTS = "tests/unit/reservation_core/domain/network/test_connection_slots.py"
 WAITS = "tests/integration/reservation_core/adapters/postgres/test_bounded_connections.py"
 USECASES = "tests/integration/reservation_core/usecases/"
 
@@ -94,7 +94,7 @@ OPERATION = (
     Mutant(
         "bodies at any pace",
         "A request's body has a bound in time and a least rate",
-        "reservation_core/domain/http_limits.py",
+        "reservation_core/domain/network/http_limits.py",
         "        return elapsed_s >= self.body_s or received < (elapsed_s - self.body_grace_s) * self.body_bytes_per_s",
         "        return False",
         (
@@ -105,7 +105,7 @@ OPERATION = (
     Mutant(
         "silent connections keep others out",
         "Where all connections are taken, those that say nothing make room for new ones",
-        "reservation_core/domain/connection_slots.py",
+        "reservation_core/domain/network/connection_slots.py",
         "            displaced = self._idlest(self._strangers, now) or self._idlest(self._known, now)",
         "            displaced = None",
         (f"{SLOTS}::test_the_oldest_stranger_goes_first_then_the_idlest",),
@@ -113,7 +113,7 @@ OPERATION = (
     Mutant(
         "connections take all descriptors",
         "Some descriptors stay free of connections, for the planner, the database and files",
-        "reservation_core/domain/http_limits.py",
+        "reservation_core/domain/network/http_limits.py",
         "    return max(1, min(wanted, descriptors - max(reserved, descriptors // 4)))",
         "    return max(1, min(wanted, descriptors))",
         (f"{SLOTS}::test_descriptors_stay_free_for_the_rest_of_the_process",),

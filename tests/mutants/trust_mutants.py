@@ -150,10 +150,10 @@ TRUST = (
     Mutant(
         "notices reach a cloud's metadata",
         "Notices never go where clouds give out credentials, whatever is listed",
-        "reservation_core/domain/egress.py",
+        "reservation_core/domain/network/egress.py",
         "    if found in _METADATA:",
         "    if False:",
-        ("tests/unit/reservation_core/domain/test_egress.py",),
+        ("tests/unit/reservation_core/domain/network/test_egress.py",),
     ),
     Mutant(
         "a refused target is told apart",

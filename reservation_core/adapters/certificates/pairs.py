@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from reservation_core.domain.serving_certificates import Authority, Serving
+from reservation_core.domain.network.serving_certificates import Authority, Serving
 
 _BACKDATED = timedelta(minutes=5)
 """Clocks differ: a certificate is valid a little before it was made."""

@@ -24,7 +24,7 @@ from reservation_core.adapters.kubernetes.api_requests import ApiRequest, ApiSer
 from reservation_core.adapters.kubernetes.credentials import ClusterAccess
 from reservation_core.adapters.kubernetes.http_pool import HttpPool
 from reservation_core.adapters.kubernetes.request_heads import RequestHeads
-from reservation_core.domain.environment_proxies import proxy_for
+from reservation_core.domain.network.environment_proxies import proxy_for
 
 _FAREWELL_S = 1.0
 _LONGEST_LINE_BYTES = 2**21

@@ -30,7 +30,7 @@ from reservation_core.adapters.kubernetes.api_errors import (
 )
 from reservation_core.adapters.kubernetes.plain_json import as_list, as_mapping
 from reservation_core.adapters.kubernetes.transport import Transport
-from reservation_core.domain.serving_certificates import Holdings, authorities_alive
+from reservation_core.domain.network.serving_certificates import Holdings, authorities_alive
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.serving_certificates import ChangedMeanwhileError
 

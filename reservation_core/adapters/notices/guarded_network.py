@@ -13,7 +13,7 @@ from typing import Any
 import httpcore
 import structlog
 
-from reservation_core.domain.egress import EgressRules, refused
+from reservation_core.domain.network.egress import EgressRules, refused
 
 _log = structlog.get_logger(__name__)
 

@@ -44,7 +44,7 @@ from reservation_core.adapters.postgres.queries import statement
 from reservation_core.adapters.postgres.sealing import PLAIN, Sealing
 from reservation_core.adapters.postgres.shared_clock import SharedClock
 from reservation_core.adapters.postgres.wakeups import PostgresWakeups
-from reservation_core.domain.replicas import ServerProgress
+from reservation_core.domain.network.replica_lag import ServerProgress
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
 

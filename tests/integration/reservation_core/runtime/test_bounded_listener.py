@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from reservation_core.domain.http_limits import HttpLimits, Refusal
+from reservation_core.domain.network.http_limits import HttpLimits, Refusal
 from reservation_core.runtime import bounded_listener
 from reservation_core.runtime.bounded_protocol import ServerBounds
 from reservation_core.runtime.serving import QuietServer, open_socket, quiet_config

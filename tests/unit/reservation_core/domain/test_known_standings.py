@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reservation_core.domain.booking_enforcement import Standing
-from reservation_core.domain.circuit import Circuit
 from reservation_core.domain.known_standings import KnownStandings, MemoryRules, StandingQuestion
+from reservation_core.domain.network.circuit import Circuit
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 YES = Standing(schedulable=True, reason="booked", until=NOW + timedelta(hours=1))

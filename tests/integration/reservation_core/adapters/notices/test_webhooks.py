@@ -16,7 +16,7 @@ from aiohttp import web
 from reservation_core.adapters.notices.guarded_network import resolve
 from reservation_core.adapters.notices.webhooks import PostRules, SlackSender, WebhookSender
 from reservation_core.contracts.notices import NoticeBody
-from reservation_core.domain.egress import egress_rules
+from reservation_core.domain.network.egress import egress_rules
 from reservation_core.domain.notices import NoticeChannel
 from reservation_core.ports.people.notices import NeverTakenError, NotTakenError
 from tests.clocks import SettableClock

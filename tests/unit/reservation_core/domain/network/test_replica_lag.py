@@ -7,7 +7,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from reservation_core.domain.replicas import CLOCKS_DIFFER, ReplicaStanding, ReplicationLag, ServerProgress, standing
+from reservation_core.domain.network.replica_lag import (
+    CLOCKS_DIFFER,
+    ReplicaStanding,
+    ReplicationLag,
+    ServerProgress,
+    standing,
+)
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 PRIMARY = ServerProgress(follows=False, position=100, system=7, timeline="00000001", at=AT)

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.domain.connection_slots import PATIENCE_S, ConnectionSlots, GrantedSlot
-from reservation_core.domain.http_limits import HttpLimits, Refusal, connections_that_fit
+from reservation_core.domain.network.connection_slots import PATIENCE_S, ConnectionSlots, GrantedSlot
+from reservation_core.domain.network.http_limits import HttpLimits, Refusal, connections_that_fit
 
 MOST, MOST_OF_ONE = 6, 3
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.domain.client_addresses import source_of, trusted_networks
+from reservation_core.domain.network.client_addresses import source_of, trusted_networks
 
 PROXIES = trusted_networks(["10.0.0.0/8", "fd00::/8", "192.0.2.7"])
 ADDRESSES = st.ip_addresses().map(str)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reservation_core.domain.serving_certificates import (
+from reservation_core.domain.network.serving_certificates import (
     Authority,
     CertificateStep,
     Holdings,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Generic, Protocol, TypeVar
 
-from reservation_core.domain.http_limits import Refusal
+from reservation_core.domain.network.http_limits import Refusal
 
 PATIENCE_S = 1.0
 """A connection is closed for a new one only after so many idle seconds: an honest client's head needs less."""

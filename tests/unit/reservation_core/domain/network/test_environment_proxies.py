@@ -2,7 +2,7 @@
 
 import pytest
 
-from reservation_core.domain.environment_proxies import is_excepted, proxy_for
+from reservation_core.domain.network.environment_proxies import is_excepted, proxy_for
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.domain.egress import EgressRules, egress_rules, refused
+from reservation_core.domain.network.egress import EgressRules, egress_rules, refused
 
 PUBLIC = ["8.8.8.8", "93.184.216.34", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808"]
 OURS = [

@@ -1,0 +1,1 @@
+"""Connections, addresses, certificates, and limits for strangers."""
