@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from reservation_core.contracts.pod_reports import AdmissionOut, AdmissionsOut, PodSeen
-from reservation_core.domain.pod_reports import Judged, PodReport
+from reservation_core.domain.pods.pod_reports import Judged, PodReport
 
 
 def report(pod: PodSeen) -> PodReport:

@@ -32,9 +32,9 @@ from reservation_core.domain.model import ReservationKind
 from reservation_core.domain.policy.limits import Limits
 from reservation_core.domain.policy.usage import GpuTime, UsageBy, UsageLine, UsageReport
 from reservation_core.ports.policy.policies import Project, StoredRule
+from reservation_core.usecases.pods.schedulability import UserVerdict
 from reservation_core.usecases.policy.explain import Explained
 from reservation_core.usecases.policy.policy_preview import PolicyPreview
-from reservation_core.usecases.schedulability import UserVerdict
 
 _HOUR = Decimal(3600)
 _LENGTHS = TypeAdapter(timedelta, config=ConfigDict(ser_json_timedelta="iso8601"))

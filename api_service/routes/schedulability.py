@@ -16,8 +16,8 @@ from reservation_core.contracts.schedulability import (
 )
 from reservation_core.domain.user_names import folded
 from reservation_core.ports.transactions import UnitOfWork
-from reservation_core.usecases.report_pods import report_pods
-from reservation_core.usecases.schedulability import JudgedPod, schedulability
+from reservation_core.usecases.pods.report_pods import report_pods
+from reservation_core.usecases.pods.schedulability import JudgedPod, schedulability
 
 router = APIRouter(tags=["schedulability"])
 

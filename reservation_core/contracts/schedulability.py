@@ -13,7 +13,7 @@ from reservation_core.contracts.base import (
     Time,
     Wire,
 )
-from reservation_core.domain.booked_nodes import MOST_NODES
+from reservation_core.domain.pods.booked_nodes import MOST_NODES
 
 
 class AskingPod(Wire):

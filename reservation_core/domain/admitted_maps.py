@@ -7,10 +7,10 @@ So the map, what was noted of it, and the environment have to agree; else the po
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from reservation_core.domain import map_marks
-from reservation_core.domain.admission import annotations_of, items, members
-from reservation_core.domain.cards_in_containers import cuda_devices, node_devices
 from reservation_core.domain.pod_identity import identity_of
+from reservation_core.domain.pods import map_marks
+from reservation_core.domain.pods.cards_in_containers import cuda_devices, node_devices
+from reservation_core.domain.pods.reviews import annotations_of, items, members
 from reservation_core.domain.scheduling_map import (
     MAP_ANNOTATION,
     MapEntry,

@@ -11,8 +11,8 @@ from functools import lru_cache
 from typing import Any
 
 from pod_scheduling.domain.placement.tasks import WHOLE
-from reservation_core.domain.admission import items, members
-from reservation_core.domain.gpu_resources import is_gpu_resource
+from reservation_core.domain.pods.gpu_resources import is_gpu_resource
+from reservation_core.domain.pods.reviews import items, members
 
 MOST_CARDS = 1024
 """In one container, and in one pod; who asks for more is counted so, and fits nowhere."""

@@ -11,12 +11,20 @@ from enum import StrEnum
 from typing import assert_never
 
 from reservation_core.domain import enforcement_marks as marks
-from reservation_core.domain.admission import Denied, Operation, Patched, PodReview, Untouched, Verdict, annotations_of
-from reservation_core.domain.booked_nodes import put_on
-from reservation_core.domain.cards_in_containers import NO_CARDS, NVIDIA_VISIBLE_DEVICES
-from reservation_core.domain.gpu_resources import is_gpu_resource
-from reservation_core.domain.pod_changes import Path, PodChanges
 from reservation_core.domain.pod_gpus import GpuNeed
+from reservation_core.domain.pods.booked_nodes import put_on
+from reservation_core.domain.pods.cards_in_containers import NO_CARDS, NVIDIA_VISIBLE_DEVICES
+from reservation_core.domain.pods.gpu_resources import is_gpu_resource
+from reservation_core.domain.pods.pod_changes import Path, PodChanges
+from reservation_core.domain.pods.reviews import (
+    Denied,
+    Operation,
+    Patched,
+    PodReview,
+    Untouched,
+    Verdict,
+    annotations_of,
+)
 
 
 class Unbooked(StrEnum):

@@ -10,8 +10,25 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, assert_never
 
-from reservation_core.domain import map_marks
-from reservation_core.domain.admission import (
+from reservation_core.domain.pod_identity import identity_of
+from reservation_core.domain.pods import map_marks
+from reservation_core.domain.pods.cards_in_containers import (
+    NO_CARDS,
+    NVIDIA_VISIBLE_DEVICES,
+    cuda_devices,
+    node_devices,
+)
+from reservation_core.domain.pods.container_variables import VariableOwner, WantedVariable, tell
+from reservation_core.domain.pods.gpu_resources import is_gpu_resource
+from reservation_core.domain.pods.pod_changes import PodChanges
+from reservation_core.domain.pods.pod_containers import (
+    EPHEMERAL,
+    RefusedPodError,
+    container_named,
+    containers_of,
+    shown,
+)
+from reservation_core.domain.pods.reviews import (
     Denied,
     Operation,
     Patched,
@@ -22,18 +39,6 @@ from reservation_core.domain.admission import (
     items,
     members,
 )
-from reservation_core.domain.cards_in_containers import NO_CARDS, NVIDIA_VISIBLE_DEVICES, cuda_devices, node_devices
-from reservation_core.domain.container_variables import VariableOwner, WantedVariable, tell
-from reservation_core.domain.gpu_resources import is_gpu_resource
-from reservation_core.domain.pod_changes import PodChanges
-from reservation_core.domain.pod_containers import (
-    EPHEMERAL,
-    RefusedPodError,
-    container_named,
-    containers_of,
-    shown,
-)
-from reservation_core.domain.pod_identity import identity_of
 from reservation_core.domain.scheduling_map import (
     INDEX_ANNOTATION,
     MAP_ANNOTATION,

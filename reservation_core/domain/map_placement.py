@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from reservation_core.domain.node_choice_terms import Taint, Terms
+from reservation_core.domain.pods.node_choice_terms import Taint, Terms
 from reservation_core.domain.scheduling_map import MapEntry
 
 

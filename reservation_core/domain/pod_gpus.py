@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reservation_core.domain.admission import annotations_of, items, members
 from reservation_core.domain.cards.gpu_types import OUR_WORDS, TypeWords
-from reservation_core.domain.gpu_resources import is_gpu_resource
-from reservation_core.domain.map_marks import MAP_DEVICES
+from reservation_core.domain.pods.gpu_resources import is_gpu_resource
+from reservation_core.domain.pods.map_marks import MAP_DEVICES
+from reservation_core.domain.pods.reviews import annotations_of, items, members
 
 MOST_GPUS = 1024
 

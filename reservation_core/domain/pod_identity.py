@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from reservation_core.domain.admission import annotations_of, items, labels_of, members
+from reservation_core.domain.pods.reviews import annotations_of, items, labels_of, members
 from reservation_core.domain.scheduling_map import Controller, PodIdentity
 
 

@@ -7,7 +7,7 @@ are asked for by controllers, which act for whoever the namespace belongs to.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from reservation_core.domain.admission import Requester
+from reservation_core.domain.pods.reviews import Requester
 
 _SYSTEM = "system:"
 

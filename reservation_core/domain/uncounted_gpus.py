@@ -7,9 +7,9 @@ cards. What images bring, what `envFrom` reads and what privileged containers ca
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from reservation_core.domain.admission import Operation, PodReview, annotations_of, items, members
-from reservation_core.domain.map_marks import MAP_DEVICES
 from reservation_core.domain.pod_gpus import GpuNeed
+from reservation_core.domain.pods.map_marks import MAP_DEVICES
+from reservation_core.domain.pods.reviews import Operation, PodReview, annotations_of, items, members
 
 _VARIABLES = ("NVIDIA_VISIBLE_DEVICES", "AMD_VISIBLE_DEVICES")
 _NO_CARDS = frozenset({"", "void", "none"})

@@ -9,8 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from reservation_core.domain import map_marks
-from reservation_core.domain.admission import (
+from reservation_core.domain.asked_cards import CardResources, asked_cards
+from reservation_core.domain.extender_marks import INDEX_OF
+from reservation_core.domain.pods import map_marks
+from reservation_core.domain.pods.container_variables import VariableOwner, WantedVariable, tell
+from reservation_core.domain.pods.pod_changes import PodChanges
+from reservation_core.domain.pods.pod_containers import RefusedPodError, container_named, containers_of
+from reservation_core.domain.pods.reviews import (
     Denied,
     Operation,
     Patched,
@@ -21,11 +26,6 @@ from reservation_core.domain.admission import (
     labels_of,
     members,
 )
-from reservation_core.domain.asked_cards import CardResources, asked_cards
-from reservation_core.domain.container_variables import VariableOwner, WantedVariable, tell
-from reservation_core.domain.extender_marks import INDEX_OF
-from reservation_core.domain.pod_changes import PodChanges
-from reservation_core.domain.pod_containers import RefusedPodError, container_named, containers_of
 
 LABEL: Final = "gpu-dev/cards"
 VISIBLE: Final = "visible"

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from reservation_core.domain.admission import PodReview, Verdict
+from reservation_core.domain.pods.reviews import PodReview, Verdict
 
 
 class PodReviewer(Protocol):

@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 from typing import Protocol, TypeVar
 
 from reservation_core.domain.network.replica_lag import ServerProgress
-from reservation_core.ports.admissions import Admissions
 from reservation_core.ports.bookings.booking_life import BookingLife
 from reservation_core.ports.bookings.bookings import Bookings, CalendarFeeds
 from reservation_core.ports.bookings.calendar_due import CalendarDue
@@ -27,7 +26,8 @@ from reservation_core.ports.people.notices import Notices
 from reservation_core.ports.people.proofs import UsedProofs
 from reservation_core.ports.planning.measurements import Measurements
 from reservation_core.ports.planning.planning import Planning
-from reservation_core.ports.pod_endings import PodEndings
+from reservation_core.ports.pods.pod_endings import PodEndings
+from reservation_core.ports.pods.pod_reports import Admissions
 from reservation_core.ports.policy.entitlements import Entitlements
 from reservation_core.ports.policy.policies import Policies, Projects
 from reservation_core.ports.policy.usage import Usage

@@ -18,7 +18,7 @@ from reservation_core.adapters.kubernetes.guarded_pods import GuardRules, Kubern
 from reservation_core.adapters.kubernetes.leases import Lease, LeaseRules
 from reservation_core.adapters.kubernetes.transport import Transport
 from reservation_core.domain.cards.gpu_types import TypeWords
-from reservation_core.domain.pod_endings import EndRules, GuardedPod
+from reservation_core.domain.pods.pod_endings import EndRules, GuardedPod
 from reservation_core.ports.transactions import UnitOfWorkFactory
 from reservation_core.runtime.companions import beside
 from reservation_core.runtime.kubernetes import open_transport
@@ -26,7 +26,7 @@ from reservation_core.runtime.lease_namespace import lease_namespace
 from reservation_core.runtime.loops import Loop, Loops
 from reservation_core.runtime.settings import ExpirySettings
 from reservation_core.runtime.settings_error import SettingsError
-from reservation_core.usecases.end_pods import PodEnder, PodEndReport, PodEndRules
+from reservation_core.usecases.pods.end_pods import PodEnder, PodEndReport, PodEndRules
 
 _CONTROLLER = "reservation-expiry"
 _LEASE = "gpu-dev-pod-ending"

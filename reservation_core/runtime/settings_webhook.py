@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from reservation_core.domain.asked_cards import CardResources
 from reservation_core.domain.injection import InjectionRules
-from reservation_core.domain.map_marks import SCHEDULER_NAME
+from reservation_core.domain.pods.map_marks import SCHEDULER_NAME
 from reservation_core.domain.visible_cards import VisibleCardsRules
 from reservation_core.runtime.settings import CommonSettings
 from reservation_core.runtime.settings_admission import QualifiedName

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import assert_never
 
-from reservation_core.domain.admission import Denied, Patched, PodReview, Untouched, Verdict
 from reservation_core.domain.injection import InjectionRules, injection
 from reservation_core.domain.known_maps import KnownMaps
-from reservation_core.domain.pod_changes import PatchOperation
+from reservation_core.domain.pods.pod_changes import PatchOperation
+from reservation_core.domain.pods.reviews import Denied, Patched, PodReview, Untouched, Verdict
 from reservation_core.domain.visible_cards import VisibleCardsRules, visible_cards
 from reservation_core.ports.reviewers import PodReviewer
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from reservation_core.domain.enforcement_marks import ENFORCEMENT_MARKS
-from reservation_core.domain.map_marks import MAP_DEVICES
+from reservation_core.domain.pods.map_marks import MAP_DEVICES
 from reservation_core.runtime.owners_file import read_owners
 from reservation_core.runtime.settings_webhook import WebhookSettings
 from reservation_core.runtime.webhook_reviewers import ENFORCE

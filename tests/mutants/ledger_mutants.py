@@ -267,10 +267,10 @@ LEDGER = (
     Mutant(
         "reports at once",
         "Reports of others' pods are taken in one after the other",
-        SQL + "sql/admissions.sql",
+        SQL + "pods/pod_reports.sql",
         "SELECT pg_advisory_xact_lock(hashtextextended('admissions', 0));",
         "SELECT 1;",
-        (USECASES + "test_report_pods.py::test_the_same_reports_from_several_at_once_are_recorded_once",),
+        (USECASES + "pods/test_report_pods.py::test_the_same_reports_from_several_at_once_are_recorded_once",),
     ),
     Mutant(
         "what is closed is in no sum",

@@ -15,8 +15,8 @@ SPENDING = "tests/integration/reservation_core/usecases/test_spend.py"
 BUDGET_SQL = "reservation_core/adapters/postgres/people/token_budgets.sql"
 BUDGET_TRIGGERS = "migrations/versions/0030_token_budgets.sql"
 
-OWN_CARDS = "tests/unit/reservation_core/domain/test_cards_in_containers.py"
-CARDS = "reservation_core/domain/cards_in_containers.py"
+OWN_CARDS = "tests/unit/reservation_core/domain/pods/test_cards_in_containers.py"
+CARDS = "reservation_core/domain/pods/cards_in_containers.py"
 
 TRUST = (
     Mutant(

@@ -15,7 +15,6 @@ from reservation_core.adapters.kubernetes.pod_causes import condition
 from reservation_core.adapters.kubernetes.pod_requests import read_amounts
 from reservation_core.adapters.kubernetes.pod_statuses import is_finished
 from reservation_core.adapters.kubernetes.requested_cards import requested
-from reservation_core.domain.admission import annotations_of
 from reservation_core.domain.asked_cards import CORE_OF_A_CARD, AskedCards, CardResources
 from reservation_core.domain.card_footprints import Footprint, Taken
 from reservation_core.domain.cards.gpu_types import OUR_WORDS, TypeWords
@@ -23,9 +22,10 @@ from reservation_core.domain.cards.link_words import BadLinksError, Links, read_
 from reservation_core.domain.cards_in_use import CardNode, CardPod
 from reservation_core.domain.enforcement_marks import BOOKING, OWNER, TERMINATE_AT
 from reservation_core.domain.extender_marks import ASSIGNED, CARDS, TIME, is_mark, read_footprint
-from reservation_core.domain.gpu_resources import is_gpu_resource
-from reservation_core.domain.map_marks import MAP_DEVICES, SCHEDULER_NAME
 from reservation_core.domain.model_usage import Model, model_of
+from reservation_core.domain.pods.gpu_resources import is_gpu_resource
+from reservation_core.domain.pods.map_marks import MAP_DEVICES, SCHEDULER_NAME
+from reservation_core.domain.pods.reviews import annotations_of
 from reservation_core.ports.card_cluster import CardNodeSeen, CardPodSeen, CardSight, QuotasGone, QuotasSeen
 from reservation_core.ports.map_cluster import NamespaceSeen, NodeGone, PodGone
 

@@ -23,14 +23,14 @@ from reservation_core.adapters.kubernetes.refusals import explained
 from reservation_core.adapters.kubernetes.transport import MERGE_PATCH, ONLY_METADATA, Transport
 from reservation_core.adapters.kubernetes.watching import list_all
 from reservation_core.domain import enforcement_marks as marks
-from reservation_core.domain.admission import annotations_of
 from reservation_core.domain.booking_enforcement import written_end
 from reservation_core.domain.cards.gpu_types import OUR_WORDS, TypeWords
-from reservation_core.domain.map_marks import SCHEDULER_NAME
-from reservation_core.domain.pod_endings import GuardedPod
 from reservation_core.domain.pod_gpus import need_of
+from reservation_core.domain.pods.map_marks import SCHEDULER_NAME
+from reservation_core.domain.pods.pod_endings import GuardedPod
+from reservation_core.domain.pods.reviews import annotations_of
 from reservation_core.ports.cluster import ClusterUnavailableError
-from reservation_core.ports.guarded_pods import BudgetRefusedError, EndRefusedError
+from reservation_core.ports.pods.guarded_pods import BudgetRefusedError, EndRefusedError
 
 _NAMESPACES, _PODS = "/api/v1/namespaces", "/api/v1/pods"
 _DEFAULT_GRACE_S = 30
@@ -57,7 +57,7 @@ class GuardRules:
 
 
 class KubernetesGuardedPods:
-    """See ports.guarded_pods.GuardedPods. While it follows, `events` is run by whoever made it."""
+    """See ports.pods.guarded_pods.GuardedPods. While it follows, `events` is run by whoever made it."""
 
     def __init__(self, transport: Transport, rules: GuardRules, events: EventWriter) -> None:
         self._transport = transport

@@ -18,15 +18,15 @@ from reservation_core.adapters.kubernetes.plain_json import (
 from reservation_core.adapters.kubernetes.pod_causes import condition
 from reservation_core.adapters.kubernetes.pod_requests import host_ports, pod_requests, read_amounts
 from reservation_core.adapters.kubernetes.pod_statuses import is_finished
-from reservation_core.domain.admission import annotations_of
 from reservation_core.domain.admitted_maps import NotAdmittedError, admitted_entry
-from reservation_core.domain.cards_in_containers import node_devices
 from reservation_core.domain.enforcement_marks import BOOKING, TERMINATE_AT
-from reservation_core.domain.gpu_resources import is_gpu_resource
 from reservation_core.domain.known_maps import KnownMaps
-from reservation_core.domain.map_marks import MAP_DIGEST, MAP_OWNER, SCHEDULER_NAME
 from reservation_core.domain.map_placement import Burden, DeviceUse, MapNode, MappedPod
-from reservation_core.domain.node_choice_terms import Requirement, Taint, Terms, Tolerated
+from reservation_core.domain.pods.cards_in_containers import node_devices
+from reservation_core.domain.pods.gpu_resources import is_gpu_resource
+from reservation_core.domain.pods.map_marks import MAP_DIGEST, MAP_OWNER, SCHEDULER_NAME
+from reservation_core.domain.pods.node_choice_terms import Requirement, Taint, Terms, Tolerated
+from reservation_core.domain.pods.reviews import annotations_of
 from reservation_core.ports.map_cluster import (
     NamespaceSeen,
     NodeGone,

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from reservation_core.adapters.kubernetes.plain_json import as_list, as_mapping
-from reservation_core.domain.admission import annotations_of
-from reservation_core.domain.cards_in_containers import node_devices
-from reservation_core.domain.map_marks import MAP_DIGEST, SCHEDULER_NAME
+from reservation_core.domain.pods.cards_in_containers import node_devices
+from reservation_core.domain.pods.map_marks import MAP_DIGEST, SCHEDULER_NAME
+from reservation_core.domain.pods.reviews import annotations_of
 
 _MOST_CARDS = 1024
 

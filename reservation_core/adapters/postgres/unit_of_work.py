@@ -10,7 +10,6 @@ from pgmq.sqlalchemy_async_queue import PGMQueue
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from reservation_core.adapters.pgmq.queue import PgmqQueue
-from reservation_core.adapters.postgres.admissions import PostgresAdmissions
 from reservation_core.adapters.postgres.bookings.booking_life import PostgresBookingLife
 from reservation_core.adapters.postgres.bookings.bookings import PostgresBookings
 from reservation_core.adapters.postgres.bookings.calendar_due import PostgresCalendarDue
@@ -35,7 +34,8 @@ from reservation_core.adapters.postgres.people.token_budgets import PostgresBudg
 from reservation_core.adapters.postgres.people.used_proofs import PostgresUsedProofs
 from reservation_core.adapters.postgres.planning.measurements import PostgresMeasurements
 from reservation_core.adapters.postgres.planning.planning import PostgresPlanning
-from reservation_core.adapters.postgres.pod_endings import PostgresPodEndings
+from reservation_core.adapters.postgres.pods.pod_endings import PostgresPodEndings
+from reservation_core.adapters.postgres.pods.pod_reports import PostgresAdmissions
 from reservation_core.adapters.postgres.policy.entitlements import PostgresEntitlements
 from reservation_core.adapters.postgres.policy.policies import PostgresPolicies
 from reservation_core.adapters.postgres.policy.projects import PostgresProjects

@@ -124,7 +124,8 @@ class Rules:
 
     `priority` is the highest that a job may have. `no_show_grace` is how long a booking waits to be used; UNLIMITED is
     for ever. `cooldown` lies between the end of one's booking of a type and the start of the next of that type.
-    `booking_required` false: GPUs of clusters that ask (see `usecases.schedulability`) may be used without a booking.
+    `booking_required` false: GPUs of clusters that ask (see `usecases.pods.schedulability`) may be used without a
+    booking.
     """
 
     max_gpus: int | Unlimited | None = None

@@ -14,8 +14,8 @@ from aiohttp import web
 from hypothesis import strategies as st
 
 from reservation_core.adapters.certificates.pairs import Pair
-from reservation_core.domain.admission import Denied, Operation, PodReview
 from reservation_core.domain.injection import InjectionRules, injection
+from reservation_core.domain.pods.reviews import Denied, Operation, PodReview
 from reservation_core.domain.scheduling_map import map_digest
 from tests.integration.admission_webhook.mapped_pods import EXPECTED, SEED, pod, pods_of, told
 from tests.kubernetes.api_client import MERGE, STRATEGIC, ApiAnswerError, ApiClient, JsonObject

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from reservation_core.domain.admission import Denied, Operation, Patched, PodReview, Requester
 from reservation_core.domain.injection import InjectionRules, injection
+from reservation_core.domain.pods.reviews import Denied, Operation, Patched, PodReview, Requester
 from tests.kubernetes.api_client import ApiClient, JsonObject
 from tests.kubernetes.api_server import ApiServer
 from tests.ports import own_port

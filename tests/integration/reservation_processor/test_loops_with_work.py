@@ -20,7 +20,7 @@ from reservation_core.runtime.companions import beside
 from reservation_core.runtime.messages_in_hand import MessagesInHand
 from reservation_core.runtime.settings import StandaloneSettings
 from reservation_core.runtime.wiring import Runtime, open_runtime
-from reservation_core.usecases.end_pods import PodEnder
+from reservation_core.usecases.pods.end_pods import PodEnder
 from reservation_processor import leading
 from tests.integration.reservation_processor.test_loops_outlive import LOOPS, OFTEN_S, SQLSTATES, bounded_engine
 from tests.postgres_fault_proxy import FaultProxy, fault_proxy

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from reservation_core.domain.admission import Operation, Patched, PodReview
 from reservation_core.domain.injection import InjectionRules, injection
+from reservation_core.domain.pods.reviews import Operation, Patched, PodReview
 from tests.chart.hardening import check_objects
 from tests.chart.rendering import one, render
 from tests.kubernetes_schemas import validate

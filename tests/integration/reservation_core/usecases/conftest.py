@@ -10,12 +10,12 @@ from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
 from reservation_core.adapters.postgres.wakeups import PostgresWakeups
 from reservation_core.domain.model import Role
 from reservation_core.ports.people.identities import Principal
-from reservation_core.usecases.end_pods import PodEndRules
 from reservation_core.usecases.nodes.update_inventory import update_inventory
+from reservation_core.usecases.pods.end_pods import PodEndRules
 from tests.clocks import START, SettableClock
 from tests.database_clock import DatabaseClock
 from tests.integration.reservation_core.usecases.booking_world import BookingWorld
-from tests.integration.reservation_core.usecases.pod_lab import Lab
+from tests.integration.reservation_core.usecases.pods.pod_lab import Lab
 from tests.integration.reservation_core.usecases.world import World
 from tests.scripted_cluster import ScriptedCluster
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from reservation_core.domain.admission import Operation, Patched, PodReview
 from reservation_core.domain.admitted_maps import NotAdmittedError, admitted_entry
 from reservation_core.domain.injection import InjectionRules, injection
+from reservation_core.domain.pods.reviews import Operation, Patched, PodReview
 from reservation_core.domain.scheduling_map import MapEntry, map_digest
 
 MAP = "0=node1:0,1\n1=node2:none\n"

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reservation_core.adapters.kubernetes.nodes import NodeRules, read_nodes
-from reservation_core.domain.admission import Denied, Operation, Patched, PodReview, Requester, Untouched, Verdict
 from reservation_core.domain.booking_enforcement import (
     EnforcementRules,
     Place,
@@ -21,6 +20,15 @@ from reservation_core.domain.booking_enforcement import (
 from reservation_core.domain.cards.gpu_types import TypeWords
 from reservation_core.domain.pod_gpus import GpuNeed, need_of
 from reservation_core.domain.pod_owners import OwnerRules, owner_of
+from reservation_core.domain.pods.reviews import (
+    Denied,
+    Operation,
+    Patched,
+    PodReview,
+    Requester,
+    Untouched,
+    Verdict,
+)
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 END = NOW + timedelta(hours=2)

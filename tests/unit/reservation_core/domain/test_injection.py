@@ -11,9 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reservation_core.domain.admission import Denied, Operation, Patched, PodReview, Requester, Untouched, Verdict
 from reservation_core.domain.injection import InjectionRules, injection
 from reservation_core.domain.known_maps import KnownMaps
+from reservation_core.domain.pods.reviews import (
+    Denied,
+    Operation,
+    Patched,
+    PodReview,
+    Requester,
+    Untouched,
+    Verdict,
+)
 from reservation_core.domain.scheduling_map import INDEX_ANNOTATION, MAP_ANNOTATION, SchedulingMapError, map_digest
 from tests.pod_strategies import Json, pods
 

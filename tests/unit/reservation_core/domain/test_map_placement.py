@@ -19,7 +19,7 @@ from reservation_core.domain.map_placement import (
     Reserved,
     Wait,
 )
-from reservation_core.domain.node_choice_terms import Requirement, Taint, Terms, Tolerated
+from reservation_core.domain.pods.node_choice_terms import Requirement, Taint, Terms, Tolerated
 from reservation_core.domain.scheduling_map import MapEntry
 
 LABEL = "gpu-node-name"

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.domain.admission import Denied, Operation, Patched, PodReview, Untouched, Verdict
 from reservation_core.domain.asked_cards import CardResources, asked_cards
 from reservation_core.domain.extender_marks import INDEX_OF
+from reservation_core.domain.pods.reviews import Denied, Operation, Patched, PodReview, Untouched, Verdict
 from reservation_core.domain.visible_cards import VisibleCardsRules, visible_cards
 from tests.card_cluster import CORE, WHOLE
 from tests.pod_strategies import Json, pods

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reservation_core.domain.map_placement import Burden, DeviceUse, MapNode, MappedPod, Reserved
-from reservation_core.domain.node_choice_terms import Terms
+from reservation_core.domain.pods.node_choice_terms import Terms
 from reservation_core.domain.scheduling_map import MapEntry
 from reservation_core.ports.map_cluster import NodeSeen, PodBound, PodChangedError, PodRef, PodWaiting, Sight
 from reservation_core.usecases.bind_mapped_pods import BindRules, MapScheduler

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 import jsonpatch
 import pytest
 
-from reservation_core.domain.admission import Denied, Operation, Patched, PodReview, Untouched, Verdict
 from reservation_core.domain.injection import InjectionRules
-from reservation_core.domain.pod_changes import PodChanges
+from reservation_core.domain.pods.pod_changes import PodChanges
+from reservation_core.domain.pods.reviews import Denied, Operation, Patched, PodReview, Untouched, Verdict
 from reservation_core.usecases.review_pod import MapReviewer, review_pod
 
 POD = {

@@ -14,9 +14,9 @@ from reservation_core.adapters.kubernetes.credentials import Credentials
 from reservation_core.adapters.kubernetes.event_writer import EventWriter
 from reservation_core.adapters.kubernetes.guarded_pods import GuardRules, KubernetesGuardedPods
 from reservation_core.adapters.kubernetes.transport import Transport
-from reservation_core.domain.pod_endings import GuardedPod
+from reservation_core.domain.pods.pod_endings import GuardedPod
 from reservation_core.ports.cluster import ClusterUnavailableError
-from reservation_core.ports.guarded_pods import BudgetRefusedError, EndRefusedError
+from reservation_core.ports.pods.guarded_pods import BudgetRefusedError, EndRefusedError
 from tests.kubernetes.api_client import MERGE, JsonObject
 from tests.kubernetes.api_server import ApiServer
 from tests.kubernetes.fault_proxy import FaultProxy, Harm

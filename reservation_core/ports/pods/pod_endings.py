@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from reservation_core.domain.overbooked_pods import Occupant
-from reservation_core.domain.pod_endings import BookedTime, Memory
+from reservation_core.domain.pods.overbooked_pods import Occupant
+from reservation_core.domain.pods.pod_endings import BookedTime, Memory
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.domain.booked_nodes import put_on
-from reservation_core.domain.pod_changes import PodChanges
+from reservation_core.domain.pods.booked_nodes import put_on
+from reservation_core.domain.pods.pod_changes import PodChanges
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 CLUSTER = {

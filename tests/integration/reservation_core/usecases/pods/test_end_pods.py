@@ -7,13 +7,13 @@ from datetime import timedelta
 import pytest
 
 from reservation_core.domain.model import ForeignPod, GpuCondition
-from reservation_core.domain.pod_endings import EndRules, GuardedPod
+from reservation_core.domain.pods.pod_endings import EndRules, GuardedPod
 from reservation_core.ports.cluster import ClusterUnavailableError
-from reservation_core.ports.guarded_pods import EndRefusedError
+from reservation_core.ports.pods.guarded_pods import EndRefusedError
 from reservation_core.usecases.bookings.cancel import cancel_booking
-from reservation_core.usecases.end_pods import PodEnder, PodEndReport, PodEndRules
+from reservation_core.usecases.pods.end_pods import PodEnder, PodEndReport, PodEndRules
 from tests.integration.reservation_core.usecases.booking_world import GRACE, HOUR, MINUTE, BookingWorld
-from tests.integration.reservation_core.usecases.pod_lab import NINE, POD, Lab
+from tests.integration.reservation_core.usecases.pods.pod_lab import NINE, POD, Lab
 
 
 async def test_a_booked_pod_is_warned_and_ends_with_its_booking(lab: Lab) -> None:

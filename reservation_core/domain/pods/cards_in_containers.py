@@ -8,8 +8,8 @@ same card in both. A privileged container has all devices whatever the variable 
 from collections.abc import Mapping
 from typing import Any, Final
 
-from reservation_core.domain.admission import items, members
-from reservation_core.domain.map_marks import CUDA_VISIBLE_DEVICES
+from reservation_core.domain.pods.map_marks import CUDA_VISIBLE_DEVICES
+from reservation_core.domain.pods.reviews import items, members
 
 NVIDIA_VISIBLE_DEVICES: Final = "NVIDIA_VISIBLE_DEVICES"
 NO_CARDS: Final = "void"

@@ -9,13 +9,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.queries import statement
 from reservation_core.domain.model import BookingStatus
-from reservation_core.domain.overbooked_pods import Occupant
-from reservation_core.domain.pod_endings import BookedTime, Memory
-from reservation_core.ports.pod_endings import BookingUse, EndingRecord, NeededCards
+from reservation_core.domain.pods.overbooked_pods import Occupant
+from reservation_core.domain.pods.pod_endings import BookedTime, Memory
+from reservation_core.ports.pods.pod_endings import BookingUse, EndingRecord, NeededCards
 
 
 class PostgresPodEndings:
-    """See ports.pod_endings.PodEndings."""
+    """See ports.pods.pod_endings.PodEndings."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection

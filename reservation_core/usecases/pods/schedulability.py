@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from reservation_core.domain.booked_nodes import MOST_NODES
 from reservation_core.domain.errors import ForbiddenError
 from reservation_core.domain.model import ReservationKind, Role
+from reservation_core.domain.pods.booked_nodes import MOST_NODES
 from reservation_core.domain.policy.limits import RuleName
 from reservation_core.domain.policy.rules import RuleRequest, check, known_from
 from reservation_core.ports.people.identities import Principal, UserRecord

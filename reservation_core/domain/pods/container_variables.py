@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reservation_core.domain.admission import members
-from reservation_core.domain.pod_changes import Path, PodChanges
-from reservation_core.domain.pod_containers import RefusedPodError, container_named, shown
+from reservation_core.domain.pods.pod_changes import Path, PodChanges
+from reservation_core.domain.pods.pod_containers import RefusedPodError, container_named, shown
+from reservation_core.domain.pods.reviews import members
 
 
 @dataclass(frozen=True, slots=True)

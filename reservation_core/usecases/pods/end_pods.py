@@ -14,8 +14,8 @@ from itertools import groupby
 import structlog
 
 from reservation_core.domain.model import BookingStatus
-from reservation_core.domain.overbooked_pods import Occupant, too_many
-from reservation_core.domain.pod_endings import (
+from reservation_core.domain.pods.overbooked_pods import Occupant, too_many
+from reservation_core.domain.pods.pod_endings import (
     BookedTime,
     Ending,
     EndingStep,
@@ -27,13 +27,13 @@ from reservation_core.domain.pod_endings import (
     overbooked,
     remembered,
 )
-from reservation_core.domain.victims import NodeNeed, Preemptible, victims
+from reservation_core.domain.pods.victims import NodeNeed, Preemptible, victims
 from reservation_core.ports.cluster import ClusterUnavailableError
-from reservation_core.ports.guarded_pods import BudgetRefusedError, EndRefusedError, GuardedPods
-from reservation_core.ports.pod_endings import EndingRecord, NeededCards
+from reservation_core.ports.pods.guarded_pods import BudgetRefusedError, EndRefusedError, GuardedPods
+from reservation_core.ports.pods.pod_endings import EndingRecord, NeededCards
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
-from reservation_core.usecases.report_guarded_pods import PodReporter
+from reservation_core.usecases.pods.report_guarded_pods import PodReporter
 
 _NAMESPACES_AT_ONCE = 8
 _MOST_NAMED = 20

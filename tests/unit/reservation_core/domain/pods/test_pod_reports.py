@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reservation_core.domain.pod_reports import Admission, BookedSlot, PodReport, Register, ReportOutcome
+from reservation_core.domain.pods.pod_reports import Admission, BookedSlot, PodReport, Register, ReportOutcome
 
 NINE = datetime(2030, 1, 1, 9, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reservation_core.domain.model import BookingStatus
-from reservation_core.domain.pod_endings import (
+from reservation_core.domain.pods.pod_endings import (
     BookedTime,
     Ending,
     EndingStep,

@@ -6,7 +6,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.domain.overbooked_pods import Occupant, too_many
+from reservation_core.domain.pods.overbooked_pods import Occupant, too_many
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 

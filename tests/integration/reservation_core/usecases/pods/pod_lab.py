@@ -5,9 +5,9 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from reservation_core.domain.pod_endings import GuardedPod
-from reservation_core.ports.guarded_pods import BudgetRefusedError
-from reservation_core.usecases.end_pods import PodEnder, PodEndReport, PodEndRules
+from reservation_core.domain.pods.pod_endings import GuardedPod
+from reservation_core.ports.pods.guarded_pods import BudgetRefusedError
+from reservation_core.usecases.pods.end_pods import PodEnder, PodEndReport, PodEndRules
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, BookingWorld
 
@@ -16,7 +16,7 @@ POD = GuardedPod("u-1", "lab", "train-0", "a", "alice", gpus=1, began=NINE, grac
 
 
 class ScriptedPods:
-    """See ports.guarded_pods.GuardedPods. What is evicted leaves; what a budget keeps does not."""
+    """See ports.pods.guarded_pods.GuardedPods. What is evicted leaves; what a budget keeps does not."""
 
     def __init__(self) -> None:
         self.pods: dict[str, GuardedPod] = {}

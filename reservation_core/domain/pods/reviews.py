@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from reservation_core.domain.pod_changes import PatchOperation
+from reservation_core.domain.pods.pod_changes import PatchOperation
 
 
 class Operation(StrEnum):

@@ -7,10 +7,10 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
-from reservation_core.usecases.end_pods import PodEndReport
-from reservation_core.usecases.schedulability import JudgedPod, schedulability
+from reservation_core.usecases.pods.end_pods import PodEndReport
+from reservation_core.usecases.pods.schedulability import JudgedPod, schedulability
 from tests.integration.reservation_core.usecases.booking_world import HOUR, MINUTE
-from tests.integration.reservation_core.usecases.pod_lab import NINE, POD, Lab
+from tests.integration.reservation_core.usecases.pods.pod_lab import NINE, POD, Lab
 
 SECOND = timedelta(seconds=1)
 

@@ -10,11 +10,11 @@ import pytest
 
 from reservation_core.domain.errors import ForbiddenError
 from reservation_core.domain.model import BookingStatus, Role
-from reservation_core.domain.pod_reports import Judged, PodReport, ReportOutcome
+from reservation_core.domain.pods.pod_reports import Judged, PodReport, ReportOutcome
 from reservation_core.domain.policy.usage import GpuTime, UsageBy
 from reservation_core.usecases.bookings.cancel import cancel_booking
-from reservation_core.usecases.report_pods import report_pods
-from reservation_core.usecases.schedulability import JudgedPod, schedulability
+from reservation_core.usecases.pods.report_pods import report_pods
+from reservation_core.usecases.pods.schedulability import JudgedPod, schedulability
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import GRACE, HOUR, MINUTE, BookingWorld
 from tests.waiting import PATIENCE_S

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reservation_core.adapters.kubernetes.mapped_cards import MappedCards, mapped_cards
-from reservation_core.domain.admission import Denied, Operation, Patched, PodReview, Requester
-from reservation_core.domain.cards_in_containers import counted_anew, cuda_devices, node_devices
 from reservation_core.domain.injection import InjectionRules, injection
+from reservation_core.domain.pods.cards_in_containers import counted_anew, cuda_devices, node_devices
+from reservation_core.domain.pods.reviews import Denied, Operation, Patched, PodReview, Requester
 
 TOLD, GIVEN = InjectionRules(), InjectionRules(own_cards=True)
 UUIDS = "GPU-11111111-1111-1111-1111-111111111111,GPU-22222222-2222-2222-2222-222222222222"

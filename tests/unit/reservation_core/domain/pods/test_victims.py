@@ -6,7 +6,7 @@ from itertools import chain, combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.domain.victims import NodeNeed, Preemptible, victims
+from reservation_core.domain.pods.victims import NodeNeed, Preemptible, victims
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 H100 = frozenset({"h100"})

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol
 
-from reservation_core.domain.pod_reports import Admission, BookedSlot, PodReport
+from reservation_core.domain.pods.pod_reports import Admission, BookedSlot, PodReport
 
 
 class Admissions(Protocol):

@@ -7,13 +7,13 @@ from datetime import datetime, timedelta
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.queries import statement
-from reservation_core.domain.pod_reports import Admission, BookedSlot, PodReport
+from reservation_core.domain.pods.pod_reports import Admission, BookedSlot, PodReport
 
 _LATELY = timedelta(days=1)
 
 
 class PostgresAdmissions:
-    """See ports.admissions.Admissions."""
+    """See ports.pods.pod_reports.Admissions."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection

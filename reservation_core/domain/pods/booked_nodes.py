@@ -8,9 +8,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reservation_core.domain.admission import items, members
-from reservation_core.domain.node_choice_terms import Requirement
-from reservation_core.domain.pod_changes import Path, PodChanges
+from reservation_core.domain.pods.node_choice_terms import Requirement
+from reservation_core.domain.pods.pod_changes import Path, PodChanges
+from reservation_core.domain.pods.reviews import items, members
 
 MOST_NODES = 64
 """So many nodes of a booking are said: a pod needs one."""

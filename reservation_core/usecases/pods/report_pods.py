@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from reservation_core.domain.pod_reports import Judged, PodReport, Register
+from reservation_core.domain.pods.pod_reports import Judged, PodReport, Register
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.ports.wakeups import Channel
-from reservation_core.usecases.schedulability import require_service
+from reservation_core.usecases.pods.schedulability import require_service
 
 
 async def report_pods(uow: UnitOfWork, principal: Principal, reports: Sequence[PodReport]) -> list[Judged]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from reservation_core.domain.pod_changes import Path
+from reservation_core.domain.pods.pod_changes import Path
 
 EPHEMERAL = "ephemeralContainers"
 _KINDS = {"initContainers": "init container", EPHEMERAL: "ephemeral container"}

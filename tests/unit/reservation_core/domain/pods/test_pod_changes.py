@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.domain.pod_changes import PodChanges, pointer
+from reservation_core.domain.pods.pod_changes import PodChanges, pointer
 
 NAMES = st.sampled_from(["a", "gpu-dev/map-index", "x~y", "~1", "a/b~0", ""])
 TEXTS = st.sampled_from(["", "1", "2"])

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Protocol
 
-from reservation_core.domain.pod_endings import GuardedPod
+from reservation_core.domain.pods.pod_endings import GuardedPod
 
 
 class BudgetRefusedError(Exception):

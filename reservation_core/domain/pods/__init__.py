@@ -1,0 +1,1 @@
+"""What a pod says: our own jobs' environment, and others' pods as the ledger and the cluster see them."""

@@ -1,0 +1,1 @@
+"""Others' pods on bookings."""
