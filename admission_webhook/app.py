@@ -12,9 +12,9 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from admission_webhook.admission_review import BadReviewError, ReviewQuestion, read_question, written_answer
 from admission_webhook.bodies import RETRY_S, BodyLimits, RefusedReviewBodyError, ReviewBodies
 from admission_webhook.metrics import Outcome, WebhookMetrics
+from pod_scheduling.ports.reviewers import PodReviewer
+from pod_scheduling.usecases.maps.review_pod import review_pod
 from reservation_core.domain.pods.reviews import Denied, Patched, PodReview, Untouched, Verdict
-from reservation_core.ports.reviewers import PodReviewer
-from reservation_core.usecases.review_pod import review_pod
 
 SERVICE = "admission-webhook"
 _STRANGER = (

@@ -15,7 +15,7 @@ from fastapi import FastAPI
 from admission_webhook.app import WebhookCondition, create_app
 from admission_webhook.bodies import BodyLimits
 from admission_webhook.metrics import WebhookMetrics
-from reservation_core.ports.reviewers import PodReviewer
+from pod_scheduling.ports.reviewers import PodReviewer
 from reservation_core.runtime.bounded_protocol import ServerBounds
 from reservation_core.runtime.companions import beside
 from reservation_core.runtime.garbage import calm_garbage_collector

@@ -26,8 +26,8 @@ from benchmarks.do_nothing import SERVER, do_nothing
 from benchmarks.figures import Figure
 from benchmarks.kubernetes_cluster import ASSETS, GPUS_PER_NODE, add_nodes, ask, at_once, real_api_server, remove_pods
 from benchmarks.references import against
-from reservation_core.domain.injection import InjectionRules, injection
-from reservation_core.domain.known_maps import KnownMaps
+from pod_scheduling.domain.maps.map_injection import InjectionRules, injection
+from pod_scheduling.domain.maps.remembered_maps import KnownMaps
 from reservation_core.domain.pods.reviews import Operation, Patched, PodReview
 from tests.kubernetes.api_server import ApiServer, make_namespace
 from tests.kubernetes.kube_scheduler import kube_scheduler_of, started_kube_scheduler

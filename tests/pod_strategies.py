@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from reservation_core.domain.scheduling_map import INDEX_ANNOTATION, MAP_ANNOTATION
+from pod_scheduling.domain.maps.scheduling_map import INDEX_ANNOTATION, MAP_ANNOTATION
 
 Json = dict[str, Any]
 

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pod_scheduling.domain.maps.map_placement import ReservedCards
 from pod_scheduling.domain.placement.fleet import Fleet, Positions
 from pod_scheduling.domain.placement.tasks import WHOLE, NodeShape, Spot, Task
 from reservation_core.domain.asked_cards import AskedCards
 from reservation_core.domain.card_footprints import Footprint, FreeOnNode, Taken, lay_out
-from reservation_core.domain.map_placement import ReservedCards
 from reservation_core.domain.model_usage import UNSEEN, Model, ModelUsage
 from reservation_core.domain.owner_quotas import OwnedPod, OwnerQuotas
 

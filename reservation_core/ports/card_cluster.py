@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from pod_scheduling.ports.map_cluster import NamespaceSeen, NodeGone, PodGone, PodRef
 from reservation_core.domain.card_footprints import Footprint
 from reservation_core.domain.cards_in_use import CardNode, CardPod
-from reservation_core.ports.map_cluster import NamespaceSeen, NodeGone, PodGone, PodRef
 
 _LONGEST_VERSION = 20
 
@@ -92,8 +92,8 @@ class CardCluster(Protocol):
     async def bind(self, pod: PodRef, node: str, marks: Mapping[str, str]) -> None:
         """Bind a pod and write annotations on it, at once or not at all; or find that it is bound there already.
 
-        Raises PodChangedError and BindRefusedError (of ports.map_cluster). After ClusterUnavailableError, or when it is
-        cancelled, nobody knows: the bind may come some seconds late.
+        Raises PodChangedError and BindRefusedError (of pod_scheduling.ports.map_cluster). After
+        ClusterUnavailableError, or when it is cancelled, nobody knows: the bind may come some seconds late.
         """
         ...
 

@@ -212,7 +212,7 @@ class Loops:
         return iter([*self._loops.values()])
 
     async def keep(self, name: str, run: Callable[[], Awaitable[object]]) -> None:
-        """Run it until cancelled; begin it again whenever it fails. See ports.keeping.Keep."""
+        """Run it until cancelled; begin it again whenever it fails. See pod_scheduling.ports.keeping.Keep."""
         await self[name].keep(run)
 
     def failing(self, longer_than_s: float = 0.0) -> list[Loop]:

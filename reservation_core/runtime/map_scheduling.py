@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pod_scheduling.usecases.maps.bind_mapped_pods import BindRules, MapScheduler
 from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.kubernetes.credentials import KubeconfigError
 from reservation_core.adapters.kubernetes.event_writer import EventWriter
@@ -21,7 +22,6 @@ from reservation_core.runtime.lease_namespace import lease_namespace
 from reservation_core.runtime.loops import Loops
 from reservation_core.runtime.settings_error import SettingsError
 from reservation_core.runtime.settings_scheduler import SchedulerSettings
-from reservation_core.usecases.bind_mapped_pods import BindRules, MapScheduler
 
 if TYPE_CHECKING:
     from reservation_core.runtime.promised_cards import PromisedCards

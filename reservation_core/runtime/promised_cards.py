@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from pod_scheduling.domain.maps.map_placement import Reserved, ReservedCards
 from reservation_core.adapters.postgres.policy.entitlements import PostgresEntitlements
-from reservation_core.domain.map_placement import Reserved, ReservedCards
 from reservation_core.ports.policy.entitlements import PromisedCard
 from reservation_core.runtime.repeated_reading import RepeatedReading
 

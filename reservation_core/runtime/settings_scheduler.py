@@ -4,7 +4,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from reservation_core.domain.map_placement import Overlap
+from pod_scheduling.domain.maps.map_placement import Overlap
 from reservation_core.domain.pods.map_marks import SCHEDULER_NAME
 from reservation_core.runtime.settings import CommonSettings
 from reservation_core.runtime.settings_section import Seconds, Section

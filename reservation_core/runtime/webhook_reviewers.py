@@ -4,12 +4,12 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from reservation_core.domain.known_maps import KnownMaps
-from reservation_core.ports.reviewers import PodReviewer
+from pod_scheduling.domain.maps.remembered_maps import KnownMaps
+from pod_scheduling.ports.reviewers import PodReviewer
+from pod_scheduling.usecases.maps.review_pod import MapReviewer, VisibleCardsReviewer
 from reservation_core.runtime.booking_reviews import EnforcementTold, open_booking_reviewer
 from reservation_core.runtime.loops import Loops
 from reservation_core.runtime.settings_webhook import WebhookSettings
-from reservation_core.usecases.review_pod import MapReviewer, VisibleCardsReviewer
 
 MUTATE = "/mutate"
 ENFORCE = "/enforce"

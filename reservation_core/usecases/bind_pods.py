@@ -6,6 +6,8 @@ from typing import assert_never
 
 import structlog
 
+from pod_scheduling.ports.map_cluster import MappedBindRefusedError as RefusedByServerError
+from pod_scheduling.ports.map_cluster import PodChangedError, PodGone, PodRef
 from reservation_core.domain.card_footprints import Placed
 from reservation_core.domain.cards_in_use import CardPod
 from reservation_core.domain.extender_board import ExtenderBoard, Refused
@@ -14,8 +16,6 @@ from reservation_core.ports.card_cluster import CardCluster, CardPodSeen
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.extender import Binding, BindRefusedError
-from reservation_core.ports.map_cluster import MappedBindRefusedError as RefusedByServerError
-from reservation_core.ports.map_cluster import PodChangedError, PodGone, PodRef
 from reservation_core.usecases.binds_under_way import BindsUnderWay
 from reservation_core.usecases.decided_pods import DecidedPods, Decision
 from reservation_core.usecases.extend_rules import ExtenderCounts, ExtendRules

@@ -11,12 +11,12 @@ from math import inf
 
 import structlog
 
+from pod_scheduling.ports.map_cluster import PodRef
 from reservation_core.domain.card_footprints import Footprint
 from reservation_core.domain.cards_in_use import CardsInUse
 from reservation_core.ports.card_cluster import CardCluster, CardPodSeen
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.extender import BindRefusedError
-from reservation_core.ports.map_cluster import PodRef
 from reservation_core.usecases.extend_rules import ExtenderCounts, ExtendRules
 
 _log = structlog.get_logger(__name__)

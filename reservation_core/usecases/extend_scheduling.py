@@ -9,9 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Any, assert_never
 
+from pod_scheduling.domain.maps.map_placement import ReservedCards
+from pod_scheduling.ports.keeping import Keep, not_kept
+from pod_scheduling.ports.map_cluster import NamespaceSeen, NodeGone, PodGone
 from reservation_core.domain.cards_in_use import CardPod
 from reservation_core.domain.extender_board import ExtenderBoard, Refused
-from reservation_core.domain.map_placement import ReservedCards
 from reservation_core.domain.share_claims import ShareClaims
 from reservation_core.ports.card_cluster import (
     CardCluster,
@@ -23,8 +25,6 @@ from reservation_core.ports.card_cluster import (
 )
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.extender import Binding, Candidates, Filtered, NotSyncedError
-from reservation_core.ports.keeping import Keep, not_kept
-from reservation_core.ports.map_cluster import NamespaceSeen, NodeGone, PodGone
 from reservation_core.usecases.bind_pods import PodBinder
 from reservation_core.usecases.decided_pods import DecidedPods
 from reservation_core.usecases.extend_rules import ExtenderCounts, ExtendRules

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import structlog
 
+from pod_scheduling.ports.map_cluster import PodRef
 from reservation_core.domain.cards_in_use import CardPod, CardsInUse
 from reservation_core.domain.model_usage import Model
 from reservation_core.ports.card_cluster import CardCluster, CardPodSeen
 from reservation_core.ports.cluster import ClusterUnavailableError
-from reservation_core.ports.map_cluster import PodRef
 
 _log = structlog.get_logger(__name__)
 

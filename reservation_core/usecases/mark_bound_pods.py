@@ -5,13 +5,13 @@ from collections.abc import Callable
 
 import structlog
 
+from pod_scheduling.ports.map_cluster import PodChangedError, PodRef
 from reservation_core.domain.card_footprints import Placed
 from reservation_core.domain.extender_board import ExtenderBoard
 from reservation_core.domain.extender_marks import marks_of
 from reservation_core.ports.card_cluster import CardCluster, CardPodSeen
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import ClusterUnavailableError
-from reservation_core.ports.map_cluster import PodChangedError, PodRef
 
 _AGAIN_S = 1.0
 

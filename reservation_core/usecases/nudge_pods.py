@@ -10,12 +10,12 @@ from math import inf
 
 import structlog
 
+from pod_scheduling.ports.map_cluster import PodChangedError, PodRef
 from reservation_core.domain.cards_in_use import CardPod
 from reservation_core.domain.extender_marks import ASKED_AGAIN
 from reservation_core.ports.card_cluster import CardCluster
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import ClusterUnavailableError
-from reservation_core.ports.map_cluster import PodChangedError, PodRef
 
 _PAUSE_S = 0.02
 _LOOK_S = 1.0

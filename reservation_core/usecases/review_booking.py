@@ -32,7 +32,7 @@ class BookingReviewRules:
 
 
 class BookingReviewer:
-    """See ports.reviewers.PodReviewer. `owners` gives the rules of the moment."""
+    """See pod_scheduling.ports.reviewers.PodReviewer. `owners` gives the rules of the moment."""
 
     def __init__(
         self, standings: Standings, owners: Callable[[], OwnerRules], rules: BookingReviewRules, clock: Clock

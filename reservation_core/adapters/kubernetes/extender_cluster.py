@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from pod_scheduling.ports.map_cluster import MappedBindRefusedError, PodChangedError, PodGone, PodRef
 from reservation_core.adapters.kubernetes.api_errors import (
     ApiServerError,
     ConflictError,
@@ -29,7 +30,6 @@ from reservation_core.adapters.kubernetes.waiting_pods import WaitingPods
 from reservation_core.domain.cards_in_use import CardPod
 from reservation_core.ports.card_cluster import CardPodSeen, CardSight, QuotasGone
 from reservation_core.ports.cluster import ClusterUnavailableError
-from reservation_core.ports.map_cluster import MappedBindRefusedError, PodChangedError, PodGone, PodRef
 
 _NOT_ENDED = {"fieldSelector": "status.phase!=Succeeded"}  # of those that failed a container may still run
 

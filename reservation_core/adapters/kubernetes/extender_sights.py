@@ -7,6 +7,7 @@ from sys import intern
 from typing import Any
 
 from pod_scheduling.domain.placement.tasks import WHOLE
+from pod_scheduling.ports.map_cluster import NamespaceSeen, NodeGone, PodGone
 from reservation_core.adapters.kubernetes.marks import GPU_INDICES, NODE_LINKS, pod_name_of
 from reservation_core.adapters.kubernetes.node_wishes import has_wishes
 from reservation_core.adapters.kubernetes.object_watch import SeenObject
@@ -27,7 +28,6 @@ from reservation_core.domain.pods.gpu_resources import is_gpu_resource
 from reservation_core.domain.pods.map_marks import MAP_DEVICES, SCHEDULER_NAME
 from reservation_core.domain.pods.reviews import annotations_of
 from reservation_core.ports.card_cluster import CardNodeSeen, CardPodSeen, CardSight, QuotasGone, QuotasSeen
-from reservation_core.ports.map_cluster import NamespaceSeen, NodeGone, PodGone
 
 _MOST_CARDS = 1024
 _MIB = 2**20

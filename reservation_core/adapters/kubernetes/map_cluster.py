@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from pod_scheduling.ports.map_cluster import MappedBindRefusedError, PodChangedError, PodRef, Sight
 from reservation_core.adapters.kubernetes.api_errors import (
     ApiServerError,
     ConflictError,
@@ -16,7 +17,6 @@ from reservation_core.adapters.kubernetes.sights_following import Followed, Sigh
 from reservation_core.adapters.kubernetes.transport import ONLY_METADATA, Transport
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import ClusterUnavailableError
-from reservation_core.ports.map_cluster import MappedBindRefusedError, PodChangedError, PodRef, Sight
 
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 UNSCHEDULABLE = "Unschedulable"

@@ -4,6 +4,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pod_scheduling.domain.maps.admitted_maps import NotAdmittedError, admitted_entry
+from pod_scheduling.domain.maps.map_placement import Burden, DeviceUse, MapNode, MappedPod
+from pod_scheduling.domain.maps.remembered_maps import KnownMaps
+from pod_scheduling.ports.map_cluster import (
+    NamespaceSeen,
+    NodeGone,
+    NodeSeen,
+    PodBound,
+    PodGone,
+    PodRef,
+    PodWaiting,
+    Sight,
+)
 from reservation_core.adapters.kubernetes.marks import (
     GPU_INDICES,
     pod_name_of,
@@ -18,25 +31,12 @@ from reservation_core.adapters.kubernetes.plain_json import (
 from reservation_core.adapters.kubernetes.pod_causes import condition
 from reservation_core.adapters.kubernetes.pod_requests import host_ports, pod_requests, read_amounts
 from reservation_core.adapters.kubernetes.pod_statuses import is_finished
-from reservation_core.domain.admitted_maps import NotAdmittedError, admitted_entry
 from reservation_core.domain.enforcement_marks import BOOKING, TERMINATE_AT
-from reservation_core.domain.known_maps import KnownMaps
-from reservation_core.domain.map_placement import Burden, DeviceUse, MapNode, MappedPod
 from reservation_core.domain.pods.cards_in_containers import node_devices
 from reservation_core.domain.pods.gpu_resources import is_gpu_resource
 from reservation_core.domain.pods.map_marks import MAP_DIGEST, MAP_OWNER, SCHEDULER_NAME
 from reservation_core.domain.pods.node_choice_terms import Requirement, Taint, Terms, Tolerated
 from reservation_core.domain.pods.reviews import annotations_of
-from reservation_core.ports.map_cluster import (
-    NamespaceSeen,
-    NodeGone,
-    NodeSeen,
-    PodBound,
-    PodGone,
-    PodRef,
-    PodWaiting,
-    Sight,
-)
 
 _SOME_CARD = "?"
 """A card of which nobody says which it is: what the kubelet gave to a pod that asked for GPUs."""

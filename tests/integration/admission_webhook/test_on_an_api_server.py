@@ -13,10 +13,10 @@ import pytest
 from aiohttp import web
 from hypothesis import strategies as st
 
+from pod_scheduling.domain.maps.map_injection import InjectionRules, injection
+from pod_scheduling.domain.maps.scheduling_map import map_digest
 from reservation_core.adapters.certificates.pairs import Pair
-from reservation_core.domain.injection import InjectionRules, injection
 from reservation_core.domain.pods.reviews import Denied, Operation, PodReview
-from reservation_core.domain.scheduling_map import map_digest
 from tests.integration.admission_webhook.mapped_pods import EXPECTED, SEED, pod, pods_of, told
 from tests.kubernetes.api_client import MERGE, STRATEGIC, ApiAnswerError, ApiClient, JsonObject
 from tests.kubernetes.api_server import ApiServer, make_namespace

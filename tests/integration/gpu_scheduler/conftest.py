@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from reservation_core.domain.injection import InjectionRules, injection
+from pod_scheduling.domain.maps.map_injection import InjectionRules, injection
 from reservation_core.domain.pods.reviews import Denied, Operation, Patched, PodReview, Requester
 from tests.kubernetes.api_client import ApiClient, JsonObject
 from tests.kubernetes.api_server import ApiServer

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reservation_core.domain.injection import InjectionRules, injection
+from pod_scheduling.domain.maps.map_injection import InjectionRules, injection
 from reservation_core.domain.pods.reviews import Operation, Patched, PodReview
 from tests.chart.hardening import check_objects
 from tests.chart.rendering import one, render

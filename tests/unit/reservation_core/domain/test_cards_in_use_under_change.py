@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pod_scheduling.domain.maps.map_placement import ReservedCards
 from pod_scheduling.domain.placement.rankings import ranking_of
 from reservation_core.domain.card_footprints import Footprint, Taken
 from reservation_core.domain.cards.placement_policies import PlacementPolicy
 from reservation_core.domain.cards_in_use import CardNode, CardPod, CardsInUse
 from reservation_core.domain.extender_board import ExtenderBoard
-from reservation_core.domain.map_placement import ReservedCards
 from reservation_core.domain.model_usage import ModelUsage
 from tests.unit.reservation_core.domain.test_extender_board import promise
 from tests.unit.reservation_core.domain.test_extender_board_under_change import ASKED, MODELS

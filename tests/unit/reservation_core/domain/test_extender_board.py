@@ -5,13 +5,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from pod_scheduling.domain.maps.map_placement import Reserved
 from pod_scheduling.domain.placement.rankings import ranking_of
 from reservation_core.domain.asked_cards import AskedCards, Part
 from reservation_core.domain.card_footprints import Placed, Taken
 from reservation_core.domain.cards.placement_policies import PlacementPolicy
 from reservation_core.domain.cards_in_use import CardNode, CardPod, CardsInUse
 from reservation_core.domain.extender_board import ExtenderBoard, Refused
-from reservation_core.domain.map_placement import Reserved
 from reservation_core.domain.model_quotas import read_quotas
 from reservation_core.domain.model_usage import ModelUsage, model_of
 

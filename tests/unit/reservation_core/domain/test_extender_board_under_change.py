@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pod_scheduling.domain.maps.map_placement import ReservedCards
 from pod_scheduling.domain.placement.rankings import ranking_of
 from reservation_core.domain.asked_cards import AskedCards, Earlier, Part
 from reservation_core.domain.card_footprints import Footprint, Placed, Taken
@@ -15,7 +16,6 @@ from reservation_core.domain.cards.placement_policies import PlacementPolicy
 from reservation_core.domain.cards_in_use import CardNode, CardPod, CardsInUse
 from reservation_core.domain.extender_board import BEST, ExtenderBoard, FilterVerdict, Refused
 from reservation_core.domain.extender_reasons import UNKNOWN_NODE
-from reservation_core.domain.map_placement import ReservedCards
 from reservation_core.domain.model_quotas import read_quotas
 from reservation_core.domain.model_usage import ModelUsage, model_of
 from tests.unit.reservation_core.domain.test_extender_board import promise

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from reservation_core.domain.injection import InjectionRules, injection
+from pod_scheduling.domain.maps.map_injection import InjectionRules, injection
 from reservation_core.domain.pod_gpus import GpuNeed
 from reservation_core.domain.pods.reviews import Denied, Operation, Patched, PodReview
 from reservation_core.domain.uncounted_gpus import uncounted_gpus

@@ -5,7 +5,7 @@ import os
 import pydantic
 import pytest
 
-from reservation_core.domain.map_placement import Overlap
+from pod_scheduling.domain.maps.map_placement import Overlap
 from reservation_core.runtime.settings_scheduler import SchedulerSettings
 
 

@@ -5,7 +5,7 @@ import os
 import pydantic
 import pytest
 
-from reservation_core.domain.injection import InjectionRules
+from pod_scheduling.domain.maps.map_injection import InjectionRules
 from reservation_core.runtime.settings_webhook import WebhookSettings
 
 

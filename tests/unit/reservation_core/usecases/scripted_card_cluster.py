@@ -6,13 +6,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pod_scheduling.ports.map_cluster import (
+    MappedBindRefusedError,
+    NodeGone,
+    PodChangedError,
+    PodGone,
+    PodRef,
+)
 from reservation_core.domain.card_footprints import Footprint
 from reservation_core.domain.cards_in_use import CardNode, CardPod
 from reservation_core.domain.extender_marks import ASKED_AGAIN, CARDS, read_footprint
 from reservation_core.domain.model_quotas import ModelQuotas
 from reservation_core.ports.card_cluster import CardNodeSeen, CardPodSeen, CardSight, QuotasGone, QuotasSeen
 from reservation_core.ports.cluster import ClusterUnavailableError
-from reservation_core.ports.map_cluster import MappedBindRefusedError, NodeGone, PodChangedError, PodGone, PodRef
 
 LATEST_S = 4.0
 """How long after it was asked the server carries out a bind at the latest."""

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pod_scheduling.ports.map_cluster import NodeGone
 from reservation_core.domain.cards_in_use import CardPod
 from reservation_core.ports.card_cluster import CardNodeSeen
 from reservation_core.ports.extender import AssumeAt, NotSyncedError
-from reservation_core.ports.map_cluster import NodeGone
 from reservation_core.usecases.extend_rules import ExtendRules
 from tests.unit.reservation_core.usecases.scripted_card_cluster import Truth, View, card_breaches, quota_breaches
 from tests.unit.reservation_core.usecases.test_extend_scheduling import Replica, pod, world

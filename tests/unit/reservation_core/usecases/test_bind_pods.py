@@ -8,12 +8,12 @@ from contextlib import suppress
 import pytest
 
 from pod_scheduling.domain.placement.rankings import ranking_of
+from pod_scheduling.ports.map_cluster import PodRef
 from reservation_core.domain.cards.placement_policies import PlacementPolicy
 from reservation_core.domain.cards_in_use import CardsInUse
 from reservation_core.domain.extender_board import ExtenderBoard
 from reservation_core.domain.model_usage import ModelUsage
 from reservation_core.ports.extender import AssumeAt, Binding, BindRefusedError, NotSyncedError
-from reservation_core.ports.map_cluster import PodRef
 from reservation_core.usecases.extend_rules import ExtendRules
 from reservation_core.usecases.extend_scheduling import SchedulerExtender
 from tests.clocks import SettableClock

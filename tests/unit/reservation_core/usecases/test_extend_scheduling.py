@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pod_scheduling.domain.placement.rankings import ranking_of
+from pod_scheduling.ports.map_cluster import PodChangedError, PodRef
 from reservation_core.domain.asked_cards import CardResources, asked_cards
 from reservation_core.domain.card_footprints import Taken
 from reservation_core.domain.cards.placement_policies import PlacementPolicy
@@ -20,7 +21,6 @@ from reservation_core.domain.extender_board import ExtenderBoard
 from reservation_core.domain.model_quotas import read_quotas
 from reservation_core.domain.model_usage import ModelUsage, model_of
 from reservation_core.ports.extender import AssumeAt, Binding, BindRefusedError, Candidates, NotSyncedError
-from reservation_core.ports.map_cluster import PodChangedError, PodRef
 from reservation_core.usecases.extend_rules import ExtendRules
 from reservation_core.usecases.extend_scheduling import SchedulerExtender
 from tests.clocks import SettableClock

@@ -5,10 +5,10 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pod_scheduling.ports.map_cluster import PodRef
 from reservation_core.domain.extender_marks import CARDS
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.extender import AssumeAt
-from reservation_core.ports.map_cluster import PodRef
 from reservation_core.usecases.extend_rules import ExtendRules
 from tests.unit.reservation_core.usecases.scripted_card_cluster import Truth, View
 from tests.unit.reservation_core.usecases.test_extend_scheduling import Replica, pod, share_node, world

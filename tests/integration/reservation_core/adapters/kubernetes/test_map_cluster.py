@@ -2,12 +2,12 @@
 
 import pytest
 
+from pod_scheduling.ports.map_cluster import PodChangedError, PodRef
 from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.kubernetes.event_writer import EventWriter
 from reservation_core.adapters.kubernetes.map_cluster import KubernetesMapCluster
 from reservation_core.adapters.kubernetes.map_sights import SightRules
 from reservation_core.adapters.kubernetes.transport import Transport
-from reservation_core.ports.map_cluster import PodChangedError, PodRef
 
 CLOCK = SystemClock()
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pod_scheduling.ports.map_cluster import NamespaceSeen, NodeGone, PodGone
 from reservation_core.adapters.kubernetes.extender_sights import (
     CardSightRules,
     card_pod,
@@ -20,7 +21,6 @@ from reservation_core.domain.card_footprints import Taken
 from reservation_core.domain.cards_in_use import CardNode
 from reservation_core.domain.model_usage import Model
 from reservation_core.ports.card_cluster import CardNodeSeen, CardPodSeen, QuotasGone, QuotasSeen
-from reservation_core.ports.map_cluster import NamespaceSeen, NodeGone, PodGone
 from tests.card_cluster import CORE, MEMORY, WHOLE, container
 from tests.card_cluster import card_pod as made_pod
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pod_scheduling.domain.maps.map_injection import InjectionRules, injection
+from pod_scheduling.domain.maps.map_placement import DeviceUse
+from pod_scheduling.ports.map_cluster import NodeGone, NodeSeen, PodBound, PodGone, PodWaiting, Sight
 from reservation_core.adapters.kubernetes.map_sights import SightRules, node_sight, pod_sight
 from reservation_core.adapters.kubernetes.object_watch import SeenObject
-from reservation_core.domain.injection import InjectionRules, injection
-from reservation_core.domain.map_placement import DeviceUse
 from reservation_core.domain.pods.reviews import Operation, Patched, PodReview, Requester
-from reservation_core.ports.map_cluster import NodeGone, NodeSeen, PodBound, PodGone, PodWaiting, Sight
 
 RULES = SightRules()
 

@@ -10,7 +10,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, assert_never
 
-from reservation_core.domain.pod_identity import identity_of
+from pod_scheduling.domain.maps.pod_identity import identity_of
+from pod_scheduling.domain.maps.scheduling_map import (
+    INDEX_ANNOTATION,
+    MAP_ANNOTATION,
+    MapEntry,
+    SchedulingMap,
+    SchedulingMapError,
+    index_of,
+    parse_map,
+)
 from reservation_core.domain.pods import map_marks
 from reservation_core.domain.pods.cards_in_containers import (
     NO_CARDS,
@@ -38,15 +47,6 @@ from reservation_core.domain.pods.reviews import (
     annotations_of,
     items,
     members,
-)
-from reservation_core.domain.scheduling_map import (
-    INDEX_ANNOTATION,
-    MAP_ANNOTATION,
-    MapEntry,
-    SchedulingMap,
-    SchedulingMapError,
-    index_of,
-    parse_map,
 )
 
 _KEPT = (MAP_ANNOTATION, INDEX_ANNOTATION, *map_marks.MAP_MARKS)

@@ -7,11 +7,8 @@ So the map, what was noted of it, and the environment have to agree; else the po
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from reservation_core.domain.pod_identity import identity_of
-from reservation_core.domain.pods import map_marks
-from reservation_core.domain.pods.cards_in_containers import cuda_devices, node_devices
-from reservation_core.domain.pods.reviews import annotations_of, items, members
-from reservation_core.domain.scheduling_map import (
+from pod_scheduling.domain.maps.pod_identity import identity_of
+from pod_scheduling.domain.maps.scheduling_map import (
     MAP_ANNOTATION,
     MapEntry,
     SchedulingMap,
@@ -20,6 +17,9 @@ from reservation_core.domain.scheduling_map import (
     map_digest,
     parse_map,
 )
+from reservation_core.domain.pods import map_marks
+from reservation_core.domain.pods.cards_in_containers import cuda_devices, node_devices
+from reservation_core.domain.pods.reviews import annotations_of, items, members
 
 _ANEW = "Delete the pod and create it anew."
 

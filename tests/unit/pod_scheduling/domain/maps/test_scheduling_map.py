@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.domain.scheduling_map import (
+from pod_scheduling.domain.maps.scheduling_map import (
     COMPLETION_INDEX_LABEL,
     INDEX_ANNOTATION,
     MAX_BYTES,

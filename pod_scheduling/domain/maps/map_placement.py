@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from pod_scheduling.domain.maps.scheduling_map import MapEntry
 from reservation_core.domain.pods.node_choice_terms import Taint, Terms
-from reservation_core.domain.scheduling_map import MapEntry
 
 
 class Overlap(StrEnum):

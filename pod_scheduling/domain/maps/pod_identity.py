@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from pod_scheduling.domain.maps.scheduling_map import Controller, PodIdentity
 from reservation_core.domain.pods.reviews import annotations_of, items, labels_of, members
-from reservation_core.domain.scheduling_map import Controller, PodIdentity
 
 
 def identity_of(pod: Mapping[str, Any]) -> PodIdentity:

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reservation_core.domain.map_placement import Burden, DeviceUse, MapNode, MappedPod, Reserved
+from pod_scheduling.domain.maps.map_placement import Burden, DeviceUse, MapNode, MappedPod, Reserved
+from pod_scheduling.domain.maps.scheduling_map import MapEntry
+from pod_scheduling.ports.map_cluster import NodeSeen, PodBound, PodChangedError, PodRef, PodWaiting, Sight
+from pod_scheduling.usecases.maps.bind_mapped_pods import BindRules, MapScheduler
 from reservation_core.domain.pods.node_choice_terms import Terms
-from reservation_core.domain.scheduling_map import MapEntry
-from reservation_core.ports.map_cluster import NodeSeen, PodBound, PodChangedError, PodRef, PodWaiting, Sight
-from reservation_core.usecases.bind_mapped_pods import BindRules, MapScheduler
-from tests.unit.reservation_core.usecases.scripted_map_cluster import Pod, Truth, View
+from tests.unit.pod_scheduling.usecases.maps.scripted_map_cluster import Pod, Truth, View
 from tests.virtual_time import run_virtually
 
 RULES = BindRules(parallel=4)

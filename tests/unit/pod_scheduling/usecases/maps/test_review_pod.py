@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 import jsonpatch
 import pytest
 
-from reservation_core.domain.injection import InjectionRules
+from pod_scheduling.domain.maps.map_injection import InjectionRules
+from pod_scheduling.usecases.maps.review_pod import MapReviewer, review_pod
 from reservation_core.domain.pods.pod_changes import PodChanges
 from reservation_core.domain.pods.reviews import Denied, Operation, Patched, PodReview, Untouched, Verdict
-from reservation_core.usecases.review_pod import MapReviewer, review_pod
 
 POD = {
     "metadata": {"name": "check-0", "annotations": {"gpu-scheduling-map": "0=node1:0,1"}},

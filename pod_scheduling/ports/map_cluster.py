@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from reservation_core.domain.map_placement import Burden, MapNode, MappedPod
+from pod_scheduling.domain.maps.map_placement import Burden, MapNode, MappedPod
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,8 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from reservation_core.domain.map_placement import Board, MapNode, MappedPod, Overlap, Wait
-from reservation_core.ports.cluster import ClusterUnavailableError
-from reservation_core.ports.map_cluster import (
+from pod_scheduling.domain.maps.map_placement import Board, MapNode, MappedPod, Overlap, Wait
+from pod_scheduling.ports.map_cluster import (
     MappedBindRefusedError,
     NodeGone,
     NodeSeen,
@@ -18,6 +17,7 @@ from reservation_core.ports.map_cluster import (
     PodWaiting,
     Sight,
 )
+from reservation_core.ports.cluster import ClusterUnavailableError
 
 LATEST_S = 4.0
 """How long after it was asked the server carries out a bind at the latest."""
@@ -116,7 +116,8 @@ def sight(pod: Pod) -> Sight:
 
 @dataclass
 class View:
-    """See ports.map_cluster.MapCluster: one scheduler's way to the truth. `lag_s`: how late it hears, at most."""
+    """See pod_scheduling.ports.map_cluster.MapCluster: one scheduler's way to the truth. `lag_s`: how late it hears, at
+    most."""
 
     truth: Truth
     chance: random.Random

@@ -14,10 +14,9 @@ from typing import assert_never
 
 import structlog
 
-from reservation_core.domain.map_placement import Bind, Board, MappedPod, Overlap, ReservedCards, Wait
-from reservation_core.ports.cluster import ClusterUnavailableError
-from reservation_core.ports.keeping import Keep, not_kept
-from reservation_core.ports.map_cluster import (
+from pod_scheduling.domain.maps.map_placement import Bind, Board, MappedPod, Overlap, ReservedCards, Wait
+from pod_scheduling.ports.keeping import Keep, not_kept
+from pod_scheduling.ports.map_cluster import (
     MapCluster,
     MappedBindRefusedError,
     NamespaceSeen,
@@ -30,6 +29,7 @@ from reservation_core.ports.map_cluster import (
     PodWaiting,
     Sight,
 )
+from reservation_core.ports.cluster import ClusterUnavailableError
 
 _log = structlog.get_logger(__name__)
 

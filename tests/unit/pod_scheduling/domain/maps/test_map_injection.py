@@ -11,8 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reservation_core.domain.injection import InjectionRules, injection
-from reservation_core.domain.known_maps import KnownMaps
+from pod_scheduling.domain.maps.map_injection import InjectionRules, injection
+from pod_scheduling.domain.maps.remembered_maps import KnownMaps
+from pod_scheduling.domain.maps.scheduling_map import (
+    INDEX_ANNOTATION,
+    MAP_ANNOTATION,
+    SchedulingMapError,
+    map_digest,
+)
 from reservation_core.domain.pods.reviews import (
     Denied,
     Operation,
@@ -22,7 +28,6 @@ from reservation_core.domain.pods.reviews import (
     Untouched,
     Verdict,
 )
-from reservation_core.domain.scheduling_map import INDEX_ANNOTATION, MAP_ANNOTATION, SchedulingMapError, map_digest
 from tests.pod_strategies import Json, pods
 
 SEED = "0=node1:0,1\n1=node2:2\n2=node3:0,1,2\n3=node4:3\n4=node4:3\n5=node5:none\n"

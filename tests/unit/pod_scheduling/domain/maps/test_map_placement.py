@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reservation_core.domain.map_placement import (
+from pod_scheduling.domain.maps.map_placement import (
     Bind,
     BindObstacle,
     Board,
@@ -19,8 +19,8 @@ from reservation_core.domain.map_placement import (
     Reserved,
     Wait,
 )
+from pod_scheduling.domain.maps.scheduling_map import MapEntry
 from reservation_core.domain.pods.node_choice_terms import Requirement, Taint, Terms, Tolerated
-from reservation_core.domain.scheduling_map import MapEntry
 
 LABEL = "gpu-node-name"
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)

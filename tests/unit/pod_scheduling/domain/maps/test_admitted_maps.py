@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from reservation_core.domain.admitted_maps import NotAdmittedError, admitted_entry
-from reservation_core.domain.injection import InjectionRules, injection
+from pod_scheduling.domain.maps.admitted_maps import NotAdmittedError, admitted_entry
+from pod_scheduling.domain.maps.map_injection import InjectionRules, injection
+from pod_scheduling.domain.maps.scheduling_map import MapEntry, map_digest
 from reservation_core.domain.pods.reviews import Operation, Patched, PodReview
-from reservation_core.domain.scheduling_map import MapEntry, map_digest
 
 MAP = "0=node1:0,1\n1=node2:none\n"
 Change = Callable[[dict[str, Any]], None]

@@ -1,0 +1,1 @@
+"""Scheduling maps: read, put into pods, and placed."""

@@ -1,0 +1,1 @@
+"""Review pods, and bind those with maps."""
