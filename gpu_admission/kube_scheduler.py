@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import msgspec
 
 from gpu_admission.json_walk import BadJsonError, JsonWalk, member, text_member
-from reservation_core.ports.extender import Binding, Filtered
+from pod_scheduling.ports.extender import Binding, Filtered
 
 _NAME = 253
 _POD_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?")

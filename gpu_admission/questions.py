@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from gpu_admission.bodies import QuestionBodies, RefusedQuestionBodyError
 from gpu_admission.json_walk import BadJsonError
 from gpu_admission.metrics import Call, CallOutcome, ExtenderMetrics
-from reservation_core.ports.extender import NotSyncedError
+from pod_scheduling.ports.extender import NotSyncedError
 
 Answer = tuple[bytes, CallOutcome]
 

@@ -13,8 +13,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pod_scheduling.domain.extender.asked_cards import CardResources
+from pod_scheduling.domain.extender.board import ExtenderBoard
+from pod_scheduling.domain.extender.cards_in_use import CardsInUse
+from pod_scheduling.domain.extender.model_usage import ModelUsage
 from pod_scheduling.domain.placement.fleet import Fleet
 from pod_scheduling.domain.placement.rankings import ranking_of
+from pod_scheduling.ports.extender import Extender
+from pod_scheduling.usecases.extender.rules import ExtendRules
+from pod_scheduling.usecases.extender.scheduler_extender import SchedulerExtender
 from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.kubernetes.credentials import KubeconfigError
 from reservation_core.adapters.kubernetes.event_writer import EventWriter
@@ -22,20 +29,13 @@ from reservation_core.adapters.kubernetes.extender_cluster import KubernetesCard
 from reservation_core.adapters.kubernetes.extender_sights import CardSightRules
 from reservation_core.adapters.kubernetes.leases import Lease, LeaseRules
 from reservation_core.adapters.kubernetes.transport import Transport
-from reservation_core.domain.asked_cards import CardResources
 from reservation_core.domain.cards.gpu_types import TypeWords
-from reservation_core.domain.cards_in_use import CardsInUse
-from reservation_core.domain.extender_board import ExtenderBoard
-from reservation_core.domain.model_usage import ModelUsage
-from reservation_core.ports.extender import Extender
 from reservation_core.runtime.companions import beside
 from reservation_core.runtime.kubernetes import open_transport
 from reservation_core.runtime.lease_namespace import lease_namespace
 from reservation_core.runtime.loops import Loops
 from reservation_core.runtime.settings_admission import AdmissionSettings, ShareCards
 from reservation_core.runtime.settings_error import SettingsError
-from reservation_core.usecases.extend_rules import ExtendRules
-from reservation_core.usecases.extend_scheduling import SchedulerExtender
 
 if TYPE_CHECKING:
     from reservation_core.runtime.ledger_holdings import HoldingsReading

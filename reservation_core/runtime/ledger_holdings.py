@@ -2,8 +2,8 @@
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from pod_scheduling.domain.extender.owner_quotas import LedgerHoldings
 from reservation_core.adapters.postgres.policy.policies import PostgresPolicies
-from reservation_core.domain.owner_quotas import LedgerHoldings
 from reservation_core.ports.policy.policies import CurrentPolicy
 from reservation_core.runtime.repeated_reading import RepeatedReading
 

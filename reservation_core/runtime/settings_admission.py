@@ -6,8 +6,8 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
+from pod_scheduling.ports.extender import AssumeAt, Candidates
 from reservation_core.domain.cards.placement_policies import DEFAULT_POLICY, PlacementPolicy
-from reservation_core.ports.extender import AssumeAt, Candidates
 from reservation_core.runtime.settings import CommonSettings
 from reservation_core.runtime.settings_section import Seconds, Section
 
@@ -69,7 +69,9 @@ class AdmissionRules(Section):
     assume_at: AssumeAt = AssumeAt.AUTO
     # best: of the nodes that would do the best alone is told, unless the pod prefers some itself.
     candidates: Candidates = Candidates.ALL
-    assumed_s: Seconds = 30  # who is not seen bound for so long is looked up; see usecases.extend_rules
+    assumed_s: Seconds = (
+        30  # who is not seen bound for so long is looked up; see pod_scheduling.usecases.extender.rules
+    )
     # Whom kube-scheduler was told nodes for, and may be about to bind: it waits ten minutes for volumes.
     binding_s: Annotated[float, Field(ge=1, le=3600)] = 660
     # Only in namespaces with this label is it believed what the webhook wrote of owners and bookings.

@@ -4,10 +4,10 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
+from pod_scheduling.domain.extender.asked_cards import CardResources
+from pod_scheduling.domain.extender.visible_cards import VisibleCardsRules
 from pod_scheduling.domain.maps.map_injection import InjectionRules
-from reservation_core.domain.asked_cards import CardResources
 from reservation_core.domain.pods.map_marks import SCHEDULER_NAME
-from reservation_core.domain.visible_cards import VisibleCardsRules
 from reservation_core.runtime.settings import CommonSettings
 from reservation_core.runtime.settings_admission import QualifiedName
 from reservation_core.runtime.settings_enforcement import BookingEnforcement

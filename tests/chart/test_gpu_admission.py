@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from gpu_admission.options import applied, read_options
+from pod_scheduling.domain.extender.card_marks import ASKED_AGAIN, ASSIGNED, CARDS, INDEX_OF, NODE, TIME
+from pod_scheduling.domain.extender.model_quotas import read_quotas
+from pod_scheduling.ports.extender import AssumeAt, Candidates
 from reservation_core.adapters.certificates.pairs import key_fits, read_serving
-from reservation_core.domain.extender_marks import ASKED_AGAIN, ASSIGNED, CARDS, INDEX_OF, NODE, TIME
-from reservation_core.domain.model_quotas import read_quotas
-from reservation_core.ports.extender import AssumeAt, Candidates
 from reservation_core.runtime.settings_admission import AdmissionSettings
 from tests.chart.hardening import (
     HOSTILE,

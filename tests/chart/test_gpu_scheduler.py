@@ -6,7 +6,7 @@ from typing import Any
 import helm_python
 import pytest
 
-from reservation_core.domain.visible_cards import LABEL, VISIBLE
+from pod_scheduling.domain.extender.visible_cards import LABEL, VISIBLE
 from reservation_core.runtime.settings_scheduler import SchedulerSettings
 from reservation_core.runtime.settings_webhook import WebhookSettings
 from tests.chart.hardening import (

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import assert_never
 
+from pod_scheduling.domain.extender.visible_cards import VisibleCardsRules, visible_cards
 from pod_scheduling.domain.maps.map_injection import InjectionRules, injection
 from pod_scheduling.domain.maps.remembered_maps import KnownMaps
 from pod_scheduling.ports.reviewers import PodReviewer
 from reservation_core.domain.pods.pod_changes import PatchOperation
 from reservation_core.domain.pods.reviews import Denied, Patched, PodReview, Untouched, Verdict
-from reservation_core.domain.visible_cards import VisibleCardsRules, visible_cards
 
 
 class MapReviewer:

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from pod_scheduling.ports.card_cluster import CardPodSeen, CardSight
 from reservation_core.adapters.kubernetes.extender_sights import marks_on
-from reservation_core.ports.card_cluster import CardPodSeen, CardSight
 
 
 class BroughtMarks:

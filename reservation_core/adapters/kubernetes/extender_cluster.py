@@ -4,6 +4,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from pod_scheduling.domain.extender.cards_in_use import CardPod
+from pod_scheduling.ports.card_cluster import CardPodSeen, CardSight, QuotasGone
 from pod_scheduling.ports.map_cluster import MappedBindRefusedError, PodChangedError, PodGone, PodRef
 from reservation_core.adapters.kubernetes.api_errors import (
     ApiServerError,
@@ -27,8 +29,6 @@ from reservation_core.adapters.kubernetes.plain_json import as_mapping
 from reservation_core.adapters.kubernetes.sights_following import Followed, SightsFollowing
 from reservation_core.adapters.kubernetes.transport import MERGE_PATCH, ONLY_METADATA, Transport
 from reservation_core.adapters.kubernetes.waiting_pods import WaitingPods
-from reservation_core.domain.cards_in_use import CardPod
-from reservation_core.ports.card_cluster import CardPodSeen, CardSight, QuotasGone
 from reservation_core.ports.cluster import ClusterUnavailableError
 
 _NOT_ENDED = {"fieldSelector": "status.phase!=Succeeded"}  # of those that failed a container may still run
@@ -42,7 +42,8 @@ _Read = Callable[[SeenObject, CardSightRules], CardSight]
 
 
 class KubernetesCardCluster:
-    """See ports.card_cluster.CardCluster. Nodes and pods of all namespaces; `events` is run by whoever made it.
+    """See pod_scheduling.ports.card_cluster.CardCluster. Nodes and pods of all namespaces; `events` is run by whoever
+    made it.
 
     Namespaces are looked at where an `enforced_label` (`key=value`) is given: what pods there say of bookings counts.
     """

@@ -6,7 +6,13 @@ from functools import lru_cache
 from sys import intern
 from typing import Any
 
+from pod_scheduling.domain.extender.asked_cards import CORE_OF_A_CARD, AskedCards, CardResources
+from pod_scheduling.domain.extender.card_footprints import Footprint, Taken
+from pod_scheduling.domain.extender.card_marks import ASSIGNED, CARDS, TIME, is_mark, read_footprint
+from pod_scheduling.domain.extender.cards_in_use import CardNode, CardPod
+from pod_scheduling.domain.extender.model_usage import Model, model_of
 from pod_scheduling.domain.placement.tasks import WHOLE
+from pod_scheduling.ports.card_cluster import CardNodeSeen, CardPodSeen, CardSight, QuotasGone, QuotasSeen
 from pod_scheduling.ports.map_cluster import NamespaceSeen, NodeGone, PodGone
 from reservation_core.adapters.kubernetes.marks import GPU_INDICES, NODE_LINKS, pod_name_of
 from reservation_core.adapters.kubernetes.node_wishes import has_wishes
@@ -16,18 +22,12 @@ from reservation_core.adapters.kubernetes.pod_causes import condition
 from reservation_core.adapters.kubernetes.pod_requests import read_amounts
 from reservation_core.adapters.kubernetes.pod_statuses import is_finished
 from reservation_core.adapters.kubernetes.requested_cards import requested
-from reservation_core.domain.asked_cards import CORE_OF_A_CARD, AskedCards, CardResources
-from reservation_core.domain.card_footprints import Footprint, Taken
 from reservation_core.domain.cards.gpu_types import OUR_WORDS, TypeWords
 from reservation_core.domain.cards.link_words import BadLinksError, Links, read_links
-from reservation_core.domain.cards_in_use import CardNode, CardPod
 from reservation_core.domain.enforcement_marks import BOOKING, OWNER, TERMINATE_AT
-from reservation_core.domain.extender_marks import ASSIGNED, CARDS, TIME, is_mark, read_footprint
-from reservation_core.domain.model_usage import Model, model_of
 from reservation_core.domain.pods.gpu_resources import is_gpu_resource
 from reservation_core.domain.pods.map_marks import MAP_DEVICES, SCHEDULER_NAME
 from reservation_core.domain.pods.reviews import annotations_of
-from reservation_core.ports.card_cluster import CardNodeSeen, CardPodSeen, CardSight, QuotasGone, QuotasSeen
 
 _MOST_CARDS = 1024
 _MIB = 2**20

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
+from pod_scheduling.domain.extender.asked_cards import AskedCards, CardResources, asked_cards
 from reservation_core.adapters.kubernetes.pod_requests import pod_requests
-from reservation_core.domain.asked_cards import AskedCards, CardResources, asked_cards
 
 Requested = tuple[AskedCards, int, int]
 """Cards; thousandths of cores; bytes."""

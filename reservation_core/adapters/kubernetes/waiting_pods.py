@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from pod_scheduling.domain.extender.cards_in_use import CardPod
+from pod_scheduling.ports.card_cluster import CardPodSeen, CardSight
 from reservation_core.adapters.kubernetes.plain_json import as_mapping
-from reservation_core.domain.cards_in_use import CardPod
-from reservation_core.ports.card_cluster import CardPodSeen, CardSight
 
 
 class WaitingPods:

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from pod_scheduling.ports.extender import Binding
 from reservation_core.adapters.certificates.pairs import Pair
-from reservation_core.ports.extender import Binding
 from reservation_core.runtime.extender import run_extender
 from reservation_core.runtime.settings_admission import AdmissionSettings
 from tests.card_cluster import CardCluster, card_pod, container

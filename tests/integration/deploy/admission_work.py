@@ -2,7 +2,7 @@
 
 import pytest
 
-from reservation_core.ports.extender import Binding, BindRefusedError
+from pod_scheduling.ports.extender import Binding, BindRefusedError
 from reservation_core.runtime.extender import RunningExtender
 from tests.card_cluster import CardCluster, card_pod, container
 from tests.kubernetes.api_client import JsonObject

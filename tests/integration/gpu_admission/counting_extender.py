@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from reservation_core.ports.extender import Binding, BindRefusedError, Filtered, NotSyncedError
+from pod_scheduling.ports.extender import Binding, BindRefusedError, Filtered, NotSyncedError
 
 GPU = "nvidia.com/gpu"
 

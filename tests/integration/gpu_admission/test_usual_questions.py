@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from reservation_core.ports.extender import Binding
+from pod_scheduling.ports.extender import Binding
 from tests.integration.gpu_admission.conftest import Served, served
 from tests.integration.gpu_admission.counting_extender import CountingExtender, pod
 from tests.waiting import eventually_sync

@@ -13,9 +13,9 @@ from gpu_admission.bodies import QuestionBodies
 from gpu_admission.metrics import ExtenderMetrics
 from gpu_admission.options import applied, known_flags, read_options
 from gpu_admission.questions import ExtenderCondition
-from reservation_core.domain.model_quotas import read_quotas
-from reservation_core.domain.model_usage import ModelUsage, model_of
-from reservation_core.ports.extender import AssumeAt, Candidates
+from pod_scheduling.domain.extender.model_quotas import read_quotas
+from pod_scheduling.domain.extender.model_usage import ModelUsage, model_of
+from pod_scheduling.ports.extender import AssumeAt, Candidates
 from reservation_core.runtime.settings_admission import AdmissionRules, AdmissionSettings, VolcanoShape
 from tests.integration.gpu_admission.counting_extender import CountingExtender
 from tests.kubernetes.manifests import DEPLOY

@@ -19,7 +19,7 @@ from gpu_admission.kube_scheduler import (
     written_filter_error,
     written_priorities,
 )
-from reservation_core.ports.extender import Binding, Filtered
+from pod_scheduling.ports.extender import Binding, Filtered
 from tests.unit.gpu_admission.go_decoding import Anything, ListOf, MapOf, Struct, Text, Whole, decode
 
 NODE_LIST = Struct({"metadata": Anything(), "items": ListOf(Anything())}, pointer=True)

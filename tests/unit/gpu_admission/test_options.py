@@ -8,7 +8,7 @@ import pytest
 from gpu_admission.go_flags import FlagError
 from gpu_admission.options import applied, read_options
 from pod_scheduling.domain.placement.rankings import PlacementPolicy
-from reservation_core.ports.extender import AssumeAt
+from pod_scheduling.ports.extender import AssumeAt
 from reservation_core.runtime.log_files import HandlerLogger, LogPlaces
 from reservation_core.runtime.settings_admission import AdmissionSettings, VolcanoShape
 from reservation_core.runtime.settings_error import SettingsError

@@ -19,7 +19,7 @@ from gpu_admission.volcano import (
     written_predicate,
     written_scores,
 )
-from reservation_core.ports.extender import Filtered
+from pod_scheduling.ports.extender import Filtered
 from reservation_core.runtime.settings_admission import VolcanoShape
 from tests.unit.gpu_admission.go_decoding import GoTypeError, ListOf, MapOf, Real, Struct, Text, Whole, decode
 

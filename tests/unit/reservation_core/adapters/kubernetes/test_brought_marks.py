@@ -2,12 +2,12 @@
 
 from typing import Any
 
+from pod_scheduling.domain.extender.card_footprints import Taken
+from pod_scheduling.ports.card_cluster import CardPodSeen
 from pod_scheduling.ports.map_cluster import PodGone
 from reservation_core.adapters.kubernetes.brought_marks import BroughtMarks
 from reservation_core.adapters.kubernetes.extender_sights import CardSightRules, pod_sight
 from reservation_core.adapters.kubernetes.object_watch import SeenObject
-from reservation_core.domain.card_footprints import Taken
-from reservation_core.ports.card_cluster import CardPodSeen
 from tests.card_cluster import card_pod, container
 
 CARDS, TIME, INDEX = "gpu-dev/cards", "tencent.com/predicate-time", "tencent.com/predicate-gpu-idx-0"

@@ -6,6 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pod_scheduling.domain.extender.asked_cards import AskedCards, Part
+from pod_scheduling.domain.extender.card_footprints import Taken
+from pod_scheduling.domain.extender.cards_in_use import CardNode
+from pod_scheduling.domain.extender.model_usage import Model
+from pod_scheduling.ports.card_cluster import CardNodeSeen, CardPodSeen, QuotasGone, QuotasSeen
 from pod_scheduling.ports.map_cluster import NamespaceSeen, NodeGone, PodGone
 from reservation_core.adapters.kubernetes.extender_sights import (
     CardSightRules,
@@ -16,11 +21,6 @@ from reservation_core.adapters.kubernetes.extender_sights import (
     quota_sight,
 )
 from reservation_core.adapters.kubernetes.object_watch import SeenObject
-from reservation_core.domain.asked_cards import AskedCards, Part
-from reservation_core.domain.card_footprints import Taken
-from reservation_core.domain.cards_in_use import CardNode
-from reservation_core.domain.model_usage import Model
-from reservation_core.ports.card_cluster import CardNodeSeen, CardPodSeen, QuotasGone, QuotasSeen
 from tests.card_cluster import CORE, MEMORY, WHOLE, container
 from tests.card_cluster import card_pod as made_pod
 

@@ -5,11 +5,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pod_scheduling.ports.card_cluster import CardPodSeen
 from reservation_core.adapters.kubernetes.event_writer import EventWriter
 from reservation_core.adapters.kubernetes.extender_cluster import KubernetesCardCluster
 from reservation_core.adapters.kubernetes.extender_sights import CardSightRules, pod_sight, put_off_of
 from reservation_core.adapters.kubernetes.object_watch import SeenObject
-from reservation_core.ports.card_cluster import CardPodSeen
 from tests.card_cluster import card_pod, container
 
 NO_NODE = {

@@ -5,9 +5,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pod_scheduling.domain.extender.asked_cards import CardResources, asked_cards
 from reservation_core.adapters.kubernetes.pod_requests import pod_requests
 from reservation_core.adapters.kubernetes.requested_cards import requested
-from reservation_core.domain.asked_cards import CardResources, asked_cards
 
 amounts = st.dictionaries(
     st.sampled_from(["cpu", "memory", "nvidia.com/gpu", "tencent.com/vcuda-core", "tencent.com/vcuda-memory"]),

@@ -2,11 +2,11 @@
 
 from typing import Any
 
+from pod_scheduling.domain.extender.asked_cards import AskedCards
+from pod_scheduling.domain.extender.cards_in_use import CardPod
+from pod_scheduling.ports.card_cluster import CardPodSeen
 from pod_scheduling.ports.map_cluster import PodGone
 from reservation_core.adapters.kubernetes.waiting_pods import WaitingPods
-from reservation_core.domain.asked_cards import AskedCards
-from reservation_core.domain.cards_in_use import CardPod
-from reservation_core.ports.card_cluster import CardPodSeen
 
 POD = CardPod("u", "team-a", "p", AskedCards(plugin=1, milli=1000))
 

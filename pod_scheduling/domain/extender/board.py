@@ -1,0 +1,269 @@
+"""What an extender decides on: which nodes would do for a pod, how good each is, and which cards it gets.
+
+Readiness, taints, processor time and memory are kube-scheduler's to judge; here they only help to choose among nodes.
+Nothing here waits, and nothing changes but by what is seen and decided.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import compress
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pod_scheduling.domain.extender.asked_positions import UNKNOWN, AskedNodes
+from pod_scheduling.domain.extender.card_footprints import FreeOnNode, Placed, place_beside_plugin
+from pod_scheduling.domain.extender.cards_in_use import CardNode, CardPod, CardsInUse, LeftOnNode
+from pod_scheduling.domain.extender.model_usage import Model
+from pod_scheduling.domain.extender.refusal_reasons import (
+    UNKNOWN_NODE,
+    is_simple,
+    lacking,
+    may_be_taken,
+    never_fits,
+    share_of,
+)
+from pod_scheduling.domain.extender.share_claims import ShareClaims, fit_in_any_order
+from pod_scheduling.domain.placement.fleet import Positions
+from pod_scheduling.domain.placement.ranking import Ranking
+from pod_scheduling.domain.placement.tasks import WHOLE, Task
+
+BEST = 10
+"""The score of the best node; the worst has 0."""
+
+_Asked = tuple[Positions, Positions, NDArray[np.bool_]]
+"""Of each node that was asked about: its position, the number of its kind, and whether it would do."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilterVerdict:
+    """Nodes that would do, in the order they were asked in; why others would not. Evictions help `failed` alone."""
+
+    fitting: tuple[str, ...]
+    failed: Mapping[str, str]
+    unresolvable: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The pod does not go to that node; the text says why, and what to do."""
+
+    reason: str
+
+
+class ExtenderBoard:
+    """`by_policy`: the policy chooses the card of a share, too, and not gpu-manager's order."""
+
+    def __init__(self, cards: CardsInUse, ranking: Ranking, *, by_policy: bool = False) -> None:
+        self.cards = cards
+        self.ranking = ranking
+        self._by_policy = by_policy
+        self._asked = AskedNodes(cards.fleet)
+
+    def filter(self, pod: CardPod, nodes: Sequence[str]) -> FilterVerdict:
+        """Which nodes would do for a pod now."""
+        asked = pod.asked
+        if asked.none:
+            return FilterVerdict(tuple(nodes), {}, {})
+        if asked.refused is not None:
+            return FilterVerdict((), {}, dict.fromkeys(nodes, asked.refused))
+        if not self.cards.nodes:
+            return FilterVerdict((), dict.fromkeys(nodes, UNKNOWN_NODE), {})
+        self.cards.settle()
+        at = self._asked.at(nodes)
+        kinds = self.cards.kind_at[at]
+        denials, denied = self._denials(pod, kinds[at != UNKNOWN])
+        fits = self._has_room(pod, at) & ~denied[kinds]
+        if fits.all():
+            return FilterVerdict(tuple(nodes), {}, {})
+        return self._told(pod, nodes, (at, kinds, fits), denials)
+
+    def beside_claims(self, pod: CardPod, found: FilterVerdict, claims: ShareClaims) -> FilterVerdict:
+        """What is left of a verdict where all who may come to a node do."""
+        if not pod.asked.shares:
+            return found
+        others = {name: claims.others(name, pod.uid) for name in found.fitting}
+        taken = {name for name, pods in others.items() if pods and not self._has_room_beside(pod, name, pods)}
+        if not taken:
+            return found
+        failed = {name: may_be_taken(len(others[name])) for name in found.fitting if name in taken}
+        fitting = tuple(name for name in found.fitting if name not in taken)
+        return FilterVerdict(fitting, {**found.failed, **failed}, found.unresolvable)
+
+    def choose(self, pod: CardPod, nodes: Sequence[str]) -> FilterVerdict:
+        """The best of the nodes that would do for a pod now; all for who asks for no cards; why, where none does.
+
+        Of equals the first. What only this pod may have, as its booking's cards, is looked at where nothing else is.
+        """
+        asked = pod.asked
+        if asked.none:
+            return self.filter(pod, nodes)
+        if asked.refused is None and self.cards.nodes:
+            self.cards.settle()
+            at = self._asked.at(nodes)
+            kinds = self.cards.kind_at[at]
+            fits = self._has_room(pod, at) & ~self._denials(pod, kinds[at != UNKNOWN])[1][kinds]
+            able = np.flatnonzero(fits)
+            if len(able):
+                values = self.ranking.scores(self.cards.fleet, _whole_task(pod), at[able])
+                return FilterVerdict((nodes[int(able[values.argmax()])],), {}, {})
+        found = self.filter(pod, nodes)
+        return FilterVerdict(found.fitting[:1], found.failed, found.unresolvable)
+
+    def scores(self, pod: CardPod, nodes: Sequence[str]) -> list[int]:
+        """How good each node is, 0 to 10; all alike for who asks for no cards, and 0 for nodes that would not do."""
+        if pod.asked.none or pod.asked.refused is not None:
+            return [0] * len(nodes)
+        self.cards.settle()
+        task = _whole_task(pod)
+        asked = self._asked.at(nodes)
+        able = self._has_cards(task, asked)
+        at = asked[able]
+        scores = np.zeros(len(nodes), np.intp)
+        if len(at):
+            values = self.ranking.scores(self.cards.fleet, task, at)
+            best, worst = float(values.max()), float(values.min())
+            # Below the best nobody has its score, however near they are: schedulers add scores of their own.
+            spread = (best - worst) or 1.0
+            scores[able] = np.where(values == best, BEST, np.floor((values - worst) / spread * (BEST - 1)))
+        found: list[int] = scores.tolist()
+        return found
+
+    def decide(self, pod: CardPod, node_name: str) -> Placed | Refused:
+        """The cards for a pod that its scheduler has given to a node; nothing is taken yet.
+
+        A pod that counts already, here or elsewhere, does not stand in its own way.
+        """
+        node = self.cards.nodes.get(node_name)
+        if pod.asked.none:
+            return Placed((), ())
+        if pod.asked.refused is not None:
+            return Refused(pod.asked.refused)
+        if node is None:
+            return Refused(UNKNOWN_NODE)
+        self.cards.settle()
+        denial = self._denial(pod, node)
+        if denial is not None:
+            return Refused(denial)
+        placed = self._room(pod, node)
+        return Refused(self._lacking(pod, node)) if placed is None else placed
+
+    def cards_of(self, pod: CardPod, node_name: str) -> Placed | None:
+        """The cards for a pod that was bound beside us; None where there is no room."""
+        node = self.cards.nodes.get(node_name)
+        if node is None:
+            return None
+        self.cards.settle()
+        return self._room(pod, node)
+
+    def learn(self, pod: CardPod) -> None:
+        """A pod has come."""
+        if pod.asked.refused is None:
+            self.ranking.learn(_whole_task(pod))
+
+    def models_of(self, nodes: Collection[str]) -> set[Model]:
+        """The models of these nodes."""
+        return {self.cards.nodes[name].model for name in nodes if name in self.cards.nodes}
+
+    def _denial(self, pod: CardPod, node: CardNode) -> str | None:
+        """Why a pod may not go to nodes of this kind, however much is free there."""
+        denial = self.cards.usage.denial(pod.uid, pod.namespace, pod.asked.milli, node.model, node.pool)
+        denial = denial or self.cards.owners.denial(pod.owned, pod.asked.milli, node.model)
+        return denial or never_fits(pod.asked, node)
+
+    def _denials(self, pod: CardPod, kinds: Positions) -> tuple[list[str | None], NDArray[np.bool_]]:
+        """Why the pod may not go to nodes of each of these kinds; and whether that is so, by the number of the kind."""
+        denials: list[str | None] = [None] * len(self.cards.kinds)
+        denied = np.zeros(len(denials), bool)
+        for kind in (0,) if len(denials) == 1 else np.flatnonzero(np.bincount(kinds)).tolist():
+            denials[kind] = self._denial(pod, self.cards.kinds[kind])
+            denied[kind] = denials[kind] is not None
+        return denials, denied
+
+    def _told(self, pod: CardPod, nodes: Sequence[str], asked: _Asked, denials: Sequence[str | None]) -> FilterVerdict:
+        """The verdict where not all fit: each of the others is looked at more closely."""
+        at, kinds, fits = asked
+        closer = {*self.cards.reserved, self.cards.node_of(pod.uid)}  # more may be free to this pod than to others
+        which = np.flatnonzero(~fits)
+        here = at[which]
+        lefts = self.cards.left_at(here, share_of(pod.asked))
+        failed: dict[str, str] = {}
+        unresolvable: dict[str, str] = {}
+        told: dict[tuple[int, int, int], str] = {}
+        for number, position, kind, left in zip(
+            which.tolist(), here.tolist(), kinds[which].tolist(), lefts, strict=True
+        ):
+            name = nodes[number]
+            if position == UNKNOWN:
+                failed[name] = UNKNOWN_NODE
+            elif (denial := denials[kind]) is not None:
+                unresolvable[name] = denial
+            elif name not in closer:
+                if left not in told:
+                    told[left] = lacking(pod.asked, LeftOnNode(*left), 0)
+                failed[name] = told[left]
+            elif self._room(pod, self.cards.nodes[name]) is not None:
+                fits[number] = True
+            else:
+                failed[name] = self._lacking(pod, self.cards.nodes[name])
+        return FilterVerdict(tuple(compress(nodes, fits.tolist())), failed, unresolvable)
+
+    def _has_cards(self, task: Task, at: Positions) -> NDArray[np.bool_]:
+        """Which of the nodes at these positions have room now for what one question can say of a pod."""
+        fleet, known = self.cards.fleet, at != UNKNOWN
+        if known.all():
+            return fleet.has_cards(task, at)
+        able = np.zeros(len(at), bool)
+        able[known] = fleet.has_cards(task, at[known])
+        return able
+
+    def _has_room(self, pod: CardPod, at: Positions) -> NDArray[np.bool_]:
+        """The same for all that it asks for."""
+        able = self._has_cards(_whole_task(pod), at)
+        if is_simple(pod.asked):
+            return able
+        known: dict[tuple[tuple[int, ...], ...], bool] = {}
+        for number in np.flatnonzero(able).tolist():
+            free = self.cards.free_for(pod, self.cards.nodes[self.cards.fleet.name_at(int(at[number]))])
+            alike = (tuple(free.milli), tuple(free.memory))
+            if alike not in known:
+                known[alike] = place_beside_plugin(pod.asked, free) is not None
+            able[number] = known[alike]
+        return able
+
+    def _has_room_beside(self, pod: CardPod, name: str, others: Sequence[CardPod]) -> bool:
+        free = self.cards.free_for(pod, self.cards.nodes[name])
+        return fit_in_any_order([pod.asked, *(other.asked for other in others)], free)
+
+    def _room(self, pod: CardPod, node: CardNode) -> Placed | None:
+        """The cards that the pod would get on a node; of a device plugin's none are named."""
+        free = self.cards.free_for(pod, node)
+        return place_beside_plugin(pod.asked, free, self._chosen(pod, node, free))
+
+    def _chosen(self, pod: CardPod, node: CardNode, free: FreeOnNode) -> tuple[int, ...] | None:
+        """The policy's choice of cards, where it is asked for one and knows what is free."""
+        part = pod.asked.parts[0] if len(pod.asked.parts) == 1 else None
+        if part is None or (part.milli < WHOLE and not self._by_policy):
+            return None
+        chosen = self.ranking.cards(self.cards.fleet, _whole_task(pod), node.name)
+        if chosen is None or any(card >= len(free.milli) or free.milli[card] < part.milli for card in chosen):
+            return None
+        return chosen
+
+    def _lacking(self, pod: CardPod, node: CardNode) -> str:
+        free, share = self.cards.free_for(pod, node), share_of(pod.asked)
+        roomy = max(
+            (memory for memory, milli in zip(free.memory, free.milli, strict=True) if milli >= share), default=0
+        )
+        left = LeftOnNode(len(free.whole()), max(free.milli, default=0), roomy)
+        return lacking(pod.asked, left, len(self.cards.reserved.get(node.name, ())))
+
+
+def _whole_task(pod: CardPod) -> Task:
+    """What the pod asks of a node, as far as one task can say it: of several parts the largest."""
+    asked = pod.asked
+    if asked.plugin:
+        return Task(pod.cpu_milli, pod.memory_mib, asked.plugin)
+    parts = [*asked.parts, *(each.part for each in asked.earlier)]
+    part = max(parts, key=lambda part: (part.cards * part.milli, part.memory))
+    return Task(pod.cpu_milli, pod.memory_mib, part.cards, part.milli, part.memory)

@@ -1,0 +1,98 @@
+"""Where only the filter is asked: who passed it counts for a while, and on until it is known to be on no node."""
+
+import asyncio
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import structlog
+
+from pod_scheduling.domain.extender.cards_in_use import CardPod, CardsInUse
+from pod_scheduling.domain.extender.model_usage import Model
+from pod_scheduling.ports.card_cluster import CardCluster, CardPodSeen
+from pod_scheduling.ports.map_cluster import PodRef
+from reservation_core.ports.cluster import ClusterUnavailableError
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class _Passed:
+    pod: CardPod
+    asked: CardPodSeen | None
+    binding_until_s: float
+
+
+class ClaimKeeper:
+    """Claims last for `lasts_s` seconds; for `binding_s` where it would be seen that a scheduler has given a pod up.
+
+    A watch may be silent for longer without anybody knowing: so a pod is looked up before its claim is over, and
+    one that is on a node goes on counting till the watch tells.
+    """
+
+    def __init__(self, cluster: CardCluster, cards: CardsInUse, lasts_s: float, binding_s: float) -> None:
+        self._cluster = cluster
+        self._cards = cards
+        self._lasts_s = lasts_s
+        self._binding_s = binding_s
+        self._passed: dict[str, _Passed] = {}
+
+    def claim(self, pod: CardPod, models: Collection[Model], asked: CardPodSeen | None = None) -> None:
+        """A pod has passed, for nodes of these models. `asked`: as it was then, where its scheduler asks once and then
+        binds it, or says that it could not."""
+        if models and not pod.asked.none:
+            binding_s = self._binding_s if asked is not None else 0
+            self._passed[pod.uid] = _Passed(pod, asked, self._now_s() + binding_s)
+            self._claim(pod, models)
+
+    def see(self, seen: CardPodSeen) -> None:
+        """A pod that is on no node, as it is now."""
+        passed = self._passed.get(seen.pod.uid)
+        if passed is not None and passed.asked is not None and seen.was_put_off_since(passed.asked):
+            self.put_off(seen.pod.uid)
+
+    def put_off(self, uid: str) -> None:
+        """The pod's scheduler is not about to bind it any more."""
+        passed = self._passed.get(uid)
+        if passed is not None:
+            passed.binding_until_s = self._now_s()
+
+    def drop(self, uid: str) -> None:
+        """It is known where the pod goes, or that it goes nowhere."""
+        self._passed.pop(uid, None)
+        self._cards.drop_claim(uid)
+
+    async def run(self) -> None:
+        """End claims until cancelled."""
+        while True:
+            await asyncio.sleep(min(1.0, self._lasts_s / 4))
+            self._passed = {uid: pod for uid, pod in self._passed.items() if self._cards.usage.has_claim(uid)}
+            begun_s = self._now_s()
+            for uid in self._cards.usage.claims_due(begun_s):
+                if not await self._looked_up(uid):
+                    break
+            else:
+                self._cards.end_claims(begun_s)
+
+    async def _looked_up(self, uid: str) -> bool:
+        """Whether it is known that the claim may end, or has been prolonged since the pod is on a node."""
+        passed = self._passed.get(uid)
+        if passed is None:
+            return True
+        pod = passed.pod
+        ref = PodRef(pod.namespace, pod.name, uid)
+        try:
+            found = await self._cluster.look_at(ref)
+        except ClusterUnavailableError as problem:
+            _log.warning("whether a pod is bound is not known; it goes on counting", pod=str(ref), why=str(problem))
+            self._claim(pod, self._cards.usage.claimed_by(uid))
+            return False
+        if isinstance(found, CardPodSeen) and (found.node is not None or passed.binding_until_s > self._now_s()):
+            self._claim(pod, self._cards.usage.claimed_by(uid))
+        return True
+
+    def _claim(self, pod: CardPod, models: Collection[Model]) -> None:
+        self._cards.claim(pod, models, self._now_s() + self._lasts_s)
+
+    @staticmethod
+    def _now_s() -> float:
+        return asyncio.get_running_loop().time()
