@@ -10,20 +10,20 @@ from urllib.parse import urlsplit
 
 import structlog
 
+from pod_scheduling.domain.enforcement.booking_rulings import EnforcementRules
+from pod_scheduling.domain.enforcement.pod_owners import OwnerRules
+from pod_scheduling.domain.enforcement.remembered_standings import MemoryRules
+from pod_scheduling.ports.standings import SourceSilentError
+from pod_scheduling.usecases.enforcement.follow_standings import FollowedStandings, Outcome
+from pod_scheduling.usecases.enforcement.review_booking import BookingReviewer, BookingReviewRules
 from reservation_core.adapters.clock import SystemClock
-from reservation_core.domain.booking_enforcement import EnforcementRules
 from reservation_core.domain.cards.gpu_types import TypeWords
-from reservation_core.domain.known_standings import MemoryRules
-from reservation_core.domain.pod_owners import OwnerRules
-from reservation_core.ports.standings import SourceSilentError
 from reservation_core.runtime.companions import beside
 from reservation_core.runtime.loops import Loops
 from reservation_core.runtime.owners_file import OwnersFile
 from reservation_core.runtime.settings_enforcement import BookingEnforcement
 from reservation_core.runtime.settings_error import SettingsError
 from reservation_core.runtime.settings_webhook import WebhookSettings
-from reservation_core.usecases.follow_standings import FollowedStandings, Outcome
-from reservation_core.usecases.review_booking import BookingReviewer, BookingReviewRules
 
 _PREFIX = "GPU_DEV_WEBHOOK__"
 _LARGEST_TOKEN = 1024
@@ -49,8 +49,8 @@ async def open_booking_reviewer(
     """The reviewer, with what is asked ahead in the background. Raises SettingsError."""
     loops = Loops() if loops is None else loops
     # Loaded only where bookings are enforced.
-    from reservation_core.adapters.schedulability.answers import QuestionShape  # noqa: PLC0415
-    from reservation_core.adapters.schedulability.client import Service, open_schedulability  # noqa: PLC0415
+    from pod_scheduling.adapters.schedulability.answers import QuestionShape  # noqa: PLC0415
+    from pod_scheduling.adapters.schedulability.client import Service, open_schedulability  # noqa: PLC0415
 
     chosen = settings.webhook
     url, seed = _address(chosen)

@@ -19,7 +19,7 @@ import structlog
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from reservation_core.domain.pod_owners import OwnerRules
+from pod_scheduling.domain.enforcement.pod_owners import OwnerRules
 from reservation_core.runtime.settings_error import SettingsError
 
 _LARGEST = 2**20

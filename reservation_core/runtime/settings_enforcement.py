@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr
 
-from reservation_core.domain.booking_enforcement import Place, Silence, Unbooked
+from pod_scheduling.domain.enforcement.booking_rulings import Place, Silence, Unbooked
 from reservation_core.runtime.settings import Names
 from reservation_core.runtime.settings_section import Seconds, Section
 

@@ -9,7 +9,7 @@ import helm_python
 import pytest
 import yaml
 
-from reservation_core.domain.enforcement_marks import ENFORCEMENT_MARKS
+from pod_scheduling.domain.enforcement.enforcement_marks import ENFORCEMENT_MARKS
 from reservation_core.domain.pods.map_marks import MAP_DEVICES
 from reservation_core.runtime.owners_file import read_owners
 from reservation_core.runtime.settings_webhook import WebhookSettings

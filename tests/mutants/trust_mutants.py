@@ -238,10 +238,10 @@ TRUST = (
     Mutant(
         "a pod by map may name other GPUs",
         "In enforced namespaces a pod by map is given its map's GPUs and no others",
-        "reservation_core/domain/uncounted_gpus.py",
+        "pod_scheduling/domain/enforcement/uncounted_gpus.py",
         "    for container in containers:\n        for variable",
         "    for container in [] if need.by_map else containers:\n        for variable",
-        ("tests/unit/reservation_core/domain/test_uncounted_gpus.py",),
+        ("tests/unit/pod_scheduling/domain/enforcement/test_uncounted_gpus.py",),
     ),
     Mutant(
         "jobs see all GPUs though UUIDs are known",

@@ -6,6 +6,7 @@ from functools import lru_cache
 from sys import intern
 from typing import Any
 
+from pod_scheduling.domain.enforcement.enforcement_marks import BOOKING, OWNER, TERMINATE_AT
 from pod_scheduling.domain.extender.asked_cards import CORE_OF_A_CARD, AskedCards, CardResources
 from pod_scheduling.domain.extender.card_footprints import Footprint, Taken
 from pod_scheduling.domain.extender.card_marks import ASSIGNED, CARDS, TIME, is_mark, read_footprint
@@ -24,7 +25,6 @@ from reservation_core.adapters.kubernetes.pod_statuses import is_finished
 from reservation_core.adapters.kubernetes.requested_cards import requested
 from reservation_core.domain.cards.gpu_types import OUR_WORDS, TypeWords
 from reservation_core.domain.cards.link_words import BadLinksError, Links, read_links
-from reservation_core.domain.enforcement_marks import BOOKING, OWNER, TERMINATE_AT
 from reservation_core.domain.pods.gpu_resources import is_gpu_resource
 from reservation_core.domain.pods.map_marks import MAP_DEVICES, SCHEDULER_NAME
 from reservation_core.domain.pods.reviews import annotations_of

@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from pod_scheduling.domain.enforcement import enforcement_marks as marks
+from pod_scheduling.domain.enforcement.booking_rulings import written_end
+from pod_scheduling.domain.enforcement.pod_gpus import need_of
 from reservation_core.adapters.kubernetes.api_errors import (
     ApiServerError,
     ConflictError,
@@ -22,10 +25,7 @@ from reservation_core.adapters.kubernetes.pod_statuses import is_finished
 from reservation_core.adapters.kubernetes.refusals import explained
 from reservation_core.adapters.kubernetes.transport import MERGE_PATCH, ONLY_METADATA, Transport
 from reservation_core.adapters.kubernetes.watching import list_all
-from reservation_core.domain import enforcement_marks as marks
-from reservation_core.domain.booking_enforcement import written_end
 from reservation_core.domain.cards.gpu_types import OUR_WORDS, TypeWords
-from reservation_core.domain.pod_gpus import need_of
 from reservation_core.domain.pods.map_marks import SCHEDULER_NAME
 from reservation_core.domain.pods.pod_endings import GuardedPod
 from reservation_core.domain.pods.reviews import annotations_of

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pod_scheduling.domain.enforcement.enforcement_marks import BOOKING, TERMINATE_AT
 from pod_scheduling.domain.maps.admitted_maps import NotAdmittedError, admitted_entry
 from pod_scheduling.domain.maps.map_placement import Burden, DeviceUse, MapNode, MappedPod
 from pod_scheduling.domain.maps.remembered_maps import KnownMaps
@@ -31,7 +32,6 @@ from reservation_core.adapters.kubernetes.plain_json import (
 from reservation_core.adapters.kubernetes.pod_causes import condition
 from reservation_core.adapters.kubernetes.pod_requests import host_ports, pod_requests, read_amounts
 from reservation_core.adapters.kubernetes.pod_statuses import is_finished
-from reservation_core.domain.enforcement_marks import BOOKING, TERMINATE_AT
 from reservation_core.domain.pods.cards_in_containers import node_devices
 from reservation_core.domain.pods.gpu_resources import is_gpu_resource
 from reservation_core.domain.pods.map_marks import MAP_DIGEST, MAP_OWNER, SCHEDULER_NAME

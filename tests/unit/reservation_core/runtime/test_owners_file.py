@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from reservation_core.domain.pod_owners import OwnerRules
+from pod_scheduling.domain.enforcement.pod_owners import OwnerRules
 from reservation_core.runtime.owners_file import BadOwnersError, OwnersFile, read_owners
 from reservation_core.runtime.settings_error import SettingsError
 

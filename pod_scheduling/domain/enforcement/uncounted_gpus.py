@@ -7,7 +7,7 @@ cards. What images bring, what `envFrom` reads and what privileged containers ca
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from reservation_core.domain.pod_gpus import GpuNeed
+from pod_scheduling.domain.enforcement.pod_gpus import GpuNeed
 from reservation_core.domain.pods.map_marks import MAP_DEVICES
 from reservation_core.domain.pods.reviews import Operation, PodReview, annotations_of, items, members
 

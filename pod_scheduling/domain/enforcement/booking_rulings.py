@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import assert_never
 
-from reservation_core.domain import enforcement_marks as marks
-from reservation_core.domain.pod_gpus import GpuNeed
+from pod_scheduling.domain.enforcement import enforcement_marks as marks
+from pod_scheduling.domain.enforcement.pod_gpus import GpuNeed
 from reservation_core.domain.pods.booked_nodes import put_on
 from reservation_core.domain.pods.cards_in_containers import NO_CARDS, NVIDIA_VISIBLE_DEVICES
 from reservation_core.domain.pods.gpu_resources import is_gpu_resource

@@ -2,8 +2,8 @@
 
 from typing import Protocol
 
-from reservation_core.domain.booking_enforcement import Standing
-from reservation_core.domain.known_standings import StandingQuestion
+from pod_scheduling.domain.enforcement.booking_rulings import Standing
+from pod_scheduling.domain.enforcement.remembered_standings import StandingQuestion
 
 
 class SourceSilentError(Exception):

@@ -9,10 +9,15 @@ from dataclasses import dataclass
 
 import httpx
 
-from reservation_core.adapters.schedulability.answers import QuestionShape, can_be_asked, read_answer, written_question
-from reservation_core.domain.booking_enforcement import Standing
-from reservation_core.domain.known_standings import StandingQuestion
-from reservation_core.ports.standings import QuestionRefusedError, SourceSilentError
+from pod_scheduling.adapters.schedulability.answers import (
+    QuestionShape,
+    can_be_asked,
+    read_answer,
+    written_question,
+)
+from pod_scheduling.domain.enforcement.booking_rulings import Standing
+from pod_scheduling.domain.enforcement.remembered_standings import StandingQuestion
+from pod_scheduling.ports.standings import QuestionRefusedError, SourceSilentError
 
 _TOKEN = re.compile(r"[!-~]{1,512}")
 _LARGEST_ANSWER = 64 * 1024
@@ -50,7 +55,7 @@ async def open_schedulability(service: Service) -> AsyncIterator["Schedulability
 
 
 class SchedulabilityClient:
-    """See ports.standings.StandingSource."""
+    """See pod_scheduling.ports.standings.StandingSource."""
 
     def __init__(self, http: httpx.AsyncClient, service: Service) -> None:
         self._http = http

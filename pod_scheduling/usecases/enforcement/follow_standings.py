@@ -10,11 +10,15 @@ from typing import Literal
 
 import structlog
 
-from reservation_core.domain.booking_enforcement import Standing
-from reservation_core.domain.known_standings import KnownStandings, MemoryRules, StandingQuestion
+from pod_scheduling.domain.enforcement.booking_rulings import Standing
+from pod_scheduling.domain.enforcement.remembered_standings import (
+    KnownStandings,
+    MemoryRules,
+    StandingQuestion,
+)
+from pod_scheduling.ports.standings import QuestionRefusedError, SourceSilentError, StandingSource
 from reservation_core.domain.network.circuit import Circuit
 from reservation_core.ports.clock import Clock
-from reservation_core.ports.standings import QuestionRefusedError, SourceSilentError, StandingSource
 
 Outcome = Literal["answered", "silent", "refused"]
 _PARALLEL = 8
@@ -25,7 +29,7 @@ _log = structlog.get_logger(__name__)
 
 
 class FollowedStandings:
-    """See ports.standings.Standings. `told` is called with each question's outcome and its seconds."""
+    """See pod_scheduling.ports.standings.Standings. `told` is called with each question's outcome and its seconds."""
 
     def __init__(
         self, source: StandingSource, rules: MemoryRules, clock: Clock, told: Callable[[Outcome, float], None]

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
+from pod_scheduling.domain.enforcement.booking_rulings import EnforcementRules, Silence, Standing, Unbooked
+from pod_scheduling.domain.enforcement.enforcement_marks import ENFORCEMENT_MARKS
+from pod_scheduling.domain.enforcement.pod_owners import OwnerRules
+from pod_scheduling.domain.enforcement.remembered_standings import StandingQuestion
 from pod_scheduling.domain.maps.map_injection import InjectionRules
+from pod_scheduling.usecases.enforcement.review_booking import BookingReviewer, BookingReviewRules
 from pod_scheduling.usecases.maps.review_pod import MapReviewer, review_pod
-from reservation_core.domain.booking_enforcement import EnforcementRules, Silence, Standing, Unbooked
-from reservation_core.domain.enforcement_marks import ENFORCEMENT_MARKS
-from reservation_core.domain.known_standings import StandingQuestion
-from reservation_core.domain.pod_owners import OwnerRules
 from reservation_core.domain.pods.reviews import Denied, Operation, Patched, PodReview, Requester, Untouched
-from reservation_core.usecases.review_booking import BookingReviewer, BookingReviewRules
 from tests.pod_strategies import pods
 from tests.virtual_time import run_virtually
 

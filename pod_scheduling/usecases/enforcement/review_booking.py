@@ -3,16 +3,16 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from reservation_core.domain.booking_enforcement import EnforcementRules, enforcement
+from pod_scheduling.domain.enforcement.booking_rulings import EnforcementRules, enforcement
+from pod_scheduling.domain.enforcement.pod_gpus import GpuNeed, need_of
+from pod_scheduling.domain.enforcement.pod_owners import OwnerRules, owner_of
+from pod_scheduling.domain.enforcement.remembered_standings import StandingQuestion
+from pod_scheduling.domain.enforcement.uncounted_gpus import uncounted_gpus
+from pod_scheduling.ports.standings import Standings
 from reservation_core.domain.cards.gpu_types import OUR_WORDS, TypeWords
-from reservation_core.domain.known_standings import StandingQuestion
-from reservation_core.domain.pod_gpus import GpuNeed, need_of
-from reservation_core.domain.pod_owners import OwnerRules, owner_of
 from reservation_core.domain.pods.map_marks import SCHEDULER_NAME
 from reservation_core.domain.pods.reviews import Denied, Operation, PodReview, Verdict
-from reservation_core.domain.uncounted_gpus import uncounted_gpus
 from reservation_core.ports.clock import Clock
-from reservation_core.ports.standings import Standings
 
 
 @dataclass(frozen=True, slots=True)

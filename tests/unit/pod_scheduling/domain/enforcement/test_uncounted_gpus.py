@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from pod_scheduling.domain.enforcement.pod_gpus import GpuNeed
+from pod_scheduling.domain.enforcement.uncounted_gpus import uncounted_gpus
 from pod_scheduling.domain.maps.map_injection import InjectionRules, injection
-from reservation_core.domain.pod_gpus import GpuNeed
 from reservation_core.domain.pods.reviews import Denied, Operation, Patched, PodReview
-from reservation_core.domain.uncounted_gpus import uncounted_gpus
 
 NONE, TWO, MAPPED, MAPPED_NONE = GpuNeed(0), GpuNeed(2), GpuNeed(2, by_map=True), GpuNeed(0, by_map=True)
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from reservation_core.adapters.schedulability.answers import QuestionShape
-from reservation_core.adapters.schedulability.client import Service, open_schedulability
-from reservation_core.domain.booking_enforcement import Standing
-from reservation_core.domain.known_standings import StandingQuestion
-from reservation_core.ports.standings import QuestionRefusedError, SourceSilentError
+from pod_scheduling.adapters.schedulability.answers import QuestionShape
+from pod_scheduling.adapters.schedulability.client import Service, open_schedulability
+from pod_scheduling.domain.enforcement.booking_rulings import Standing
+from pod_scheduling.domain.enforcement.remembered_standings import StandingQuestion
+from pod_scheduling.ports.standings import QuestionRefusedError, SourceSilentError
 from tests.receivers import Receiver, receiving
 from tests.webhook_process import new_pair, trusting, write_pair
 

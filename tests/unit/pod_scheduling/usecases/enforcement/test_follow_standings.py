@@ -6,10 +6,10 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
-from reservation_core.domain.booking_enforcement import Standing
-from reservation_core.domain.known_standings import MemoryRules, StandingQuestion
-from reservation_core.ports.standings import QuestionRefusedError, SourceSilentError
-from reservation_core.usecases.follow_standings import FollowedStandings, Outcome
+from pod_scheduling.domain.enforcement.booking_rulings import Standing
+from pod_scheduling.domain.enforcement.remembered_standings import MemoryRules, StandingQuestion
+from pod_scheduling.ports.standings import QuestionRefusedError, SourceSilentError
+from pod_scheduling.usecases.enforcement.follow_standings import FollowedStandings, Outcome
 from tests.virtual_time import run_virtually
 
 START = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -11,12 +11,12 @@ from typing import Annotated, Self, assert_never
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from pod_scheduling.domain.enforcement.booking_rulings import Standing
+from pod_scheduling.domain.enforcement.remembered_standings import StandingQuestion
+from pod_scheduling.ports.standings import SourceSilentError
 from reservation_core.contracts.schedulability import AskingPod, SchedulabilityAsk
-from reservation_core.domain.booking_enforcement import Standing
 from reservation_core.domain.cards.gpu_types import GPU_TYPE, normalised_gpu_type
-from reservation_core.domain.known_standings import StandingQuestion
 from reservation_core.domain.pods.booked_nodes import MOST_NODES
-from reservation_core.ports.standings import SourceSilentError
 
 _STRICT = ConfigDict(strict=True, extra="ignore", hide_input_in_errors=True)
 _Word = Annotated[str, Field(min_length=1, max_length=253)]

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.adapters.kubernetes.nodes import NodeRules, read_nodes
-from reservation_core.domain.booking_enforcement import (
+from pod_scheduling.domain.enforcement.booking_rulings import (
     EnforcementRules,
     Place,
     Silence,
@@ -17,9 +16,10 @@ from reservation_core.domain.booking_enforcement import (
     Unbooked,
     enforcement,
 )
+from pod_scheduling.domain.enforcement.pod_gpus import GpuNeed, need_of
+from pod_scheduling.domain.enforcement.pod_owners import OwnerRules, owner_of
+from reservation_core.adapters.kubernetes.nodes import NodeRules, read_nodes
 from reservation_core.domain.cards.gpu_types import TypeWords
-from reservation_core.domain.pod_gpus import GpuNeed, need_of
-from reservation_core.domain.pod_owners import OwnerRules, owner_of
 from reservation_core.domain.pods.reviews import (
     Denied,
     Operation,

@@ -5,8 +5,12 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.domain.booking_enforcement import Standing
-from reservation_core.domain.known_standings import KnownStandings, MemoryRules, StandingQuestion
+from pod_scheduling.domain.enforcement.booking_rulings import Standing
+from pod_scheduling.domain.enforcement.remembered_standings import (
+    KnownStandings,
+    MemoryRules,
+    StandingQuestion,
+)
 from reservation_core.domain.network.circuit import Circuit
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from reservation_core.domain.booking_enforcement import Standing
+from pod_scheduling.domain.enforcement.booking_rulings import Standing
 
 _NO_IS_SETTLED_S = 0.5
 """Who has just booked is not turned away by what was heard before: a `no` older than this is asked about again."""

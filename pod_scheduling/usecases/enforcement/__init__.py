@@ -1,0 +1,1 @@
+"""Hold pods to their owners' bookings."""
