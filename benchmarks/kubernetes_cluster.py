@@ -23,9 +23,9 @@ import psutil
 import uvloop
 
 from reservation_core.adapters.clock import SystemClock
-from reservation_core.adapters.kubernetes.credentials import Credentials
-from reservation_core.adapters.kubernetes.pods import build_pod
-from reservation_core.adapters.kubernetes.transport import MERGE_PATCH, ONLY_METADATA, Transport
+from reservation_core.adapters.kubernetes.api.credentials import Credentials
+from reservation_core.adapters.kubernetes.api.transport import MERGE_PATCH, ONLY_METADATA, Transport
+from reservation_core.adapters.kubernetes.pods.built_pods import build_pod
 from reservation_core.domain.model import PodName, PodSpec, PodWorkload
 from reservation_core.domain.pods.job_pods import JOB_ID_VARIABLE
 from reservation_core.runtime.garbage import calm_garbage_collector

@@ -42,8 +42,8 @@ async def watched_cron_jobs(settings: ProcessorSettings, loops: Loops) -> AsyncI
         yield ()
         return
     # Loaded only where it is wanted: the client's library takes 50 MB and half a second.
-    from reservation_core.adapters.kubernetes.credentials import KubeconfigError  # noqa: PLC0415
-    from reservation_core.adapters.kubernetes.cron_jobs import last_successes  # noqa: PLC0415
+    from reservation_core.adapters.kubernetes.api.credentials import KubeconfigError  # noqa: PLC0415
+    from reservation_core.adapters.kubernetes.beside.cron_jobs import last_successes  # noqa: PLC0415
     from reservation_core.runtime.kubernetes import open_transport  # noqa: PLC0415
 
     collector, namespace = CronJobCollector(), lease_namespace(None)

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pod_scheduling.adapters.kubernetes.card_cluster import KubernetesCardCluster
+from pod_scheduling.adapters.kubernetes.card_sights import CardSightRules
 from pod_scheduling.domain.extender.asked_cards import CardResources
 from pod_scheduling.domain.extender.board import ExtenderBoard
 from pod_scheduling.domain.extender.cards_in_use import CardsInUse
@@ -23,12 +25,10 @@ from pod_scheduling.ports.extender import Extender
 from pod_scheduling.usecases.extender.rules import ExtendRules
 from pod_scheduling.usecases.extender.scheduler_extender import SchedulerExtender
 from reservation_core.adapters.clock import SystemClock
-from reservation_core.adapters.kubernetes.credentials import KubeconfigError
-from reservation_core.adapters.kubernetes.event_writer import EventWriter
-from reservation_core.adapters.kubernetes.extender_cluster import KubernetesCardCluster
-from reservation_core.adapters.kubernetes.extender_sights import CardSightRules
-from reservation_core.adapters.kubernetes.leases import Lease, LeaseRules
-from reservation_core.adapters.kubernetes.transport import Transport
+from reservation_core.adapters.kubernetes.api.credentials import KubeconfigError
+from reservation_core.adapters.kubernetes.api.transport import Transport
+from reservation_core.adapters.kubernetes.beside.event_writer import EventWriter
+from reservation_core.adapters.kubernetes.beside.leases import Lease, LeaseRules
 from reservation_core.domain.cards.gpu_types import TypeWords
 from reservation_core.runtime.companions import beside
 from reservation_core.runtime.kubernetes import open_transport

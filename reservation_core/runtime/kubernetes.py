@@ -3,14 +3,14 @@
 import os
 from datetime import timedelta
 
-from reservation_core.adapters.kubernetes.attaching import GpuAttach, GpuPin
-from reservation_core.adapters.kubernetes.cluster import ClusterRules, KubernetesCluster
-from reservation_core.adapters.kubernetes.credentials import Credentials
-from reservation_core.adapters.kubernetes.foreign import ForeignRules
-from reservation_core.adapters.kubernetes.nodes import NodeRules
-from reservation_core.adapters.kubernetes.pod_defaults import read_pod_defaults
-from reservation_core.adapters.kubernetes.pods import PodRules
-from reservation_core.adapters.kubernetes.transport import Transport
+from reservation_core.adapters.kubernetes.api.credentials import Credentials
+from reservation_core.adapters.kubernetes.api.transport import Transport
+from reservation_core.adapters.kubernetes.jobs.cluster import ClusterRules, KubernetesCluster
+from reservation_core.adapters.kubernetes.jobs.foreign_pods import ForeignRules
+from reservation_core.adapters.kubernetes.nodes.node_reports import NodeRules
+from reservation_core.adapters.kubernetes.pods.built_pods import PodRules
+from reservation_core.adapters.kubernetes.pods.gpu_attaching import GpuAttach, GpuPin
+from reservation_core.adapters.kubernetes.pods.pod_defaults import read_pod_defaults
 from reservation_core.ports.clock import Clock
 from reservation_core.runtime.settings import CommonSettings
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pod_scheduling.adapters.kubernetes.map_cluster import KubernetesMapCluster
+from pod_scheduling.adapters.kubernetes.map_sights import SightRules
 from pod_scheduling.usecases.maps.bind_mapped_pods import BindRules, MapScheduler
 from reservation_core.adapters.clock import SystemClock
-from reservation_core.adapters.kubernetes.credentials import KubeconfigError
-from reservation_core.adapters.kubernetes.event_writer import EventWriter
-from reservation_core.adapters.kubernetes.leases import Lease, LeaseRules
-from reservation_core.adapters.kubernetes.map_cluster import KubernetesMapCluster
-from reservation_core.adapters.kubernetes.map_sights import SightRules
+from reservation_core.adapters.kubernetes.api.credentials import KubeconfigError
+from reservation_core.adapters.kubernetes.beside.event_writer import EventWriter
+from reservation_core.adapters.kubernetes.beside.leases import Lease, LeaseRules
 from reservation_core.runtime.companions import beside
 from reservation_core.runtime.kubernetes import open_transport
 from reservation_core.runtime.lease_namespace import lease_namespace

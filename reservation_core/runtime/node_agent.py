@@ -2,8 +2,8 @@
 
 import asyncio
 
-from reservation_core.adapters.kubernetes.credentials import KubeconfigError
-from reservation_core.adapters.kubernetes.node_agent import NodeAgent, NodeAgentError
+from reservation_core.adapters.kubernetes.api.credentials import KubeconfigError
+from reservation_core.adapters.kubernetes.nodes.node_agent import NodeAgent, NodeAgentError
 from reservation_core.adapters.local.inventory import BadGpusSettingError, LocalInventory
 from reservation_core.runtime.kubernetes import open_transport
 from reservation_core.runtime.loops import Loops

@@ -11,12 +11,12 @@ from functools import partial
 
 import structlog
 
+from pod_scheduling.adapters.kubernetes.guarded_pods import GuardRules, KubernetesGuardedPods
 from reservation_core.adapters.clock import SystemClock
-from reservation_core.adapters.kubernetes.credentials import KubeconfigError
-from reservation_core.adapters.kubernetes.event_writer import EventWriter
-from reservation_core.adapters.kubernetes.guarded_pods import GuardRules, KubernetesGuardedPods
-from reservation_core.adapters.kubernetes.leases import Lease, LeaseRules
-from reservation_core.adapters.kubernetes.transport import Transport
+from reservation_core.adapters.kubernetes.api.credentials import KubeconfigError
+from reservation_core.adapters.kubernetes.api.transport import Transport
+from reservation_core.adapters.kubernetes.beside.event_writer import EventWriter
+from reservation_core.adapters.kubernetes.beside.leases import Lease, LeaseRules
 from reservation_core.domain.cards.gpu_types import TypeWords
 from reservation_core.domain.pods.pod_endings import EndRules, GuardedPod
 from reservation_core.ports.transactions import UnitOfWorkFactory

@@ -13,7 +13,7 @@ from typing import Annotated, Literal, Self, assert_never
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from reservation_core.adapters.kubernetes.attaching import GpuAttach, GpuPin
+from reservation_core.adapters.kubernetes.pods.gpu_attaching import GpuAttach, GpuPin
 from reservation_core.domain.cards.placement_policies import DEFAULT_POLICY, PlacementPolicy
 from reservation_core.domain.history.retention import RetentionRules
 from reservation_core.domain.network.client_addresses import trusted_networks

@@ -21,7 +21,7 @@ from reservation_core.usecases.people.sign_in import SignInDesk, SignInPolicy
 if TYPE_CHECKING:
     from httpcore import AsyncNetworkBackend
 
-    from reservation_core.adapters.kubernetes.transport import Transport
+    from reservation_core.adapters.kubernetes.api.transport import Transport
 
 P_contra = TypeVar("P_contra", contravariant=True)
 
@@ -149,14 +149,14 @@ def _proofs(
         max_age = timedelta(seconds=auth.oidc_max_age_s)
         oidc = OidcProofs(file.issuers, outside(), runtime.clock, keys, max_age)
     if transport is not None:
-        from reservation_core.adapters.kubernetes.token_reviews import TokenReviews  # noqa: PLC0415
+        from reservation_core.adapters.kubernetes.beside.token_reviews import TokenReviews  # noqa: PLC0415
 
         kubernetes = TokenReviews(transport, auth.server_ids, turns)
     return Proofs(aws, oidc, kubernetes)
 
 
 def _transport(settings: ApiSettings) -> "Transport":
-    from reservation_core.adapters.kubernetes.credentials import KubeconfigError  # noqa: PLC0415
+    from reservation_core.adapters.kubernetes.api.credentials import KubeconfigError  # noqa: PLC0415
     from reservation_core.runtime.kubernetes import open_transport  # noqa: PLC0415
 
     try:

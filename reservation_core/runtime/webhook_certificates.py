@@ -12,8 +12,8 @@ import yaml
 
 from reservation_core.adapters.certificates.pairs import Pair, make_pair
 from reservation_core.adapters.clock import SystemClock
-from reservation_core.adapters.kubernetes.credentials import KubeconfigError
-from reservation_core.adapters.kubernetes.webhook_certificates import (
+from reservation_core.adapters.kubernetes.api.credentials import KubeconfigError
+from reservation_core.adapters.kubernetes.beside.webhook_certificates import (
     AUTHORITIES,
     CERTIFICATE,
     KEPT,

@@ -10,7 +10,7 @@ import helm_python
 import pytest
 import yaml
 
-from reservation_core.adapters.kubernetes.pod_defaults import PodDefaults
+from reservation_core.adapters.kubernetes.pods.pod_defaults import PodDefaults
 from reservation_core.runtime.settings import (
     ApiSettings,
     CommonSettings,

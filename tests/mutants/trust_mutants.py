@@ -246,10 +246,10 @@ TRUST = (
     Mutant(
         "jobs see all GPUs though UUIDs are known",
         "A job's container is given its own GPUs alone where their UUIDs are known",
-        "reservation_core/adapters/kubernetes/pods.py",
+        "reservation_core/adapters/kubernetes/pods/built_pods.py",
         "case GpuAttach.ENV if (uuids := _known_uuids(spec)) is not None:",
         "case GpuAttach.ENV if (uuids := _known_uuids(spec)) is not None and not uuids:",
-        ("tests/unit/reservation_core/adapters/kubernetes/test_pods.py",),
+        ("tests/unit/reservation_core/adapters/kubernetes/pods/test_built_pods.py",),
     ),
     Mutant(
         "signatures of ID tokens are not looked at",

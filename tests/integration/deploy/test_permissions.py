@@ -12,18 +12,18 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from pod_scheduling.adapters.kubernetes.guarded_pods import GuardRules, KubernetesGuardedPods
 from reservation_core.adapters.clock import SystemClock
-from reservation_core.adapters.kubernetes.attaching import GpuPin
-from reservation_core.adapters.kubernetes.cluster import ClusterRules, KubernetesCluster
-from reservation_core.adapters.kubernetes.credentials import Credentials
-from reservation_core.adapters.kubernetes.event_writer import EventWriter
-from reservation_core.adapters.kubernetes.foreign import ForeignRules
-from reservation_core.adapters.kubernetes.guarded_pods import GuardRules, KubernetesGuardedPods
-from reservation_core.adapters.kubernetes.leases import Lease, LeaseRules
-from reservation_core.adapters.kubernetes.node_agent import NodeAgent
-from reservation_core.adapters.kubernetes.nodes import NodeRules
-from reservation_core.adapters.kubernetes.pods import PodRules
-from reservation_core.adapters.kubernetes.transport import Transport
+from reservation_core.adapters.kubernetes.api.credentials import Credentials
+from reservation_core.adapters.kubernetes.api.transport import Transport
+from reservation_core.adapters.kubernetes.beside.event_writer import EventWriter
+from reservation_core.adapters.kubernetes.beside.leases import Lease, LeaseRules
+from reservation_core.adapters.kubernetes.jobs.cluster import ClusterRules, KubernetesCluster
+from reservation_core.adapters.kubernetes.jobs.foreign_pods import ForeignRules
+from reservation_core.adapters.kubernetes.nodes.node_agent import NodeAgent
+from reservation_core.adapters.kubernetes.nodes.node_reports import NodeRules
+from reservation_core.adapters.kubernetes.pods.built_pods import PodRules
+from reservation_core.adapters.kubernetes.pods.gpu_attaching import GpuPin
 from reservation_core.adapters.local.inventory import LocalInventory
 from reservation_core.domain.model import PodName, PodPhase, PodSpec, PodStatus, PodWorkload
 from tests.kubernetes.api_client import MERGE, ApiAnswerError, JsonObject

@@ -6,9 +6,9 @@ import pytest
 import yaml
 
 from reservation_core.adapters.identity.turns import TurnRules
-from reservation_core.adapters.kubernetes.credentials import Credentials
-from reservation_core.adapters.kubernetes.token_reviews import TokenReviews
-from reservation_core.adapters.kubernetes.transport import Transport
+from reservation_core.adapters.kubernetes.api.credentials import Credentials
+from reservation_core.adapters.kubernetes.api.transport import Transport
+from reservation_core.adapters.kubernetes.beside.token_reviews import TokenReviews
 from reservation_core.contracts.sign_in import KubernetesProof
 from reservation_core.domain.people.sign_in import SignInMethod
 from tests.kubernetes.api_client import JsonObject

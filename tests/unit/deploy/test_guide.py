@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from reservation_core.adapters.kubernetes.pod_defaults import PodDefaults
+from reservation_core.adapters.kubernetes.pods.pod_defaults import PodDefaults
 from reservation_core.runtime.settings import GpuSettings, KubernetesSettings, StandaloneSettings
 from tests.kubernetes.permissions import granted
 

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 import yaml
 
-from reservation_core.adapters.kubernetes.marks import NODE_GPUS
-from reservation_core.adapters.kubernetes.nodes import LOGICAL_NAME_LABEL
-from reservation_core.adapters.kubernetes.pod_defaults import read_pod_defaults
+from reservation_core.adapters.kubernetes.nodes.node_reports import LOGICAL_NAME_LABEL
+from reservation_core.adapters.kubernetes.pods.marks import NODE_GPUS
+from reservation_core.adapters.kubernetes.pods.pod_defaults import read_pod_defaults
 from reservation_core.runtime.settings import KubernetesSettings, NodeAgentSettings
 from tests.kubernetes.manifests import DEPLOY, manifests, objects
 from tests.kubernetes.permissions import Permission, granted, needed
 from tests.kubernetes_schemas import validate
-from tests.unit.reservation_core.adapters.kubernetes.pod_security import violations
+from tests.unit.reservation_core.adapters.kubernetes.pods.pod_security import violations
 
 WORKLOADS = KubernetesSettings().namespace
 SYSTEM = "gpu-dev-system"

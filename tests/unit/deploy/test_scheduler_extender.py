@@ -20,7 +20,7 @@ from reservation_core.runtime.settings_admission import AdmissionRules, Admissio
 from tests.integration.gpu_admission.counting_extender import CountingExtender
 from tests.kubernetes.manifests import DEPLOY
 from tests.kubernetes_schemas import validate
-from tests.unit.reservation_core.adapters.kubernetes.pod_security import violations
+from tests.unit.reservation_core.adapters.kubernetes.pods.pod_security import violations
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "scheduler-extender.md").read_text()
 FILES = sorted((DEPLOY / "scheduler-extender").glob("*.yaml"))

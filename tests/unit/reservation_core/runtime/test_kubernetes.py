@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from reservation_core.adapters.clock import SystemClock
-from reservation_core.adapters.kubernetes.attaching import GpuAttach, GpuPin
-from reservation_core.adapters.kubernetes.cluster import KubernetesCluster
+from reservation_core.adapters.kubernetes.jobs.cluster import KubernetesCluster
+from reservation_core.adapters.kubernetes.pods.gpu_attaching import GpuAttach, GpuPin
 from reservation_core.runtime.kubernetes import cluster_rules
 from reservation_core.runtime.settings import CommonSettings
 from reservation_core.runtime.settings_error import SettingsError

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from reservation_core.adapters.clock import SystemClock
-from reservation_core.adapters.kubernetes.attaching import GpuPin
-from reservation_core.adapters.kubernetes.cluster import ClusterRules, KubernetesCluster
-from reservation_core.adapters.kubernetes.credentials import Credentials
-from reservation_core.adapters.kubernetes.foreign import ForeignRules
-from reservation_core.adapters.kubernetes.nodes import NodeRules
-from reservation_core.adapters.kubernetes.pods import PodRules
-from reservation_core.adapters.kubernetes.transport import Transport
+from reservation_core.adapters.kubernetes.api.credentials import Credentials
+from reservation_core.adapters.kubernetes.api.transport import Transport
+from reservation_core.adapters.kubernetes.jobs.cluster import ClusterRules, KubernetesCluster
+from reservation_core.adapters.kubernetes.jobs.foreign_pods import ForeignRules
+from reservation_core.adapters.kubernetes.nodes.node_reports import NodeRules
+from reservation_core.adapters.kubernetes.pods.built_pods import PodRules
+from reservation_core.adapters.kubernetes.pods.gpu_attaching import GpuPin
 from reservation_core.domain.model import PodName, PodSpec, PodWorkload
 from tests.kubernetes.api_server import ApiServer
 from tests.kubernetes.kubelet import Kubelet

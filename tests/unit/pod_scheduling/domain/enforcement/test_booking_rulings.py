@@ -18,7 +18,7 @@ from pod_scheduling.domain.enforcement.booking_rulings import (
 )
 from pod_scheduling.domain.enforcement.pod_gpus import GpuNeed, need_of
 from pod_scheduling.domain.enforcement.pod_owners import OwnerRules, owner_of
-from reservation_core.adapters.kubernetes.nodes import NodeRules, read_nodes
+from reservation_core.adapters.kubernetes.nodes.node_reports import NodeRules, read_nodes
 from reservation_core.domain.cards.gpu_types import TypeWords
 from reservation_core.domain.pods.reviews import (
     Denied,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pod_scheduling.domain.maps.map_injection import InjectionRules, injection
-from reservation_core.adapters.kubernetes.mapped_cards import MappedCards, mapped_cards
+from reservation_core.adapters.kubernetes.pods.mapped_cards import MappedCards, mapped_cards
 from reservation_core.domain.pods.cards_in_containers import counted_anew, cuda_devices, node_devices
 from reservation_core.domain.pods.reviews import Denied, Operation, Patched, PodReview, Requester
 

@@ -1,0 +1,1 @@
+"""Views of the cluster: nodes, pods, maps and marks."""

@@ -1,0 +1,197 @@
+"""The extender's way to an API server: nodes, pods and quotas as they change; bindings with their annotations."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pod_scheduling.adapters.kubernetes.brought_marks import BroughtMarks
+from pod_scheduling.adapters.kubernetes.card_sights import (
+    CardSightRules,
+    card_pod,
+    namespace_sight,
+    node_sight,
+    pod_sight,
+    put_off_of,
+    quota_sight,
+)
+from pod_scheduling.adapters.kubernetes.waiting_pods import WaitingPods
+from pod_scheduling.domain.extender.cards_in_use import CardPod
+from pod_scheduling.ports.card_cluster import CardPodSeen, CardSight, QuotasGone
+from pod_scheduling.ports.map_cluster import MappedBindRefusedError, PodChangedError, PodGone, PodRef
+from reservation_core.adapters.kubernetes.api.errors import (
+    ApiServerError,
+    ConflictError,
+    ObjectNotFoundError,
+    is_of_another,
+)
+from reservation_core.adapters.kubernetes.api.following_many import Followed, SightsFollowing
+from reservation_core.adapters.kubernetes.api.object_watch import ObjectWatch, SeenObject
+from reservation_core.adapters.kubernetes.api.plain_json import as_mapping
+from reservation_core.adapters.kubernetes.api.transport import MERGE_PATCH, ONLY_METADATA, Transport
+from reservation_core.adapters.kubernetes.beside.event_writer import EventWriter, Regarding
+from reservation_core.ports.cluster import ClusterUnavailableError
+
+_NOT_ENDED = {"fieldSelector": "status.phase!=Succeeded"}  # of those that failed a container may still run
+
+_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
+
+BIND_LASTS_S = 4
+"""What the API server has not bound so many seconds after it was asked, it binds no more."""
+
+_Read = Callable[[SeenObject, CardSightRules], CardSight]
+
+
+class KubernetesCardCluster:
+    """See pod_scheduling.ports.card_cluster.CardCluster. Nodes and pods of all namespaces; `events` is run by whoever
+    made it.
+
+    Namespaces are looked at where an `enforced_label` (`key=value`) is given: what pods there say of bookings counts.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        rules: CardSightRules,
+        events: EventWriter,
+        quota_namespace: str,
+        enforced_label: str | None = None,
+    ) -> None:
+        self._transport = transport
+        self._rules = rules
+        self._events = events
+        self._quota_namespace = quota_namespace
+        self._enforced_label = enforced_label
+        self._following = SightsFollowing[CardSight]()
+        self._kinds: list[Followed[CardSight]] = []
+        nothing: Mapping[str, Any] = {}
+        self._last_asked = nothing, card_pod(nothing, rules)
+        self._waiting = WaitingPods()
+        self._brought = BroughtMarks()
+
+    async def follow(self, handle: Callable[[CardSight], None], listed: Callable[[], None]) -> None:
+        """Tell of everything once, then that this was all, then of every change, until cancelled.
+
+        Begun again after it failed, it tells what has gone meanwhile, too.
+        """
+        if not self._kinds:
+            self._kinds = self._all_kinds()
+        await self._following.follow(self._kinds, handle, listed)
+
+    def _all_kinds(self) -> list[Followed[CardSight]]:
+        quotas = f"/api/v1/namespaces/{self._quota_namespace}/configmaps"
+        by_name = {"fieldSelector": f"metadata.name={self._rules.quota_name}"}
+        kinds = [
+            self._followed(ObjectWatch(self._transport, quotas, by_name), quota_sight, QuotasGone()),
+            self._followed(ObjectWatch(self._transport, "/api/v1/nodes"), node_sight),
+            self._followed(ObjectWatch(self._transport, "/api/v1/pods", _NOT_ENDED), self._pod_sight),
+        ]
+        if self._enforced_label is not None:
+            enforced = {"labelSelector": self._enforced_label}
+            kinds.append(self._followed(ObjectWatch(self._transport, "/api/v1/namespaces", enforced), namespace_sight))
+        return kinds
+
+    @property
+    def problem(self) -> str | None:
+        """What keeps it from following the cluster, None where nothing does."""
+        return next((kind.watch.problem for kind in self._kinds if kind.watch.problem is not None), None)
+
+    def read_anew(self) -> None:
+        """Have `follow` begin with new lists, asked for after this call."""
+        self._following.read_anew()
+
+    def _followed(self, watch: ObjectWatch, read: _Read, when_none: CardSight | None = None) -> Followed[CardSight]:
+        return Followed(watch, lambda seen: read(seen, self._rules), when_none)
+
+    def pod_of(self, thing: Mapping[str, Any]) -> CardPod:
+        """A pod as a scheduler sends it: known if it is the very object of before, or what the watch told of."""
+        if thing is not self._last_asked[0]:
+            self._last_asked = thing, self._waiting.known(thing) or card_pod(thing, self._rules)
+        return self._last_asked[1]
+
+    def asked_of(self, thing: Mapping[str, Any]) -> CardPodSeen:
+        """The same with its version and with why it was put off before. It is on no node."""
+        version = as_mapping(thing.get("metadata")).get("resourceVersion")
+        return CardPodSeen(self.pod_of(thing), version=str(version or ""), put_off=put_off_of(thing))
+
+    def _pod_sight(self, seen: SeenObject, rules: CardSightRules) -> CardSight:
+        sight = pod_sight(seen, rules, self._brought.of(seen.uid))
+        self._waiting.see(seen.uid, sight)
+        self._brought.see(seen.uid, sight, seen.thing)
+        return sight
+
+    async def bind(self, pod: PodRef, node: str, marks: Mapping[str, str]) -> None:
+        """Bind a pod with its annotations, or find that it is bound there already: an answer may have been lost.
+
+        The server writes both at once, on a pod of this uid that is on no node. Raises PodChangedError,
+        MappedBindRefusedError and ClusterUnavailableError.
+        """
+        lost = False
+
+        def unanswered() -> None:
+            nonlocal lost
+            lost = True
+
+        metadata: dict[str, Any] = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
+        if marks:
+            metadata["annotations"] = dict(marks)
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": metadata,
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        try:
+            await self._transport.request(
+                "POST", f"{_path(pod)}/binding", query={"timeout": f"{BIND_LASTS_S}s"}, body=body, unanswered=unanswered
+            )
+        except (ConflictError, ObjectNotFoundError) as problem:
+            found = await self.look_at(pod)
+            if not isinstance(found, CardPodSeen) or found.node != node:
+                raise PodChangedError(f"{pod} could not be bound to {node}: {problem.message}") from problem
+        except ApiServerError as problem:
+            if lost:
+                raise ClusterUnavailableError(f"Whether {pod} was bound to {node} is not known: {problem}") from problem
+            raise MappedBindRefusedError(f"The API server refuses to bind {pod} to {node}: {problem}") from problem
+
+    async def mark(self, pod: PodRef, version: str | None, marks: Mapping[str, str]) -> None:
+        """Write annotations on a pod that has not changed since. Raises PodChangedError and ClusterUnavailableError."""
+        unchanged = {} if version is None else {"resourceVersion": version}
+        body = {"metadata": {"uid": pod.uid, **unchanged, "annotations": dict(marks)}}
+        try:
+            await self._transport.request(
+                "PATCH", _path(pod), body=body, content_type=MERGE_PATCH, accept=ONLY_METADATA
+            )
+        except ObjectNotFoundError as problem:
+            raise PodChangedError(f"{pod} is gone") from problem
+        except ApiServerError as problem:
+            if is_of_another(problem):
+                raise PodChangedError(f"{pod} has changed: {problem.message}") from problem
+            raise ClusterUnavailableError(f"The annotations of {pod} could not be written: {problem}") from problem
+
+    async def look_at(self, pod: PodRef) -> CardPodSeen | PodGone:
+        """A pod as the API server has it now. Raises ClusterUnavailableError."""
+        if not (_NAME.fullmatch(pod.namespace) and _NAME.fullmatch(pod.name)):
+            return PodGone(pod.uid)  # a scheduler's word for it, which is no path to anything else
+        try:
+            found = await self._transport.request("GET", _path(pod))
+        except ObjectNotFoundError:
+            return PodGone(pod.uid)
+        except ApiServerError as problem:
+            raise ClusterUnavailableError(f"Pod {pod} could not be looked at: {problem}") from problem
+        if as_mapping(found.get("metadata")).get("uid") != pod.uid:
+            return PodGone(pod.uid)
+        seen = pod_sight(SeenObject(pod.namespace, pod.name, pod.uid, found), self._rules, self._brought.of(pod.uid))
+        return seen if isinstance(seen, CardPodSeen) else PodGone(pod.uid)
+
+    def tell_of_pod(self, pod: PodRef, reason: str, message: str) -> None:
+        """Have a warning about a pod written."""
+        self._events.tell(Regarding(pod.namespace, pod.name, pod.uid), reason, message, action="Binding", warning=True)
+
+    def tell_of_quotas(self, uid: str, reason: str, message: str, *, warning: bool) -> None:
+        """Have an Event about the ConfigMap of quotas written."""
+        about = Regarding(self._quota_namespace, self._rules.quota_name, uid, kind="ConfigMap")
+        self._events.tell(about, reason, message, action="Reading", warning=warning)
+
+
+def _path(pod: PodRef) -> str:
+    return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"

@@ -1,0 +1,49 @@
+"""What a pod's spec asks for, cards, processor time and memory, remembered: most ask for what others did before."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from pod_scheduling.domain.extender.asked_cards import AskedCards, CardResources, asked_cards
+from reservation_core.adapters.kubernetes.pods.pod_requests import pod_requests
+
+Requested = tuple[AskedCards, int, int]
+"""Cards; thousandths of cores; bytes."""
+
+_OF_A_CONTAINER = ("name", "resources", "restartPolicy")
+_OF_A_POD = ("containers", "initContainers", "resources", "overhead")
+_LONGEST = 4096
+"""Bytes; what is longer is read anew each time."""
+
+
+def requested(spec: Mapping[str, Any], resources: CardResources) -> Requested:
+    """What the spec asks for. Whatever stands in it, nothing is raised."""
+    try:
+        known = msgspec.json.encode([_part(spec, name) for name in _OF_A_POD])
+    except (UnicodeEncodeError, TypeError, RecursionError):  # nothing that an API server would have taken
+        return _read(spec, resources)
+    return _of(known, resources) if len(known) <= _LONGEST else _read(spec, resources)
+
+
+def _part(spec: Mapping[str, Any], name: str) -> object:
+    """What counts of a part of the spec, in a form that is the same for all of whom the same counts."""
+    said = spec.get(name)
+    if isinstance(said, list):
+        return [[each.get(of) for of in _OF_A_CONTAINER] if isinstance(each, dict) else None for each in said]
+    return said
+
+
+@lru_cache(maxsize=1024)
+def _of(known: bytes, resources: CardResources) -> Requested:
+    said = dict(zip(_OF_A_POD, msgspec.json.decode(known), strict=True))
+    for name in ("containers", "initContainers"):
+        if isinstance(said[name], list):
+            said[name] = [each and dict(zip(_OF_A_CONTAINER, each, strict=True)) for each in said[name]]
+    return _read(said, resources)
+
+
+def _read(spec: Mapping[str, Any], resources: CardResources) -> Requested:
+    requests = pod_requests(spec)
+    return asked_cards(spec, resources), requests.get("cpu", 0), requests.get("memory", 0)

@@ -1,0 +1,1 @@
+"""The way to the API server: requests, connections, credentials, lists and watches."""

@@ -1,0 +1,171 @@
+"""Following any kind of objects: every one once, then every change, through whatever may pass.
+
+An object is told gone by its DELETED event, or by its absence from a later consistent list; what a list shows unchanged
+is told again. What is kept of each is its name; of a list that is being read, what the follower makes of each object.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+import structlog
+
+from reservation_core.adapters.kubernetes.api.errors import ApiServerError, ExpiredError, status_error
+from reservation_core.adapters.kubernetes.api.list_and_watch import IDLE_S, LineSplitter, list_all
+from reservation_core.adapters.kubernetes.api.plain_json import as_mapping
+from reservation_core.adapters.kubernetes.api.requests import Query
+from reservation_core.adapters.kubernetes.api.transport import Transport
+from reservation_core.ports.cluster import ClusterUnavailableError
+
+_WATCH_S = (240, 480)  # the server ends a watch after this, at random, so that not all come back together
+_SHORT_S = 1.0
+_TRIES_FROM_HERE = 10
+_FIRST_PAUSE_S = 0.05
+_LONGEST_PAUSE_S = 10.0
+
+_log = structlog.get_logger(__name__)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class SeenObject:
+    """An object as it is now, or as it was last seen before it went. Both names as in its metadata."""
+
+    namespace: str
+    name: str
+    uid: str
+    thing: Mapping[str, Any]
+    gone: bool = False
+
+
+class ObjectWatch:
+    """One watcher's view of the objects at a path. `selector` goes with every list and watch."""
+
+    def __init__(
+        self, transport: Transport, path: str, selector: Query | None = None, *, idle_s: float = IDLE_S
+    ) -> None:
+        self._transport = transport
+        self._path = path
+        self._selector = dict(selector or {})
+        self._idle_s = idle_s
+        self._known: dict[tuple[str, str], str] = {}
+        self._version: str | None = None
+        self._failures = 0
+        self.problem: str | None = None
+        """What keeps it from following, since that went wrong."""
+
+    def forget_place(self) -> None:
+        """Have the next `changes` begin with a list, whose absentees are told gone."""
+        self._version = None
+
+    def changes(self) -> AsyncGenerator[SeenObject | None, None]:
+        """Every object once, None when that was all, then every change. After a new list once more None.
+
+        Ends with ClusterUnavailableError when the transport is closed.
+        """
+        return self.told_as(lambda seen: seen)
+
+    async def told_as(self, made: Callable[[SeenObject], T]) -> AsyncGenerator[T | None, None]:
+        """The same as `made` has it: long lists of large objects take no more room than what that keeps of them."""
+        while True:
+            try:
+                async with aclosing(self._once(made)) as seen:
+                    async for each in seen:
+                        yield each
+            except ExpiredError:
+                self._version = None
+                self._failures += 1
+                if self._failures > 1:
+                    await self._pause()
+            except (ApiServerError, ClusterUnavailableError) as problem:
+                if self._transport.closed:
+                    raise ClusterUnavailableError("The Kubernetes adapter was closed; open a new one.") from problem
+                self._failures += 1
+                self.problem = str(problem)
+                if self._failures in (1, 10) or self._failures % 100 == 0:
+                    _log.warning("watch interrupted", of=self._path, problem=str(problem), failures=self._failures)
+                if self._failures % _TRIES_FROM_HERE == 0:
+                    self._version = None  # a server whose database was restored may not come to our place for long
+                await self._pause()
+
+    async def _once(self, made: Callable[[SeenObject], T]) -> AsyncGenerator[T | None, None]:
+        if self._version is None:
+            async with aclosing(self._list(made)) as listed:
+                async for one in listed:
+                    yield one
+            self.problem = None
+            yield None
+        begun = asyncio.get_running_loop().time()
+        query = {
+            **self._selector,
+            "watch": True,
+            "allowWatchBookmarks": True,
+            "resourceVersion": self._version,
+            "timeoutSeconds": random.randint(*_WATCH_S),  # noqa: S311 -- spreads load, keeps no secret
+        }
+        async with self._transport.stream(self._path, query=query, idle_s=self._idle_s) as chunks:
+            self.problem = None
+            lines = LineSplitter()
+            async for chunk in chunks:
+                for line in lines.feed(chunk):
+                    for each in self._event(line):
+                        yield made(each)
+                    self._failures = 0
+        if asyncio.get_running_loop().time() - begun < _SHORT_S:
+            raise ClusterUnavailableError(f"The API server ended the watch on {self._path} as soon as it had begun.")
+
+    async def _list(self, made: Callable[[SeenObject], T]) -> AsyncGenerator[T, None]:
+        def read(thing: Mapping[str, Any]) -> tuple[tuple[str, str], str, T] | None:
+            seen = _read(thing)
+            return None if seen is None else ((seen.namespace, seen.name), seen.uid, made(seen))
+
+        listed, version = await list_all(self._transport, self._path, read, self._selector)
+        present = {key: uid for key, uid, _ in listed}
+        for (namespace, name), uid in list(self._known.items()):
+            if present.get((namespace, name)) != uid:
+                yield made(SeenObject(namespace, name, uid, {}, gone=True))
+        for _, _, each in listed:
+            yield each
+        self._known, self._version = present, version
+
+    def _event(self, line: bytes) -> list[SeenObject]:
+        """What one line of the watch has to tell."""
+        try:
+            event = as_mapping(msgspec.json.decode(line))
+        except (ValueError, RecursionError):
+            raise ClusterUnavailableError(f"The watch on {self._path} brought something that is not JSON.") from None
+        thing, kind = as_mapping(event.get("object")), event.get("type")
+        if kind == "ERROR":
+            raise status_error(thing)
+        news: list[SeenObject] = []
+        seen = _read(thing)
+        if seen is not None and kind in ("ADDED", "MODIFIED", "DELETED"):
+            key = (seen.namespace, seen.name)
+            known = self._known.pop(key, None)
+            if known not in (None, seen.uid):
+                news.append(SeenObject(seen.namespace, seen.name, str(known), {}, gone=True))
+            if kind == "DELETED":
+                news.append(SeenObject(seen.namespace, seen.name, seen.uid, thing, gone=True))
+            else:
+                self._known[key] = seen.uid
+                news.append(seen)
+        version = as_mapping(thing.get("metadata")).get("resourceVersion")
+        if isinstance(version, str) and version:
+            self._version = version
+        return news
+
+    async def _pause(self) -> None:
+        longest = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** min(self._failures, 16))
+        await asyncio.sleep(longest * random.uniform(0.5, 1))  # noqa: S311 -- spreads load, keeps no secret
+
+
+def _read(thing: Mapping[str, Any]) -> SeenObject | None:
+    metadata = as_mapping(thing.get("metadata"))
+    name, uid = metadata.get("name"), metadata.get("uid")
+    if not isinstance(name, str) or not isinstance(uid, str):
+        return None  # a bookmark has a version and no name
+    return SeenObject(str(metadata.get("namespace") or ""), name, uid, thing)

@@ -1,0 +1,82 @@
+"""What an error of the API's means for whoever asked: will the cluster never run this pod, or could it not be asked?"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from reservation_core.adapters.kubernetes.api.errors import (
+    ApiServerError,
+    ApiServerForbidsError,
+    InvalidError,
+    ObjectNotFoundError,
+)
+from reservation_core.domain.model import Reason, ReasonCode
+from reservation_core.ports.cluster import ClusterUnavailableError, PodNotNowError, PodRefusedError
+
+_QUOTA = "exceeded quota"
+# Refused today, and perhaps not tomorrow: no fault of the pod's.
+_PASSING = (_QUOTA, "error looking up service account", "being terminated", "not yet ready to handle")
+
+
+@contextmanager
+def explained(verb: str, resource: str, where: str = "") -> Iterator[None]:
+    """Turn the API's errors into ClusterUnavailableError with the remedy. `where` is a namespace; empty for all."""
+    try:
+        yield
+    except ApiServerError as error:
+        raise unavailable(error, verb, resource, where) from error
+
+
+def unavailable(error: ApiServerError, verb: str, resource: str, where: str) -> ClusterUnavailableError:
+    """The error that says what is missing and who can give it."""
+    place = f"namespace {where}" if where else "all of the cluster"
+    if isinstance(error, ApiServerForbidsError):
+        return ClusterUnavailableError(
+            f"The API server does not let us {verb} {resource} in {place}: {error.message}. Give our account a role"
+            f" with the verb {verb} on {resource} there."
+        )
+    if isinstance(error, ObjectNotFoundError) and verb == "create":
+        return ClusterUnavailableError(
+            f"The API server does not know where to {verb} {resource}: {error.message}. Create {place}, or correct"
+            " GPU_DEV_KUBERNETES__NAMESPACE."
+        )
+    return ClusterUnavailableError(
+        f"The API server would not {verb} {resource} in {place}: {error}. Look at its log and at admission webhooks."
+    )
+
+
+def refusal_of_creation(
+    error: ApiServerError, resource: str, name: str, where: str
+) -> PodRefusedError | ClusterUnavailableError:
+    """What it means that an object of ours was not created."""
+    if isinstance(error, ApiServerForbidsError) and any(passing in error.message for passing in _PASSING):
+        return _not_now(error.message.removeprefix(f'{resource} "{name}" is forbidden: '), where)
+    if isinstance(error, InvalidError) or _refused_by_admission(error, resource, name):
+        return refused(f"The cluster refused the job's {resource.removesuffix('s')}: {error.message}.")
+    return unavailable(error, "create", resource, where)
+
+
+def _not_now(why: str, where: str) -> PodNotNowError:
+    if _QUOTA in why:
+        detail = (
+            f"The quota of namespace {where} is used up: {why}. It is tried again until the start allowance is over; an"
+            " administrator of the cluster can raise the quota."
+        )
+    else:
+        detail = (
+            f"Namespace {where} takes no pod now: {why}. It is tried again until the start allowance is over; an"
+            " administrator of the cluster should look at the namespace."
+        )
+    return PodNotNowError(Reason(ReasonCode.UNSCHEDULABLE, detail))
+
+
+def refused(what: str) -> PodRefusedError:
+    """The cluster will never run this pod; `what` is a sentence that says why."""
+    detail = f"{what} Change the job accordingly and submit it again, or ask an administrator of the cluster."
+    return PodRefusedError(Reason(ReasonCode.START_FAILED, detail))
+
+
+def _refused_by_admission(error: ApiServerError, resource: str, name: str) -> bool:
+    """Whether the object is what was forbidden. To us, the API forbids kinds; to objects it gives their names."""
+    if not isinstance(error, ApiServerForbidsError):
+        return False
+    return error.message.startswith(f'{resource} "{name}" is forbidden') or "denied the request" in error.message

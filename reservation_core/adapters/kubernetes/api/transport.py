@@ -1,0 +1,318 @@
+"""Requests to the API server: one at a time or as a stream, each tried again while that can help.
+
+Retried, with jitter and within a bound: no connection, no answer, 429 and 5xx. Everything asked here is idempotent (by
+name or by uid), so an answer that was lost does no harm. What remains is ClusterUnavailableError, which says nothing
+about any pod; what asking again can't change is an ApiError.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import aiohttp
+import msgspec
+
+from reservation_core.adapters.kubernetes.api.connections import OpenAnswer, PooledClient
+from reservation_core.adapters.kubernetes.api.create_pacing import CreatePacing
+from reservation_core.adapters.kubernetes.api.credentials import ClusterAccess, Credentials
+from reservation_core.adapters.kubernetes.api.errors import api_error
+from reservation_core.adapters.kubernetes.api.http_pool import NotConnectedError
+from reservation_core.adapters.kubernetes.api.requests import (
+    JSON,
+    ApiRequest,
+    ApiServerAnswer,
+    Query,
+    body_of,
+)
+from reservation_core.ports.cluster import ClusterUnavailableError
+
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+ONLY_METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json"
+"""What to accept of an object of which nothing but the metadata is looked at; not every server knows how to."""
+
+_ATTEMPTS = 6
+_FIRST_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 5.0
+_CREDENTIALS_LAST_S = 60.0
+
+
+class SilentStreamError(ClusterUnavailableError):
+    """A stream brought nothing for longer than was allowed. The network may be broken, or there was nothing to say."""
+
+
+class Transport:
+    """The way to one API server. `timeout_s` bounds an attempt.
+
+    All attempts of a call, with the wait for its turn, take `limit_s` at most, and never more than 2.5 attempts' time.
+
+    Every method raises ClusterUnavailableError, and ApiError for what asking again does not change.
+    """
+
+    def __init__(self, credentials: Credentials, timeout_s: float, limit_s: float | None = None) -> None:
+        self._credentials = credentials
+        self._limit_s = 2.5 * timeout_s if limit_s is None else min(limit_s, 2.5 * timeout_s)
+        self._timeout_s = timeout_s
+        self._connection: PooledClient | None = None
+        self._retired: list[PooledClient] = []
+        self._renewals = 0
+        self._loaded_at = 0.0
+        self._loading = asyncio.Lock()
+        self._turns = asyncio.Lock()
+        self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query | None = None,
+        body: Mapping[str, Any] | None = None,
+        content_type: str = JSON,
+        accept: str = JSON,
+        pacing: CreatePacing | None = None,
+        unanswered: Callable[[], None] | None = None,
+        final: Collection[int] = (),
+    ) -> dict[str, Any]:
+        """Ask, and give back the object that is answered. `pacing` says when, and hears what was pushed back.
+
+        `unanswered` is called when an attempt was sent and may be carried out later than the one that was answered;
+        not for what does no harm twice and was asked again at once (see http_pool.py).
+        Answers with a status among `final` are not asked for again: they raise ApiError.
+        """
+        sent = None if body is None else body_of(body)
+        request = ApiRequest(method, path, query, sent, content_type, accept, unanswered=unanswered, final=final)
+        answer = await self._ask(request, pacing)
+        try:
+            said = msgspec.json.decode(answer.body)
+        except (ValueError, RecursionError):
+            said = None
+        if not isinstance(said, dict):
+            raise ClusterUnavailableError(
+                f"{request} was answered with something that is not a JSON object. Is the address in"
+                f" {self._credentials.origin} that of a Kubernetes API server?"
+            )
+        return said
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, *, query: Query | None = None, idle_s: float, begins_late: bool = False
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Chunks of a long answer as they come.
+
+        Raises SilentStreamError after `idle_s` seconds without any. An answer has to begin as soon as any other, unless
+        it `begins_late`, with its first chunk.
+        """
+        request = ApiRequest("GET", path, query, idle_s=idle_s, head_s=idle_s if begins_late else None)
+        answer = cast("OpenAnswer", await self._ask(request, None))  # the good ones of streams are
+        try:
+            yield _Chunks(request, answer.raw)
+        finally:
+            await answer.let_go()
+
+    async def close(self) -> None:
+        """Close all connections; whoever still waits for an answer gets ClusterUnavailableError."""
+        self._closed = True
+        connections = self._retired if self._connection is None else [*self._retired, self._connection]
+        self._connection, self._retired = None, []
+        await asyncio.gather(*(each.close() for each in connections))
+
+    async def _ask(self, request: ApiRequest, pacing: CreatePacing | None) -> ApiServerAnswer:
+        """The first good answer within the limit; an OpenAnswer has to be let go of."""
+        begun = asyncio.get_running_loop().time()
+        until = None if request.head_s is not None else begun + self._limit_s
+        try:
+            return await self._try(request, pacing, begun, until)
+        except TimeoutError as problem:
+            raise _unavailable(request, f"it was not done within {self._limit_s:g} s") from problem
+
+    async def _try(
+        self, request: ApiRequest, pacing: CreatePacing | None, begun: float, until: float | None
+    ) -> ApiServerAnswer:
+        """One attempt after the other. Raises TimeoutError when it is `until`; both are the event loop's time."""
+        clock = asyncio.get_running_loop().time
+        attempt, renewed = 0, False
+        while True:
+            attempt += 1
+            connection = await self._ready(pacing, until)
+            renewals, retry_after = self._renewals, None
+            try:
+                answer = await self._send(connection, request, until)
+            except (aiohttp.ClientError, OSError) as problem:
+                failure = _broken(problem, request)
+                if isinstance(problem, TimeoutError) and until is not None and clock() >= until:
+                    raise
+            else:
+                if answer.status < 300:
+                    return answer
+                if answer.status >= 500:
+                    request.was_not_answered()  # what stands between us and the server may speak for it, and too early
+                if answer.status == 401 and not renewed:
+                    renewed = True
+                    async with asyncio.timeout_at(until):
+                        await self._renew(renewals)
+                    continue
+                failure, retry_after = self._failure(answer, request), answer.retry_after
+            if pacing is not None:
+                pacing.pushed_back(clock(), retry_after)
+            pause = _pause(attempt, retry_after)
+            if attempt >= _ATTEMPTS or clock() + pause - begun > 1.5 * self._timeout_s or self._closed:
+                raise _unavailable(request, failure)
+            async with asyncio.timeout_at(until):
+                await asyncio.sleep(pause)
+
+    async def _ready(self, pacing: CreatePacing | None, until: float | None) -> PooledClient:
+        """The connection to use, when it is our turn."""
+        # Else nothing is waited for, and nothing has to be bounded.
+        if not self._closed and (pacing is not None or not self._is_connected()):
+            async with asyncio.timeout_at(until):
+                if pacing is not None:
+                    await self._turn(pacing)
+                await self._connect()
+        if self._connection is None:
+            raise ClusterUnavailableError("The Kubernetes adapter was closed; open a new one.")
+        return self._connection
+
+    def _failure(self, answer: ApiServerAnswer, request: ApiRequest) -> str:
+        """What went wrong, where trying again may help; else raises."""
+        error = api_error(answer.status, answer.body)
+        if answer.status == 401:
+            raise ClusterUnavailableError(
+                f"The API server does not accept our credentials ({request}). Renew those in"
+                f" {self._credentials.origin}."
+            )
+        if answer.status in request.final or (answer.status != 429 and answer.status < 500):
+            raise error
+        return f"{error.status} {error.reason}: {error.message}"
+
+    async def _turn(self, pacing: CreatePacing) -> None:
+        """Wait for a turn, in the order in which turns were asked for."""
+        clock = asyncio.get_running_loop().time
+        async with self._turns:
+            while (wait := pacing.take(clock())) > 0:  # noqa: ASYNC110 -- only time brings the next turn
+                await asyncio.sleep(wait)
+
+    async def _send(self, connection: PooledClient, request: ApiRequest, until: float | None) -> ApiServerAnswer:
+        """One attempt. Whatever is raised, nothing is left open."""
+        end = asyncio.get_running_loop().time() + (request.head_s or self._timeout_s)
+        connection.users += 1
+        opened = False
+        try:
+            async with asyncio.timeout_at(end if until is None else min(end, until)) as limit:
+                connection.waits.add(limit)
+                try:
+                    if request.idle_s is None:
+                        return await connection.ask(request)
+                    answer = await connection.open(request, self._timeout_s)
+                    opened = isinstance(answer, OpenAnswer)
+                    return answer
+                finally:
+                    connection.waits.discard(limit)
+        finally:
+            if not opened:
+                await connection.leave()
+
+    def _is_connected(self) -> bool:
+        age = asyncio.get_running_loop().time() - self._loaded_at
+        return self._connection is not None and age <= _CREDENTIALS_LAST_S
+
+    async def _connect(self) -> None:
+        """Have the connection to use now; credentials are looked at again every minute."""
+        if not self._is_connected():
+            async with self._loading:
+                if not self._is_connected():
+                    await self._load(afresh=False)
+
+    async def _renew(self, renewals: int) -> None:
+        """The server did not accept who we are: read that again, once for all who were refused."""
+        async with self._loading:
+            if self._renewals == renewals:
+                self._renewals += 1
+                await self._load(afresh=True)
+
+    async def _load(self, *, afresh: bool) -> None:
+        access = await self._credentials.load(afresh=afresh)
+        if self._closed:
+            return  # meanwhile
+        former = connection = self._connection
+        if connection is None or connection.fingerprint != access.fingerprint:
+            connection = self._connection_of(access)
+        try:
+            connection.use_token(access.configuration.api_key.get("BearerToken"))
+        except ValueError:
+            raise ClusterUnavailableError(
+                f"The token in {self._credentials.origin} is more than one line. Correct it, and try again."
+            ) from None
+        self._connection, self._loaded_at = connection, asyncio.get_running_loop().time()
+        if former is not None and former is not connection:
+            former.retired = True
+            self._retired = [each for each in (*self._retired, former) if each.users]
+            await former.close_if_unused()
+
+    def _connection_of(self, access: ClusterAccess) -> PooledClient:
+        try:
+            return PooledClient(access)
+        except (OSError, ValueError) as problem:  # a certificate is there before its key, where both are replaced
+            # Without the problem's own words: a proxy's address may be among them.
+            raise ClusterUnavailableError(
+                f"The API server can't be asked with what {self._credentials.origin} says ({type(problem).__name__})."
+                " Check the address, and that certificates and keys are whole and belong together; then try again."
+            ) from None
+
+
+class _Chunks:
+    """The body of a stream, as it comes."""
+
+    def __init__(self, request: ApiRequest, response: aiohttp.ClientResponse) -> None:
+        self._request = request
+        self._chunks = response.content.iter_any()
+
+    def __aiter__(self) -> "_Chunks":
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            return await self._chunks.__anext__()
+        except TimeoutError as problem:
+            raise SilentStreamError(f"{self._request} brought nothing for a long time. Ask again.") from problem
+        except (aiohttp.ClientError, OSError) as problem:
+            raise _unavailable(self._request, _words(problem)) from problem
+
+
+def _broken(problem: Exception, request: ApiRequest) -> str:
+    """What went wrong with an attempt that has no answer, told to who wants to know that it was sent."""
+    if request.head_s is not None and isinstance(problem, TimeoutError):
+        raise SilentStreamError(f"{request} brought nothing for a long time. Ask again.") from problem
+    if not isinstance(problem, aiohttp.ClientConnectorError | NotConnectedError):
+        request.was_not_answered()
+    return _words(problem)
+
+
+def _unavailable(request: ApiRequest, why: str) -> ClusterUnavailableError:
+    return ClusterUnavailableError(
+        f"The API server did not do {request}: {why}. Nothing is concluded from that; try again, and look at the"
+        " API server if it lasts."
+    )
+
+
+def _pause(attempt: int, retry_after: float | None) -> float:
+    """Seconds before the next attempt: doubling, at random within its half, never less than was asked for."""
+    longest: float = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** (attempt - 1))
+    jittered = longest * random.uniform(0.5, 1)  # noqa: S311 -- spreads load, keeps no secret
+    return jittered if retry_after is None else retry_after + jittered
+
+
+def _words(problem: Exception) -> str:
+    """What went wrong on the way, without what could hold an address's user and password."""
+    if isinstance(problem, TimeoutError):
+        return "no answer in time"
+    if isinstance(problem, aiohttp.ClientConnectorError | NotConnectedError):
+        return f"no connection to {problem.host}:{problem.port}"
+    return f"the connection broke ({type(problem).__name__})"

@@ -1,0 +1,26 @@
+"""When CronJobs last did their work, as Kubernetes itself says."""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from reservation_core.adapters.kubernetes.api.errors import ObjectNotFoundError
+from reservation_core.adapters.kubernetes.api.plain_json import as_mapping, read_time
+from reservation_core.adapters.kubernetes.api.transport import Transport
+
+
+async def last_successes(transport: Transport, namespace: str, names: Iterable[str]) -> dict[str, datetime]:
+    """By name; one that never ended well yet counts from when it was made. Those that are not there are left out.
+
+    Raises ApiError and ClusterUnavailableError.
+    """
+    found = {}
+    for name in names:
+        try:
+            job = await transport.request("GET", f"/apis/batch/v1/namespaces/{namespace}/cronjobs/{name}")
+        except ObjectNotFoundError:
+            continue
+        succeeded = read_time(as_mapping(job.get("status")).get("lastSuccessfulTime"))
+        at = succeeded or read_time(as_mapping(job.get("metadata")).get("creationTimestamp"))
+        if at is not None:
+            found[name] = at
+    return found

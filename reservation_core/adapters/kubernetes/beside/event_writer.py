@@ -1,0 +1,96 @@
+"""Events about objects, for people who look with kubectl: written beside the work, never in its way.
+
+The API server is asked so many times a second at most. When more is to be told than that, what is oldest is left out,
+and counted: Events are a courtesy, and what counts stands in the objects themselves.
+"""
+
+import asyncio
+import secrets
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from reservation_core.adapters.kubernetes.api.errors import ApiServerError
+from reservation_core.adapters.kubernetes.api.plain_json import written_time
+from reservation_core.adapters.kubernetes.api.transport import Transport
+from reservation_core.ports.clock import Clock
+from reservation_core.ports.cluster import ClusterUnavailableError
+
+_MOST_WAITING = 2000
+_MOST_NOTE = 1000
+"""Bytes of UTF-8 in an Event's note; the API takes 1,024."""
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Regarding:
+    """The object that an Event is about: of the API's version v1, a pod unless `kind` says otherwise."""
+
+    namespace: str
+    name: str
+    uid: str
+    kind: str = "Pod"
+
+
+class EventWriter:
+    """Writes `events.k8s.io/v1`. `controller` is who speaks (`gpu-scheduler`), `instance` which replica."""
+
+    def __init__(
+        self, transport: Transport, clock: Clock, controller: str, instance: str, *, per_s: float = 50.0
+    ) -> None:
+        self._transport = transport
+        self._clock = clock
+        self._controller = controller
+        self._instance = instance[:128]
+        self._pause_s = 1 / per_s
+        self._waiting: deque[tuple[str, Mapping[str, Any]]] = deque(maxlen=_MOST_WAITING)
+        self._more = asyncio.Event()
+        self.left_out = 0
+
+    def tell(self, about: Regarding, reason: str, note: str, *, action: str, warning: bool) -> None:
+        """Have an Event written soon. `reason` and `action` are words in CamelCase."""
+        if len(self._waiting) == _MOST_WAITING:
+            self.left_out += 1
+        body = {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {
+                "name": f"{about.name[:200].rstrip('-.')}.{secrets.token_hex(8)}", "namespace": about.namespace,
+            },
+            "eventTime": written_time(self._clock.now()),
+            "reportingController": self._controller,
+            "reportingInstance": self._instance,
+            "action": action,
+            "reason": reason,
+            "note": note.encode()[:_MOST_NOTE].decode(errors="ignore"),
+            "type": "Warning" if warning else "Normal",
+            "regarding": {
+                "apiVersion": "v1", "kind": about.kind,
+                "namespace": about.namespace, "name": about.name, "uid": about.uid,
+            },
+        }  # fmt: skip
+        self._waiting.append((f"/apis/events.k8s.io/v1/namespaces/{about.namespace}/events", body))
+        self._more.set()
+
+    async def run(self) -> None:
+        """Write what there is to tell, until cancelled."""
+        while True:
+            await self._more.wait()
+            await self.write_all()
+            self._more.clear()
+
+    async def write_all(self) -> None:
+        """Write what there is to tell now."""
+        while self._waiting:
+            path, body = self._waiting.popleft()
+            try:
+                await self._transport.request("POST", path, body=body)
+            except (ApiServerError, ClusterUnavailableError) as problem:
+                # Nothing is decided on Events: what they say stands in the pod's condition, too.
+                self.left_out += 1
+                _log.warning("an Event could not be written", why=str(problem))
+            await asyncio.sleep(self._pause_s)

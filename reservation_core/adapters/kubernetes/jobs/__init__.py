@@ -1,0 +1,1 @@
+"""The cluster of our jobs: their pods, logs and places."""

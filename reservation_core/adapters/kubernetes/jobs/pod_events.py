@@ -1,0 +1,58 @@
+"""Events about our jobs' pods: which GPUs a pod has, and why it is ended, for people who look with kubectl."""
+
+import asyncio
+import socket
+
+from reservation_core.adapters.kubernetes.api.plain_json import written_time
+from reservation_core.adapters.kubernetes.api.transport import Transport
+from reservation_core.adapters.kubernetes.beside.event_writer import EventWriter, Regarding
+from reservation_core.adapters.kubernetes.pods.gpu_attaching import GpuAttach
+from reservation_core.domain.model import PodSpec, Reason, ReasonCode
+from reservation_core.ports.clock import Clock
+
+CONTROLLER = "gpu-dev-server"
+_AS_WANTED = frozenset(
+    {
+        ReasonCode.COMPLETED,
+        ReasonCode.CANCELLED_BY_USER,
+        ReasonCode.CANCELLED_BY_ADMIN,
+        ReasonCode.DURATION_REACHED,
+        ReasonCode.BOOKING_OVER,
+    }
+)
+
+
+class PodEvents:
+    """Writes them beside the calls that they are about. An Event that can't be written is logged, and left out."""
+
+    def __init__(self, transport: Transport, clock: Clock) -> None:
+        self._writer = EventWriter(transport, clock, CONTROLLER, f"{CONTROLLER}-{socket.gethostname()}")
+        self._writing: asyncio.Task[None] | None = None
+
+    def created(self, spec: PodSpec, about: Regarding, attach: GpuAttach) -> None:
+        """Say which GPUs a pod was made with, for whom and until when; how many, where the kubelet picks them."""
+        indices, word = spec.gpu_indices, "GPU" if len(spec.gpu_indices) == 1 else "GPUs"
+        if attach is GpuAttach.DEVICE_PLUGIN:
+            gpus = f"{len(indices)} {word}"
+        else:
+            gpus = f"{word} {','.join(str(index) for index in indices)}"
+        rank = f", pod {spec.name.rank} of {spec.pods}" if spec.pods > 1 else ""
+        until = "" if spec.ends_at is None else f" until {written_time(spec.ends_at)}"
+        note = f"{gpus} of node {spec.node}{until}, for {spec.user}'s {spec.name.reservation_id}{rank}"
+        self._tell(about, "GPUsAssigned", note, action="Create", warning=False)
+
+    def ending(self, about: Regarding, why: Reason) -> None:
+        """Say why a pod that has not finished is being ended."""
+        reason = "".join(word.title() for word in why.code.value.split("_"))
+        self._tell(about, reason, why.detail or reason, action="End", warning=why.code not in _AS_WANTED)
+
+    async def close(self) -> None:
+        """Leave out what is not written yet."""
+        if self._writing is not None:
+            self._writing.cancel()
+            await asyncio.gather(self._writing, return_exceptions=True)
+
+    def _tell(self, about: Regarding, reason: str, note: str, *, action: str, warning: bool) -> None:
+        self._writer.tell(about, reason, note, action=action, warning=warning)
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.create_task(self._writer.write_all())

@@ -1,0 +1,128 @@
+"""What runs on each GPU node: writes into its own Node object which cards the driver there reports, and their links.
+
+It looks, compares and writes only what differs. Whoever changes or removes the annotation is corrected at the next
+look.
+"""
+
+import asyncio
+import re
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import structlog
+
+from reservation_core.adapters.kubernetes.api.errors import (
+    ApiServerError,
+    ApiServerForbidsError,
+    ObjectNotFoundError,
+)
+from reservation_core.adapters.kubernetes.api.plain_json import as_mapping
+from reservation_core.adapters.kubernetes.api.transport import MERGE_PATCH
+from reservation_core.adapters.kubernetes.nodes.node_gpus import Card, written_cards
+from reservation_core.adapters.kubernetes.pods.marks import NODE_GPUS, NODE_LINKS
+from reservation_core.adapters.local.inventory import LocalInventory
+from reservation_core.domain.cards.link_words import written_links
+from reservation_core.domain.model import GpuCondition, NodeReport
+from reservation_core.ports.cluster import ClusterUnavailableError
+
+_log = structlog.get_logger(__name__)
+_NODE_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
+
+
+class NodeAgentError(Exception):
+    """The agent can't do its work here; says what is missing."""
+
+
+class Requests(Protocol):
+    """The way to the API server, as far as the agent needs it: reading and patching one Node."""
+
+    async def request(
+        self, method: str, path: str, *, body: Mapping[str, Any] | None = None, content_type: str = ...
+    ) -> dict[str, Any]:
+        """Ask, and give back the object that is answered. Raises ClusterUnavailableError and ApiServerError."""
+        ...
+
+
+class NodeAgent:
+    """Keeps one Node's annotations true. `inventory` reads the driver. Raises NodeAgentError for no node's name.
+
+    Where the driver does not say how cards are joined, what somebody has written of it stays.
+    """
+
+    def __init__(self, requests: Requests, node: str, inventory: LocalInventory) -> None:
+        if not _NODE_NAME.fullmatch(node):
+            raise NodeAgentError(
+                f"{node!r} is not a node's name. Set NODE_NAME to the pod's spec.nodeName (a fieldRef in its manifest)."
+            )
+        self._requests = requests
+        self._node = node
+        self._path = f"/api/v1/nodes/{node}"
+        self._inventory = inventory
+
+    async def look(self) -> bool:
+        """Bring the annotations up to date once; whether they had to be written.
+
+        Raises NodeAgentError where there are no cards or a permission is missing, ClusterUnavailableError when the
+        driver or the API server does not answer now.
+        """
+        told = await asyncio.to_thread(self._annotations)
+        try:
+            node = await self._requests.request("GET", self._path)
+            said = as_mapping(as_mapping(node.get("metadata")).get("annotations"))
+            if all(said.get(key) == text for key, text in told.items()):
+                return False
+            body = {"metadata": {"annotations": told}}
+            await self._requests.request("PATCH", self._path, body=body, content_type=MERGE_PATCH)
+        except ObjectNotFoundError as problem:
+            raise NodeAgentError(
+                f"The cluster has no node {self._node}. Set NODE_NAME to the name that `kubectl get nodes` shows."
+            ) from problem
+        except ApiServerForbidsError as problem:
+            raise NodeAgentError(
+                f"The node agent may not read or write node {self._node} ({problem.message}). Give its service account"
+                " `get` and `patch` on nodes."
+            ) from problem
+        except ApiServerError as problem:
+            raise ClusterUnavailableError(f"The API server refused to change node {self._node}: {problem}") from problem
+        _log.info("the node's cards were written", node=self._node)
+        return True
+
+    async def look_again(self) -> None:
+        """Look, where NodeAgentError will pass too: what was written stays, and the node's own state says whether it
+        is to be used. Raises ClusterUnavailableError."""
+        try:
+            await self.look()
+        except NodeAgentError as problem:
+            raise ClusterUnavailableError(
+                f"The cards of node {self._node} could not be written: {problem}"
+            ) from problem
+
+    def _annotations(self) -> dict[str, str]:
+        report = self._report()
+        told = {NODE_GPUS: written_cards(self._cards(report))}
+        if report.links is not None:
+            told[NODE_LINKS] = written_links(report.links)
+        return told
+
+    def _report(self) -> NodeReport:
+        reports = {report.name: report for report in self._inventory.nodes()}
+        report = next(iter(reports.values())) if len(reports) == 1 else reports.get(self._node)
+        if report is None or not report.gpus:
+            raise NodeAgentError(
+                f"The driver on node {self._node} reports no NVIDIA GPU. Run the node agent on GPU nodes only, with"
+                " runtimeClassName nvidia, NVIDIA_VISIBLE_DEVICES=all and NVIDIA_DRIVER_CAPABILITIES=utility."
+            )
+        return report
+
+    def _cards(self, report: NodeReport) -> list[Card]:
+        return [
+            Card(
+                index=gpu.index,
+                uuid=gpu.uuid,
+                memory_bytes=gpu.memory_bytes,
+                product=self._inventory.product(gpu.index) or gpu.gpu_type,
+                lost=gpu.condition is GpuCondition.LOST,
+            )
+            for gpu in report.gpus
+            if gpu.uuid is not None
+        ]

@@ -1,0 +1,28 @@
+"""How the cards of a node are joined: what its annotation says, written by the node agent or by an administrator."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from reservation_core.adapters.kubernetes.api.plain_json import as_mapping
+from reservation_core.adapters.kubernetes.nodes.node_gpus import BadAnnotationError
+from reservation_core.adapters.kubernetes.pods.marks import NODE_LINKS
+from reservation_core.domain.cards.link_words import BadLinksError, Links, read_links
+
+
+def annotated_links(node: Mapping[str, Any], cards: int) -> Links | None:
+    """What a Node object says of the links between its cards; None without a word.
+
+    `cards`: one more than the largest index on the node, for it must speak of all. Raises BadAnnotationError.
+    """
+    text = as_mapping(as_mapping(node.get("metadata")).get("annotations")).get(NODE_LINKS)
+    if text is None:
+        return None
+    if not isinstance(text, str):
+        raise BadAnnotationError("it is no text")
+    try:
+        links = read_links(text)
+    except BadLinksError as problem:
+        raise BadAnnotationError(str(problem)) from problem
+    if len(links) < cards:
+        raise BadAnnotationError(f"it speaks of {len(links)} cards where the node has {cards}")
+    return links

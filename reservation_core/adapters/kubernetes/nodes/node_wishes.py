@@ -1,0 +1,20 @@
+"""Whether a pod prefers some of the nodes that would do for it: then who weighs these wishes is to know all of them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from reservation_core.adapters.kubernetes.api.plain_json import as_list, as_mapping
+
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+_KINDS = ("nodeAffinity", "podAffinity", "podAntiAffinity")
+
+
+def has_wishes(spec: Mapping[str, Any]) -> bool:
+    """Whether a pod's `spec` has preferred affinities, or spreads without having to."""
+    affinity = spec.get("affinity")
+    if affinity and any(as_mapping(as_mapping(affinity).get(kind)).get(_PREFERRED) for kind in _KINDS):
+        return True
+    spreads = spec.get("topologySpreadConstraints")
+    return bool(spreads) and any(
+        as_mapping(each).get("whenUnsatisfiable") == "ScheduleAnyway" for each in as_list(spreads)
+    )

@@ -1,0 +1,1 @@
+"""Pods as the API has them: written, read, marked."""

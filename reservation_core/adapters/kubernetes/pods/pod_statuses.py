@@ -1,0 +1,171 @@
+"""From the API's Pod objects to what is known of our pods: phases, typed causes, exit codes.
+
+Whatever an object holds, reading it raises nothing: fields of the wrong kind count as absent. An answer that is an
+error never comes here, and so is never taken for the state of a pod.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Any, assert_never
+
+from reservation_core.adapters.kubernetes.api.plain_json import as_list, as_mapping, read_time
+from reservation_core.adapters.kubernetes.pods.built_pods import CONTAINER
+from reservation_core.adapters.kubernetes.pods.marks import holding_of, pod_name_of
+from reservation_core.adapters.kubernetes.pods.pod_causes import (
+    cause_of_disruption,
+    cause_of_exit,
+    cause_of_no_place,
+    cause_of_waiting,
+    cause_said_by_pod,
+    condition,
+    exit_code_of,
+    is_hopeless,
+    is_hopeless_here,
+    refused_by_node,
+)
+from reservation_core.domain.model import PodPhase, PodStatus, Reason, ReasonCode
+
+_OVER = ("Succeeded", "Failed")
+_FIRST_YEAR = 1971  # the API writes times that never were as the year 1 or 1970
+_SIGNALLED = 128
+_DELETED = Reason(
+    ReasonCode.POD_DELETED, "Somebody deleted the job's pod in the cluster. Submit the job again, and ask who did it."
+)
+
+
+def read_pod_status(pod: Mapping[str, Any]) -> PodStatus | None:
+    """What an object of our namespace says; None for a pod that is not ours. Never `gone`: that no object can say."""
+    name = pod_name_of(pod)
+    if name is None:
+        return None
+    state = _workload_state(pod)
+    ended = as_mapping(state.get("terminated"))
+    phase = _phase(pod, state)
+    started_at = _time(as_mapping(state.get("running")).get("startedAt")) or _time(ended.get("startedAt"))
+    cause_of_end = cause_of_exit(ended)
+    if cause_of_end is not None and cause_of_end.code is ReasonCode.START_FAILED:
+        started_at = None
+    over = phase is PodPhase.FINISHED
+    waiting = as_mapping(state.get("waiting")) if phase is PodPhase.PENDING else {}
+    return PodStatus(
+        name=name,
+        phase=phase,
+        started_at=started_at,
+        finished_at=_finished_at(pod, ended) if over else None,
+        exit_code=_exit_code(pod, ended) if over else None,
+        reason=_reason(pod, phase, state, started_at),
+        holding=holding_of(pod),
+        hopeless=is_hopeless(waiting),
+        hopeless_here=is_hopeless_here(waiting),
+        created_at=_time(as_mapping(pod.get("metadata")).get("creationTimestamp")),
+    )
+
+
+def is_finished(pod: Mapping[str, Any]) -> bool:
+    """Whether all of a pod's processes are known to be over: its phase says so, and no container is said to run."""
+    status = as_mapping(pod.get("status"))
+    return is_said_to_be_over(pod) and not any("running" in state for state in _states(status))
+
+
+def is_said_to_be_over(pod: Mapping[str, Any]) -> bool:
+    """Whether its phase says so. A kubelet that evicts a pod may say it before its containers have ended."""
+    return as_mapping(pod.get("status")).get("phase") in _OVER
+
+
+def _phase(pod: Mapping[str, Any], state: Mapping[str, Any]) -> PodPhase:
+    if is_finished(pod):
+        return PodPhase.FINISHED
+    word = as_mapping(pod.get("status")).get("phase")
+    # `Unknown` is the cluster's word for a node that does not answer: what ran there may run still.
+    ran = "running" in state or "terminated" in state
+    return (
+        PodPhase.RUNNING
+        if word in ("Running", *_OVER) or "running" in state or (word == "Unknown" and ran)
+        else (PodPhase.PENDING)
+    )
+
+
+def _reason(
+    pod: Mapping[str, Any], phase: PodPhase, state: Mapping[str, Any], started_at: datetime | None
+) -> Reason | None:
+    match phase:
+        case PodPhase.PENDING:
+            waiting = as_mapping(state.get("waiting"))
+            return cause_said_by_pod(pod) or _leaving(pod) or cause_of_waiting(waiting) or cause_of_no_place(pod)
+        case PodPhase.RUNNING:
+            return cause_said_by_pod(pod) or _leaving(pod)
+        case PodPhase.FINISHED:
+            return _end(pod, as_mapping(state.get("terminated")), started_at)
+        case PodPhase.GONE:
+            return None
+        case _:
+            assert_never(phase)
+
+
+def _leaving(pod: Mapping[str, Any]) -> Reason | None:
+    """Why a pod that is not over yet has been told to end. Whether that was ours, its row knows."""
+    if as_mapping(pod.get("metadata")).get("deletionTimestamp") is None:
+        return None
+    return cause_of_disruption(pod) or _DELETED
+
+
+def _end(pod: Mapping[str, Any], ended: Mapping[str, Any], started_at: datetime | None) -> Reason | None:
+    """Why a finished pod ended, where its exit code does not tell."""
+    if _ended_by_deletion(pod, ended):
+        return cause_said_by_pod(pod) or cause_of_disruption(pod) or _DELETED
+    if as_mapping(pod.get("status")).get("phase") == "Succeeded":
+        return None
+    cause = cause_said_by_pod(pod) or cause_of_exit(ended) or cause_of_disruption(pod)
+    if cause is None and started_at is None:
+        cause = refused_by_node(pod)
+    if cause is None and exit_code_of(ended) == 0:
+        detail = "The command ended with exit code 0, but the cluster says that its pod failed. Look at the job's log."
+        cause = Reason(ReasonCode.POD_LOST, detail)
+    return cause
+
+
+def _ended_by_deletion(pod: Mapping[str, Any], ended: Mapping[str, Any]) -> bool:
+    """Whether the workload ended because its pod was deleted: not when it was over before. Times are whole seconds."""
+    metadata = as_mapping(pod.get("metadata"))
+    due, finished_at = _time(metadata.get("deletionTimestamp")), _time(ended.get("finishedAt"))
+    grace = metadata.get("deletionGracePeriodSeconds")
+    if due is None or not isinstance(grace, int) or not 0 <= grace < 2**31:
+        return False
+    asked_at = due - timedelta(seconds=grace)
+    if finished_at is None:
+        return not ended and not as_mapping(pod.get("status")).get("reason")
+    code = exit_code_of(ended)
+    return finished_at > asked_at or (finished_at == asked_at and (code is None or code > _SIGNALLED))
+
+
+def _exit_code(pod: Mapping[str, Any], ended: Mapping[str, Any]) -> int | None:
+    if not ended and as_mapping(pod.get("status")).get("phase") == "Succeeded":
+        return 0
+    return exit_code_of(ended)
+
+
+def _finished_at(pod: Mapping[str, Any], ended: Mapping[str, Any]) -> datetime | None:
+    at = _time(ended.get("finishedAt"))
+    for kind in ("DisruptionTarget", "Ready"):
+        at = at or _time(condition(pod, kind).get("lastTransitionTime"))
+    return at
+
+
+def _workload_state(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The state of the container that counts: `{running|waiting|terminated: {…}}`, empty before there is one."""
+    found = [as_mapping(each) for each in as_list(as_mapping(pod.get("status")).get("containerStatuses"))]
+    named = [each for each in found if each.get("name") == CONTAINER]
+    state = as_mapping((named or found or [{}])[0].get("state"))
+    return {kind: what for kind, what in state.items() if isinstance(what, Mapping)}
+
+
+def _states(status: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    for kind in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"):
+        for each in as_list(status.get(kind)):
+            state = as_mapping(as_mapping(each).get("state"))
+            yield {key: what for key, what in state.items() if what is not None}
+
+
+def _time(text: object) -> datetime | None:
+    at = read_time(text)
+    return None if at is None or at.year < _FIRST_YEAR else at
