@@ -19,9 +19,9 @@ from benchmarks.databases import add_cluster, database, engine
 from benchmarks.figures import Figure
 from reservation_core.adapters.identity.ids import RandomIds
 from reservation_core.adapters.pgmq.queue import open_client
-from reservation_core.adapters.postgres.engine import open_engine
+from reservation_core.adapters.postgres.connection.engine import open_engine
+from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
 from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
-from reservation_core.adapters.postgres.wakeups import PostgresWakeups
 from reservation_core.domain.bookings.nouns import Booking, BookingReason, ChosenCard, Span, Wanted, Why
 from reservation_core.domain.model import BookingStatus
 from reservation_core.ports.bookings.bookings import NewBooking

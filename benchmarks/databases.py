@@ -10,8 +10,8 @@ from pathlib import Path
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
+from reservation_core.adapters.postgres.connection.migrating import upgrade
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
-from reservation_core.adapters.postgres.migrating import upgrade
 
 SERVER = {"shared_buffers": "256MB", "max_connections": "100"}
 """More memory than the workstation's default; durability (fsync, synchronous_commit) as in earnest."""

@@ -1,7 +1,8 @@
 """What a named statement reads and how long it takes, by the plan that the program itself uses: the generic one.
 
 `EXPLAIN` of a statement with parameters plans it for just these values; the program's sessions never do that (see
-`plan_cache_mode` in adapters/postgres/engine.py). So the statement is prepared, and what is explained is its execution.
+`plan_cache_mode` in adapters/postgres/connection/engine.py). So the statement is prepared, and what is explained is its
+execution.
 """
 
 import json
@@ -13,7 +14,7 @@ from typing import Any
 from sqlalchemy.dialects.postgresql.asyncpg import dialect
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from reservation_core.adapters.postgres.queries import statement
+from reservation_core.adapters.postgres.connection.queries import statement
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from benchmarks.databases import engine
 from benchmarks.figures import Figure
-from reservation_core.adapters.postgres.engine import open_engine
+from reservation_core.adapters.postgres.connection.engine import open_engine
+from reservation_core.adapters.postgres.connection.queries import load
 from reservation_core.adapters.postgres.policy.usage import PostgresUsage
-from reservation_core.adapters.postgres.queries import load
 
 _GPUS_PER_NODE = 8
 _AT_ONCE = 2_000

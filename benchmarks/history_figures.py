@@ -21,8 +21,8 @@ from benchmarks.explaining import explain
 from benchmarks.figures import Figure
 from benchmarks.history import Past, Present, build
 from benchmarks.history_reads import repeated
-from reservation_core.adapters.postgres.engine import open_engine
-from reservation_core.adapters.postgres.migrating import upgrade
+from reservation_core.adapters.postgres.connection.engine import open_engine
+from reservation_core.adapters.postgres.connection.migrating import upgrade
 
 MOST_BUFFERS = 5_000
 MOST_TIMES = 3.0

@@ -1,6 +1,6 @@
 """Every statement that runs on a timer, at a scrape or for a list, with values for each of its filters.
 
-A statement of `reservation_core/adapters/postgres/sql` is either in `repeated`, or in `BY_KEY`: it touches only rows
+A statement of `reservation_core/adapters/postgres` is either in `repeated`, or in `BY_KEY`: it touches only rows
 whose keys it is given, or none at all, so that no history makes it longer. The test of query plans and the benchmark
 `history` take their statements from here; one that is in neither fails that test.
 """

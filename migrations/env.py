@@ -1,4 +1,5 @@
-"""Alembic's entry: runs the revisions on the connection that `reservation_core.adapters.postgres.migrating` hands over.
+"""Alembic's entry: runs the revisions on the connection that `reservation_core.adapters.postgres.connection.migrating`
+hands over.
 
 Revisions that are run together are one transaction: they happen whole or not at all. On a connection in autocommit mode
 there is none, and the revision's steps are repeated when they broke off.

@@ -21,8 +21,8 @@ def main(arguments: list[str]) -> int:
         os.environ.setdefault("GPU_DEV_LOG_JSON", "false")
 
     gc.disable()  # what is loaded stays: to look for garbage in it again and again takes a fifth of the start
+    from reservation_core.adapters.postgres.connection.migrating import MigrationError  # noqa: PLC0415
     from reservation_core.adapters.postgres.embedded.errors import EmbeddedPostgresError  # noqa: PLC0415
-    from reservation_core.adapters.postgres.migrating import MigrationError  # noqa: PLC0415
     from reservation_core.runtime.programs import run_program  # noqa: PLC0415
     from reservation_core.runtime.settings import StandaloneSettings  # noqa: PLC0415
     from standalone.components import ComponentFailedError  # noqa: PLC0415

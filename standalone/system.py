@@ -16,11 +16,11 @@ from api_service.app import create_app
 from api_service.server import serve
 from availability_updater.update import run_once as update_once
 from reservation_core.adapters.local.inventory import SIMULATED_LABEL
+from reservation_core.adapters.postgres.connection.migrating import upgrade
 from reservation_core.adapters.postgres.embedded.abandoned import abandoned_databases
 from reservation_core.adapters.postgres.embedded.errors import EmbeddedPostgresError, GivenUpError
 from reservation_core.adapters.postgres.embedded.lock import FolderLock
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
-from reservation_core.adapters.postgres.migrating import upgrade
 from reservation_core.domain.jobs.repeated_asking import AskedAgain
 from reservation_core.domain.model import NodeReport
 from reservation_core.runtime.companions import beside

@@ -20,8 +20,8 @@ from hypothesis import settings
 from pytest_postgresql import factories
 from pytest_postgresql.executors import NoopExecutor
 
+from reservation_core.adapters.postgres.connection.migrating import upgrade
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
-from reservation_core.adapters.postgres.migrating import upgrade
 from reservation_core.runtime.settings import StandaloneSettings
 from reservation_core.runtime.wiring import Runtime
 from tests.leftovers import end_orderly_when_told_to, folder_in_memory, own_folder

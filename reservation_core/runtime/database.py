@@ -16,10 +16,8 @@ from pathlib import Path
 from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.identity.ids import RandomIds
 from reservation_core.adapters.pgmq.queue import open_client
-from reservation_core.adapters.postgres.embedded.errors import EmbeddedPostgresError
-from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
-from reservation_core.adapters.postgres.engine import open_engine
-from reservation_core.adapters.postgres.migrating import (
+from reservation_core.adapters.postgres.connection.engine import open_engine
+from reservation_core.adapters.postgres.connection.migrating import (
     DatabaseAwayError,
     MigrationError,
     MigrationStatus,
@@ -27,8 +25,10 @@ from reservation_core.adapters.postgres.migrating import (
     status,
     upgrade,
 )
+from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
+from reservation_core.adapters.postgres.embedded.errors import EmbeddedPostgresError
+from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
 from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
-from reservation_core.adapters.postgres.wakeups import PostgresWakeups
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.database_urls import database_url_of
 from reservation_core.runtime.first_administrator import ensure_first_administrator, read_token

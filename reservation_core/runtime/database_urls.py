@@ -3,7 +3,7 @@
 from pydantic import SecretStr
 from sqlalchemy.exc import ArgumentError
 
-from reservation_core.adapters.postgres.engine import engine_url
+from reservation_core.adapters.postgres.connection.engine import engine_url
 from reservation_core.runtime.settings import CommonSettings
 from reservation_core.runtime.settings_error import SettingsError
 

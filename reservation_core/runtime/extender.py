@@ -196,7 +196,7 @@ async def _open_ledger(settings: AdmissionSettings) -> "AsyncIterator[_Ledger | 
         yield None
         return
     # Loaded only where it is wanted: the database's libraries take 30 MB.
-    from reservation_core.adapters.postgres.engine import open_engine  # noqa: PLC0415
+    from reservation_core.adapters.postgres.connection.engine import open_engine  # noqa: PLC0415
     from reservation_core.runtime.database_urls import database_url_of  # noqa: PLC0415
     from reservation_core.runtime.ledger_holdings import HoldingsReading  # noqa: PLC0415
     from reservation_core.runtime.promised_cards import PromisedCards  # noqa: PLC0415

@@ -88,7 +88,7 @@ async def _open_ledger(settings: SchedulerSettings) -> "AsyncIterator[PromisedCa
         yield None
         return
     # Loaded only where it is wanted: the database's libraries take 30 MB.
-    from reservation_core.adapters.postgres.engine import open_engine  # noqa: PLC0415
+    from reservation_core.adapters.postgres.connection.engine import open_engine  # noqa: PLC0415
     from reservation_core.runtime.database_urls import database_url_of  # noqa: PLC0415
     from reservation_core.runtime.promised_cards import PromisedCards  # noqa: PLC0415
     from reservation_core.runtime.repeated_reading import LEDGER_STATEMENT_S  # noqa: PLC0415

@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from reservation_core.adapters.postgres.driver_errors import told_as_unavailable
+from reservation_core.adapters.postgres.connection.driver_errors import told_as_unavailable
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.loops import Loop
 

@@ -13,11 +13,11 @@ from reservation_core.adapters.identity.ids import RandomIds
 from reservation_core.adapters.local.cluster import LocalCluster
 from reservation_core.adapters.local.inventory import BadGpusSettingError
 from reservation_core.adapters.pgmq.queue import open_client
-from reservation_core.adapters.postgres.engine import open_engine
-from reservation_core.adapters.postgres.migrating import require_migrated
-from reservation_core.adapters.postgres.shared_clock import SharedClock
+from reservation_core.adapters.postgres.connection.engine import open_engine
+from reservation_core.adapters.postgres.connection.migrating import require_migrated
+from reservation_core.adapters.postgres.connection.shared_clock import SharedClock
+from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
 from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
-from reservation_core.adapters.postgres.wakeups import PostgresWakeups
 from reservation_core.ports.clock import Clock, StepKeeper
 from reservation_core.ports.cluster import Cluster
 from reservation_core.ports.ids import IdSource

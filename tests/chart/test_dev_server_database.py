@@ -8,7 +8,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from reservation_core.adapters.postgres.migrating import status, upgrade
+from reservation_core.adapters.postgres.connection.migrating import status, upgrade
 from tests.chart.database_pods import (
     FAILED_OVER,
     LONG_S,

@@ -7,7 +7,7 @@ from typing import Any
 import helm_python
 import pytest
 
-from reservation_core.adapters.postgres.engine import engine_url
+from reservation_core.adapters.postgres.connection.engine import engine_url
 from tests.chart.dev_server_values import VALUES, containers, over, rendered, templates
 from tests.chart.rendering import JsonObject, one
 

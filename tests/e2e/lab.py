@@ -18,8 +18,8 @@ from api_service.app import create_app
 from api_service.server import serve
 from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.notices.security import SmtpSecurity
-from reservation_core.adapters.postgres.engine import open_engine
-from reservation_core.adapters.postgres.shared_clock import SharedClock
+from reservation_core.adapters.postgres.connection.engine import open_engine
+from reservation_core.adapters.postgres.connection.shared_clock import SharedClock
 from reservation_core.domain.bookings.life import BookingRules
 from reservation_core.domain.model import Role
 from reservation_core.runtime.settings import StandaloneSettings

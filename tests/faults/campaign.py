@@ -20,8 +20,8 @@ from typing import Any
 
 from sqlalchemy.exc import DBAPIError
 
+from reservation_core.adapters.postgres.connection.migrating import upgrade
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
-from reservation_core.adapters.postgres.migrating import upgrade
 from standalone.administrator import ensure_admin_token
 from tests.faults.campaign_harms import Harms
 from tests.faults.campaign_load import Load

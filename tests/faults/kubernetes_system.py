@@ -11,7 +11,7 @@ from typing import Any
 
 import structlog
 
-from reservation_core.adapters.postgres.engine import open_engine
+from reservation_core.adapters.postgres.connection.engine import open_engine
 from reservation_core.domain.model import Role
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.people.identities import Principal

@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from reservation_core.adapters.postgres.engine import open_engine
+from reservation_core.adapters.postgres.connection.engine import open_engine
 from reservation_core.contracts.jobs import JobSubmit
 from reservation_core.domain.model import JobStatus, Role
 from reservation_core.ports.jobs.reservations import JobView, NewReservation

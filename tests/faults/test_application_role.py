@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import make_url
 
 from api_service.app import create_app
-from reservation_core.adapters.postgres.migrating import let_work, status, upgrade
+from reservation_core.adapters.postgres.connection.migrating import let_work, status, upgrade
 from reservation_core.domain.history.retention import RetentionRules
 from reservation_core.domain.model import JobStatus
 from reservation_core.runtime.settings import ApiSettings

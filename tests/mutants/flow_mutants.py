@@ -228,15 +228,15 @@ FLOWS = (
         "reservation_core/adapters/postgres/unit_of_work.py",
         "        self.wakes.add(channel)\n",
         "",
-        ("tests/integration/reservation_core/adapters/postgres/test_wakeups.py",),
+        ("tests/integration/reservation_core/adapters/postgres/connection/test_wakeups.py",),
     ),
     Mutant(
         "no wake-up for other processes",
         "One task sends the NOTIFY for every channel that was marked",
-        "reservation_core/adapters/postgres/wakeups.py",
+        "reservation_core/adapters/postgres/connection/wakeups.py",
         "        self._marked.add(channel)\n",
         "",
-        ("tests/integration/reservation_core/adapters/postgres/test_wakeups.py",),
+        ("tests/integration/reservation_core/adapters/postgres/connection/test_wakeups.py",),
     ),
     Mutant(
         "a change wakes no planner",

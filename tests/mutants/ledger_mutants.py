@@ -7,7 +7,7 @@ MIGRATIONS = "migrations/versions/"
 RETENTION = "tests/integration/reservation_core/usecases/history/test_retention.py::"
 POSTGRES = "tests/integration/reservation_core/adapters/postgres/"
 USECASES = "tests/integration/reservation_core/usecases/"
-CLOCK = POSTGRES + "test_shared_clock.py"
+CLOCK = POSTGRES + "connection/test_shared_clock.py"
 
 LEDGER = (
     Mutant(
@@ -16,7 +16,7 @@ LEDGER = (
         MIGRATIONS + "0004_calendar.sql",
         "EXCLUDE USING gist (gpu_id WITH =, during WITH &&) WHERE (booking_id IS NULL)",
         "CHECK (true)",
-        (POSTGRES + "test_schema.py::test_the_calendar_refuses_an_overlap",),
+        (POSTGRES + "connection/test_schema.py::test_the_calendar_refuses_an_overlap",),
     ),
     Mutant(
         "no exclusion within bookings",
@@ -24,7 +24,7 @@ LEDGER = (
         MIGRATIONS + "0004_calendar.sql",
         "EXCLUDE USING gist (gpu_id WITH =, during WITH &&)\n        WHERE (booking_id IS NOT NULL)",
         "CHECK (true)",
-        (POSTGRES + "test_schema.py",),
+        (POSTGRES + "connection/test_schema.py",),
     ),
     Mutant(
         "two holds on a GPU",
@@ -32,7 +32,7 @@ LEDGER = (
         MIGRATIONS + "0001_foundation.sql",
         "CREATE UNIQUE INDEX allocations_hold",
         "CREATE INDEX allocations_hold",
-        (POSTGRES + "test_schema.py::test_a_card_is_held_once_even_in_different_ranges",),
+        (POSTGRES + "connection/test_schema.py::test_a_card_is_held_once_even_in_different_ranges",),
     ),
     Mutant(
         "a job outlasts its booking's rows",
@@ -40,7 +40,7 @@ LEDGER = (
         MIGRATIONS + "0004_calendar.sql",
         "AND b.released_at IS NULL AND b.during @> NEW.during) THEN",
         "AND b.released_at IS NULL) THEN",
-        (POSTGRES + "test_schema.py",),
+        (POSTGRES + "connection/test_schema.py",),
     ),
     Mutant(
         "a booking shrinks under its jobs",
@@ -48,7 +48,7 @@ LEDGER = (
         MIGRATIONS + "0004_calendar.sql",
         "    IF EXISTS (SELECT FROM allocations a WHERE a.booking_id = OLD.reservation_id",
         "    IF false AND EXISTS (SELECT FROM allocations a WHERE a.booking_id = OLD.reservation_id",
-        (POSTGRES + "test_schema.py",),
+        (POSTGRES + "connection/test_schema.py",),
     ),
     Mutant(
         "events can be changed",
@@ -56,7 +56,7 @@ LEDGER = (
         MIGRATIONS + "0001_foundation.sql",
         "BEFORE UPDATE OR DELETE ON events",
         "BEFORE DELETE ON events",
-        (POSTGRES + "test_schema.py::test_the_record_is_append_only",),
+        (POSTGRES + "connection/test_schema.py::test_the_record_is_append_only",),
     ),
     Mutant(
         "closed rows can be changed",
@@ -203,7 +203,7 @@ LEDGER = (
     Mutant(
         "one step of the clock is made up for twice",
         "A step is recorded against the record before it",
-        SQL + "sql/ledger_clock.sql",
+        SQL + "connection/ledger_clock.sql",
         " AND CAST(c AS text) = :record",
         " AND :record <> ''",
         (f"{CLOCK}::test_a_step_that_was_recorded_since_it_was_seen_is_not_made_up_for_again",),

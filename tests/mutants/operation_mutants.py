@@ -2,12 +2,12 @@
 
 from tests.mutants.mutant import Mutant
 
-DRIVER_ERRORS = "reservation_core/adapters/postgres/driver_errors.py"
-TESTS_OF_DRIVER_ERRORS = "tests/integration/reservation_core/adapters/postgres/test_driver_errors.py"
+DRIVER_ERRORS = "reservation_core/adapters/postgres/connection/driver_errors.py"
+TESTS_OF_DRIVER_ERRORS = "tests/integration/reservation_core/adapters/postgres/connection/test_driver_errors.py"
 BOUNDS = "tests/integration/reservation_core/runtime/test_http_bounds.py"
 WAY = "tests/integration/reservation_processor/test_way_of_a_job.py"
 SLOTS = "tests/unit/reservation_core/domain/network/test_connection_slots.py"
-WAITS = "tests/integration/reservation_core/adapters/postgres/test_bounded_connections.py"
+WAITS = "tests/integration/reservation_core/adapters/postgres/connection/test_bounded_connections.py"
 USECASES = "tests/integration/reservation_core/usecases/"
 
 OPERATION = (
@@ -30,7 +30,7 @@ OPERATION = (
     Mutant(
         "a connection keeps a transaction that did not end",
         "A connection on which a transaction broke is closed, and not handed to the next",
-        "reservation_core/adapters/postgres/broken_transactions.py",
+        "reservation_core/adapters/postgres/connection/broken_transactions.py",
         "        return not driver.is_closed() and driver.is_in_transaction()",
         "        return False",
         (f"{TESTS_OF_DRIVER_ERRORS}::test_a_connection_on_which_a_transaction_stayed_is_not_handed_to_the_next",),
@@ -129,7 +129,7 @@ OPERATION = (
     Mutant(
         "statements go on for ever",
         "The server bounds each statement",
-        "reservation_core/adapters/postgres/engine.py",
+        "reservation_core/adapters/postgres/connection/engine.py",
         "        milliseconds = round((statement_s + _SERVER_LATER_S) * 1000)",
         "        milliseconds = 0",
         (f"{WAITS}::test_the_server_bounds_each_statement_as_well",),

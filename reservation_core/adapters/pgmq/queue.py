@@ -9,7 +9,7 @@ from pgmq.sqlalchemy_async_queue import PGMQueue
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from reservation_core.adapters.postgres import direct
+from reservation_core.adapters.postgres.connection import direct
 from reservation_core.ports.queues import DeadLetter, QueuedMessage, QueueMetrics, QueueName
 
 _ERROR_LIMIT = 4000

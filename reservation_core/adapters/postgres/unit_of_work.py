@@ -15,8 +15,11 @@ from reservation_core.adapters.postgres.bookings.bookings import PostgresBooking
 from reservation_core.adapters.postgres.bookings.calendar_due import PostgresCalendarDue
 from reservation_core.adapters.postgres.bookings.calendar_feeds import PostgresCalendarFeeds
 from reservation_core.adapters.postgres.bookings.maintenance import PostgresMaintenance
-from reservation_core.adapters.postgres.driver_errors import told_as_unavailable
-from reservation_core.adapters.postgres.engine import STATEMENT_OPTION
+from reservation_core.adapters.postgres.connection.driver_errors import told_as_unavailable
+from reservation_core.adapters.postgres.connection.engine import STATEMENT_OPTION
+from reservation_core.adapters.postgres.connection.queries import statement
+from reservation_core.adapters.postgres.connection.shared_clock import SharedClock
+from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
 from reservation_core.adapters.postgres.history.audit import PostgresAudit
 from reservation_core.adapters.postgres.history.audit_chain import PostgresAuditChain
 from reservation_core.adapters.postgres.history.events import PostgresEvents
@@ -40,10 +43,7 @@ from reservation_core.adapters.postgres.policy.entitlements import PostgresEntit
 from reservation_core.adapters.postgres.policy.policies import PostgresPolicies
 from reservation_core.adapters.postgres.policy.projects import PostgresProjects
 from reservation_core.adapters.postgres.policy.usage import PostgresUsage
-from reservation_core.adapters.postgres.queries import statement
 from reservation_core.adapters.postgres.sealing import PLAIN, Sealing
-from reservation_core.adapters.postgres.shared_clock import SharedClock
-from reservation_core.adapters.postgres.wakeups import PostgresWakeups
 from reservation_core.domain.network.replica_lag import ServerProgress
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel

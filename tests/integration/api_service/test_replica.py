@@ -22,7 +22,7 @@ from pydantic import SecretStr
 from structlog.testing import capture_logs
 
 from api_service.app import create_app
-from reservation_core.adapters.postgres.migrating import upgrade
+from reservation_core.adapters.postgres.connection.migrating import upgrade
 from reservation_core.domain.model import Role
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.runtime import reading

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from reservation_core.adapters.postgres.engine import open_engine
+from reservation_core.adapters.postgres.connection.engine import open_engine
 from tests.integration.gpu_dev.conftest import ROOT, System
 from tests.waiting import PATIENCE_S, eventually_sync
 

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from reservation_core.adapters.postgres.engine import open_engine
+from reservation_core.adapters.postgres.connection.engine import open_engine
 from tests.integration.gpu_scheduler.conftest import Cluster, Process, Starter, admitted, pod
 from tests.integration.reservation_core.adapters.postgres.conftest import Seed
 from tests.stream_server import stream_server

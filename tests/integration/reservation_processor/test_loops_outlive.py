@@ -13,8 +13,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from api_service.services import Services
 from api_service.web.live import LiveTopics
 from availability_updater.update import run_once as update_once
-from reservation_core.adapters.postgres import shared_clock
-from reservation_core.adapters.postgres.engine import open_engine
+from reservation_core.adapters.postgres.connection import shared_clock
+from reservation_core.adapters.postgres.connection.engine import open_engine
 from reservation_core.contracts.jobs import JobSubmit
 from reservation_core.domain.model import JobStatus, Role
 from reservation_core.ports.people.identities import Principal

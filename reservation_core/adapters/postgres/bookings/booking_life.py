@@ -7,13 +7,13 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.bookings.calendar_due import due_parameters
+from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.adapters.postgres.history.events import ReservationEvent, record_all
 from reservation_core.adapters.postgres.jobs.reservations import (
     CALENDAR_CONSTRAINT,
     WriteConflictError,
     violates,
 )
-from reservation_core.adapters.postgres.queries import statement
 from reservation_core.contracts.queue_messages import JobMessage
 from reservation_core.domain.bookings.changes import DecidedBookingChange, GiveBack, HoldCards
 from reservation_core.domain.bookings.life import BookingFacts, BookingRules

@@ -16,9 +16,9 @@ from reservation_core.adapters.postgres.bookings.booking_rows import (
     booking_document,
     booking_of,
 )
+from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.adapters.postgres.jobs.reservations import CALENDAR_CONSTRAINT, WriteConflictError
 from reservation_core.adapters.postgres.nodes.node_links import node_links
-from reservation_core.adapters.postgres.queries import statement
 from reservation_core.adapters.postgres.sealing import PLAIN, Sealing
 from reservation_core.domain.bookings.card_choice import KnownCard
 from reservation_core.domain.bookings.nouns import LONGEST_BOOKING, Booking, Span

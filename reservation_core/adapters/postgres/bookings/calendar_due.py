@@ -5,8 +5,8 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from reservation_core.adapters.postgres import direct
-from reservation_core.adapters.postgres.shared_clock import SharedClock, counted_by
+from reservation_core.adapters.postgres.connection import direct
+from reservation_core.adapters.postgres.connection.shared_clock import SharedClock, counted_by
 from reservation_core.domain.bookings.life import BookingRules
 from reservation_core.ports.bookings.calendar_due import CalendarWork
 

@@ -10,8 +10,8 @@ from sqlalchemy import Row
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.adapters.postgres.jobs.reservations import CALENDAR_CONSTRAINT, WriteConflictError
-from reservation_core.adapters.postgres.queries import statement
 from reservation_core.domain.bookings.maintenance import (
     Affected,
     CardPlace,

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import CursorResult, Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from reservation_core.adapters.postgres.queries import statement
+from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.domain.history.audit_chain import AuditedEvent, Link, Removals
 from reservation_core.ports.history.audit_chain import ChainHead, EventsAhead
 

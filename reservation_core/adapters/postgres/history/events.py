@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from reservation_core.adapters.postgres.queries import statement
+from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.domain.model import Reason, ReasonCode
 from reservation_core.ports.history.events import EventRecord, Recorded
 

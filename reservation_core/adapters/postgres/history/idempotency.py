@@ -4,7 +4,7 @@ from datetime import datetime
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from reservation_core.adapters.postgres.queries import statement
+from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.adapters.postgres.sealing import PLAIN, Sealing, UnreadableError
 from reservation_core.domain.errors import IdempotencyConflictError
 from reservation_core.ports.history.idempotency import StoredAnswer

@@ -8,7 +8,7 @@ from sqlalchemy import CursorResult, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from reservation_core.adapters.postgres.queries import statement
+from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.domain.history.retention import HistoryKind, Removed, StillNeeded
 from reservation_core.ports.history.retention import LockNotHadError, Place, Removal, RowRemoval
 

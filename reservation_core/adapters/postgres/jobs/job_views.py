@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from reservation_core.adapters.postgres.queries import statement
+from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.adapters.postgres.rows import allocated_gpu_of, reservation_of
 from reservation_core.adapters.postgres.sealing import PLAIN, Sealing
 from reservation_core.domain.model import Reason, ReasonCode

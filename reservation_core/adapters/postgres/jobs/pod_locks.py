@@ -12,9 +12,9 @@ from datetime import timedelta
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from reservation_core.adapters.postgres import direct
-from reservation_core.adapters.postgres.driver_errors import told_as_unavailable
-from reservation_core.adapters.postgres.queries import statement
+from reservation_core.adapters.postgres.connection import direct
+from reservation_core.adapters.postgres.connection.driver_errors import told_as_unavailable
+from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.ports.transactions import DatabaseUnavailableError
 
 _LOCK_NOT_AVAILABLE = "55P03"

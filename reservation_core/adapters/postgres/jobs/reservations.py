@@ -8,14 +8,14 @@ from sqlalchemy import CursorResult
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from reservation_core.adapters.postgres import direct
+from reservation_core.adapters.postgres.connection import direct
+from reservation_core.adapters.postgres.connection.queries import statement
+from reservation_core.adapters.postgres.connection.shared_clock import SharedClock, counted_by
 from reservation_core.adapters.postgres.history.events import ReservationEvent, record_all
 from reservation_core.adapters.postgres.jobs import submissions
 from reservation_core.adapters.postgres.jobs.job_views import JobViews
-from reservation_core.adapters.postgres.queries import statement
 from reservation_core.adapters.postgres.rows import allocated_gpu_of, reservation_of, seconds
 from reservation_core.adapters.postgres.sealing import PLAIN, Sealing
-from reservation_core.adapters.postgres.shared_clock import SharedClock, counted_by
 from reservation_core.contracts.queue_messages import JobMessage, PodOperation
 from reservation_core.domain.changes import (
     AvoidNodes,

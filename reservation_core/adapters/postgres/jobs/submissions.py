@@ -8,8 +8,8 @@ from typing import Any
 from sqlalchemy import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from reservation_core.adapters.postgres import direct
-from reservation_core.adapters.postgres.queries import statement
+from reservation_core.adapters.postgres.connection import direct
+from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.adapters.postgres.rows import seconds, workload_document
 from reservation_core.adapters.postgres.sealing import Sealing
 from reservation_core.domain.errors import (

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from reservation_core.adapters.postgres.queries import statement
+from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.contracts.queue_messages import JobMessage
 from reservation_core.ports.jobs.unknown_pods import UnknownPod
 from reservation_core.ports.queues import Queue, QueueName

@@ -8,8 +8,8 @@ from typing import Any
 from sqlalchemy import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.adapters.postgres.nodes.cards_now import node_now_of
-from reservation_core.adapters.postgres.queries import statement
 from reservation_core.contracts.queue_messages import JobMessage
 from reservation_core.domain.cards.link_words import read_links
 from reservation_core.domain.changes import SYSTEM

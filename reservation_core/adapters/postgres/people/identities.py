@@ -8,8 +8,8 @@ from sqlalchemy import Row
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.adapters.postgres.jobs.reservations import violates
-from reservation_core.adapters.postgres.queries import statement
 from reservation_core.domain.errors import LimitExceededError, NameTakenError
 from reservation_core.domain.model import Role
 from reservation_core.domain.people.sign_in import SignInMethod

@@ -4,7 +4,7 @@ from datetime import datetime
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from reservation_core.adapters.postgres.queries import statement
+from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus, ReservationKind
 from reservation_core.ports.planning.measurements import CalendarCount, EndedJob
 

@@ -10,12 +10,12 @@ from sqlalchemy import Row
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from reservation_core.adapters.postgres import direct
+from reservation_core.adapters.postgres.connection import direct
+from reservation_core.adapters.postgres.connection.queries import statement
+from reservation_core.adapters.postgres.connection.shared_clock import SharedClock, counted_by
+from reservation_core.adapters.postgres.connection.silent_sessions import row_unless_held_up
 from reservation_core.adapters.postgres.jobs.reservations import LEDGER_CONSTRAINTS, violates
 from reservation_core.adapters.postgres.nodes.node_links import node_links
-from reservation_core.adapters.postgres.queries import statement
-from reservation_core.adapters.postgres.shared_clock import SharedClock, counted_by
-from reservation_core.adapters.postgres.silent_sessions import row_unless_held_up
 from reservation_core.domain.clock_steps import LONGEST_LEASE
 from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.jobs.lifecycle import ALLOCATION

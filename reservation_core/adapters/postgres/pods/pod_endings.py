@@ -7,7 +7,7 @@ from itertools import groupby
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from reservation_core.adapters.postgres.queries import statement
+from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.domain.model import BookingStatus
 from reservation_core.domain.pods.overbooked_pods import Occupant
 from reservation_core.domain.pods.pod_endings import BookedTime, Memory

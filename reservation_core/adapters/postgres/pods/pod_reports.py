@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from reservation_core.adapters.postgres.queries import statement
+from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.domain.pods.pod_reports import Admission, BookedSlot, PodReport
 
 _LATELY = timedelta(days=1)

@@ -2,7 +2,7 @@
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from reservation_core.adapters.postgres.queries import statement
+from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.ports.policy.entitlements import Entitlement, FreeOfType, NodeOfBooking, PromisedCard
 
 

@@ -5,7 +5,7 @@ from math import log
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from reservation_core.adapters.postgres.queries import statement
+from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.domain.policy.usage import (
     GpuTime,
     UsageBy,

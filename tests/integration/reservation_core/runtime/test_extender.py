@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pod_scheduling.ports.extender import Binding, BindRefusedError, NotSyncedError
-from reservation_core.adapters.postgres.engine import open_engine
+from reservation_core.adapters.postgres.connection.engine import open_engine
 from reservation_core.runtime.extender import RunningExtender, run_extender
 from reservation_core.runtime.settings_admission import AdmissionSettings
 from tests.card_cluster import CardCluster, card_pod, container

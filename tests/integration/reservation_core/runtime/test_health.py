@@ -7,9 +7,9 @@ import httpx
 import pytest
 
 from reservation_core.adapters.pgmq.queue import open_client
-from reservation_core.adapters.postgres.engine import open_engine
+from reservation_core.adapters.postgres.connection.engine import open_engine
+from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
 from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
-from reservation_core.adapters.postgres.wakeups import PostgresWakeups
 from reservation_core.ports.transactions import StatementRefusedError, UnitOfWorkFactory
 from reservation_core.runtime.health import create_app
 from reservation_core.runtime.loops import PATIENCE_S, Loops

@@ -13,7 +13,7 @@ import httpx
 import psycopg
 import pytest
 
-from reservation_core.adapters.postgres.migrating import upgrade
+from reservation_core.adapters.postgres.connection.migrating import upgrade
 from tests.postgres_proxy import PostgresProxy
 from tests.waiting import eventually_sync
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from reservation_core.adapters.postgres.migrating import DatabaseAwayError
+from reservation_core.adapters.postgres.connection.migrating import DatabaseAwayError
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime import start_waiting

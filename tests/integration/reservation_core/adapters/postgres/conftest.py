@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from reservation_core.adapters.postgres.engine import open_engine
+from reservation_core.adapters.postgres.connection.engine import open_engine
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -6,9 +6,9 @@ from typing import cast
 import pytest
 from pgmq.sqlalchemy_async_queue import PGMQueue
 
-from reservation_core.adapters.postgres.engine import open_engine
+from reservation_core.adapters.postgres.connection.engine import open_engine
+from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
 from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
-from reservation_core.adapters.postgres.wakeups import PostgresWakeups
 from reservation_core.ports.transactions import DatabaseUnavailableError
 
 

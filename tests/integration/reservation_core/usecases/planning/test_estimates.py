@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
+from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.adapters.postgres.jobs.job_views import JobViews
-from reservation_core.adapters.postgres.queries import statement
 from reservation_core.domain.errors import NotBookableError
 from reservation_core.domain.model import JobStatus, PodPhase
 from reservation_core.ports.jobs.reservations import JobView

@@ -8,7 +8,7 @@ import asyncpg
 import pytest
 from pgmq.sqlalchemy_async_queue import PGMQueue
 
-from reservation_core.adapters.postgres.engine import open_engine
+from reservation_core.adapters.postgres.connection.engine import open_engine
 from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
 from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWorkFactory
 

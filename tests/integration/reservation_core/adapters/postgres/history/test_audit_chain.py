@@ -16,9 +16,9 @@ import pytest
 from sqlalchemy.exc import DBAPIError
 
 from reservation_core.adapters.pgmq.queue import open_client
-from reservation_core.adapters.postgres.engine import open_engine
+from reservation_core.adapters.postgres.connection.engine import open_engine
+from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
 from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
-from reservation_core.adapters.postgres.wakeups import PostgresWakeups
 from reservation_core.domain.errors import ChainTrimmedError
 from reservation_core.domain.history.audit_chain import ChainCheck
 from reservation_core.domain.history.retention import HistoryKind, RetentionRules
@@ -42,9 +42,9 @@ RECORDED = "INSERT INTO events (at, actor, kind, subject) VALUES ($1, 'ada', 'no
 CHAINING = """
 import asyncio, sys
 from reservation_core.adapters.pgmq.queue import open_client
-from reservation_core.adapters.postgres.engine import open_engine
+from reservation_core.adapters.postgres.connection.engine import open_engine
 from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
-from reservation_core.adapters.postgres.wakeups import PostgresWakeups
+from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
 from reservation_core.usecases.history.audit_chain import chain_events
 
 async def run(url):

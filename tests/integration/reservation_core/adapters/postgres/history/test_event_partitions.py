@@ -10,10 +10,10 @@ import pytest
 from sqlalchemy.exc import DBAPIError
 
 from reservation_core.adapters.pgmq.queue import open_client
-from reservation_core.adapters.postgres import migrating
-from reservation_core.adapters.postgres.engine import open_engine
+from reservation_core.adapters.postgres.connection import migrating
+from reservation_core.adapters.postgres.connection.engine import open_engine
+from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
 from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
-from reservation_core.adapters.postgres.wakeups import PostgresWakeups
 from reservation_core.domain.history.retention import HistoryKind, RetentionRules
 from reservation_core.ports.history.retention import LockNotHadError
 from reservation_core.ports.transactions import UnitOfWorkFactory

@@ -10,9 +10,9 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from benchmarks.explaining import explain
+from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.adapters.postgres.history.retention import PostgresRetention
 from reservation_core.adapters.postgres.policy.usage import PostgresUsage
-from reservation_core.adapters.postgres.queries import statement
 from reservation_core.domain.history.retention import (
     RetentionRules,
     StillNeeded,

@@ -9,9 +9,9 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from reservation_core.adapters.pgmq.queue import open_client
-from reservation_core.adapters.postgres.engine import open_engine
+from reservation_core.adapters.postgres.connection.engine import open_engine
+from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
 from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
-from reservation_core.adapters.postgres.wakeups import PostgresWakeups
 from reservation_core.ports.transactions import DatabaseUnavailableError, HeldPods, UnitOfWorkFactory
 from tests.waiting import PATIENCE_S, eventually
 

@@ -4,7 +4,7 @@ import json
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from reservation_core.adapters.postgres import direct
+from reservation_core.adapters.postgres.connection import direct
 from tests.integration.reservation_core.adapters.postgres.conftest import Seed
 
 WORDS = {"status": "queued", "reason_code": "submitted", "reason": "x", "event_kind": "submitted", "now": Seed.now}

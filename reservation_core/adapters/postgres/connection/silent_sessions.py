@@ -14,7 +14,7 @@ from sqlalchemy import Row
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from reservation_core.adapters.postgres.queries import statement
+from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.ports.transactions import DatabaseUnavailableError
 
 _log = structlog.get_logger(__name__)

@@ -7,7 +7,7 @@ import asyncpg
 import pytest
 from sqlalchemy import make_url
 
-from reservation_core.adapters.postgres import migrating
+from reservation_core.adapters.postgres.connection import migrating
 
 BEFORE = "0022_missed_starts"
 INDEX = "reservations_ended_jobs"

@@ -13,8 +13,8 @@ from datetime import timedelta
 
 import asyncpg
 
-from reservation_core.adapters.postgres.driver_errors import told_as_unavailable
-from reservation_core.adapters.postgres.engine import open_connection
+from reservation_core.adapters.postgres.connection.driver_errors import told_as_unavailable
+from reservation_core.adapters.postgres.connection.engine import open_connection
 from reservation_core.ports.wakeups import Channel
 
 _REST_S = 0.004

@@ -8,8 +8,8 @@ import asyncpg
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from reservation_core.adapters.postgres import silent_sessions
-from reservation_core.adapters.postgres.engine import open_connection
+from reservation_core.adapters.postgres.connection import silent_sessions
+from reservation_core.adapters.postgres.connection.engine import open_connection
 from reservation_core.adapters.postgres.planning.planning import PostgresPlanning
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from tests.waiting import eventually

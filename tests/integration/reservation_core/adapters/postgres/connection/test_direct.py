@@ -9,8 +9,8 @@ from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from reservation_core.adapters.postgres import direct
-from reservation_core.adapters.postgres.engine import open_engine
+from reservation_core.adapters.postgres.connection import direct
+from reservation_core.adapters.postgres.connection.engine import open_engine
 from tests.integration.reservation_core.adapters.postgres.conftest import Seed
 
 DEATHS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, ConnectionError)

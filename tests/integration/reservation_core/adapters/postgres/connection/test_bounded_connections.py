@@ -12,12 +12,12 @@ from pgmq.sqlalchemy_async_queue import PGMQueue
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from reservation_core.adapters.postgres import bounded_connections, migrating
-from reservation_core.adapters.postgres.bounded_connections import SILENT_S, BoundedConnection
-from reservation_core.adapters.postgres.driver_errors import told_as_unavailable
-from reservation_core.adapters.postgres.engine import open_connection, open_engine
+from reservation_core.adapters.postgres.connection import bounded_connections, migrating
+from reservation_core.adapters.postgres.connection.bounded_connections import SILENT_S, BoundedConnection
+from reservation_core.adapters.postgres.connection.driver_errors import told_as_unavailable
+from reservation_core.adapters.postgres.connection.engine import open_connection, open_engine
+from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
 from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
-from reservation_core.adapters.postgres.wakeups import PostgresWakeups
 from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWork, UnitOfWorkFactory
 from reservation_core.runtime.settings import ApiSettings
 from tests.postgres_proxy import PostgresProxy

@@ -11,8 +11,8 @@ from typing import Any
 from benchmarks.explaining import Explained, explain
 from benchmarks.history import Past, Present, add_past, add_present, sum_up
 from benchmarks.history_reads import BY_KEY, repeated
-from reservation_core.adapters.postgres.engine import open_engine
-from reservation_core.adapters.postgres.queries import names
+from reservation_core.adapters.postgres.connection.engine import open_engine
+from reservation_core.adapters.postgres.connection.queries import names
 
 PRESENT = Present(nodes=25, users=50, running=100, active=50, waiting=300, bookings=1_000)
 PAST = Past(jobs=40_000, bookings=8_000, events=200_000)

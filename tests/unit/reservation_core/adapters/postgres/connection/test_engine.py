@@ -5,7 +5,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from reservation_core.adapters.postgres.engine import open_connection, open_engine
+from reservation_core.adapters.postgres.connection.engine import open_connection, open_engine
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from reservation_core.adapters.postgres.engine import open_engine
+from reservation_core.adapters.postgres.connection.engine import open_engine
+from reservation_core.adapters.postgres.connection.shared_clock import SharedClock
 from reservation_core.adapters.postgres.planning.planning import PostgresPlanning
-from reservation_core.adapters.postgres.shared_clock import SharedClock
 from reservation_core.domain.clock_steps import PATIENCE
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.settings import ExpirySettings

@@ -19,8 +19,8 @@ from sqlalchemy import Row
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from reservation_core.adapters.boot_time import seconds_since_boot
-from reservation_core.adapters.postgres.driver_errors import told_as_unavailable
-from reservation_core.adapters.postgres.queries import statement
+from reservation_core.adapters.postgres.connection.driver_errors import told_as_unavailable
+from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.domain.clock_steps import (
     HELD_AT_MOST,
     LONGEST_LEASE,

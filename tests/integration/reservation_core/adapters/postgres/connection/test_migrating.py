@@ -17,7 +17,7 @@ from sqlalchemy import make_url, text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
-from reservation_core.adapters.postgres import migrating
+from reservation_core.adapters.postgres.connection import migrating
 from tests.integration.reservation_core.adapters.postgres.conftest import Seed
 
 QUEUES = [
@@ -206,7 +206,7 @@ async def test_whether_a_database_is_migrated_is_seen_without_alembic(database_u
     program = (
         "import asyncio, sys\n"
         "from sqlalchemy.ext.asyncio import create_async_engine\n"
-        "from reservation_core.adapters.postgres import migrating\n"
+        "from reservation_core.adapters.postgres.connection import migrating\n"
         "async def main(url):\n"
         "    try:\n"
         "        await migrating.require_migrated(create_async_engine(url))\n"

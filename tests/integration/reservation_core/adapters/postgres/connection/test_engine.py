@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from reservation_core.adapters.postgres.engine import open_engine
+from reservation_core.adapters.postgres.connection.engine import open_engine
 
 
 async def test_no_error_shows_a_parameter(database_url: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import sqlalchemy
 
-SQL_FOLDER = Path(__file__).parents[0]
+SQL_FOLDER = Path(__file__).parents[1]
 
 _NAME = re.compile(r"--\s*name:\s*(?P<name>[a-z][a-z0-9_]*)\s*")
 

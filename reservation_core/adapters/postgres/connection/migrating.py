@@ -20,8 +20,8 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
-from reservation_core.adapters.postgres.driver_errors import sqlstate, told_as_unavailable
-from reservation_core.adapters.postgres.engine import engine_url, found_dead_soon
+from reservation_core.adapters.postgres.connection.driver_errors import sqlstate, told_as_unavailable
+from reservation_core.adapters.postgres.connection.engine import engine_url, found_dead_soon
 from reservation_core.ports.transactions import DatabaseUnavailableError
 
 OLDEST_SERVER = 15
@@ -53,7 +53,7 @@ class MigrationStatus:
 
 def migrations_folder() -> Path:
     """Where the revisions are: a package beside this one."""
-    folder = Path(__file__).resolve().parents[3] / "migrations"
+    folder = Path(__file__).resolve().parents[4] / "migrations"
     if (folder / "env.py").is_file():
         return folder
     raise MigrationError("The migrations are missing from this installation. Install gpu-dev-server again.")

@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 
 from reservation_core.adapters.pgmq.queue import open_client
-from reservation_core.adapters.postgres.engine import open_engine
+from reservation_core.adapters.postgres.connection.engine import open_engine
+from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
 from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
-from reservation_core.adapters.postgres.wakeups import PostgresWakeups
 from reservation_core.ports.wakeups import Channel
 from tests.waiting import PATIENCE_S, eventually
 

@@ -7,13 +7,13 @@ from sqlalchemy import URL, Connection, event, make_url
 from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from reservation_core.adapters.postgres.bounded_connections import (
+from reservation_core.adapters.postgres.connection.bounded_connections import (
     CONNECT_S,
     PROVE_S,
     STATEMENT_S,
     BoundedConnection,
 )
-from reservation_core.adapters.postgres.broken_transactions import drop_where_transactions_broke
+from reservation_core.adapters.postgres.connection.broken_transactions import drop_where_transactions_broke
 
 STATEMENT_OPTION = "statement_s"
 """The execution option that says how long a statement of a connection may take, in seconds."""

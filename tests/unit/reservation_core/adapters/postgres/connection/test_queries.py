@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from reservation_core.adapters.postgres import queries
+from reservation_core.adapters.postgres.connection import queries
 
 
 def test_a_file_holds_many_statements() -> None:

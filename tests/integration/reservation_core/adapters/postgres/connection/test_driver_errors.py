@@ -11,10 +11,10 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from reservation_core.adapters.postgres.driver_errors import told_as_unavailable
-from reservation_core.adapters.postgres.engine import open_connection, open_engine
+from reservation_core.adapters.postgres.connection.driver_errors import told_as_unavailable
+from reservation_core.adapters.postgres.connection.engine import open_connection, open_engine
+from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
 from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
-from reservation_core.adapters.postgres.wakeups import PostgresWakeups
 from reservation_core.ports.transactions import (
     DatabaseUnavailableError,
     StatementRefusedError,

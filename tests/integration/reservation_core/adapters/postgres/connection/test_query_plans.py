@@ -12,8 +12,8 @@ from typing import Any
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from reservation_core.adapters.postgres.engine import open_engine
-from reservation_core.adapters.postgres.queries import statement
+from reservation_core.adapters.postgres.connection.engine import open_engine
+from reservation_core.adapters.postgres.connection.queries import statement
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 

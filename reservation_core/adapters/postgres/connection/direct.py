@@ -14,7 +14,7 @@ from sqlalchemy.dialects import registry
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from reservation_core.adapters.postgres.queries import statement
+from reservation_core.adapters.postgres.connection.queries import statement
 
 
 async def fetch(connection: AsyncConnection, name: str, parameters: Mapping[str, Any]) -> list[Mapping[str, Any]]:
