@@ -17,7 +17,7 @@ from api_service.problems import ProblemError
 from reservation_core.domain.errors import IdempotencyConflictError
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
-from reservation_core.usecases.repeat import until_not_lost
+from reservation_core.usecases.repeat_lost_transactions import until_not_lost
 
 REPLAYED = "Idempotency-Replayed"
 _KEY = re.compile(r"[ -~]{1,255}")

@@ -26,7 +26,7 @@ from reservation_core.domain.changes import Event, PodsFinished, PodsGone
 from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.ports.queues import QueueName
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
-from reservation_core.usecases.changing import carry_out
+from reservation_core.usecases.carry_out import carry_out
 from reservation_core.usecases.planning.planner import Planner
 
 LONG = 1_000_000

@@ -11,7 +11,7 @@ from reservation_core.usecases.bookings.keep_bookings import BookingKeeping
 from reservation_core.usecases.bookings.waitlist import Waitlist
 from reservation_core.usecases.keep_calendar import keep_calendar
 from reservation_core.usecases.policy.usage import sum_up_given_back, sum_up_usage
-from reservation_core.usecases.spend import sum_up_refunds
+from reservation_core.usecases.spend_budgets import sum_up_refunds
 
 LOOK_EVERY_S = 1.0
 SERVE_AT_MOST_S = 0.25

@@ -40,7 +40,7 @@ from reservation_core.usecases.bookings.cancel import Reach, cancel_booking
 from reservation_core.usecases.bookings.change import change_booking
 from reservation_core.usecases.bookings.visible_bookings import view_owned_booking
 from reservation_core.usecases.rehearse import rehearse
-from reservation_core.usecases.repeat import until_not_lost
+from reservation_core.usecases.repeat_lost_transactions import until_not_lost
 
 _LIST = "bookings"
 _JSON = "application/json"

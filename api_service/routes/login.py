@@ -11,7 +11,7 @@ from api_service.services import Served
 from api_service.sign_in_counting import counted_sign_in
 from reservation_core.contracts.sign_in import SignedIn, SignIn
 from reservation_core.ports.people.proofs import ProofUnavailableError
-from reservation_core.usecases.repeat import until_not_lost
+from reservation_core.usecases.repeat_lost_transactions import until_not_lost
 
 router = APIRouter(prefix="/v1/login", tags=["tokens"])
 _LARGEST = 32 * 1024

@@ -18,7 +18,7 @@ from reservation_core.domain.bookings.maintenance import Window
 from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.nodes.maintenance import end_window, plan_window, preview_window, view_window
-from reservation_core.usecases.repeat import until_not_lost
+from reservation_core.usecases.repeat_lost_transactions import until_not_lost
 
 router = APIRouter(prefix="/v1/maintenance", tags=["operators"])
 

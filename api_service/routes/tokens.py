@@ -16,7 +16,7 @@ from reservation_core.contracts.tokens import TokenCreate, TokenCreated, TokenOu
 from reservation_core.ports.people.identities import TokenRecord
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.people import tokens
-from reservation_core.usecases.repeat import until_not_lost
+from reservation_core.usecases.repeat_lost_transactions import until_not_lost
 
 router = APIRouter(prefix="/v1/tokens", tags=["tokens"])
 

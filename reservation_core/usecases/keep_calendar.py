@@ -9,7 +9,7 @@ from reservation_core.usecases.bookings.keep_bookings import BookingKeeping, Boo
 from reservation_core.usecases.bookings.waitlist import Waitlist
 from reservation_core.usecases.nodes.maintenance import keep_windows, take_in_joined
 from reservation_core.usecases.people.disable_user import settle_disabled
-from reservation_core.usecases.repeat import until_not_lost
+from reservation_core.usecases.repeat_lost_transactions import until_not_lost
 
 
 @dataclass(frozen=True, slots=True)

@@ -241,18 +241,18 @@ FLOWS = (
     Mutant(
         "a change wakes no planner",
         "GPUs that come free wake the planner",
-        CODE + "changing.py",
+        CODE + "carry_out.py",
         "        uow.wake(Channel.GPU_JOBS)\n",
         "        pass\n",
-        (USECASES + "test_changing.py",),
+        (USECASES + "test_carry_out.py",),
     ),
     Mutant(
         "an end wakes nobody",
         "Pods that are to end wake those who end them",
-        CODE + "changing.py",
+        CODE + "carry_out.py",
         "        uow.wake(Channel.POD_OPERATIONS)\n",
         "        pass\n",
-        (USECASES + "test_changing.py",),
+        (USECASES + "test_carry_out.py",),
     ),
     Mutant(
         "a sign-in changes a role",
@@ -273,7 +273,7 @@ FLOWS = (
     Mutant(
         "a deadlock is an answer",
         "A request that the database ended in favour of others is done again",
-        CODE + "repeat.py",
+        CODE + "repeat_lost_transactions.py",
         "        except TransactionLostError:\n            continue\n",
         "        except TransactionLostError:\n            raise\n",
         ("tests/integration/api_service/test_deadlocks.py",),

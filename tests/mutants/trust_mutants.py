@@ -11,7 +11,7 @@ CHAIN = "tests/integration/reservation_core/adapters/postgres/history/test_audit
 CHAINING = "reservation_core/usecases/history/audit_chain.py"
 CHAIN_TABLES = "migrations/versions/0029_audit_chain.sql"
 BUDGETS = "tests/integration/api_service/test_token_budgets.py"
-SPENDING = "tests/integration/reservation_core/usecases/test_spend.py"
+SPENDING = "tests/integration/reservation_core/usecases/test_spend_budgets.py"
 BUDGET_SQL = "reservation_core/adapters/postgres/people/token_budgets.sql"
 BUDGET_TRIGGERS = "migrations/versions/0030_token_budgets.sql"
 

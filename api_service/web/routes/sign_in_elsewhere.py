@@ -22,7 +22,7 @@ from reservation_core.domain.people.sign_in import SignInMethod
 from reservation_core.ports.people.code_flow import Begun, CodeFlow
 from reservation_core.ports.people.proofs import ProofUnavailableError
 from reservation_core.usecases.people.sign_in import SignedInUser
-from reservation_core.usecases.repeat import until_not_lost
+from reservation_core.usecases.repeat_lost_transactions import until_not_lost
 
 _KEPT_S = 600
 _ANEW = "Open the sign-in page and begin anew."

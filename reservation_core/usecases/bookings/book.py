@@ -38,7 +38,7 @@ from reservation_core.usecases.bookings.booking_rules import (
     slots_near,
     this_minute,
 )
-from reservation_core.usecases.spend import spend
+from reservation_core.usecases.spend_budgets import spend
 
 ALONE_AFTER = 3
 TRIES = 6

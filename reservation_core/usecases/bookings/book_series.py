@@ -35,7 +35,7 @@ from reservation_core.usecases.bookings.booking_rules import (
     slots_near,
     this_minute,
 )
-from reservation_core.usecases.spend import spend
+from reservation_core.usecases.spend_budgets import spend
 
 DATES_WITH_SLOTS = 5
 """For how many dates that can't be had the nearest slots are looked for."""

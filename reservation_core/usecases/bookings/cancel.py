@@ -12,7 +12,7 @@ from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.bookings.book import told
 from reservation_core.usecases.bookings.visible_bookings import lock_owned_bookings, view_owned_booking
-from reservation_core.usecases.changing import carry_out
+from reservation_core.usecases.carry_out import carry_out
 
 Reach = Literal["this", "following", "all"]
 """Which bookings of a series: this one, this and those after it, or all that are not over."""

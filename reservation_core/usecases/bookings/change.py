@@ -48,7 +48,7 @@ from reservation_core.usecases.bookings.booking_rules import (
     timing,
 )
 from reservation_core.usecases.bookings.visible_bookings import lock_owned_bookings, view_owned_booking
-from reservation_core.usecases.spend import spend
+from reservation_core.usecases.spend_budgets import spend
 
 MOVED = "booking_moved"
 CHANGED = "booking_changed"

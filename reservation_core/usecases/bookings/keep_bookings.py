@@ -30,7 +30,7 @@ from reservation_core.ports.ids import IdSource
 from reservation_core.ports.jobs.reservations import NewReservation
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
-from reservation_core.usecases.changing import carry_out
+from reservation_core.usecases.carry_out import carry_out
 from reservation_core.usecases.jobs.submit import ACCEPTED
 
 _BATCH = 200

@@ -7,7 +7,7 @@ from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.ports.jobs.reservations import JobView
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.transactions import UnitOfWork
-from reservation_core.usecases.changing import carry_out
+from reservation_core.usecases.carry_out import carry_out
 from reservation_core.usecases.jobs.visible_jobs import lock_owned, view_owned
 
 

@@ -8,10 +8,10 @@ from reservation_core.domain.people.token_budgets import ask_for
 from reservation_core.ports.jobs.reservations import JobView
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.transactions import UnitOfWork
-from reservation_core.usecases.changing import carry_out
+from reservation_core.usecases.carry_out import carry_out
 from reservation_core.usecases.jobs.permit import lock_owner, permit_extension
 from reservation_core.usecases.jobs.visible_jobs import lock_owned, view_owned
-from reservation_core.usecases.spend import spend
+from reservation_core.usecases.spend_budgets import spend
 
 
 async def extend(

@@ -21,8 +21,8 @@ from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.transactions import UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.jobs.permit import permit_ever
-from reservation_core.usecases.repeat import until_not_lost
-from reservation_core.usecases.spend import spend
+from reservation_core.usecases.repeat_lost_transactions import until_not_lost
+from reservation_core.usecases.spend_budgets import spend
 
 ACCEPTED = Reason(ReasonCode.SUBMITTED, "Accepted; it will be planned in a moment.")
 

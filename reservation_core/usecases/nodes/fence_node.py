@@ -17,7 +17,7 @@ from reservation_core.ports.nodes.inventory import NodeView
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
-from reservation_core.usecases.changing import carry_out
+from reservation_core.usecases.carry_out import carry_out
 from reservation_core.usecases.people.users import require_admin
 
 

@@ -19,9 +19,9 @@ from reservation_core.ports.people.belongings import Belonging
 from reservation_core.ports.people.identities import Principal, UserRecord
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.usecases.bookings.book import told
-from reservation_core.usecases.changing import carry_out
+from reservation_core.usecases.carry_out import carry_out
 from reservation_core.usecases.people.users import require_admin, unknown_user
-from reservation_core.usecases.repeat import until_not_lost
+from reservation_core.usecases.repeat_lost_transactions import until_not_lost
 
 MOST_SHOWN = 1000
 SETTLES = timedelta(minutes=2)

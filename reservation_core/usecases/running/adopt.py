@@ -22,7 +22,7 @@ from reservation_core.ports.jobs.reservations import UnknownCardError
 from reservation_core.ports.jobs.unknown_pods import UnknownPod
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
-from reservation_core.usecases.changing import carry_out
+from reservation_core.usecases.carry_out import carry_out
 from reservation_core.usecases.nodes.fence_node import without_power
 
 NOT_IN_LEDGER = "The ledger has no reservation of this name."

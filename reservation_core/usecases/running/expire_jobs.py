@@ -16,7 +16,7 @@ from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster, ClusterUnavailableError
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
-from reservation_core.usecases.changing import carry_out
+from reservation_core.usecases.carry_out import carry_out
 
 _BATCH = 500
 Finder = Callable[[UnitOfWork, datetime], Awaitable[list[str]]]

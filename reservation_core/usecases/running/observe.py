@@ -20,7 +20,7 @@ from reservation_core.ports.cluster import Cluster, ClusterUnavailableError
 from reservation_core.ports.queues import QueueName
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
-from reservation_core.usecases.changing import carry_out
+from reservation_core.usecases.carry_out import carry_out
 
 _LOOKS_AT_ONCE = 8
 

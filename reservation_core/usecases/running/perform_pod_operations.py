@@ -20,7 +20,7 @@ from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster, PodNotNowError, PodRefusedError
 from reservation_core.ports.queues import NotYetError
 from reservation_core.ports.transactions import HeldPods, UnitOfWorkFactory
-from reservation_core.usecases.changing import carry_out
+from reservation_core.usecases.carry_out import carry_out
 from reservation_core.usecases.nodes.fence_node import without_power
 from reservation_core.usecases.running.keep_log_tails import keep_tails
 from reservation_core.usecases.running.pod_calls import call_all

@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError
 
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.people.web_sessions import open_session
-from reservation_core.usecases.spend import sum_up_refunds
+from reservation_core.usecases.spend_budgets import sum_up_refunds
 from tests.integration.api_service.calendars import add_nodes, asked, at, booked, execute
 from tests.integration.api_service.people import JOB, submitted
 from tests.integration.api_service.test_token_scopes import client, made

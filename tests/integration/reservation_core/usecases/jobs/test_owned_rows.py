@@ -12,7 +12,7 @@ from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.model import JobStatus
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.bookings.cancel import cancel_booking
-from reservation_core.usecases.changing import carry_out
+from reservation_core.usecases.carry_out import carry_out
 from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.jobs.extend import extend
 from tests.clocks import START

@@ -17,7 +17,7 @@ from reservation_core.domain.notices import Notice, NoticeChannel, NoticeKind, T
 from reservation_core.ports.people.notices import Destination, NeverTakenError, NoticeTarget, NotTakenError
 from reservation_core.ports.queues import HopelessError, NotYetError, QueuedMessage, QueueName, TryAgainError
 from reservation_core.usecases.bookings.change import change_booking
-from reservation_core.usecases.changing import carry_out
+from reservation_core.usecases.carry_out import carry_out
 from reservation_core.usecases.people import notice_preferences, notice_targets
 from reservation_core.usecases.people.deliver_notices import Deliveries, DeliveryRules
 from tests.clocks import START

@@ -18,7 +18,7 @@ from reservation_core.usecases.bookings.change import change_booking
 from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.jobs.extend import extend
 from reservation_core.usecases.jobs.submit import submit_on_budget
-from reservation_core.usecases.spend import sum_up_refunds
+from reservation_core.usecases.spend_budgets import sum_up_refunds
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, MINUTE, BookingWorld
 from tests.integration.reservation_core.usecases.world import LONGEST, pod
