@@ -5,7 +5,7 @@ import sys
 
 from admission_webhook import certs, serve
 from reservation_core.runtime.programs import settings_told
-from reservation_core.runtime.settings import CommonSettings
+from reservation_core.runtime.settings.components import CommonSettings
 
 
 def main(arguments: list[str]) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from reservation_core.domain.network.serving_certificates import RenewalRules
 from reservation_core.runtime.programs import run_with_settings
-from reservation_core.runtime.settings import CommonSettings
+from reservation_core.runtime.settings.components import CommonSettings
 from reservation_core.runtime.shutdown import stop_on_signals
 from reservation_core.runtime.webhook_certificates import KeptSecret, keep_secret, write_files
 

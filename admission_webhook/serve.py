@@ -23,7 +23,7 @@ from reservation_core.runtime.http_collector import HttpCollector
 from reservation_core.runtime.programs import run_with_settings
 from reservation_core.runtime.serving import QuietServer, address_of, open_socket, quiet_config
 from reservation_core.runtime.serving_certificate import ServingCertificate
-from reservation_core.runtime.settings_webhook import WebhookSettings
+from reservation_core.runtime.settings.webhook import WebhookSettings
 from reservation_core.runtime.shutdown import stop_on_signals
 from reservation_core.runtime.webhook_reviewers import open_reviewers
 

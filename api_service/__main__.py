@@ -13,7 +13,7 @@ from reservation_core.runtime.companions import beside
 from reservation_core.runtime.policy_file import take_over
 from reservation_core.runtime.programs import run_with_settings, settings_told
 from reservation_core.runtime.reading import open_reads
-from reservation_core.runtime.settings import ApiSettings
+from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.shutdown import stop_on_signals
 from reservation_core.runtime.wiring import open_runtime
 

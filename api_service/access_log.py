@@ -20,8 +20,8 @@ from api_service import headers
 from reservation_core.domain.network.client_addresses import address_of_client, trusted_networks
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.people.identities import Principal
-from reservation_core.runtime.settings import ApiSettings
-from reservation_core.runtime.settings_error import SettingsError
+from reservation_core.runtime.settings.components import ApiSettings
+from reservation_core.runtime.settings.error import SettingsError
 
 EVERY_S = 0.5
 MOST_LINES = 20_000

@@ -42,7 +42,7 @@ from api_service.routes import (
 from api_service.services import Services
 from api_service.web.site import Site
 from reservation_core.ports.transactions import Reads
-from reservation_core.runtime.settings import ApiSettings
+from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.sign_in import SigningIn
 from reservation_core.runtime.wiring import Runtime
 

@@ -22,8 +22,8 @@ from reservation_core.runtime.health import serve_beside
 from reservation_core.runtime.http_collector import HttpCollector
 from reservation_core.runtime.serving import QuietServer, address_of, open_socket, quiet_config
 from reservation_core.runtime.serving_certificate import ServingCertificate
-from reservation_core.runtime.settings import ApiSettings
-from reservation_core.runtime.settings_error import SettingsError
+from reservation_core.runtime.settings.components import ApiSettings
+from reservation_core.runtime.settings.error import SettingsError
 
 STOP_PATIENCE_S = 10
 IDLE_S = 120

@@ -10,7 +10,7 @@ from typing import assert_never
 
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
-from reservation_core.runtime.settings import Holders
+from reservation_core.runtime.settings.components import Holders
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from api_service.problems import ProblemError
 from reservation_core.domain.network.client_addresses import source_of, trusted_networks
 from reservation_core.domain.people.token_buckets import Pace, TokenBuckets, whole_seconds
 from reservation_core.ports.people.identities import Principal
-from reservation_core.runtime.settings import ApiSettings
+from reservation_core.runtime.settings.components import ApiSettings
 
 MOST_ADDRESSES = 20_000
 _FORWARDED = b"x-forwarded-for"

@@ -6,7 +6,7 @@ from functools import partial
 
 from availability_updater.update import run_once
 from reservation_core.runtime.programs import run_program
-from reservation_core.runtime.settings import NodeAgentSettings, UpdaterSettings
+from reservation_core.runtime.settings.components import NodeAgentSettings, UpdaterSettings
 from reservation_core.runtime.wiring import open_runtime
 
 

@@ -18,7 +18,7 @@ from gpu_admission.metrics import Call, CallOutcome, ExtenderMetrics
 from gpu_admission.questions import Answer, CallAnswers, CallAtWork, ExtenderCondition
 from gpu_admission.version import versions
 from pod_scheduling.ports.extender import BindRefusedError, Extender
-from reservation_core.runtime.settings_admission import VolcanoShape
+from reservation_core.runtime.settings.admission import VolcanoShape
 
 SERVICE = "gpu-admission"
 _log = structlog.get_logger(__name__)

@@ -12,9 +12,9 @@ from gpu_admission import flag_values
 from gpu_admission.go_flags import Flag, read_flags
 from reservation_core.domain.cards.placement_policies import DEFAULT_POLICY
 from reservation_core.runtime.log_files import LogPlaces
-from reservation_core.runtime.settings import LogLevel
-from reservation_core.runtime.settings_admission import AdmissionSettings
-from reservation_core.runtime.settings_error import SettingsError
+from reservation_core.runtime.settings.admission import AdmissionSettings
+from reservation_core.runtime.settings.components import LogLevel
+from reservation_core.runtime.settings.error import SettingsError
 
 _DEBUG_FROM = 4
 """From this klog level on every answer is logged: what Kubernetes' own components call debugging."""

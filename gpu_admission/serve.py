@@ -25,8 +25,8 @@ from reservation_core.runtime.http_collector import HttpCollector
 from reservation_core.runtime.loops import Loops
 from reservation_core.runtime.serving import QuietServer, address_of, open_socket, quiet_config
 from reservation_core.runtime.serving_certificate import ServingCertificate
-from reservation_core.runtime.settings_admission import AdmissionRules, AdmissionSettings
-from reservation_core.runtime.settings_http import HttpSettings
+from reservation_core.runtime.settings.admission import AdmissionRules, AdmissionSettings
+from reservation_core.runtime.settings.http import HttpSettings
 
 _STOP_PATIENCE_S = 10
 _BACKLOG = 2048

@@ -14,7 +14,7 @@ from reservation_core.runtime.garbage import calm_garbage_collector
 from reservation_core.runtime.map_scheduling import run_map_scheduler
 from reservation_core.runtime.programs import run_with_settings, settings_told
 from reservation_core.runtime.serving import QuietServer, address_of, open_socket, quiet_config
-from reservation_core.runtime.settings_scheduler import SchedulerSettings
+from reservation_core.runtime.settings.scheduler import SchedulerSettings
 from reservation_core.runtime.shutdown import stop_on_signals
 
 PROGRAM = "gpu_scheduler"

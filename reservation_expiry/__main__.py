@@ -6,7 +6,7 @@ from contextlib import nullcontext
 
 from reservation_core.runtime.companions import beside
 from reservation_core.runtime.programs import run_with_settings, settings_told
-from reservation_core.runtime.settings import ExpirySettings
+from reservation_core.runtime.settings.components import ExpirySettings
 from reservation_core.runtime.shutdown import stop_on_signals
 from reservation_core.runtime.wiring import open_runtime
 from reservation_expiry.expire import run_once, watch

@@ -9,8 +9,8 @@ import structlog
 from reservation_core.domain.bookings.life import BookingRules
 from reservation_core.domain.jobs.repeated_asking import AskedAgain
 from reservation_core.runtime.retention import remove_old_once
-from reservation_core.runtime.settings import ClusterKind, ExpirySettings
-from reservation_core.runtime.settings_error import SettingsError
+from reservation_core.runtime.settings.components import ClusterKind, ExpirySettings
+from reservation_core.runtime.settings.error import SettingsError
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.bookings.keep_bookings import BookingKeeping
 from reservation_core.usecases.bookings.waitlist import Waitlist

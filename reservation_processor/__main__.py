@@ -7,7 +7,7 @@ from reservation_core.runtime.companions import beside
 from reservation_core.runtime.cron_jobs import watched_cron_jobs
 from reservation_core.runtime.health import serve_health
 from reservation_core.runtime.programs import run_program
-from reservation_core.runtime.settings import ProcessorSettings
+from reservation_core.runtime.settings.components import ProcessorSettings
 from reservation_core.runtime.shutdown import stop_on_signals
 from reservation_core.runtime.wiring import open_runtime
 from reservation_processor.process import run

@@ -5,7 +5,7 @@ from dataclasses import asdict
 import structlog
 
 from reservation_core.domain.bookings.life import BookingRules
-from reservation_core.runtime.settings import ProcessorSettings
+from reservation_core.runtime.settings.components import ProcessorSettings
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.bookings.keep_bookings import BookingKeeping
 from reservation_core.usecases.bookings.waitlist import Waitlist

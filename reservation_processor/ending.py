@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import structlog
 
 from reservation_core.domain.jobs.repeated_asking import AskedAgain
-from reservation_core.runtime.settings import ProcessorSettings
+from reservation_core.runtime.settings.components import ProcessorSettings
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.repeat_lost_transactions import until_not_lost
 from reservation_core.usecases.running.expire_jobs import RepairRules, end_due, repair_stuck

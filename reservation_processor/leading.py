@@ -17,7 +17,7 @@ from reservation_core.ports.wakeups import Channel, Subscription
 from reservation_core.runtime.companions import beside
 from reservation_core.runtime.loops import PATIENCE_S, Loop
 from reservation_core.runtime.retention import remove_old_once
-from reservation_core.runtime.settings import ProcessorSettings, UnknownPodRule
+from reservation_core.runtime.settings.components import ProcessorSettings, UnknownPodRule
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.history.retention import RetentionWalk
 from reservation_core.usecases.planning.planner import Planner, PlannerRules

@@ -8,7 +8,7 @@ from reservation_core.ports.queues import QueueName
 from reservation_core.ports.wakeups import Channel
 from reservation_core.runtime.consumer import Consumer, ConsumerRules
 from reservation_core.runtime.pacing import TokenBucket
-from reservation_core.runtime.settings_notices import NoticeSettings
+from reservation_core.runtime.settings.notices import NoticeSettings
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.people.deliver_notices import Deliveries, DeliveryRules
 

@@ -14,7 +14,7 @@ from reservation_core.runtime.consumer import Consumer, ConsumerRules
 from reservation_core.runtime.garbage import calm_garbage_collector
 from reservation_core.runtime.notices import notice_senders
 from reservation_core.runtime.pacing import TokenBucket
-from reservation_core.runtime.settings import ProcessorSettings
+from reservation_core.runtime.settings.components import ProcessorSettings
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.running.create_pods_together import create_together
 from reservation_core.usecases.running.perform_pod_operations import LaunchRules, perform

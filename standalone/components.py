@@ -13,7 +13,7 @@ import structlog
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.loops import Loop, Loops
-from reservation_core.runtime.settings_error import SettingsError
+from reservation_core.runtime.settings.error import SettingsError
 
 CAN_NOT_START_S = 1.0
 """A component that fails within this time of its first start can't start; later it has worked, and is started again."""

@@ -11,8 +11,8 @@ from sqlalchemy.engine import make_url
 from reservation_core.adapters.postgres.embedded.errors import EmbeddedPostgresError
 from reservation_core.adapters.postgres.embedded.layout import packaged_binaries
 from reservation_core.runtime.database import operators_database
-from reservation_core.runtime.settings import CommonSettings
-from reservation_core.runtime.settings_error import SettingsError
+from reservation_core.runtime.settings.components import CommonSettings
+from reservation_core.runtime.settings.error import SettingsError
 
 
 def open_psql(arguments: list[str]) -> int:

@@ -28,7 +28,7 @@ from reservation_core.runtime.loops import Loop
 from reservation_core.runtime.policy_file import take_over
 from reservation_core.runtime.reading import open_reads
 from reservation_core.runtime.sealing_keys import ensure_key_file
-from reservation_core.runtime.settings import ClusterKind, StandaloneSettings
+from reservation_core.runtime.settings.components import ClusterKind, StandaloneSettings
 from reservation_core.runtime.shutdown import stop_on_signals
 from reservation_core.runtime.start_waiting import StopAskedError, once_there
 from reservation_core.runtime.wiring import Runtime, open_runtime

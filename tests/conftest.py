@@ -22,7 +22,7 @@ from pytest_postgresql.executors import NoopExecutor
 
 from reservation_core.adapters.postgres.connection.migrating import upgrade
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
-from reservation_core.runtime.settings import StandaloneSettings
+from reservation_core.runtime.settings.components import StandaloneSettings
 from reservation_core.runtime.wiring import Runtime
 from tests.leftovers import end_orderly_when_told_to, folder_in_memory, own_folder
 from tests.pods import end_all_pods

@@ -23,7 +23,7 @@ from aiohttp import web
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
-from reservation_core.runtime.settings_auth import AuthSettings
+from reservation_core.runtime.settings.auth import AuthSettings
 from tests.receivers import Receiver, certificates, receiving
 
 STS = "sts.amazonaws.com"

@@ -21,9 +21,9 @@ from reservation_core.domain.cards.gpu_types import TypeWords
 from reservation_core.runtime.companions import beside
 from reservation_core.runtime.loops import Loops
 from reservation_core.runtime.owners_file import OwnersFile
-from reservation_core.runtime.settings_enforcement import BookingEnforcement
-from reservation_core.runtime.settings_error import SettingsError
-from reservation_core.runtime.settings_webhook import WebhookSettings
+from reservation_core.runtime.settings.enforcement import BookingEnforcement
+from reservation_core.runtime.settings.error import SettingsError
+from reservation_core.runtime.settings.webhook import WebhookSettings
 
 _PREFIX = "GPU_DEV_WEBHOOK__"
 _LARGEST_TOKEN = 1024

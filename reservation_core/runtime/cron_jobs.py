@@ -11,8 +11,8 @@ from prometheus_client.registry import Collector
 from reservation_core.runtime.companions import beside
 from reservation_core.runtime.lease_namespace import lease_namespace
 from reservation_core.runtime.loops import Loops
-from reservation_core.runtime.settings import ProcessorSettings
-from reservation_core.runtime.settings_error import SettingsError
+from reservation_core.runtime.settings.components import ProcessorSettings
+from reservation_core.runtime.settings.error import SettingsError
 
 _LOOK_EVERY_S = 30.0
 

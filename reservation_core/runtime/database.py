@@ -32,8 +32,8 @@ from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.database_urls import database_url_of
 from reservation_core.runtime.first_administrator import ensure_first_administrator, read_token
-from reservation_core.runtime.settings import CommonSettings
-from reservation_core.runtime.settings_error import SettingsError
+from reservation_core.runtime.settings.components import CommonSettings
+from reservation_core.runtime.settings.error import SettingsError
 
 _BETWEEN_S = 2.0
 _LONGEST_S = 86_400.0

@@ -4,8 +4,8 @@ from pydantic import SecretStr
 from sqlalchemy.exc import ArgumentError
 
 from reservation_core.adapters.postgres.connection.engine import engine_url
-from reservation_core.runtime.settings import CommonSettings
-from reservation_core.runtime.settings_error import SettingsError
+from reservation_core.runtime.settings.components import CommonSettings
+from reservation_core.runtime.settings.error import SettingsError
 
 
 def database_url_of(settings: CommonSettings) -> str:

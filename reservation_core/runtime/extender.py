@@ -34,8 +34,8 @@ from reservation_core.runtime.companions import beside
 from reservation_core.runtime.kubernetes import open_transport
 from reservation_core.runtime.lease_namespace import lease_namespace
 from reservation_core.runtime.loops import Loops
-from reservation_core.runtime.settings_admission import AdmissionSettings, ShareCards
-from reservation_core.runtime.settings_error import SettingsError
+from reservation_core.runtime.settings.admission import AdmissionSettings, ShareCards
+from reservation_core.runtime.settings.error import SettingsError
 
 if TYPE_CHECKING:
     from reservation_core.runtime.ledger_holdings import HoldingsReading

@@ -6,7 +6,7 @@ from pathlib import Path
 from reservation_core.domain.model import Role
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.transactions import UnitOfWorkFactory
-from reservation_core.runtime.settings_error import SettingsError
+from reservation_core.runtime.settings.error import SettingsError
 
 ADMINISTRATOR = "admin"
 _TOKEN_NAME = "the installation's first token"  # noqa: S105 -- a name, not a secret

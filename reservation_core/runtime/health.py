@@ -19,7 +19,7 @@ from reservation_core.runtime.bounded_protocol import ServerBounds
 from reservation_core.runtime.loop_metrics import LoopCollector
 from reservation_core.runtime.loops import PATIENCE_S, Loops
 from reservation_core.runtime.serving import QuietServer, address_of, open_socket, quiet_config
-from reservation_core.runtime.settings_http import HttpSettings
+from reservation_core.runtime.settings.http import HttpSettings
 
 _ANSWER_S = 3
 _STOP_PATIENCE_S = 2

@@ -12,7 +12,7 @@ from reservation_core.adapters.kubernetes.pods.built_pods import PodRules
 from reservation_core.adapters.kubernetes.pods.gpu_attaching import GpuAttach, GpuPin
 from reservation_core.adapters.kubernetes.pods.pod_defaults import read_pod_defaults
 from reservation_core.ports.clock import Clock
-from reservation_core.runtime.settings import CommonSettings
+from reservation_core.runtime.settings.components import CommonSettings
 
 
 def open_kubernetes(settings: CommonSettings, clock: Clock) -> KubernetesCluster:

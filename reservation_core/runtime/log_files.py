@@ -10,7 +10,7 @@ from typing import Literal
 
 from structlog.stdlib import ProcessorFormatter
 
-from reservation_core.runtime.settings_error import SettingsError
+from reservation_core.runtime.settings.error import SettingsError
 
 _FILE_BYTES = 100 * 2**20
 _FILES_KEPT = 9

@@ -13,7 +13,7 @@ import structlog
 from structlog.typing import Processor
 
 from reservation_core.runtime.log_files import FinishedOrForeign, HandlerLogger
-from reservation_core.runtime.settings import CommonSettings
+from reservation_core.runtime.settings.components import CommonSettings
 
 _LEVELS = {"DEBUG": logging.DEBUG, "INFO": logging.INFO, "WARNING": logging.WARNING, "ERROR": logging.ERROR}
 

@@ -20,8 +20,8 @@ from reservation_core.runtime.companions import beside
 from reservation_core.runtime.kubernetes import open_transport
 from reservation_core.runtime.lease_namespace import lease_namespace
 from reservation_core.runtime.loops import Loops
-from reservation_core.runtime.settings_error import SettingsError
-from reservation_core.runtime.settings_scheduler import SchedulerSettings
+from reservation_core.runtime.settings.error import SettingsError
+from reservation_core.runtime.settings.scheduler import SchedulerSettings
 
 if TYPE_CHECKING:
     from reservation_core.runtime.promised_cards import PromisedCards

@@ -7,8 +7,8 @@ from reservation_core.adapters.kubernetes.nodes.node_agent import NodeAgent, Nod
 from reservation_core.adapters.local.inventory import BadGpusSettingError, LocalInventory
 from reservation_core.runtime.kubernetes import open_transport
 from reservation_core.runtime.loops import Loops
-from reservation_core.runtime.settings import NodeAgentSettings
-from reservation_core.runtime.settings_error import SettingsError
+from reservation_core.runtime.settings.components import NodeAgentSettings
+from reservation_core.runtime.settings.error import SettingsError
 from reservation_core.runtime.shutdown import stop_on_signals
 
 

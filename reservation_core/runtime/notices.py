@@ -7,9 +7,9 @@ from reservation_core.domain.network.egress import egress_rules
 from reservation_core.domain.notices import NoticeChannel
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.people.notices import NoticeSender, NoticeSenders
-from reservation_core.runtime.settings import ProcessorSettings
-from reservation_core.runtime.settings_error import SettingsError
-from reservation_core.runtime.settings_notices import NoticeSettings
+from reservation_core.runtime.settings.components import ProcessorSettings
+from reservation_core.runtime.settings.error import SettingsError
+from reservation_core.runtime.settings.notices import NoticeSettings
 
 
 def notice_senders(settings: ProcessorSettings, clock: Clock) -> NoticeSenders:

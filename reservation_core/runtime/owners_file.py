@@ -20,7 +20,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pod_scheduling.domain.enforcement.pod_owners import OwnerRules
-from reservation_core.runtime.settings_error import SettingsError
+from reservation_core.runtime.settings.error import SettingsError
 
 _LARGEST = 2**20
 _log = structlog.get_logger(__name__)

@@ -24,8 +24,8 @@ from reservation_core.runtime.companions import beside
 from reservation_core.runtime.kubernetes import open_transport
 from reservation_core.runtime.lease_namespace import lease_namespace
 from reservation_core.runtime.loops import Loop, Loops
-from reservation_core.runtime.settings import ExpirySettings
-from reservation_core.runtime.settings_error import SettingsError
+from reservation_core.runtime.settings.components import ExpirySettings
+from reservation_core.runtime.settings.error import SettingsError
 from reservation_core.usecases.pods.end_pods import PodEnder, PodEndReport, PodEndRules
 
 _CONTROLLER = "reservation-expiry"

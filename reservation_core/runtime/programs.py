@@ -14,8 +14,8 @@ from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.log_files import LogPlaces
 from reservation_core.runtime.logs import configure
 from reservation_core.runtime.open_files import raise_open_files
-from reservation_core.runtime.settings import CommonSettings
-from reservation_core.runtime.settings_error import SettingsError
+from reservation_core.runtime.settings.components import CommonSettings
+from reservation_core.runtime.settings.error import SettingsError
 from reservation_core.runtime.start_waiting import StopAskedError
 
 S = TypeVar("S", bound=CommonSettings)

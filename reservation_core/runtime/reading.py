@@ -39,7 +39,7 @@ from reservation_core.runtime.companions import beside
 from reservation_core.runtime.database_urls import readable_url
 from reservation_core.runtime.loops import Loop
 from reservation_core.runtime.sealing_keys import sealing_of
-from reservation_core.runtime.settings import ApiSettings
+from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime
 
 LOOK_EVERY_S = 1.0

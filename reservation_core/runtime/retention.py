@@ -2,7 +2,7 @@
 
 import structlog
 
-from reservation_core.runtime.settings import KeepingSettings
+from reservation_core.runtime.settings.components import KeepingSettings
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.history.retention import RetentionReport, RetentionWalk, remove_old
 

@@ -7,8 +7,8 @@ import secrets
 from pathlib import Path
 
 from reservation_core.adapters.postgres.sealing import KEY_BYTES, Sealing
-from reservation_core.runtime.settings import CommonSettings
-from reservation_core.runtime.settings_error import SettingsError
+from reservation_core.runtime.settings.components import CommonSettings
+from reservation_core.runtime.settings.error import SettingsError
 
 _SETTING = "GPU_DEV_SEAL_KEY_FILE"
 _MOST_BYTES = 64 * 1024

@@ -11,7 +11,7 @@ import uvicorn
 from reservation_core.domain.network.client_addresses import Network
 from reservation_core.runtime.bounded_listener import BoundedListener
 from reservation_core.runtime.bounded_protocol import BoundedProtocol, ServerBounds
-from reservation_core.runtime.settings_error import SettingsError
+from reservation_core.runtime.settings.error import SettingsError
 
 
 class ListenError(SettingsError):

@@ -11,9 +11,9 @@ from reservation_core.domain.people.aws_signed_requests import AwsRules
 from reservation_core.domain.people.sign_in import SignInMethod
 from reservation_core.ports.people.code_flow import CodeFlow
 from reservation_core.ports.people.proofs import CheckedProof
-from reservation_core.runtime.settings import ApiSettings
-from reservation_core.runtime.settings_auth import AuthSettings
-from reservation_core.runtime.settings_error import SettingsError
+from reservation_core.runtime.settings.auth import AuthSettings
+from reservation_core.runtime.settings.components import ApiSettings
+from reservation_core.runtime.settings.error import SettingsError
 from reservation_core.runtime.sign_in_file import SignInFile, read_sign_in_file
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.people.sign_in import SignInDesk, SignInPolicy

@@ -35,7 +35,7 @@ from reservation_core.domain.model import Role
 from reservation_core.domain.people.id_tokens import ALGORITHMS, IssuerRules
 from reservation_core.domain.people.sign_in import SignInMethod, SignInRule
 from reservation_core.domain.user_names import LONGEST_USER_NAME
-from reservation_core.runtime.settings_error import SettingsError
+from reservation_core.runtime.settings.error import SettingsError
 
 _LARGEST = 2**20
 _MOST = 1000

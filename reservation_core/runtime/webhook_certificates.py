@@ -27,8 +27,8 @@ from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.serving_certificates import ChangedMeanwhileError
 from reservation_core.runtime.kubernetes import open_transport
 from reservation_core.runtime.loops import Loops
-from reservation_core.runtime.settings import CommonSettings
-from reservation_core.runtime.settings_error import SettingsError
+from reservation_core.runtime.settings.components import CommonSettings
+from reservation_core.runtime.settings.error import SettingsError
 from reservation_core.usecases.keep_certificates import keep_certificates
 
 MANIFEST = "webhook-tls-secret.yaml"

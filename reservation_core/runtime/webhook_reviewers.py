@@ -9,7 +9,7 @@ from pod_scheduling.ports.reviewers import PodReviewer
 from pod_scheduling.usecases.maps.review_pod import MapReviewer, VisibleCardsReviewer
 from reservation_core.runtime.booking_reviews import EnforcementTold, open_booking_reviewer
 from reservation_core.runtime.loops import Loops
-from reservation_core.runtime.settings_webhook import WebhookSettings
+from reservation_core.runtime.settings.webhook import WebhookSettings
 
 MUTATE = "/mutate"
 ENFORCE = "/enforce"

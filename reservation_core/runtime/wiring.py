@@ -28,8 +28,8 @@ from reservation_core.runtime.database_urls import database_url_of
 from reservation_core.runtime.loops import Loops
 from reservation_core.runtime.open_files import soft_limit_before
 from reservation_core.runtime.sealing_keys import sealing_of
-from reservation_core.runtime.settings import ClusterKind, CommonSettings
-from reservation_core.runtime.settings_error import SettingsError
+from reservation_core.runtime.settings.components import ClusterKind, CommonSettings
+from reservation_core.runtime.settings.error import SettingsError
 from reservation_core.runtime.start_waiting import once_there
 
 

@@ -12,7 +12,7 @@ from typing import Any, get_args
 import yaml
 from pydantic import BaseModel
 
-from reservation_core.runtime.settings import (
+from reservation_core.runtime.settings.components import (
     ApiSettings,
     CommonSettings,
     ExpirySettings,

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from reservation_core.adapters.kubernetes.pods.pod_defaults import PodDefaults
-from reservation_core.runtime.settings import (
+from reservation_core.runtime.settings.components import (
     ApiSettings,
     CommonSettings,
     ExpirySettings,

@@ -7,8 +7,8 @@ from typing import Any
 import helm_python
 import pytest
 
-from reservation_core.runtime.settings_auth import AuthSettings
-from reservation_core.runtime.settings_web import WebSettings
+from reservation_core.runtime.settings.auth import AuthSettings
+from reservation_core.runtime.settings.web import WebSettings
 from tests.chart.dev_server_values import ALL_ON, VALUES, containers, over, rendered, rules_of, templates, variables
 from tests.chart.rendering import one
 

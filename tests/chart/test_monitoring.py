@@ -19,7 +19,7 @@ from reservation_core.runtime.extender import RunningExtender
 from reservation_core.runtime.loop_metrics import LoopCollector
 from reservation_core.runtime.loops import Loops
 from reservation_core.runtime.reading import ReplicaReads
-from reservation_core.runtime.settings_admission import AdmissionRules
+from reservation_core.runtime.settings.admission import AdmissionRules
 from tests.chart.dev_server_values import ALL_ON, over, templates
 from tests.chart.rendering import JsonObject, one, render, selects
 from tests.chart.tried_values import ADMISSION, BOOKING, GIVEN, SCHEDULER

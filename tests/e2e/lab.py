@@ -22,8 +22,8 @@ from reservation_core.adapters.postgres.connection.engine import open_engine
 from reservation_core.adapters.postgres.connection.shared_clock import SharedClock
 from reservation_core.domain.bookings.life import BookingRules
 from reservation_core.domain.model import Role
-from reservation_core.runtime.settings import StandaloneSettings
-from reservation_core.runtime.settings_notices import NoticeSettings, SmtpSettings
+from reservation_core.runtime.settings.components import StandaloneSettings
+from reservation_core.runtime.settings.notices import NoticeSettings, SmtpSettings
 from reservation_core.runtime.wiring import Runtime, open_cluster, open_runtime
 from reservation_core.usecases.bookings.keep_bookings import BookingKeeping
 from reservation_core.usecases.bookings.waitlist import Waitlist

@@ -9,7 +9,7 @@ import signal
 import sys
 
 from reservation_core.runtime.logs import configure
-from reservation_core.runtime.settings import ProcessorSettings
+from reservation_core.runtime.settings.components import ProcessorSettings
 from reservation_core.runtime.wiring import open_runtime
 from reservation_processor.process import run
 from tests.faults.watched_runtime import Listener, watched

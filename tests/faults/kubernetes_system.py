@@ -15,7 +15,7 @@ from reservation_core.adapters.postgres.connection.engine import open_engine
 from reservation_core.domain.model import Role
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.people.identities import Principal
-from reservation_core.runtime.settings import StandaloneSettings
+from reservation_core.runtime.settings.components import StandaloneSettings
 from reservation_core.runtime.wiring import open_runtime
 from reservation_core.usecases.nodes.update_inventory import update_inventory
 from reservation_processor.leading import pause

@@ -21,7 +21,7 @@ from reservation_core.domain.model import JobStatus, Role
 from reservation_core.ports.jobs.reservations import JobView, NewReservation
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.queues import QueueName
-from reservation_core.runtime.settings import StandaloneSettings
+from reservation_core.runtime.settings.components import StandaloneSettings
 from reservation_core.runtime.wiring import Runtime, open_runtime
 from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.jobs.submit import prepare, submit

@@ -15,7 +15,7 @@ from api_service.app import create_app
 from reservation_core.adapters.postgres.connection.migrating import let_work, status, upgrade
 from reservation_core.domain.history.retention import RetentionRules
 from reservation_core.domain.model import JobStatus
-from reservation_core.runtime.settings import ApiSettings
+from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.usecases.history.retention import RetentionWalk, remove_old
 from tests.faults.system import System
 from tests.faults.test_kill_nine import assert_converges, submit_some, successor

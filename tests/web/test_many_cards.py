@@ -17,7 +17,7 @@ from api_service.app import create_app
 from api_service.server import serve
 from reservation_core.adapters.postgres.unit_of_work import PostgresUnitOfWork
 from reservation_core.domain.model import ForeignPod, GpuReport, NodeReport, Role
-from reservation_core.runtime.settings import ApiSettings
+from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime, open_runtime
 from tests.waiting import PATIENCE_S
 from tests.web.browser import Person, assert_accessible, open_person, sign_in

@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from api_service.app import create_app
 from reservation_core.domain.model import Role
 from reservation_core.ports.people.identities import Principal
-from reservation_core.runtime.settings import ApiSettings
+from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service import calendars
 from tests.integration.api_service.people import People

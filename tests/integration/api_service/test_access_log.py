@@ -11,7 +11,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from reservation_core.runtime.settings import ApiSettings
+from reservation_core.runtime.settings.components import ApiSettings
 from tests.integration.api_service.people import People, submitted
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from api_service.app import create_app
 from api_service.server import serve
-from reservation_core.runtime.settings import ApiSettings
+from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime
 
 LONGEST_OF_CALLERS_S = 90

@@ -3,7 +3,7 @@
 import httpx
 
 from api_service.app import create_app
-from reservation_core.runtime.settings import ApiSettings
+from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.people.disable_user import wind_up
 from tests.integration.api_service.calendars import add_nodes, at, booked, said

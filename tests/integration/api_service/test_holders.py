@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from reservation_core.runtime.settings import ApiSettings, Holders
+from reservation_core.runtime.settings.components import ApiSettings, Holders
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.calendars import add_nodes, asked, at, booked, booked_now, execute, ledger
 from tests.integration.api_service.people import People, submitted

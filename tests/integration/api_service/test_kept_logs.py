@@ -16,7 +16,7 @@ from reservation_core.domain.model import PodName, PodPhase, Reservation
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.jobs.pod_logs import KeptLog
 from reservation_core.ports.wakeups import Channel
-from reservation_core.runtime.settings import ApiSettings
+from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.people import People, submitted
 from tests.scripted_cluster import ScriptedCluster

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 from gpu_dev.aws_signing import signed_request
 from reservation_core.domain.model import Role
-from reservation_core.runtime.settings import ApiSettings
+from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime, open_runtime
 from tests.integration.api_service.newcomers import served
 from tests.sign_in_world import ACCOUNT, SERVER, STS, SignInWorld

@@ -27,8 +27,8 @@ from reservation_core.domain.model import Role
 from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.runtime import reading
 from reservation_core.runtime.reading import PassedOver, ReplicaReads, ReplicaUse, _OtherError, open_reads
-from reservation_core.runtime.settings import ApiSettings
-from reservation_core.runtime.settings_error import SettingsError
+from reservation_core.runtime.settings.components import ApiSettings
+from reservation_core.runtime.settings.error import SettingsError
 from reservation_core.runtime.wiring import Runtime, open_runtime
 from tests.chart.database_pods import SMALL, Pod, database_pods, sqlalchemy_url
 from tests.integration.api_service.calendars import add_nodes, at, booked

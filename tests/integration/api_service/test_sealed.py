@@ -12,7 +12,7 @@ from sqlalchemy import text
 from reservation_core.contracts.queue_messages import PodOperation
 from reservation_core.domain.model import JobStatus
 from reservation_core.runtime.sealing_keys import ensure_key_file
-from reservation_core.runtime.settings import StandaloneSettings
+from reservation_core.runtime.settings.components import StandaloneSettings
 from reservation_core.runtime.wiring import Runtime, open_runtime
 from reservation_core.usecases.running.perform_pod_operations import LaunchRules, perform
 from tests.integration.api_service.calendars import add_nodes, asked, at

@@ -19,7 +19,7 @@ from reservation_core.domain.changes import CancelRequested, PodsFinished, PodsG
 from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.model import PodName, PodSpec, PodWorkload
 from reservation_core.ports.wakeups import Channel
-from reservation_core.runtime.settings import ApiSettings
+from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.people import People, submitted
 from tests.waiting import PATIENCE_S, eventually

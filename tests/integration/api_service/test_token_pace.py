@@ -9,8 +9,8 @@ from fastapi import FastAPI
 
 from api_service import token_pace
 from api_service.app import create_app
-from reservation_core.runtime.settings import ApiSettings
-from reservation_core.runtime.settings_auth import AuthSettings
+from reservation_core.runtime.settings.auth import AuthSettings
+from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.people import People
 

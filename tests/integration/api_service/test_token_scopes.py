@@ -14,8 +14,8 @@ from sqlalchemy.exc import IntegrityError
 
 from reservation_core.domain.errors import UnknownCallerError
 from reservation_core.domain.people.token_scopes import EVERYTHING, LONGEST_LINE, TokenScope
-from reservation_core.runtime.settings import ApiSettings
-from reservation_core.runtime.settings_auth import AuthSettings
+from reservation_core.runtime.settings.auth import AuthSettings
+from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.people.tokens import renew
 from reservation_core.usecases.people.web_sessions import open_session

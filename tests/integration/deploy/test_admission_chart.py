@@ -15,7 +15,7 @@ import yaml
 from gpu_admission.options import applied, read_options
 from reservation_core.adapters.certificates.pairs import read_serving
 from reservation_core.runtime.extender import run_extender
-from reservation_core.runtime.settings_admission import AdmissionSettings
+from reservation_core.runtime.settings.admission import AdmissionSettings
 from tests.card_cluster import card_pod, container
 from tests.integration.deploy.admission_work import NamedQuotas, work
 from tests.integration.deploy.installed_charts import allowed_there, installed

@@ -14,8 +14,8 @@ import pytest
 
 from gpu_admission.serve import answer
 from reservation_core.runtime.serving import open_socket
-from reservation_core.runtime.settings_admission import AdmissionRules
-from reservation_core.runtime.settings_http import HttpSettings
+from reservation_core.runtime.settings.admission import AdmissionRules
+from reservation_core.runtime.settings.http import HttpSettings
 from tests.card_cluster import CardCluster
 from tests.integration.gpu_admission.counting_extender import CountingExtender
 from tests.kubernetes.api_server import ApiServer

@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from reservation_core.contracts.jobs import JobSubmit
 from reservation_core.domain.model import JobStatus, Role
 from reservation_core.ports.people.identities import Principal
-from reservation_core.runtime.settings import StandaloneSettings
+from reservation_core.runtime.settings.components import StandaloneSettings
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.jobs.submit import prepare, submit
 from reservation_expiry.expire import run_once

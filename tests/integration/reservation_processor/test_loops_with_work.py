@@ -18,7 +18,7 @@ from reservation_core.ports.queues import QueuedMessage, QueueName
 from reservation_core.runtime import pod_ending, wiring
 from reservation_core.runtime.companions import beside
 from reservation_core.runtime.messages_in_hand import MessagesInHand
-from reservation_core.runtime.settings import StandaloneSettings
+from reservation_core.runtime.settings.components import StandaloneSettings
 from reservation_core.runtime.wiring import Runtime, open_runtime
 from reservation_core.usecases.pods.end_pods import PodEnder
 from reservation_processor import leading

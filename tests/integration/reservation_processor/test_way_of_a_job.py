@@ -12,7 +12,7 @@ from reservation_core.domain.model import JobStatus, PodName, Role
 from reservation_core.ports.jobs.reservations import JobView
 from reservation_core.ports.nodes.inventory import GpuView
 from reservation_core.ports.people.identities import Principal
-from reservation_core.runtime.settings import StandaloneSettings
+from reservation_core.runtime.settings.components import StandaloneSettings
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.jobs.extend import extend

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api_service.access_log import AccessLog
-from reservation_core.runtime.settings import ApiSettings
+from reservation_core.runtime.settings.components import ApiSettings
 from tests.clocks import SettableClock
 
 TEXTS = st.text(max_size=50)

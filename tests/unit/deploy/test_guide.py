@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 
 from reservation_core.adapters.kubernetes.pods.pod_defaults import PodDefaults
-from reservation_core.runtime.settings import GpuSettings, KubernetesSettings, StandaloneSettings
+from reservation_core.runtime.settings.components import GpuSettings, KubernetesSettings, StandaloneSettings
 from tests.kubernetes.permissions import granted
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "kubernetes.md").read_text()

@@ -9,7 +9,7 @@ import yaml
 from reservation_core.adapters.kubernetes.nodes.node_reports import LOGICAL_NAME_LABEL
 from reservation_core.adapters.kubernetes.pods.marks import NODE_GPUS
 from reservation_core.adapters.kubernetes.pods.pod_defaults import read_pod_defaults
-from reservation_core.runtime.settings import KubernetesSettings, NodeAgentSettings
+from reservation_core.runtime.settings.components import KubernetesSettings, NodeAgentSettings
 from tests.kubernetes.manifests import DEPLOY, manifests, objects
 from tests.kubernetes.permissions import Permission, granted, needed
 from tests.kubernetes_schemas import validate

@@ -15,7 +15,7 @@ from reservation_core.adapters.postgres.embedded.errors import EmbeddedPostgresE
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
 from reservation_core.runtime import loops as loops_module
 from reservation_core.runtime.loops import Loops
-from reservation_core.runtime.settings import ClusterKind, StandaloneSettings
+from reservation_core.runtime.settings.components import ClusterKind, StandaloneSettings
 from reservation_core.runtime.wiring import Runtime
 from standalone import system
 from standalone.administrator import AdminToken

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from reservation_core.runtime.settings import ApiSettings, Holders
+from reservation_core.runtime.settings.components import ApiSettings, Holders
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.calendars import add_nodes, booked, booked_now, execute, node_report
 from tests.integration.api_service.people import People

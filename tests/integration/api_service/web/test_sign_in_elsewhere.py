@@ -11,9 +11,9 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from api_service.app import create_app
-from reservation_core.runtime.settings import ApiSettings
-from reservation_core.runtime.settings_error import SettingsError
-from reservation_core.runtime.settings_web import WebSettings
+from reservation_core.runtime.settings.components import ApiSettings
+from reservation_core.runtime.settings.error import SettingsError
+from reservation_core.runtime.settings.web import WebSettings
 from reservation_core.runtime.sign_in import open_signing_in
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.web.browsing import Browser, words

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from api_service.app import create_app
-from reservation_core.runtime.settings import ApiSettings
+from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.calendars import execute
 from tests.integration.api_service.web.browsing import Browser

@@ -6,8 +6,8 @@ import pytest
 from reservation_core.runtime.cron_jobs import CronJobCollector, watched_cron_jobs
 from reservation_core.runtime.health import create_app
 from reservation_core.runtime.loops import Loops
-from reservation_core.runtime.settings import ProcessorSettings
-from reservation_core.runtime.settings_error import SettingsError
+from reservation_core.runtime.settings.components import ProcessorSettings
+from reservation_core.runtime.settings.error import SettingsError
 from reservation_core.runtime.wiring import Runtime
 from tests.kubernetes.api_client import MERGE
 from tests.kubernetes.api_server import ApiServer

@@ -11,7 +11,7 @@ import pytest
 from pod_scheduling.ports.extender import Binding, BindRefusedError, NotSyncedError
 from reservation_core.adapters.postgres.connection.engine import open_engine
 from reservation_core.runtime.extender import RunningExtender, run_extender
-from reservation_core.runtime.settings_admission import AdmissionSettings
+from reservation_core.runtime.settings.admission import AdmissionSettings
 from tests.card_cluster import CardCluster, card_pod, container
 from tests.integration.reservation_core.adapters.postgres.conftest import Seed
 from tests.kubernetes.api_client import MERGE, JsonObject

@@ -7,7 +7,7 @@ import pytest
 
 from reservation_core.domain.policy.limits import EVERYBODY, UNLIMITED, Relaxation, RuleName, Rules, Scope
 from reservation_core.runtime.policy_file import parse, take_over
-from reservation_core.runtime.settings_error import SettingsError
+from reservation_core.runtime.settings.error import SettingsError
 from reservation_core.runtime.wiring import Runtime
 
 EXAMPLE = """

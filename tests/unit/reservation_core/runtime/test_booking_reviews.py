@@ -10,8 +10,8 @@ import yaml
 from structlog.testing import capture_logs
 
 from reservation_core.runtime.booking_reviews import open_booking_reviewer
-from reservation_core.runtime.settings_error import SettingsError
-from reservation_core.runtime.settings_webhook import WebhookSettings
+from reservation_core.runtime.settings.error import SettingsError
+from reservation_core.runtime.settings.webhook import WebhookSettings
 from reservation_core.runtime.webhook_reviewers import open_reviewers
 
 Set = Callable[..., WebhookSettings]

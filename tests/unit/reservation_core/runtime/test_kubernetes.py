@@ -11,8 +11,8 @@ from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.kubernetes.jobs.cluster import KubernetesCluster
 from reservation_core.adapters.kubernetes.pods.gpu_attaching import GpuAttach, GpuPin
 from reservation_core.runtime.kubernetes import cluster_rules
-from reservation_core.runtime.settings import CommonSettings
-from reservation_core.runtime.settings_error import SettingsError
+from reservation_core.runtime.settings.components import CommonSettings
+from reservation_core.runtime.settings.error import SettingsError
 from reservation_core.runtime.wiring import open_cluster
 from tests.kubernetes.kubeconfigs import write_kubeconfig
 

@@ -8,8 +8,8 @@ import pytest
 
 from reservation_core.domain.notices import NoticeChannel
 from reservation_core.runtime.notices import notice_senders
-from reservation_core.runtime.settings import ProcessorSettings
-from reservation_core.runtime.settings_error import SettingsError
+from reservation_core.runtime.settings.components import ProcessorSettings
+from reservation_core.runtime.settings.error import SettingsError
 from tests.clocks import SettableClock
 
 MAIL = {"host": "mx.example", "sender": "gpu-dev@lab.example"}

@@ -6,7 +6,7 @@ import pytest
 
 from pod_scheduling.domain.enforcement.pod_owners import OwnerRules
 from reservation_core.runtime.owners_file import BadOwnersError, OwnersFile, read_owners
-from reservation_core.runtime.settings_error import SettingsError
+from reservation_core.runtime.settings.error import SettingsError
 
 YAML = b"""
 users:

@@ -11,9 +11,9 @@ from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime import programs
 from reservation_core.runtime.programs import run_program
-from reservation_core.runtime.settings import CommonSettings, ExpirySettings
-from reservation_core.runtime.settings_admission import AdmissionSettings
-from reservation_core.runtime.settings_error import SettingsError
+from reservation_core.runtime.settings.admission import AdmissionSettings
+from reservation_core.runtime.settings.components import CommonSettings, ExpirySettings
+from reservation_core.runtime.settings.error import SettingsError
 from reservation_core.runtime.start_waiting import StopAskedError
 
 

@@ -5,9 +5,9 @@ from typing import cast
 
 import pytest
 
-from reservation_core.runtime.settings import ApiSettings, KubernetesSettings
-from reservation_core.runtime.settings_auth import AuthSettings
-from reservation_core.runtime.settings_error import SettingsError
+from reservation_core.runtime.settings.auth import AuthSettings
+from reservation_core.runtime.settings.components import ApiSettings, KubernetesSettings
+from reservation_core.runtime.settings.error import SettingsError
 from reservation_core.runtime.sign_in import open_signing_in
 from reservation_core.runtime.wiring import Runtime
 

@@ -8,8 +8,8 @@ import pytest
 from reservation_core.domain.model import Role
 from reservation_core.domain.people.sign_in import SignInMethod
 from reservation_core.runtime import sign_in_file
-from reservation_core.runtime.settings_auth import AuthSettings
-from reservation_core.runtime.settings_error import SettingsError
+from reservation_core.runtime.settings.auth import AuthSettings
+from reservation_core.runtime.settings.error import SettingsError
 from reservation_core.runtime.sign_in_file import parse, read_sign_in_file
 
 ISSUER = '[[issuer]]\nurl = "https://issuer.example"\naudiences = ["us"]\n'

@@ -7,7 +7,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from reservation_core.adapters.local.cluster import LocalCluster
 from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
-from reservation_core.runtime.settings import CommonSettings
+from reservation_core.runtime.settings.components import CommonSettings
 from reservation_core.runtime.wiring import open_runtime
 from tests.waiting import eventually
 

@@ -12,8 +12,8 @@ from reservation_core.adapters.postgres.rows import workload_document, workload_
 from reservation_core.adapters.postgres.sealing import PLAIN, Sealing, UnreadableError, is_sealed
 from reservation_core.domain.model import PodWorkload
 from reservation_core.runtime.sealing_keys import ensure_key_file, sealing_of
-from reservation_core.runtime.settings import CommonSettings
-from reservation_core.runtime.settings_error import SettingsError
+from reservation_core.runtime.settings.components import CommonSettings
+from reservation_core.runtime.settings.error import SettingsError
 
 OLD, NEW = b"o" * 32, b"n" * 32
 WORD = st.text(max_size=50)

@@ -19,7 +19,7 @@ from reservation_core.adapters.postgres.connection.engine import open_connection
 from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
 from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
 from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWork, UnitOfWorkFactory
-from reservation_core.runtime.settings import ApiSettings
+from reservation_core.runtime.settings.components import ApiSettings
 from tests.postgres_proxy import PostgresProxy
 from tests.waiting import PATIENCE_S, eventually
 

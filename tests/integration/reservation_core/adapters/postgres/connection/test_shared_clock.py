@@ -14,7 +14,7 @@ from reservation_core.adapters.postgres.connection.shared_clock import SharedClo
 from reservation_core.adapters.postgres.planning.planning import PostgresPlanning
 from reservation_core.domain.clock_steps import PATIENCE
 from reservation_core.ports.transactions import DatabaseUnavailableError
-from reservation_core.runtime.settings import ExpirySettings
+from reservation_core.runtime.settings.components import ExpirySettings
 from reservation_core.runtime.wiring import open_runtime
 from tests.clocks import START, SettableClock
 from tests.database_clock import DatabaseClock

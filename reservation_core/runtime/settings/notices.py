@@ -8,7 +8,7 @@ from pydantic_settings import NoDecode
 
 from reservation_core.adapters.notices.security import SmtpSecurity
 from reservation_core.domain.network.egress import egress_rules
-from reservation_core.runtime.settings_section import Seconds, Section, split
+from reservation_core.runtime.settings.section import Seconds, Section, split
 
 
 def _destinations(value: tuple[str, ...]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from reservation_core.domain.history.retention import RetentionRules
-from reservation_core.runtime.settings_section import Section
+from reservation_core.runtime.settings.section import Section
 
 _Days = Annotated[float, Field(ge=0, le=365_000)]
 _Bytes = Annotated[int, Field(ge=0, le=2**60)]

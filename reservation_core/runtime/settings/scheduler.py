@@ -6,8 +6,8 @@ from pydantic import Field, model_validator
 
 from pod_scheduling.domain.maps.map_placement import Overlap
 from reservation_core.domain.pods.map_marks import SCHEDULER_NAME
-from reservation_core.runtime.settings import CommonSettings
-from reservation_core.runtime.settings_section import Seconds, Section
+from reservation_core.runtime.settings.components import CommonSettings
+from reservation_core.runtime.settings.section import Seconds, Section
 
 _NAME = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 

@@ -8,10 +8,10 @@ from pod_scheduling.domain.extender.asked_cards import CardResources
 from pod_scheduling.domain.extender.visible_cards import VisibleCardsRules
 from pod_scheduling.domain.maps.map_injection import InjectionRules
 from reservation_core.domain.pods.map_marks import SCHEDULER_NAME
-from reservation_core.runtime.settings import CommonSettings
-from reservation_core.runtime.settings_admission import QualifiedName
-from reservation_core.runtime.settings_enforcement import BookingEnforcement
-from reservation_core.runtime.settings_section import Seconds
+from reservation_core.runtime.settings.admission import QualifiedName
+from reservation_core.runtime.settings.components import CommonSettings
+from reservation_core.runtime.settings.enforcement import BookingEnforcement
+from reservation_core.runtime.settings.section import Seconds
 
 
 class WebhookRules(BookingEnforcement):

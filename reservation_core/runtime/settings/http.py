@@ -6,7 +6,7 @@ from pydantic import Field
 
 from reservation_core.domain.network.http_limits import HttpLimits, connections_that_fit
 from reservation_core.runtime.open_files import open_files
-from reservation_core.runtime.settings_section import Section
+from reservation_core.runtime.settings.section import Section
 
 _Connections = Annotated[int, Field(ge=1, le=100_000)] | None
 

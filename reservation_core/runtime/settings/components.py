@@ -17,12 +17,12 @@ from reservation_core.adapters.kubernetes.pods.gpu_attaching import GpuAttach, G
 from reservation_core.domain.cards.placement_policies import DEFAULT_POLICY, PlacementPolicy
 from reservation_core.domain.history.retention import RetentionRules
 from reservation_core.domain.network.client_addresses import trusted_networks
-from reservation_core.runtime.settings_auth import AuthSettings
-from reservation_core.runtime.settings_http import HttpSettings
-from reservation_core.runtime.settings_notices import NoticeSettings, SmtpSettings
-from reservation_core.runtime.settings_retention import RetentionSettings
-from reservation_core.runtime.settings_section import Seconds, Section, split
-from reservation_core.runtime.settings_web import WebSettings
+from reservation_core.runtime.settings.auth import AuthSettings
+from reservation_core.runtime.settings.http import HttpSettings
+from reservation_core.runtime.settings.notices import NoticeSettings, SmtpSettings
+from reservation_core.runtime.settings.retention import RetentionSettings
+from reservation_core.runtime.settings.section import Seconds, Section, split
+from reservation_core.runtime.settings.web import WebSettings
 
 
 class ClusterKind(StrEnum):

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 from pydantic import Field, SecretStr
 
 from pod_scheduling.domain.enforcement.booking_rulings import Place, Silence, Unbooked
-from reservation_core.runtime.settings import Names
-from reservation_core.runtime.settings_section import Seconds, Section
+from reservation_core.runtime.settings.components import Names
+from reservation_core.runtime.settings.section import Seconds, Section
 
 
 class BookingEnforcement(Section):

@@ -5,7 +5,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from reservation_core.runtime.settings_section import Section
+from reservation_core.runtime.settings.section import Section
 
 _Url = Annotated[str, Field(pattern=r"^https?://[^\s/?#@]+$", max_length=300)]
 

@@ -8,8 +8,8 @@ from pydantic import Field, model_validator
 
 from pod_scheduling.ports.extender import AssumeAt, Candidates
 from reservation_core.domain.cards.placement_policies import DEFAULT_POLICY, PlacementPolicy
-from reservation_core.runtime.settings import CommonSettings
-from reservation_core.runtime.settings_section import Seconds, Section
+from reservation_core.runtime.settings.components import CommonSettings
+from reservation_core.runtime.settings.section import Seconds, Section
 
 _NAME = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 _OBJECT_NAME = r"^[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?$"

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_settings import NoDecode
 
 from reservation_core.domain.people.aws_signed_requests import STS_HOST
-from reservation_core.runtime.settings_section import Section
+from reservation_core.runtime.settings.section import Section
 
 
 def _split(value: object) -> object:

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from sqlalchemy import make_url
 
 from reservation_core.runtime.database_urls import database_url_of, readable_url
-from reservation_core.runtime.settings import (
+from reservation_core.runtime.settings.components import (
     ApiSettings,
     ClusterKind,
     CommonSettings,
@@ -21,7 +21,7 @@ from reservation_core.runtime.settings import (
     ProcessorSettings,
     StandaloneSettings,
 )
-from reservation_core.runtime.settings_error import SettingsError
+from reservation_core.runtime.settings.error import SettingsError
 from reservation_core.runtime.wiring import open_cluster
 from tests.clocks import SettableClock
 
@@ -140,7 +140,7 @@ def test_secrets_come_from_files_too(tmp_path: Path) -> None:
     """The directory is read when the program starts, so a program is started."""
     (tmp_path / "gpu_dev_database_url").write_text(URL + "\n")
     code = (
-        "from reservation_core.runtime.settings import CommonSettings as C;"
+        "from reservation_core.runtime.settings.components import CommonSettings as C;"
         f"assert C().database_url.get_secret_value() == {URL!r}"
     )
     subprocess.run(
