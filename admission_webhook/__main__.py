@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from admission_webhook import certs, serve
-from reservation_core.runtime.programs import settings_told
+from reservation_core.runtime.processes.programs import settings_told
 from reservation_core.runtime.settings.components import CommonSettings
 
 

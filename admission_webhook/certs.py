@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 
 from reservation_core.domain.network.serving_certificates import RenewalRules
-from reservation_core.runtime.programs import run_with_settings
+from reservation_core.runtime.pods.webhook_certificates import KeptSecret, keep_secret, write_files
+from reservation_core.runtime.processes.programs import run_with_settings
+from reservation_core.runtime.processes.shutdown import stop_on_signals
 from reservation_core.runtime.settings.components import CommonSettings
-from reservation_core.runtime.shutdown import stop_on_signals
-from reservation_core.runtime.webhook_certificates import KeptSecret, keep_secret, write_files
 
 PROGRAM = "admission_webhook certs"
 

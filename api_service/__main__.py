@@ -9,12 +9,12 @@ from pathlib import Path
 from api_service.app import create_app
 from api_service.server import serve
 from reservation_core.ports.transactions import DatabaseUnavailableError
-from reservation_core.runtime.companions import beside
-from reservation_core.runtime.policy_file import take_over
-from reservation_core.runtime.programs import run_with_settings, settings_told
-from reservation_core.runtime.reading import open_reads
+from reservation_core.runtime.processes.companions import beside
+from reservation_core.runtime.processes.programs import run_with_settings, settings_told
+from reservation_core.runtime.processes.shutdown import stop_on_signals
+from reservation_core.runtime.reading.policy_file import take_over
+from reservation_core.runtime.reading.reading import open_reads
 from reservation_core.runtime.settings.components import ApiSettings
-from reservation_core.runtime.shutdown import stop_on_signals
 from reservation_core.runtime.wiring import open_runtime
 
 

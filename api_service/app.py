@@ -42,8 +42,8 @@ from api_service.routes import (
 from api_service.services import Services
 from api_service.web.site import Site
 from reservation_core.ports.transactions import Reads
+from reservation_core.runtime.reading.sign_in import SigningIn
 from reservation_core.runtime.settings.components import ApiSettings
-from reservation_core.runtime.sign_in import SigningIn
 from reservation_core.runtime.wiring import Runtime
 
 # Routes are tried in order: the ones that are asked most come first.

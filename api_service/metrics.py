@@ -22,9 +22,9 @@ from api_service.retention_metrics import RetentionCollector
 from reservation_core.domain.people.sign_in import SignInMethod
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.transactions import DatabaseUnavailableError, Reads, UnitOfWork
-from reservation_core.runtime.loop_metrics import LoopCollector
-from reservation_core.runtime.loops import Loops
-from reservation_core.runtime.reading import ReplicaReads
+from reservation_core.runtime.processing.loop_metrics import LoopCollector
+from reservation_core.runtime.processing.loops import Loops
+from reservation_core.runtime.reading.reading import ReplicaReads
 from reservation_core.usecases.history.audit_chain import chain_standing
 
 _REUSE_S = 1.0

@@ -6,7 +6,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from reservation_core.runtime.reading import PassedOver, ReplicaUse
+from reservation_core.runtime.reading.reading import PassedOver, ReplicaUse
 
 
 class ReplicaCollector(Collector):

@@ -21,9 +21,9 @@ from api_service.token_pace import TokenPace
 from reservation_core.ports.jobs.reservations import NewReservation, Submitted
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.transactions import DatabaseUnavailableError, Reads
-from reservation_core.runtime.reading import PrimaryReads, units_for_reads, units_for_requests
+from reservation_core.runtime.reading.reading import PrimaryReads, units_for_reads, units_for_requests
+from reservation_core.runtime.reading.sign_in import SigningIn, open_signing_in
 from reservation_core.runtime.settings.components import ApiSettings
-from reservation_core.runtime.sign_in import SigningIn, open_signing_in
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.bookings.waitlist import Waitlist
 from reservation_core.usecases.jobs.submit import submit

@@ -5,7 +5,7 @@ import sys
 from functools import partial
 
 from availability_updater.update import run_once
-from reservation_core.runtime.programs import run_program
+from reservation_core.runtime.processes.programs import run_program
 from reservation_core.runtime.settings.components import NodeAgentSettings, UpdaterSettings
 from reservation_core.runtime.wiring import open_runtime
 
@@ -19,7 +19,7 @@ async def main(settings: UpdaterSettings) -> None:
 
 async def tell_of_this_node(settings: NodeAgentSettings, *, once: bool) -> None:
     """Write this node's cards into its Node object."""
-    from reservation_core.runtime.node_agent import run_node_agent  # noqa: PLC0415 -- loads the Kubernetes client
+    from reservation_core.runtime.pods.node_agent import run_node_agent  # noqa: PLC0415 -- loads the Kubernetes client
 
     await run_node_agent(settings, once=once)
 

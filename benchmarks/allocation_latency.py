@@ -32,10 +32,10 @@ from benchmarks.load import post
 from benchmarks.references import against
 from benchmarks.submit_throughput import BODY
 from reservation_core.ports.transactions import UnitOfWork
-from reservation_core.runtime.garbage import calm_garbage_collector
-from reservation_core.runtime.logs import configure
+from reservation_core.runtime.processes.garbage import calm_garbage_collector
+from reservation_core.runtime.processes.logs import configure
+from reservation_core.runtime.processes.shutdown import stop_on_signals
 from reservation_core.runtime.settings.components import ProcessorSettings
-from reservation_core.runtime.shutdown import stop_on_signals
 from reservation_core.runtime.wiring import Runtime, open_runtime
 from reservation_processor.leading import lead
 

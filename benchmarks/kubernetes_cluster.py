@@ -28,8 +28,8 @@ from reservation_core.adapters.kubernetes.api.transport import MERGE_PATCH, ONLY
 from reservation_core.adapters.kubernetes.pods.built_pods import build_pod
 from reservation_core.domain.model import PodName, PodSpec, PodWorkload
 from reservation_core.domain.pods.job_pods import JOB_ID_VARIABLE
-from reservation_core.runtime.garbage import calm_garbage_collector
 from reservation_core.runtime.kubernetes import cluster_rules, open_kubernetes
+from reservation_core.runtime.processes.garbage import calm_garbage_collector
 from reservation_core.runtime.settings.components import CommonSettings
 from reservation_core.runtime.wiring import open_runtime
 from reservation_core.usecases.nodes.update_inventory import update_inventory

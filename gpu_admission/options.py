@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from gpu_admission import flag_values
 from gpu_admission.go_flags import Flag, read_flags
 from reservation_core.domain.cards.placement_policies import DEFAULT_POLICY
-from reservation_core.runtime.log_files import LogPlaces
+from reservation_core.runtime.processes.log_files import LogPlaces
 from reservation_core.runtime.settings.admission import AdmissionSettings
 from reservation_core.runtime.settings.components import LogLevel
 from reservation_core.runtime.settings.error import SettingsError

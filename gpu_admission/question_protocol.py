@@ -13,7 +13,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from gpu_admission.questions import CallAtWork, ExtenderCondition, Told
 from gpu_admission.usual_heads import UsualHeads
-from reservation_core.runtime.bounded_protocol import BoundedProtocol, ServerBounds
+from reservation_core.runtime.http.bounded_protocol import BoundedProtocol, ServerBounds
 
 
 class _UnderWay:

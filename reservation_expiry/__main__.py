@@ -4,10 +4,10 @@ import argparse
 import sys
 from contextlib import nullcontext
 
-from reservation_core.runtime.companions import beside
-from reservation_core.runtime.programs import run_with_settings, settings_told
+from reservation_core.runtime.processes.companions import beside
+from reservation_core.runtime.processes.programs import run_with_settings, settings_told
+from reservation_core.runtime.processes.shutdown import stop_on_signals
 from reservation_core.runtime.settings.components import ExpirySettings
-from reservation_core.runtime.shutdown import stop_on_signals
 from reservation_core.runtime.wiring import open_runtime
 from reservation_expiry.expire import run_once, watch
 
@@ -37,7 +37,7 @@ async def _look(settings: ExpirySettings) -> None:
 
 async def _watch(settings: ExpirySettings) -> None:
     # Loaded only where it is wanted: a look, once a minute, serves nothing.
-    from reservation_core.runtime.health import serve_health  # noqa: PLC0415
+    from reservation_core.runtime.http.health import serve_health  # noqa: PLC0415
 
     listen, stop = settings.health_listen, stop_on_signals()
     async with (

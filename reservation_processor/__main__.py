@@ -3,12 +3,12 @@
 import sys
 from contextlib import nullcontext
 
-from reservation_core.runtime.companions import beside
 from reservation_core.runtime.cron_jobs import watched_cron_jobs
-from reservation_core.runtime.health import serve_health
-from reservation_core.runtime.programs import run_program
+from reservation_core.runtime.http.health import serve_health
+from reservation_core.runtime.processes.companions import beside
+from reservation_core.runtime.processes.programs import run_program
+from reservation_core.runtime.processes.shutdown import stop_on_signals
 from reservation_core.runtime.settings.components import ProcessorSettings
-from reservation_core.runtime.shutdown import stop_on_signals
 from reservation_core.runtime.wiring import open_runtime
 from reservation_processor.process import run
 

@@ -23,7 +23,7 @@ def main(arguments: list[str]) -> int:
     gc.disable()  # what is loaded stays: to look for garbage in it again and again takes a fifth of the start
     from reservation_core.adapters.postgres.connection.migrating import MigrationError  # noqa: PLC0415
     from reservation_core.adapters.postgres.embedded.errors import EmbeddedPostgresError  # noqa: PLC0415
-    from reservation_core.runtime.programs import run_program  # noqa: PLC0415
+    from reservation_core.runtime.processes.programs import run_program  # noqa: PLC0415
     from reservation_core.runtime.settings.components import StandaloneSettings  # noqa: PLC0415
     from standalone.components import ComponentFailedError  # noqa: PLC0415
     from standalone.system import run_system  # noqa: PLC0415

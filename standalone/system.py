@@ -23,14 +23,14 @@ from reservation_core.adapters.postgres.embedded.lock import FolderLock
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
 from reservation_core.domain.jobs.repeated_asking import AskedAgain
 from reservation_core.domain.model import NodeReport
-from reservation_core.runtime.companions import beside
-from reservation_core.runtime.loops import Loop
-from reservation_core.runtime.policy_file import take_over
-from reservation_core.runtime.reading import open_reads
+from reservation_core.runtime.processes.companions import beside
+from reservation_core.runtime.processes.shutdown import stop_on_signals
+from reservation_core.runtime.processing.loops import Loop
+from reservation_core.runtime.processing.start_waiting import StopAskedError, once_there
+from reservation_core.runtime.reading.policy_file import take_over
+from reservation_core.runtime.reading.reading import open_reads
 from reservation_core.runtime.sealing_keys import ensure_key_file
 from reservation_core.runtime.settings.components import ClusterKind, StandaloneSettings
-from reservation_core.runtime.shutdown import stop_on_signals
-from reservation_core.runtime.start_waiting import StopAskedError, once_there
 from reservation_core.runtime.wiring import Runtime, open_runtime
 from reservation_expiry.expire import ends_pods
 from reservation_expiry.expire import run_once as expire_once

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 
-from reservation_core.runtime.logs import configure
+from reservation_core.runtime.processes.logs import configure
 from reservation_core.runtime.settings.components import ProcessorSettings
 from reservation_core.runtime.wiring import open_runtime
 from reservation_processor.process import run

@@ -4,7 +4,7 @@ from tests.mutants.mutant import Mutant
 
 DRIVER_ERRORS = "reservation_core/adapters/postgres/connection/driver_errors.py"
 TESTS_OF_DRIVER_ERRORS = "tests/integration/reservation_core/adapters/postgres/connection/test_driver_errors.py"
-BOUNDS = "tests/integration/reservation_core/runtime/test_http_bounds.py"
+BOUNDS = "tests/integration/reservation_core/runtime/http/test_http_bounds.py"
 WAY = "tests/integration/reservation_processor/test_way_of_a_job.py"
 SLOTS = "tests/unit/reservation_core/domain/network/test_connection_slots.py"
 WAITS = "tests/integration/reservation_core/adapters/postgres/connection/test_bounded_connections.py"
@@ -38,10 +38,10 @@ OPERATION = (
     Mutant(
         "an unforeseen error ends a loop",
         "A loop outlives any exception of a step",
-        "reservation_core/runtime/loops.py",
+        "reservation_core/runtime/processing/loops.py",
         "        except (Exception, asyncio.CancelledError) as error:",
         "        except _PASSES as error:",
-        ("tests/unit/reservation_core/runtime/test_loops.py",),
+        ("tests/unit/reservation_core/runtime/processing/test_loops.py",),
     ),
     Mutant(
         "a range that is over is written",
@@ -70,7 +70,7 @@ OPERATION = (
     Mutant(
         "heads of any size",
         "A request's head has a bound",
-        "reservation_core/runtime/bounded_protocol.py",
+        "reservation_core/runtime/http/bounded_protocol.py",
         "        if self._unframed_bytes > self.bounds.limits.head_bytes:",
         "        if False:",
         (f"{BOUNDS}::test_a_large_head_is_431_however_it_is_cut", f"{BOUNDS}::test_endless_heads_take_no_memory"),
@@ -86,7 +86,7 @@ OPERATION = (
     Mutant(
         "URLs of any length",
         "A request's URL has a bound",
-        "reservation_core/runtime/bounded_protocol.py",
+        "reservation_core/runtime/http/bounded_protocol.py",
         "        if len(self.url) > limits.url_bytes:",
         "        if False:",
         (f"{BOUNDS}::test_a_long_url_is_414",),

@@ -6,7 +6,7 @@ import pytest
 
 from pod_scheduling.ports.extender import Binding
 from reservation_core.adapters.certificates.pairs import Pair
-from reservation_core.runtime.extender import run_extender
+from reservation_core.runtime.pods.extender import run_extender
 from reservation_core.runtime.settings.admission import AdmissionSettings
 from tests.card_cluster import CardCluster, card_pod, container
 from tests.kubernetes.api_client import ApiAnswerError, JsonObject

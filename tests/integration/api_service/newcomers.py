@@ -7,8 +7,8 @@ from typing import Any
 import httpx
 
 from api_service.app import create_app
+from reservation_core.runtime.reading.sign_in import open_signing_in
 from reservation_core.runtime.settings.components import ApiSettings
-from reservation_core.runtime.sign_in import open_signing_in
 from reservation_core.runtime.wiring import Runtime
 from tests.sign_in_world import SignInWorld
 

@@ -20,8 +20,8 @@ from starlette.routing import Route
 from api_service.app import create_app
 from reservation_core.domain.model import Role
 from reservation_core.ports.jobs.unknown_pods import UnknownPod
+from reservation_core.runtime.reading.sign_in import open_signing_in
 from reservation_core.runtime.settings.components import ApiSettings
-from reservation_core.runtime.sign_in import open_signing_in
 from reservation_core.runtime.wiring import Runtime, open_runtime
 from reservation_core.usecases.nodes.update_inventory import update_inventory
 from tests.integration.api_service.calendars import asked, at

@@ -12,8 +12,8 @@ from structlog.testing import capture_logs
 
 from api_service.app import create_app
 from api_service.server import serve
+from reservation_core.runtime.reading.sign_in import open_signing_in
 from reservation_core.runtime.settings.components import ApiSettings
-from reservation_core.runtime.sign_in import open_signing_in
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.newcomers import by_id_token
 from tests.sign_in_world import SignInWorld

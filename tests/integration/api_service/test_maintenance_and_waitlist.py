@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from api_service.metrics import ApiMetrics
 from reservation_core.domain.bookings.changes import DecidedBookingChange
 from reservation_core.domain.changes import Record
-from reservation_core.runtime.reading import PrimaryReads
+from reservation_core.runtime.reading.reading import PrimaryReads
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.nodes.update_inventory import update_inventory
 

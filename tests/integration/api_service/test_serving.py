@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.integration.reservation_core.runtime.http_servers import HttpServer, http_server
+from tests.integration.reservation_core.runtime.http.http_servers import HttpServer, http_server
 from tests.waiting import PATIENCE_S, eventually_sync
 from tests.webhook_process import Pair, new_pair, trusting, write_pair
 

@@ -14,7 +14,7 @@ import yaml
 
 from gpu_admission.options import applied, read_options
 from reservation_core.adapters.certificates.pairs import read_serving
-from reservation_core.runtime.extender import run_extender
+from reservation_core.runtime.pods.extender import run_extender
 from reservation_core.runtime.settings.admission import AdmissionSettings
 from tests.card_cluster import card_pod, container
 from tests.integration.deploy.admission_work import NamedQuotas, work

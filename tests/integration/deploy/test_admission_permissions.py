@@ -6,7 +6,7 @@ import pytest
 
 from pod_scheduling.domain.extender.card_marks import ASKED_AGAIN, CARDS, INDEX_OF
 from reservation_core.adapters.kubernetes.api.transport import STRATEGIC_PATCH
-from reservation_core.runtime.extender import run_extender
+from reservation_core.runtime.pods.extender import run_extender
 from reservation_core.runtime.settings.admission import AdmissionSettings
 from tests.integration.deploy.admission_work import NamedQuotas, work
 from tests.kubernetes.api_client import ApiAnswerError, JsonObject

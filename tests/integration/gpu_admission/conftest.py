@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from gpu_admission.serve import answer
-from reservation_core.runtime.serving import open_socket
+from reservation_core.runtime.http.serving import open_socket
 from reservation_core.runtime.settings.admission import AdmissionRules
 from reservation_core.runtime.settings.http import HttpSettings
 from tests.card_cluster import CardCluster

@@ -25,8 +25,8 @@ from gpu_dev.errors import ApiError
 from gpu_dev.exchange import Exchange
 from gpu_dev.main import main
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus, Role
+from reservation_core.runtime.reading.sign_in import open_signing_in
 from reservation_core.runtime.settings.components import KubernetesSettings, StandaloneSettings
-from reservation_core.runtime.sign_in import open_signing_in
 from reservation_core.runtime.wiring import Runtime, open_runtime
 from reservation_core.usecases.nodes.update_inventory import update_inventory
 from reservation_processor.process import run as process

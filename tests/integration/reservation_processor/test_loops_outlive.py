@@ -19,8 +19,8 @@ from reservation_core.contracts.jobs import JobSubmit
 from reservation_core.domain.model import JobStatus, Role
 from reservation_core.ports.people.identities import Principal
 from reservation_core.runtime import wiring
-from reservation_core.runtime.ledger_holdings import HoldingsReading
-from reservation_core.runtime.promised_cards import PromisedCards
+from reservation_core.runtime.reading.ledger_holdings import HoldingsReading
+from reservation_core.runtime.reading.promised_cards import PromisedCards
 from reservation_core.runtime.settings.components import StandaloneSettings
 from reservation_core.runtime.wiring import Runtime, open_runtime
 from reservation_core.usecases.jobs.submit import prepare, submit

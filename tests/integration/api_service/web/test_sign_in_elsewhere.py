@@ -11,10 +11,10 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from api_service.app import create_app
+from reservation_core.runtime.reading.sign_in import open_signing_in
 from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.settings.error import SettingsError
 from reservation_core.runtime.settings.web import WebSettings
-from reservation_core.runtime.sign_in import open_signing_in
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.web.browsing import Browser, words
 from tests.sign_in_world import ISSUER, SERVER, SignInWorld

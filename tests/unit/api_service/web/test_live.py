@@ -14,7 +14,7 @@ from api_service.web.live import LiveTopics, PageSubscription, messages, topics_
 from reservation_core.ports.history.events import Recorded
 from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWorkFactory
 from reservation_core.ports.wakeups import Wakeups
-from reservation_core.runtime.loops import Loops
+from reservation_core.runtime.processing.loops import Loops
 from tests.virtual_time import run_virtually
 
 LONG_S = 10.0

@@ -19,7 +19,7 @@ from reservation_core.adapters.local.inventory import LocalInventory
 from reservation_core.domain.cards.link_words import read_links
 from reservation_core.domain.model import NodeReport
 from reservation_core.ports.cluster import ClusterUnavailableError
-from reservation_core.runtime.node_agent import keep_looking
+from reservation_core.runtime.pods.node_agent import keep_looking
 from tests.kubernetes.api_client import JsonObject
 from tests.kubernetes.api_server import ApiServer
 from tests.waiting import eventually

@@ -1,0 +1,1 @@
+"""The servers for HTTP, and the bounds that all of them keep."""

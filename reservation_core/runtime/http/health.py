@@ -1,0 +1,95 @@
+"""What a program without an API answers about itself, for those who watch over its process."""
+
+import asyncio
+import socket
+from collections.abc import Sequence
+
+import structlog
+from fastapi import FastAPI
+from fastapi.responses import PlainTextResponse, Response
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.platform_collector import PlatformCollector
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
+from starlette.types import ASGIApp
+
+from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWorkFactory
+from reservation_core.runtime.http.bounded_protocol import ServerBounds
+from reservation_core.runtime.http.serving import QuietServer, address_of, open_socket, quiet_config
+from reservation_core.runtime.processing.loop_metrics import LoopCollector
+from reservation_core.runtime.processing.loops import PATIENCE_S, Loops
+from reservation_core.runtime.settings.http import HttpSettings
+
+_ANSWER_S = 3
+_STOP_PATIENCE_S = 2
+CONNECTIONS = 64
+_log = structlog.get_logger(__name__)
+
+
+def create_app(uow_factory: UnitOfWorkFactory, loops: Loops, collectors: Sequence[Collector] = ()) -> FastAPI:
+    """The ASGI application. `loops` are those of the process; `collectors` are what else it counts."""
+    app = FastAPI(title="GPU Dev Server: health", docs_url=None, redoc_url=None, openapi_url=None)
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    GCCollector(registry=registry)
+    for collector in (LoopCollector(loops), *collectors):
+        registry.register(collector)
+
+    @app.get("/healthz")
+    async def healthz() -> Response:
+        """A process whose event loop hangs does not answer."""
+        return PlainTextResponse("alive\n")
+
+    @app.get("/readyz")
+    async def readyz() -> Response:
+        """Ready while the database answers and no loop has failed for PATIENCE_S; every loop that fails is named.
+
+        Who leads does not matter: a process that stands by is as ready.
+        """
+        failing = [str(loop) for loop in loops.failing()]
+        try:
+            async with asyncio.timeout(_ANSWER_S), uow_factory() as uow:
+                await uow.identities.users(after=None, limit=1)
+        except (DatabaseUnavailableError, TimeoutError):
+            return _lines("The database does not answer.", *failing, status=503)
+        if loops.failing(PATIENCE_S):
+            return _lines(f"A loop has failed for more than {PATIENCE_S:g} s.", *failing, status=503)
+        return _lines("ready", *failing)
+
+    @app.get("/metrics")
+    async def metrics() -> Response:
+        return Response(generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    return app
+
+
+def _lines(*lines: str, status: int = 200) -> Response:
+    return PlainTextResponse("".join(f"{line}\n" for line in lines), status)
+
+
+async def serve_health(
+    uow_factory: UnitOfWorkFactory,
+    loops: Loops,
+    listen: str,
+    http: HttpSettings,
+    collectors: Sequence[Collector] = (),
+) -> None:
+    """Answer until cancelled. Raises ListenError."""
+    app = create_app(uow_factory, loops, collectors)
+    await serve_beside(app, open_socket(listen, "GPU_DEV_HEALTH_LISTEN"), "health", http)
+
+
+async def serve_beside(app: ASGIApp, opened: socket.socket, name: str, http: HttpSettings) -> None:
+    """Answer at a port of its own, without TLS, until cancelled; then close it. `name` says in the log what it is."""
+    try:
+        config = quiet_config(app, stop_patience_s=_STOP_PATIENCE_S, lifespan="off")
+        server = QuietServer(
+            config,
+            lambda: _log.info(f"{name}_listening", address=address_of(opened)),
+            ServerBounds(http.limits(CONNECTIONS)),
+        )
+        await server.serve([opened])
+    finally:
+        opened.close()

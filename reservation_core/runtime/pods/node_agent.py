@@ -1,0 +1,42 @@
+"""From settings to a running node agent."""
+
+import asyncio
+
+from reservation_core.adapters.kubernetes.api.credentials import KubeconfigError
+from reservation_core.adapters.kubernetes.nodes.node_agent import NodeAgent, NodeAgentError
+from reservation_core.adapters.local.inventory import BadGpusSettingError, LocalInventory
+from reservation_core.runtime.kubernetes import open_transport
+from reservation_core.runtime.processes.shutdown import stop_on_signals
+from reservation_core.runtime.processing.loops import Loops
+from reservation_core.runtime.settings.components import NodeAgentSettings
+from reservation_core.runtime.settings.error import SettingsError
+
+
+async def run_node_agent(settings: NodeAgentSettings, *, once: bool) -> None:
+    """Write this node's cards into its Node object: once, or again and again until SIGTERM.
+
+    Raises SettingsError for what somebody has to change (no cards, no such node, a missing permission) and
+    ClusterUnavailableError when the driver or the API server does not answer; in the loop only at its first look.
+    """
+    try:
+        # Simulated cards are called after the node, as far as its name goes: the pod's own changes with every restart.
+        inventory = LocalInventory(settings.local_gpus, settings.node_name[:63].strip("-."))
+        transport = open_transport(settings)
+        try:
+            agent = NodeAgent(transport, settings.node_name, inventory)
+            if once:
+                await agent.look()
+            else:
+                await keep_looking(agent, stop_on_signals(), settings.look_every_s)
+        finally:
+            await transport.close()
+            await asyncio.to_thread(inventory.close)
+    except (KubeconfigError, NodeAgentError, BadGpusSettingError) as error:
+        raise SettingsError(str(error)) from error
+
+
+async def keep_looking(agent: NodeAgent, stop: asyncio.Event, every_s: float) -> None:
+    """Look every `every_s` seconds until `stop`. Raises only what is wrong at the first look."""
+    await agent.look()
+    loop = Loops()["node_cards"]
+    await loop.repeat(agent.look_again, rest_s=every_s, rests_first=True, longest_s=every_s, stop=stop)

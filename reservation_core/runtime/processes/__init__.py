@@ -1,0 +1,1 @@
+"""What every process does: start, log, stop."""

@@ -1,0 +1,64 @@
+"""Logging of every process: structlog to stderr, one JSON object a line (or text, with `GPU_DEV_LOG_JSON=false`).
+
+Libraries that log by the standard library come out in the same form. Nothing is redacted here because secrets are
+never passed to a log call: what holds one has a type without it in its repr.
+"""
+
+import logging
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import structlog
+from structlog.typing import Processor
+
+from reservation_core.runtime.processes.log_files import FinishedOrForeign, HandlerLogger
+from reservation_core.runtime.settings.components import CommonSettings
+
+_LEVELS = {"DEBUG": logging.DEBUG, "INFO": logging.INFO, "WARNING": logging.WARNING, "ERROR": logging.ERROR}
+
+
+def configure(settings: CommonSettings, handlers: Sequence[logging.Handler] = ()) -> None:
+    """Set up logging for this process, once, before anything logs: to stderr, or through these handlers."""
+    level = _LEVELS[settings.log_level]
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.StackInfoRenderer(),
+    ]
+    last: list[Processor]
+    if settings.log_json:
+        last = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    else:
+        last = [
+            structlog.dev.ConsoleRenderer(
+                colors=sys.stderr.isatty(),
+                # The default prints every local variable, secrets among them.
+                exception_formatter=structlog.dev.plain_traceback,
+            )
+        ]
+    structlog.configure(
+        processors=[*shared, *last],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=((lambda *_: HandlerLogger(handlers)) if handlers else structlog.PrintLoggerFactory(sys.stderr)),
+        cache_logger_on_first_use=True,
+    )
+    root = logging.getLogger()
+    root.handlers[:] = handlers or [logging.StreamHandler(sys.stderr)]
+    for handler in root.handlers:
+        handler.setFormatter(
+            FinishedOrForeign(
+                foreign_pre_chain=[*shared, _name_of_library],
+                processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
+            )
+        )
+    # Libraries speak up only when something is wrong; our own words come through structlog.
+    root.setLevel(max(level, logging.WARNING))
+
+
+def _name_of_library(_logger: Any, _method: str, event: Any) -> Any:
+    record = event.get("_record")
+    if record is not None:
+        event["logger"] = record.name
+    return event

@@ -1,0 +1,106 @@
+"""Running a component as a program: `--help`, settings from the environment, logging, the event loop, exit codes."""
+
+import argparse
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import pydantic
+import pydantic_settings
+import uvloop
+
+from reservation_core.ports.cluster import ClusterUnavailableError
+from reservation_core.ports.transactions import DatabaseUnavailableError
+from reservation_core.runtime.open_files import raise_open_files
+from reservation_core.runtime.processes.log_files import LogPlaces
+from reservation_core.runtime.processes.logs import configure
+from reservation_core.runtime.processing.start_waiting import StopAskedError
+from reservation_core.runtime.settings.components import CommonSettings
+from reservation_core.runtime.settings.error import SettingsError
+
+S = TypeVar("S", bound=CommonSettings)
+
+_TOLD = (SettingsError, DatabaseUnavailableError, ClusterUnavailableError)
+"""What a person can do something about; everything else is a mistake of ours and shows its traceback."""
+
+
+def run_program(
+    name: str, about: str, settings_type: type[S], main: Callable[[S], Awaitable[None]], arguments: list[str]
+) -> int:
+    """Run `main` with its settings; returns the exit code (0 done, 1 unavailable now, 2 unusable settings)."""
+    parser = argparse.ArgumentParser(prog=f"python -m {name}", description=about, epilog=settings_told(settings_type))
+    parser.parse_args(arguments)
+    return run_with_settings(name, settings_type, main)
+
+
+def run_with_settings(
+    name: str,
+    settings_type: type[S],
+    main: Callable[[S], Awaitable[None]],
+    *,
+    changed: Callable[[S], S] | None = None,
+    logs: LogPlaces | None = None,
+) -> int:
+    """The same for a program that reads arguments of its own, with `settings_told` as its parser's epilog.
+
+    `changed` puts what these arguments say in the place of what the environment says, and may raise SettingsError.
+    """
+    try:
+        settings = settings_type()
+        if changed is not None:
+            settings = changed(settings)
+        handlers = [] if logs is None else logs.open(name)
+    except pydantic.ValidationError as error:
+        for problem in error.errors(include_url=False, include_input=False):
+            variable = "GPU_DEV_" + "__".join(str(part) for part in problem["loc"]).upper()
+            unknown = problem["type"] == "extra_forbidden"
+            said = "There is no such setting; correct its name, or take it away." if unknown else problem["msg"]
+            sys.stderr.write(f"{name}: {variable}: {said}\n")
+        return 2
+    except pydantic_settings.SettingsError as error:
+        # A source of settings that can't be read at all, such as GPU_DEV_SECRETS_DIR naming a file.
+        sys.stderr.write(f"{name}: {error}. Correct the environment and start again.\n")
+        return 2
+    except SettingsError as error:
+        return _told(name, error)
+    configure(settings, handlers)
+    raise_open_files()
+    try:
+        uvloop.run(_awaited(main, settings))
+    except StopAskedError:
+        return 0
+    except _TOLD as error:
+        return _told(name, error)
+    except ExceptionGroup as group:
+        told, mistakes = group.split(_TOLD)
+        if told is None or mistakes is not None:
+            raise
+        return _told(name, _first(told.subgroup(SettingsError) or told))
+    return 0
+
+
+def settings_told(settings_type: type[CommonSettings]) -> str:
+    """Where the settings come from, for `--help`."""
+    return "Settings come from the environment: " + ", ".join(_variables(settings_type)) + "."
+
+
+def _told(name: str, error: Exception) -> int:
+    """Say what is wrong in one line; returns the exit code."""
+    if isinstance(error, SettingsError):
+        sys.stderr.write(f"{name}: {error}\n")
+        return 2
+    sys.stderr.write(f"{name}: {error}. Try again when it is back.\n")
+    return 1
+
+
+def _first(error: Exception) -> Exception:
+    """The first error of a group that holds no group."""
+    return _first(error.exceptions[0]) if isinstance(error, ExceptionGroup) else error
+
+
+async def _awaited(main: Callable[[S], Awaitable[None]], settings: S) -> None:
+    await main(settings)
+
+
+def _variables(settings_type: type[CommonSettings]) -> list[str]:
+    return sorted(f"GPU_DEV_{field.upper()}" for field in settings_type.model_fields)

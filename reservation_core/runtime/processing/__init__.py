@@ -1,0 +1,1 @@
+"""Loops that outlive failures, and the consumer of messages."""

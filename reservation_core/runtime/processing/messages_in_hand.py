@@ -1,0 +1,124 @@
+"""Messages that a process has taken from a queue: hidden while it is about them, forgotten when they were handled.
+
+What takes longer than a message's visibility (a slow cluster, a queue of other work before it) would be taken by
+another process meanwhile and be done twice at once. That is harmless, but it doubles the load on what is slow already.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import structlog
+
+from reservation_core.ports.queues import QueuedMessage, QueueName
+from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWork, UnitOfWorkFactory
+from reservation_core.runtime.processing.loops import Loops
+
+_log = structlog.get_logger(__name__)
+_BEATS = 3  # in the time that a message is hidden: two may fail
+
+
+class MessagesInHand:
+    """One queue's. What can't be done now is logged; then messages come again, as if nothing had happened."""
+
+    def __init__(self, uow_factory: UnitOfWorkFactory, queue: QueueName, visibility: timedelta, loops: Loops) -> None:
+        self._uow = uow_factory
+        self._queue = queue
+        self._visibility = max(visibility, timedelta(seconds=1))
+        self._hidden_at: dict[int, float] = {}
+        self._handled: list[int] = []
+        self._some_handled = asyncio.Event()
+        self._hiding = loops[f"{queue.value}_hidden"]
+        self._forgetting = loops[f"{queue.value}_forgotten"]
+
+    async def take(self, limit: int) -> list[QueuedMessage]:
+        """Up to `limit` messages. Raises DatabaseUnavailableError."""
+        at = asyncio.get_running_loop().time()
+        async with self._uow(one_statement=True) as uow:
+            messages = await uow.queue.read(self._queue, visibility=self._visibility, limit=limit)
+        self._hidden_at |= dict.fromkeys((message.id for message in messages), at)
+        return messages
+
+    def handled(self, ids: Iterable[int]) -> None:
+        """Forget these, many at a time and soon: until that has happened they may come once more."""
+        self._handled += ids
+        if self._handled:
+            self._some_handled.set()
+
+    async def give_back(self, message: QueuedMessage, after: timedelta | None = None) -> None:
+        """As if it had not been taken: again `after` so long, or else when it becomes visible by itself."""
+
+        async def unread(uow: UnitOfWork) -> None:
+            await uow.queue.unread(self._queue, [message.id])
+            if after is not None:
+                await uow.queue.postpone(self._queue, [message.id], max(after, timedelta(seconds=1)))
+
+        await self._let_go(message, "given back", unread)
+
+    async def put_off(self, message: QueuedMessage, pause: timedelta) -> None:
+        """Again after a pause."""
+        await self._let_go(message, "put off", lambda uow: uow.queue.postpone(self._queue, [message.id], pause))
+
+    async def bury(self, message: QueuedMessage, error: str) -> None:
+        """To the dead letters, with its error."""
+        await self._let_go(message, "buried", lambda uow: uow.queue.bury(self._queue, message, error))
+
+    async def _let_go(self, message: QueuedMessage, how: str, act: Callable[[UnitOfWork], Awaitable[object]]) -> None:
+        """Where that fails, whatever with, the message comes again when it becomes visible by itself."""
+        self._hidden_at.pop(message.id, None)
+        try:
+            async with self._uow() as uow:
+                await act(uow)
+        except DatabaseUnavailableError as error:
+            _log.warning(f"not {how} now", queue=self._queue.value, message=message.id, error=str(error))
+        except Exception:  # noqa: BLE001 - it is logged; no other message has to suffer for it
+            _log.exception(f"could not be {how}", queue=self._queue.value, message=message.id)
+
+    @asynccontextmanager
+    async def cared_for(self) -> AsyncIterator[None]:
+        """While the block runs, messages in hand stay hidden and handled ones are forgotten; at its end, the last."""
+        beat_s = self._visibility.total_seconds() / _BEATS
+        hiding = self._hiding.repeat(
+            lambda: self._keep_hidden(beat_s), rest_s=beat_s, rests_first=True, longest_s=beat_s
+        )
+        tasks = [asyncio.create_task(hiding), asyncio.create_task(self._forgetting.repeat(self._forget))]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            try:
+                await self._forget_handled()
+            except Exception as error:  # noqa: BLE001 - they come once more, which is harmless
+                _log.warning("not forgotten at the end", queue=self._queue.value, error=type(error).__name__)
+
+    async def _keep_hidden(self, beat_s: float) -> None:
+        now = asyncio.get_running_loop().time()
+        due = [each for each, at in self._hidden_at.items() if now - at >= beat_s]
+        if not due:
+            return
+        async with self._uow(one_statement=True) as uow:
+            await uow.queue.postpone(self._queue, due, self._visibility)
+        self._hidden_at |= {each: now for each in due if each in self._hidden_at}
+
+    async def _forget(self) -> None:
+        await self._some_handled.wait()
+        await self._forget_handled()
+
+    async def _forget_handled(self) -> None:
+        """Delete what was handled; what could not be deleted is deleted next time."""
+        self._some_handled.clear()
+        ids, self._handled = self._handled, []
+        if not ids:
+            return
+        try:
+            async with self._uow(one_statement=True) as uow:
+                await uow.queue.delete(self._queue, ids)
+        except BaseException:
+            self._handled += ids
+            self._some_handled.set()
+            raise
+        for each in ids:
+            self._hidden_at.pop(each, None)

@@ -1,0 +1,64 @@
+"""Waiting, at the start of a program, for a database or a cluster that does not answer yet."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TypeVar
+
+import structlog
+
+from reservation_core.adapters.clock import SystemClock
+from reservation_core.ports.cluster import ClusterUnavailableError
+from reservation_core.ports.transactions import DatabaseUnavailableError
+from reservation_core.runtime.processing.backoff import Backoff
+
+FIRST_PAUSE_S = 0.2
+LONGEST_PAUSE_S = 2.0
+LOGGED_AGAIN_S = 30.0
+
+_NOT_YET = (DatabaseUnavailableError, ClusterUnavailableError)
+_log = structlog.get_logger(__name__)
+T = TypeVar("T")
+
+
+class StopAskedError(Exception):
+    """The program was asked to end before it had started."""
+
+
+async def once_there(
+    act: Callable[[], Awaitable[T]], *, stop: asyncio.Event | None = None, longest_s: float | None = None
+) -> T:
+    """Do `act` as soon as the database and the cluster let it, and answer what it answers.
+
+    Logs at the beginning of the wait, every LOGGED_AGAIN_S seconds, and at its end. Raises StopAskedError once `stop`
+    is set, and what `act` raised last after `longest_s` seconds.
+    """
+    clock = asyncio.get_running_loop().time
+    begun, since = clock(), SystemClock().now()
+    backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
+    log_at = begun
+    while True:
+        if stop is not None and stop.is_set():
+            raise StopAskedError
+        try:
+            answer = await act()
+        except _NOT_YET as error:
+            if longest_s is not None and clock() - begun >= longest_s:
+                raise
+            if clock() >= log_at:
+                log_at = clock() + LOGGED_AGAIN_S
+                _log.warning("waiting to start", since=since.strftime("%Y-%m-%dT%H:%M:%SZ"), error=str(error))
+        else:
+            if log_at > begun:
+                _log.info("the wait is over", waited_s=round(clock() - begun, 1))
+            return answer
+        await _pause(backoff.next(), stop)
+
+
+async def _pause(seconds: float, stop: asyncio.Event | None) -> None:
+    if stop is None:
+        await asyncio.sleep(seconds)
+        return
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await stop.wait()

@@ -1,0 +1,35 @@
+"""The cards that the ledger has promised, read again and again for who places pods that the ledger does not know."""
+
+from collections.abc import Iterable
+
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from pod_scheduling.domain.maps.map_placement import Reserved, ReservedCards
+from reservation_core.adapters.postgres.policy.entitlements import PostgresEntitlements
+from reservation_core.ports.policy.entitlements import PromisedCard
+from reservation_core.runtime.reading.repeated_reading import RepeatedReading
+
+
+class PromisedCards(RepeatedReading[ReservedCards]):
+    """By node and index. Times are in seconds."""
+
+    def __init__(self, engine: AsyncEngine, every_s: float, patience_s: float) -> None:
+        super().__init__(engine, every_s, patience_s, _promised, "the promised cards")
+
+
+async def _promised(connection: AsyncConnection) -> ReservedCards:
+    return by_card(await PostgresEntitlements(connection).promised_cards())
+
+
+def by_card(found: Iterable[PromisedCard]) -> ReservedCards:
+    """What is promised, by node and index, those that begin first first."""
+    cards: dict[str, dict[int, list[Reserved]]] = {}
+    for each in found:
+        times = f"from {each.starts_at:%Y-%m-%d %H:%M} to {each.ends_at:%Y-%m-%d %H:%M} UTC"
+        detail = f"Card {each.index} of {each.node} is {each.reservation_id}'s {times}."
+        reserved = Reserved(each.reservation_id, each.starts_at, detail)
+        cards.setdefault(each.node, {}).setdefault(each.index, []).append(reserved)
+    return {
+        node: {index: tuple(sorted(each, key=lambda one: one.starts_at)) for index, each in of_node.items()}
+        for node, of_node in cards.items()
+    }
