@@ -14,30 +14,44 @@ from starlette.types import Receive, Scope, Send
 from api_service.gate import ExpressGate, Gate
 from api_service.problems import of_exception
 from api_service.routes import (
-    audit_chain,
+    dead_letters,
+    operations,
+)
+from api_service.routes.bookings import (
     availability,
     bookings,
     calendar_feed,
-    dead_letters,
+    waitlist,
+)
+from api_service.routes.history import (
+    audit_chain,
     events,
-    inventory,
+)
+from api_service.routes.jobs import (
     job_events,
     job_logs,
     job_specs,
     jobs,
-    login,
+)
+from api_service.routes.nodes import (
+    inventory,
     maintenance,
     nodes,
+)
+from api_service.routes.people import (
+    login,
     notifications,
-    operations,
+    tokens,
+    users,
+)
+from api_service.routes.pods import (
+    schedulability,
+    unknown_pods,
+)
+from api_service.routes.policy import (
     policy,
     projects,
-    schedulability,
-    tokens,
-    unknown_pods,
     usage,
-    users,
-    waitlist,
 )
 from api_service.services import Services
 from api_service.web.site import Site

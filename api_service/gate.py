@@ -19,8 +19,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api_service import headers, token_reach
+from api_service.access import token_reach
 from api_service.problems import ProblemError, of_exception, respond
+from api_service.requests import headers
 from api_service.services import Services
 from reservation_core.domain.errors import ForbiddenError
 from reservation_core.domain.model import Role

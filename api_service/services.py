@@ -9,15 +9,15 @@ from typing import Annotated
 import structlog
 from fastapi import Depends, Request
 
-from api_service.access_log import EVERY_S, AccessLog
-from api_service.auth import Authenticator
+from api_service.access.access_log import EVERY_S, AccessLog
+from api_service.access.auth import Authenticator
+from api_service.access.sign_in_pace import SignInPace
+from api_service.access.token_pace import TokenPace
 from api_service.following import SharedWakeups
-from api_service.metrics import ApiMetrics
+from api_service.metrics.metrics import ApiMetrics
 from api_service.open_streams import OpenStreams
 from api_service.policy_cache import PolicyCache
-from api_service.sign_in_pace import SignInPace
 from api_service.submission import SubmissionWriter
-from api_service.token_pace import TokenPace
 from reservation_core.ports.jobs.reservations import NewReservation, Submitted
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.transactions import DatabaseUnavailableError, Reads

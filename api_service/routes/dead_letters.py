@@ -6,10 +6,11 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from api_service import bodies, presenting
 from api_service.documents import problems, reads
-from api_service.idempotency import Answer, once
-from api_service.pagination import DEFAULT_LIMIT, MAX_LIMIT
+from api_service.presenting import jobs_and_nodes
+from api_service.requests import bodies
+from api_service.requests.idempotency import Answer, once
+from api_service.requests.pagination import DEFAULT_LIMIT, MAX_LIMIT
 from api_service.services import Caller, Served
 from reservation_core.contracts.base import Page
 from reservation_core.contracts.dead_letters import DeadLetterOut, Redrive, Redriven
@@ -36,7 +37,7 @@ async def list_dead_letters(services: Served, caller: Caller, query: Annotated[D
     require_admin(caller)
     async with services.runtime.uow() as uow:
         letters = await uow.queue.dead_letters(query.queue, query.limit)
-    page = Page[DeadLetterOut](items=[presenting.dead_letter(letter) for letter in letters], next_cursor=None)
+    page = Page[DeadLetterOut](items=[jobs_and_nodes.dead_letter(letter) for letter in letters], next_cursor=None)
     return Response(page.model_dump_json(), media_type="application/json")
 
 

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from api_service.headers import takes_gzip
+from api_service.requests.headers import takes_gzip
 
 _HERE = Path(__file__).parent
 _FOLDERS = (_HERE / "styles", _HERE / "built")

@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import assert_never
 
-from api_service.sight import Sight
+from api_service.access.sight import Sight
 from reservation_core.domain.model import GpuState, ReservationKind
 from reservation_core.ports.nodes.cards_now import CardHold, CardNow
 

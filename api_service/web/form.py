@@ -6,9 +6,9 @@ from urllib.parse import parse_qs
 
 from starlette.requests import Request
 
-from api_service import headers
-from api_service.bodies import read_bounded
 from api_service.problems import ProblemError
+from api_service.requests import headers
+from api_service.requests.bodies import read_bounded
 from reservation_core.domain.short_durations import seconds_in
 
 _MOST_FIELDS = 500

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from markupsafe import Markup
 
-from api_service.sight import Sight
+from api_service.access.sight import Sight
 from api_service.web.card_tiles import TileState, TileWriter
 from api_service.web.fleet import FleetNode
 from api_service.web.rendering import Templates

@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from starlette.requests import Request
 from starlette.responses import Response
 
-from api_service.headers import takes_gzip
+from api_service.requests.headers import takes_gzip
 from api_service.web import words
 from api_service.web.assets import Assets
 

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlencode
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive
 
-from api_service import token_reach
+from api_service.access import token_reach
 from api_service.problems import of_exception
 from reservation_core.ports.people.identities import Principal
 

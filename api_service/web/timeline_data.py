@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from api_service.sight import sight_of
+from api_service.access.sight import sight_of
 from api_service.web.timeline_entries import SeenEntry, events, seen
 from api_service.web.timeline_query import TimelineQuery
 from api_service.web.timeline_rows import By, RowPage, page_of, rows_of, usual_rows

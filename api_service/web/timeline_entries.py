@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, assert_never
 
-from api_service.sight import Sight
+from api_service.access.sight import Sight
 from api_service.web import words
 from api_service.web.timeline_rows import Row
 from api_service.web.timeline_window import DayWindow

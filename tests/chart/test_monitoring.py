@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import generate_latest
 
 from admission_webhook.metrics import WebhookMetrics
-from api_service.metrics import ApiMetrics
+from api_service.metrics.metrics import ApiMetrics
 from gpu_admission.metrics import ExtenderMetrics
 from gpu_scheduler import health as scheduler_health
 from reservation_core.adapters.clock import SystemClock

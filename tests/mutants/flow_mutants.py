@@ -3,7 +3,7 @@
 from tests.mutants.mutant import Mutant
 
 CODE = "reservation_core/usecases/"
-LOGIN = "tests/integration/api_service/test_login.py"
+LOGIN = "tests/integration/api_service/people/test_login.py"
 USECASES = "tests/integration/reservation_core/usecases/"
 
 FLOWS = (
@@ -260,7 +260,7 @@ FLOWS = (
         CODE + "people/sign_in.py",
         "    if user.role is not entry.role:",
         "    if False:",
-        (LOGIN + "::test_no_rule_gives_more_than_the_user_has",),
+        ("tests/integration/api_service/people/test_login.py::test_no_rule_gives_more_than_the_user_has",),
     ),
     Mutant(
         "disabled users sign in",
@@ -268,7 +268,7 @@ FLOWS = (
         CODE + "people/sign_in.py",
         "    if user.disabled_at is not None:",
         "    if False:",
-        (LOGIN + "::test_disabled_users_stay_out_and_names_with_a_meaning_are_nobodys",),
+        (f"{LOGIN}::test_disabled_users_stay_out_and_names_with_a_meaning_are_nobodys",),
     ),
     Mutant(
         "a deadlock is an answer",

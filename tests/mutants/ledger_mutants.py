@@ -222,7 +222,7 @@ LEDGER = (
         SQL + "people/used_proofs.sql",
         "ON CONFLICT (digest) DO NOTHING",
         "ON CONFLICT (digest) DO UPDATE SET forget_after = excluded.forget_after",
-        ("tests/integration/api_service/test_login.py::test_a_signature_is_good_once",),
+        ("tests/integration/api_service/people/test_login.py::test_a_signature_is_good_once",),
     ),
     Mutant(
         "pod locks are everybody's",

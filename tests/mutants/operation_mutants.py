@@ -78,10 +78,10 @@ OPERATION = (
     Mutant(
         "wrong tokens at any pace",
         "Wrong tokens are slowed by address",
-        "api_service/token_pace.py",
+        "api_service/access/token_pace.py",
         "            wait = self._failures.take(source, self._now())\n",
         "            wait = 0.0\n",
-        ("tests/integration/api_service/test_token_pace.py::test_wrong_tokens_are_429_after_a_few",),
+        ("tests/integration/api_service/access/test_token_pace.py::test_wrong_tokens_are_429_after_a_few",),
     ),
     Mutant(
         "URLs of any length",

@@ -5,7 +5,7 @@ from tests.mutants.mutant import Mutant
 CODE = "reservation_core/domain/"
 DOMAIN = "tests/unit/reservation_core/domain/"
 LIFE = DOMAIN + "jobs/test_lifecycle.py"
-LOGIN = "tests/integration/api_service/test_login.py"
+LOGIN = "tests/integration/api_service/people/test_login.py"
 ORACLE = DOMAIN + "planning/test_planning_against_oracle.py"
 
 RULES = (
@@ -199,7 +199,7 @@ RULES = (
         CODE + "people/aws_signed_requests.py",
         " or parts.netloc not in rules.hosts or",
         " or",
-        (LOGIN + "::test_what_is_forged_goes_nowhere",),
+        ("tests/integration/api_service/people/test_login.py::test_what_is_forged_goes_nowhere",),
     ),
     Mutant(
         "a proof for another server",
@@ -207,7 +207,7 @@ RULES = (
         CODE + "people/aws_signed_requests.py",
         "if sent.get(SERVER_ID_HEADER) not in rules.server_ids:",
         "if False:",
-        (LOGIN + "::test_what_is_forged_goes_nowhere",),
+        ("tests/integration/api_service/people/test_login.py::test_what_is_forged_goes_nowhere",),
     ),
     Mutant(
         "an old proof",
@@ -223,7 +223,7 @@ RULES = (
         CODE + "people/id_tokens.py",
         "if not issuer.audiences & set(audiences):",
         "if False:",
-        ("tests/integration/api_service/test_login_id_tokens.py",),
+        ("tests/integration/api_service/people/test_login_id_tokens.py",),
     ),
     Mutant(
         "a server id that is not signed",
@@ -231,6 +231,6 @@ RULES = (
         CODE + "people/aws_signed_requests.py",
         "if missing := sorted(needed - set(names)):",
         "if missing := sorted(needed & set()):",
-        (LOGIN + "::test_a_presigned_address_without_our_name_in_the_signature_goes_nowhere",),
+        (f"{LOGIN}::test_a_presigned_address_without_our_name_in_the_signature_goes_nowhere",),
     ),
 )

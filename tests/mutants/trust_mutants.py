@@ -2,15 +2,15 @@
 
 from tests.mutants.mutant import Mutant
 
-TOKENS = "tests/integration/api_service/test_token_scopes.py"
+TOKENS = "tests/integration/api_service/people/test_token_scopes.py"
 WEBHOOK = "tests/integration/admission_webhook/test_serving.py"
 TRIGGERS = "migrations/versions/0027_token_scopes.sql"
 BOUNDED_TRIGGERS = "migrations/versions/0032_bounded_tokens.sql"
-FEED = "tests/integration/api_service/test_calendar_feed.py"
+FEED = "tests/integration/api_service/bookings/test_calendar_feed.py"
 CHAIN = "tests/integration/reservation_core/adapters/postgres/history/test_audit_chain.py"
 CHAINING = "reservation_core/usecases/history/audit_chain.py"
 CHAIN_TABLES = "migrations/versions/0029_audit_chain.sql"
-BUDGETS = "tests/integration/api_service/test_token_budgets.py"
+BUDGETS = "tests/integration/api_service/people/test_token_budgets.py"
 SPENDING = "tests/integration/reservation_core/usecases/test_spend_budgets.py"
 BUDGET_SQL = "reservation_core/adapters/postgres/people/token_budgets.sql"
 BUDGET_TRIGGERS = "migrations/versions/0030_token_budgets.sql"
@@ -134,7 +134,7 @@ TRUST = (
     Mutant(
         "a session is a bearer token",
         "What a browser keeps in its cookie is good for the pages alone",
-        "api_service/auth.py",
+        "api_service/access/auth.py",
         "if principal is None or _is_over(principal, now) or principal.session is not session:",
         "if principal is None or _is_over(principal, now):",
         ("tests/integration/api_service/test_access.py::test_matrix",),
@@ -145,7 +145,7 @@ TRUST = (
         "api_service/gate.py",
         "        self._services.access_log.note(scope, template, status, seconds)\n",
         "",
-        ("tests/integration/api_service/test_access_log.py::test_every_request_leaves_a_line",),
+        ("tests/integration/api_service/access/test_access_log.py::test_every_request_leaves_a_line",),
     ),
     Mutant(
         "notices reach a cloud's metadata",
@@ -257,7 +257,7 @@ TRUST = (
         "reservation_core/adapters/identity/oidc.py",
         '    "verify_signature": True,',
         '    "verify_signature": False,',
-        ("tests/integration/api_service/test_login_id_tokens.py::test_forged_signatures_are_refused",),
+        ("tests/integration/api_service/people/test_login_id_tokens.py::test_forged_signatures_are_refused",),
     ),
     Mutant(
         "two people become one user",

@@ -7,8 +7,8 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
+from api_service.access.sight import Sight, sight_of
 from api_service.problems import ProblemError
-from api_service.sight import Sight, sight_of
 from api_service.web.card_tiles import MEANINGS, OUT_OF_USE, WORDS, TileState, TileWriter, state_of
 from api_service.web.fleet import FleetNode, FleetPicture, counts
 from api_service.web.node_markup import Look

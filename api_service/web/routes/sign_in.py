@@ -5,10 +5,10 @@ from zoneinfo import available_timezones
 
 from starlette.responses import Response
 
-from api_service.access_log import told_by
-from api_service.metrics import SignInOutcome
+from api_service.access.access_log import told_by
+from api_service.access.sign_in_counting import counted_sign_in
+from api_service.metrics.metrics import SignInOutcome
 from api_service.problems import ProblemError
-from api_service.sign_in_counting import counted_sign_in
 from api_service.web.cookies import keep_zone
 from api_service.web.return_address import safe_return
 from api_service.web.routing import PageAccess, WebRoute

@@ -11,9 +11,9 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from pydantic import ValidationError
 from starlette.responses import RedirectResponse, Response
 
-from api_service.access_log import told_by
+from api_service.access.access_log import told_by
+from api_service.access.sign_in_counting import counted_sign_in
 from api_service.problems import ProblemError, of_validation
-from api_service.sign_in_counting import counted_sign_in
 from api_service.web.return_address import safe_return
 from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.visit import Visit

@@ -13,7 +13,7 @@ from api_service.server import serve
 from reservation_core.domain.model import Role
 from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime
-from tests.integration.api_service.calendars import add_nodes, booked_now
+from tests.integration.api_service.bookings.calendars import add_nodes, booked_now
 
 NOBODY_CAN_SAY = "nobody can say now whether"
 """How a refusal begins where the control plane did not answer in the short time that a review has."""

@@ -10,7 +10,7 @@ import pytest
 
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.admission_webhook.control_plane import NOBODY_CAN_SAY, PATIENCE_S, ControlPlane, control_plane
-from tests.integration.api_service.calendars import add_nodes
+from tests.integration.api_service.bookings.calendars import add_nodes
 from tests.kubernetes.api_client import MERGE, STRATEGIC, ApiAnswerError, ApiClient, JsonObject
 from tests.kubernetes.api_server import ApiServer
 from tests.kubernetes.kubelet import Kubelet

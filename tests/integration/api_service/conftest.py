@@ -15,8 +15,8 @@ from reservation_core.domain.model import Role
 from reservation_core.ports.people.identities import Principal
 from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime
-from tests.integration.api_service import calendars
-from tests.integration.api_service.people import People
+from tests.integration.api_service.bookings import calendars
+from tests.integration.api_service.callers import People
 
 if TYPE_CHECKING:
     from tests.sign_in_world import SignInWorld
@@ -135,7 +135,7 @@ async def world(tmp_path: Path) -> AsyncIterator["SignInWorld"]:
 @pytest.fixture
 async def newcomer(runtime: Runtime, world: "SignInWorld") -> AsyncIterator[httpx.AsyncClient]:
     """Somebody without a token, at a server that believes those."""
-    from tests.integration.api_service.newcomers import served
+    from tests.integration.api_service.people.newcomers import served
 
     async with served(runtime, world) as client:
         yield client

@@ -16,8 +16,8 @@ from reservation_core.domain.policy.limits import Rules, Scope
 from reservation_core.ports.jobs.unknown_pods import UnknownPod
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.nodes.update_inventory import update_inventory
-from tests.integration.api_service.calendars import asked, at
-from tests.integration.api_service.people import NOBODIES, People, submitted
+from tests.integration.api_service.bookings.calendars import asked, at
+from tests.integration.api_service.callers import NOBODIES, People, submitted
 
 # A calendar's address carries a credential of its own (see test_calendar_feed), who signs in one (see test_login).
 OPEN = {"/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", "/v1/bookings.ics", "/v1/login"}

@@ -24,9 +24,9 @@ from reservation_core.runtime.reading.sign_in import open_signing_in
 from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime, open_runtime
 from reservation_core.usecases.nodes.update_inventory import update_inventory
-from tests.integration.api_service.calendars import asked, at
-from tests.integration.api_service.newcomers import by_id_token
-from tests.integration.api_service.people import JOB, submitted
+from tests.integration.api_service.bookings.calendars import asked, at
+from tests.integration.api_service.callers import JOB, submitted
+from tests.integration.api_service.people.newcomers import by_id_token
 from tests.integration.api_service.test_access import CALLS, PAGES
 from tests.integration.api_service.web.browsing import Browser
 from tests.postgres_proxy import PostgresProxy

@@ -9,7 +9,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.runtime.wiring import Runtime
-from tests.integration.api_service.calendars import add_nodes, booked, execute
+from tests.integration.api_service.bookings.calendars import add_nodes, booked, execute
 from tests.waiting import eventually
 
 Call = Callable[[httpx.AsyncClient, str], Awaitable[httpx.Response]]

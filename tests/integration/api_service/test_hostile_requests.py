@@ -9,8 +9,8 @@ import pytest
 
 from reservation_core.ports.jobs.reservations import JobFilter
 from reservation_core.runtime.wiring import Runtime
-from tests.integration.api_service.calendars import asked
-from tests.integration.api_service.people import JOB, submitted
+from tests.integration.api_service.bookings.calendars import asked
+from tests.integration.api_service.callers import JOB, submitted
 
 JSON = {"Content-Type": "application/json"}
 SECRET = "hunter2-do-not-echo"

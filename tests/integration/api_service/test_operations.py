@@ -7,15 +7,15 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from api_service.metrics import ApiMetrics
+from api_service.metrics.metrics import ApiMetrics
 from reservation_core.domain.changes import PodsFinished, PodsGone, PodsRunning
 from reservation_core.ports.jobs.unknown_pods import UnknownPod
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.http.serving import ListenError, open_socket
 from reservation_core.runtime.reading.reading import PrimaryReads
 from reservation_core.runtime.wiring import Runtime
-from tests.integration.api_service.people import JOB, submitted
-from tests.integration.api_service.test_streams import happen, start
+from tests.integration.api_service.callers import JOB, submitted
+from tests.integration.api_service.jobs.test_streams import happen, start
 
 
 class _Away:

@@ -37,8 +37,8 @@ from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.settings.error import SettingsError
 from reservation_core.runtime.wiring import Runtime, open_runtime
 from tests.chart.database_pods import SMALL, Pod, database_pods, sqlalchemy_url
-from tests.integration.api_service.calendars import add_nodes, at, booked
-from tests.integration.api_service.people import submitted
+from tests.integration.api_service.bookings.calendars import add_nodes, at, booked
+from tests.integration.api_service.callers import submitted
 from tests.waiting import PATIENCE_S, eventually
 
 T = TypeVar("T")

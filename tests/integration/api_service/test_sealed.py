@@ -15,7 +15,7 @@ from reservation_core.runtime.sealing_keys import ensure_key_file
 from reservation_core.runtime.settings.components import StandaloneSettings
 from reservation_core.runtime.wiring import Runtime, open_runtime
 from reservation_core.usecases.running.perform_pod_operations import LaunchRules, perform
-from tests.integration.api_service.calendars import add_nodes, asked, at
+from tests.integration.api_service.bookings.calendars import add_nodes, asked, at
 from tests.pods import end_all_pods
 
 WORD = "hunter2-in-confidence"

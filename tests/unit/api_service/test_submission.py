@@ -11,7 +11,7 @@ from api_service.problems import ProblemError
 from api_service.submission import SubmissionWriter
 from reservation_core.ports.jobs.reservations import NewReservation, Submitted
 from reservation_core.ports.transactions import DatabaseUnavailableError
-from tests.unit.api_service.test_presenting import JOB
+from tests.unit.api_service.presenting.test_jobs_and_nodes import JOB
 
 
 class Store:

@@ -7,7 +7,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from tests.integration.api_service.people import People
+from tests.integration.api_service.callers import People
 from tests.integration.api_service.web.browsing import Browser
 
 SignedIn = Callable[[str], Awaitable[Browser]]

@@ -1,6 +1,6 @@
 """One's own tokens, browsers and notices, on pages."""
 
-from tests.integration.api_service.people import People
+from tests.integration.api_service.callers import People
 from tests.integration.api_service.web.browsing import words
 from tests.integration.api_service.web.conftest import SignedIn
 

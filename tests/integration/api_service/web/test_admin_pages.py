@@ -6,8 +6,8 @@ import pytest
 from api_service.web.page_list import WEB_ROUTES
 from api_service.web.routing import PageAccess
 from reservation_core.runtime.wiring import Runtime
-from tests.integration.api_service.calendars import add_nodes
-from tests.integration.api_service.people import People
+from tests.integration.api_service.bookings.calendars import add_nodes
+from tests.integration.api_service.callers import People
 from tests.integration.api_service.web.browsing import words
 from tests.integration.api_service.web.conftest import SignedIn
 

@@ -13,7 +13,7 @@ import pytest
 from api_service.web import timeline_data
 from reservation_core.runtime.settings.components import ApiSettings, Holders
 from reservation_core.runtime.wiring import Runtime
-from tests.integration.api_service.calendars import add_nodes, at, booked, execute, said
+from tests.integration.api_service.bookings.calendars import add_nodes, at, booked, execute, said
 from tests.integration.api_service.web.browsing import Browser, words
 from tests.integration.api_service.web.conftest import SignedIn
 

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 
 from reservation_core.runtime.wiring import Runtime
-from tests.integration.api_service.calendars import add_nodes, execute
+from tests.integration.api_service.bookings.calendars import add_nodes, execute
 from tests.integration.api_service.web.browsing import Browser, words
 from tests.integration.api_service.web.conftest import SignedIn
 

@@ -8,7 +8,7 @@ import pytest
 from api_service.web.page_list import WEB_ROUTES
 from api_service.web.routing import PageAccess
 from reservation_core.runtime.wiring import Runtime
-from tests.integration.api_service import calendars
+from tests.integration.api_service.bookings import calendars
 from tests.integration.api_service.web.conftest import SignedIn
 
 FOR_ANYBODY = {"/sign-in", "/sign-in/start", "/sign-in/done"}

@@ -5,7 +5,7 @@ import re
 import httpx
 
 from reservation_core.runtime.wiring import Runtime
-from tests.integration.api_service.calendars import add_nodes, booked
+from tests.integration.api_service.bookings.calendars import add_nodes, booked
 from tests.integration.api_service.web.browsing import words
 from tests.integration.api_service.web.conftest import SignedIn
 

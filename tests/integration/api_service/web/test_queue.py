@@ -4,8 +4,8 @@ import httpx
 import pytest
 
 from reservation_core.runtime.wiring import Runtime
-from tests.integration.api_service.calendars import add_nodes, execute
-from tests.integration.api_service.people import submitted
+from tests.integration.api_service.bookings.calendars import add_nodes, execute
+from tests.integration.api_service.callers import submitted
 from tests.integration.api_service.web.browsing import words
 from tests.integration.api_service.web.conftest import SignedIn
 

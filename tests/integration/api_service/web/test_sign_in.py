@@ -10,7 +10,7 @@ from reservation_core.domain.model import Role
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.people import tokens
 from reservation_core.usecases.people.web_sessions import open_session
-from tests.integration.api_service.people import People, submitted
+from tests.integration.api_service.callers import People, submitted
 from tests.integration.api_service.web.browsing import words
 from tests.integration.api_service.web.conftest import SignedIn
 

@@ -8,7 +8,7 @@ import pytest
 from api_service.app import create_app
 from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime
-from tests.integration.api_service.calendars import execute
+from tests.integration.api_service.bookings.calendars import execute
 from tests.integration.api_service.web.browsing import Browser
 
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 import httpx
 
 from reservation_core.runtime.wiring import Runtime
-from tests.integration.api_service import calendars
+from tests.integration.api_service.bookings import calendars
 from tests.integration.api_service.web.browsing import words
 from tests.integration.api_service.web.conftest import SignedIn
 

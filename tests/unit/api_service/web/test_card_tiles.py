@@ -4,7 +4,7 @@ from datetime import datetime
 
 import pytest
 
-from api_service.sight import Sight
+from api_service.access.sight import Sight
 from api_service.web.card_tiles import MEANINGS, WORDS, TileState, TileWriter, state_of
 from reservation_core.domain.model import GpuState, ReservationKind, Role
 from reservation_core.ports.nodes.cards_now import CardNow

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from api_service.access.sight import Sight
 from api_service.problems import ProblemError
-from api_service.sight import Sight
 from api_service.web.timeline_entries import SeenEntry, events, seen
 from api_service.web.timeline_query import TimelineQuery, asked_of
 from api_service.web.timeline_rows import By, free_between, page_of, rows_of, usual_rows

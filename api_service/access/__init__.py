@@ -1,0 +1,1 @@
+"""Who calls, how often, what they may do and see."""

@@ -1,0 +1,202 @@
+"""The access log: a line of JSON for each request, refused ones included, with the user, the address and the result.
+
+A line costs the request an entry in a list; they are written together, by a thread. No line holds a credential: of an
+address only its path is told, which has none.
+"""
+
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping, MutableMapping
+from datetime import datetime, timedelta
+from logging import LogRecord
+from logging.handlers import RotatingFileHandler
+from select import PIPE_BUF
+from typing import Any, NamedTuple
+
+from api_service.requests import headers
+from reservation_core.domain.network.client_addresses import address_of_client, trusted_networks
+from reservation_core.ports.clock import Clock
+from reservation_core.ports.people.identities import Principal
+from reservation_core.runtime.settings.components import ApiSettings
+from reservation_core.runtime.settings.error import SettingsError
+
+EVERY_S = 0.5
+MOST_LINES = 20_000
+"""So many wait to be written at most; where the disk or the pipe takes nothing, what comes then is counted alone."""
+WITH_THE_LOG = "-"
+_FILE_BYTES = 100 * 2**20
+_FILES_KEPT = 9
+_LONGEST_PATH = 300
+_AT_A_TIME = 50
+_UNTOLD = frozenset({"/healthz", "/readyz", "/static/{digest}/{name}"})
+
+
+class _Entry(NamedTuple):
+    """The fields of a line that waits to be written. Plain values: a request's scope would keep much more alive."""
+
+    counted: float
+    request_id: str
+    user: str | None
+    role: str | None
+    token: str | None
+    peer: str | None
+    forwarded: tuple[str, ...]
+    method: str
+    route: str
+    path: str
+    status: int
+    seconds: float
+
+
+def told_by(scope: MutableMapping[str, Any], user: str, token: str | None) -> None:
+    """Name the user of a request that carries no token. Routes call this once they know, after a sign-in, say."""
+    scope["told_by"] = (user, token)
+
+
+class AccessLog:
+    """Gathers entries, and writes them where the settings say. Raises SettingsError for a file that can't be."""
+
+    def __init__(self, settings: ApiSettings, clock: Clock) -> None:
+        self._trusted = trusted_networks(settings.trusted_proxies)
+        self._place = _place(settings)
+        self._clock = clock
+        self._entries: list[_Entry] = []
+        self._dropped = 0
+        self._writing = asyncio.Lock()
+
+    def note(self, scope: Mapping[str, Any], route: str, status: int, seconds: float) -> None:
+        """A request was answered; status 0: it was given up before."""
+        if self._place is None or route in _UNTOLD:
+            return
+        if len(self._entries) >= MOST_LINES:
+            self._dropped += 1
+            return
+        principal: Principal | None = scope.get("principal")
+        user, token = scope.get("told_by", (None, None)) if principal is None else (principal.user, principal.token_id)
+        client = scope.get("client")
+        # What may fail, such as looking at the clock, is left for later: no request fails for its line.
+        entry = _Entry(
+            time.perf_counter(),
+            scope["request_id"],
+            user,
+            None if principal is None else principal.role.value,
+            token,
+            client[0] if client else None,
+            tuple(headers.values(scope, b"x-forwarded-for")) if self._trusted else (),
+            scope["method"],
+            route,
+            scope["path"][:_LONGEST_PATH],
+            status,
+            seconds,
+        )
+        self._entries.append(entry)
+
+    async def write(self) -> None:
+        """Write what was gathered. Raises OSError: then it is lost, and the next lines say how many it was.
+
+        When this is cancelled, lines that are handed to the thread are written first, and others kept.
+        """
+        async with self._writing:
+            await self._write()
+
+    async def _write(self) -> None:
+        if self._place is None or not (self._entries or self._dropped):
+            return
+        now, counted = self._clock.now(), time.perf_counter()
+        entries, self._entries = self._entries, []
+        dropped, self._dropped = self._dropped, 0
+        lines = []
+        try:
+            for number, entry in enumerate(entries, start=1):
+                lines.append(self._line(entry, now - timedelta(seconds=counted - entry.counted)))
+                if number % _AT_A_TIME == 0:
+                    await asyncio.sleep(0)  # requests go before
+        except asyncio.CancelledError:
+            self._entries, self._dropped = entries + self._entries, self._dropped + dropped
+            raise
+        if dropped:
+            said = {"event": "access_dropped", "timestamp": _said(now), "lines": dropped}
+            lines.append(json.dumps(said))
+        by_thread = asyncio.create_task(asyncio.to_thread(self._place.write, lines))
+        try:
+            await asyncio.shield(by_thread)
+        finally:
+            await asyncio.wait({by_thread})  # it goes on when we are cancelled
+            if isinstance(by_thread.exception(), OSError):
+                self._dropped += len(entries) + dropped
+
+    def close(self) -> None:
+        """Close the file."""
+        if isinstance(self._place, _PrivateFile):
+            self._place.close()
+
+    def _line(self, entry: _Entry, at: datetime) -> str:
+        line = {
+            "event": "access",
+            "timestamp": _said(at),
+            "request_id": entry.request_id,
+            "user": entry.user,
+            "role": entry.role,
+            "token": entry.token,
+            "address": address_of_client(entry.peer, entry.forwarded, self._trusted),
+            "method": entry.method,
+            "route": entry.route,
+            "path": entry.path,
+            "status": entry.status,
+            "ms": round(entry.seconds * 1000, 1),
+        }
+        return json.dumps(line)
+
+
+class _BesideTheLog:
+    """Where the log goes that all else goes to."""
+
+    def write(self, lines: list[str]) -> None:
+        """Write as many lines at once as a pipe takes whole, so that no other output comes within a line."""
+        together = ""
+        for line in lines:
+            if together and len(together) + len(line) >= PIPE_BUF:
+                sys.stderr.write(together)
+                together = ""
+            together += f"{line}\n"
+        sys.stderr.write(together)
+
+
+class _PrivateFile(RotatingFileHandler):
+    """A file that its owner alone reads; when it is full it is kept with a number, and the oldest is removed."""
+
+    def write(self, lines: list[str]) -> None:
+        """All in one."""
+        record = LogRecord("", 0, "", 0, "\n".join(lines), None, None)
+        if self.shouldRollover(record):
+            self.doRollover()
+        if self.stream is None:
+            self.stream = self._open()
+        self.stream.write(f"{record.msg}\n")
+        self.stream.flush()
+
+    def _open(self) -> Any:
+        opened = os.open(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        return os.fdopen(opened, "a", encoding="utf-8")
+
+
+def _place(settings: ApiSettings) -> _BesideTheLog | _PrivateFile | None:
+    if not settings.access_log:
+        return None
+    if settings.access_log == WITH_THE_LOG:
+        return _BesideTheLog()
+    path = settings.home / settings.access_log
+    try:
+        return _PrivateFile(path, maxBytes=_FILE_BYTES, backupCount=_FILES_KEPT, encoding="utf-8")
+    except OSError as problem:
+        raise SettingsError(
+            f"The access log can't be written to {path}: {problem.strerror or problem}. Set GPU_DEV_ACCESS_LOG to"
+            " another file, to - for the log that all else goes to, or to nothing."
+        ) from problem
+
+
+def _said(at: datetime) -> str:
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,226 @@
+"""What Prometheus reads: queues, jobs, GPUs and requests.
+
+Depths and counts are read from the database when asked for (at most once a second). How long jobs waited and ran is
+counted from the record as they end, in every API process alike: with several, take the `max` over them, not the sum.
+The record is read up to ten seconds ago, because rows of transactions that commit late have earlier ids.
+"""
+
+import asyncio
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Literal
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.platform_collector import PlatformCollector
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
+
+from api_service.metrics.replica_metrics import ReplicaCollector
+from api_service.metrics.retention_metrics import RetentionCollector
+from reservation_core.domain.people.sign_in import SignInMethod
+from reservation_core.ports.clock import Clock
+from reservation_core.ports.transactions import DatabaseUnavailableError, Reads, UnitOfWork
+from reservation_core.runtime.processing.loop_metrics import LoopCollector
+from reservation_core.runtime.processing.loops import Loops
+from reservation_core.runtime.reading.reading import ReplicaReads
+from reservation_core.usecases.history.audit_chain import chain_standing
+
+_REUSE_S = 1.0
+_SETTLED = timedelta(seconds=10)
+_PAGE = 5000
+_MAX_PAGES = 20
+_LONG_BUCKETS = (1, 2, 5, 10, 30, 60, 300, 900, 1800, 3600, 4 * 3600, 12 * 3600, 86_400, 3 * 86_400, 7 * 86_400)
+_log = structlog.get_logger(__name__)
+
+
+class SignInOutcome(StrEnum):
+    """What became of a try to sign in."""
+
+    SIGNED_IN = "signed_in"
+    MALFORMED = "malformed"
+    REFUSED = "refused"
+    NOT_LET_IN = "not_let_in"
+    UNAVAILABLE = "unavailable"
+    TOO_MANY = "too_many"
+    FAILED = "failed"
+
+
+SignInWay = SignInMethod | Literal["token"]
+"""What is shown to sign in: a proof, or at the pages a token."""
+
+
+class ApiMetrics:
+    """The process's metrics, in a registry of their own so that several applications can live in one process."""
+
+    def __init__(
+        self, reads: Reads, clock: Clock, *, settled: timedelta = _SETTLED, loops: Loops | None = None
+    ) -> None:
+        self._reads = reads
+        self._clock = clock
+        self._settled = settled
+        self._lock = asyncio.Lock()
+        self._text = b""
+        self._fresh_until = 0.0
+        self._seen_event: int | None = None
+        self._seen_calendar: int | None = None
+        registry = self._registry = CollectorRegistry()
+        if isinstance(reads, ReplicaReads):
+            registry.register(ReplicaCollector(reads.use))
+        if loops is not None:
+            registry.register(LoopCollector(loops))
+        self._retention = RetentionCollector()
+        registry.register(self._retention)
+        ProcessCollector(registry=registry)
+        PlatformCollector(registry=registry)
+        GCCollector(registry=registry)
+        self._depth = Gauge("gpu_dev_queue_depth", "Messages in a queue.", ["queue"], registry=registry)
+        self._age = Gauge("gpu_dev_queue_oldest_seconds", "Age of the oldest message.", ["queue"], registry=registry)
+        self._jobs = Gauge("gpu_dev_jobs", "Jobs that have not ended, by status.", ["status"], registry=registry)
+        self._gpus = Gauge("gpu_dev_gpus", "GPUs by type and state.", ["gpu_type", "state"], registry=registry)
+        self._unknown_pods = Gauge(
+            "gpu_dev_unknown_pods", "Pods that the ledger does not know: see `gpu-dev pods`.", registry=registry
+        )
+        self._chained = Gauge(
+            "gpu_dev_audit_chain_position", "How many events the audit log has chained.", registry=registry
+        )
+        self._unchained = Gauge(
+            "gpu_dev_audit_unchained_seconds",
+            "Age of the oldest event that is not chained yet; 0 where all are.",
+            registry=registry,
+        )
+        self._database = Gauge("gpu_dev_database_up", "Whether the database answered this time.", registry=registry)
+        self._ended = Counter("gpu_dev_jobs_ended", "Jobs that ended, by final status.", ["status"], registry=registry)
+        self._bookings = Gauge(
+            "gpu_dev_bookings",
+            "Bookings that are not over, by status; `waiting` is the waitlist.",
+            ["status"],
+            registry=registry,
+        )
+        self._calendar = Counter(
+            "gpu_dev_calendar_events",
+            "What happened to bookings and maintenance windows, by the record's kinds.",
+            ["kind"],
+            registry=registry,
+        )
+        self._missed = Counter(
+            "gpu_dev_start_promises_missed",
+            "Jobs and bookings that could not start when they were promised to.",
+            ["of"],
+            registry=registry,
+        )
+        self._wait = Histogram(
+            "gpu_dev_job_wait_seconds",
+            "Submission to start, of jobs as they end.",
+            buckets=_LONG_BUCKETS,
+            registry=registry,
+        )
+        self._run = Histogram(
+            "gpu_dev_job_run_seconds", "Start to end, of jobs as they end.", buckets=_LONG_BUCKETS, registry=registry
+        )
+        labels = ["method", "route"]
+        self._requests = Counter("gpu_dev_http_requests", "Requests.", [*labels, "status"], registry=registry)
+        self._sign_ins = Counter(
+            "gpu_dev_sign_ins", "Tries to sign in, by what became of them.", ["method", "outcome"], registry=registry
+        )
+        self._latency = Histogram("gpu_dev_http_request_seconds", "Time to answer.", labels, registry=registry)
+        self._unforeseen = Counter("gpu_dev_http_unforeseen_errors", "Answers 500.", registry=registry)
+        self._certificate: Gauge | None = None
+        # Looking a label set up takes longer than counting: kept per route, of which there are few.
+        self._children: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+
+    def request(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count one request that was answered."""
+        key = (method, route, status)
+        children = self._children.get(key)
+        if children is None:
+            children = (self._requests.labels(method, route, str(status)), self._latency.labels(method, route))
+            self._children[key] = children
+        children[0].inc()
+        children[1].observe(seconds)
+
+    def sign_in(self, way: SignInWay | None, outcome: SignInOutcome) -> None:
+        """Count one try to sign in; `way` where it got as far as to say one."""
+        self._sign_ins.labels("unknown" if way is None else str(way), outcome.value).inc()
+
+    def show(self, collector: Collector) -> None:
+        """Add what another part of the process counts."""
+        self._registry.register(collector)
+
+    def certificate_ends(self, at: float) -> None:
+        """The certificate in use ends at `at`, in seconds since 1970."""
+        if self._certificate is None:
+            self._certificate = Gauge(
+                "gpu_dev_certificate_ends_seconds",
+                "When the certificate that the API shows ends, in seconds since 1970.",
+                registry=self._registry,
+            )
+        self._certificate.set(at)
+
+    def unforeseen_error(self) -> None:
+        """Count an exception that nobody expected."""
+        self._unforeseen.inc()
+
+    async def text(self) -> bytes:
+        """The exposition. Without a database: what the process itself knows, and `gpu_dev_database_up 0`."""
+        async with self._lock:
+            if asyncio.get_running_loop().time() >= self._fresh_until:
+                try:
+                    await self._reads(self._read)
+                    self._database.set(1)
+                except DatabaseUnavailableError:
+                    self._database.set(0)
+                self._text = generate_latest(self._registry)
+                self._fresh_until = asyncio.get_running_loop().time() + _REUSE_S
+            return self._text
+
+    async def _read(self, uow: UnitOfWork) -> None:
+        queues = await uow.queue.metrics()
+        jobs = await uow.measurements.job_counts()
+        gpus = await uow.inventory.gpu_counts()
+        self._unknown_pods.set(await uow.unknown_pods.count())
+        bookings = await uow.booking_life.counts()
+        self._retention.standing = await uow.retention.standing()
+        standing = await chain_standing(uow)
+        self._chained.set(standing.head.link.position)
+        now = self._clock.now()
+        self._unchained.set(max(0.0, (now - (standing.unchained_since or now)).total_seconds()))
+        await self._count_ended(uow, now - self._settled)
+        for gauge in (self._depth, self._age, self._jobs, self._gpus, self._bookings):
+            gauge.clear()
+        for queue in queues:
+            self._depth.labels(queue.queue).set(queue.depth)
+            self._age.labels(queue.queue).set(queue.oldest_age_s or 0)
+        for status, count in jobs:
+            self._jobs.labels(status.value).set(count)
+        for gpu_type, state, count in gpus:
+            self._gpus.labels(gpu_type, state.value).set(count)
+        for booking_status, count in bookings:
+            self._bookings.labels(booking_status.value).set(count)
+
+    async def _count_ended(self, uow: UnitOfWork, settled_before: datetime) -> None:
+        newest = await uow.measurements.newest_event(settled_before)
+        if self._seen_event is None:
+            # Counters begin at zero with the process; what was before is history.
+            self._seen_event = newest
+        await self._count_calendar(uow, newest)
+        for _ in range(_MAX_PAGES):
+            ended = await uow.measurements.ended(self._seen_event, newest, _PAGE)
+            for job in ended:
+                self._ended.labels(job.status.value).inc()
+                if job.started_at is not None:
+                    self._wait.observe((job.started_at - job.created_at).total_seconds())
+                    self._run.observe((job.finished_at - job.started_at).total_seconds())
+            self._seen_event = ended[-1].event_id if len(ended) == _PAGE else newest
+            if len(ended) < _PAGE:
+                return
+        _log.warning("metrics_behind", seen_event=self._seen_event, newest_event=newest)
+
+    async def _count_calendar(self, uow: UnitOfWork, newest: int) -> None:
+        if self._seen_calendar is not None:
+            for found in await uow.measurements.calendar_events(self._seen_calendar, newest):
+                self._calendar.labels(found.kind).inc(found.count)
+                if found.kind == "start_promise_missed":
+                    self._missed.labels(found.of.value).inc(found.count)
+        self._seen_calendar = newest

@@ -1,0 +1,1 @@
+"""What use cases return, as the wire shows it."""

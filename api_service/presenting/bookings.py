@@ -1,0 +1,158 @@
+"""Bookings as the wire shows them: the only place that decides who sees what of them."""
+
+from datetime import datetime
+from itertools import groupby
+
+from api_service.access.sight import Sight
+from reservation_core.contracts import base as contracts
+from reservation_core.contracts import jobs as contracts_jobs
+from reservation_core.contracts.bookings import (
+    Availability,
+    BookedCards,
+    BookingOut,
+    BookingReasonOut,
+    BookingSeries,
+    BookingVerdict,
+    FreeSlotOut,
+    SeriesVerdict,
+    SkippedDate,
+    TypeAvailability,
+)
+from reservation_core.domain.bookings.nouns import Booking, BookingReason, FreeSlot, Skipped
+from reservation_core.domain.model import PodWorkload
+from reservation_core.ports.people.identities import Principal
+from reservation_core.usecases.bookings.book_series import SeriesOutcome
+from reservation_core.usecases.bookings.find_slots import FreeOverTime
+from reservation_core.usecases.bookings.visible_bookings import is_theirs
+
+
+def booking(found: Booking, sight: Sight) -> BookingOut:
+    """A booking; of other people's only when it is and which cards, and whose to those who may see that."""
+    theirs = is_theirs(sight.caller, found)
+    return BookingOut(
+        id=found.id,
+        title=found.title if theirs else None,
+        user=found.user if sight.sees(found.user_id) else None,
+        project=found.project if theirs else None,
+        status=found.status,
+        reason=_reason(found, theirs=theirs),
+        gpus=found.wanted.gpus,
+        gpu_type=found.wanted.gpu_type,
+        nodes=found.wanted.nodes,
+        node=found.wanted.node if theirs else None,
+        start=found.span.start,
+        end=found.span.end,
+        duration=found.span.length,
+        created_at=found.created_at,
+        series_id=found.series_id if theirs else None,
+        allocations=_allocations(found, theirs=theirs),
+        workload=_workload(found.workload) if theirs and found.workload is not None else None,
+        jobs=list(found.jobs) if theirs else [],
+        used_at=found.used_at if theirs else None,
+        release_at=_release_at(found) if theirs else None,
+        offer_until=found.offer_until if theirs else None,
+        waits_until=found.waits_until if theirs else None,
+        auto_accept=found.auto_accept if theirs else False,
+    )
+
+
+def verdict(found: Booking) -> BookingVerdict:
+    """What one's own booking would be."""
+    return BookingVerdict(
+        status=found.status,
+        reason=_reason(found, theirs=True),
+        title=found.title,
+        project=found.project,
+        gpus=found.wanted.gpus,
+        gpu_type=found.wanted.gpu_type,
+        nodes=found.wanted.nodes,
+        node=found.wanted.node,
+        start=found.span.start,
+        end=found.span.end,
+        duration=found.span.length,
+        allocations=_allocations(found, theirs=True),
+        waits_until=found.waits_until,
+    )
+
+
+def series_verdict(outcome: SeriesOutcome) -> SeriesVerdict:
+    """What one's own series would be."""
+    return SeriesVerdict(
+        items=[verdict(each) for each in outcome.booked], skipped=[_skipped(each) for each in outcome.skipped]
+    )
+
+
+def _allocations(found: Booking, *, theirs: bool) -> list[BookedCards]:
+    by_rank = groupby(sorted(found.cards, key=lambda card: (card.rank, card.index)), key=lambda card: card.rank)
+    allocations = []
+    for _, group in by_rank:
+        cards = list(group)
+        allocations.append(
+            BookedCards(
+                node=cards[0].node,
+                gpu_indices=[card.index for card in cards],
+                gpu_uuids=[card.uuid if theirs else None for card in cards],
+            )
+        )
+    return allocations
+
+
+def _reason(found: Booking, *, theirs: bool) -> BookingReasonOut:
+    if theirs:
+        return BookingReasonOut(code=found.why.code, detail=found.why.detail)
+    # What became of a workload is told to whom the workload is.
+    refused = found.why.code is BookingReason.WORKLOAD_REFUSED
+    return BookingReasonOut(code=BookingReason.IN_SLOT if refused else found.why.code, detail="")
+
+
+def _release_at(found: Booking) -> datetime | None:
+    """When it is given up; None also where it ends before that."""
+    return found.release_at if found.release_at is not None and found.release_at < found.span.end else None
+
+
+def series(outcome: SeriesOutcome, caller: Principal) -> BookingSeries:
+    """A series as it was booked."""
+    return BookingSeries(
+        series_id=outcome.series_id,
+        items=[booking(each, Sight(caller)) for each in outcome.booked],
+        skipped=[_skipped(each) for each in outcome.skipped],
+    )
+
+
+def free_slot(found: FreeSlot) -> FreeSlotOut:
+    """A time that would do."""
+    return FreeSlotOut(
+        gpu_type=found.gpu_type, start=found.span.start, end=found.span.end, latest_start=found.latest_start
+    )
+
+
+def availability(found: FreeOverTime) -> Availability:
+    """Free cards over time."""
+    return Availability(
+        start=found.start,
+        end=found.end,
+        step=found.step,
+        items=[
+            TypeAvailability(gpu_type=gpu_type, gpus=gpus, free=free) for gpu_type, (gpus, free) in found.types.items()
+        ],
+    )
+
+
+def _skipped(found: Skipped) -> SkippedDate:
+    return SkippedDate(
+        local_start=found.local_start,
+        start=None if found.span is None else found.span.start,
+        end=None if found.span is None else found.span.end,
+        broken_rules=[contracts.BrokenRule(code=each.code, detail=each.detail) for each in found.broken],
+        nearest_slots=[contracts.Slot(start=span.start, end=span.end) for span in found.nearest],
+    )
+
+
+def _workload(workload: PodWorkload) -> contracts_jobs.Workload:
+    # Not checked again: what was stored once can always be shown, whatever is taken today.
+    return contracts_jobs.Workload.model_construct(
+        image=workload.image,
+        command=list(workload.command),
+        env=dict(workload.env),
+        working_dir=workload.working_dir,
+    )

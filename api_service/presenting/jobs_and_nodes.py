@@ -1,0 +1,312 @@
+"""What the use cases return, as the wire shows it: the only place that decides who sees what of it."""
+
+import json
+from datetime import timedelta
+from functools import lru_cache
+from itertools import groupby
+from typing import Any
+
+from pydantic import ConfigDict, TypeAdapter
+
+from api_service.access.sight import Sight
+from reservation_core.contracts import (
+    base as contracts,
+)
+from reservation_core.contracts import (
+    dead_letters as contracts_dead_letters,
+)
+from reservation_core.contracts import (
+    jobs as contracts_jobs,
+)
+from reservation_core.contracts import (
+    nodes as contracts_nodes,
+)
+from reservation_core.contracts import (
+    users as contracts_users,
+)
+from reservation_core.contracts.audit_log import EventOut
+from reservation_core.contracts.jobs import JobSpec, WorkloadSpec
+from reservation_core.contracts.nodes import UnknownPodOut
+from reservation_core.contracts.tokens import TokenBudgetOut, TokenOut
+from reservation_core.domain.cards.link_words import link_words
+from reservation_core.domain.model import PodName, Reason, Reservation
+from reservation_core.domain.people.token_budgets import MICROS_AN_HOUR, Budget
+from reservation_core.domain.people.token_scopes import in_order
+from reservation_core.ports.history.audit import RecordedEvent
+from reservation_core.ports.history.events import EventRecord
+from reservation_core.ports.jobs.reservations import JobView
+from reservation_core.ports.jobs.unknown_pods import UnknownPod
+from reservation_core.ports.nodes.inventory import GpuView, NodeView
+from reservation_core.ports.people.identities import Principal, TokenRecord, UserRecord
+from reservation_core.ports.queues import DeadLetter
+
+
+def job(view: JobView) -> contracts_jobs.Job:
+    """A job; its allocations are those of its newest attempt, one entry a pod."""
+    row = view.reservation
+    by_rank = groupby(sorted(view.allocations, key=lambda gpu: (gpu.rank, gpu.index)), key=lambda gpu: gpu.rank)
+    allocations = []
+    for rank, group in by_rank:
+        gpus = list(group)
+        allocations.append(
+            contracts_jobs.AllocationOut(
+                node=gpus[0].node,
+                gpu_indices=[gpu.index for gpu in gpus],
+                gpu_uuids=[gpu.uuid for gpu in gpus],
+                pod=str(PodName(row.id, row.attempt, rank)),
+            )
+        )
+    return contracts_jobs.Job(
+        id=row.id,
+        name=row.name,
+        user=row.user,
+        status=row.status,
+        reason=reason(row.reason),
+        gpus=row.gpus,
+        gpu_type=row.gpu_type,
+        nodes=row.nodes,
+        duration=row.duration,
+        priority=row.priority,
+        created_at=row.created_at,
+        queue_position=view.queue_position,
+        estimated_start_at=view.estimated_start_at,
+        promised_start_at=view.promised_start_at,
+        started_at=row.started_at,
+        ends_at=row.ends_at,
+        finished_at=row.finished_at,
+        exit_code=row.exit_code,
+        allocations=allocations,
+        booking_id=row.booking_id,
+        project=row.project,
+    )
+
+
+def job_spec(row: Reservation, caller: Principal) -> JobSpec:
+    """What was asked for, to its owner; to administrators without what its variables say: these may be secrets."""
+    theirs = row.user_id == caller.user_id
+    return JobSpec(
+        name=row.name,
+        gpus=row.gpus,
+        gpu_type=row.gpu_type,
+        nodes=row.nodes,
+        duration=row.duration,
+        workload=WorkloadSpec(
+            image=row.workload.image,
+            command=list(row.workload.command),
+            env={name: value if theirs else None for name, value in row.workload.env},
+            working_dir=row.workload.working_dir,
+        ),
+        priority=row.priority,
+        booking_id=row.booking_id,
+        project=row.project,
+    )
+
+
+def accepted(row: Reservation) -> bytes:
+    """A job that was just accepted, as JSON: what `job` shows of it, without the model's work on each field.
+
+    For the call whose time counts in microseconds; every field of `contracts.Job` is here or a test fails.
+    """
+    shown = {
+        "id": row.id,
+        "name": row.name,
+        "user": row.user,
+        "status": row.status.value,
+        "reason": {"code": row.reason.code.value, "detail": row.reason.detail},
+        "gpus": row.gpus,
+        "gpu_type": row.gpu_type,
+        "nodes": row.nodes,
+        "duration": _iso_duration(row.duration),
+        "priority": row.priority,
+        "created_at": contracts.rfc3339(row.created_at),
+        **_NOT_YET,
+        "booking_id": row.booking_id,
+        "project": row.project,
+    }
+    return _JSON.encode(shown).encode()
+
+
+_NOT_YET: dict[str, object] = {
+    "queue_position": None,
+    "estimated_start_at": None,
+    "promised_start_at": None,
+    "started_at": None,
+    "ends_at": None,
+    "finished_at": None,
+    "exit_code": None,
+    "allocations": [],
+}
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_DURATION = TypeAdapter(timedelta, config=ConfigDict(ser_json_timedelta="iso8601"))
+
+
+@lru_cache(maxsize=1000)
+def _iso_duration(value: timedelta) -> str:
+    text: str = _DURATION.dump_python(value, mode="json")
+    return text
+
+
+def reason(value: Reason) -> contracts_jobs.ReasonOut:
+    """A reason."""
+    return contracts_jobs.ReasonOut(code=value.code, detail=value.detail)
+
+
+def queue_entry(view: JobView) -> contracts_jobs.QueueEntry:
+    """One who waits."""
+    row = view.reservation
+    return contracts_jobs.QueueEntry(
+        id=row.id,
+        user=row.user,
+        name=row.name,
+        queue_position=view.queue_position,
+        reason=reason(row.reason),
+        gpus=row.gpus,
+        gpu_type=row.gpu_type,
+        nodes=row.nodes,
+        duration=row.duration,
+        priority=row.priority,
+        created_at=row.created_at,
+        estimated_start_at=view.estimated_start_at,
+        promised_start_at=view.promised_start_at,
+        project=row.project,
+    )
+
+
+def gpu(view: GpuView, sight: Sight) -> contracts_nodes.GpuOut:
+    """A card; who holds it to those who may see that."""
+    holder = None
+    if view.holder_id is not None:
+        yours = view.holder_user_id == sight.caller.user_id
+        seen = sight.sees(view.holder_user_id)
+        holder = contracts_nodes.Holder(
+            id=view.holder_id if seen else None, user=view.holder_user if seen else None, yours=yours
+        )
+    return contracts_nodes.GpuOut(
+        node=view.node,
+        index=view.index,
+        uuid=view.uuid,
+        gpu_type=view.gpu_type,
+        memory_bytes=view.memory_bytes,
+        state=view.state,
+        holder=holder,
+        free_at=view.free_at,
+    )
+
+
+def node(view: NodeView) -> contracts_nodes.NodeOut:
+    """A node."""
+    return contracts_nodes.NodeOut(
+        name=view.name,
+        ready=view.ready,
+        schedulable=view.schedulable,
+        detail=view.detail,
+        gpu_types=list(view.gpu_types),
+        gpus=view.gpus,
+        free=view.free,
+        last_seen_at=view.last_seen_at,
+        labels=view.labels,
+        zone=view.zone,
+        logical_name=view.logical_name,
+        taints=list(view.taints),
+        fenced_at=view.fenced_at,
+        fenced_by=view.fenced_by,
+        cordoned_at=None if view.cordon is None else view.cordon.at,
+        cordoned_by=None if view.cordon is None else view.cordon.by,
+        cordon_reason=None if view.cordon is None else view.cordon.reason,
+        gpu_links=None if view.links is None else link_words(view.links),
+    )
+
+
+def unknown_pod(pod: UnknownPod) -> UnknownPodOut:
+    """A pod that nobody accounts for."""
+    return UnknownPodOut(
+        name=pod.name,
+        node=pod.node,
+        gpu_indices=None if pod.gpu_indices is None else list(pod.gpu_indices),
+        detail=pod.detail,
+        first_seen_at=pod.first_seen_at,
+        end_requested_at=pod.end_requested_at,
+        end_requested_by=pod.end_requested_by,
+    )
+
+
+def event(record: EventRecord, sight: Sight) -> contracts_jobs.JobEvent:
+    """An event of a job's life."""
+    return contracts_jobs.JobEvent(
+        id=record.id,
+        at=record.at,
+        kind=record.kind,
+        actor=record.actor,
+        before=record.before,
+        after=record.after,
+        reason=None if record.reason is None else reason(record.reason),
+        data=_told(record.data, sight),
+    )
+
+
+def recorded(record: RecordedEvent, sight: Sight) -> EventOut:
+    """A line of the record."""
+    return EventOut(
+        id=record.id,
+        at=record.at,
+        kind=record.kind,
+        actor=record.actor,
+        subject=record.subject,
+        before=record.before,
+        after=record.after,
+        reason_code=record.reason_code,
+        reason=record.reason,
+        data=_told(record.data, sight),
+    )
+
+
+def _told(data: dict[str, Any], sight: Sight) -> dict[str, Any]:
+    """What an event says; whose pods were in the way, by their ids, to those who see everybody."""
+    if isinstance(data.get("late"), list) and not sight.sees(None):
+        return {**data, "late": [None for _ in data["late"]]}
+    return data
+
+
+def token(record: TokenRecord) -> TokenOut:
+    """A token, without its secret."""
+    return TokenOut(
+        id=record.id,
+        user=record.user,
+        name=record.name,
+        created_at=record.created_at,
+        expires_at=record.expires_at,
+        revoked_at=record.revoked_at,
+        last_used_at=record.last_used_at,
+        scopes=in_order(record.scopes),
+        made_with=record.made_with,
+        session=record.session,
+        budget=None if record.budget is None else _budget(record.budget),
+    )
+
+
+def _budget(budget: Budget) -> TokenBudgetOut:
+    return TokenBudgetOut(
+        token=budget.token_id,
+        gpu_hours=round(budget.gpu_us / MICROS_AN_HOUR, 6),
+        until=budget.until,
+        used_gpu_hours=round(budget.charged_us / MICROS_AN_HOUR, 6),
+    )
+
+
+def user(record: UserRecord) -> contracts_users.UserOut:
+    """A user."""
+    return contracts_users.UserOut(
+        name=record.name, role=record.role, created_at=record.created_at, disabled_at=record.disabled_at
+    )
+
+
+def dead_letter(letter: DeadLetter) -> contracts_dead_letters.DeadLetterOut:
+    """A message that could not be handled."""
+    return contracts_dead_letters.DeadLetterOut(
+        id=letter.id,
+        queue=letter.queue,
+        enqueued_at=letter.enqueued_at,
+        body=letter.body,
+        error=letter.error,
+        read_count=letter.read_count,
+    )

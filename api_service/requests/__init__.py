@@ -1,0 +1,1 @@
+"""Reading requests: bodies, headers, pages, preconditions, idempotency."""

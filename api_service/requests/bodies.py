@@ -1,0 +1,101 @@
+"""Reading request bodies: bounded while they arrive, then strictly parsed.
+
+JSON as RFC 8259 means it: UTF-8, no NaN or Infinity, no name twice in one object. What Python or pydantic would let
+pass in silence (the last of two equal names wins, say) could mean one thing to a proxy and another here.
+"""
+
+import json
+from typing import Any, NoReturn, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from starlette.requests import Request
+
+from api_service.problems import ProblemError, of_validation
+from api_service.requests import headers
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class _TwiceError(ValueError):
+    """A name stands twice in one object."""
+
+
+async def read(request: Request, model: type[M], *, limit: int) -> M:
+    """The body as a model.
+
+    Raises ProblemError: 413 too large, 415 not JSON, 400 malformed, 422 not what the model allows.
+    """
+    content_type = headers.first(request.scope, b"content-type") or ""
+    if content_type != "application/json" and content_type.split(";", 1)[0].strip().lower() != "application/json":
+        detail = "Send JSON, with the header `Content-Type: application/json`."
+        raise ProblemError(415, "unsupported_media_type", detail)
+    return parse(await read_bounded(request, limit), model)
+
+
+async def read_optional(request: Request, model: type[M], *, limit: int) -> M:
+    """Like `read`, but no body at all means the model's defaults."""
+    if request.headers.get("content-length") in (None, "0") and "transfer-encoding" not in request.headers:
+        return model()
+    return await read(request, model, limit=limit)
+
+
+def parse(raw: bytes, model: type[M]) -> M:
+    """Raises ProblemError: 400 malformed, 422 not what the model allows."""
+    try:
+        value = _STRICT_JSON.decode(raw.decode("utf-8"))
+        if b"\\u" in raw:
+            # Half a surrogate pair can be escaped, but neither stored nor sent back.
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except _TwiceError as error:
+        raise ProblemError(400, "malformed_json", "A name stands twice in one JSON object. Send it once.") from error
+    except UnicodeError as error:
+        raise ProblemError(400, "malformed_json", "The body holds what UTF-8 can't say. Encode it as UTF-8.") from error
+    except (ValueError, RecursionError) as error:
+        # The parser's own words would quote what was sent.
+        raise ProblemError(400, "malformed_json", "The body is not well-formed JSON (RFC 8259). Correct it.") from error
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        raise of_validation(error) from None
+
+
+async def read_bounded(request: Request, limit: int) -> bytes:
+    """The body as it is. Raises ProblemError: 413 too large, 415 compressed, 400 not complete."""
+    if (headers.first(request.scope, b"content-encoding") or "identity").lower() != "identity":
+        raise ProblemError(415, "unsupported_media_type", "Compressed bodies are not taken. Send plain JSON.")
+    announced = headers.first(request.scope, b"content-length")
+    if announced is not None and announced.isdecimal() and int(announced[:20]) > limit:
+        raise _too_large(limit)
+    chunks: list[bytes] = []
+    size = 0
+    more = True
+    while more:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            detail = "The connection ended before the body did. Send it again."
+            raise ProblemError(400, "incomplete_body", detail)
+        chunk: bytes = message.get("body", b"")
+        size += len(chunk)
+        if size > limit:
+            raise _too_large(limit)
+        chunks.append(chunk)
+        more = message.get("more_body", False)
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise _TwiceError
+    return found
+
+
+def _no_constant(_name: str) -> NoReturn:
+    raise ValueError("NaN and Infinity are not JSON")
+
+
+_STRICT_JSON = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_no_constant)
+
+
+def _too_large(limit: int) -> ProblemError:
+    return ProblemError(413, "body_too_large", f"The body has more than {limit} bytes. Send a smaller one.")

@@ -1,0 +1,1 @@
+"""Bookings, free time, the waitlist and the calendar feed."""

@@ -1,0 +1,71 @@
+"""The record: who did what to what, when and why."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import Field
+from starlette.responses import Response
+
+from api_service.access.sight import sight_of
+from api_service.documents import problems
+from api_service.presenting import jobs_and_nodes
+from api_service.problems import ProblemError
+from api_service.requests.pagination import PageQuery, decode, encode
+from api_service.services import Caller, Served
+from reservation_core.contracts.audit_log import Actor, EventKind, EventOut, Subject
+from reservation_core.contracts.base import Page
+from reservation_core.contracts.bookings import Instant
+from reservation_core.domain.calendar import to_micros, to_moment
+from reservation_core.ports.history.audit import EventFilter, Place
+from reservation_core.usecases.history.audit import read_record
+
+router = APIRouter(prefix="/v1/events", tags=["operators"])
+
+_LIST = "events"
+_LATEST = 253_402_300_799_000_000
+"""The last second of the year 9999, in microseconds: no place lies beyond."""
+
+
+class EventsQuery(PageQuery):
+    """Which lines."""
+
+    kind: Annotated[
+        list[EventKind] | None, Field(max_length=16, description="Only these kinds; may be given several times.")
+    ] = None
+    actor: Annotated[Actor | None, Field(description="Only what this user did; `system` is the server.")] = None
+    subject: Annotated[
+        Subject | None,
+        Field(description="Only what is about this: an id, a node, or `user:NAME`, `project:NAME`, `policy:SCOPE`."),
+    ] = None
+    from_: Annotated[Instant | None, Field(alias="from", description="Only from this time on.")] = None
+    to: Annotated[Instant | None, Field(description="Only before this time.")] = None
+
+
+@router.get("", response_model=Page[EventOut], summary="Read the record", responses=problems(400, 403, 404))
+async def list_events(services: Served, caller: Caller, query: Annotated[EventsQuery, Query()]) -> Response:
+    """Every change of state or policy, newest first. Administrators see all of it; others must name a `subject` of
+    theirs. A page may be short, or empty, and have a `next_cursor`: only so much is looked through at once."""
+    if query.from_ is not None and query.to is not None and query.to <= query.from_:
+        raise ProblemError(422, "bad_range", "`to` must be after `from`. Ask for another time.")
+    which = EventFilter(
+        kinds=None if query.kind is None else frozenset(query.kind),
+        actor=query.actor,
+        subject=query.subject,
+        from_=query.from_,
+        to=query.to,
+    )
+    before = _place(query.cursor)
+    async with services.runtime.uow() as uow:
+        found = await read_record(uow, caller, which, before=before, limit=query.limit)
+        sight = await sight_of(uow, caller, services.settings.holders)
+    on = found.goes_on_before
+    page = Page[EventOut](
+        items=[jobs_and_nodes.recorded(each, sight) for each in found.events],
+        next_cursor=None if on is None else encode(_LIST, (to_micros(on[0]), on[1])),
+    )
+    return Response(page.model_dump_json(), media_type="application/json")
+
+
+def _place(cursor: str | None) -> Place | None:
+    key = decode(_LIST, cursor, (int, int))
+    return None if key is None else (to_moment(min(max(int(key[0]), 0), _LATEST)), int(key[1]))

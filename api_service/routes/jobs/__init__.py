@@ -1,0 +1,1 @@
+"""Jobs, their events, logs and specs."""

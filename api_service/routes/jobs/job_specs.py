@@ -1,0 +1,27 @@
+"""What a job was asked for, so that the same can be asked for again."""
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from api_service.documents import answers, problems
+from api_service.presenting import jobs_and_nodes
+from api_service.routes.jobs.jobs import JobId
+from api_service.services import Caller, Served
+from reservation_core.contracts.jobs import JobSpec
+from reservation_core.usecases.jobs.visible_jobs import view_owned
+
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+
+
+@router.get(
+    "/{job_id}/spec",
+    response_model=JobSpec,
+    summary="What a job was asked for",
+    responses=answers(200, "What `POST /v1/jobs` took.") | problems(404),
+)
+async def get_job_spec(services: Served, caller: Caller, job_id: JobId) -> Response:
+    """To ask for the same again. What variables say is told to their owner alone: administrators see names."""
+    async with services.runtime.uow() as uow:
+        view = await view_owned(uow, caller, job_id)
+    shown = jobs_and_nodes.job_spec(view.reservation, caller)
+    return Response(shown.model_dump_json(), media_type="application/json", headers={"Cache-Control": "no-store"})

@@ -1,0 +1,190 @@
+"""Jobs: submit, list, look at, cancel, extend."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request
+from pydantic import Field
+from starlette.responses import Response
+
+from api_service.access.sight import sees
+from api_service.documents import answers, problems, reads
+from api_service.presenting import jobs_and_nodes
+from api_service.requests import bodies
+from api_service.requests.idempotency import Answer, conflict, key_of, once, replay, request_hash
+from api_service.requests.pagination import PageQuery, decode, encode
+from api_service.requests.preconditions import etag, expected_version
+from api_service.services import Caller, Served, Services, services_of
+from reservation_core.contracts.base import Page, UserName
+from reservation_core.contracts.jobs import Job, JobExtend, JobSubmit
+from reservation_core.domain.errors import CalendarConflictError
+from reservation_core.domain.model import JobStatus
+from reservation_core.ports.jobs.reservations import JobFilter, JobView
+from reservation_core.ports.people.identities import Principal
+from reservation_core.ports.transactions import UnitOfWork
+from reservation_core.usecases.jobs.cancel import cancel
+from reservation_core.usecases.jobs.extend import extend
+from reservation_core.usecases.jobs.submit import prepare, project_within, submit_on_budget
+from reservation_core.usecases.jobs.visible_jobs import view_owned, visible_user
+
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+
+JobId = Annotated[str, Path(pattern="^job-[0-9a-z]{1,32}$", description="A job's id.", examples=["job-7f3k9q2m"])]
+_LIST = "jobs"
+
+
+class JobsQuery(PageQuery):
+    """Which jobs to list."""
+
+    status: Annotated[
+        list[JobStatus] | None, Field(max_length=16, description="Only these statuses; may be given several times.")
+    ] = None
+    user: Annotated[UserName | None, Field(description="Only this user's jobs.")] = None
+
+
+@router.post(
+    "",
+    status_code=202,
+    response_model=Job,
+    summary="Submit a job",
+    responses=answers(202, "Accepted and durable: it waits for GPUs.", etag=True) | problems(400, 403, 409, 413, 415),
+    openapi_extra=reads(JobSubmit),
+)
+async def submit_job(request: Request) -> Response:
+    """Ask for GPUs. The job waits in line, runs when it is given GPUs, and ends after `duration` at the latest."""
+    # No dependencies here: this is the one call whose time counts in microseconds.
+    services = services_of(request)
+    caller: Principal = request.scope["principal"]
+    runtime, settings = services.runtime, services.settings
+    key = key_of(request)
+    body = await bodies.read(request, JobSubmit, limit=settings.max_body_bytes)
+    policy = services.policy.known or await services.policy.current()
+    hashed = None if key is None else request_hash("POST /v1/jobs", body.model_dump_json().encode())
+    foreign = False
+    if body.project is not None or body.booking_id is not None:
+        body, foreign = await _with_project(body, caller, services)
+    now = runtime.clock.now()
+    new = prepare(body, caller, ids=runtime.ids, longest=settings.max_duration, now=now, policy=policy, foreign=foreign)
+    answer = jobs_and_nodes.accepted(new.reservation)
+    if key is not None:
+        new = replace(new, idempotency_key=key, request_hash=hashed, answer=answer)
+    if caller.budget_id is None:
+        stored = await services.submissions.submit(new)
+    else:
+        stored = await submit_on_budget(runtime.uow, caller, new, now)
+    if stored.conflict:
+        raise conflict()
+    if stored.refusal is not None:
+        raise stored.refusal
+    if stored.replayed_answer is not None:
+        return replay(202, stored.replayed_answer)
+    headers = {"ETag": etag(JobView(new.reservation, None, None, ())), "Location": f"/v1/jobs/{new.reservation.id}"}
+    return Response(answer, status_code=202, media_type="application/json", headers=headers)
+
+
+@router.get("", response_model=Page[Job], summary="List jobs", responses=problems(400))
+async def list_jobs(services: Served, caller: Caller, query: Annotated[JobsQuery, Query()]) -> Response:
+    """Your jobs, newest first; for administrators everybody's."""
+    after = decode(_LIST, query.cursor, (int,))
+    which = JobFilter(
+        user_id=visible_user(caller),
+        statuses=None if query.status is None else frozenset(query.status),
+        user=query.user,
+    )
+    before = None if after is None else int(after[0])
+    views = await services.reads(lambda uow: uow.reservations.views(which, limit=query.limit + 1, before_seq=before))
+    more = len(views) > query.limit
+    views = views[: query.limit]
+    page = Page[Job](
+        items=[jobs_and_nodes.job(view) for view in views],
+        next_cursor=encode(_LIST, (views[-1].reservation.seq,)) if more else None,
+    )
+    return Response(page.model_dump_json(), media_type="application/json")
+
+
+@router.get(
+    "/{job_id}",
+    response_model=Job,
+    summary="Look at a job",
+    responses=answers(200, "The job as it is now.", etag=True) | problems(404),
+)
+async def get_job(services: Served, caller: Caller, job_id: JobId) -> Response:
+    """One job, with its place in line, its estimated start or its GPUs."""
+    async with services.runtime.uow() as uow:
+        view = await view_owned(uow, caller, job_id)
+    return _answer(view).response()
+
+
+@router.post(
+    "/{job_id}/cancel",
+    response_model=Job,
+    summary="Cancel a job",
+    responses=answers(200, "The job, cancelled or ending.", etag=True) | problems(400, 404, 409, 412),
+    openapi_extra=reads(None, if_match=True),
+)
+async def cancel_job(request: Request, services: Served, caller: Caller, job_id: JobId) -> Response:
+    """End a job: at once while it waits, by SIGTERM, a grace period and SIGKILL while it runs."""
+    expected = expected_version(request)
+    now = services.runtime.clock.now()
+
+    async def act(uow: UnitOfWork) -> JobView:
+        return await cancel(uow, caller, job_id, expected, now)
+
+    return await _change(request, services, caller, b"", act)
+
+
+@router.post(
+    "/{job_id}/extend",
+    response_model=Job,
+    summary="Extend a job",
+    responses=answers(200, "The job with its new end.", etag=True) | problems(400, 404, 409, 412, 413, 415),
+    openapi_extra=reads(JobExtend, if_match=True),
+)
+async def extend_job(request: Request, services: Served, caller: Caller, job_id: JobId) -> Response:
+    """Let a job last longer, if its GPUs are not promised to somebody else by then."""
+    expected = expected_version(request)
+    body = await bodies.read(request, JobExtend, limit=services.settings.max_body_bytes)
+    longest = services.settings.max_duration
+    now = services.runtime.clock.now()
+
+    async def act(uow: UnitOfWork) -> JobView:
+        return await extend(uow, caller, job_id, body.by, expected, longest, now)
+
+    try:
+        return await _change(request, services, caller, body.model_dump_json().encode(), act)
+    except CalendarConflictError as error:
+        if error.nameless is None:
+            raise
+        if await sees(services.runtime.uow, caller, services.settings.holders, error.owner_id):
+            raise
+        raise CalendarConflictError(error.nameless) from error
+
+
+async def _with_project(body: JobSubmit, caller: Principal, services: Services) -> tuple[JobSubmit, bool]:
+    """The request with its booking's project unless it names one, and whether the project is none for this job.
+
+    The last word on that is said when the job is stored.
+    """
+    if body.booking_id is not None:
+        project = await project_within(services.runtime.uow, caller, body.booking_id)
+        named = body if body.project is not None else body.model_copy(update={"project": project})
+        return named, named.project != project
+    return body, body.project is not None and not await services.policy.has_member(body.project, caller.user_id)
+
+
+async def _change(
+    request: Request,
+    services: Served,
+    caller: Principal,
+    canonical: bytes,
+    act: Callable[[UnitOfWork], Awaitable[JobView]],
+) -> Response:
+    async def acted(uow: UnitOfWork) -> Answer:
+        return _answer(await act(uow))
+
+    return await once(request, caller, canonical, services.runtime.uow, acted)
+
+
+def _answer(view: JobView) -> Answer:
+    return Answer(200, jobs_and_nodes.job(view).model_dump_json().encode(), etag=etag(view))

@@ -1,0 +1,1 @@
+"""Nodes, GPUs and maintenance windows."""

@@ -1,0 +1,98 @@
+"""What administrators say about machines: one is without power, one gets nothing new; and take back."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Request
+from starlette.responses import Response
+
+from api_service.documents import problems, reads
+from api_service.presenting import jobs_and_nodes
+from api_service.requests import bodies
+from api_service.requests.idempotency import Answer, once
+from api_service.services import Caller, Served
+from reservation_core.contracts.nodes import NodeCordon, NodeFence, NodeOut
+from reservation_core.ports.transactions import UnitOfWork
+from reservation_core.usecases.nodes import cordon_node, fence_node
+
+router = APIRouter(prefix="/v1/nodes", tags=["operators"])
+
+NodeName = Annotated[
+    str,
+    Path(pattern="^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$", description="A node's name.", examples=["node1"]),
+]
+
+
+@router.post(
+    "/{node}/fence",
+    response_model=NodeOut,
+    summary="Say that a node is without power",
+    responses=problems(400, 403, 404, 409, 413, 415),
+    openapi_extra=reads(NodeFence, required=False),
+)
+async def fence(request: Request, services: Served, caller: Caller, node: NodeName) -> Response:
+    """Administrators only. Jobs with pods there end at once, whatever the node would say: only for a machine that is
+    known to be off. Its GPUs are not given out until the fence is taken back."""
+    body = await bodies.read_optional(request, NodeFence, limit=services.settings.max_body_bytes)
+    now = services.runtime.clock.now()
+
+    async def act(uow: UnitOfWork) -> Answer:
+        view = await fence_node.fence(uow, caller, node, body.reason, now)
+        return Answer(200, jobs_and_nodes.node(view).model_dump_json().encode())
+
+    return await once(request, caller, body.model_dump_json().encode(), services.runtime.uow, act)
+
+
+@router.post(
+    "/{node}/unfence",
+    response_model=NodeOut,
+    summary="Take a fence back",
+    responses=problems(400, 403, 404, 409),
+    openapi_extra=reads(None),
+)
+async def unfence(request: Request, services: Served, caller: Caller, node: NodeName) -> Response:
+    """Administrators only. The node's GPUs can be had again as soon as it is ready."""
+    now = services.runtime.clock.now()
+
+    async def act(uow: UnitOfWork) -> Answer:
+        view = await fence_node.unfence(uow, caller, node, now)
+        return Answer(200, jobs_and_nodes.node(view).model_dump_json().encode())
+
+    return await once(request, caller, b"", services.runtime.uow, act)
+
+
+@router.post(
+    "/{node}/cordon",
+    response_model=NodeOut,
+    summary="Place nothing new on a node",
+    responses=problems(400, 403, 404, 409, 413, 415),
+    openapi_extra=reads(NodeCordon, required=False),
+)
+async def cordon(request: Request, services: Served, caller: Caller, node: NodeName) -> Response:
+    """Administrators only. What is there goes on, and bookings there stay; no job is started there, no booking made and
+    no slot planned until it is taken back. A node that is cordoned already stays as it is."""
+    body = await bodies.read_optional(request, NodeCordon, limit=services.settings.max_body_bytes)
+    now = services.runtime.clock.now()
+
+    async def act(uow: UnitOfWork) -> Answer:
+        view = await cordon_node.cordon(uow, caller, node, body.reason, now)
+        return Answer(200, jobs_and_nodes.node(view).model_dump_json().encode())
+
+    return await once(request, caller, body.model_dump_json().encode(), services.runtime.uow, act)
+
+
+@router.post(
+    "/{node}/uncordon",
+    response_model=NodeOut,
+    summary="Take a cordon back",
+    responses=problems(400, 403, 404, 409),
+    openapi_extra=reads(None),
+)
+async def uncordon(request: Request, services: Served, caller: Caller, node: NodeName) -> Response:
+    """Administrators only. A node that is not cordoned stays as it is."""
+    now = services.runtime.clock.now()
+
+    async def act(uow: UnitOfWork) -> Answer:
+        view = await cordon_node.uncordon(uow, caller, node, now)
+        return Answer(200, jobs_and_nodes.node(view).model_dump_json().encode())
+
+    return await once(request, caller, b"", services.runtime.uow, act)

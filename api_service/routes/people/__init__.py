@@ -1,0 +1,1 @@
+"""Sign-in, tokens, users and notifications."""

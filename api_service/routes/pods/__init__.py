@@ -1,0 +1,1 @@
+"""Others' pods: whether they may run, and those that the ledger does not know."""

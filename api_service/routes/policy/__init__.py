@@ -1,0 +1,1 @@
+"""Rules, projects and usage."""

@@ -1,0 +1,155 @@
+"""The policy: what it says, what it means for a request, and (administrators) what it should say."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request
+from pydantic import BeforeValidator
+from starlette.responses import Response
+
+from api_service.documents import IF_MATCH, answers, problems, reads
+from api_service.presenting import policy
+from api_service.requests import bodies
+from api_service.requests.idempotency import Answer, once
+from api_service.requests.pagination import PageQuery, decode, encode
+from api_service.requests.preconditions import expected_version, version_tag
+from api_service.services import Caller, Served
+from reservation_core.contracts.base import Page
+from reservation_core.contracts.policy import ExplainRequest, Explanation, PolicyVerdict, RuleOut, RulesIn
+from reservation_core.domain.model import ReservationKind
+from reservation_core.domain.policy.limits import Scope
+from reservation_core.domain.policy.rules import RuleRequest
+from reservation_core.domain.user_names import USER_NAME, folded
+from reservation_core.ports.policy.policies import StoredRule
+from reservation_core.ports.transactions import UnitOfWork
+from reservation_core.usecases.policy import change_policy
+from reservation_core.usecases.policy import explain as explaining
+from reservation_core.usecases.policy.policy_preview import preview
+
+router = APIRouter(prefix="/v1/policy", tags=["policy"])
+
+_USER = rf"user:{USER_NAME}"
+_PROJECT = r"project:[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?"
+_TYPE = r"gpu_type:[a-z0-9][a-z0-9._-]{0,62}"
+ScopeInPath = Annotated[
+    str,
+    BeforeValidator(folded),
+    Path(
+        pattern=rf"^(?:default|(?:{_USER}|{_PROJECT})(?:,{_TYPE})?|{_TYPE})$",
+        description="`default`, `gpu_type:…`, `project:…`, `user:…`, or the latter two with `,gpu_type:…`.",
+        examples=["user:ann,gpu_type:h100"],
+    ),
+]
+_LIST = "policy"
+
+
+@router.post(
+    "/explain",
+    response_model=Explanation,
+    summary="May I, and if not, why, and when?",
+    responses=problems(400, 403, 404, 409, 413, 415),
+    openapi_extra=reads(ExplainRequest),
+)
+async def explain(request: Request, services: Served, caller: Caller) -> Response:
+    """Every rule that a job or booking would break, at once, with what holds for it and what counts against it already.
+    Nothing is asked for by it."""
+    body = await bodies.read(request, ExplainRequest, limit=services.settings.max_body_bytes)
+    now = services.runtime.clock.now()
+    wanted = RuleRequest(
+        kind=ReservationKind.JOB if body.start is None else ReservationKind.BOOKING,
+        user=body.user or caller.user,
+        gpus=body.gpus * body.nodes,
+        duration=body.length,
+        gpu_type=body.gpu_type,
+        project=body.project,
+        start=body.starts_at,
+        priority=body.priority,
+    )
+
+    async def act(uow: UnitOfWork) -> Answer:
+        found = await explaining.explain(uow, caller, wanted, now)
+        return Answer(200, policy.explanation(found, wanted.kind).model_dump_json().encode())
+
+    return await once(request, caller, body.model_dump_json().encode(), services.runtime.uow, act)
+
+
+@router.get("", response_model=Page[RuleOut], summary="List the rules", responses=problems(400))
+async def list_rules(services: Served, caller: Caller, query: Annotated[PageQuery, Query()]) -> Response:
+    """Those that bear on you, by scope; for administrators all."""
+    key = decode(_LIST, query.cursor, (str,))
+    after = "" if key is None else str(key[0])
+    async with services.runtime.uow() as uow:
+        stored = await change_policy.visible(uow, caller)
+    found = sorted((each for each in stored if str(each.rule.scope) > after), key=lambda each: str(each.rule.scope))
+    page = found[: query.limit]
+    shown = Page[RuleOut](
+        items=[policy.rule(each) for each in page],
+        next_cursor=encode(_LIST, (str(page[-1].rule.scope),)) if len(found) > query.limit else None,
+    )
+    return Response(shown.model_dump_json(), media_type="application/json")
+
+
+@router.get(
+    "/{scope}",
+    response_model=RuleOut,
+    summary="Look at one scope's rules",
+    responses=answers(200, "What it says.", etag=True) | problems(404),
+)
+async def get_rules(services: Served, caller: Caller, scope: ScopeInPath) -> Response:
+    """What is said for one user, project or type, or for everybody."""
+    async with services.runtime.uow() as uow:
+        stored = await change_policy.find(uow, caller, Scope.parse(scope))
+    return _answer(stored)
+
+
+@router.put(
+    "/{scope}",
+    response_model=RuleOut | PolicyVerdict,
+    summary="Set one scope's rules",
+    responses=answers(200, "What it says now; with `dry_run` whom that would affect.", etag=True)
+    | problems(400, 403, 404, 412, 413, 415),
+    openapi_extra={"parameters": [IF_MATCH], "requestBody": reads(RulesIn)["requestBody"]},
+)
+async def put_rules(
+    request: Request,
+    services: Served,
+    caller: Caller,
+    scope: ScopeInPath,
+    dry_run: Annotated[
+        bool, Query(description="Only say whose jobs and bookings would break it; nothing is stored.")
+    ] = False,
+) -> Response:
+    """Administrators only. What is left out is not said any more. It holds from now on: what runs or is booked already
+    stays."""
+    body = await bodies.read(request, RulesIn, limit=services.settings.max_body_bytes)
+    expected = expected_version(request)
+    if dry_run:
+        now = services.runtime.clock.now()
+        found = await preview(services.runtime.uow, caller, Scope.parse(scope), body.rules(), expected, now)
+        return Response(policy.preview(found).model_dump_json(), media_type="application/json")
+    async with services.runtime.uow() as uow:
+        stored = await change_policy.put(
+            uow, caller, Scope.parse(scope), body.rules(), expected, services.runtime.clock.now()
+        )
+    services.policy.forget()
+    return _answer(stored)
+
+
+@router.delete(
+    "/{scope}",
+    response_model=RuleOut,
+    summary="Drop one scope's rules",
+    responses=problems(400, 403, 404, 412),
+    openapi_extra={"parameters": [IF_MATCH]},
+)
+async def delete_rules(request: Request, services: Served, caller: Caller, scope: ScopeInPath) -> Response:
+    """Administrators only. Answers with what was said."""
+    expected = expected_version(request)
+    async with services.runtime.uow() as uow:
+        stored = await change_policy.delete(uow, caller, Scope.parse(scope), expected, services.runtime.clock.now())
+    services.policy.forget()
+    return Response(policy.rule(stored).model_dump_json(), media_type="application/json")
+
+
+def _answer(stored: StoredRule) -> Response:
+    headers = {"ETag": version_tag(stored.version)}
+    return Response(policy.rule(stored).model_dump_json(), media_type="application/json", headers=headers)

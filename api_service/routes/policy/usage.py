@@ -1,0 +1,116 @@
+"""Usage: how many GPU-hours were held, used, idle and wasted."""
+
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query, Request
+from pydantic import Field
+from starlette.responses import Response
+
+from api_service.documents import problems
+from api_service.presenting import policy
+from api_service.problems import ProblemError
+from api_service.requests.pagination import PageQuery, decode, encode
+from api_service.routes.bookings.availability import QueryDuration
+from api_service.services import Caller, Served, Services
+from reservation_core.contracts.bookings import Instant
+from reservation_core.contracts.policy import UsageOut, UsageSeriesOut
+from reservation_core.domain.policy.usage import UsageBy, steps_of
+from reservation_core.ports.people.identities import Principal
+from reservation_core.usecases.policy import usage
+
+router = APIRouter(prefix="/v1/usage", tags=["usage"])
+
+LONGEST = timedelta(days=400)
+MOST_STEPS = 400
+_MOST_FIGURES = 40_000
+"""How many steps of how many lines one page has at most."""
+_A_WEEK = timedelta(days=7)
+_LIST = "usage"
+_CSV = "text/csv"
+_OR_CSV: dict[int | str, dict[str, Any]] = {200: {"content": {_CSV: {"schema": {"type": "string"}}}}}
+
+
+class UsageQuery(PageQuery):
+    """Whose usage, of when."""
+
+    by: Annotated[UsageBy, Field(description="One line for each of these.")] = UsageBy.USER
+    start: Annotated[Instant | None, Field(alias="from", description="By default a week before `to`.")] = None
+    end: Annotated[Instant | None, Field(alias="to", description="By default now.")] = None
+    step: Annotated[
+        QueryDuration | None,
+        Field(description=f"Figures for each step of this length instead of one; at most {MOST_STEPS} steps."),
+    ] = None
+    format: Annotated[
+        Literal["json", "csv"] | None, Field(description="By default what the Accept header asks for, else JSON.")
+    ] = None
+
+
+@router.get(
+    "",
+    response_model=UsageOut | UsageSeriesOut,
+    summary="GPU-hours held, used, idle and wasted",
+    responses=_OR_CSV | problems(400),
+)
+async def get_usage(
+    request: Request, services: Served, caller: Caller, query: Annotated[UsageQuery, Query()]
+) -> Response:
+    """Your own in [from, to) as far as it is past; for administrators everybody's. As CSV all lines come at once."""
+    now = services.runtime.clock.now()
+    end = query.end or now
+    start = query.start or end - _A_WEEK
+    if not timedelta(0) < end - start <= LONGEST:
+        detail = f"`to` must be after `from`, by at most {LONGEST.days} days. Ask for another time."
+        raise ProblemError(422, "bad_range", detail)
+    after = decode(_LIST, query.cursor, (str,))
+    if query.step is not None:
+        return await _series(services, caller, query, query.step, start, end, None if after is None else str(after[0]))
+    report = await services.reads(lambda uow: usage.report(uow, caller, query.by, start, end, now))
+    if query.format == "csv" or (query.format is None and _wants_csv(request)):
+        return Response(policy.usage_csv(query.by, report.lines), media_type=f"{_CSV}; charset=utf-8")
+    # What has no key comes last, and its place in the order is after every name.
+    rest = [line for line in report.lines if after is None or line.key is None or line.key > str(after[0])]
+    page = rest[: query.limit]
+    last = page[-1].key if page else None
+    shown = UsageOut(
+        by=query.by,
+        start=start,
+        end=end,
+        items=[policy.usage_line(line) for line in page],
+        total=policy.usage_total(report),
+        next_cursor=encode(_LIST, (last,)) if last is not None and len(rest) > query.limit else None,
+    )
+    return Response(shown.model_dump_json(), media_type="application/json")
+
+
+def _wants_csv(request: Request) -> bool:
+    return any(part.split(";")[0].strip().lower() == _CSV for part in request.headers.get("accept", "").split(","))
+
+
+async def _series(
+    services: Services,
+    caller: Principal,
+    query: UsageQuery,
+    step: timedelta,
+    start: datetime,
+    end: datetime,
+    after: str | None,
+) -> Response:
+    if query.format == "csv":
+        raise ProblemError(422, "bad_format", "A series is told as JSON only. Leave `format` or `step` out.")
+    if end - start > MOST_STEPS * step:
+        raise ProblemError(422, "bad_range", f"That would be more than {MOST_STEPS} steps. Give a longer `step`.")
+    now = services.runtime.clock.now()
+    found = await services.reads(lambda uow: usage.series(uow, caller, query.by, start, end, step, now))
+    rest = [line for line in found.lines if after is None or line[0] is None or line[0] > after]
+    page = rest[: min(query.limit, _MOST_FIGURES // len(steps_of(start, end, step)))]
+    last = page[-1][0] if page else None
+    shown = UsageSeriesOut(
+        by=query.by,
+        start=start,
+        end=end,
+        step=step,
+        items=[policy.usage_steps(key, times) for key, times in page],
+        next_cursor=encode(_LIST, (last,)) if last is not None and len(rest) > len(page) else None,
+    )
+    return Response(shown.model_dump_json(), media_type="application/json")
