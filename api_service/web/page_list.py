@@ -2,15 +2,6 @@
 
 from api_service.web.routes import (
     account,
-    admin_audit,
-    admin_maintenance,
-    admin_nodes,
-    admin_overview,
-    admin_policy,
-    admin_projects,
-    admin_queues,
-    admin_tokens,
-    admin_users,
     bookings,
     calendar,
     jobs,
@@ -21,6 +12,17 @@ from api_service.web.routes import (
     sign_in_elsewhere,
     submit,
     usage,
+)
+from api_service.web.routes.admin import (
+    audit,
+    maintenance,
+    nodes,
+    overview,
+    policy,
+    projects,
+    queues,
+    tokens,
+    users,
 )
 from api_service.web.routing import WebRoute
 
@@ -36,13 +38,13 @@ WEB_ROUTES: tuple[WebRoute, ...] = (
     *bookings.ROUTES,
     *usage.ROUTES,
     *account.ROUTES,
-    *admin_overview.ROUTES,
-    *admin_users.ROUTES,
-    *admin_tokens.ROUTES,
-    *admin_projects.ROUTES,
-    *admin_policy.ROUTES,
-    *admin_nodes.ROUTES,
-    *admin_queues.ROUTES,
-    *admin_audit.ROUTES,
-    *admin_maintenance.ROUTES,
+    *overview.ROUTES,
+    *users.ROUTES,
+    *tokens.ROUTES,
+    *projects.ROUTES,
+    *policy.ROUTES,
+    *nodes.ROUTES,
+    *queues.ROUTES,
+    *audit.ROUTES,
+    *maintenance.ROUTES,
 )

@@ -16,18 +16,18 @@ from starlette.types import ASGIApp
 
 from api_service.problems import MEDIA_TYPE, ProblemError, of_exception, respond
 from api_service.services import Services
-from api_service.web import csrf
 from api_service.web.assets import Assets
-from api_service.web.cookies import Cookies, zone_of
-from api_service.web.fleet_reading import FleetReader
-from api_service.web.form import Form, read_form
+from api_service.web.fleet.fleet_reading import FleetReader
+from api_service.web.fleet.node_markup import NodeMarkup
+from api_service.web.forms.form import Form, read_form
 from api_service.web.live import LiveTopics
-from api_service.web.node_markup import NodeMarkup
 from api_service.web.page_list import WEB_ROUTES
 from api_service.web.rendering import Templates, new_nonce
 from api_service.web.rest_calls import RestCalls, RestProblemError
-from api_service.web.return_address import sign_in_address
 from api_service.web.routing import PageAccess, WebRoute
+from api_service.web.sessions import csrf
+from api_service.web.sessions.cookies import Cookies, zone_of
+from api_service.web.sessions.return_address import sign_in_address
 from api_service.web.visit import SignedInVisitor, Visit
 from reservation_core.domain.errors import ForbiddenError
 from reservation_core.domain.model import Role

@@ -13,14 +13,14 @@ from starlette.responses import Response
 
 from api_service.problems import ProblemError
 from api_service.services import Services
-from api_service.web import csrf
-from api_service.web.cookies import Cookies
-from api_service.web.fleet_reading import FleetReader
-from api_service.web.form import Form
+from api_service.web.fleet.fleet_reading import FleetReader
+from api_service.web.fleet.node_markup import NodeMarkup
+from api_service.web.forms.form import Form
 from api_service.web.live import LiveTopics
-from api_service.web.node_markup import NodeMarkup
 from api_service.web.rendering import Templates, html
 from api_service.web.rest_calls import RestCalls
+from api_service.web.sessions import csrf
+from api_service.web.sessions.cookies import Cookies
 from reservation_core.ports.people.identities import Principal
 
 

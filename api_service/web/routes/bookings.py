@@ -5,11 +5,11 @@ from typing import Any
 
 from starlette.responses import Response
 
-from api_service.web.booking_form import TypedBooking, typed_change
-from api_service.web.booking_life import life_of_booking
+from api_service.web.calendar.booking_life import life_of_booking
+from api_service.web.forms.booking_form import TypedBooking, typed_change
 from api_service.web.rest_calls import Query, RestProblemError
-from api_service.web.return_address import safe_return
 from api_service.web.routing import WebRoute
+from api_service.web.sessions.return_address import safe_return
 from api_service.web.visit import Visit
 from api_service.web.words import moment
 from reservation_core.domain.bookings.nouns import FINAL_BOOKINGS

@@ -9,16 +9,16 @@ from typing import Any
 
 from starlette.responses import Response
 
-from api_service.web.booking_form import Repeats, TypedBooking, typed_booking, typed_change
+from api_service.web.calendar.timeline_data import Shown, read_calendar
+from api_service.web.calendar.timeline_query import TimelineQuery, asked_of
+from api_service.web.calendar.timeline_rows import By
+from api_service.web.calendar.timeline_table import columns, table
+from api_service.web.calendar.timeline_window import TimelineScale
+from api_service.web.forms.booking_form import Repeats, TypedBooking, typed_booking, typed_change
 from api_service.web.rendering import json_data
 from api_service.web.rest_calls import RestProblemError
-from api_service.web.return_address import safe_return
 from api_service.web.routing import WebRoute
-from api_service.web.timeline_data import Shown, read_calendar
-from api_service.web.timeline_query import TimelineQuery, asked_of
-from api_service.web.timeline_rows import By
-from api_service.web.timeline_table import columns, table
-from api_service.web.timeline_window import TimelineScale
+from api_service.web.sessions.return_address import safe_return
 from api_service.web.visit import Visit
 
 _REFUSALS = (400, 403, 404, 409, 412, 413, 422)

@@ -8,8 +8,8 @@ from starlette.responses import Response
 
 from api_service.following import LiveStream
 from api_service.job_log import follow_log, read_log
-from api_service.web.job_life import life_of
-from api_service.web.log_tail import Tail, followed, tail_of
+from api_service.web.jobs.job_life import life_of
+from api_service.web.jobs.log_tail import Tail, followed, tail_of
 from api_service.web.rest_calls import RestProblemError
 from api_service.web.routing import WebRoute
 from api_service.web.visit import Visit

@@ -9,9 +9,9 @@ from starlette.responses import Response
 
 from api_service.access.sight import Sight, sight_of
 from api_service.problems import ProblemError
-from api_service.web.card_tiles import MEANINGS, OUT_OF_USE, WORDS, TileState, TileWriter, state_of
-from api_service.web.fleet import FleetNode, FleetPicture, counts
-from api_service.web.node_markup import Look
+from api_service.web.fleet.card_tiles import MEANINGS, OUT_OF_USE, WORDS, TileState, TileWriter, state_of
+from api_service.web.fleet.fleet import FleetNode, FleetPicture, counts
+from api_service.web.fleet.node_markup import Look
 from api_service.web.routing import WebRoute
 from api_service.web.visit import Visit
 from api_service.web.words import clock

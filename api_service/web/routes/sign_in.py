@@ -9,9 +9,9 @@ from api_service.access.access_log import told_by
 from api_service.access.sign_in_counting import counted_sign_in
 from api_service.metrics.metrics import SignInOutcome
 from api_service.problems import ProblemError
-from api_service.web.cookies import keep_zone
-from api_service.web.return_address import safe_return
 from api_service.web.routing import PageAccess, WebRoute
+from api_service.web.sessions.cookies import keep_zone
+from api_service.web.sessions.return_address import safe_return
 from api_service.web.visit import Visit
 from reservation_core.domain.errors import ForbiddenError, LimitExceededError
 from reservation_core.ports.people.identities import Principal

@@ -14,8 +14,8 @@ from starlette.responses import RedirectResponse, Response
 from api_service.access.access_log import told_by
 from api_service.access.sign_in_counting import counted_sign_in
 from api_service.problems import ProblemError, of_validation
-from api_service.web.return_address import safe_return
 from api_service.web.routing import PageAccess, WebRoute
+from api_service.web.sessions.return_address import safe_return
 from api_service.web.visit import Visit
 from reservation_core.contracts.sign_in import OidcProof
 from reservation_core.domain.people.sign_in import SignInMethod

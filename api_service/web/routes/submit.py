@@ -6,10 +6,10 @@ from typing import Any
 
 from starlette.responses import Response
 
-from api_service.web.equivalents import by_curl, job_by_cli
-from api_service.web.form import Form
-from api_service.web.job_form import FIELDS, FIRST, TypedJob, fields_of, typed_job
-from api_service.web.job_prospects import JobProspects, prospects_of
+from api_service.web.forms.equivalents import by_curl, job_by_cli
+from api_service.web.forms.form import Form
+from api_service.web.forms.job_form import FIELDS, FIRST, TypedJob, fields_of, typed_job
+from api_service.web.jobs.job_prospects import JobProspects, prospects_of
 from api_service.web.rest_calls import RestProblemError
 from api_service.web.routing import WebRoute
 from api_service.web.visit import Visit

@@ -11,7 +11,7 @@ from functools import cached_property
 from hashlib import blake2s
 from urllib.parse import quote
 
-from api_service.web.card_tiles import OUT_OF_USE, TileState, state_of
+from api_service.web.fleet.card_tiles import OUT_OF_USE, TileState, state_of
 from reservation_core.domain.bookings.nouns import FreeSlot
 from reservation_core.ports.nodes.cards_now import CardNow, NodeNow
 

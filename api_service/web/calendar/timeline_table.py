@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from api_service.web.timeline_entries import SeenEntry
-from api_service.web.timeline_rows import Row, free_between
-from api_service.web.timeline_window import DayWindow, TimelineScale
+from api_service.web.calendar.timeline_entries import SeenEntry
+from api_service.web.calendar.timeline_rows import Row, free_between
+from api_service.web.calendar.timeline_window import DayWindow, TimelineScale
 from reservation_core.domain.calendar import to_micros
 from reservation_core.domain.model import ReservationKind
 

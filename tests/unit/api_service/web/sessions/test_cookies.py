@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from starlette.requests import Request
 from starlette.responses import Response
 
-from api_service.web.cookies import Cookies
+from api_service.web.sessions.cookies import Cookies
 
 LARGEST = 4096
 """Name, value and attributes: what browsers keep, which is to say that they drop what is larger."""

@@ -7,7 +7,7 @@ from typing import Any
 from starlette.responses import Response
 
 from api_service.problems import ProblemError
-from api_service.web.policy_form import (
+from api_service.web.forms.policy_form import (
     LIFTED,
     RULES,
     TypedException,

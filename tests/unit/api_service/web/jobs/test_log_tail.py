@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.ansi import AnsiDecoder
 
-from api_service.web.ansi_text import LONGEST_LINE, TerminalLines
-from api_service.web.log_tail import KEPT_LETTERS, KEPT_LINES, followed, tail_of
+from api_service.web.jobs.ansi_text import LONGEST_LINE, TerminalLines
+from api_service.web.jobs.log_tail import KEPT_LETTERS, KEPT_LINES, followed, tail_of
 
 
 def test_colours_are_classes_and_stay_until_they_are_taken_back() -> None:

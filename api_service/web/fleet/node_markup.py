@@ -11,8 +11,8 @@ from zoneinfo import ZoneInfo
 from markupsafe import Markup
 
 from api_service.access.sight import Sight
-from api_service.web.card_tiles import TileState, TileWriter
-from api_service.web.fleet import FleetNode
+from api_service.web.fleet.card_tiles import TileState, TileWriter
+from api_service.web.fleet.fleet import FleetNode
 from api_service.web.rendering import Templates
 from api_service.web.words import clock
 from reservation_core.ports.nodes.cards_now import CardNow

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api_service.web.form import Form
-from api_service.web.policy_form import (
+from api_service.web.forms.form import Form
+from api_service.web.forms.policy_form import (
     LIFTED,
     RULES,
     ValueKind,

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 
-from api_service.web.ansi_text import LONGEST_LINE, TerminalLines
+from api_service.web.jobs.ansi_text import LONGEST_LINE, TerminalLines
 
 KEPT_LINES = 2000
 KEPT_LETTERS = 2**21

@@ -8,8 +8,8 @@ from typing import Any, assert_never
 
 from api_service.access.sight import Sight
 from api_service.web import words
-from api_service.web.timeline_rows import Row
-from api_service.web.timeline_window import DayWindow
+from api_service.web.calendar.timeline_rows import Row
+from api_service.web.calendar.timeline_window import DayWindow
 from reservation_core.domain.model import BookingStatus, ReservationKind
 from reservation_core.ports.bookings.bookings import CalendarEntry
 

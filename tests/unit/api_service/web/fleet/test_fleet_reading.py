@@ -9,11 +9,11 @@ from typing import Any, cast
 
 import pytest
 
-from api_service.web.fleet_reading import OLDEST, OPENINGS_EVERY, FleetReader
+from api_service.web.fleet.fleet_reading import OLDEST, OPENINGS_EVERY, FleetReader
 from reservation_core.domain.bookings.card_choice import KnownCard
 from reservation_core.ports.nodes.cards_now import NodeNow
 from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWorkFactory
-from tests.unit.api_service.web.fleets import HOUR, NOW, card, hold, node
+from tests.unit.api_service.web.fleet.fleets import HOUR, NOW, card, hold, node
 from tests.virtual_time import run_virtually
 
 

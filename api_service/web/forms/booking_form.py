@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any, assert_never
 
 from api_service.problems import ProblemError
-from api_service.web.form import Form
+from api_service.web.forms.form import Form
 from reservation_core.domain.short_durations import seconds_in
 
 

@@ -6,11 +6,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from api_service.access.sight import sight_of
-from api_service.web.timeline_entries import SeenEntry, events, seen
-from api_service.web.timeline_query import TimelineQuery
-from api_service.web.timeline_rows import By, RowPage, page_of, rows_of, usual_rows
-from api_service.web.timeline_table import heat
-from api_service.web.timeline_window import DayWindow, window_of
+from api_service.web.calendar.timeline_entries import SeenEntry, events, seen
+from api_service.web.calendar.timeline_query import TimelineQuery
+from api_service.web.calendar.timeline_rows import By, RowPage, page_of, rows_of, usual_rows
+from api_service.web.calendar.timeline_table import heat
+from api_service.web.calendar.timeline_window import DayWindow, window_of
 from api_service.web.visit import Visit
 from reservation_core.domain.bookings.card_choice import BookableCard
 from reservation_core.ports.transactions import UnitOfWork

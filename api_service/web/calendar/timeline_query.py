@@ -8,8 +8,8 @@ from typing import TypeVar
 from urllib.parse import urlencode
 
 from api_service.problems import ProblemError
-from api_service.web.timeline_rows import By
-from api_service.web.timeline_window import EARLIEST, LATEST, TimelineScale
+from api_service.web.calendar.timeline_rows import By
+from api_service.web.calendar.timeline_window import EARLIEST, LATEST, TimelineScale
 
 _MOST_PAGES = 10_000
 _LONGEST = 253

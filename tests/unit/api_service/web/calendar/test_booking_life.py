@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from api_service.web.booking_life import life_of_booking
+from api_service.web.calendar.booking_life import life_of_booking
 
 NOW = datetime(2030, 4, 1, 12, 0, tzinfo=UTC)
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -1,6 +1,6 @@
 """What forms carry: made for one session, different each time, good for no other."""
 
-from api_service.web import csrf
+from api_service.web.sessions import csrf
 
 
 def test_a_token_is_for_its_session_alone() -> None:

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from api_service.web.fleet import FleetPicture, fleet_of, openings_of, with_openings
+from api_service.web.fleet.fleet import FleetPicture, fleet_of, openings_of, with_openings
 from reservation_core.domain.bookings.nouns import Wanted
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWork, UnitOfWorkFactory

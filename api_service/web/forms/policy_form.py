@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from api_service.web.form import Form
+from api_service.web.forms.form import Form
 from reservation_core.contracts.policy import LONGEST, RulesIn
 from reservation_core.domain.policy.limits import LIFTABLE, RuleName
 from reservation_core.domain.short_durations import seconds_in, written

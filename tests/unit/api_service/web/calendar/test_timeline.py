@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from api_service.access.sight import Sight
 from api_service.problems import ProblemError
-from api_service.web.timeline_entries import SeenEntry, events, seen
-from api_service.web.timeline_query import TimelineQuery, asked_of
-from api_service.web.timeline_rows import By, free_between, page_of, rows_of, usual_rows
-from api_service.web.timeline_table import columns, heat, table
-from api_service.web.timeline_window import TimelineScale, window_of
+from api_service.web.calendar.timeline_entries import SeenEntry, events, seen
+from api_service.web.calendar.timeline_query import TimelineQuery, asked_of
+from api_service.web.calendar.timeline_rows import By, free_between, page_of, rows_of, usual_rows
+from api_service.web.calendar.timeline_table import columns, heat, table
+from api_service.web.calendar.timeline_window import TimelineScale, window_of
 from reservation_core.domain.bookings.card_choice import BookableCard
 from reservation_core.domain.bookings.nouns import Span
 from reservation_core.domain.calendar import to_micros

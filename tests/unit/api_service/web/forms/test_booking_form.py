@@ -4,8 +4,8 @@ from urllib.parse import parse_qs, urlencode
 
 import pytest
 
-from api_service.web.booking_form import TypedBooking, typed_booking, typed_change
-from api_service.web.form import Form
+from api_service.web.forms.booking_form import TypedBooking, typed_booking, typed_change
+from api_service.web.forms.form import Form
 from reservation_core.contracts.bookings import BookingChange, BookingCreate
 
 WELL = {"gpus": "2", "type": "h100", "start": "2030-01-31T09:00", "length": "1h30m"}

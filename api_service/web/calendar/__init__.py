@@ -1,0 +1,1 @@
+"""The calendar's window, rows and entries."""

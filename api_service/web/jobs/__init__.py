@@ -1,0 +1,1 @@
+"""A job's page: its life, its log, its prospects."""

@@ -1,0 +1,1 @@
+"""Cookies, CSRF tokens, and where to go after a sign-in."""
