@@ -11,14 +11,14 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
-from gpu_dev.booking_calls import BookingCalls
-from gpu_dev.calls import PAGE, Calls
-from gpu_dev.event_calls import EventCalls
-from gpu_dev.exchange import read_answer
-from gpu_dev.maintenance_calls import MaintenanceCalls
-from gpu_dev.notice_calls import NoticeCalls
-from gpu_dev.policy_calls import PolicyCalls
-from gpu_dev.streams import ResumableLog, follow_events, follow_log, read_events, read_log
+from gpu_dev.calls.booking_calls import BookingCalls
+from gpu_dev.calls.calls import PAGE, Calls
+from gpu_dev.calls.event_calls import EventCalls
+from gpu_dev.calls.maintenance_calls import MaintenanceCalls
+from gpu_dev.calls.notice_calls import NoticeCalls
+from gpu_dev.calls.policy_calls import PolicyCalls
+from gpu_dev.server.exchange import read_answer
+from gpu_dev.server.streams import ResumableLog, follow_events, follow_log, read_events, read_log
 from reservation_core.contracts.base import (
     Page,
 )

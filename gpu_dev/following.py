@@ -6,10 +6,10 @@ from datetime import timedelta
 from typing import assert_never
 
 from gpu_dev.client import GpuDevClient
+from gpu_dev.display.output import local_time
+from gpu_dev.display.views import placed
 from gpu_dev.errors import ExitCode, WaitTimeoutError
-from gpu_dev.output import local_time
 from gpu_dev.terminal import say
-from gpu_dev.views import placed
 from reservation_core.contracts.jobs import Job
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from gpu_dev.output import Format
+from gpu_dev.display.output import Format
 from gpu_dev.session import complete_job_id
 
 JobId = Annotated[

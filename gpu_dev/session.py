@@ -6,11 +6,11 @@ from itertools import islice
 import typer
 
 from gpu_dev.client import GpuDevClient
-from gpu_dev.connection import Connection, normal_server, resolve
 from gpu_dev.errors import ClientError
-from gpu_dev.exchange import Exchange
-from gpu_dev.ids import resolve_id
-from gpu_dev.signing_in import renewal_of
+from gpu_dev.inputs.ids import resolve_id
+from gpu_dev.server.connection import Connection, normal_server, resolve
+from gpu_dev.server.exchange import Exchange
+from gpu_dev.server.signing_in import renewal_of
 from gpu_dev.terminal import clean
 
 _COMPLETED = 100

@@ -109,7 +109,7 @@ class Lab:
                 at = lab.time.now().astimezone(tz)
                 return cls.fromisoformat(at.isoformat())
 
-        with patch("gpu_dev.times.datetime", LabTime):
+        with patch("gpu_dev.inputs.times.datetime", LabTime):
             return self.system.cli(*words, who=who, NO_COLOR="1", COLUMNS="200")
 
     def go_to(self, at: datetime) -> None:

@@ -20,10 +20,10 @@ from fastapi import FastAPI
 from api_service.app import create_app
 from api_service.server import serve
 from gpu_dev.client import GpuDevClient
-from gpu_dev.connection import Connection
 from gpu_dev.errors import ApiError
-from gpu_dev.exchange import Exchange
 from gpu_dev.main import main
+from gpu_dev.server.connection import Connection
+from gpu_dev.server.exchange import Exchange
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus, Role
 from reservation_core.runtime.reading.sign_in import open_signing_in
 from reservation_core.runtime.settings.components import KubernetesSettings, StandaloneSettings

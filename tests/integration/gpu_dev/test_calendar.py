@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from gpu_dev.times import local_now
+from gpu_dev.inputs.times import local_now
 from tests.integration.gpu_dev.conftest import System
 from tests.waiting import eventually_sync
 
@@ -193,7 +193,7 @@ def test_notices_are_chosen(system: System) -> None:
 
 def test_now_is_still_now_when_the_minute_turns_on_the_way(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
     late = [local_now() - timedelta(minutes=2)]
-    monkeypatch.setattr("gpu_dev.commands.book.local_now", lambda: late.pop() if late else local_now())
+    monkeypatch.setattr("gpu_dev.commands.bookings.book.local_now", lambda: late.pop() if late else local_now())
     made = system.cli("book", "create", "-g", "1", "-s", "now", "-d", "10m")
     assert made.returncode == 0, made.stderr
     assert not late

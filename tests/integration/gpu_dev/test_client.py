@@ -9,10 +9,10 @@ import pytest
 from typer.testing import CliRunner
 
 from gpu_dev.client import GpuDevClient
-from gpu_dev.commands import tokens
-from gpu_dev.connection import Connection
+from gpu_dev.commands.people import tokens
 from gpu_dev.errors import ApiError, ExitCode
-from gpu_dev.exchange import Exchange
+from gpu_dev.server.connection import Connection
+from gpu_dev.server.exchange import Exchange
 from reservation_core.contracts.jobs import JobSubmit
 from tests.integration.gpu_dev.conftest import System
 
@@ -85,8 +85,8 @@ def test_a_token_is_renewed_also_when_the_answer_is_lost(
     token = system.cli("tokens", "create", "--name", "laptop").stdout.strip()
     connection = Connection(system.url, token)
     exchange = Exchange(connection, transport=LosesAnswers(lost), sleep=lambda seconds: None)
-    monkeypatch.setattr("gpu_dev.commands.tokens.connection_of", lambda ctx: connection)
-    monkeypatch.setattr("gpu_dev.commands.tokens.client_for", lambda ctx: GpuDevClient(exchange))
+    monkeypatch.setattr("gpu_dev.commands.people.tokens.connection_of", lambda ctx: connection)
+    monkeypatch.setattr("gpu_dev.commands.people.tokens.client_for", lambda ctx: GpuDevClient(exchange))
     done = CliRunner().invoke(tokens.app, ["renew"])
     assert done.exit_code == 0, done.output
     new = done.stdout.strip()

@@ -6,8 +6,8 @@ from typing import Any
 import httpx
 
 from gpu_dev.client import GpuDevClient
-from gpu_dev.connection import Connection
-from gpu_dev.exchange import Exchange
+from gpu_dev.server.connection import Connection
+from gpu_dev.server.exchange import Exchange
 from reservation_core.contracts.jobs import Job
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)

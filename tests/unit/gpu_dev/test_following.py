@@ -5,10 +5,10 @@ from datetime import timedelta
 import httpx
 import pytest
 
+from gpu_dev.display.explaining import as_text, explain
+from gpu_dev.display.views import TypeSummary
 from gpu_dev.errors import WaitTimeoutError
-from gpu_dev.explaining import as_text, explain
 from gpu_dev.following import exit_code_of, has_ended, wait_until, waiting_line
-from gpu_dev.views import TypeSummary
 from reservation_core.domain.model import JobStatus, ReasonCode
 from tests.unit.gpu_dev.examples import NOON, a_client, a_job
 

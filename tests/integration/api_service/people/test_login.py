@@ -13,7 +13,7 @@ import httpx
 import pytest
 from structlog.testing import capture_logs
 
-from gpu_dev.aws_signing import signed_request
+from gpu_dev.server.aws_signing import signed_request
 from reservation_core.domain.model import Role
 from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime, open_runtime

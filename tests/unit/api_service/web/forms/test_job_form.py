@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from api_service.web.forms.equivalents import by_curl, job_by_cli
 from api_service.web.forms.form import Form
 from api_service.web.forms.job_form import command_of, fields_of, text_of, typed_job
-from gpu_dev.commands.run import submit_app
+from gpu_dev.commands.jobs.run import submit_app
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_characters="\x00\r"), max_size=12)
 

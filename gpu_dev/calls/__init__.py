@@ -1,0 +1,1 @@
+"""REST's calls, by subject."""

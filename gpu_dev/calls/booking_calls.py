@@ -1,0 +1,134 @@
+"""Bookings over REST: book, look, change, cancel; free slots and availability; the waitlist; the calendar's address."""
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from typing import Literal
+from urllib.parse import quote
+
+from pydantic import TypeAdapter
+
+from gpu_dev.calls.calls import Calls, given
+from gpu_dev.server.exchange import read_answer
+from reservation_core.contracts.base import Page, rfc3339
+from reservation_core.contracts.bookings import (
+    Availability,
+    BookingChange,
+    BookingCreate,
+    BookingOut,
+    BookingSeries,
+    BookingVerdict,
+    FeedCreated,
+    FreeSlotOut,
+    SeriesVerdict,
+)
+from reservation_core.domain.model import BookingStatus
+
+_PATH = "/v1/bookings"
+_DRY = {"dry_run": "true"}
+Reach = Literal["this", "following", "all"]
+
+
+class BookingCalls(Calls):
+    """Everything about bookings."""
+
+    def book(self, request: BookingCreate) -> BookingOut | BookingSeries:
+        """Book a slot, or with a recurrence all of a series; on the waitlist where the request waits."""
+        if request.recurrence is not None:
+            return self._post(BookingSeries, _PATH, request)
+        return self._post(BookingOut, _PATH, request)
+
+    def would_book(self, request: BookingCreate) -> BookingVerdict | SeriesVerdict:
+        """What `book` would answer at this moment; nothing is booked."""
+        answer = self._exchange.send("POST", _PATH, body=request, params=_DRY).content
+        if request.recurrence is not None:
+            return read_answer(SeriesVerdict, answer)
+        return read_answer(BookingVerdict, answer)
+
+    def get(self, booking_id: str) -> BookingOut:
+        """One of one's bookings."""
+        return self._get(BookingOut, _path(booking_id))
+
+    def get_with_etag(self, booking_id: str) -> tuple[BookingOut, str | None]:
+        """One booking, and the ETag to give as `if_match` when a change must not meet another."""
+        response = self._exchange.send("GET", _path(booking_id))
+        return read_answer(BookingOut, response.content), response.headers.get("etag")
+
+    def calendar(
+        self,
+        *,
+        start: datetime | None = None,
+        end: datetime | None = None,
+        statuses: Iterable[BookingStatus] = (),
+        user: str | None = None,
+        mine: bool = False,
+    ) -> Iterator[BookingOut]:
+        """The calendar by start: what ends after `start` (by default now) and begins before `end`."""
+        params = given(from_=_time(start), to=_time(end), user=user)
+        params["status"] = sorted(status.value for status in statuses)
+        params["mine"] = str(mine).lower()
+        return self._items(Page[BookingOut], _PATH, params)
+
+    def change(self, booking_id: str, change: BookingChange, *, if_match: str | None = None) -> BookingOut:
+        """Extend, shorten, move or rename a booking."""
+        return self._change("PATCH", BookingOut, _path(booking_id), change, if_match=if_match)
+
+    def would_change(self, booking_id: str, change: BookingChange, *, if_match: str | None = None) -> BookingVerdict:
+        """What `change` would answer at this moment; nothing is changed."""
+        return self._change("PATCH", BookingVerdict, _path(booking_id), change, if_match=if_match, **_DRY)
+
+    def cancel(self, booking_id: str, *, series: Reach = "this") -> list[BookingOut]:
+        """Give back what is left of a booking, or of its series."""
+        response = self._exchange.send("DELETE", _path(booking_id), params={"series": series})
+        answer = _CANCELLED.validate_json(response.content, extra="ignore")
+        return answer.items if isinstance(answer, BookingSeries) else [answer]
+
+    def accept(self, booking_id: str) -> BookingOut:
+        """Take what the waitlist offers."""
+        return self._post(BookingOut, f"{_path(booking_id)}/accept")
+
+    def decline(self, booking_id: str) -> BookingOut:
+        """Let an offer go."""
+        return self._post(BookingOut, f"{_path(booking_id)}/decline")
+
+    def slots(
+        self,
+        gpus: int,
+        duration: timedelta,
+        *,
+        gpu_type: str | None = None,
+        nodes: int = 1,
+        node: str | None = None,
+        start: datetime | None = None,
+        end: datetime | None = None,
+        limit: int = 20,
+    ) -> list[FreeSlotOut]:
+        """The first `limit` ranges of starts at which the request fits."""
+        params = given(gpu_type=gpu_type, node=node, from_=_time(start), to=_time(end))
+        params |= {"gpus": gpus, "nodes": nodes, "duration": int(duration.total_seconds()), "limit": limit}
+        return read_answer(Page[FreeSlotOut], self._exchange.send("GET", f"{_PATH}/slots", params=params).content).items
+
+    def availability(
+        self, *, start: datetime | None = None, end: datetime | None = None, step: timedelta | None = None
+    ) -> Availability:
+        """Free cards per type over time."""
+        seconds = None if step is None else int(step.total_seconds())
+        return self._get(Availability, "/v1/availability", given(from_=_time(start), to=_time(end), step=seconds))
+
+    def make_feed(self) -> FeedCreated:
+        """A new private address of one's calendar; the last one stops working."""
+        return self._post(FeedCreated, f"{_PATH}/feed")
+
+    def drop_feed(self) -> None:
+        """The private address stops working."""
+        self._exchange.send("DELETE", f"{_PATH}/feed")
+
+
+_CANCELLED: TypeAdapter[BookingOut | BookingSeries] = TypeAdapter(BookingOut | BookingSeries)
+
+
+def _path(booking_id: str) -> str:
+    return f"{_PATH}/{quote(booking_id, safe='')}"
+
+
+def _time(moment: datetime | None) -> str | None:
+    return None if moment is None else rfc3339(moment)

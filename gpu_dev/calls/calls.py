@@ -1,0 +1,69 @@
+"""What every group of calls is made of: one request and its answer in the contracts' models, lists page by page."""
+
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+
+from gpu_dev.server.exchange import Exchange, read_answer
+from reservation_core.contracts.base import Page, Wire
+
+W = TypeVar("W", bound=Wire)
+M = TypeVar("M", bound=BaseModel)
+
+PAGE = 500
+
+
+class Calls:
+    """Calls over one exchange."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+
+    def _get(self, model: type[M], path: str, params: Mapping[str, Any] | None = None) -> M:
+        return read_answer(model, self._exchange.send("GET", path, params=params).content)
+
+    def _post(
+        self,
+        model: type[M],
+        path: str,
+        body: Wire | None = None,
+        *,
+        idempotency_key: str | None = None,
+        if_match: str | None = None,
+    ) -> M:
+        headers = {"Idempotency-Key": idempotency_key or str(uuid.uuid4()), **_if_match(if_match)}
+        return read_answer(model, self._exchange.send("POST", path, body=body, headers=headers).content)
+
+    def _change(
+        self,
+        method: str,
+        model: type[M],
+        path: str,
+        body: Wire | None = None,
+        *,
+        if_match: str | None = None,
+        **more: Any,
+    ) -> M:
+        """PUT, PATCH or DELETE; `more` goes into the address."""
+        response = self._exchange.send(method, path, body=body, params=more, headers=_if_match(if_match))
+        return read_answer(model, response.content)
+
+    def _items(self, model: type[Page[W]], path: str, params: Mapping[str, Any] | None = None) -> Iterator[W]:
+        asked: dict[str, Any] = {**(params or {}), "limit": PAGE}
+        while True:
+            page = read_answer(model, self._exchange.send("GET", path, params=asked).content)
+            yield from page.items
+            if page.next_cursor is None:
+                return
+            asked["cursor"] = page.next_cursor
+
+
+def given(**params: Any) -> dict[str, Any]:
+    """Parameters of an address without those that were not given."""
+    return {name.rstrip("_"): value for name, value in params.items() if value is not None}
+
+
+def _if_match(tag: str | None) -> dict[str, str]:
+    return {} if tag is None else {"If-Match": tag}

@@ -1,0 +1,43 @@
+"""The record over REST."""
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+
+from gpu_dev.calls.calls import Calls, given
+from reservation_core.contracts.audit_log import ChainHeadOut, ChainLineOut, EventOut
+from reservation_core.contracts.base import Page, rfc3339
+
+
+class EventCalls(Calls):
+    """Who did what to what, when and why."""
+
+    def newest_first(
+        self,
+        *,
+        kinds: Iterable[str] = (),
+        actor: str | None = None,
+        subject: str | None = None,
+        start: datetime | None = None,
+        end: datetime | None = None,
+    ) -> Iterator[EventOut]:
+        """The record, newest first; for others than administrators only what is about a `subject` of theirs."""
+        params = given(
+            actor=actor,
+            subject=subject,
+            from_=None if start is None else rfc3339(start),
+            to=None if end is None else rfc3339(end),
+        )
+        params["kind"] = sorted(kinds)
+        return self._items(Page[EventOut], "/v1/events", params)
+
+    def chain(self, *, start: datetime | None = None, end: datetime | None = None) -> Iterator[ChainLineOut]:
+        """The audit log in the order of its chain, oldest first: what was chained in [start, end)."""
+        params = given(
+            from_=None if start is None else rfc3339(start),
+            to=None if end is None else rfc3339(end),
+        )
+        return self._items(Page[ChainLineOut], "/v1/events/chain", params)
+
+    def chain_head(self) -> ChainHeadOut:
+        """Where the chain stands."""
+        return self._get(ChainHeadOut, "/v1/events/chain/head")

@@ -1,0 +1,59 @@
+"""Notices over REST: where one is told, and of what."""
+
+from collections.abc import Iterator
+from urllib.parse import quote
+
+from gpu_dev.calls.calls import Calls
+from gpu_dev.server.exchange import read_answer
+from reservation_core.contracts.base import Page
+from reservation_core.contracts.notices import (
+    NoticePreferences,
+    NoticeQueued,
+    NoticeTargetCreate,
+    NoticeTargetCreated,
+    NoticeTargetOut,
+    NoticeTargetVerify,
+)
+
+_PATH = "/v1/notifications"
+
+
+class NoticeCalls(Calls):
+    """Targets and preferences."""
+
+    def targets(self) -> Iterator[NoticeTargetOut]:
+        """One's targets, and how the last notice to each went."""
+        return self._items(Page[NoticeTargetOut], f"{_PATH}/targets")
+
+    def add(self, request: NoticeTargetCreate) -> NoticeTargetCreated:
+        """A new target; a webhook's secret is in this answer and nowhere else."""
+        return self._post(NoticeTargetCreated, f"{_PATH}/targets", request)
+
+    def verify(self, target_id: str, code: str) -> NoticeTargetOut:
+        """Confirm an e-mail address with the code that was mailed there."""
+        return self._post(NoticeTargetOut, f"{_target(target_id)}/verify", NoticeTargetVerify(code=code))
+
+    def test(self, target_id: str) -> NoticeQueued:
+        """Send a test there."""
+        return self._post(NoticeQueued, f"{_target(target_id)}/test")
+
+    def remove(self, target_id: str) -> NoticeTargetOut:
+        """Nothing more is sent there."""
+        return self._change("DELETE", NoticeTargetOut, _target(target_id))
+
+    def preferences(self) -> NoticePreferences:
+        """Every kind, and by which channels one hears of it."""
+        return self.preferences_with_etag()[0]
+
+    def preferences_with_etag(self) -> tuple[NoticePreferences, str | None]:
+        """The same, and the ETag to give when they are changed."""
+        response = self._exchange.send("GET", f"{_PATH}/preferences")
+        return read_answer(NoticePreferences, response.content), response.headers.get("etag")
+
+    def put_preferences(self, preferences: NoticePreferences, *, if_match: str | None = None) -> NoticePreferences:
+        """Replace what one said before; kinds left out have their default."""
+        return self._change("PUT", NoticePreferences, f"{_PATH}/preferences", preferences, if_match=if_match)
+
+
+def _target(target_id: str) -> str:
+    return f"{_PATH}/targets/{quote(target_id, safe='')}"

@@ -1,0 +1,124 @@
+"""The policy over REST: rules by scope, projects, what holds for a request, and usage."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from urllib.parse import quote
+
+from gpu_dev.calls.calls import Calls, given
+from gpu_dev.server.exchange import read_answer
+from reservation_core.contracts.base import Page, rfc3339
+from reservation_core.contracts.policy import (
+    ExplainRequest,
+    Explanation,
+    PolicyVerdict,
+    ProjectCreate,
+    ProjectOut,
+    RuleOut,
+    RulesIn,
+    UsageOut,
+    UsageSeriesOut,
+)
+from reservation_core.domain.policy.usage import UsageBy
+
+
+class PolicyCalls(Calls):
+    """Rules, projects and usage."""
+
+    def explain(self, request: ExplainRequest) -> Explanation:
+        """Every rule that a request would break."""
+        return self._post(Explanation, "/v1/policy/explain", request)
+
+    def rules(self) -> Iterator[RuleOut]:
+        """The rules that bear on one; for administrators all."""
+        return self._items(Page[RuleOut], "/v1/policy")
+
+    def rule_with_etag(self, scope: str) -> tuple[RuleOut, str | None]:
+        """One scope's rules, and the ETag to give when they are changed."""
+        response = self._exchange.send("GET", _scope_path(scope))
+        return read_answer(RuleOut, response.content), response.headers.get("etag")
+
+    def put_rules(self, scope: str, rules: RulesIn, *, if_match: str | None = None) -> RuleOut:
+        """Set what a scope says (administrators only)."""
+        return self._change("PUT", RuleOut, _scope_path(scope), rules, if_match=if_match)
+
+    def would_put_rules(self, scope: str, rules: RulesIn, *, if_match: str | None = None) -> PolicyVerdict:
+        """Whom `put_rules` would affect; nothing is stored (administrators only)."""
+        return self._change("PUT", PolicyVerdict, _scope_path(scope), rules, if_match=if_match, dry_run="true")
+
+    def delete_rules(self, scope: str) -> RuleOut:
+        """A scope says nothing any more (administrators only)."""
+        return self._change("DELETE", RuleOut, _scope_path(scope))
+
+    def projects(self) -> Iterator[ProjectOut]:
+        """One's projects; for administrators all."""
+        return self._items(Page[ProjectOut], "/v1/projects")
+
+    def create_project(self, request: ProjectCreate) -> ProjectOut:
+        """A new project (administrators only)."""
+        return self._post(ProjectOut, "/v1/projects", request)
+
+    def end_project(self, name: str) -> ProjectOut:
+        """Nothing new is booked for it (administrators only)."""
+        return self._change("DELETE", ProjectOut, _project_path(name))
+
+    def add_member(self, project: str, user: str) -> ProjectOut:
+        """Take somebody in (administrators only)."""
+        return self._change("PUT", ProjectOut, f"{_project_path(project)}/members/{quote(user, safe='')}")
+
+    def remove_member(self, project: str, user: str) -> ProjectOut:
+        """Take somebody out (administrators only)."""
+        return self._change("DELETE", ProjectOut, f"{_project_path(project)}/members/{quote(user, safe='')}")
+
+    def usage(self, by: UsageBy, *, start: datetime | None = None, end: datetime | None = None) -> UsageOut:
+        """GPU-hours held, used, idle and wasted; every line."""
+        params = _usage_params(by, start, end) | {"limit": 500}
+        whole: UsageOut | None = None
+        while True:
+            page = self._get(UsageOut, "/v1/usage", params)
+            if whole is None:
+                whole = page
+            else:
+                whole.items.extend(page.items)
+            if page.next_cursor is None:
+                whole.next_cursor = None
+                return whole
+            # Without `to` each page would end at its own now.
+            params |= {"cursor": page.next_cursor, "from": rfc3339(page.start), "to": rfc3339(page.end)}
+
+    def usage_series(
+        self, by: UsageBy, step: timedelta, *, start: datetime | None = None, end: datetime | None = None
+    ) -> UsageSeriesOut:
+        """GPU-hours held, used and wasted, for each step of a time; every line."""
+        params = _usage_params(by, start, end) | {"limit": 500, "step": int(step.total_seconds())}
+        whole: UsageSeriesOut | None = None
+        while True:
+            page = self._get(UsageSeriesOut, "/v1/usage", params)
+            if whole is None:
+                whole = page
+            else:
+                whole.items.extend(page.items)
+            if page.next_cursor is None:
+                whole.next_cursor = None
+                return whole
+            params |= {"cursor": page.next_cursor, "from": rfc3339(page.start), "to": rfc3339(page.end)}
+
+    def usage_csv(self, by: UsageBy, *, start: datetime | None = None, end: datetime | None = None) -> str:
+        """The same as CSV, as the server writes it."""
+        params = _usage_params(by, start, end) | {"format": "csv"}
+        return self._exchange.send("GET", "/v1/usage", params=params).text
+
+
+def _usage_params(by: UsageBy, start: datetime | None, end: datetime | None) -> dict[str, object]:
+    return given(
+        by=by.value,
+        from_=None if start is None else rfc3339(start),
+        to=None if end is None else rfc3339(end),
+    )
+
+
+def _scope_path(scope: str) -> str:
+    return f"/v1/policy/{quote(scope, safe='')}"
+
+
+def _project_path(name: str) -> str:
+    return f"/v1/projects/{quote(name, safe='')}"

@@ -1,0 +1,1 @@
+"""`book`, `avail`, `usage` and `maintenance`."""

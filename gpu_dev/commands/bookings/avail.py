@@ -1,0 +1,52 @@
+"""`avail`: how much is free when, as a timeline."""
+
+import shutil
+from typing import Annotated
+
+import typer
+
+from gpu_dev.display.output import Column, Format, View, show_one
+from gpu_dev.display.timeline import timeline
+from gpu_dev.errors import UsageError
+from gpu_dev.inputs.durations import parse_duration
+from gpu_dev.inputs.times import local_now, parse_instant, zone_name
+from gpu_dev.options import Output
+from gpu_dev.session import client_for
+from gpu_dev.terminal import put
+from reservation_core.contracts.bookings import Availability
+
+app = typer.Typer(add_completion=False)
+_DATA = View[Availability](name=lambda found: found.start.isoformat(), columns=(Column("FROM", lambda _found: ""),))
+
+
+@app.command()
+def avail(
+    ctx: typer.Context,
+    start: Annotated[str | None, typer.Option("--from", help="From when (default: now).")] = None,
+    end: Annotated[str | None, typer.Option("--to", help="Until when (default: 7 days later).")] = None,
+    step: Annotated[str, typer.Option(help="In steps of this length.")] = "1h",
+    gpu_type: Annotated[str | None, typer.Option("--type", "-t", help="Only this type.")] = None,
+    zone: Annotated[
+        str | None, typer.Option("--time-zone", "-z", help="What times without offset are meant in.")
+    ] = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Show how many GPUs of each type can be booked when. Slots of waiting jobs are not free."""
+    name, now = zone_name(zone), local_now()
+    with client_for(ctx) as client:
+        found = client.bookings.availability(
+            start=None if start is None else parse_instant(start, now, name),
+            end=None if end is None else parse_instant(end, now, name),
+            step=parse_duration(step),
+        )
+    if gpu_type is not None:
+        known = [kind.gpu_type for kind in found.items]
+        if known and gpu_type.lower() not in known:
+            raise UsageError(f"There is no GPU of type {gpu_type}; there are: {', '.join(known)}.")
+        found.items = [kind for kind in found.items if kind.gpu_type == gpu_type.lower()]
+    if output in (Format.JSON, Format.YAML):
+        put(show_one(found, _DATA, output))
+    elif output is Format.NAME:
+        put("".join(f"{kind.gpu_type}\n" for kind in found.items))
+    else:
+        put(timeline(found, shutil.get_terminal_size((100, 24)).columns))

@@ -1,0 +1,400 @@
+"""`book create|list|show|extend|shorten|move|cancel|slots|waitlist|accept|decline|feed`."""
+
+import os
+from collections.abc import Callable
+from datetime import timedelta
+from itertools import islice
+from typing import Annotated, Any
+
+import typer
+
+from gpu_dev.calls.booking_calls import Reach
+from gpu_dev.display.calendar_views import BOOKING, BOOKING_DETAILS, FEED, SLOT, VERDICT, booked_on, minute
+from gpu_dev.display.output import Column, Format, View, local_time, show_list, show_one
+from gpu_dev.display.views import wanted_gpus
+from gpu_dev.errors import ApiError, UsageError
+from gpu_dev.inputs.durations import format_duration, parse_duration
+from gpu_dev.inputs.ids import whole_booking_id
+from gpu_dev.inputs.requests import checked, read_env, read_working_dir
+from gpu_dev.inputs.times import local_now, parse_instant, parse_time, zone_name
+from gpu_dev.options import Output
+from gpu_dev.session import client_for
+from gpu_dev.terminal import put, say
+from reservation_core.contracts.bookings import (
+    BookingChange,
+    BookingCreate,
+    BookingOut,
+    BookingSeries,
+    BookingVerdict,
+    SeriesVerdict,
+)
+from reservation_core.domain.model import BookingStatus
+
+app = typer.Typer(no_args_is_help=True, add_completion=False)
+
+_COMMAND_LAST = {"allow_interspersed_args": False}
+_DATA = (Format.JSON, Format.YAML)
+_SERIES = View[BookingSeries](
+    name=lambda series: series.series_id, columns=(Column("SERIES", lambda series: series.series_id),)
+)
+BookingIdArgument = Annotated[str, typer.Argument(metavar="ID", help="A booking's id; `bkg-` may be left out.")]
+Zone = Annotated[
+    str | None,
+    typer.Option("--time-zone", "-z", help="What times without offset are meant in (default: this machine's)."),
+]
+OneOutput = Annotated[Format | None, typer.Option("--output", "-o", help="Show the booking so.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be; nothing is booked or changed.")]
+Gpus = Annotated[int, typer.Option("--gpus", "-g", min=1, help="GPUs on each node.")]
+GpuType = Annotated[str | None, typer.Option("--type", "-t", help="The type, such as h100 (default: any).")]
+Nodes = Annotated[int, typer.Option("--nodes", "-N", min=1, help="On so many nodes at once.")]
+Node = Annotated[str | None, typer.Option("--node", help="On this node.")]
+
+
+@app.command(context_settings=_COMMAND_LAST)
+def create(
+    ctx: typer.Context,
+    gpus: Gpus,
+    start: Annotated[str, typer.Option("--start", "-s", help='When: "tomorrow 09:00", "mon 14:30", now, RFC 3339.')],
+    command: Annotated[list[str] | None, typer.Argument(metavar="COMMAND", help="Run this at its start.")] = None,
+    duration: Annotated[str | None, typer.Option("--for", "-d", help="For how long: 4h, 90m, 2d.")] = None,
+    end: Annotated[str | None, typer.Option("--end", help="Until when, instead of --for.")] = None,
+    gpu_type: GpuType = None,
+    nodes: Nodes = 1,
+    node: Node = None,
+    title: Annotated[str | None, typer.Option("--title", help="What it is for.")] = None,
+    project: Annotated[str | None, typer.Option("--project", "-p", help="For this project.")] = None,
+    rrule: Annotated[
+        str | None, typer.Option("--rrule", help="A series, such as FREQ=WEEKLY;BYDAY=MO,WE;COUNT=8 (RFC 5545).")
+    ] = None,
+    skip: Annotated[
+        bool, typer.Option("--skip-conflicts", help="Leave out dates of a series that can't be had.")
+    ] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Nothing free? Go on the waitlist.")] = False,
+    auto_accept: Annotated[bool, typer.Option("--auto-accept", help="What comes free is booked at once.")] = False,
+    env: Annotated[
+        list[str] | None, typer.Option("--env", "-e", metavar="K=V", help="A variable of the command.")
+    ] = None,
+    image: Annotated[str | None, typer.Option("--image", help="The command's container image.")] = None,
+    working_dir: Annotated[str | None, typer.Option("--working-dir", help="Where to run the command.")] = None,
+    zone: Zone = None,
+    dry_run: DryRun = False,
+    output: OneOutput = None,
+) -> None:
+    """Book GPUs for a time slot, and print which.
+
+    With a command after `--` it is started when the slot begins.
+    """
+    fields: dict[str, Any] = {
+        "gpus": gpus,
+        "gpu_type": None if gpu_type is None else gpu_type.lower(),
+        "nodes": nodes,
+        "node": node,
+        "title": title,
+        "project": project,
+        "workload": _workload(command, env, image, working_dir),
+        "recurrence": None if rrule is None else {"rrule": rrule, "on_conflict": "skip" if skip else "fail"},
+        "wait": wait or None,
+        "auto_accept": auto_accept or None,
+    }
+
+    def request() -> BookingCreate:
+        asked = fields | _times(start, end, duration, zone)
+        return checked(BookingCreate, {name: value for name, value in asked.items() if value is not None})
+
+    made = _booked(ctx, request, dry_run=dry_run, starts_now=start.strip().lower() == "now")
+    if isinstance(made, BookingSeries | SeriesVerdict):
+        _show_series(made, output)
+    else:
+        _show_booking(made, output)
+
+
+def _booked(
+    ctx: typer.Context, request: Callable[[], BookingCreate], *, dry_run: bool, starts_now: bool
+) -> BookingOut | BookingSeries | BookingVerdict | SeriesVerdict:
+    wanted = request()
+    with client_for(ctx) as client:
+        book = client.bookings.would_book if dry_run else client.bookings.book
+        try:
+            return book(wanted)
+        except ApiError as refusal:
+            if not starts_now or not _is_past(refusal):
+                raise
+            return book(request())  # the minute has turned on the way
+
+
+@app.command("list")
+def list_bookings(
+    ctx: typer.Context,
+    start: Annotated[str | None, typer.Option("--from", help="What ends after this time (default: now).")] = None,
+    end: Annotated[str | None, typer.Option("--to", help="What begins before this time.")] = None,
+    everybody: Annotated[bool, typer.Option("--all", "-a", help="Everybody's, not only yours.")] = False,
+    user: Annotated[str | None, typer.Option(help="Only this user's.")] = None,
+    status: Annotated[list[BookingStatus] | None, typer.Option(help="Only in this status (may be repeated).")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many, the earliest.")] = 200,
+    zone: Zone = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """List your bookings by start; with --all the whole calendar."""
+    name, now = zone_name(zone), local_now()
+    with client_for(ctx) as client:
+        found = client.bookings.calendar(
+            start=None if start is None else parse_instant(start, now, name),
+            end=None if end is None else parse_instant(end, now, name),
+            statuses=status or (),
+            user=user,
+            mine=not everybody and user is None,
+        )
+        bookings = list(islice(found, limit + 1))
+    if len(bookings) > limit:
+        say(f"Only the first {limit} are shown; more with --limit.")
+    put(show_list(bookings[:limit], BOOKING, output))
+
+
+@app.command()
+def show(ctx: typer.Context, booking_id: BookingIdArgument, output: Output = Format.TABLE) -> None:
+    """Show one booking."""
+    with client_for(ctx) as client:
+        put(show_one(client.bookings.get(whole_booking_id(booking_id)), BOOKING_DETAILS, output))
+
+
+@app.command()
+def extend(
+    ctx: typer.Context,
+    booking_id: BookingIdArgument,
+    by: Annotated[str, typer.Option(help="How much longer, such as 1h or 90m.")],
+    dry_run: DryRun = False,
+    output: OneOutput = None,
+) -> None:
+    """Give a booking more time at its end."""
+    _move_end(ctx, booking_id, parse_duration(by), output, dry_run=dry_run)
+
+
+@app.command()
+def shorten(
+    ctx: typer.Context,
+    booking_id: BookingIdArgument,
+    by: Annotated[str, typer.Option(help="How much shorter, such as 1h or 90m.")],
+    dry_run: DryRun = False,
+    output: OneOutput = None,
+) -> None:
+    """Give back time at a booking's end."""
+    _move_end(ctx, booking_id, -parse_duration(by), output, dry_run=dry_run)
+
+
+@app.command()
+def move(
+    ctx: typer.Context,
+    booking_id: BookingIdArgument,
+    start: Annotated[str | None, typer.Option("--start", "-s", help="The new start.")] = None,
+    end: Annotated[str | None, typer.Option("--end", help="The new end.")] = None,
+    duration: Annotated[str | None, typer.Option("--for", "-d", help="The new length.")] = None,
+    node: Annotated[str | None, typer.Option("--node", help="On this node.")] = None,
+    any_node: Annotated[bool, typer.Option("--any-node", help="On whichever node.")] = False,
+    title: Annotated[str | None, typer.Option("--title", help="What it is for.")] = None,
+    zone: Zone = None,
+    dry_run: DryRun = False,
+    output: OneOutput = None,
+) -> None:
+    """Change a booking's time, node or title. What can't be had changes nothing: the old slot stays."""
+    if node is not None and any_node:
+        raise UsageError("--node pins it, --any-node takes the pin away: give one of them.")
+    name, now = zone_name(zone), local_now()
+    fields: dict[str, Any] = {
+        "start": None if start is None else parse_time(start, now, name),
+        "end": None if end is None else parse_time(end, now, name),
+        "duration": None if duration is None else parse_duration(duration),
+        "node": node,
+        "title": title,
+    }
+    fields = {key: value for key, value in fields.items() if value is not None}
+    if any_node:
+        fields["node"] = None
+    if not fields:
+        raise UsageError("Say what to change: --start, --end, --for, --node, --any-node or --title.")
+    if name is not None and (start is not None or end is not None):
+        fields["time_zone"] = name
+    change = checked(BookingChange, fields)
+    with client_for(ctx) as client:
+        act = client.bookings.would_change if dry_run else client.bookings.change
+        _show_booking(act(whole_booking_id(booking_id), change), output)
+
+
+@app.command()
+def cancel(
+    ctx: typer.Context,
+    booking_ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Bookings' ids.")],
+    following: Annotated[bool, typer.Option("--following", help="Of a series: these dates and those after.")] = False,
+    series: Annotated[bool, typer.Option("--series", help="Of a series: all dates that are not over.")] = False,
+    output: OneOutput = None,
+) -> None:
+    """Give bookings back: what is left of them is free at once, and jobs in them end."""
+    if following and series:
+        raise UsageError("Give one of --following and --series.")
+    reach: Reach = "following" if following else "all" if series else "this"
+    with client_for(ctx) as client:
+        cancelled = [
+            one for each in booking_ids for one in client.bookings.cancel(whole_booking_id(each), series=reach)
+        ]
+    if output is not None:
+        put(show_list(cancelled, BOOKING, output))
+        return
+    for one in cancelled:
+        put(f"{one.id}: {one.status.value}\n")
+
+
+@app.command()
+def slots(
+    ctx: typer.Context,
+    gpus: Gpus,
+    duration: Annotated[str, typer.Option("--for", "-d", help="For how long: 4h, 90m, 2d.")],
+    gpu_type: GpuType = None,
+    nodes: Nodes = 1,
+    node: Node = None,
+    start: Annotated[str | None, typer.Option("--from", help="From when (default: now).")] = None,
+    end: Annotated[str | None, typer.Option("--to", help="Until when (default: 30 days later).")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=500, help="At most so many.")] = 20,
+    zone: Zone = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Find times at which so many GPUs can be booked for so long."""
+    name, now = zone_name(zone), local_now()
+    with client_for(ctx) as client:
+        found = client.bookings.slots(
+            gpus,
+            parse_duration(duration),
+            gpu_type=gpu_type,
+            nodes=nodes,
+            node=node,
+            start=None if start is None else parse_instant(start, now, name),
+            end=None if end is None else parse_instant(end, now, name),
+            limit=limit,
+        )
+    put(show_list(found, SLOT, output))
+
+
+@app.command()
+def waitlist(
+    ctx: typer.Context,
+    everybody: Annotated[bool, typer.Option("--all", "-a", help="Everybody's (administrators).")] = False,
+    output: Output = Format.TABLE,
+) -> None:
+    """Show what waits for a slot, and what is offered: answer offers with `book accept` or `book decline`."""
+    with client_for(ctx) as client:
+        statuses = (BookingStatus.WAITING, BookingStatus.OFFERED)
+        found = list(islice(client.bookings.calendar(statuses=statuses, mine=not everybody), 10_000))
+    put(show_list(found, BOOKING, output))
+
+
+@app.command()
+def accept(ctx: typer.Context, booking_id: BookingIdArgument, output: OneOutput = None) -> None:
+    """Take what the waitlist offers."""
+    with client_for(ctx) as client:
+        _show_booking(client.bookings.accept(whole_booking_id(booking_id)), output)
+
+
+@app.command()
+def decline(ctx: typer.Context, booking_id: BookingIdArgument, output: OneOutput = None) -> None:
+    """Let an offer go: the next in line gets it."""
+    with client_for(ctx) as client:
+        _show_booking(client.bookings.decline(whole_booking_id(booking_id)), output)
+
+
+@app.command()
+def feed(
+    ctx: typer.Context,
+    drop: Annotated[bool, typer.Option("--drop", help="The address stops working, and there is none.")] = False,
+    output: OneOutput = None,
+) -> None:
+    """Make a private calendar address (iCalendar) of your bookings; the last one stops working."""
+    with client_for(ctx) as client:
+        if drop:
+            client.bookings.drop_feed()
+            say("Your calendar has no address any more.")
+            return
+        made = client.bookings.make_feed()
+        server = client.server
+    if made.path is None:
+        raise UsageError("The answer was lost on its way. Make another address.", next_command="gpu-dev book feed")
+    if output is not None:
+        put(show_one(made, FEED, output))
+        return
+    end = "" if made.expires_at is None else f", at {local_time(made.expires_at)} at the latest"
+    say(f"Anyone with this address can read your calendar. It is not shown again, and ends with your token{end}.")
+    put(f"{server.rstrip('/')}{made.path}\n")
+
+
+def _times(start: str, end: str | None, duration: str | None, zone: str | None) -> dict[str, Any]:
+    if (end is None) == (duration is None):
+        raise UsageError("Say for how long: --for 4h, or --end with a time.")
+    name, now = zone_name(zone), local_now()
+    fields: dict[str, Any] = {"start": parse_time(start, now, name), "time_zone": name}
+    if duration is not None:
+        return fields | {"duration": parse_duration(duration)}
+    return fields | {"end": parse_time(end or "", now, name)}
+
+
+def _is_past(refusal: ApiError) -> bool:
+    return any(rule.code == "past_start" for rule in refusal.problem.broken_rules or ())
+
+
+def _move_end(ctx: typer.Context, booking_id: str, by: timedelta, output: Format | None, *, dry_run: bool) -> None:
+    with client_for(ctx) as client:
+        whole = whole_booking_id(booking_id)
+        booking, tag = client.bookings.get_with_etag(whole)
+        length = booking.duration + by
+        if length <= timedelta(0):
+            raise UsageError(
+                f"{whole} lasts {format_duration(booking.duration)}: cancel it to give all of it back.",
+                next_command=f"gpu-dev book cancel {whole}",
+            )
+        # What the end is counted from must still be so: a second try after a lost answer must not extend twice.
+        act = client.bookings.would_change if dry_run else client.bookings.change
+        _show_booking(act(whole, BookingChange(duration=length), if_match=tag), output)
+
+
+def _workload(
+    command: list[str] | None, env: list[str] | None, image: str | None, working_dir: str | None
+) -> dict[str, Any] | None:
+    if not command:
+        if env or image or working_dir:
+            raise UsageError("--env, --image and --working-dir are of a command: say it after `--`.")
+        return None
+    fields = {
+        "command": command,
+        "env": read_env(env, os.environ) if env else None,
+        "image": image,
+        "working_dir": read_working_dir(working_dir),
+    }
+    return {name: value for name, value in fields.items() if value}
+
+
+def _show_booking(booking: BookingOut | BookingVerdict, output: Format | None) -> None:
+    if output is None:
+        put(f"{_in_words(booking)}\n")
+    elif isinstance(booking, BookingVerdict):
+        put(show_one(booking, VERDICT, output))
+    else:
+        put(show_one(booking, BOOKING_DETAILS, output))
+
+
+def _show_series(made: BookingSeries | SeriesVerdict, output: Format | None) -> None:
+    if output is not None and isinstance(made, SeriesVerdict):
+        skipped = [each.model_dump(mode="json") for each in made.skipped]
+        put(show_list(made.items, VERDICT, output, skipped=skipped))
+    elif output is not None and isinstance(made, BookingSeries):
+        put(show_one(made, _SERIES, output) if output in _DATA else show_list(made.items, BOOKING, output))
+    else:
+        dates = f"{len(made.items)} dates"
+        put(f"would be: {dates}\n" if isinstance(made, SeriesVerdict) else f"{made.series_id}: {dates} booked\n")
+        for one in made.items:
+            put(f"{_in_words(one)}\n")
+    for left_out in made.skipped:
+        reasons = "; ".join(rule.detail for rule in left_out.broken_rules)
+        say(f"{left_out.local_start} left out: {reasons}")
+
+
+def _in_words(booking: BookingOut | BookingVerdict) -> str:
+    cards = wanted_gpus(booking.gpus, booking.gpu_type, booking.nodes)
+    where = f" on {booked_on(booking)}" if booking.allocations else ""
+    what = "would be" if isinstance(booking, BookingVerdict) else booking.id
+    return f"{what} {booking.status.value}: {cards}{where}, {minute(booking.start)} to {minute(booking.end)}"

@@ -1,0 +1,103 @@
+"""`usage`: GPU-hours held, used, idle and wasted."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from gpu_dev.display.calendar_views import USAGE_LINE, minute
+from gpu_dev.display.output import Column, Format, View, show_list, show_one
+from gpu_dev.errors import UsageError
+from gpu_dev.inputs.durations import parse_duration
+from gpu_dev.inputs.times import local_now, parse_instant, zone_name
+from gpu_dev.session import client_for
+from gpu_dev.terminal import Rendered, clean, put
+from reservation_core.contracts.base import Wire
+from reservation_core.contracts.policy import UsageOut, UsageSeriesOut
+from reservation_core.domain.policy.usage import UsageBy
+
+app = typer.Typer(add_completion=False)
+_DATA = View[UsageOut](name=lambda found: found.by.value, columns=(Column("BY", lambda found: found.by.value),))
+
+
+class UsageFormat(StrEnum):
+    """How to show usage: like other answers, or as CSV."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+    CSV = "csv"
+
+
+@app.command()
+def usage(
+    ctx: typer.Context,
+    by: Annotated[UsageBy, typer.Option(help="One line for each of these.")] = UsageBy.USER,
+    start: Annotated[str | None, typer.Option("--from", help="From when (default: a week before --to).")] = None,
+    end: Annotated[str | None, typer.Option("--to", help="Until when (default: now).")] = None,
+    step: Annotated[
+        str | None, typer.Option("--step", help="Figures for each step of this length, such as 1d, instead of one.")
+    ] = None,
+    zone: Annotated[
+        str | None, typer.Option("--time-zone", "-z", help="What times without offset are meant in.")
+    ] = None,
+    output: Annotated[UsageFormat, typer.Option("--output", "-o", help="How to show it.")] = UsageFormat.TABLE,
+) -> None:
+    """Show GPU-hours held, used, idle and wasted: your own, or for administrators everybody's."""
+    name, now = zone_name(zone), local_now()
+    since = None if start is None else parse_instant(start, now, name)
+    until = None if end is None else parse_instant(end, now, name)
+    with client_for(ctx) as client:
+        if step is not None:
+            _show_series(client.policy.usage_series(by, parse_duration(step), start=since, end=until), output)
+            return
+        if output is UsageFormat.CSV:
+            lines = client.policy.usage_csv(by, start=since, end=until).split("\r\n")
+            put(Rendered("\r\n".join(map(clean, lines))))
+            return
+        found = client.policy.usage(by, start=since, end=until)
+    if output is not UsageFormat.TABLE:
+        put(show_one(found, _DATA, Format(output.value)))
+        return
+    put(show_list([*found.items, found.total.model_copy(update={"key": "altogether"})], USAGE_LINE, Format.TABLE))
+    put(f"From {minute(found.start)} to {minute(found.end)}\n")
+
+
+class _Figure(Wire):
+    """One step of one line."""
+
+    start: datetime
+    key: str | None
+    held: float
+    used: float
+
+
+_FIGURE = View[_Figure](
+    name=lambda figure: figure.key or "",
+    columns=(
+        Column("FROM", lambda figure: minute(figure.start)),
+        Column("WHOSE", lambda figure: figure.key or "(no project)"),
+        Column("HELD GPU-H", lambda figure: f"{figure.held:.2f}", right=True),
+        Column("USED", lambda figure: f"{figure.used:.2f}", right=True),
+    ),
+    empty="Nothing was held in that time.",
+)
+_SERIES = View[UsageSeriesOut](name=lambda found: found.by.value, columns=())
+
+
+def _show_series(found: UsageSeriesOut, output: UsageFormat) -> None:
+    """Steps in which nothing was held are left out of the table."""
+    if output is UsageFormat.CSV:
+        raise UsageError("--step is shown as table, json or yaml.")
+    if output is not UsageFormat.TABLE:
+        put(show_one(found, _SERIES, Format(output.value)))
+        return
+    figures = [
+        _Figure(start=found.start + number * found.step, key=line.key, held=held, used=used)
+        for line in found.items
+        for number, (held, used) in enumerate(zip(line.held_gpu_hours, line.used_gpu_hours, strict=True))
+        if held
+    ]
+    figures.sort(key=lambda figure: figure.start)
+    put(show_list(figures, _FIGURE, Format.TABLE))

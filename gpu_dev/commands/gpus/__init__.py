@@ -1,0 +1,1 @@
+"""`gpus`, `nodes` and `queue`."""

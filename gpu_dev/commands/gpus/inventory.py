@@ -1,0 +1,94 @@
+"""`gpus`; `nodes`, `nodes fence|unfence` and `nodes cordon|uncordon`."""
+
+from typing import Annotated
+
+import typer
+
+from gpu_dev.display.output import Format, show_list
+from gpu_dev.display.views import GPU, GPU_TYPE, NODE, summarise
+from gpu_dev.inputs.asking import confirmed
+from gpu_dev.options import Output, Watch
+from gpu_dev.session import client_for
+from gpu_dev.terminal import put
+from gpu_dev.watching import watch
+
+gpus_app = typer.Typer(add_completion=False)
+nodes_app = typer.Typer(add_completion=False)
+
+
+@gpus_app.command()
+def gpus(
+    ctx: typer.Context,
+    each: Annotated[bool, typer.Option("--each", "-e", help="One line a card: its state, holder and end.")] = False,
+    gpu_type: Annotated[str | None, typer.Option("--type", help="Only this type.")] = None,
+    output: Output = Format.TABLE,
+    again: Watch = False,
+) -> None:
+    """Show by type how many GPUs are free, and when the next one is."""
+    with client_for(ctx) as client:
+
+        def render() -> tuple[str, bool]:
+            cards = [card for card in client.gpus() if gpu_type is None or card.gpu_type == gpu_type.lower()]
+            shown = show_list(cards, GPU, output) if each else show_list(summarise(cards), GPU_TYPE, output)
+            return shown, False
+
+        watch(client, render, again=again)
+
+
+@nodes_app.callback(invoke_without_command=True)
+def nodes(ctx: typer.Context, output: Output = Format.TABLE, again: Watch = False) -> None:
+    """List the nodes, how many of their GPUs are free, and why one is not available."""
+    if ctx.invoked_subcommand is not None:
+        return
+    with client_for(ctx) as client:
+        watch(client, lambda: (show_list(list(client.nodes()), NODE, output), False), again=again)
+
+
+@nodes_app.command()
+def fence(
+    ctx: typer.Context,
+    node: Annotated[str, typer.Argument(help="A node that does not answer.")],
+    reason: Annotated[str | None, typer.Option(help="Why, for the record.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
+) -> None:
+    """Say that a node is without power: jobs with pods there end, and GPUs that they hold elsewhere come back.
+
+    For administrators. Nothing but your word says that these pods are over: were they still running, two jobs could
+    meet on whatever they share. The node gets nothing new until `gpu-dev nodes unfence`.
+    """
+    confirmed(
+        f"Is the machine {node} switched off, so that nothing runs on it? Its jobs will end.",
+        yes=yes,
+        example=f"gpu-dev nodes fence {node} --yes",
+    )
+    with client_for(ctx) as client:
+        fenced = client.fence_node(node, reason)
+    put(f"{fenced.name} is fenced. When it is back and well: gpu-dev nodes unfence {fenced.name}\n")
+
+
+@nodes_app.command()
+def unfence(ctx: typer.Context, node: Annotated[str, typer.Argument(help="A fenced node.")]) -> None:
+    """Take a fence back: the node's GPUs can be had again as soon as it is ready (administrators)."""
+    with client_for(ctx) as client:
+        freed = client.unfence_node(node)
+    put(f"{freed.name} is not fenced any more{'' if freed.ready else ', and not ready yet'}\n")
+
+
+@nodes_app.command()
+def cordon(
+    ctx: typer.Context,
+    node: Annotated[str, typer.Argument(help="A node.")],
+    reason: Annotated[str | None, typer.Option(help="Why, for the record and for those who wait.")] = None,
+) -> None:
+    """Place nothing new on a node: what is there goes on, and bookings there stay (administrators)."""
+    with client_for(ctx) as client:
+        cordoned = client.cordon_node(node, reason)
+    put(f"{cordoned.name} gets nothing new. To take that back: gpu-dev nodes uncordon {cordoned.name}\n")
+
+
+@nodes_app.command()
+def uncordon(ctx: typer.Context, node: Annotated[str, typer.Argument(help="A cordoned node.")]) -> None:
+    """Take a cordon back (administrators)."""
+    with client_for(ctx) as client:
+        freed = client.uncordon_node(node)
+    put(f"{freed.name} is not cordoned{f': {freed.detail}' if freed.detail else ''}\n")

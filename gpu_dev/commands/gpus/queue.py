@@ -1,0 +1,103 @@
+"""`queue`: who waits; `queue dlq`: the messages that could not be handled."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from gpu_dev.client import GpuDevClient
+from gpu_dev.display.output import Format, show_list
+from gpu_dev.display.views import DEAD_LETTER, QUEUE, wanted_gpus
+from gpu_dev.errors import UsageError
+from gpu_dev.options import Output, Watch
+from gpu_dev.session import client_for
+from gpu_dev.terminal import Rendered, harmless, put, say
+from gpu_dev.watching import watch
+
+app = typer.Typer(add_completion=False)
+_DEAD_SUFFIX = "_dlq"
+
+
+class DeadLetterQueueName(StrEnum):
+    """The message queues that have dead letters."""
+
+    GPU_JOBS = "gpu_jobs"
+    POD_OPERATIONS = "pod_operations"
+    NOTIFICATIONS = "notifications"
+
+
+@app.callback(invoke_without_command=True)
+def queue(
+    ctx: typer.Context,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many, the first in line.")] = 200,
+    output: Output = Format.TABLE,
+    again: Watch = False,
+) -> None:
+    """Show who waits, why, and until when. Users see their own jobs, and totals over everybody's."""
+    if ctx.invoked_subcommand is not None:
+        return
+    with client_for(ctx) as client:
+
+        def render() -> tuple[str, bool]:
+            page = client.queue(limit)
+            totals = [total.model_dump(mode="json") for total in page.totals]
+            text = show_list(page.items, QUEUE, output, next_cursor=page.next_cursor, totals=totals)
+            if output in (Format.TABLE, Format.WIDE) and page.totals:
+                words = ", ".join(
+                    f"{one.jobs} {'job' if one.jobs == 1 else 'jobs'} for {wanted_gpus(one.gpus, one.gpu_type, 1)}"
+                    for one in page.totals
+                )
+                text = Rendered(text + harmless(f"\nIn line altogether: {words}\n"))
+            return text, False
+
+        watch(client, render, again=again)
+
+
+@app.command()
+def dlq(
+    ctx: typer.Context,
+    queue_name: Annotated[DeadLetterQueueName | None, typer.Option("--queue", help="Only this queue.")] = None,
+    redrive: Annotated[
+        list[str] | None, typer.Option(metavar="QUEUE/ID", help="Send this message again (may be repeated).")
+    ] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Send all of them again.")] = False,
+    output: Output = Format.TABLE,
+) -> None:
+    """Show messages that could not be handled, with their error, or send them again (administrators)."""
+    queues = [queue_name] if queue_name else list(DeadLetterQueueName)
+    chosen = [read_message(text, queue_name) for text in redrive or ()]
+    if chosen and all_:
+        raise UsageError("Say --redrive QUEUE/ID for some or --all for all, not both.")
+    with client_for(ctx) as client:
+        if all_:
+            _send_again(client, dict.fromkeys(queues))
+        elif chosen:
+            _send_again(client, {name: [i for n, i in chosen if n is name] for name, _ in chosen})
+        else:
+            letters = [letter for name in queues for letter in client.dead_letters(name.value)]
+            put(show_list(letters, DEAD_LETTER, output))
+
+
+def read_message(text: str, queue_name: DeadLetterQueueName | None) -> tuple[DeadLetterQueueName, int]:
+    """A message as `dlq` shows it (`gpu_jobs/12`, with or without `_dlq`), or its number where --queue is given.
+
+    Raises UsageError.
+    """
+    queue_text, _, number = text.rpartition("/")
+    name = queue_text.removesuffix(_DEAD_SUFFIX) or (queue_name.value if queue_name else "")
+    if name not in set(DeadLetterQueueName) or not (number.isascii() and number.isdigit()):
+        raise UsageError(
+            f"{text!r} names no message. Write it as `gpu-dev queue dlq` shows it: gpu_jobs/12.",
+            next_command="gpu-dev queue dlq",
+        )
+    if queue_name is not None and name != queue_name:
+        raise UsageError(f"{text!r} is not in the queue {queue_name.value} that --queue names.")
+    return DeadLetterQueueName(name), int(number)
+
+
+def _send_again(client: GpuDevClient, chosen: dict[DeadLetterQueueName, list[int] | None]) -> None:
+    for name, ids in chosen.items():
+        count = client.redrive(name.value, ids).count
+        put(f"{name.value}: {count} sent again\n")
+        if ids is not None and count < len(set(ids)):
+            say(f"{name.value}: {len(set(ids)) - count} of the messages named are no longer there.")

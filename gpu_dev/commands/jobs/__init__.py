@@ -1,0 +1,1 @@
+"""`run`, `submit`, `list`, `explain`, `logs` and the like."""

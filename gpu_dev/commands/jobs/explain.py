@@ -1,0 +1,108 @@
+"""`explain`: why a job is as it is; or, before there is one, may I, and if not, why, and when?"""
+
+from typing import Annotated, Any
+
+import typer
+
+from gpu_dev.display.calendar_views import LIMIT, minute
+from gpu_dev.display.explaining import JobExplanation, as_text, explain
+from gpu_dev.display.output import Column, Format, View, show_list, show_one
+from gpu_dev.display.views import summarise
+from gpu_dev.errors import UsageError
+from gpu_dev.following import has_ended
+from gpu_dev.inputs.durations import parse_duration
+from gpu_dev.inputs.requests import checked
+from gpu_dev.inputs.times import local_now, parse_time, zone_name
+from gpu_dev.options import Output, Watch
+from gpu_dev.session import client_for, complete_job_id, whole_id
+from gpu_dev.terminal import Rendered, harmless, put
+from gpu_dev.watching import watch
+from reservation_core.contracts.policy import ExplainRequest
+from reservation_core.contracts.policy import Explanation as Verdict
+
+app = typer.Typer(add_completion=False)
+_EXPLANATION = View[JobExplanation](name=lambda one: one.job.id, columns=(Column("ID", lambda one: one.job.id),))
+_VERDICT = View[Verdict](
+    name=lambda one: "allowed" if one.allowed else "not allowed", columns=(Column("KIND", lambda one: one.kind),)
+)
+
+
+@app.command("explain")
+def explain_it(
+    ctx: typer.Context,
+    job_id: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[ID]", help="A job's id, or as much of it as fits one.", autocompletion=complete_job_id
+        ),
+    ] = None,
+    gpus: Annotated[int | None, typer.Option("--gpus", "-g", min=1, help="May I have so many, on each node?")] = None,
+    gpu_type: Annotated[str | None, typer.Option("--type", "-t", help="The type, such as h100.")] = None,
+    nodes: Annotated[int | None, typer.Option("--nodes", "-N", min=1, help="On so many nodes.")] = None,
+    duration: Annotated[str | None, typer.Option("--for", "-d", help="For how long: 4h, 90m, 2d.")] = None,
+    start: Annotated[str | None, typer.Option("--start", "-s", help="A booking from then; left out: a job.")] = None,
+    priority: Annotated[int | None, typer.Option("--priority", help="With this priority.")] = None,
+    project: Annotated[str | None, typer.Option("--project", "-p", help="For this project.")] = None,
+    user: Annotated[str | None, typer.Option("--user", help="For this user (administrators).")] = None,
+    zone: Annotated[str | None, typer.Option("--time-zone", "-z", help="What --start is meant in.")] = None,
+    output: Output = Format.TABLE,
+    again: Watch = False,
+) -> None:
+    """Why does a job wait: its place, the reason, the estimated start, what would help.
+
+    Without a job: may I, and if not, why, and when? Every rule at once.
+    """
+    if job_id is not None:
+        if gpus is not None:
+            raise UsageError("Name a job, or say --gpus for one that there is not yet; not both.")
+        _explain_job(ctx, job_id, output, again=again)
+        return
+    if gpus is None or duration is None:
+        raise UsageError(
+            "Name a job, or say what you would ask for.", next_command="gpu-dev explain --gpus 4 --type h100 --for 8h"
+        )
+    fields: dict[str, Any] = {
+        "gpus": gpus,
+        "gpu_type": None if gpu_type is None else gpu_type.lower(),
+        "nodes": nodes,
+        "duration": parse_duration(duration),
+        "priority": priority,
+        "project": project,
+        "user": user,
+    }
+    if start is not None:
+        name = zone_name(zone)
+        fields |= {"start": parse_time(start, local_now(), name), "time_zone": name}
+    request = checked(ExplainRequest, {key: value for key, value in fields.items() if value is not None})
+    with client_for(ctx) as client:
+        verdict = client.policy.explain(request)
+    put(as_words(verdict) if output in (Format.TABLE, Format.WIDE) else show_one(verdict, _VERDICT, output))
+
+
+def as_words(verdict: Verdict) -> Rendered:
+    """The verdict for people, rendered; ends with a line break."""
+    lines = ["Yes: no rule stands against it." if verdict.allowed else "No, these rules stand against it:"]
+    for rule in verdict.broken_rules:
+        lines.append(f"  - {rule.code}: {rule.detail}")
+        if rule.possible_from is not None:
+            lines.append(f"    It holds for a start from {minute(rule.possible_from)}.")
+        if rule.ask_from is not None:
+            lines.append(f"    It can be asked for from {minute(rule.ask_from)}.")
+    if verdict.possible_from is not None and not verdict.allowed:
+        lines.append(f"Every rule holds for a start from {minute(verdict.possible_from)}.")
+    lines.append("Whether GPUs are free then: gpu-dev book slots")
+    said = harmless("\n".join(lines) + "\n")
+    return Rendered(said + "\n" + show_list(verdict.limits, LIMIT, Format.TABLE) if verdict.limits else said)
+
+
+def _explain_job(ctx: typer.Context, job_id: str, output: Format, *, again: bool) -> None:
+    with client_for(ctx) as client:
+        whole = whole_id(client, job_id)
+
+        def render() -> tuple[str, bool]:
+            job = client.job(whole)
+            said = explain(job, summarise(client.gpus()))
+            people = output in (Format.TABLE, Format.WIDE)
+            return as_text(said) if people else show_one(said, _EXPLANATION, output), has_ended(job)
+
+        watch(client, render, again=again)

@@ -1,0 +1,106 @@
+"""`list`, `show`, `extend`, `cancel`."""
+
+from itertools import islice
+from typing import Annotated
+
+import typer
+
+from gpu_dev.display.output import Format, local_time, show_list, show_one
+from gpu_dev.display.views import JOB, JOB_DETAILS
+from gpu_dev.errors import ApiError, ClientError
+from gpu_dev.following import has_ended, waiting_line
+from gpu_dev.inputs.durations import format_duration, parse_duration
+from gpu_dev.options import JobId, JobIds, Output, Watch
+from gpu_dev.session import client_for, whole_id
+from gpu_dev.terminal import put, say
+from gpu_dev.watching import watch
+from reservation_core.domain.model import FINAL_STATUSES, JobStatus
+
+list_app = typer.Typer(add_completion=False)
+show_app = typer.Typer(add_completion=False)
+extend_app = typer.Typer(add_completion=False)
+cancel_app = typer.Typer(add_completion=False)
+
+_OPEN = frozenset(JobStatus) - FINAL_STATUSES
+
+
+@list_app.command()
+def list_jobs(
+    ctx: typer.Context,
+    status: Annotated[list[JobStatus] | None, typer.Option(help="Only jobs in this status (may be repeated).")] = None,
+    all_: Annotated[bool, typer.Option("--all", "-a", help="Ended jobs too.")] = False,
+    user: Annotated[str | None, typer.Option(help="Only this user's jobs (administrators).")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many, the newest.")] = 200,
+    output: Output = Format.TABLE,
+    again: Watch = False,
+) -> None:
+    """List the jobs that wait or run, newest first; administrators see everybody's."""
+    wanted = frozenset(status) if status else (frozenset() if all_ else _OPEN)
+    with client_for(ctx) as client:
+
+        def render() -> tuple[str, bool]:
+            jobs = list(islice(client.jobs(wanted, user=user), limit + 1))
+            if len(jobs) > limit:
+                say(f"Only the newest {limit} are shown; more with --limit.")
+            return show_list(jobs[:limit], JOB, output), False
+
+        watch(client, render, again=again)
+
+
+@show_app.command()
+def show(ctx: typer.Context, job_id: JobId, output: Output = Format.TABLE, again: Watch = False) -> None:
+    """Show one job; with --watch until it has ended."""
+    with client_for(ctx) as client:
+        whole = whole_id(client, job_id)
+
+        def render() -> tuple[str, bool]:
+            job = client.job(whole)
+            return show_one(job, JOB_DETAILS, output), has_ended(job)
+
+        watch(client, render, again=again)
+
+
+@extend_app.command()
+def extend(
+    ctx: typer.Context,
+    job_id: JobId,
+    by: Annotated[str, typer.Option(help="How much longer, such as 1h or 90m.")],
+    output: Annotated[Format | None, typer.Option("--output", "-o", help="Show the job so.")] = None,
+) -> None:
+    """Give a job more time."""
+    longer = parse_duration(by)
+    with client_for(ctx) as client:
+        job = client.extend(whole_id(client, job_id), longer)
+    if output is not None:
+        put(show_one(job, JOB_DETAILS, output))
+        return
+    end = f", until {local_time(job.ends_at)} at the latest" if job.ends_at else ""
+    put(f"{job.id} now lasts {format_duration(job.duration)}{end}\n")
+
+
+@cancel_app.command()
+def cancel(
+    ctx: typer.Context,
+    job_ids: JobIds,
+    output: Annotated[Format | None, typer.Option("--output", "-o", help="Show the jobs so.")] = None,
+) -> None:
+    """End jobs, or take them out of the line. Goes through all of them; ends with the first error, if any."""
+    first: ClientError | None = None
+    with client_for(ctx) as client:
+        cancelled = []
+        for wanted in job_ids:
+            try:
+                job = client.cancel(whole_id(client, wanted))
+            except ClientError as error:
+                if len(job_ids) > 1:
+                    reason = error.problem.title if isinstance(error, ApiError) else "not cancelled"
+                    say(f"{wanted}: {reason}: {error.detail}")
+                first = first or error
+                continue
+            cancelled.append(job)
+            if output is None:
+                put(f"{job.id}: {waiting_line(job)}\n")
+    if output is not None:
+        put(show_list(cancelled, JOB, output))
+    if first is not None:
+        raise first

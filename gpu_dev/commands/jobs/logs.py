@@ -1,0 +1,64 @@
+"""`logs` and `events`."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from gpu_dev.display.output import Format, as_json, show_list, show_one
+from gpu_dev.display.views import EVENT
+from gpu_dev.following import waiting_line
+from gpu_dev.options import JobId, Output
+from gpu_dev.server.streams import ResumableLog
+from gpu_dev.session import client_for, whole_id
+from gpu_dev.terminal import ProgramOutput, Rendered, put, say
+from reservation_core.domain.model import JobStatus
+
+logs_app = typer.Typer(add_completion=False)
+events_app = typer.Typer(add_completion=False)
+
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")]
+
+
+@logs_app.command()
+def logs(ctx: typer.Context, job_id: JobId, follow: Follow = False) -> None:
+    """Print a job's output. A gang's lines begin with `[rank]`."""
+    with client_for(ctx) as client:
+        job = client.job(whole_id(client, job_id))
+        if job.status is JobStatus.QUEUED:
+            say(f"{job.id}: {waiting_line(job)}")
+        chunks = client.follow_log(job.id, ResumableLog(job.nodes)) if follow else client.log(job.id)
+        # To a file or a pipe it goes as it is; a terminal obeys what is in it, whoever's job it was.
+        shown = ProgramOutput() if sys.stdout.isatty() else None
+        for chunk in chunks:
+            sys.stdout.buffer.write(chunk if shown is None else shown.take(chunk))
+            sys.stdout.buffer.flush()
+        if shown is not None:
+            sys.stdout.buffer.write(shown.rest())
+            sys.stdout.buffer.flush()
+
+
+@events_app.command()
+def events(
+    ctx: typer.Context,
+    job_id: JobId,
+    follow: Follow = False,
+    after: Annotated[int, typer.Option(min=0, help="Only events later than this one.")] = 0,
+    output: Output = Format.TABLE,
+) -> None:
+    """Print what happened to a job: who, what, and why. With --follow, JSON is one object a line."""
+    with client_for(ctx) as client:
+        whole = whole_id(client, job_id)
+        if not follow:
+            put(show_list(list(client.events(whole, after=after)), EVENT, output))
+            return
+        for event in client.follow_events(whole, after=after):
+            match output:
+                case Format.JSON:
+                    put(as_json(event.model_dump(mode="json")))
+                case Format.YAML:
+                    put("---\n")
+                    put(show_one(event, EVENT, output))
+                case Format.TABLE | Format.WIDE | Format.NAME:
+                    row = show_list([event], EVENT, output)
+                    put(row if output is Format.NAME else Rendered(row.partition("\n")[2]))

@@ -1,0 +1,265 @@
+"""`run` and `submit`: from one line to a job, and with `run` to its output and exit code."""
+
+import os
+import signal
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any, NoReturn, assert_never
+
+import typer
+
+from gpu_dev.again import asked_again
+from gpu_dev.client import GpuDevClient
+from gpu_dev.display.output import Format, show_one
+from gpu_dev.display.views import JOB_DETAILS
+from gpu_dev.errors import ExitCode, UsageError
+from gpu_dev.following import exit_code_of, has_ended, has_started, wait_until, waiting_line
+from gpu_dev.inputs.asking import Interrupted, ask_after_interrupt, can_ask, needed_duration, needed_gpus
+from gpu_dev.inputs.durations import parse_duration
+from gpu_dev.inputs.ids import whole_booking_id
+from gpu_dev.inputs.requests import checked, read_env, read_submit, read_working_dir
+from gpu_dev.server.streams import ResumableLog
+from gpu_dev.session import client_for, complete_job_id, whole_id
+from gpu_dev.terminal import put, say
+from reservation_core.contracts.jobs import Job, JobSubmit
+from reservation_core.domain.model import JobStatus
+
+run_app = typer.Typer(add_completion=False)
+submit_app = typer.Typer(add_completion=False)
+
+# Options end where the command begins: `gpu-dev run --gpus 1 --for 1h python train.py --lr 0.1` needs no `--`.
+_COMMAND_LAST = {"allow_interspersed_args": False}
+_RUN_EXAMPLE = "gpu-dev run --gpus 1 --for 1h -- python train.py"
+_SUBMIT_EXAMPLE = "gpu-dev submit --gpus 1 --for 1h -- python train.py"
+
+Command = Annotated[list[str] | None, typer.Argument(metavar="COMMAND", help="What to run, after `--`.")]
+Gpus = Annotated[int | None, typer.Option("--gpus", "-g", min=1, help="GPUs on each node.")]
+GpuType = Annotated[str | None, typer.Option("--type", "-t", help="The type, such as h100 (default: any).")]
+For = Annotated[str | None, typer.Option("--for", "-d", help="For how long at most: 4h, 90m, 1h30m, 2d, PT4H.")]
+Nodes = Annotated[int | None, typer.Option("--nodes", "-N", min=1, help="On so many nodes at once (default: 1).")]
+Name = Annotated[str | None, typer.Option("--name", "-n", help="A name to recognise it by.")]
+Env = Annotated[
+    list[str] | None,
+    typer.Option("--env", "-e", metavar="K=V", help="A variable; `K` alone takes its value from here."),
+]
+Image = Annotated[str | None, typer.Option("--image", help="The container image.")]
+WorkingDir = Annotated[str | None, typer.Option("--working-dir", help="Where to run; `.` is the folder you are in.")]
+Priority = Annotated[int | None, typer.Option("--priority", help="Higher goes first (above 0: administrators).")]
+Booking = Annotated[str | None, typer.Option("--booking", "-b", help="On the GPUs of this booking of yours.")]
+Project = Annotated[
+    str | None, typer.Option("--project", "-p", help="For this project of yours (in a booking: the booking's).")
+]
+JsonFile = Annotated[
+    str | None, typer.Option("--json-file", metavar="FILE", help="The whole request as JSON; `-` is stdin.")
+]
+Again = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ID",
+        autocompletion=complete_job_id,
+        help="What this job asked for, once more; options and a command say what is different. Not in its booking.",
+    ),
+]
+
+
+@submit_app.command(context_settings=_COMMAND_LAST)
+def submit(
+    ctx: typer.Context,
+    command: Command = None,
+    gpus: Gpus = None,
+    gpu_type: GpuType = None,
+    duration: For = None,
+    nodes: Nodes = None,
+    name: Name = None,
+    env: Env = None,
+    image: Image = None,
+    working_dir: WorkingDir = None,
+    priority: Priority = None,
+    booking: Booking = None,
+    project: Project = None,
+    json_file: JsonFile = None,
+    again: Again = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until it has ended; exit code 1 unless it succeeded.")
+    ] = False,
+    timeout: Annotated[
+        str | None, typer.Option(help="Wait no longer than this (exit code 124); the job goes on.")
+    ] = None,
+    output: Annotated[Format, typer.Option("--output", "-o", help="How to show the job.")] = Format.NAME,
+) -> None:
+    """Submit a job and print its id. Without a command it is a session: the GPUs are held for you."""
+    if timeout is not None and not wait:
+        raise UsageError("--timeout says how long to --wait; give both.")
+    patience = None if timeout is None else parse_duration(timeout)
+    fields = _fields(command, gpu_type, nodes, name, env, image, working_dir, priority, booking, project)
+    request = _request(ctx, fields, gpus, duration, json_file, again, _SUBMIT_EXAMPLE)
+    with client_for(ctx) as client:
+        job = client.submit(request)
+        if not wait:
+            put(show_one(job, JOB_DETAILS, output))
+            return
+        if output is Format.NAME:
+            # Scripts get the id at once, whatever becomes of the waiting.
+            put(f"{job.id}\n")
+        job = wait_until(client, job, has_ended, timeout=patience)
+        if output is not Format.NAME:
+            put(show_one(job, JOB_DETAILS, output))
+    if job.status is not JobStatus.SUCCEEDED:
+        raise typer.Exit(ExitCode.TIMEOUT if job.status is JobStatus.EXPIRED else ExitCode.JOB_FAILED)
+
+
+@run_app.command(context_settings=_COMMAND_LAST)
+def run(
+    ctx: typer.Context,
+    command: Command = None,
+    gpus: Gpus = None,
+    gpu_type: GpuType = None,
+    duration: For = None,
+    nodes: Nodes = None,
+    name: Name = None,
+    env: Env = None,
+    image: Image = None,
+    working_dir: WorkingDir = None,
+    priority: Priority = None,
+    booking: Booking = None,
+    project: Project = None,
+    json_file: JsonFile = None,
+    again: Again = None,
+    on_interrupt: Annotated[
+        Interrupted | None,
+        typer.Option(help="What Ctrl-C does to the job (default: ask; without a terminal: cancel)."),
+    ] = None,
+) -> None:
+    """Submit a job, follow its output, and end with its exit code.
+
+    What it waits for is told on stderr; stdout has the job's output only.
+
+    Ctrl-C asks whether to cancel, detach or go on; a second Ctrl-C detaches.
+
+    Without a terminal, Ctrl-C and SIGTERM cancel the job.
+    """
+    fields = _fields(command, gpu_type, nodes, name, env, image, working_dir, priority, booking, project)
+    request = _request(ctx, fields, gpus, duration, json_file, again, _RUN_EXAMPLE)
+    if not request.workload.command:
+        raise UsageError(
+            "There is nothing to run: say what after `--`. To only hold GPUs, use `gpu-dev submit`.",
+            next_command=_RUN_EXAMPLE,
+        )
+    with client_for(ctx) as client, _terminable():
+        raise typer.Exit(_run(client, request, on_interrupt))
+
+
+class TerminatedError(KeyboardInterrupt):
+    """SIGTERM came: like Ctrl-C, but nobody is to be asked."""
+
+
+def _run(client: GpuDevClient, request: JobSubmit, on_interrupt: Interrupted | None) -> int:
+    key = str(uuid.uuid4())
+    job: Job | None = None
+    log = ResumableLog(request.nodes)
+    while True:
+        try:
+            # After an interrupt in the middle of the submit, the same key finds out what became of it.
+            job = job or client.submit(request, idempotency_key=key)
+            job = wait_until(client, job, has_started)
+            for chunk in client.follow_log(job.id, log):
+                sys.stdout.buffer.write(chunk)
+                sys.stdout.buffer.flush()
+            ended = wait_until(client, client.job(job.id), has_ended, told=waiting_line(job))
+            return exit_code_of(ended)
+        except KeyboardInterrupt as interrupt:
+            terminated = isinstance(interrupt, TerminatedError)
+            job = job or client.submit(request, idempotency_key=key)
+            match _decision(job, on_interrupt, terminated=terminated):
+                case Interrupted.GO_ON:
+                    continue
+                case Interrupted.DETACH:
+                    say(f"{job.id} goes on. Its output: gpu-dev logs -f {job.id}   End it: gpu-dev cancel {job.id}")
+                case Interrupted.CANCEL:
+                    client.cancel(job.id)
+                    say(f"{job.id} is cancelled; its GPUs go back as soon as it is gone.")
+                case choice:
+                    assert_never(choice)
+            return ExitCode.TERMINATED if terminated else ExitCode.INTERRUPTED
+
+
+def _decision(job: Job, on_interrupt: Interrupted | None, *, terminated: bool) -> Interrupted:
+    """What becomes of the job: what was asked for, what the person says, or, where nobody is, its end.
+
+    Whoever stops `gpu-dev run` in a script wants the work stopped: GPUs that nobody waits for are GPUs wasted.
+    """
+    if on_interrupt is not None and not (terminated and on_interrupt is Interrupted.GO_ON):
+        return on_interrupt
+    if terminated or not can_ask():
+        return Interrupted.CANCEL
+    return ask_after_interrupt(job.id)
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """While the block runs, SIGTERM raises TerminatedError."""
+
+    def raise_terminated(_number: int, _frame: object) -> NoReturn:
+        raise TerminatedError
+
+    before = signal.signal(signal.SIGTERM, raise_terminated)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _fields(
+    command: list[str] | None,
+    gpu_type: str | None,
+    nodes: int | None,
+    name: str | None,
+    env: list[str] | None,
+    image: str | None,
+    working_dir: str | None,
+    priority: int | None,
+    booking: str | None,
+    project: str | None,
+) -> dict[str, Any]:
+    """What was given on the command line, as the request's fields; what was not given is left to the server."""
+    workload = {
+        "command": command or None,
+        "env": read_env(env, os.environ) if env else None,
+        "image": image,
+        "working_dir": read_working_dir(working_dir),
+    }
+    fields = {
+        "gpu_type": None if gpu_type is None else gpu_type.lower(),
+        "nodes": nodes,
+        "name": name,
+        "priority": priority,
+        "booking_id": None if booking is None else whole_booking_id(booking),
+        "project": project,
+        "workload": {key: value for key, value in workload.items() if value is not None},
+    }
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def _request(
+    ctx: typer.Context,
+    fields: dict[str, Any],
+    gpus: int | None,
+    duration: str | None,
+    json_file: str | None,
+    again: str | None,
+    example: str,
+) -> JobSubmit:
+    if json_file is not None:
+        if gpus is not None or duration is not None or again is not None or fields != {"workload": {}}:
+            raise UsageError("--json-file holds the whole request; leave the other options and the command away.")
+        return read_submit(json_file)
+    if again is None:
+        asked = {"gpus": needed_gpus(gpus, example), "duration": needed_duration(duration, example)}
+        return checked(JobSubmit, {**fields, **asked})
+    given = {"gpus": gpus, "duration": None if duration is None else parse_duration(duration)}
+    given = {name: value for name, value in given.items() if value is not None}
+    with client_for(ctx) as client:
+        spec = client.job_spec(whole_id(client, again))
+    return checked(JobSubmit, asked_again(spec, {**fields, **given}))

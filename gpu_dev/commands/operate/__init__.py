@@ -1,0 +1,1 @@
+"""`policy`, `audit`, `pods`, `up`, `db`, `psql` and `completion`."""

@@ -1,0 +1,229 @@
+"""`audit`: the audit log; `audit export`: all of it, to keep it elsewhere; `audit verify`: whether it was changed."""
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import ValidationError
+
+from gpu_dev.display.output import Column, Format, View, as_json, local_time, show_list
+from gpu_dev.errors import ClientError, UsageError
+from gpu_dev.inputs.times import local_now, parse_instant, zone_name
+from gpu_dev.options import Output
+from gpu_dev.session import client_for
+from gpu_dev.terminal import Rendered, put, say
+from reservation_core.contracts.audit_log import ChainLineOut, EventOut
+from reservation_core.domain.history.audit_chain import ChainCheck
+
+app = typer.Typer(add_completion=False)
+_LONGEST_LINE = 16 * 2**20
+_NOTED = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})")
+
+
+def _became(event: EventOut) -> str:
+    return "" if event.before == event.after else f"{event.before or '-'} -> {event.after or '-'}"
+
+
+_EVENT = View[EventOut](
+    name=lambda event: str(event.id),
+    columns=(
+        Column("AT", lambda event: local_time(event.at)),
+        Column("ACTOR", lambda event: event.actor),
+        Column("WHAT", lambda event: event.kind),
+        Column("ABOUT", lambda event: event.subject or ""),
+        Column("BECAME", _became),
+        Column("WHY", lambda event: event.reason or ""),
+        Column("MORE", lambda event: json.dumps(event.data, ensure_ascii=False) if event.data else "", wide=True),
+    ),
+    empty="Nothing of that kind is on record.",
+)
+
+
+Kinds = Annotated[list[str] | None, typer.Option(help="Only this, such as node_fenced (may be repeated).")]
+Actor = Annotated[str | None, typer.Option(help="Only what this user did; `system` is the server.")]
+Subject = Annotated[
+    str | None, typer.Option(help="Only about this: an id, a node, user:NAME, project:NAME, policy:SCOPE.")
+]
+From = Annotated[str | None, typer.Option("--from", help="Only from this time on.")]
+To = Annotated[str | None, typer.Option("--to", help="Only before this time.")]
+ChainedFrom = Annotated[str | None, typer.Option("--from", help="Only what was chained from this time on.")]
+ChainedTo = Annotated[str | None, typer.Option("--to", help="Only what was chained before this time.")]
+Zone = Annotated[str | None, typer.Option("--time-zone", "-z", help="What times without offset are meant in.")]
+
+
+@app.callback(invoke_without_command=True)
+def audit(
+    ctx: typer.Context,
+    kind: Kinds = None,
+    actor: Actor = None,
+    subject: Subject = None,
+    start: From = None,
+    end: To = None,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many, the newest.")] = 100,
+    zone: Zone = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Show who did what to what, when and why, newest first.
+
+    For administrators; for others with --subject, when it is theirs.
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    with client_for(ctx) as client:
+        found = client.record.newest_first(
+            kinds=kind or (), actor=actor, subject=subject, start=_instant(start, zone), end=_instant(end, zone)
+        )
+        events = list(islice(found, limit + 1))
+    if len(events) > limit:
+        say(f"Only the newest {limit} are shown; more with --limit.")
+    put(show_list(events[:limit], _EVENT, output))
+
+
+@app.command()
+def export(
+    ctx: typer.Context,
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", help="Write here, whole or not at all, instead of to stdout.")
+    ] = None,
+    start: ChainedFrom = None,
+    end: ChainedTo = None,
+    zone: Zone = None,
+) -> None:
+    """Write the audit log as JSON lines with its digests, in the order of its chain, oldest first (administrators).
+
+    `audit verify FILE` checks it, without a server. Files of times that follow each other are one chain. Old events are
+    removed, by default after 400 days: export a month with --from and --to before that.
+    """
+    with client_for(ctx) as client:
+        found = client.record.chain(start=_instant(start, zone), end=_instant(end, zone))
+        check = ChainCheck()
+        written = _checked(found, check)
+        if file is None:
+            for line in written:
+                put(line)
+        else:
+            count = _write_whole(file, written)
+            say(f"{count} lines are in {file}.")
+    if check.head is not None:
+        say(f"The last digest, to be noted elsewhere: {_noted_text(check.head)}")
+
+
+@app.command()
+def verify(
+    ctx: typer.Context,
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="FILE...", help="Exported files, the oldest first. Without: the server's log."),
+    ] = None,
+    noted: Annotated[
+        str | None,
+        typer.Option(metavar="POSITION:DIGEST", help="A digest noted earlier: it has to be in the chain."),
+    ] = None,
+) -> None:
+    """Check that no event was changed, removed or inserted since it was chained (administrators).
+
+    With files no server is asked. Who can write to the database could make the whole chain anew: note a digest
+    elsewhere now and then, and check with --noted that it is still in the chain.
+    """
+    check = ChainCheck(None if noted is None else _noted(noted))
+    if files:
+        for line in _lines_of(files):
+            check.take(line.line())
+        check.finish()
+        _report(check, None)
+        return
+    with client_for(ctx) as client:
+        for line in client.record.chain():
+            check.take(line.line())
+        standing = client.record.chain_head()
+    check.finish()
+    _report(check, standing.unchained_since)
+
+
+def _report(check: ChainCheck, unchained_since: datetime | None) -> None:
+    """Say what was found. Raises ClientError where something was."""
+    if check.head is not None:
+        put(f"{check.events} events are at positions {check.first} to {check.head[0]}.\n")
+        put(f"The last digest, to be noted elsewhere: {_noted_text(check.head)}\n")
+    else:
+        put("No event is chained yet.\n")
+    if check.removed:
+        put(f"{check.removed} events were removed by retention; their digests are still checked.\n")
+    if unchained_since is not None:
+        put(f"What was recorded since {local_time(unchained_since)} is not all chained yet. Look again in a moment.\n")
+    if not check.count:
+        put("The chain is whole.\n")
+        return
+    for problem in check.problems:
+        put(f"{problem}\n")
+    raise ClientError(
+        f"The audit log was changed; problems shown above: {len(check.problems)} of {check.count}."
+        " Compare with an earlier export.",
+    )
+
+
+def _checked(found: Iterable[ChainLineOut], check: ChainCheck) -> Iterator[Rendered]:
+    """Lines to be written; what is checked tells the last digest."""
+    for line in found:
+        check.take(line.line())
+        yield as_json(line.model_dump(mode="json"))
+
+
+def _lines_of(files: Iterable[Path]) -> Iterator[ChainLineOut]:
+    for file in files:
+        try:
+            with file.open(encoding="utf-8") as reading:
+                for number, text in enumerate(iter(lambda: reading.readline(_LONGEST_LINE), ""), 1):
+                    yield _line(file, number, text)
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "it is not UTF-8"
+            raise UsageError(f"{file} could not be read: {reason}.") from error
+
+
+def _line(file: Path, number: int, text: str) -> ChainLineOut:
+    try:
+        return ChainLineOut.model_validate_json(text)
+    except ValidationError as error:
+        raise ClientError(
+            f"Line {number} of {file} is not a line that `audit export` writes. Compare with another copy of the file."
+        ) from error
+
+
+def _noted(text: str) -> tuple[int, str]:
+    match = _NOTED.fullmatch(text)
+    if match is None:
+        raise UsageError("--noted takes POSITION:DIGEST as `audit verify` and `audit export` print it.")
+    return int(match[1]), match[2]
+
+
+def _noted_text(head: tuple[int, str]) -> str:
+    return f"{head[0]}:{head[1]}"
+
+
+def _instant(text: str | None, zone: str | None) -> datetime | None:
+    return None if text is None else parse_instant(text, local_now(), zone_name(zone))
+
+
+def _write_whole(file: Path, lines: Iterable[str]) -> int:
+    """Write lines into a file that is only there once all of them are; returns how many."""
+    unfinished = file.with_name(f"{file.name}.unfinished")
+    count = 0
+    try:
+        with unfinished.open("w", encoding="utf-8") as writing:
+            for line in lines:
+                writing.write(line)
+                count += 1
+            writing.flush()
+            os.fsync(writing.fileno())
+        unfinished.replace(file)
+    except OSError as error:
+        raise UsageError(f"{file} could not be written: {error.strerror}.") from error
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return count

@@ -1,0 +1,48 @@
+"""`pods`: those that the ledger does not know; `pods end`."""
+
+from itertools import islice
+from typing import Annotated
+
+import typer
+
+from gpu_dev.display.output import Format, show_list
+from gpu_dev.display.views import UNKNOWN_POD
+from gpu_dev.inputs.asking import confirmed
+from gpu_dev.options import Output, Watch
+from gpu_dev.session import client_for
+from gpu_dev.terminal import put
+from gpu_dev.watching import watch
+
+app = typer.Typer(add_completion=False)
+_MOST = 10_000
+
+
+@app.callback(invoke_without_command=True)
+def pods(ctx: typer.Context, output: Output = Format.TABLE, again: Watch = False) -> None:
+    """List pods that carry our marks and that the ledger does not know (administrators).
+
+    A ledger from a backup knows less than the cluster. While such a pod is there, the GPUs that it says it holds are
+    not given out.
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    with client_for(ctx) as client:
+
+        def render() -> tuple[str, bool]:
+            return show_list(list(islice(client.unknown_pods(), _MOST)), UNKNOWN_POD, output), False
+
+        watch(client, render, again=again)
+
+
+@app.command()
+def end(
+    ctx: typer.Context,
+    names: Annotated[list[str], typer.Argument(metavar="POD...", help="Pods as `gpu-dev pods` shows them.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
+) -> None:
+    """End unknown pods (administrators): whatever they do is lost."""
+    told = " ".join(names)
+    confirmed(f"End {told}? It may be somebody's work.", yes=yes, example=f"gpu-dev pods end {told} --yes")
+    with client_for(ctx) as client:
+        for name in names:
+            put(f"{client.end_unknown_pod(name).name}: will be ended\n")

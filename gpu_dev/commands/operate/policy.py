@@ -1,0 +1,178 @@
+"""`policy list|show|set|remove` and `projects list|create|end|join|leave`: what is allowed, and for whom."""
+
+from enum import StrEnum
+from itertools import islice
+from typing import Annotated, Any
+
+import typer
+
+from gpu_dev.display.calendar_views import POLICY_VERDICT, PROJECT, RULE
+from gpu_dev.display.output import Format, show_list, show_one
+from gpu_dev.errors import ApiError, UsageError
+from gpu_dev.inputs.durations import parse_duration
+from gpu_dev.inputs.requests import checked
+from gpu_dev.options import Output
+from gpu_dev.session import client_for
+from gpu_dev.terminal import put
+from reservation_core.contracts.policy import ProjectCreate, RulesIn
+from reservation_core.domain.policy.limits import RuleName
+
+app = typer.Typer(no_args_is_help=True, add_completion=False)
+projects_app = typer.Typer(no_args_is_help=True, add_completion=False)
+_MOST = 10_000
+_LENGTHS = frozenset(
+    {RuleName.MAX_DURATION, RuleName.MAX_ADVANCE, RuleName.MIN_NOTICE, RuleName.COOLDOWN, RuleName.NO_SHOW_GRACE}
+)
+Scope = Annotated[
+    str,
+    typer.Argument(
+        metavar="SCOPE", help="default, user:ann, project:vision, gpu_type:h100, or user:ann,gpu_type:h100."
+    ),
+]
+OneOutput = Annotated[Format | None, typer.Option("--output", "-o", help="Show the answer so.")]
+
+
+class RuleWord(StrEnum):
+    """What a word of `policy set` is for."""
+
+    UNLIMITED = "unlimited"
+    NOTHING = "none"
+
+
+@app.command("list")
+def list_rules(ctx: typer.Context, output: Output = Format.TABLE) -> None:
+    """List the rules that bear on you; administrators see all."""
+    with client_for(ctx) as client:
+        put(show_list(list(islice(client.policy.rules(), _MOST)), RULE, output))
+
+
+@app.command()
+def show(ctx: typer.Context, scope: Scope, output: Output = Format.TABLE) -> None:
+    """Show what one scope says."""
+    with client_for(ctx) as client:
+        put(show_one(client.policy.rule_with_etag(scope)[0], RULE, output))
+
+
+@app.command("set")
+def set_rules(
+    ctx: typer.Context,
+    scope: Scope,
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RULE=VALUE...", help="Such as max_gpus=4 max_duration=7d; =unlimited; =none unsays it."
+        ),
+    ],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say whose jobs and bookings would break it.")
+    ] = False,
+    output: OneOutput = None,
+) -> None:
+    """Change what a scope says (administrators); rules that are not named stay as they are."""
+    with client_for(ctx) as client:
+        try:
+            rule, tag = client.policy.rule_with_etag(scope)
+            said = rule.rules.model_dump(mode="json", exclude_none=True)
+        except ApiError as error:
+            if error.problem.status != 404:
+                raise
+            said, tag = {}, None
+        for word in words:
+            name, value = read_rule(word)
+            said.pop(name, None)
+            if value is not None:
+                said[name] = value
+        if dry_run:
+            verdict = client.policy.would_put_rules(scope, checked(RulesIn, said), if_match=tag)
+            put(show_one(verdict, POLICY_VERDICT, output or Format.TABLE))
+            return
+        changed = client.policy.put_rules(scope, checked(RulesIn, said), if_match=tag)
+    put(show_one(changed, RULE, output or Format.TABLE))
+
+
+@app.command()
+def remove(ctx: typer.Context, scope: Scope, output: OneOutput = None) -> None:
+    """A scope says nothing any more (administrators)."""
+    with client_for(ctx) as client:
+        dropped = client.policy.delete_rules(scope)
+    put(f"{dropped.scope}: nothing is said any more\n" if output is None else show_one(dropped, RULE, output))
+
+
+@projects_app.command("list")
+def list_projects(ctx: typer.Context, output: Output = Format.TABLE) -> None:
+    """List your projects; administrators see all."""
+    with client_for(ctx) as client:
+        put(show_list(list(islice(client.policy.projects(), _MOST)), PROJECT, output))
+
+
+@projects_app.command()
+def create(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    title: Annotated[str | None, typer.Option(help="What it is.")] = None,
+    member: Annotated[list[str] | None, typer.Option(help="Who is in it (may be repeated).")] = None,
+    output: OneOutput = None,
+) -> None:
+    """Create a project (administrators)."""
+    fields = {"name": name} if title is None else {"name": name, "title": title}
+    with client_for(ctx) as client:
+        project = client.policy.create_project(checked(ProjectCreate, fields))
+        for user in member or ():
+            project = client.policy.add_member(name, user)
+    put(show_one(project, PROJECT, output or Format.TABLE))
+
+
+@projects_app.command()
+def end(ctx: typer.Context, name: Annotated[str, typer.Argument(metavar="NAME")], output: OneOutput = None) -> None:
+    """End a project (administrators): nothing new is booked for it."""
+    with client_for(ctx) as client:
+        project = client.policy.end_project(name)
+    put(f"{project.name} has ended\n" if output is None else show_one(project, PROJECT, output))
+
+
+@projects_app.command()
+def add(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    users: Annotated[list[str], typer.Argument(metavar="USER...")],
+    output: OneOutput = None,
+) -> None:
+    """Take people into a project (administrators)."""
+    with client_for(ctx) as client:
+        project = [client.policy.add_member(name, user) for user in users][-1]
+    put(show_one(project, PROJECT, output or Format.TABLE))
+
+
+@projects_app.command()
+def remove_member(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    users: Annotated[list[str], typer.Argument(metavar="USER...")],
+    output: OneOutput = None,
+) -> None:
+    """Take people out of a project (administrators)."""
+    with client_for(ctx) as client:
+        project = [client.policy.remove_member(name, user) for user in users][-1]
+    put(show_one(project, PROJECT, output or Format.TABLE))
+
+
+def read_rule(word: str) -> tuple[str, Any]:
+    """`max_gpus=4` as the wire has it; None for `=none`. Raises UsageError."""
+    name, equals, text = word.partition("=")
+    try:
+        rule = RuleName(name)
+    except ValueError as error:
+        known = ", ".join(RuleName)
+        raise UsageError(f"{name!r} is no rule. There are: {known}.") from error
+    if not equals or not text:
+        raise UsageError(f"Write {name}=VALUE, {name}=unlimited, or {name}=none to unsay it.")
+    if text == RuleWord.NOTHING:
+        return rule.value, None
+    if text == RuleWord.UNLIMITED:
+        return rule.value, text
+    if rule in _LENGTHS:
+        return rule.value, int(parse_duration(text).total_seconds())
+    try:
+        return rule.value, float(text) if rule is RuleName.MAX_GPU_HOURS_PER_WEEK else int(text)
+    except ValueError as error:
+        raise UsageError(f"{word!r}: {name} is a number, `unlimited` or `none`.") from error

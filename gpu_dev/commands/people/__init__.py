@@ -1,0 +1,1 @@
+"""`login`, `tokens`, `users` and `notify`."""

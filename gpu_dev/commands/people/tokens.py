@@ -1,0 +1,141 @@
+"""`tokens list|create|renew|revoke`."""
+
+import os
+from dataclasses import replace
+from itertools import islice
+from secrets import token_urlsafe
+from typing import Annotated
+
+import typer
+
+from gpu_dev.client import GpuDevClient
+from gpu_dev.display.output import Format, show_list, show_one
+from gpu_dev.display.views import TOKEN
+from gpu_dev.errors import ClientError, UnreachableError, UsageError
+from gpu_dev.inputs.durations import parse_duration
+from gpu_dev.inputs.requests import checked
+from gpu_dev.inputs.times import local_now, parse_instant, zone_name
+from gpu_dev.options import Output
+from gpu_dev.server.connection import Connection, login_file, store_login
+from gpu_dev.server.exchange import Exchange
+from gpu_dev.session import client_for, connection_of
+from gpu_dev.terminal import put, say
+from reservation_core.contracts.tokens import TokenBudget, TokenCreate
+from reservation_core.domain.people.token_scopes import TokenScope
+
+app = typer.Typer(no_args_is_help=True, add_completion=False)
+_MOST = 10_000
+
+
+@app.command("list")
+def list_tokens(ctx: typer.Context, output: Output = Format.TABLE) -> None:
+    """List tokens (never their secrets)."""
+    with client_for(ctx) as client:
+        put(show_list(list(islice(client.tokens(), _MOST)), TOKEN, output))
+
+
+@app.command()
+def create(
+    ctx: typer.Context,
+    name: Annotated[str | None, typer.Option(help="What it is for.")] = None,
+    user: Annotated[str | None, typer.Option(help="For this user (administrators).")] = None,
+    expires_in: Annotated[str | None, typer.Option(help="Stops working after this time, such as 30d.")] = None,
+    scopes: Annotated[
+        list[TokenScope] | None,
+        typer.Option("--scope", help="What it is good for; may be repeated. Default: as yours."),
+    ] = None,
+    gpu_hours: Annotated[
+        float | None, typer.Option("--gpu-hours", help="Its budget: so many GPU-hours may be asked for with it.")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", help='The end of the budget: "fri 18:00", 2030-01-31, RFC 3339.')
+    ] = None,
+    zone: Annotated[
+        str | None,
+        typer.Option("--time-zone", "-z", help="What times without offset are meant in (default: this machine's)."),
+    ] = None,
+    output: Annotated[Format | None, typer.Option("--output", "-o", help="Show the whole answer so.")] = None,
+) -> None:
+    """Create a token and print it: the only time that it is shown.
+
+    It ends with the token that you use, and does not reach farther.
+    """
+    longest = None if expires_in is None else parse_duration(expires_in)
+    if until is not None and gpu_hours is None:
+        raise UsageError("--until is the end of a budget. Say with --gpu-hours how large it is.")
+    end = None if until is None else parse_instant(until, local_now(), zone_name(zone))
+    budget = None if gpu_hours is None else checked(TokenBudget, {"gpu_hours": gpu_hours, "until": end})
+    with client_for(ctx) as client:
+        asked = TokenCreate(name=name, user=user, expires_in=longest, scopes=scopes or None, budget=budget)
+        made = client.create_token(asked)
+    if made.token is None:
+        # The answer was lost on its way and this is its repetition, which holds no secret.
+        raise UnreachableError(
+            f"The connection broke while {made.id} was made, and its secret is lost. Revoke it and create another.",
+            next_command=f"gpu-dev tokens revoke {made.id}",
+        )
+    if output is not None:
+        put(show_one(made, TOKEN, output))
+        if output in (Format.JSON, Format.YAML):
+            return
+    else:
+        say(f"{made.id} for {made.user}. Keep the token now: it is not shown again.")
+    put(f"{made.token}\n")
+
+
+@app.command()
+def renew(ctx: typer.Context) -> None:
+    """Replace the secret of the token in use, and print the new one. All else stays, and what was made with it."""
+    secret = f"gpudev_{token_urlsafe(32)}"
+    connection, logins = connection_of(ctx), login_file(os.environ)
+    with client_for(ctx) as client:
+        try:
+            client.renew_token(secret)
+        except (ClientError, KeyboardInterrupt):
+            # Whatever went wrong, it may have been done: then the old secret is worth nothing any more.
+            if not _is_good(connection, secret):
+                raise
+    if connection.source == str(logins):
+        store_login(logins, connection.server, secret, way=connection.way, current=False)
+        say(f"The token is renewed, and the new secret is in {logins}. Keep it wherever else you use it.")
+    else:
+        say("The token is renewed. Keep the new secret now: it is not shown again.")
+    put(f"{secret}\n")
+
+
+def _is_good(connection: Connection, secret: str) -> bool:
+    """Whether the server knows a secret; where it can't be asked the secret is printed, as it may be the right one."""
+    try:
+        with GpuDevClient(Exchange(replace(connection, token=secret, way=None))) as client:
+            client.me()
+    except UnreachableError:
+        say("No answer came: this may be the token from now on, or still the old one. Try both.")
+        put(f"{secret}\n")
+        return False
+    except ClientError:
+        return False
+    return True
+
+
+@app.command()
+def revoke(
+    ctx: typer.Context,
+    token_ids: Annotated[list[str] | None, typer.Argument(metavar="TOKEN-ID...", show_default=False)] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="All tokens and browsers' sessions but the one in use.")
+    ] = False,
+    user: Annotated[str | None, typer.Option(help="With --all: of this user (administrators).")] = None,
+) -> None:
+    """Make tokens stop working, and all that were made with them."""
+    if everything is bool(token_ids) or (user is not None and not everything):
+        raise UsageError(
+            "Name the tokens to revoke, or all of a user's.",
+            next_command="gpu-dev tokens revoke TOKEN-ID, or gpu-dev tokens revoke --all [--user NAME]",
+        )
+    with client_for(ctx) as client:
+        if everything:
+            done = client.revoke_tokens(user)
+            put(f"{done.revoked} of {done.user}'s tokens revoked\n")
+        for token_id in token_ids or []:
+            client.revoke_token(token_id)
+            put(f"{token_id} revoked\n")

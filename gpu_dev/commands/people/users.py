@@ -1,0 +1,98 @@
+"""`users list|add|disable|enable|me`."""
+
+from itertools import chain, islice
+from typing import Annotated
+
+import typer
+
+from gpu_dev.client import GpuDevClient
+from gpu_dev.display.output import Format, show_list, show_one
+from gpu_dev.display.views import LEFT, USER
+from gpu_dev.inputs.asking import confirmed
+from gpu_dev.inputs.requests import checked
+from gpu_dev.options import Output
+from gpu_dev.session import client_for
+from gpu_dev.terminal import put
+from reservation_core.contracts.users import UserCreate
+from reservation_core.domain.model import BookingStatus, JobStatus, Role
+
+app = typer.Typer(no_args_is_help=True, add_completion=False)
+_MOST = 100_000
+_COUNTED = 1000
+
+
+@app.command("list")
+def list_users(ctx: typer.Context, output: Output = Format.TABLE) -> None:
+    """List users (administrators)."""
+    with client_for(ctx) as client:
+        put(show_list(list(islice(client.users(), _MOST)), USER, output))
+
+
+@app.command()
+def add(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(help="A short name or an e-mail address.")],
+    role: Annotated[Role, typer.Option(help="What the user may do.")] = Role.USER,
+    output: Annotated[Format | None, typer.Option("--output", "-o", help="Show the user so.")] = None,
+) -> None:
+    """Add a user (administrators). Then make a token for them."""
+    with client_for(ctx) as client:
+        user = client.create_user(checked(UserCreate, {"name": name, "role": role}))
+    if output is not None:
+        put(show_one(user, USER, output))
+    else:
+        put(f"{user.name} added. A token for them: gpu-dev tokens create --user {user.name}\n")
+
+
+@app.command()
+def disable(
+    ctx: typer.Context,
+    name: str,
+    end: Annotated[bool, typer.Option("--end", help="End everything of theirs, not only what waits.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
+) -> None:
+    """Disable a user (administrators): their tokens stop working, and nothing new of theirs starts.
+
+    What waits is cancelled, which is asked about first. What runs or is booked goes on and is listed; with --end it is
+    ended, too.
+    """
+    with client_for(ctx) as client:
+        if end:
+            question = f"End everything that {name} runs and has booked?"
+            confirmed(question, yes=yes, example=f"gpu-dev users disable {name} --end --yes")
+        elif not yes and (waiting := _waiting(client, name)):
+            question = f"Cancel what {name} has waiting ({_counted(waiting)})? Nothing brings it back."
+            confirmed(question, yes=yes, example=f"gpu-dev users disable {name} --yes")
+        found = client.disable_user(name, end=end)
+    put(f"{name} disabled; cancelled: {found.cancelled}\n")
+    if found.left_in_all:
+        put(f"Left: {found.left_in_all}\n")
+        put(show_list(found.left, LEFT, Format.TABLE))
+    if found.left_in_all and not end:
+        put(f"End all of it: gpu-dev users disable {name} --end\n")
+
+
+def _waiting(client: GpuDevClient, name: str) -> int:
+    """How many jobs and requests of theirs wait, counted up to a bound."""
+    jobs = client.jobs([JobStatus.QUEUED], user=name)
+    bookings = client.bookings.calendar(statuses=[BookingStatus.WAITING, BookingStatus.OFFERED], user=name)
+    return sum(1 for _ in islice(chain(jobs, bookings), _COUNTED))
+
+
+def _counted(waiting: int) -> str:
+    return f"{waiting} or more" if waiting == _COUNTED else str(waiting)
+
+
+@app.command()
+def enable(ctx: typer.Context, name: str) -> None:
+    """Let a disabled user in again (administrators); those of their tokens that were not revoked work again."""
+    with client_for(ctx) as client:
+        user = client.enable_user(name)
+    put(f"{user.name} is enabled. To end their old tokens: gpu-dev tokens revoke --all --user {user.name}\n")
+
+
+@app.command()
+def me(ctx: typer.Context, output: Output = Format.TABLE) -> None:
+    """Show whose token this is."""
+    with client_for(ctx) as client:
+        put(show_one(client.me(), USER, output))

@@ -1,0 +1,228 @@
+"""What bookings, slots, rules, usage, windows and notices look like in a table."""
+
+from datetime import datetime
+
+from gpu_dev.display.output import Column, View, local_time
+from gpu_dev.display.views import wanted_gpus
+from gpu_dev.inputs.durations import format_duration
+from reservation_core.contracts.bookings import BookingOut, BookingVerdict, FeedCreated, FreeSlotOut
+from reservation_core.contracts.maintenance import AffectedOut, MaintenanceOut
+from reservation_core.contracts.notices import NoticeTargetOut
+from reservation_core.contracts.policy import (
+    LimitOut,
+    Named,
+    PolicyVerdict,
+    ProjectOut,
+    RuleOut,
+    RulesIn,
+    UsageLineOut,
+)
+
+
+def minute(moment: datetime | None) -> str:
+    """A time in the reader's own zone, to the minute; empty when there is none."""
+    return "" if moment is None else moment.astimezone().strftime("%a %Y-%m-%d %H:%M")
+
+
+def booked_on(booking: BookingOut | BookingVerdict) -> str:
+    """Where it is: `n1:0,1 n2:4`."""
+    return " ".join(f"{one.node}:{','.join(map(str, one.gpu_indices))}" for one in booking.allocations)
+
+
+def places(window: MaintenanceOut) -> str:
+    """Cards as `n1:0,1 n2:4`."""
+    by_node: dict[str, list[int]] = {}
+    for card in window.gpus:
+        by_node.setdefault(card.node, []).append(card.index)
+    return " ".join(f"{node}:{','.join(map(str, sorted(indices)))}" for node, indices in by_node.items())
+
+
+def becomes(affected: AffectedOut) -> str:
+    """What a window does to it: `goes on at 2030-01-11 21:00 as bkg-7f3k9q2m`."""
+    at = "" if affected.resumes_at is None else f" at {local_time(affected.resumes_at)}"
+    booking = "" if affected.goes_on_as is None else f" as {affected.goes_on_as}"
+    return affected.fate.value.replace("_", " ") + at + booking
+
+
+BOOKING = View[BookingOut](
+    name=lambda one: one.id,
+    columns=(
+        Column("ID", lambda one: one.id),
+        Column("TITLE", lambda one: one.title or ""),
+        Column("USER", lambda one: one.user or "-"),
+        Column("STATUS", lambda one: one.status.value),
+        Column("GPUS", lambda one: wanted_gpus(one.gpus, one.gpu_type, one.nodes)),
+        Column("START", lambda one: minute(one.start)),
+        Column("END", lambda one: minute(one.end)),
+        Column("WHERE", booked_on),
+        Column("PROJECT", lambda one: one.project or "", wide=True),
+        Column("SERIES", lambda one: one.series_id or "", wide=True),
+        Column("OFFER UNTIL", lambda one: minute(one.offer_until), wide=True),
+        Column("REASON", lambda one: one.reason.code.value, wide=True),
+    ),
+    empty='No bookings. Book a slot: gpu-dev book create --gpus 1 --start "tomorrow 09:00" --for 4h',
+)
+
+BOOKING_DETAILS = View[BookingOut](
+    name=lambda one: one.id,
+    columns=(
+        Column("ID", lambda one: one.id),
+        Column("TITLE", lambda one: one.title or ""),
+        Column("USER", lambda one: one.user or "-"),
+        Column("PROJECT", lambda one: one.project or ""),
+        Column("STATUS", lambda one: one.status.value),
+        Column("REASON", lambda one: f"{one.reason.code.value}: {one.reason.detail}"),
+        Column("GPUS", lambda one: wanted_gpus(one.gpus, one.gpu_type, one.nodes)),
+        Column("START", lambda one: minute(one.start)),
+        Column("END", lambda one: minute(one.end)),
+        Column("FOR", lambda one: format_duration(one.duration)),
+        Column("WHERE", booked_on),
+        Column("JOBS", lambda one: " ".join(one.jobs)),
+        Column("SERIES", lambda one: one.series_id or ""),
+        Column("FIRST USED", lambda one: local_time(one.used_at)),
+        Column("RELEASED UNLESS USED BY", lambda one: local_time(one.release_at)),
+        Column("OFFERED UNTIL", lambda one: local_time(one.offer_until)),
+        Column("WAITS UNTIL", lambda one: local_time(one.waits_until)),
+        Column("CREATED", lambda one: local_time(one.created_at)),
+    ),
+)
+
+VERDICT = View[BookingVerdict](
+    name=lambda one: f"{one.start:%Y-%m-%dT%H:%MZ}",
+    columns=(
+        Column("STATUS", lambda one: one.status.value),
+        Column("GPUS", lambda one: wanted_gpus(one.gpus, one.gpu_type, one.nodes)),
+        Column("START", lambda one: minute(one.start)),
+        Column("END", lambda one: minute(one.end)),
+        Column("WHERE", booked_on),
+        Column("REASON", lambda one: f"{one.reason.code.value}: {one.reason.detail}", wide=True),
+    ),
+)
+
+SLOT = View[FreeSlotOut](
+    name=lambda slot: f"{slot.gpu_type} {slot.start:%Y-%m-%dT%H:%MZ}",
+    columns=(
+        Column("TYPE", lambda slot: slot.gpu_type),
+        Column("START FROM", lambda slot: minute(slot.start)),
+        Column("UP TO", lambda slot: minute(slot.latest_start)),
+        Column("FIRST END", lambda slot: minute(slot.end)),
+    ),
+    empty="Nothing free in that time. Try a longer --to, another --type, fewer --gpus or a shorter --for.",
+)
+
+FEED = View[FeedCreated](name=lambda feed: feed.path or "", columns=(Column("PATH", lambda feed: feed.path or ""),))
+
+LIMIT = View[LimitOut](
+    name=lambda limit: limit.rule,
+    columns=(
+        Column("RULE", lambda limit: limit.rule),
+        Column("LIMIT", lambda limit: "no limit" if limit.value is None else str(limit.value)),
+        Column("IN USE", lambda limit: "" if limit.used is None else f"{limit.used:g}", right=True),
+        Column("SAID BY", lambda limit: limit.scope),
+    ),
+    empty="No limits hold for it.",
+)
+
+
+def said(rules: RulesIn) -> str:
+    """What rules say, in one line."""
+    words = rules.model_dump(mode="json", exclude_none=True)
+    return ", ".join(f"{name}={value}" for name, value in words.items())
+
+
+RULE = View[RuleOut](
+    name=lambda rule: rule.scope,
+    columns=(
+        Column("SCOPE", lambda rule: rule.scope),
+        Column("SAYS", lambda rule: said(rule.rules)),
+        Column("CHANGED", lambda rule: local_time(rule.changed_at)),
+        Column("BY", lambda rule: rule.changed_by),
+        Column("FROM FILE", lambda rule: "yes" if rule.from_file else "no", wide=True),
+    ),
+    empty="There are no rules: everything is allowed that fits.",
+)
+
+
+def _named(found: Named) -> str:
+    more = " …" if found.count > len(found.names) else ""
+    return f"{found.count}: {' '.join(found.names)}{more}" if found.count else "0"
+
+
+POLICY_VERDICT = View[PolicyVerdict](
+    name=lambda verdict: verdict.scope,
+    columns=(
+        Column("SCOPE", lambda verdict: verdict.scope),
+        Column("WOULD SAY", lambda verdict: said(verdict.rules)),
+        Column("USERS AFFECTED", lambda verdict: _named(verdict.users)),
+        Column("PROJECTS AFFECTED", lambda verdict: _named(verdict.projects)),
+        Column("STAY, AND COULD NOT RUN ANEW", lambda verdict: _named(verdict.running)),
+        Column("STAY, AND COULD NOT BE BOOKED ANEW", lambda verdict: _named(verdict.bookings)),
+        Column("WOULD WAIT FOR EVER", lambda verdict: _named(verdict.waiting)),
+        Column(
+            "BROKEN RULES", lambda verdict: ", ".join(f"{name} {count}" for name, count in verdict.broken_rules.items())
+        ),
+    ),
+)
+
+PROJECT = View[ProjectOut](
+    name=lambda project: project.name,
+    columns=(
+        Column("NAME", lambda project: project.name),
+        Column("TITLE", lambda project: project.title or ""),
+        Column("MEMBERS", lambda project: ",".join(project.members)),
+        Column("CREATED", lambda project: local_time(project.created_at), wide=True),
+    ),
+    empty="No projects.",
+)
+
+USAGE_LINE = View[UsageLineOut](
+    name=lambda line: line.key or "",
+    columns=(
+        Column("WHOSE", lambda line: line.key or "(no project)"),
+        Column("HELD GPU-H", lambda line: f"{line.held_gpu_hours:.2f}", right=True),
+        Column("USED", lambda line: f"{line.used_gpu_hours:.2f}", right=True),
+        Column("IDLE", lambda line: f"{line.idle_gpu_hours:.2f}", right=True),
+        Column("WASTED", lambda line: f"{line.wasted_gpu_hours:.2f}", right=True),
+    ),
+    empty="Nothing was held in that time.",
+)
+
+WINDOW = View[MaintenanceOut](
+    name=lambda window: window.id or "",
+    columns=(
+        Column("ID", lambda window: window.id or ""),
+        Column("STATUS", lambda window: window.status.value if window.status else "not planned yet"),
+        Column("START", lambda window: minute(window.start)),
+        Column("END", lambda window: minute(window.end)),
+        Column("GPUS", places),
+        Column("REASON", lambda window: window.reason),
+        Column("BY", lambda window: window.created_by),
+    ),
+    empty="No maintenance is planned.",
+)
+
+AFFECTED = View[AffectedOut](
+    name=lambda one: one.id,
+    columns=(
+        Column("ID", lambda one: one.id),
+        Column("USER", lambda one: one.user),
+        Column("WHAT BECOMES OF IT", becomes),
+        Column("ENDS", lambda one: local_time(one.ends_at)),
+    ),
+    empty="It affects nobody.",
+)
+
+TARGET = View[NoticeTargetOut](
+    name=lambda target: target.id,
+    columns=(
+        Column("ID", lambda target: target.id),
+        Column("CHANNEL", lambda target: target.channel.value),
+        Column("ADDRESS", lambda target: target.address),
+        Column("STATUS", lambda target: target.status.value),
+        Column("NAME", lambda target: target.name or ""),
+        Column("LAST DELIVERED", lambda target: local_time(target.delivered_at)),
+        Column("LAST FAILURE", lambda target: target.failure or ""),
+        Column("USER", lambda target: target.user, wide=True),
+    ),
+    empty="You are told nowhere. Add a place: gpu-dev notify add email you@example.org",
+)

@@ -1,0 +1,142 @@
+"""`gpu-dev explain`: why a job is as it is, and what would help. Pure: it reads the job and the cards, and says."""
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from gpu_dev.display.output import local_time
+from gpu_dev.display.views import TypeSummary, placed, wanted_gpus
+from reservation_core.contracts.base import Wire
+from reservation_core.contracts.jobs import Job
+from reservation_core.domain.model import JobStatus, ReasonCode
+
+
+class JobExplanation(Wire):
+    """What `explain` says, for programs: the job, one sentence each for what is so, and for what would help."""
+
+    job: Job
+    facts: list[str]
+    what_would_help: list[str]
+
+
+def explain(job: Job, types: Sequence[TypeSummary]) -> JobExplanation:
+    """Say why a job is as it is, given the cards counted by type."""
+    return JobExplanation(job=job, facts=_facts(job), what_would_help=_help(job, types))
+
+
+def as_text(explanation: JobExplanation) -> str:
+    """The explanation for people; ends with a line break."""
+    lines = [*explanation.facts]
+    if explanation.what_would_help:
+        lines += ["", "What would help:", *(f"  - {line}" for line in explanation.what_would_help)]
+    return "\n".join(lines) + "\n"
+
+
+def _facts(job: Job) -> list[str]:
+    named = f"{job.id} ({job.name})" if job.name else job.id
+    whose = f" for project {job.project}" if job.project else ""
+    where = f" of booking {job.booking_id}" if job.booking_id else ""
+    facts = [
+        f"{named} is {job.status.value}: {job.reason.detail} [{job.reason.code.value}]",
+        f"It asks for {wanted_gpus(job.gpus, job.gpu_type, job.nodes)}{where}{whose}.",
+    ]
+    if job.status is JobStatus.QUEUED:
+        place = "waiting for its place" if job.queue_position is None else str(job.queue_position)
+        start = local_time(job.estimated_start_at) or "not known yet"
+        facts += [f"Place in line: {place}.", f"Estimated start: {start}."]
+    if job.allocations:
+        facts.append(f"Its GPUs: {placed(job.allocations)}.")
+    if job.status is JobStatus.RUNNING:
+        facts.append(f"It ends by {local_time(job.ends_at)} at the latest.")
+    if job.exit_code is not None:
+        facts.append(f"Its exit code: {job.exit_code}.")
+    return facts
+
+
+def _help(job: Job, types: Sequence[TypeSummary]) -> list[str]:  # noqa: C901 - one case a code, nothing nested
+    code = job.reason.code
+    match code:
+        case ReasonCode.SUBMITTED:
+            return [f"Nothing is needed: it is about to be planned. Ask again soon: gpu-dev explain {job.id}"]
+        case ReasonCode.WAITING_FOR_GPUS | ReasonCode.BEHIND_IN_LINE:
+            return _while_full(job, types)
+        case ReasonCode.NO_SUCH_TYPE:
+            known = ", ".join(one.gpu_type for one in types) or "none yet (gpu-dev nodes)"
+            return [f"Ask for a type that is here: {known}.", f"Or take it back: gpu-dev cancel {job.id}"]
+        case ReasonCode.LARGER_THAN_ANY_NODE:
+            return [
+                "Ask for fewer --gpus on each of more --nodes, or for another --type (sizes: gpu-dev nodes).",
+                f"Take this one back: gpu-dev cancel {job.id}",
+            ]
+        case ReasonCode.NOT_ENOUGH_NODES:
+            return ["Ask for fewer --nodes; gpu-dev nodes shows those that are here.", f"gpu-dev cancel {job.id}"]
+        case ReasonCode.NODE_UNAVAILABLE:
+            return ["See which node is away and why: gpu-dev nodes. It starts when the node is back."]
+        case ReasonCode.ALLOCATED | ReasonCode.RUNNING:
+            return [
+                f"Its output: gpu-dev logs -f {job.id}",
+                f"More time, before it ends: gpu-dev extend {job.id} --by 1h",
+            ]
+        case ReasonCode.COMPLETED | ReasonCode.COMMAND_FAILED | ReasonCode.KILLED_BY_SIGNAL:
+            return [f"Its output: gpu-dev logs {job.id}"]
+        case ReasonCode.OUT_OF_MEMORY:
+            return [f"Its last words: gpu-dev logs {job.id}", "Submit it again with a smaller batch or more GPUs."]
+        case ReasonCode.CANCELLED_BY_USER | ReasonCode.CANCELLED_BY_ADMIN:
+            return [f"Who and when: gpu-dev events {job.id}"]
+        case ReasonCode.DURATION_REACHED:
+            return ["Submit it again with a longer --for, or extend it in time: gpu-dev extend ID --by 1h"]
+        case ReasonCode.REQUEUED:
+            return [f"It is tried again on other GPUs; what happened: gpu-dev events {job.id}"]
+        case ReasonCode.IMAGE_PULL_FAILED:
+            return ["Check the image's name and tag, and that the cluster may pull it; then submit the job again."]
+        case (
+            ReasonCode.START_FAILED
+            | ReasonCode.START_TIMEOUT
+            | ReasonCode.UNSCHEDULABLE
+            | ReasonCode.POD_LOST
+            | ReasonCode.POD_DELETED
+            | ReasonCode.EVICTED
+            | ReasonCode.NODE_LOST
+            | ReasonCode.MAINTENANCE
+        ):
+            return [
+                f"What happened: gpu-dev events {job.id}",
+                "Submit it again; if it fails so again, ask an administrator.",
+            ]
+        case ReasonCode.QUOTA_REACHED:
+            others = f"or others for {job.project} " if job.project else ""
+            return [
+                f"It starts when others of yours {others}have ended: gpu-dev list shows yours.",
+                f"Don't need it any more? gpu-dev cancel {job.id}",
+            ]
+        case ReasonCode.BOOKING_OVER:
+            return ["Book more time (gpu-dev book create), or submit it without a booking."]
+        case _:
+            assert_never(code)
+
+
+def _while_full(job: Job, types: Sequence[TypeSummary]) -> list[str]:
+    """Advice for a job that waits its turn: another type, fewer cards, or a gap that it fits into."""
+    if job.booking_id is not None:
+        # It gets no cards but the booking's, whatever is free beside them.
+        return [
+            f"When the booking is, and what runs in it: gpu-dev book show {job.booking_id}",
+            "Fewer --gpus or a shorter --for may fit beside what runs in it.",
+        ]
+    advice = []
+    for one in types:
+        if one.gpu_type != job.gpu_type and job.gpu_type is not None and job.nodes == 1:
+            if one.most_free_on_one_node >= job.gpus:
+                advice.append(
+                    f"{one.most_free_on_one_node} {one.gpu_type} are free on one node now: --type {one.gpu_type}"
+                )
+        elif one.gpu_type == job.gpu_type or job.gpu_type is None:
+            if 0 < one.most_free_on_one_node < job.gpus:
+                count = one.most_free_on_one_node
+                advice.append(
+                    f"{count} {one.gpu_type} {'is' if count == 1 else 'are'} free on one node now: --gpus {count}"
+                )
+            if one.next_free_at is not None:
+                advice.append(f"The next {one.gpu_type} becomes free about {local_time(one.next_free_at)}.")
+    advice.append("A shorter --for may fit into a gap before the jobs ahead start.")
+    advice.append("Who else waits: gpu-dev queue")
+    return advice

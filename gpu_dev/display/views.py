@@ -1,0 +1,322 @@
+"""What each kind of thing looks like in a table."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from itertools import groupby
+
+from pydantic import BaseModel
+
+from gpu_dev.display.output import Column, View, local_time, memory
+from gpu_dev.inputs.durations import format_duration
+from reservation_core.contracts.base import (
+    Time,
+)
+from reservation_core.contracts.dead_letters import (
+    DeadLetterOut,
+)
+from reservation_core.contracts.jobs import (
+    AllocationOut,
+    Job,
+    JobEvent,
+    QueueEntry,
+)
+from reservation_core.contracts.nodes import (
+    GpuOut,
+    Holder,
+    NodeOut,
+    UnknownPodOut,
+)
+from reservation_core.contracts.tokens import TokenBudgetOut, TokenOut
+from reservation_core.contracts.users import (
+    BelongingOut,
+    UserOut,
+)
+from reservation_core.domain.model import GpuState, JobStatus
+from reservation_core.domain.people.token_scopes import TokenScope
+
+
+class TypeSummary(BaseModel):
+    """The cards of one type counted; `next_free_at` is null when one is free now or no time is known."""
+
+    gpu_type: str
+    total: int
+    free: int
+    held: int
+    unusable: int
+    most_free_on_one_node: int
+    next_free_at: Time | None
+
+
+def summarise(cards: Iterable[GpuOut]) -> list[TypeSummary]:
+    """Count cards by type, in the order of the types' names."""
+    by_type = groupby(sorted(cards, key=lambda card: (card.gpu_type, card.node)), key=lambda card: card.gpu_type)
+    return [_summary(gpu_type, list(group)) for gpu_type, group in by_type]
+
+
+def _summary(gpu_type: str, cards: list[GpuOut]) -> TypeSummary:
+    free = [card for card in cards if card.state is GpuState.FREE]
+    held = sum(card.state is GpuState.HELD for card in cards)
+    coming = [card.free_at for card in cards if card.state is GpuState.HELD and card.free_at is not None]
+    per_node = [sum(1 for _ in group) for _, group in groupby(free, key=lambda card: card.node)]
+    return TypeSummary(
+        gpu_type=gpu_type,
+        total=len(cards),
+        free=len(free),
+        held=held,
+        unusable=len(cards) - len(free) - held,
+        most_free_on_one_node=max(per_node, default=0),
+        next_free_at=None if free else min(coming, default=None),
+    )
+
+
+def wanted_gpus(gpus: int, gpu_type: str | None, nodes: int) -> str:
+    """A request in words: `2 h100`, `4 x 8 h100` (nodes x cards), `1 any`."""
+    cards = f"{gpus} {gpu_type or 'any'}"
+    return cards if nodes == 1 else f"{nodes} x {cards}"
+
+
+def placed(allocations: Iterable[AllocationOut]) -> str:
+    """Where a job runs: `n1:0,1 n2:4`."""
+    return " ".join(f"{one.node}:{','.join(map(str, one.gpu_indices))}" for one in allocations)
+
+
+def _holder(holder: Holder | None) -> str:
+    match holder:
+        case None:
+            return ""
+        case Holder(id=None):
+            return "yours" if holder.yours else "another user"
+        case _:
+            return f"{holder.id} ({holder.user})"
+
+
+def _until(job: Job) -> datetime | None:
+    """The time that matters next: the estimated start of what waits, the end of everything else."""
+    if job.status is JobStatus.QUEUED:
+        return job.estimated_start_at
+    return job.finished_at or job.ends_at
+
+
+def _number(value: int | None) -> str:
+    return "" if value is None else str(value)
+
+
+JOB = View[Job](
+    name=lambda job: job.id,
+    columns=(
+        Column("ID", lambda job: job.id),
+        Column("NAME", lambda job: job.name or ""),
+        Column("USER", lambda job: job.user),
+        Column("STATUS", lambda job: job.status.value),
+        Column("GPUS", lambda job: wanted_gpus(job.gpus, job.gpu_type, job.nodes)),
+        Column("FOR", lambda job: format_duration(job.duration)),
+        Column("PLACE", lambda job: _number(job.queue_position), right=True),
+        Column("STARTS/ENDS", lambda job: local_time(_until(job))),
+        Column("WHERE", lambda job: placed(job.allocations), wide=True),
+        Column("REASON", lambda job: job.reason.code.value, wide=True),
+        Column("EXIT", lambda job: _number(job.exit_code), wide=True, right=True),
+        Column("PRIORITY", lambda job: str(job.priority), wide=True, right=True),
+        Column("PROJECT", lambda job: job.project or "", wide=True),
+        Column("CREATED", lambda job: local_time(job.created_at), wide=True),
+    ),
+    empty="No jobs. Submit one: gpu-dev run --gpus 1 --for 1h -- python train.py (ended ones: gpu-dev list --all)",
+)
+
+JOB_DETAILS = View[Job](
+    name=lambda job: job.id,
+    columns=(
+        Column("ID", lambda job: job.id),
+        Column("NAME", lambda job: job.name or ""),
+        Column("USER", lambda job: job.user),
+        Column("PROJECT", lambda job: job.project or ""),
+        Column("STATUS", lambda job: job.status.value),
+        Column("REASON", lambda job: f"{job.reason.code.value}: {job.reason.detail}"),
+        Column("GPUS", lambda job: wanted_gpus(job.gpus, job.gpu_type, job.nodes)),
+        Column("FOR", lambda job: format_duration(job.duration)),
+        Column("PRIORITY", lambda job: str(job.priority)),
+        Column("PLACE", lambda job: _number(job.queue_position)),
+        Column("STARTS ABOUT", lambda job: local_time(job.estimated_start_at)),
+        Column("CREATED", lambda job: local_time(job.created_at)),
+        Column("STARTED", lambda job: local_time(job.started_at)),
+        Column("ENDS BY", lambda job: local_time(job.ends_at)),
+        Column("FINISHED", lambda job: local_time(job.finished_at)),
+        Column("EXIT CODE", lambda job: _number(job.exit_code)),
+        Column("WHERE", lambda job: placed(job.allocations)),
+        Column("PODS", lambda job: " ".join(one.pod for one in job.allocations)),
+    ),
+)
+
+GPU_TYPE = View[TypeSummary](
+    name=lambda kind: kind.gpu_type,
+    columns=(
+        Column("TYPE", lambda kind: kind.gpu_type),
+        Column("TOTAL", lambda kind: str(kind.total), right=True),
+        Column("FREE", lambda kind: str(kind.free), right=True),
+        Column("HELD", lambda kind: str(kind.held), right=True),
+        Column("UNUSABLE", lambda kind: str(kind.unusable), right=True),
+        Column("FREE ON ONE NODE", lambda kind: str(kind.most_free_on_one_node), wide=True, right=True),
+        Column("NEXT FREE", lambda kind: "now" if kind.free else local_time(kind.next_free_at) or "not known"),
+    ),
+    empty="The cluster has reported no GPUs yet. See: gpu-dev nodes",
+)
+
+GPU = View[GpuOut](
+    name=lambda card: f"{card.node}:{card.index}",
+    columns=(
+        Column("NODE", lambda card: card.node),
+        Column("GPU", lambda card: str(card.index), right=True),
+        Column("TYPE", lambda card: card.gpu_type),
+        Column("STATE", lambda card: card.state.value),
+        Column("HOLDER", lambda card: _holder(card.holder)),
+        Column("FREE AT", lambda card: local_time(card.free_at)),
+        Column("MEMORY", lambda card: memory(card.memory_bytes), wide=True, right=True),
+        Column("UUID", lambda card: card.uuid or "", wide=True),
+    ),
+    empty=GPU_TYPE.empty,
+)
+
+
+def _takes_new(node: NodeOut) -> bool:
+    """Whether anything new is started there. Kubernetes calls a node schedulable that has fallen silent."""
+    return node.ready and node.schedulable and node.fenced_at is None and node.cordoned_at is None
+
+
+NODE = View[NodeOut](
+    name=lambda node: node.name,
+    columns=(
+        Column("NODE", lambda node: node.name),
+        Column("READY", lambda node: "yes" if node.ready else "no"),
+        Column("SCHEDULABLE", lambda node: "yes" if _takes_new(node) else "no"),
+        Column("TYPES", lambda node: ",".join(node.gpu_types)),
+        Column("GPUS", lambda node: str(node.gpus), right=True),
+        Column("FREE", lambda node: str(node.free), right=True),
+        Column("DETAIL", lambda node: node.detail or ""),
+        Column("NAMED", lambda node: node.logical_name or "", wide=True),
+        Column("ZONE", lambda node: node.zone or "", wide=True),
+        Column("TAINTS", lambda node: ",".join(node.taints), wide=True),
+        Column(
+            "FENCED",
+            lambda node: f"{local_time(node.fenced_at)} by {node.fenced_by}" if node.fenced_at else "",
+            wide=True,
+        ),
+        Column(
+            "CORDONED",
+            lambda node: f"{local_time(node.cordoned_at)} by {node.cordoned_by}" if node.cordoned_at else "",
+            wide=True,
+        ),
+        Column("LAST SEEN", lambda node: local_time(node.last_seen_at), wide=True),
+        Column("LABELS", lambda node: ",".join(f"{k}={v}" for k, v in sorted(node.labels.items())), wide=True),
+    ),
+    empty="The cluster has reported no nodes yet.",
+)
+
+UNKNOWN_POD = View[UnknownPodOut](
+    name=lambda pod: pod.name,
+    columns=(
+        Column("POD", lambda pod: pod.name),
+        Column("NODE", lambda pod: pod.node or ""),
+        Column("GPUS", lambda pod: ",".join(map(str, pod.gpu_indices or ()))),
+        Column("SINCE", lambda pod: local_time(pod.first_seen_at)),
+        Column("ENDED BY", lambda pod: pod.end_requested_by or ""),
+        Column("WHY", lambda pod: pod.detail),
+    ),
+    empty="No unknown pods: the ledger accounts for all of them.",
+)
+
+QUEUE = View[QueueEntry](
+    name=lambda entry: entry.id,
+    columns=(
+        Column("PLACE", lambda entry: _number(entry.queue_position), right=True),
+        Column("ID", lambda entry: entry.id),
+        Column("NAME", lambda entry: entry.name or ""),
+        Column("USER", lambda entry: entry.user),
+        Column("GPUS", lambda entry: wanted_gpus(entry.gpus, entry.gpu_type, entry.nodes)),
+        Column("FOR", lambda entry: format_duration(entry.duration)),
+        Column("WHY", lambda entry: entry.reason.code.value),
+        Column("STARTS ABOUT", lambda entry: local_time(entry.estimated_start_at)),
+        Column("PRIORITY", lambda entry: str(entry.priority), wide=True, right=True),
+        Column("PROJECT", lambda entry: entry.project or "", wide=True),
+        Column("WAITING SINCE", lambda entry: local_time(entry.created_at), wide=True),
+        Column("DETAIL", lambda entry: entry.reason.detail, wide=True),
+    ),
+    empty="No job of yours is waiting.",
+)
+
+DEAD_LETTER = View[DeadLetterOut](
+    name=lambda letter: f"{letter.queue}/{letter.id}",
+    columns=(
+        Column("MESSAGE", lambda letter: f"{letter.queue}/{letter.id}"),
+        Column("READS", lambda letter: str(letter.read_count), right=True),
+        Column("ENQUEUED", lambda letter: local_time(letter.enqueued_at)),
+        Column("ERROR", lambda letter: letter.error),
+        Column("BODY", lambda letter: str(letter.body), wide=True),
+    ),
+    empty="No dead letters: every message could be handled.",
+)
+
+
+def _scopes(scopes: Sequence[TokenScope]) -> str:
+    return "everything" if len(scopes) == len(TokenScope) else " ".join(scopes)
+
+
+def _budget(budget: TokenBudgetOut | None) -> str:
+    """How much of it is used, and until when it is one."""
+    if budget is None:
+        return ""
+    until = "" if budget.until is None else f" until {local_time(budget.until)}"
+    return f"{budget.used_gpu_hours:.10g} of {budget.gpu_hours:.10g} GPU-hours{until}"
+
+
+TOKEN = View[TokenOut](
+    name=lambda token: token.id,
+    columns=(
+        Column("ID", lambda token: token.id),
+        Column("NAME", lambda token: token.name or ""),
+        Column("USER", lambda token: token.user),
+        Column("GOOD FOR", lambda token: _scopes(token.scopes)),
+        Column("BUDGET", lambda token: _budget(token.budget)),
+        Column("CREATED", lambda token: local_time(token.created_at)),
+        Column("EXPIRES", lambda token: local_time(token.expires_at) or "never"),
+        Column("LAST USED", lambda token: local_time(token.last_used_at) or "never"),
+        Column("REVOKED", lambda token: local_time(token.revoked_at)),
+    ),
+    empty="No tokens.",
+)
+
+USER = View[UserOut](
+    name=lambda user: user.name,
+    columns=(
+        Column("NAME", lambda user: user.name),
+        Column("ROLE", lambda user: user.role.value),
+        Column("CREATED", lambda user: local_time(user.created_at)),
+        Column("DISABLED", lambda user: local_time(user.disabled_at)),
+    ),
+    empty="No users.",
+)
+
+LEFT = View[BelongingOut](
+    name=lambda thing: thing.id,
+    columns=(
+        Column("ID", lambda thing: thing.id),
+        Column("NAME", lambda thing: thing.name or ""),
+        Column("STATUS", lambda thing: thing.status.value),
+        Column("STARTS", lambda thing: local_time(thing.starts_at)),
+        Column("ENDS", lambda thing: local_time(thing.ends_at)),
+    ),
+    empty="Nothing.",
+)
+
+EVENT = View[JobEvent](
+    name=lambda event: str(event.id),
+    columns=(
+        Column("EVENT", lambda event: str(event.id), right=True),
+        Column("AT", lambda event: local_time(event.at)),
+        Column("KIND", lambda event: event.kind),
+        Column("BY", lambda event: event.actor),
+        Column("BEFORE", lambda event: event.before or ""),
+        Column("AFTER", lambda event: event.after or ""),
+        Column("REASON", lambda event: event.reason.detail if event.reason else ""),
+        Column("DATA", lambda event: str(event.data) if event.data else "", wide=True),
+    ),
+    empty="No events yet.",
+)

@@ -1,0 +1,165 @@
+"""Which server to talk to, and with which token.
+
+The first of these that says something counts. Server: `--server`, `GPU_DEV_SERVER`, the login file, the server of
+`make up`. Token: `--token-file`, `GPU_DEV_TOKEN`, the login file's entry for that very server, and, for a server on
+this machine only, `$GPU_DEV_HOME/admin-token`. A stored token is never sent to a server it was not stored for.
+"""
+
+import json
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from gpu_dev.errors import NotLoggedInError, UsageError
+from gpu_dev.server.ways import Way, way_of
+
+DEFAULT_LISTEN = "127.0.0.1:8080"
+_LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A server's base URL (no slash at its end) and the token for it.
+
+    `source` says where the token is from, and `way` how to get another.
+    """
+
+    server: str
+    token: str | None = field(default=None, repr=False)
+    source: str = "nowhere"
+    way: Way | None = None
+
+
+def is_loopback(server: str) -> bool:
+    """Whether the server is on this machine."""
+    return (urlsplit(server).hostname or "") in _LOOPBACK
+
+
+def normal_server(text: str) -> str:
+    """A server's URL in its one form. Raises UsageError for what is no http(s) URL, or carries credentials."""
+    url = urlsplit(text if "://" in text else f"http://{text}")
+    if url.scheme not in ("http", "https") or not url.hostname or url.query or url.fragment:
+        raise UsageError(f"{text!r} is not a server's address. Write it as http://host:port or https://host.")
+    if url.username or url.password:
+        raise UsageError("A server's address must not carry a password. Use `gpu-dev login` for the token.")
+    return f"{url.scheme}://{url.netloc.lower()}{url.path.rstrip('/')}"
+
+
+def login_file(environ: Mapping[str, str]) -> Path:
+    """Where `gpu-dev login` keeps tokens: `$XDG_CONFIG_HOME/gpu-dev/login.json`."""
+    base = environ.get("XDG_CONFIG_HOME") or ""
+    # The XDG rules: a relative path there is to be ignored.
+    folder = Path(base) if base.startswith("/") else Path(environ.get("HOME") or Path.home()) / ".config"
+    return folder / "gpu-dev" / "login.json"
+
+
+def resolve(server: str | None, token_file: Path | None, environ: Mapping[str, str]) -> Connection:
+    """Find server and token; the token is None when there is none.
+
+    Raises UsageError for a bad address or token file, NotLoggedInError for a login file that others can read.
+    """
+    logins = _read_logins(login_file(environ))
+    chosen = server or environ.get("GPU_DEV_SERVER") or logins.get("server") or _default_server(environ)
+    url = normal_server(chosen)
+    if token_file is not None:
+        return Connection(url, read_token(token_file), str(token_file))
+    if environ.get("GPU_DEV_TOKEN"):
+        return Connection(url, checked_token(environ["GPU_DEV_TOKEN"], "GPU_DEV_TOKEN"), "GPU_DEV_TOKEN")
+    stored = logins.get("tokens", {}).get(url)
+    if stored:
+        return Connection(url, stored, str(login_file(environ)), way_of(logins.get("ways", {}).get(url)))
+    admin = Path(environ.get("GPU_DEV_HOME") or ".gpu-dev") / "admin-token"
+    if is_loopback(url) and admin.is_file():
+        return Connection(url, read_token(admin), str(admin))
+    return Connection(url, None)
+
+
+def read_token(path: Path) -> str:
+    """The token in a file. Raises UsageError when there is none."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"The token file {path} can't be read: {_cause(error)}") from error
+    return checked_token(text, str(path))
+
+
+def checked_token(text: str, source: str) -> str:
+    """A token without the white space around it. Raises UsageError, without showing it, when it can't be one."""
+    token = text.strip()
+    if not token or not token.isascii() or any(character <= " " for character in token):
+        raise UsageError(f"{source} holds no token: a token is one line of printable characters without spaces.")
+    return token
+
+
+def store_login(path: Path, server: str, token: str, *, way: Way | None = None, current: bool = True) -> None:
+    """Remember a token for a server (file mode 0600) and how it was got.
+
+    With `current` the server is the one to use from now on.
+    """
+    logins = _read_logins(path)
+    tokens = {**logins.get("tokens", {}), server: token}
+    ways = {name: each for name, each in logins.get("ways", {}).items() if name != server}
+    if way is not None:
+        ways[server] = way.remembered()
+    chosen = server if current else logins.get("server")
+    _write_private(path, json.dumps({"server": chosen, "tokens": tokens, "ways": ways}, indent=2) + "\n")
+
+
+def forget_login(path: Path, server: str) -> bool:
+    """Forget a server's token; false when none was stored."""
+    logins = _read_logins(path)
+    tokens = dict(logins.get("tokens", {}))
+    if tokens.pop(server, None) is None:
+        return False
+    ways = {name: each for name, each in logins.get("ways", {}).items() if name != server}
+    current = None if logins.get("server") == server else logins.get("server")
+    _write_private(path, json.dumps({"server": current, "tokens": tokens, "ways": ways}) + "\n")
+    return True
+
+
+def _default_server(environ: Mapping[str, str]) -> str:
+    host, _, port = (environ.get("GPU_DEV_LISTEN") or DEFAULT_LISTEN).rpartition(":")
+    return f"http://{'127.0.0.1' if host in ('0.0.0.0', '', '[::]') else host}:{port}"  # noqa: S104 - it is replaced
+
+
+def _read_logins(path: Path) -> dict[str, Any]:
+    try:
+        with path.open(encoding="utf-8") as file:
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+            if mode & 0o077:
+                raise NotLoggedInError(
+                    f"{path} holds tokens and can be read by others (mode {mode:o}).", next_command=f"chmod 600 {path}"
+                )
+            logins = json.load(file)
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise NotLoggedInError(
+            f"The login file {path} can't be read: {_cause(error)}. Remove it and log in again.",
+            next_command="gpu-dev login",
+        ) from error
+    if not isinstance(logins, dict) or not all(isinstance(logins.get(key, {}), dict) for key in ("tokens", "ways")):
+        raise NotLoggedInError(
+            f"The login file {path} is damaged. Remove it and log in again.", next_command="gpu-dev login"
+        )
+    return logins
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner can read, whole or not at all."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    fresh.unlink(missing_ok=True)
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+    fresh.replace(path)
+
+
+def _cause(error: Exception) -> str:
+    """What went wrong with a file, without anything of what it holds."""
+    return error.strerror or type(error).__name__ if isinstance(error, OSError) else type(error).__name__

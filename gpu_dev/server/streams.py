@@ -1,0 +1,170 @@
+"""A job's events and its log as streams that survive a broken connection.
+
+Events resume by `Last-Event-ID`. A log is always sent from its beginning, so after a reconnection what was seen already
+is left out: by bytes for one pod, by lines of each rank (`[rank] `) for a gang, whose ranks interleave differently
+every time.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+
+import httpx
+from httpx_sse import EventSource
+
+from gpu_dev.errors import ApiError
+from gpu_dev.server.exchange import PATIENT_S, Exchange, read_answer
+from reservation_core.contracts.jobs import Job, JobEvent
+from reservation_core.domain.model import FINAL_STATUSES
+
+EVENT_SILENCE_S = 45.0
+"""The server says something on an event stream every 15 s; three times that means the connection is dead."""
+_RANK = re.compile(rb"\[(\d+)\] ")
+_FINAL = frozenset(status.value for status in FINAL_STATUSES)
+_SERVER_ERROR = 500
+_TEXT = {"Accept": "text/plain, application/problem+json"}
+
+
+class Patience:
+    """Pauses between reconnections: they grow while nothing arrives, and start anew when something does."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+        self._failures = 0
+
+    def reward(self) -> None:
+        """Something arrived."""
+        self._failures = 0
+
+    def spend(self, error: Exception | None = None) -> None:
+        """Pause before the next try. Raises UnreachableError when tries run out after errors."""
+        if error is not None and self._failures == len(PATIENT_S):
+            raise self._exchange.unreachable(error) from error
+        self._exchange.sleep(PATIENT_S[min(self._failures, len(PATIENT_S) - 1)])
+        self._failures += 1
+
+
+class ResumableLog:
+    """Remembers how much of a log was passed on, so that reading it again from the start repeats nothing."""
+
+    def __init__(self, pods: int) -> None:
+        self._by_rank = pods > 1
+        self._passed_bytes = 0
+        self._seen_bytes = 0
+        self._passed_lines: dict[bytes, int] = {}
+        self._seen_lines: dict[bytes, int] = {}
+        self._partial = b""
+
+    def restart(self) -> None:
+        """The log is about to be sent from its beginning again."""
+        self._seen_bytes = 0
+        self._seen_lines = {}
+        self._partial = b""
+
+    def feed(self, chunk: bytes) -> bytes:
+        """The part of the chunk that was not passed on before."""
+        if self._by_rank:
+            *lines, self._partial = (self._partial + chunk).split(b"\n")
+            return b"".join(self._new_line(line + b"\n") for line in lines)
+        skip = min(max(self._passed_bytes - self._seen_bytes, 0), len(chunk))
+        self._seen_bytes += len(chunk)
+        self._passed_bytes = max(self._passed_bytes, self._seen_bytes)
+        return chunk[skip:]
+
+    def finish(self) -> bytes:
+        """What is left when the log has ended: a last line without its end."""
+        rest, self._partial = self._partial, b""
+        return self._new_line(rest) if rest else b""
+
+    def _new_line(self, line: bytes) -> bytes:
+        match = _RANK.match(line)
+        rank = match[1] if match else b""
+        seen = self._seen_lines[rank] = self._seen_lines.get(rank, 0) + 1
+        if seen <= self._passed_lines.get(rank, 0):
+            return b""
+        self._passed_lines[rank] = seen
+        return line
+
+
+def follow_log(exchange: Exchange, path: str, job: Callable[[], Job], log: ResumableLog) -> Iterator[bytes]:
+    """A job's output until the job has ended and all of it was read, over any number of connections.
+
+    `log` may have been used before: reading then goes on where it stopped.
+    """
+    patience = Patience(exchange)
+    while True:
+        log.restart()
+        broken: Exception | None = None
+        try:
+            with exchange.stream(
+                f"{path}/logs", params={"follow": "true"}, headers={"Accept": "text/plain"}
+            ) as response:
+                for chunk in response.iter_bytes():
+                    fresh = log.feed(chunk)
+                    if fresh:
+                        patience.reward()
+                        yield fresh
+        except httpx.TransportError as error:
+            broken = error
+        except ApiError as error:
+            if error.problem.status < _SERVER_ERROR:
+                raise
+            broken = error
+        # An orderly end is the log's end only when the job has ended: a server that shuts down ends streams as well.
+        if broken is None and job().status in FINAL_STATUSES:
+            yield log.finish()
+            return
+        patience.spend(broken)
+
+
+def read_log(exchange: Exchange, path: str) -> Iterator[bytes]:
+    """What a job has printed so far. Raises UnreachableError when the connection breaks in the middle."""
+    try:
+        with exchange.stream(f"{path}/logs", params={"follow": "false"}, headers=_TEXT) as response:
+            yield from response.iter_bytes()
+    except httpx.TransportError as error:
+        raise exchange.unreachable(error) from error
+
+
+def follow_events(exchange: Exchange, path: str, job: Callable[[], Job], after: int) -> Iterator[JobEvent]:
+    """A job's events after the id `after`, until its last one, over any number of connections, none twice."""
+    patience = Patience(exchange)
+    while True:
+        broken: Exception | None = None
+        # As with the log: a stream that ends although the job had ended before it was opened was complete.
+        ended = job().status in FINAL_STATUSES
+        try:
+            for event in _events(exchange, path, after, EVENT_SILENCE_S):
+                if event.id <= after:
+                    continue
+                after = event.id
+                patience.reward()
+                yield event
+                if event.after in _FINAL:
+                    return
+        except httpx.TransportError as error:
+            broken = error
+        except ApiError as error:
+            if error.problem.status < _SERVER_ERROR:
+                raise
+            broken = error
+        if broken is None and ended:
+            return
+        patience.spend(broken)
+
+
+def read_events(exchange: Exchange, path: str, after: int, quiet_s: float) -> Iterator[JobEvent]:
+    """The events so far: the stream's beginning, until it says nothing for `quiet_s` seconds."""
+    try:
+        yield from _events(exchange, path, after, quiet_s)
+    except httpx.ReadTimeout:
+        return
+    except httpx.TransportError as error:
+        raise exchange.unreachable(error) from error
+
+
+def _events(exchange: Exchange, path: str, after: int, silence_s: float) -> Iterator[JobEvent]:
+    headers = {"Accept": "text/event-stream", "Cache-Control": "no-store", "Last-Event-ID": str(after)}
+    with exchange.stream(f"{path}/events", headers=headers, silence_s=silence_s) as response:
+        for message in EventSource(response).iter_sse():
+            if message.data:
+                yield read_answer(JobEvent, message.data)

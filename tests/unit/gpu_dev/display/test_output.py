@@ -1,0 +1,186 @@
+"""How answers look in each format."""
+
+import json
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import yaml
+
+from gpu_dev.display.output import Format, as_json, show_list, show_one
+from gpu_dev.display.views import GPU_TYPE, JOB, JOB_DETAILS, NODE, summarise
+from gpu_dev.terminal import ProgramOutput, put, say
+from reservation_core.contracts.nodes import GpuOut, NodeOut
+from tests.unit.gpu_dev.examples import NOON, a_job
+
+
+@pytest.fixture
+def in_tokyo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("in_tokyo")
+def test_a_table_has_local_times_and_short_durations() -> None:
+    header, row = show_list([a_job()], JOB, Format.TABLE).splitlines()
+    assert header.split() == ["ID", "NAME", "USER", "STATUS", "GPUS", "FOR", "PLACE", "STARTS/ENDS"]
+    assert row.split() == ["job-7f3k9q2m", "train", "alice", "queued", "2", "h100", "4h", "3", "2026-03-01", "22:00:00"]
+
+
+def test_wide_has_more_columns() -> None:
+    header = show_list([a_job()], JOB, Format.WIDE).splitlines()[0]
+    assert header.split()[-6:] == ["WHERE", "REASON", "EXIT", "PRIORITY", "PROJECT", "CREATED"]
+
+
+@pytest.mark.usefixtures("in_tokyo")
+def test_json_is_the_wire_in_utc() -> None:
+    read = json.loads(show_list([a_job()], JOB, Format.JSON))
+    assert read["next_cursor"] is None
+    [job] = read["items"]
+    assert (job["estimated_start_at"], job["duration"]) == ("2026-03-01T13:00:00.000Z", "PT4H")
+
+
+def test_yaml_says_the_same_as_json() -> None:
+    one = a_job(name="ünï: - x")
+    assert yaml.safe_load(show_one(one, JOB, Format.YAML)) == json.loads(show_one(one, JOB, Format.JSON))
+
+
+def test_name_is_ids_alone() -> None:
+    assert show_list([a_job(), a_job(id="job-00000000")], JOB, Format.NAME) == "job-7f3k9q2m\njob-00000000\n"
+    assert show_list([], JOB, Format.NAME) == ""
+
+
+def test_an_empty_table_says_what_to_do() -> None:
+    assert "gpu-dev run" in show_list([], JOB, Format.TABLE)
+
+
+@pytest.mark.parametrize("form", [Format.TABLE, Format.WIDE])
+def test_names_cannot_steer_the_terminal(form: Format) -> None:
+    evil = a_job(name="\x1b[2J\x07gone\r\n[bold]x[/bold]\u202e")
+    for shown in (show_list([evil], JOB, form), show_one(evil, JOB_DETAILS, form)):
+        assert not set(shown) & {"\x1b", "\x07", "\r", "\u202e"}
+        assert r"\x1b[2J\x07gone\r\n[bold]x[/bold]" in shown
+
+
+def test_a_long_cell_is_never_cut_or_wrapped() -> None:
+    name = "n" * 500
+    assert name in show_list([a_job(name=name)], JOB, Format.TABLE)
+
+
+def test_no_colour_off_a_terminal() -> None:
+    assert "\x1b" not in show_list([a_job(status="running")], JOB, Format.TABLE)
+
+
+@pytest.mark.parametrize(("no_color", "coloured"), [("", True), ("1", False)])
+def test_colour_on_a_terminal_unless_it_is_not_wanted(
+    monkeypatch: pytest.MonkeyPatch, no_color: str, coloured: bool
+) -> None:
+    monkeypatch.setenv("NO_COLOR", no_color)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert ("\x1b[32m" in show_list([a_job(status="running")], JOB, Format.TABLE)) is coloured
+
+
+def a_card(node: str, index: int, state: str, free_in_h: int | None = None, kind: str = "h100") -> GpuOut:
+    free_at = None if free_in_h is None else NOON + timedelta(hours=free_in_h)
+    holder = {"id": None, "user": None, "yours": False} if state == "held" else None
+    return GpuOut.model_validate(
+        {
+            "node": node,
+            "index": index,
+            "uuid": None,
+            "gpu_type": kind,
+            "memory_bytes": None,
+            "state": state,
+            "holder": holder,
+            "free_at": free_at,
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("node", "said"),
+    [
+        ({}, "yes"),
+        ({"ready": False}, "no"),
+        ({"schedulable": False}, "no"),
+        ({"fenced_at": NOON}, "no"),
+        ({"cordoned_at": NOON}, "no"),
+    ],
+    ids=["well", "silent", "unschedulable", "fenced", "cordoned"],
+)
+def test_a_node_is_schedulable_where_something_new_would_be_started(node: dict[str, Any], said: str) -> None:
+    whole = {"name": "node1", "ready": True, "schedulable": True, "detail": None, "gpu_types": [], "gpus": 0, "free": 0}
+    found = NodeOut.model_validate(whole | {"last_seen_at": NOON, "labels": {}} | node)
+    header, row = (line.split() for line in show_list([found], NODE, Format.TABLE).splitlines())
+    assert row[header.index("SCHEDULABLE")] == said
+
+
+def test_cards_are_counted_by_type_with_the_next_free_time() -> None:
+    cards = [
+        a_card("n1", 0, "held", 3),
+        a_card("n1", 1, "held", 2),
+        a_card("n2", 0, "lost", 1),
+        a_card("n1", 2, "free", kind="t4"),
+        a_card("n2", 3, "free", kind="t4"),
+        a_card("n2", 4, "free", kind="t4"),
+    ]
+    h100, t4 = summarise(cards)
+    assert (h100.total, h100.free, h100.held, h100.unusable) == (3, 0, 2, 1)
+    # The lost card's time means nothing: it will not be free then.
+    assert h100.next_free_at == NOON + timedelta(hours=2)
+    assert (t4.free, t4.most_free_on_one_node, t4.next_free_at) == (3, 2, None)
+    assert "now" in show_list([t4], GPU_TYPE, Format.TABLE)
+
+
+EVIL = "\x1b[31mred\x9b2J\u202eback\x7f"
+
+
+def test_what_others_wrote_steers_no_terminal_wherever_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
+    """Sentences around it, tables behind it, JSON and YAML: only what we made ourselves may steer."""
+    put(f"{EVIL}\n")
+    put(show_list([a_job(name=EVIL)], JOB, Format.TABLE) + f"{EVIL}\n")
+    put(as_json({"name": EVIL}))
+    for form in Format:
+        put(show_list([a_job(name=EVIL)], JOB, form))
+        put(show_one(a_job(name=EVIL), JOB, form))
+    say(EVIL)
+    told = capsys.readouterr()
+    for text in (told.out, told.err):
+        assert not set(text) & {"\x1b", "\x9b", "\u202e", "\x7f"}
+        assert "back" in text
+
+
+def test_what_programs_read_is_what_was_written() -> None:
+    [job] = json.loads(show_list([a_job(name=EVIL)], JOB, Format.JSON))["items"]
+    assert job["name"] == EVIL
+    [job] = yaml.safe_load(show_list([a_job(name=EVIL)], JOB, Format.YAML))["items"]
+    assert job["name"] == EVIL
+    assert json.loads(as_json({EVIL: "ü 😀"})) == {EVIL: "ü 😀"}
+    assert "ü 😀" in as_json({"name": "ü 😀"})
+
+
+@pytest.mark.parametrize(
+    ("printed", "shown"),
+    [
+        (b"50%\r100%\n", b"50%\r100%\n"),
+        (b"\x1b[31mred\x1b[0m \x1b[2A\x1b[K\x1b[?25l", b"\x1b[31mred\x1b[0m \x1b[2A\x1b[K\x1b[?25l"),
+        (b"\x1b]0;title\x07", rb"\x1b]0;title\x07"),
+        (b"\x1b]52;c;ZXZpbA==\x1b\\", b"\\x1b]52;c;ZXZpbA==\\x1b\\"),
+        (b"\x1b[6n\x1b[c\x1bP+q\x1b\\", b"\\x1b[6n\\x1b[c\\x1bP+q\\x1b\\"),
+        (b"\x00\x7f\xc2\x9b31m", rb"\x00\x7f\x9b31m"),
+        ("gr\u00fc\u00dfe \u4e2d".encode(), "gr\u00fc\u00dfe \u4e2d".encode()),
+        (b"\xff\xfe not text", b"\xff\xfe not text"),
+        (b"the end \x1b[", b"the end \\x1b["),
+    ],
+)
+def test_what_a_program_printed_draws_and_steers_nothing(printed: bytes, shown: bytes) -> None:
+    for size in (1, 2, 3, 1000):
+        output = ProgramOutput()
+        chunks = [printed[at : at + size] for at in range(0, len(printed), size)]
+        assert b"".join([*map(output.take, chunks), output.rest()]) == shown

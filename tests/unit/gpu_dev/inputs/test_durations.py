@@ -1,0 +1,69 @@
+"""The grammar of durations."""
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpu_dev.errors import UsageError
+from gpu_dev.inputs.durations import format_duration, parse_duration
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("45s", 45),
+        ("90m", 5400),
+        ("4h", 14_400),
+        ("1h30m", 5400),
+        ("2d", 172_800),
+        ("1w", 604_800),
+        ("1d2h3m4s", 93_784),
+        (" 4H ", 14_400),
+        ("PT4H", 14_400),
+        ("pt90m", 5400),
+        ("P1DT1H", 90_000),
+        ("90d", 7_776_000),
+    ],
+)
+def test_reads(text: str, seconds: int) -> None:
+    assert parse_duration(text) == timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " ",
+        "4",
+        "h",
+        "-4h",
+        "4x",
+        "4h4h",
+        "30m1h",
+        "1.5h",
+        "4 h",
+        "0s",
+        "PT0S",
+        "-PT4H",
+        "91d",
+        "9999999999d",
+        "P",
+        "PT",
+        "PT0.5S",
+        "999999999w",
+        "٤h",
+        "4h\n5m",
+        "inf",
+        "P1Y9999M",
+    ],
+)
+def test_refuses_and_says_how_to_write_it(text: str) -> None:
+    with pytest.raises(UsageError, match="Write it as"):
+        parse_duration(text)
+
+
+@given(st.integers(1, 90 * 86_400))
+def test_what_is_shown_reads_back(seconds: int) -> None:
+    assert parse_duration(format_duration(timedelta(seconds=seconds))) == timedelta(seconds=seconds)

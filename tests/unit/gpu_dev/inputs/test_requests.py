@@ -1,0 +1,81 @@
+"""From words on the command line to a request."""
+
+import io
+from pathlib import Path
+
+import pytest
+
+from gpu_dev.commands.gpus.queue import DeadLetterQueueName, read_message
+from gpu_dev.errors import UsageError
+from gpu_dev.inputs.asking import needed_duration, needed_gpus, read_gpus
+from gpu_dev.inputs.requests import checked, read_env, read_submit, read_working_dir
+from reservation_core.contracts.jobs import JobSubmit
+
+
+def test_complaints_name_the_options_and_not_the_values() -> None:
+    fields = {"gpus": 65, "duration": 60, "gpu_type": "H 100", "workload": {"env": {"GPU_DEV_X": "s3cret"}}}
+    with pytest.raises(UsageError) as caught:
+        checked(JobSubmit, fields)
+    for option in ("--gpus", "--type", "--env"):
+        assert option in caught.value.detail
+    assert "s3cret" not in caught.value.detail
+
+
+def test_env_takes_values_from_here_or_from_the_option() -> None:
+    assert read_env(["A=1=2", "B=", "HF_TOKEN"], {"HF_TOKEN": "hf"}) == {"A": "1=2", "B": "", "HF_TOKEN": "hf"}
+    with pytest.raises(UsageError, match="no such variable"):
+        read_env(["MISSING"], {})
+
+
+def test_a_working_dir_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert read_working_dir(".") == str(tmp_path)
+    assert read_working_dir("/data/../x") == "/x"
+    assert read_working_dir(None) is None
+
+
+def test_a_request_from_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "job.json"
+    path.write_text('{"gpus": 2, "duration": "PT4H", "workload": {"command": ["true"]}}')
+    assert read_submit(str(path)).gpus == 2
+    path.write_text('{"gpus": "2"}')
+    with pytest.raises(UsageError, match="--gpus"):
+        read_submit(str(path))
+    with pytest.raises(UsageError, match="can't be read"):
+        read_submit(str(tmp_path / "none"))
+
+
+def test_where_nobody_can_be_asked_the_command_to_use_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpu_dev.inputs.asking.can_ask", lambda: False)
+    for ask in (needed_gpus, needed_duration):
+        with pytest.raises(UsageError) as caught:
+            ask(None, "gpu-dev run --gpus 1 --for 1h -- x")
+        assert caught.value.next_command == "gpu-dev run --gpus 1 --for 1h -- x"
+
+
+def test_at_a_terminal_it_asks_until_it_understands(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("gpu_dev.inputs.asking.can_ask", lambda: True)
+    monkeypatch.setattr("sys.stdin", io.StringIO("many\n0\n2\n"))
+    assert needed_gpus(None, "") == 2
+    with pytest.raises(UsageError, match="--gpus is missing"):
+        needed_gpus(None, "")
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("text", ["0", "65", "-1", "1.5", "²", ""])
+def test_numbers_of_gpus(text: str) -> None:
+    with pytest.raises(UsageError):
+        read_gpus(text)
+
+
+def test_dead_letters_are_named_as_they_are_shown() -> None:
+    assert read_message("gpu_jobs/12", None) == (DeadLetterQueueName.GPU_JOBS, 12)
+    assert read_message("pod_operations_dlq/3", None) == (DeadLetterQueueName.POD_OPERATIONS, 3)
+    assert read_message("7", DeadLetterQueueName.GPU_JOBS) == (DeadLetterQueueName.GPU_JOBS, 7)
+    for wrong in ("7", "x/7", "gpu_jobs/x", "gpu_jobs/-1", ""):
+        with pytest.raises(UsageError):
+            read_message(wrong, None)
+    with pytest.raises(UsageError):
+        read_message("gpu_jobs/1", DeadLetterQueueName.POD_OPERATIONS)

@@ -1,0 +1,67 @@
+"""Times as people type them."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from gpu_dev.errors import UsageError
+from gpu_dev.inputs import times
+from gpu_dev.inputs.times import parse_instant, parse_time, zone_name
+
+STOCKHOLM = "Europe/Stockholm"
+# A Saturday, 12:30 in Stockholm.
+NOW = datetime(2026, 11, 21, 11, 30, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("typed", "sent"),
+    [
+        ("2030-01-31 09:00", "2030-01-31T09:00"),
+        ("2030-01-31T9:05", "2030-01-31T09:05"),
+        ("2030-01-31", "2030-01-31T00:00"),
+        ("13:00", "2026-11-21T13:00"),
+        ("9:00", "2026-11-22T09:00"),
+        ("today 9:00", "2026-11-21T09:00"),
+        ("Tomorrow  09:00", "2026-11-22T09:00"),
+        ("sat 12:30", "2026-11-21T12:30"),
+        ("sat 12:00", "2026-11-28T12:00"),
+        ("mon 14:30", "2026-11-23T14:30"),
+        ("wednesday", "2026-11-25T00:00"),
+        ("now", "2026-11-21T12:30+01:00"),
+        ("in 2h", "2026-11-21T14:30+01:00"),
+        ("2030-01-31T09:00Z", "2030-01-31T09:00Z"),
+        ("2030-01-31 09:00+02:00", "2030-01-31T09:00+02:00"),
+    ],
+)
+def test_what_is_typed_is_sent_local_to_the_zone(typed: str, sent: str) -> None:
+    assert parse_time(typed, NOW, STOCKHOLM) == sent
+
+
+@pytest.mark.parametrize(
+    "typed", ["", "soon", "25:00", "12:60", "2030-02-30", "t 09:00", "tu-we 9:00", "in a while", "09.00", "2030-1-1"]
+)
+def test_what_is_no_time_is_said_so(typed: str) -> None:
+    with pytest.raises(UsageError):
+        parse_time(typed, NOW, STOCKHOLM)
+
+
+def test_an_instant_has_the_zone_s_offset_on_its_own_day() -> None:
+    assert parse_instant("2030-07-01 09:00", NOW, STOCKHOLM) == datetime(2030, 7, 1, 9, tzinfo=ZoneInfo(STOCKHOLM))
+    assert parse_instant("2030-07-01T09:00Z", NOW, STOCKHOLM) == datetime(2030, 7, 1, 9, tzinfo=UTC)
+
+
+def test_the_machine_s_zone_is_found_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TZ", ":Asia/Tokyo")
+    assert zone_name(None) == "Asia/Tokyo"
+    assert zone_name(STOCKHOLM) == STOCKHOLM
+    monkeypatch.setenv("TZ", "EST5EDT4,M3.2.0,M11.1.0")
+    assert zone_name(None) is None
+    monkeypatch.delenv("TZ")
+    link = tmp_path / "localtime"
+    link.symlink_to("/usr/share/zoneinfo/Europe/Stockholm")
+    monkeypatch.setattr(times, "_LOCALTIME", link)
+    assert zone_name(None) == STOCKHOLM
+    with pytest.raises(UsageError, match="no time zone"):
+        zone_name("Mars/Olympus")

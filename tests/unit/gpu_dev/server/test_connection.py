@@ -1,0 +1,116 @@
+"""Where the server's address and the token come from, and where the token never goes."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from gpu_dev.errors import NotLoggedInError, UsageError
+from gpu_dev.server.connection import forget_login, login_file, resolve, store_login
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    """An environment of its own, with nothing set up."""
+    return {"XDG_CONFIG_HOME": str(tmp_path / "config"), "GPU_DEV_HOME": str(tmp_path / "home")}
+
+
+def test_without_anything_it_is_this_machine_without_a_token(environ: dict[str, str]) -> None:
+    found = resolve(None, None, environ)
+    assert (found.server, found.token) == ("http://127.0.0.1:8080", None)
+
+
+def test_right_after_make_up_the_admin_token_is_found(environ: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "admin-token").write_text("admin-secret\n")
+    assert resolve(None, None, environ).token == "admin-secret"
+    assert resolve("http://localhost:9999", None, environ).token == "admin-secret"
+
+
+def test_the_admin_token_never_leaves_this_machine(environ: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "admin-token").write_text("admin-secret\n")
+    for far in ("https://gpus.example", "http://127.0.0.1.example:8080", "http://localhost.example"):
+        assert resolve(far, None, environ).token is None
+
+
+def test_a_stored_token_goes_to_its_own_server_only(environ: dict[str, str]) -> None:
+    store_login(login_file(environ), "https://gpus.example", "alices-secret")
+    assert resolve(None, None, environ).server == "https://gpus.example"
+    assert resolve(None, None, environ).token == "alices-secret"
+    assert resolve("https://GPUS.example/", None, environ).token == "alices-secret"
+    for other in ("https://evil.example", "http://gpus.example", "https://gpus.example:8443"):
+        assert resolve(other, None, environ).token is None
+
+
+def test_what_is_said_now_counts_more_than_what_was_stored(environ: dict[str, str], tmp_path: Path) -> None:
+    store_login(login_file(environ), "https://gpus.example", "stored")
+    environ["GPU_DEV_TOKEN"] = "from-environment"
+    assert resolve(None, None, environ).token == "from-environment"
+    (tmp_path / "token").write_text("from-file")
+    assert resolve(None, tmp_path / "token", environ).token == "from-file"
+    environ["GPU_DEV_SERVER"] = "http://there:1"
+    assert resolve(None, None, environ).server == "http://there:1"
+    assert resolve("here:2", None, environ).server == "http://here:2"
+
+
+def test_the_login_file_is_private_from_its_first_byte(environ: dict[str, str]) -> None:
+    path = login_file(environ)
+    before = os.umask(0)
+    try:
+        store_login(path, "https://gpus.example", "secret")
+        store_login(path, "https://other.example", "secret-2")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert [one.name for one in path.parent.iterdir()] == [path.name]
+
+
+def test_a_login_file_that_others_can_read_is_not_used(environ: dict[str, str]) -> None:
+    path = login_file(environ)
+    store_login(path, "https://gpus.example", "secret")
+    path.chmod(0o644)
+    with pytest.raises(NotLoggedInError) as caught:
+        resolve(None, None, environ)
+    assert caught.value.next_command == f"chmod 600 {path}"
+
+
+def test_a_damaged_login_file_says_what_to_do(environ: dict[str, str]) -> None:
+    path = login_file(environ)
+    store_login(path, "https://gpus.example", "secret")
+    path.write_text("{")
+    with pytest.raises(NotLoggedInError, match="log in again"):
+        resolve(None, None, environ)
+
+
+def test_logging_out_forgets_one_server(environ: dict[str, str]) -> None:
+    path = login_file(environ)
+    store_login(path, "https://a.example", "secret-a")
+    store_login(path, "https://b.example", "secret-b")
+    assert forget_login(path, "https://b.example")
+    assert not forget_login(path, "https://b.example")
+    assert "secret-b" not in path.read_text()
+    assert resolve("https://a.example", None, environ).token == "secret-a"
+    assert resolve(None, None, environ).server == "http://127.0.0.1:8080"
+
+
+@pytest.mark.parametrize("address", ["ftp://x", "http://", "http://u:secret@h", "http://h?q=1", "http://h#f"])
+def test_what_is_no_address_is_refused(address: str, environ: dict[str, str]) -> None:
+    with pytest.raises(UsageError) as caught:
+        resolve(address, None, environ)
+    assert "secret" not in caught.value.detail or "password" in caught.value.detail
+
+
+@pytest.mark.parametrize("content", ["", "two words", "two\nlines", "ctrl\x00"])
+def test_what_is_no_token_is_refused_without_showing_it(content: str, environ: dict[str, str]) -> None:
+    environ["GPU_DEV_TOKEN"] = content or " "
+    with pytest.raises(UsageError, match="GPU_DEV_TOKEN") as caught:
+        resolve(None, None, environ)
+    assert not content or content not in caught.value.detail
+
+
+def test_no_repr_shows_a_token(environ: dict[str, str]) -> None:
+    environ["GPU_DEV_TOKEN"] = "very-secret"
+    assert "very-secret" not in repr(resolve(None, None, environ))

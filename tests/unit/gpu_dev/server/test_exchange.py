@@ -1,0 +1,242 @@
+"""Broken connections, refusals and strange answers."""
+
+from collections.abc import Callable
+
+import httpx
+import pytest
+
+from gpu_dev.client import GpuDevClient
+from gpu_dev.errors import ApiError, ExitCode, NotLoggedInError, UnexpectedAnswerError, UnreachableError
+from gpu_dev.server.connection import Connection
+from gpu_dev.server.exchange import BRIEF_S, PATIENT_S, Exchange
+from reservation_core.contracts.jobs import JobSubmit
+from reservation_core.domain.model import JobStatus
+from tests.unit.gpu_dev.examples import a_client, a_job
+
+REQUEST = JobSubmit.model_validate({"gpus": 1, "duration": 60, "workload": {}})
+
+
+def answer(status: int = 202, **changed: object) -> httpx.Response:
+    return httpx.Response(status, text=a_job(**changed).model_dump_json(), headers={"content-type": "application/json"})
+
+
+def test_every_try_of_a_submit_has_the_same_key_and_another_submit_another() -> None:
+    seen: list[tuple[str, bytes]] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        seen.append((request.headers["idempotency-key"], request.content))
+        if len(seen) < 3:
+            raise httpx.ReadError("the connection broke after the request was sent")
+        return answer()
+
+    client = a_client(handler)
+    client.submit(REQUEST)
+    client.submit(REQUEST)
+    assert len(seen) == 4
+    assert len({seen[0], seen[1], seen[2]}) == 1
+    assert seen[3][0] != seen[0][0]
+
+
+def test_a_server_that_was_never_there_is_given_up_soon() -> None:
+    pauses: list[float] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("refused")
+
+    with pytest.raises(UnreachableError, match="does not answer") as caught:
+        a_client(handler, pauses).job("job-7f3k9q2m")
+    assert pauses == list(BRIEF_S)
+    assert caught.value.exit_code is ExitCode.UNAVAILABLE
+
+
+def test_a_server_that_was_there_is_waited_for() -> None:
+    pauses: list[float] = []
+    answers = iter([answer(200), httpx.ConnectError("refused"), httpx.Response(503, text="starting"), answer(200)])
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        one = next(answers)
+        if isinstance(one, Exception):
+            raise one
+        return one
+
+    client = a_client(handler, pauses)
+    client.job("job-7f3k9q2m")
+    client.job("job-7f3k9q2m")
+    assert pauses == list(PATIENT_S[:2])
+
+
+def test_who_comes_too_often_waits_as_long_as_the_server_says() -> None:
+    pauses: list[float] = []
+    waits = iter(["3", "0", "86400", "Wed, 21 Oct 2026 07:28:00 GMT", None])
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        try:
+            said = next(waits)
+        except StopIteration:
+            return answer(200)
+        return httpx.Response(429, headers={} if said is None else {"Retry-After": said})
+
+    a_client(handler, pauses).job("job-7f3k9q2m")
+    assert pauses == [3.0, PATIENT_S[1], 60.0, *PATIENT_S[3:5]]
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        (400, ExitCode.REFUSED),
+        (401, ExitCode.AUTH),
+        (403, ExitCode.AUTH),
+        (404, ExitCode.NOT_FOUND),
+        (409, ExitCode.REFUSED),
+        (412, ExitCode.REFUSED),
+        (422, ExitCode.REFUSED),
+        (500, ExitCode.UNAVAILABLE),
+    ],
+)
+def test_a_refusal_is_told_at_once_with_the_problem(status: int, code: ExitCode) -> None:
+    calls = 0
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        nonlocal calls
+        calls += 1
+        return httpx.Response(
+            status,
+            json={
+                "type": "urn:x",
+                "title": "No",
+                "status": status,
+                "detail": "Do this.",
+                "from_the_future": 1,
+                "broken_rules": [{"code": "too_many", "detail": "At most 8."}],
+            },
+            headers={"content-type": "application/problem+json"},
+        )
+
+    with pytest.raises(ApiError) as caught:
+        a_client(handler).submit(REQUEST)
+    assert calls == 1
+    assert caught.value.exit_code is code
+    assert caught.value.problem.broken_rules is not None
+    assert caught.value.problem.broken_rules[0].code == "too_many"
+
+
+@pytest.mark.parametrize("content_type", ["text/html", "application/problem+json"])
+def test_a_refusal_without_a_problem_is_still_one(content_type: str) -> None:
+    def handler(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(404, text="<h1>not here</h1>", headers={"content-type": content_type})
+
+    with pytest.raises(ApiError, match="not here") as caught:
+        a_client(handler).job("job-7f3k9q2m")
+    assert caught.value.exit_code is ExitCode.NOT_FOUND
+
+
+def test_fields_of_a_newer_server_are_passed_over() -> None:
+    newer = a_job().model_dump(mode="json") | {"mood": "good", "reason": {"code": "submitted", "detail": "", "x": 1}}
+    assert a_client(lambda request: httpx.Response(200, json=newer)).job("job-7f3k9q2m").id == "job-7f3k9q2m"
+
+
+@pytest.mark.parametrize("text", ["<html>", "{}", "[]", '{"id": 7}', ""])
+def test_something_else_at_that_address_is_told_apart(text: str) -> None:
+    with pytest.raises(UnexpectedAnswerError, match="same version"):
+        a_client(lambda request: httpx.Response(200, text=text)).job("job-7f3k9q2m")
+
+
+def test_a_redirect_does_not_take_the_token_elsewhere() -> None:
+    hosts = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        hosts.append(request.url.host)
+        return httpx.Response(307, headers={"location": "http://evil.test/v1/jobs"})
+
+    with pytest.raises(ApiError):
+        a_client(handler).submit(REQUEST)
+    assert set(hosts) == {"server.test"}
+
+
+def test_without_a_token_nothing_is_sent() -> None:
+    def handler(request: httpx.Request) -> httpx.Response:
+        raise AssertionError("sent")
+
+    exchange = Exchange(Connection("http://server.test", None), transport=httpx.MockTransport(handler))
+    with pytest.raises(NotLoggedInError) as caught:
+        GpuDevClient(exchange).job("job-7f3k9q2m")
+    assert caught.value.next_command == "gpu-dev login"
+
+
+def test_lists_are_read_page_by_page_as_they_are_used() -> None:
+    cursors = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        cursor = request.url.params.get("cursor")
+        cursors.append(cursor)
+        assert request.url.params.get_list("status") == ["queued", "running"]
+        following = {None: "b", "b": None}[cursor]
+        return httpx.Response(200, json={"items": [a_job().model_dump(mode="json")] * 2, "next_cursor": following})
+
+    jobs = a_client(handler).jobs({JobStatus.RUNNING, JobStatus.QUEUED})
+    assert cursors == []
+    assert len(list(jobs)) == 4
+    assert cursors == [None, "b"]
+
+
+def renewing(handler: Callable[[httpx.Request], httpx.Response], renewed: list[str]) -> Exchange:
+    def renew() -> str:
+        renewed.append(f"token-{len(renewed) + 2}")
+        return renewed[-1]
+
+    connection = Connection("http://there", "token-1")
+    return Exchange(connection, transport=httpx.MockTransport(handler), sleep=lambda _: None, renew=renew)
+
+
+def test_a_token_that_is_no_good_any_more_is_renewed_once_for_a_request() -> None:
+    renewed: list[str] = []
+    seen: list[tuple[str, str]] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        seen.append((request.headers["authorization"], request.headers["idempotency-key"]))
+        return answer() if seen[-1][0] == "Bearer token-2" else httpx.Response(401)
+
+    with GpuDevClient(renewing(handler, renewed)) as client:
+        client.submit(REQUEST)
+        client.submit(REQUEST)
+    assert renewed == ["token-2"]
+    assert [token for token, _ in seen] == ["Bearer token-1", "Bearer token-2", "Bearer token-2"]
+    # The same request, so the same key.
+    assert seen[0][1] == seen[1][1]
+
+
+def test_a_server_that_refuses_new_tokens_too_is_believed() -> None:
+    renewed: list[str] = []
+    with (
+        GpuDevClient(renewing(lambda _: httpx.Response(401), renewed)) as client,
+        pytest.raises(ApiError) as caught,
+    ):
+        client.submit(REQUEST)
+    assert caught.value.exit_code is ExitCode.AUTH
+    assert renewed == ["token-2"]
+
+
+def test_streams_are_renewed_as_well() -> None:
+    renewed: list[str] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200 if request.headers["authorization"] == "Bearer token-2" else 401, text="line\n")
+
+    exchange = renewing(handler, renewed)
+    with exchange.stream("/v1/jobs/job-7f3k9q2m/logs") as response:
+        assert response.read() == b"line\n"
+    assert renewed == ["token-2"]
+    refusing = renewing(lambda _: httpx.Response(401), [])
+    with pytest.raises(ApiError), refusing.stream("/v1/jobs/job-7f3k9q2m/logs"):
+        pass
+    refusing.close()
+    exchange.close()
+
+
+def test_anonymous_requests_carry_no_token_and_renew_none() -> None:
+    renewed: list[str] = []
+    exchange = renewing(lambda request: httpx.Response(401 if "authorization" not in request.headers else 500), renewed)
+    with pytest.raises(ApiError) as caught:
+        exchange.send("POST", "/v1/login", anonymous=True)
+    assert (caught.value.problem.status, renewed) == (401, [])
+    exchange.close()
