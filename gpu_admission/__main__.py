@@ -5,8 +5,8 @@ from functools import partial
 
 import structlog
 
-from gpu_admission.go_flags import FlagError, flags_told
-from gpu_admission.options import Options, applied, known_flags, read_options
+from gpu_admission.flags.go_flags import FlagError, flags_told
+from gpu_admission.flags.options import Options, applied, known_flags, read_options
 from gpu_admission.version import versions
 from reservation_core.runtime.processes.programs import run_with_settings, settings_told
 from reservation_core.runtime.processes.shutdown import stop_on_signals

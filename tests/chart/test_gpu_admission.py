@@ -9,7 +9,7 @@ import helm_python
 import pytest
 import yaml
 
-from gpu_admission.options import applied, read_options
+from gpu_admission.flags.options import applied, read_options
 from pod_scheduling.domain.extender.card_marks import ASKED_AGAIN, ASSIGNED, CARDS, INDEX_OF, NODE, TIME
 from pod_scheduling.domain.extender.model_quotas import read_quotas
 from pod_scheduling.ports.extender import AssumeAt, Candidates

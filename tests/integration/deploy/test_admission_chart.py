@@ -12,7 +12,7 @@ import httpx
 import pytest
 import yaml
 
-from gpu_admission.options import applied, read_options
+from gpu_admission.flags.options import applied, read_options
 from reservation_core.adapters.certificates.pairs import read_serving
 from reservation_core.runtime.pods.extender import run_extender
 from reservation_core.runtime.settings.admission import AdmissionSettings

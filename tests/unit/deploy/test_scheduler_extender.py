@@ -10,8 +10,8 @@ import yaml
 
 from gpu_admission.app import App
 from gpu_admission.bodies import QuestionBodies
+from gpu_admission.flags.options import applied, known_flags, read_options
 from gpu_admission.metrics import ExtenderMetrics
-from gpu_admission.options import applied, known_flags, read_options
 from gpu_admission.questions import ExtenderCondition
 from pod_scheduling.domain.extender.model_quotas import read_quotas
 from pod_scheduling.domain.extender.model_usage import ModelUsage, model_of

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gpu_admission.go_flags import FlagError
-from gpu_admission.options import applied, read_options
+from gpu_admission.flags.go_flags import FlagError
+from gpu_admission.flags.options import applied, read_options
 from pod_scheduling.domain.placement.rankings import PlacementPolicy
 from pod_scheduling.ports.extender import AssumeAt
 from reservation_core.runtime.processes.log_files import HandlerLogger, LogPlaces

@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from gpu_admission import flag_values
-from gpu_admission.go_flags import Flag, read_flags
+from gpu_admission.flags import flag_values
+from gpu_admission.flags.go_flags import Flag, read_flags
 from reservation_core.domain.cards.placement_policies import DEFAULT_POLICY
 from reservation_core.runtime.processes.log_files import LogPlaces
 from reservation_core.runtime.settings.admission import AdmissionSettings

@@ -1,0 +1,1 @@
+"""The command line, as Go's flags are read."""
