@@ -1,0 +1,34 @@
+"""No folder of the product has more modules than somebody can take in at one look."""
+
+import tomllib
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+MOST = 15
+
+
+def crowded(root: Path, packages: list[str]) -> dict[str, int]:
+    """The folders with more than `MOST` modules, an `__init__` not counted."""
+    found = Counter(
+        file.parent.relative_to(root).as_posix()
+        for package in packages
+        for file in (root / package).rglob("*.py")
+        if file.name != "__init__.py"
+    )
+    return {folder: modules for folder, modules in found.items() if modules > MOST}
+
+
+def test_no_folder_has_more_modules_than_can_be_seen_at_once() -> None:
+    built = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    # Revisions are a line, not a room.
+    assert crowded(ROOT, [each for each in built["packages"] if each != "migrations"]) == {}
+
+
+def test_a_folder_that_has_more_is_found(tmp_path: Path) -> None:
+    for folder, modules in (("a", MOST + 1), ("a/b", MOST)):
+        (tmp_path / folder).mkdir()
+        for number in range(modules):
+            (tmp_path / folder / f"m{number}.py").touch()
+        (tmp_path / folder / "__init__.py").touch()
+    assert crowded(tmp_path, ["a"]) == {"a": MOST + 1}
