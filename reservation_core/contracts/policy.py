@@ -34,7 +34,7 @@ SCOPE = r"^[a-z0-9][a-z0-9._@+:,-]{0,349}$"
 
 
 def _seconds(value: object) -> object:
-    """Like `contracts.Duration`, but nothing at all and more than a year are lengths, too."""
+    """Like `base.Duration`, but nothing at all and more than a year are lengths, too."""
     if isinstance(value, bool) or not isinstance(value, int | float | str | timedelta):
         raise ValueError("must be a number of seconds or an ISO 8601 duration such as P7D")  # noqa: TRY004 - pydantic
     if isinstance(value, str) and not value.startswith(("P", "p")):

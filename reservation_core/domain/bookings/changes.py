@@ -1,6 +1,6 @@
 """What happens to a booking, and what has to be done about it: events, effects and changes, as data.
 
-`booking_life.transition` turns an event into effects; use cases carry these out.
+`life.transition` turns an event into effects; use cases carry these out.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """The planner's picture of the world: nodes, the ledger's open rows, the line, and where something has changed in them.
 
-What is decided from it is in `slots` and `policy`.
+What is decided from it is in `slot_planning` and `start_planning`.
 """
 
 from collections import Counter

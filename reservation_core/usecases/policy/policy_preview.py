@@ -40,7 +40,7 @@ async def preview(
     expected_version: int | None,
     now: datetime,
 ) -> PolicyPreview:
-    """What `policy.put` would do, which is not done, and to whom. Raises what that raises."""
+    """What `change_policy.put` would do, which is not done, and to whom. Raises what that raises."""
 
     async def act(uow: UnitOfWork) -> _Read:
         before = (await uow.policies.current()).policy

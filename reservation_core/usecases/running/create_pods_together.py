@@ -1,7 +1,8 @@
 """Creating the pods of many reservations at once: their rows are read together and their locks taken together.
 
 Only what is plain is done so; whatever is not (a gang, a refusal, a cluster that does not answer, a lock that somebody
-holds) is left to `launch.perform`, which comes to the right end by itself, also after a create that was done here.
+holds) is left to `perform_pod_operations.perform`, which comes to the right end by itself, also after a create that was
+done here.
 """
 
 from collections import Counter

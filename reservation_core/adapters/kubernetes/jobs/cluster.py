@@ -1,7 +1,8 @@
 """The Kubernetes cluster: pods of one namespace, pinned to the nodes and cards that the ledger gave them.
 
-What a pod is made of is decided in `pods`, what an object means in `pod_statuses`, `nodes` and `foreign`; this module
-asks and tells. An error of the API's is never taken for a pod's end: gone is what a consistent list lacks.
+What a pod is made of is decided in `built_pods`, what an object means in `pod_statuses`, `node_reports` and
+`foreign_pods`; this module asks and tells. An error of the API's is never taken for a pod's end: gone is what a
+consistent list lacks.
 """
 
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
