@@ -84,11 +84,17 @@ async def test_a_pod_that_came_before_its_booking_began_uses_it_from_its_beginni
 
 
 async def test_the_same_reports_from_several_at_once_are_recorded_once(bookings: BookingWorld) -> None:
+    """The second compares its reports with what the first has recorded, which commits while the second waits."""
     made = await bookings.booked(NINE)
     await bookings.at(NINE)
     pods = [replace(POD, uid=f"u-{n}") for n in range(3)]
-    await bookings.root()
-    await asyncio.gather(*(report(bookings, *pods) for _ in range(4)), bookings.look())
+    async with bookings.world.uow() as uow:
+        first = await report_pods(uow, await bookings.root(), pods)
+        reporting = asyncio.create_task(report(bookings, *pods))
+        await blocked(bookings)
+    second = await reporting
+    assert {judged.outcome for judged in first} == {ReportOutcome.RECORDED}
+    assert {judged.outcome for judged in second} == {ReportOutcome.UNCHANGED}
     assert [row["pod_uid"] for row in await rows(bookings)] == ["u-0", "u-1", "u-2"]
     assert (await bookings.kinds(made.id)).count("pod_admitted") == 3
 
