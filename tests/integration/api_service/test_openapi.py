@@ -63,7 +63,7 @@ def served(database_url: str, tmp_path: Path) -> Iterator[tuple[str, str]]:
 @pytest.mark.parametrize("share", range(SHARES))
 def test_generated_requests_get_documented_answers(served: tuple[str, str], share: int) -> None:
     url, secret = served
-    schema = schemathesis.openapi.from_url(f"{url}/openapi.json")
+    schema = schemathesis.openapi.from_url(f"{url}/openapi.json", timeout=PATIENCE_S)
     headers = {"Authorization": f"Bearer {secret}"}
     load_all_checks()
     excluded = [CHECKS.get_one(name) for name in EXCLUDED]

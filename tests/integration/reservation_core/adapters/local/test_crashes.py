@@ -45,13 +45,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.local.cluster import LocalCluster
-from reservation_core.domain.model import PodName, PodSpec, Workload
+from reservation_core.domain.model import PodName, PodSpec, PodWorkload
 
 async def main():
     home, node, name, *command = sys.argv[1:]
     cluster = LocalCluster(Path(home), f"{node}=h100:4", SystemClock())
     await cluster.create_pod(PodSpec(
-        PodName.parse(name), "ada", node, (0,), (None,), Workload(tuple(command)), (),
+        PodName.parse(name), "ada", node, (0,), (None,), PodWorkload(tuple(command)), (),
         datetime.now(UTC) + timedelta(hours=1), timedelta(seconds=5)))
     print("created", flush=True)
     await asyncio.sleep(600)
