@@ -340,18 +340,16 @@ def usage_values(start: datetime, end: datetime, step: timedelta) -> dict[str, A
 
 def _quotas(now: datetime) -> dict[str, list[Values]]:
     week = now - timedelta(days=7)
-    whose: dict[str, Any] = {"promised": True, "user_ids": None, "projects": None}
+    these: dict[str, Any] = {"user_ids": [2], "projects": ["project-2"]}
     return {
         "quota_holdings": [
             {"user_id": 2, "project": project, "known_from": week, "now": now} for project in (None, "project-2")
         ],
-        "quota_open_of_all": [
-            {**whose, "now": now},
-            {**whose, "now": now, "user_ids": [2], "projects": ["project-2"]},
-        ],
+        "quota_open_of_all": [{"now": now, "promised": promised} for promised in (True, False)],
+        "quota_open_of_these": [{**these, "now": now, "promised": True}],
         "open_reservations": [{}],
         "quota_held_now": [{}],
         "quota_spent_of_all": [{"since": week, "now": now}],
-        "quota_spent_of_these": [{"since": week, "now": now, "user_ids": [2], "projects": ["project-2"]}],
+        "quota_spent_of_these": [{**these, "since": week, "now": now}],
         "quota_open_bookings": [{"user_id": 2, "project": project} for project in (None, "project-2")],
     }  # fmt: skip

@@ -6,12 +6,12 @@ SELECT pg_advisory_xact_lock(hashtextextended('bookings', 0));
 -- Every card of the nodes there are, with its open ranges that touch the time in question, in the server's own binary
 -- form one after the other: taken apart, 20,000 of them would cost each side more than all the rest. What runs within a
 -- booking lies in the booking's own ranges and is not looked at, but for pods that overrun; its own do not stand in a
--- booking's way.
+-- booking's way. The bounds of ranges are compared and not the ranges: see quota_held_now.
 WITH ranges AS (
     SELECT gpu_id, string_agg(range_send(during), '') AS ranges
     FROM allocations
-    WHERE released_at IS NULL AND booking_id IS NULL
-      AND during && (SELECT tstzrange(CAST(:start AS timestamptz), CAST(:end AS timestamptz)))
+    WHERE released_at IS NULL AND booking_id IS NULL AND CAST(:start AS timestamptz) < CAST(:end AS timestamptz)
+      AND lower(during) < CAST(:end AS timestamptz) AND upper(during) > CAST(:start AS timestamptz)
       AND reservation_id <> ALL (CAST(:without AS text[]))
     GROUP BY gpu_id
 ), overruns AS (

@@ -154,8 +154,10 @@ SELECT EXISTS (SELECT FROM event_partitions WHERE ends_at <= CAST(:before AS tim
     OR (EXISTS (SELECT FROM events_default) AND NOT EXISTS (SELECT FROM events_default WHERE at >= CAST(:before AS timestamptz)));
 
 -- name: oldest_open_reservation
--- When the oldest reservation that is not over was made: what is recorded of it is needed.
-SELECT min(created_at) FROM reservations WHERE finished_at IS NULL;
+-- When the oldest reservation that is not over was made: what is recorded of it is needed. Two conditions for one, as in
+-- open_reservations.
+SELECT min(created_at) FROM reservations
+WHERE (kind = 'job' AND finished_at IS NULL) OR (kind <> 'job' AND status IN ('waiting', 'offered', 'confirmed', 'active'));
 
 -- name: drop_event_partition
 -- The oldest partition that ended before a time; answers its rows.

@@ -11,7 +11,7 @@ SELECT r.id, g.gpu_type, count(*) AS gpus, upper(a.during) AS until,
 FROM reservations r
 JOIN allocations a ON a.reservation_id = r.id AND a.released_at IS NULL AND NOT a.planned
 JOIN gpus g ON g.id = a.gpu_id
-WHERE r.user_id = :user_id AND r.kind = 'booking' AND r.status IN ('confirmed', 'active')
+WHERE r.user_id = :user_id AND r.kind = 'booking' AND r.status IN ('confirmed', 'active') AND r.finished_at IS NULL
   AND a.during @> (SELECT ledger_now())
 GROUP BY r.id, g.gpu_type, upper(a.during)
 ORDER BY until DESC, r.id;

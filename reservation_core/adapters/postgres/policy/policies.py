@@ -125,9 +125,12 @@ class PostgresPolicies:
         promised: bool = False,
     ) -> tuple[Holding, ...]:
         """What everybody, or these, hold and have booked from now on, and with `promised` their jobs' slots."""
-        found = await self._connection.execute(
-            statement("quota_open_of_all"), {"now": now, "promised": promised, **_of_these(user_ids, projects)}
-        )
+        asked = {"now": now, "promised": promised}
+        if user_ids is None:
+            found = await self._connection.execute(statement("quota_open_of_all"), asked)
+        else:
+            of_these = {**asked, **_of_these(user_ids, projects)}
+            found = await self._connection.execute(statement("quota_open_of_these"), of_these)
         return tuple(_holding(row) for row in found)
 
     async def open_reservations(self) -> list[OpenReservation]:
@@ -173,8 +176,8 @@ class PostgresPolicies:
         )
 
 
-def _of_these(user_ids: Sequence[int] | None, projects: Sequence[str]) -> dict[str, Any]:
-    return {"user_ids": None if user_ids is None else list(user_ids), "projects": list(projects)}
+def _of_these(user_ids: Sequence[int], projects: Sequence[str]) -> dict[str, Any]:
+    return {"user_ids": list(user_ids), "projects": list(projects)}
 
 
 def _scope(scope: Scope) -> dict[str, str | None]:

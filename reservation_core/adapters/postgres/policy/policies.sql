@@ -61,35 +61,42 @@ SELECT name FROM projects WHERE name = ANY(CAST(:names AS text[])) ORDER BY name
 -- that overruns is there a while longer. What jobs have given back and is in the sums by now comes as one row for each
 -- week: when it was in that week matters to nobody.
 WITH theirs AS (
-    SELECT id FROM reservations
+    SELECT id, kind, user_id, project FROM reservations
     WHERE user_id = :user_id AND finished_at IS NULL AND kind IN ('job', 'booking')
     UNION
-    SELECT id FROM reservations
+    SELECT id, kind, user_id, project FROM reservations
     WHERE project = CAST(:project AS text) AND finished_at IS NULL AND kind IN ('job', 'booking')
     UNION
-    SELECT id FROM reservations
+    SELECT id, kind, user_id, project FROM reservations
     WHERE user_id = :user_id AND kind = 'booking' AND finished_at > CAST(:known_from AS timestamptz)
     UNION
-    SELECT id FROM reservations
+    SELECT id, kind, user_id, project FROM reservations
     WHERE project = CAST(:project AS text) AND kind = 'booking' AND finished_at > CAST(:known_from AS timestamptz)
-), rows AS (
-    SELECT a.* FROM theirs t JOIN reservations r ON r.id = t.id JOIN allocations a ON a.reservation_id = t.id
-    WHERE a.booking_id IS NULL AND (a.released_at IS NULL OR r.kind = 'booking')
+), rows AS MATERIALIZED (
+    -- By an array of ids: a join would be planned as one that reads all of the ledger.
+    SELECT t.*, a.gpu_id, a.during, a.held, a.planned, a.created_at
+    FROM allocations a JOIN theirs t ON t.id = a.reservation_id
+    WHERE a.reservation_id = ANY(ARRAY(SELECT id FROM theirs))
+      AND a.booking_id IS NULL AND (a.released_at IS NULL OR t.kind = 'booking')
     UNION ALL
-    SELECT a.* FROM given_back b JOIN allocations a ON a.id = b.allocation_id
+    SELECT r.id, r.kind, r.user_id, r.project, a.gpu_id, a.during, a.held, a.planned, a.created_at
+    FROM given_back b JOIN allocations a ON a.id = b.allocation_id
     JOIN reservations r ON r.id = a.reservation_id
     WHERE r.kind = 'job' AND (b.user_id = :user_id OR b.project = CAST(:project AS text))
+), cards AS MATERIALIZED (
+    SELECT id, gpu_type FROM gpus WHERE id = ANY(ARRAY(SELECT gpu_id FROM rows))
+), people AS MATERIALIZED (
+    SELECT id, name FROM users WHERE id = ANY(ARRAY(SELECT user_id FROM rows))
 )
-SELECT r.id, r.kind, u.name AS user_name, r.project, g.gpu_type, lower(a.during) AS starts_at,
+SELECT a.id, a.kind, u.name AS user_name, a.project, g.gpu_type, lower(a.during) AS starts_at,
        CASE WHEN a.held THEN greatest(upper(a.during), CAST(:now AS timestamptz) + interval '1 minute')
             ELSE upper(a.during) END AS ends_at,
        count(*) AS gpus, CAST(NULL AS bigint) AS gpu_us, a.planned, min(a.created_at) AS made_at
 FROM rows a
-JOIN reservations r ON r.id = a.reservation_id
-JOIN users u ON u.id = r.user_id
-JOIN gpus g ON g.id = a.gpu_id
+JOIN people u ON u.id = a.user_id
+JOIN cards g ON g.id = a.gpu_id
 WHERE a.held OR upper(a.during) > CAST(:known_from AS timestamptz)
-GROUP BY r.id, r.kind, u.name, r.project, g.gpu_type, a.during, a.held, a.planned
+GROUP BY a.id, a.kind, u.name, a.project, g.gpu_type, a.during, a.held, a.planned
 UNION ALL
 SELECT '', s.kind, u.name, s.project, s.gpu_type, s.week, s.week + interval '168 hours', 0, s.gpu_us, false, NULL
 FROM gpu_time_given_back s JOIN users u ON u.id = s.user_id
@@ -97,46 +104,96 @@ WHERE s.kind = 'job' AND s.gpu_us > 0 AND s.week > CAST(:known_from AS timestamp
   AND (s.user_id = :user_id OR s.project = CAST(:project AS text));
 
 -- name: quota_open_of_all
--- What everybody, or these, hold and have booked from now on, and the slots of those who wait if they are asked for.
-SELECT r.id, r.kind, u.name AS user_name, r.project, g.gpu_type, lower(a.during) AS starts_at,
+-- What everybody holds and has booked from now on, and the slots of those who wait if they are asked for. Whose the rows
+-- are is read from what runs and is booked as a whole, and one by one only of the rest, which are slots: an index search
+-- for each row would cost ten times as much.
+WITH open AS MATERIALIZED (
+    SELECT a.reservation_id, g.gpu_type, a.during, a.held, a.planned, count(*) AS gpus, min(a.created_at) AS made_at
+    FROM allocations a JOIN gpus g ON g.id = a.gpu_id
+    WHERE a.released_at IS NULL AND a.booking_id IS NULL AND (CAST(:promised AS boolean) OR NOT a.planned)
+    GROUP BY a.reservation_id, g.gpu_type, a.during, a.held, a.planned
+), lasting AS MATERIALIZED (
+    SELECT id, kind, user_id, project FROM reservations WHERE status IN ('starting', 'running', 'ending')
+    UNION ALL
+    SELECT id, kind, user_id, project FROM reservations WHERE kind <> 'job' AND status IN ('offered', 'confirmed', 'active')
+), owners AS MATERIALIZED (
+    SELECT * FROM lasting
+    UNION ALL
+    SELECT id, kind, user_id, project FROM reservations
+    WHERE id = ANY(ARRAY(SELECT reservation_id FROM open EXCEPT SELECT id FROM lasting))
+)
+SELECT r.id, r.kind, u.name AS user_name, r.project, a.gpu_type, lower(a.during) AS starts_at,
+       CASE WHEN a.held THEN greatest(upper(a.during), CAST(:now AS timestamptz) + interval '1 minute')
+            ELSE upper(a.during) END AS ends_at,
+       a.gpus, a.planned, a.made_at
+FROM open a
+JOIN owners r ON r.id = a.reservation_id
+JOIN users u ON u.id = r.user_id
+WHERE r.kind IN ('job', 'booking');
+
+-- name: quota_open_of_these
+-- The same of these users and projects. A statement of its own, as `quota_spent_of_these` is: it is asked at each start. What
+-- is over has no open rows.
+WITH theirs AS (
+    SELECT id, kind, user_id, project FROM reservations
+    WHERE user_id = ANY(CAST(:user_ids AS bigint[])) AND finished_at IS NULL AND kind IN ('job', 'booking')
+    UNION
+    SELECT id, kind, user_id, project FROM reservations
+    WHERE project = ANY(CAST(:projects AS text[])) AND finished_at IS NULL AND kind IN ('job', 'booking')
+), rows AS MATERIALIZED (
+    SELECT t.*, a.gpu_id, a.during, a.held, a.planned, a.created_at
+    FROM allocations a JOIN theirs t ON t.id = a.reservation_id
+    WHERE a.reservation_id = ANY(ARRAY(SELECT id FROM theirs))
+      AND a.released_at IS NULL AND a.booking_id IS NULL AND (CAST(:promised AS boolean) OR NOT a.planned)
+), cards AS MATERIALIZED (
+    SELECT id, gpu_type FROM gpus WHERE id = ANY(ARRAY(SELECT gpu_id FROM rows))
+), people AS MATERIALIZED (
+    SELECT id, name FROM users WHERE id = ANY(ARRAY(SELECT user_id FROM rows))
+)
+SELECT a.id, a.kind, u.name AS user_name, a.project, g.gpu_type, lower(a.during) AS starts_at,
        CASE WHEN a.held THEN greatest(upper(a.during), CAST(:now AS timestamptz) + interval '1 minute')
             ELSE upper(a.during) END AS ends_at,
        count(*) AS gpus, a.planned, min(a.created_at) AS made_at
-FROM allocations a
-JOIN reservations r ON r.id = a.reservation_id
-JOIN users u ON u.id = r.user_id
-JOIN gpus g ON g.id = a.gpu_id
-WHERE a.released_at IS NULL AND r.kind IN ('job', 'booking') AND a.booking_id IS NULL
-  AND (CAST(:promised AS boolean) OR NOT a.planned)
-  AND (CAST(:user_ids AS bigint[]) IS NULL OR r.user_id = ANY(CAST(:user_ids AS bigint[]))
-       OR r.project = ANY(CAST(:projects AS text[])))
-GROUP BY r.id, r.kind, u.name, r.project, g.gpu_type, a.during, a.held, a.planned;
+FROM rows a
+JOIN people u ON u.id = a.user_id
+JOIN cards g ON g.id = a.gpu_id
+GROUP BY a.id, a.kind, u.name, a.project, g.gpu_type, a.during, a.held, a.planned;
 
 -- name: open_reservations
--- Jobs and bookings that are not over, but for jobs within bookings, with the type of the cards that they have.
-SELECT r.id, r.kind, u.name AS user_name, r.project, r.gpus * r.nodes AS gpus, r.priority, r.duration,
-       coalesce(a.gpu_type, r.gpu_type) AS gpu_type, coalesce(b.starts_at, a.starts_at) AS starts_at
-FROM reservations r
-JOIN users u ON u.id = r.user_id
-LEFT JOIN bookings b ON b.id = r.id
-LEFT JOIN LATERAL (
-    SELECT min(g.gpu_type) AS gpu_type, min(lower(a.during)) AS starts_at
+-- Jobs and bookings that are not over, but for jobs within bookings, with the type of the cards that they have. What they
+-- have, and when bookings are, is read as a whole (see quota_open_of_all). Jobs and bookings are found by an index each,
+-- which must be looked at page by page: by the index of all that is not over, a page would be read for each of them.
+WITH unended AS MATERIALIZED (
+    SELECT id, kind, user_id, project, gpus * nodes AS gpus, priority, duration, gpu_type FROM reservations
+    WHERE (kind = 'job' AND finished_at IS NULL AND booking_id IS NULL)
+       OR (kind <> 'job' AND kind = 'booking' AND status IN ('waiting', 'offered', 'confirmed', 'active'))
+), cards AS MATERIALIZED (
+    SELECT a.reservation_id, min(g.gpu_type) AS gpu_type, min(lower(a.during)) AS starts_at
     FROM allocations a JOIN gpus g ON g.id = a.gpu_id
-    WHERE a.reservation_id = r.id AND a.released_at IS NULL AND NOT a.planned
-) a ON true
-WHERE r.finished_at IS NULL AND r.kind IN ('job', 'booking') AND r.booking_id IS NULL
+    WHERE a.released_at IS NULL AND NOT a.planned
+    GROUP BY a.reservation_id
+), booked AS MATERIALIZED (
+    SELECT id, starts_at FROM bookings WHERE status IN ('waiting', 'offered', 'confirmed', 'active')
+)
+SELECT r.id, r.kind, u.name AS user_name, r.project, r.gpus, r.priority, r.duration,
+       coalesce(a.gpu_type, r.gpu_type) AS gpu_type, coalesce(b.starts_at, a.starts_at) AS starts_at
+FROM unended r
+JOIN users u ON u.id = r.user_id
+LEFT JOIN booked b ON b.id = r.id
+LEFT JOIN cards a ON a.reservation_id = r.id
 ORDER BY r.id;
 
 -- name: quota_held_now
 -- How many cards of each type users hold now: by jobs and bookings, and by pods that may still be there past their time.
--- What runs in a booking is the booking's. The database's clock: whoever asks may be slow or fast.
+-- What runs in a booking is the booking's. The database's clock: whoever asks may be slow or fast. The bounds of ranges are
+-- compared and not the ranges: the index of the calendar has all history in it, and without a card it is read whole.
 SELECT u.name AS user_name, g.gpu_type, count(DISTINCT a.gpu_id) AS gpus
 FROM allocations a
 JOIN reservations r ON r.id = a.reservation_id
 JOIN users u ON u.id = r.user_id
 JOIN gpus g ON g.id = a.gpu_id
 WHERE a.released_at IS NULL AND r.kind IN ('job', 'booking') AND a.booking_id IS NULL AND NOT a.planned
-  AND (a.held OR a.during @> (SELECT ledger_now()))
+  AND (a.held OR (lower(a.during) <= (SELECT ledger_now()) AND upper(a.during) > (SELECT ledger_now())))
 GROUP BY u.name, g.gpu_type;
 
 -- name: quota_spent_of_all
@@ -202,14 +259,20 @@ FROM missed;
 
 -- name: quota_open_bookings
 -- Bookings of a user and a project that are not over.
+WITH theirs AS (
+    SELECT id, user_id, project, gpu_type FROM reservations
+    WHERE user_id = :user_id AND kind = 'booking' AND finished_at IS NULL
+    UNION
+    SELECT id, user_id, project, gpu_type FROM reservations
+    WHERE project = CAST(:project AS text) AND kind = 'booking' AND finished_at IS NULL
+)
 SELECT r.id, u.name AS user_name, r.project, b.ends_at,
        coalesce(r.gpu_type, (SELECT min(g.gpu_type) FROM allocations a JOIN gpus g ON g.id = a.gpu_id
                              WHERE a.reservation_id = r.id)) AS gpu_type
-FROM reservations r
+FROM theirs r
 JOIN bookings b ON b.id = r.id
 JOIN users u ON u.id = r.user_id
-WHERE r.kind = 'booking' AND r.status IN ('waiting', 'offered', 'confirmed', 'active')
-  AND (r.user_id = :user_id OR r.project = CAST(:project AS text));
+WHERE b.id = ANY(ARRAY(SELECT id FROM theirs));
 
 -- name: create_project
 -- A new project; no row when the name is taken.
