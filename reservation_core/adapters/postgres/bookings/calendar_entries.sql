@@ -1,31 +1,49 @@
 -- name: calendar_entries
 -- What has one of these cards within a time, with these cards of it. Bookings are found by their own times, also those
--- that are over; of all else only what is open.
+-- that are over; of all else only what is open. A booking's rows lie within its times: those of bookings that lie within
+-- the time asked for are found card by card, and by the booking only where one reaches beyond it, which few do. Of open
+-- rows the bounds of ranges are compared and not the ranges: see quota_held_now.
 WITH booked AS MATERIALIZED (
-    SELECT b.id, b.starts_at, b.ends_at, b.series_id
+    SELECT b.id, b.starts_at, b.ends_at, b.series_id, b.status,
+           b.starts_at >= CAST(:start AS timestamptz) AND b.ends_at <= CAST(:end AS timestamptz) AS within
     FROM bookings b
     WHERE (CAST(:only_of AS bigint) IS NULL OR b.user_id = CAST(:only_of AS bigint))
       AND b.status IN ('offered', 'confirmed', 'active', 'ended')
       AND tstzrange(b.starts_at, b.ends_at) && tstzrange(CAST(:start AS timestamptz), CAST(:end AS timestamptz))
-), had AS (
+), cards AS MATERIALIZED (
+    SELECT reservation_id, gpu_id, during, planned, false AS closed FROM allocations
+    WHERE gpu_id = ANY(CAST(:gpu_ids AS bigint[])) AND booking_id IS NULL AND released_at IS NULL
+      AND lower(during) < CAST(:end AS timestamptz) AND upper(during) > CAST(:start AS timestamptz)
+    UNION ALL
+    SELECT reservation_id, gpu_id, during, planned, true FROM allocations
+    WHERE gpu_id = ANY(CAST(:gpu_ids AS bigint[])) AND booking_id IS NULL AND released_at IS NOT NULL
+      AND during && tstzrange(CAST(:start AS timestamptz), CAST(:end AS timestamptz))
+      AND EXISTS (SELECT FROM booked WHERE status = 'ended')
+    UNION
+    SELECT reservation_id, gpu_id, during, planned, released_at IS NOT NULL FROM allocations
+    WHERE reservation_id = ANY(ARRAY(SELECT id FROM booked WHERE NOT within))
+      AND gpu_id = ANY(CAST(:gpu_ids AS bigint[]))
+), had AS MATERIALIZED (
     SELECT b.id, false AS planned, b.starts_at, b.ends_at, b.series_id,
-           array_agg(a.gpu_id ORDER BY a.gpu_id) AS gpu_ids
-    FROM booked b JOIN allocations a ON a.reservation_id = b.id
-    WHERE a.gpu_id = ANY(CAST(:gpu_ids AS bigint[]))
+           array_agg(c.gpu_id ORDER BY c.gpu_id) AS gpu_ids
+    FROM booked b JOIN cards c ON c.reservation_id = b.id
     GROUP BY b.id, b.starts_at, b.ends_at, b.series_id
     UNION ALL
-    SELECT a.reservation_id, bool_or(a.planned), min(lower(a.during)), max(upper(a.during)), NULL,
-           array_agg(a.gpu_id ORDER BY a.gpu_id)
-    FROM allocations a
-    WHERE a.gpu_id = ANY(CAST(:gpu_ids AS bigint[])) AND a.released_at IS NULL AND a.booking_id IS NULL
-      AND a.during && tstzrange(CAST(:start AS timestamptz), CAST(:end AS timestamptz))
-      AND a.reservation_id NOT LIKE 'bkg-%'
-    GROUP BY a.reservation_id
+    SELECT reservation_id, bool_or(planned), min(lower(during)), max(upper(during)), NULL,
+           array_agg(gpu_id ORDER BY gpu_id)
+    FROM cards
+    WHERE NOT closed AND reservation_id NOT LIKE 'bkg-%'
+    GROUP BY reservation_id
+), theirs AS MATERIALIZED (
+    SELECT id, kind, status, user_id, name, gpus, nodes FROM reservations
+    WHERE id = ANY(ARRAY(SELECT id FROM had))
+      AND (CAST(:only_of AS bigint) IS NULL OR user_id = CAST(:only_of AS bigint) OR kind = 'maintenance')
+), people AS MATERIALIZED (
+    SELECT id, name FROM users WHERE id = ANY(ARRAY(SELECT user_id FROM theirs))
 )
 SELECT r.id, r.kind, r.status, h.planned, r.user_id, u.name AS user_name, r.name, r.gpus, r.nodes, h.starts_at,
        h.ends_at, h.series_id, h.gpu_ids
 FROM had h
-JOIN reservations r ON r.id = h.id
-JOIN users u ON u.id = r.user_id
-WHERE (CAST(:only_of AS bigint) IS NULL OR r.user_id = CAST(:only_of AS bigint) OR r.kind = 'maintenance')
+JOIN theirs r ON r.id = h.id
+JOIN people u ON u.id = r.user_id
 ORDER BY h.starts_at, r.id;
