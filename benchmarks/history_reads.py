@@ -11,7 +11,7 @@ from typing import Any
 
 from reservation_core.adapters.postgres.bookings.bookings import EVERY_STATUS
 from reservation_core.adapters.postgres.history.audit import LOOKED_AT, LOOKED_AT_OF_ONE
-from reservation_core.domain.policy.usage import partition_steps, steps_of
+from reservation_core.adapters.postgres.policy.usage import report_values
 
 Values = Mapping[str, Any]
 
@@ -309,7 +309,7 @@ def _usage(now: datetime) -> dict[str, list[Values]]:
         (midnight - 90 * day, now, day),
         (midnight - timedelta(hours=47), now, timedelta(hours=1)),
     ]
-    reports = [usage_values(start, end, step) for start, end, step in spans]
+    reports = [report_values(start, end, step) for start, end, step in spans]
     return {
         "usage_report": [
             {**report, "by": by, "user_id": user}
@@ -318,23 +318,6 @@ def _usage(now: datetime) -> dict[str, list[Values]]:
         ],
         "settled_usage": [{"before": now, "limit": 1000}],
         "sum_up_usage": [{"ids": []}],
-    }
-
-
-def usage_values(start: datetime, end: datetime, step: timedelta) -> dict[str, Any]:
-    """What a report of usage is asked with, but for by what and whose."""
-    edges, summed = partition_steps(steps_of(start, end, step))
-    return {
-        "start": start,
-        "end": end,
-        "step": step,
-        "edge_steps": [edge.step for edge in edges],
-        "edge_starts": [edge.start for edge in edges],
-        "edge_ends": [edge.end for edge in edges],
-        "sum_steps": [part.step for part in summed],
-        "sum_spans": [part.span.value for part in summed],
-        "sum_starts": [part.start for part in summed],
-        "sum_ends": [part.end for part in summed],
     }
 
 

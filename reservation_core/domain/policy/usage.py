@@ -93,16 +93,20 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class SummedPart:
-    """A part of a step that is whole hours, days or months."""
+    """Whole hours, days or months that are added to a step (`sign` 1) or taken from it (-1)."""
 
     step: int
     span: SumSpan
     start: datetime
     end: datetime
+    sign: int = 1
 
 
 def partition_steps(steps: Sequence[tuple[datetime, datetime]]) -> tuple[list[Edge], list[SummedPart]]:
-    """Cut steps into the longest spans that sums have, and what is left beside them; together they are the steps."""
+    """Make steps of the longest spans that sums have, and of what is left beside them.
+
+    A step that begins in the first half of a day is made of that day less the hours before; and likewise at its end.
+    """
     edges: list[Edge] = []
     summed: list[SummedPart] = []
     for number, (start, end) in enumerate(steps):
@@ -111,26 +115,44 @@ def partition_steps(steps: Sequence[tuple[datetime, datetime]]) -> tuple[list[Ed
             edges.append(Edge(number, start, end))
             continue
         edges += [Edge(number, *edge) for edge in ((start, first), (last, end)) if edge[0] < edge[1]]
-        summed += [SummedPart(number, *part) for part in _summed(first, last, SumSpan.HOUR)]
+        summed += [SummedPart(number, *part) for part in _hours(first, last)]
     return edges, summed
 
 
-_LONGER = {SumSpan.HOUR: SumSpan.DAY, SumSpan.DAY: SumSpan.MONTH}
+_A_DAY_COSTS = timedelta(hours=2)
+"""A day has about as many sums as so many hours: somebody who had GPUs in any of its hours is in the day."""
 
 
-def _summed(start: datetime, end: datetime, span: SumSpan) -> Iterator[tuple[SumSpan, datetime, datetime]]:
-    """Cut [start, end), which is whole spans, into these and longer ones."""
-    if start >= end:
+def _hours(start: datetime, end: datetime) -> Iterator[tuple[SumSpan, datetime, datetime, int]]:
+    """Make [start, end), which is whole hours, of hours, days and months."""
+    first, last = _nearest_day(start), _nearest_day(end)
+    if first >= last or abs(first - start) + abs(last - end) + _A_DAY_COSTS >= end - start:
+        yield SumSpan.HOUR, start, end, 1
         return
-    longer = _LONGER.get(span)
-    if longer is None or (first := _ceil(start, longer)) >= (last := _floor(end, longer)):
-        yield span, start, end
+    if first != start:
+        yield SumSpan.HOUR, min(start, first), max(start, first), 1 if start < first else -1
+    if last != end:
+        yield SumSpan.HOUR, min(last, end), max(last, end), 1 if last < end else -1
+    for part in _days(first, last):
+        yield *part, 1
+
+
+def _nearest_day(at: datetime) -> datetime:
+    before, after = _floor(at, SumSpan.DAY), _ceil(at, SumSpan.DAY)
+    return before if at - before <= after - at else after
+
+
+def _days(start: datetime, end: datetime) -> Iterator[tuple[SumSpan, datetime, datetime]]:
+    """Cut [start, end), which is whole days, into days and months."""
+    first, last = _ceil(start, SumSpan.MONTH), _floor(end, SumSpan.MONTH)
+    if first >= last:
+        yield SumSpan.DAY, start, end
         return
     if start < first:
-        yield span, start, first
-    yield from _summed(first, last, longer)
+        yield SumSpan.DAY, start, first
+    yield SumSpan.MONTH, first, last
     if last < end:
-        yield span, last, end
+        yield SumSpan.DAY, last, end
 
 
 def _floor(at: datetime, span: SumSpan) -> datetime:

@@ -2,6 +2,7 @@
 
 from datetime import datetime, timedelta
 from math import log
+from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -44,23 +45,8 @@ class PostgresUsage:
         end = min(end, now)
         if end <= start:
             return UsageSeries(())
-        edges, summed = partition_steps(steps_of(start, end, step))
         found = await self._connection.execute(
-            statement("usage_report"),
-            {
-                "by": by.value,
-                "start": start,
-                "end": end,
-                "step": step,
-                "user_id": user_id,
-                "edge_steps": [edge.step for edge in edges],
-                "edge_starts": [edge.start for edge in edges],
-                "edge_ends": [edge.end for edge in edges],
-                "sum_steps": [part.step for part in summed],
-                "sum_spans": [part.span.value for part in summed],
-                "sum_starts": [part.start for part in summed],
-                "sum_ends": [part.end for part in summed],
-            },
+            statement("usage_report"), {"by": by.value, "user_id": user_id, **report_values(start, end, step)}
         )
         lines: dict[str | None, list[GpuTime]] = {}
         for row in found:
@@ -112,3 +98,24 @@ class PostgresUsage:
         if ids:
             await self._connection.execute(statement("sum_up_usage"), {"ids": ids})
         return len(ids)
+
+
+def report_values(start: datetime, end: datetime, step: timedelta) -> dict[str, Any]:
+    """What a report of [start, end) is asked with, but for by what and whose."""
+    edges, summed = partition_steps(steps_of(start, end, step))
+    numbers = {(part.span, part.start, part.end): 0 for part in summed}
+    numbers = {sums: number for number, sums in enumerate(numbers, start=1)}
+    return {
+        "start": start,
+        "end": end,
+        "step": step,
+        "edge_steps": [edge.step for edge in edges],
+        "edge_starts": [edge.start for edge in edges],
+        "edge_ends": [edge.end for edge in edges],
+        "sum_spans": [span.value for span, _, _ in numbers],
+        "sum_starts": [begin for _, begin, _ in numbers],
+        "sum_ends": [over for _, _, over in numbers],
+        "term_steps": [part.step for part in summed],
+        "term_sums": [numbers[part.span, part.start, part.end] for part in summed],
+        "term_signs": [part.sign for part in summed],
+    }

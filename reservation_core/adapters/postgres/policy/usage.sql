@@ -39,78 +39,92 @@ WITH pieces AS (
     FROM pieces p
     JOIN allocations a ON a.released_at IS NOT NULL AND a.booking_id IS NULL AND a.during && tstzrange(p.starts_at, p.ends_at)
     WHERE NOT EXISTS (SELECT FROM usage_pending w WHERE w.reservation_id = a.reservation_id)
-), spans AS (
-    SELECT a.step, a.piece, a.starts_at, a.ends_at, a.reservation_id, a.gpu_id, r.kind, r.status, g.gpu_type, r.user_id, r.project,
+), owners AS MATERIALIZED (
+    -- By arrays of ids, here and below: a join would be planned as one that reads whole tables, or row by row.
+    SELECT id, kind, status, user_id, project, attempt, started_at FROM reservations
+    WHERE id = ANY(ARRAY(SELECT reservation_id FROM parts)) AND kind IN ('job', 'booking')
+      AND (CAST(:user_id AS bigint) IS NULL OR user_id = CAST(:user_id AS bigint))
+), cards AS MATERIALIZED (
+    SELECT id, gpu_type FROM gpus WHERE id = ANY(ARRAY(SELECT gpu_id FROM parts))
+), begun AS MATERIALIZED (
+    SELECT DISTINCT booking_id FROM reservations
+    WHERE booking_id = ANY(ARRAY(SELECT id FROM owners WHERE kind = 'booking')) AND started_at IS NOT NULL
+), given AS MATERIALIZED (
+    SELECT DISTINCT booking_id FROM admissions WHERE booking_id = ANY(ARRAY(SELECT id FROM owners WHERE kind = 'booking'))
+), unused AS MATERIALIZED (
+    SELECT id FROM bookings
+    WHERE id = ANY(ARRAY(
+        SELECT id FROM owners WHERE kind = 'booking' AND status IN ('ended', 'released', 'cancelled', 'expired')
+        EXCEPT SELECT booking_id FROM begun EXCEPT SELECT booking_id FROM given)) AND used_at IS NULL
+), spans AS MATERIALIZED (
+    SELECT a.step, a.piece, a.starts_at, a.ends_at, a.reservation_id, a.gpu_id, r.kind, g.gpu_type, r.user_id, r.project,
            greatest(lower(a.during), a.starts_at) AS s, least(upper(a.during), a.ends_at) AS e,
            CASE WHEN a.attempt = r.attempt THEN r.started_at END AS ran_from,
-           a.released_at IS NOT NULL AND (a.attempt < r.attempt OR r.started_at IS NULL) AS never_ran
+           a.released_at IS NOT NULL AND (a.attempt < r.attempt OR r.started_at IS NULL) AS never_ran,
+           a.reservation_id IN (SELECT booking_id FROM begun) AS has_jobs,
+           a.reservation_id IN (SELECT booking_id FROM given) AS has_pods
     FROM parts a
-    JOIN reservations r ON r.id = a.reservation_id
-    JOIN gpus g ON g.id = a.gpu_id
-    WHERE r.kind IN ('job', 'booking') AND (CAST(:user_id AS bigint) IS NULL OR r.user_id = CAST(:user_id AS bigint))
+    JOIN owners r ON r.id = a.reservation_id
+    JOIN cards g ON g.id = a.gpu_id
 ), measured AS (
     SELECT x.*,
            extract(epoch FROM x.e - x.s) AS held,
            CASE WHEN x.kind = 'job' THEN
                greatest(extract(epoch FROM x.e - greatest(x.s, x.ran_from)), 0) * CAST(x.ran_from IS NOT NULL AS integer)
-           ELSE (
+           WHEN x.has_jobs THEN (
                SELECT coalesce(sum(greatest(extract(epoch FROM
                           least(upper(n.during), x.e) - greatest(lower(n.during), j.started_at, x.s)), 0)), 0)
                FROM reservations j JOIN allocations n ON n.reservation_id = j.id AND n.attempt = j.attempt
                WHERE j.booking_id = x.reservation_id AND n.booking_id = x.reservation_id AND n.gpu_id = x.gpu_id
                  AND NOT n.planned AND j.started_at IS NOT NULL
-           ) END AS used,
-           CASE WHEN x.kind = 'job' THEN x.never_ran
-                ELSE x.status IN ('ended', 'released', 'cancelled', 'expired')
-                     AND (SELECT b.used_at IS NULL FROM bookings b WHERE b.id = x.reservation_id)
-                     AND NOT EXISTS (
-                         SELECT FROM reservations j WHERE j.booking_id = x.reservation_id AND j.started_at IS NOT NULL)
-                     AND NOT EXISTS (SELECT FROM admissions m WHERE m.booking_id = x.reservation_id)
-           END AS is_wasted
+           ) ELSE 0 END AS used,
+           CASE WHEN x.kind = 'job' THEN x.never_ran ELSE x.reservation_id IN (SELECT id FROM unused) END AS is_wasted
     FROM spans x
 ), admitted AS (
     -- Which cards of a booking the pods of others are on is not known: they count where its jobs leave cards, and never
     -- for more than it has at that moment.
-    SELECT DISTINCT x.step, x.piece, x.starts_at, x.ends_at, x.reservation_id, x.user_id, x.project, x.gpu_type
-    FROM spans x WHERE x.kind = 'booking' AND EXISTS (SELECT FROM admissions m WHERE m.booking_id = x.reservation_id)
+    SELECT DISTINCT step, piece, starts_at, ends_at, reservation_id, user_id, project, gpu_type FROM spans WHERE has_pods
 ), edges AS (
-    SELECT x.step, x.piece, x.reservation_id, x.s AS begins, x.e AS ends, 1 AS cards, 0 AS pods
-    FROM spans x JOIN admitted USING (step, piece, reservation_id)
+    SELECT x.step, x.piece, x.reservation_id, x.user_id, x.project, x.gpu_type, x.s AS begins, x.e AS ends, 1 AS cards, 0 AS pods
+    FROM spans x WHERE x.has_pods
     UNION ALL
-    SELECT x.step, x.piece, x.reservation_id, greatest(lower(n.during), j.started_at, x.s), least(upper(n.during), x.e), -1, 0
-    FROM spans x JOIN admitted USING (step, piece, reservation_id)
+    SELECT x.step, x.piece, x.reservation_id, x.user_id, x.project, x.gpu_type,
+           greatest(lower(n.during), j.started_at, x.s), least(upper(n.during), x.e), -1, 0
+    FROM spans x
     JOIN reservations j ON j.booking_id = x.reservation_id AND j.started_at IS NOT NULL
     JOIN allocations n ON n.reservation_id = j.id AND n.attempt = j.attempt
      AND n.booking_id = x.reservation_id AND n.gpu_id = x.gpu_id AND NOT n.planned
+    WHERE x.has_pods AND x.has_jobs
     UNION ALL
-    SELECT d.step, d.piece, m.booking_id, greatest(m.admitted_at, d.starts_at), least(m.ended_at, d.ends_at), 0, m.gpus
+    SELECT d.step, d.piece, d.reservation_id, d.user_id, d.project, d.gpu_type,
+           greatest(m.admitted_at, d.starts_at), least(m.ended_at, d.ends_at), 0, m.gpus
     FROM admitted d JOIN admissions m ON m.booking_id = d.reservation_id
 ), moments AS (
-    SELECT step, piece, reservation_id, at, lead(at) OVER line AS until, sum(sum(cards)) OVER line AS cards,
+    SELECT step, user_id, project, gpu_type, at, lead(at) OVER line AS until, sum(sum(cards)) OVER line AS cards,
            sum(sum(pods)) OVER line AS pods
     FROM (
-        SELECT step, piece, reservation_id, begins AS at, cards, pods FROM edges WHERE begins < ends
+        SELECT step, piece, reservation_id, user_id, project, gpu_type, begins AS at, cards, pods FROM edges WHERE begins < ends
         UNION ALL
-        SELECT step, piece, reservation_id, ends, -cards, -pods FROM edges WHERE begins < ends
+        SELECT step, piece, reservation_id, user_id, project, gpu_type, ends, -cards, -pods FROM edges WHERE begins < ends
     ) AS changes
-    GROUP BY step, piece, reservation_id, at WINDOW line AS (PARTITION BY step, piece, reservation_id ORDER BY at)
-), used_by_others AS (
-    SELECT step, piece, reservation_id, sum(extract(epoch FROM until - at) * least(cards, pods)) AS used
-    FROM moments WHERE until IS NOT NULL GROUP BY step, piece, reservation_id
-), summed AS (
-    -- LATERAL with a GROUP BY keeps the planner from a hash join by `span` alone, which compares all sums with all parts.
-    SELECT c.step, s.user_id, s.project, s.gpu_type, sum(s.held_us) * 0.000001 AS held, sum(s.used_us) * 0.000001 AS used,
-           sum(s.wasted_us) * 0.000001 AS wasted
-    FROM unnest(CAST(:sum_steps AS integer[]), CAST(:sum_spans AS text[]), CAST(:sum_starts AS timestamptz[]),
-                CAST(:sum_ends AS timestamptz[])) AS c (step, span, starts_at, ends_at)
+    GROUP BY step, piece, reservation_id, user_id, project, gpu_type, at
+    WINDOW line AS (PARTITION BY step, piece, reservation_id, gpu_type ORDER BY at)
+), sums AS MATERIALIZED (
+    -- Only by what the report is: that is a hundredth of the rows. LATERAL with a GROUP BY keeps the planner from a hash join
+    -- by `span` alone, which compares all sums with all parts.
+    SELECT c.number, s.*
+    FROM unnest(CAST(:sum_spans AS text[]), CAST(:sum_starts AS timestamptz[]), CAST(:sum_ends AS timestamptz[]))
+         WITH ORDINALITY AS c (span, starts_at, ends_at, number)
     CROSS JOIN LATERAL (
-        SELECT user_id, project, gpu_type, sum(held_us) AS held_us, sum(used_us) AS used_us, sum(wasted_us) AS wasted_us
-        FROM usage_sums
+        SELECT CASE CAST(:by AS text) WHEN 'user' THEN user_id END AS user_id,
+               CASE CAST(:by AS text) WHEN 'project' THEN project END AS project,
+               CASE CAST(:by AS text) WHEN 'gpu_type' THEN gpu_type END AS gpu_type,
+               sum(held_us) AS held_us, sum(used_us) AS used_us, sum(wasted_us) AS wasted_us
+        FROM usage_sums u
         WHERE span = c.span AND starts_at >= c.starts_at AND starts_at < c.ends_at AND held_us > 0
-          AND (CAST(:user_id AS bigint) IS NULL OR user_id = CAST(:user_id AS bigint))
-        GROUP BY user_id, project, gpu_type
+          AND (CAST(:user_id AS bigint) IS NULL OR u.user_id = CAST(:user_id AS bigint))
+        GROUP BY 1, 2, 3
     ) AS s
-    GROUP BY c.step, s.user_id, s.project, s.gpu_type
 )
 SELECT step, CASE CAST(:by AS text) WHEN 'user' THEN u.name WHEN 'project' THEN project ELSE gpu_type END AS key,
        sum(held) AS held, sum(used) AS used, sum(wasted) AS wasted
@@ -118,12 +132,18 @@ FROM (
     SELECT step, user_id, project, gpu_type, held, used, CASE WHEN is_wasted THEN held - used ELSE 0 END AS wasted
     FROM measured
     UNION ALL
-    SELECT step, user_id, project, gpu_type, 0, used, 0
-    FROM used_by_others JOIN admitted USING (step, piece, reservation_id)
+    SELECT step, user_id, project, gpu_type, 0, extract(epoch FROM until - at) * least(cards, pods), 0
+    FROM moments WHERE until IS NOT NULL
     UNION ALL
-    SELECT step, user_id, project, gpu_type, held, used, wasted FROM summed
-) AS whole JOIN users u ON u.id = user_id
-GROUP BY 1, 2;
+    -- What of the sums is added to and taken from which step: two steps share what lies around the time between them.
+    SELECT t.step, s.user_id, s.project, s.gpu_type, t.sign * s.held_us * 0.000001, t.sign * s.used_us * 0.000001,
+           t.sign * s.wasted_us * 0.000001
+    FROM unnest(CAST(:term_steps AS integer[]), CAST(:term_sums AS bigint[]), CAST(:term_signs AS integer[]))
+         AS t (step, number, sign)
+    JOIN sums s ON s.number = t.number
+) AS whole LEFT JOIN users u ON u.id = user_id
+GROUP BY 1, 2
+HAVING sum(held) > 0;
 
 -- name: settled_usage
 -- Pending reservations of whose usage nothing can change any more but by a correction. They are locked: who corrects one
@@ -157,7 +177,11 @@ DELETE FROM fair_shares;
 
 -- name: bring_shares_up
 -- Usage decays by its age, and what was held since comes in. Exponents are bounded: what is smaller counts for nothing.
-WITH fresh AS (
+WITH released AS MATERIALIZED (
+    SELECT reservation_id, during, released_at FROM allocations
+    WHERE released_at IS NOT NULL AND booking_id IS NULL
+      AND during && tstzrange(CAST(:as_of AS timestamptz), CAST(:now AS timestamptz))
+), fresh AS (
     SELECT r.user_id, sum(
         CAST(:rate_s AS float8) * (
             power(CAST(2 AS float8), greatest(-900, CAST(extract(epoch FROM
@@ -166,11 +190,16 @@ WITH fresh AS (
           - power(CAST(2 AS float8), greatest(-900, CAST(extract(epoch FROM
                 greatest(lower(a.during), CAST(:as_of AS timestamptz)) - CAST(:now AS timestamptz)) AS float8)
                 / CAST(:half_life_s AS float8))))) AS usage
-    FROM allocations a
+    FROM (
+        -- The bounds of ranges are compared and not the ranges: see quota_held_now.
+        SELECT reservation_id, during FROM allocations
+        WHERE released_at IS NULL AND booking_id IS NULL AND NOT planned
+          AND lower(during) < CAST(:now AS timestamptz) AND upper(during) > CAST(:as_of AS timestamptz)
+        UNION ALL
+        SELECT reservation_id, during FROM released WHERE released_at > CAST(:as_of AS timestamptz)
+    ) a
     JOIN reservations r ON r.id = a.reservation_id
-    WHERE (a.released_at IS NULL OR a.released_at > CAST(:as_of AS timestamptz))
-      AND a.booking_id IS NULL AND NOT a.planned AND r.kind IN ('job', 'booking')
-      AND a.during && tstzrange(CAST(:as_of AS timestamptz), CAST(:now AS timestamptz))
+    WHERE r.kind IN ('job', 'booking')
     GROUP BY r.user_id
 ), all_of_it AS (
     SELECT user_id, usage * power(CAST(2 AS float8), greatest(-900, -CAST(:age_s AS float8) / CAST(:half_life_s AS float8)))

@@ -22,6 +22,9 @@ async def asked(connection: AsyncConnection, ledger: Ledger, number: int) -> lis
     found: list[UsageReport | UsageSeries] = []
     spans = [(now - timedelta(days=9), now), (now - timedelta(hours=50), now - timedelta(hours=1))]
     spans.append((now - timedelta(seconds=choose.uniform(1e5, 2.5e5)), now - timedelta(seconds=choose.uniform(0, 7e4))))
+    # Days that begin at another hour than midnight's: of these sums are taken away, too.
+    on_the_hour = now.replace(hour=choose.choice([3, 5, 12, 19]), minute=0, second=0, microsecond=0)
+    spans.append((on_the_hour - timedelta(days=7), on_the_hour))
     for start, end in spans:
         for by in UsageBy:
             user = choose.choice([None, *ledger.users.values()])
