@@ -108,6 +108,30 @@ WITH slots AS (
 INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, created_at)
 SELECT id, 0, gpu_id, 0, tstzrange(starts_at, ends_at), false, CAST(:now AS timestamptz) - interval '1 hour' FROM timed;
 
+-- name: present_ended
+-- Jobs that ended in the last two hours, after all of the past, on the GPUs that are free: of each status a page of
+-- everybody's and one each of users 2 and 3. Nobody's list is empty without a history.
+WITH free AS (
+    SELECT id, gpu_type, row_number() OVER (ORDER BY id) - 1 AS place, count(*) OVER () AS gpus
+    FROM gpus WHERE id > CAST(:running AS bigint) + CAST(:active AS bigint)
+), placed AS (
+    SELECT f.id AS gpu_id, f.gpu_type, 'job-e' || lpad(CAST(n AS text), 8, '0') AS id,
+           CASE n % 3 WHEN 0 THEN 2 WHEN 1 THEN 3 ELSE 1 + n % CAST(:users AS integer) END AS user_id,
+           (ARRAY['succeeded', 'failed', 'cancelled', 'expired'])[1 + n / 3 % 4] AS status,
+           CAST(:now AS timestamptz) - interval '110 minutes' + (n / f.gpus) * slot AS starts_at,
+           CAST(:now AS timestamptz) - interval '110 minutes' + (n / f.gpus + 1) * slot AS ends_at
+    FROM generate_series(0, CAST(:ended AS integer) - 1) n JOIN free f ON f.place = n % f.gpus
+    CROSS JOIN LATERAL (SELECT interval '100 minutes' / (CAST(:ended AS integer) / f.gpus + 1) AS slot) s
+), rows AS (
+    INSERT INTO reservations (id, kind, user_id, status, reason_code, reason, gpus, gpu_type, nodes, duration, priority,
+                              workload, created_at, changed_at, attempt, range_end, started_at, ends_at, finished_at)
+    SELECT id, 'job', user_id, status, 'completed', 'It has ended.', 1, gpu_type, 1, ends_at - starts_at, 0,
+           '{"command": ["true"]}', starts_at, ends_at, 1, ends_at, starts_at, ends_at, ends_at
+    FROM placed ORDER BY id
+)
+INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, created_at, released_at)
+SELECT id, 1, gpu_id, 0, tstzrange(starts_at, ends_at), false, starts_at, ends_at FROM placed;
+
 -- name: past_slots
 -- What was on each GPU and when, oldest first. Every so many slots is a booking; some jobs never had a GPU. User 2 had half
 -- of all: what is asked of one user must not be a walk through all that they ever had.

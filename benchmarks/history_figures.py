@@ -8,6 +8,7 @@ import asyncio
 import statistics
 import tempfile
 import time
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import quote
@@ -20,7 +21,7 @@ from benchmarks.databases import database, engine
 from benchmarks.explaining import explain
 from benchmarks.figures import Figure
 from benchmarks.history import Past, Present, build
-from benchmarks.history_reads import repeated
+from benchmarks.history_reads import BY_THE_ROW, repeated
 from reservation_core.adapters.postgres.connection.engine import open_engine
 from reservation_core.adapters.postgres.connection.migrating import upgrade
 
@@ -30,6 +31,19 @@ LEAST_MS = 2.0
 """What takes less is not compared: the clock and the plan's start are most of it."""
 _ROUNDS = 3
 _CALLS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """Executions of one statement; `expected` is what it took without a history, for as many rows."""
+
+    buffers: int
+    rows: float
+    times: list[float]
+
+    def expected(self, name: str, without: "_Read") -> list[float]:
+        more = max(self.rows / max(without.rows, 1.0), 1.0) if name in BY_THE_ROW else 1.0
+        return [ms * more for ms in without.times]
 
 
 def measure() -> list[Figure]:
@@ -60,28 +74,30 @@ async def _statements(bare: str, long: str, present: Present, past: Past, now: d
     figures = []
     for name, cases in repeated(now, present.gpus, past.events).items():
         pairs = [(await _run(bare, name, values), await _run(long, name, values)) for values in cases]
-        buffers = max(read for _, (read, _) in pairs)
+        buffers = max(on_history.buffers for _, on_history in pairs)
         figures.append(Figure(f"{name}, buffers", "", [buffers], MOST_BUFFERS, at_least=False))
-        slowest = max(pairs, key=lambda pair: pair[1][1][0] / max(pair[0][1][0], LEAST_MS))
-        figures.append(_times(name, slowest[0][1], slowest[1][1]))
+        times = [_times(name, on_history.expected(name, bare), on_history.times) for bare, on_history in pairs]
+        figures.append(max(times, key=lambda figure: figure.median))
     return figures
 
 
-async def _run(url: str, name: str, values: object) -> tuple[int, list[float]]:
-    """Buffers and milliseconds of some executions, which are taken back."""
+async def _run(url: str, name: str, values: object) -> _Read:
+    """Some executions, which are taken back."""
     opened = open_engine(url, pool=1, application="benchmarks")
     async with opened.connect() as connection, connection.begin() as taken_back:
         await explain(connection, name, values)  # type: ignore[arg-type]
         found = [await explain(connection, name, values) for _ in range(_ROUNDS)]  # type: ignore[arg-type]
         await taken_back.rollback()
     await opened.dispose()
-    return found[-1].buffers, [read.ms for read in found]
+    return _Read(found[-1].buffers, found[-1].plan["Actual Rows"], [read.ms for read in found])
 
 
 def _times(name: str, without: list[float], on_history: list[float]) -> Figure:
     floor = max(statistics.median(without), LEAST_MS)
     ratios = [ms / floor for ms in on_history]
     detail = f"{statistics.median(on_history):.2f} ms; {statistics.median(without):.2f} ms without a history"
+    if name in BY_THE_ROW:
+        detail += f", for as many rows: {BY_THE_ROW[name]}"
     return Figure(f"{name}, time", " times", ratios, MOST_TIMES, at_least=False, detail=detail)
 
 

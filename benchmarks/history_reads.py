@@ -52,6 +52,15 @@ BY_KEY = frozenset(
 )
 
 
+BY_THE_ROW = {
+    "calendar_entries": "a week of the past has its bookings, and nothing without a history",
+    "hold_bookings_of_pods": "one user had 250 bookings since yesterday, and none without a history",
+    "quota_holdings": "one user had 1,900 bookings in the week that counts, and none without a history",
+    "usage_report": "each step that something was in has its lines, and all but the last are empty without a history",
+}
+"""What is asked about the past, and why its answers are longer with one: times are compared for as many rows."""
+
+
 def repeated(now: datetime, gpus: int, newest: int) -> dict[str, list[Values]]:
     """Statements by name, each with the values that it is tried with: one set for each filter and each page.
 
