@@ -18,8 +18,8 @@ from benchmarks.allocation_throughput import RULES
 from benchmarks.databases import add_cluster, add_waiting, database
 from benchmarks.figures import Figure
 from reservation_core.adapters.clock import SystemClock
-from reservation_core.adapters.pgmq.queue import open_client
 from reservation_core.adapters.postgres.connection.engine import open_engine
+from reservation_core.adapters.postgres.connection.queues import open_client
 from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
 from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
 from reservation_core.domain.changes import Event, PodsFinished, PodsGone

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.identity.ids import RandomIds
-from reservation_core.adapters.pgmq.queue import open_client
 from reservation_core.adapters.postgres.connection.engine import open_engine
 from reservation_core.adapters.postgres.connection.migrating import (
     DatabaseAwayError,
@@ -25,6 +24,7 @@ from reservation_core.adapters.postgres.connection.migrating import (
     status,
     upgrade,
 )
+from reservation_core.adapters.postgres.connection.queues import open_client
 from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
 from reservation_core.adapters.postgres.embedded.errors import EmbeddedPostgresError
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres

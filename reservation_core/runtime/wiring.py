@@ -12,9 +12,9 @@ from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.identity.ids import RandomIds
 from reservation_core.adapters.local.cluster import LocalCluster
 from reservation_core.adapters.local.inventory import BadGpusSettingError
-from reservation_core.adapters.pgmq.queue import open_client
 from reservation_core.adapters.postgres.connection.engine import open_engine
 from reservation_core.adapters.postgres.connection.migrating import require_migrated
+from reservation_core.adapters.postgres.connection.queues import open_client
 from reservation_core.adapters.postgres.connection.shared_clock import SharedClock
 from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
 from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory

@@ -9,7 +9,6 @@ from functools import cached_property
 from pgmq.sqlalchemy_async_queue import PGMQueue
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from reservation_core.adapters.pgmq.queue import PgmqQueue
 from reservation_core.adapters.postgres.bookings.booking_life import PostgresBookingLife
 from reservation_core.adapters.postgres.bookings.bookings import PostgresBookings
 from reservation_core.adapters.postgres.bookings.calendar_due import PostgresCalendarDue
@@ -18,6 +17,7 @@ from reservation_core.adapters.postgres.bookings.maintenance import PostgresMain
 from reservation_core.adapters.postgres.connection.driver_errors import told_as_unavailable
 from reservation_core.adapters.postgres.connection.engine import STATEMENT_OPTION
 from reservation_core.adapters.postgres.connection.queries import statement
+from reservation_core.adapters.postgres.connection.queues import PgmqQueue
 from reservation_core.adapters.postgres.connection.shared_clock import SharedClock
 from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
 from reservation_core.adapters.postgres.history.audit import PostgresAudit

@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 import httpx
 import pytest
 
-from reservation_core.adapters.pgmq.queue import open_client
 from reservation_core.adapters.postgres.connection.engine import open_engine
+from reservation_core.adapters.postgres.connection.queues import open_client
 from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
 from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
 from reservation_core.ports.transactions import StatementRefusedError, UnitOfWorkFactory

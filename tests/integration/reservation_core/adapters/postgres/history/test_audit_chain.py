@@ -15,8 +15,8 @@ import asyncpg
 import pytest
 from sqlalchemy.exc import DBAPIError
 
-from reservation_core.adapters.pgmq.queue import open_client
 from reservation_core.adapters.postgres.connection.engine import open_engine
+from reservation_core.adapters.postgres.connection.queues import open_client
 from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
 from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
 from reservation_core.domain.errors import ChainTrimmedError
@@ -41,7 +41,7 @@ RECORD = "INSERT INTO events (at, actor, kind, subject) VALUES (:at, 'ada', 'nod
 RECORDED = "INSERT INTO events (at, actor, kind, subject) VALUES ($1, 'ada', 'node_fenced', $2) RETURNING id"
 CHAINING = """
 import asyncio, sys
-from reservation_core.adapters.pgmq.queue import open_client
+from reservation_core.adapters.postgres.connection.queues import open_client
 from reservation_core.adapters.postgres.connection.engine import open_engine
 from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
 from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups

@@ -9,9 +9,9 @@ import asyncpg
 import pytest
 from sqlalchemy.exc import DBAPIError
 
-from reservation_core.adapters.pgmq.queue import open_client
 from reservation_core.adapters.postgres.connection import migrating
 from reservation_core.adapters.postgres.connection.engine import open_engine
+from reservation_core.adapters.postgres.connection.queues import open_client
 from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
 from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
 from reservation_core.domain.history.retention import HistoryKind, RetentionRules

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import event, text
 from sqlalchemy.exc import IntegrityError
 
-from reservation_core.adapters.pgmq.queue import PgmqQueue, open_client
+from reservation_core.adapters.postgres.connection.queues import PgmqQueue, open_client
 from reservation_core.adapters.postgres.nodes.inventory import PostgresInventory
 from reservation_core.adapters.postgres.planning.planning import PostgresPlanning
 from reservation_core.domain.cards.link_words import Links, read_links, written_links

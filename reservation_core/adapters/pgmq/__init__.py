@@ -1,1 +1,0 @@
-"""PGMQ, on the transaction of the unit of work."""
